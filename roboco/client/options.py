@@ -7,6 +7,7 @@ from typing import Any, Literal, TypedDict
 
 from roboco.domain.history.priority import Priority
 from roboco.domain.status import TaskStatus
+from roboco.domain.team.team import Team
 
 
 class MessageOptions(TypedDict, total=False):
@@ -124,9 +125,29 @@ class BulkOptions(TaskFilterOptions, total=False):
     all_tasks: bool
     """True if the control may reach all tasks: without a condition it is refused otherwise."""
     reason: str
-    """Why tasks are stopped or retried; their histories keep it."""
+    """Why tasks are stopped or retried, or calls approved or denied; their histories keep it."""
     limits: LimitOptions
     """The new limits, for the controls `limits` and `retry`."""
+    tool: str | None
+    """The tool whose calls are decided, for `approve`, `deny`, `answer` and `resolve`; by default all tools."""
+    result: Any
+    """The result of each call, for `answer` and `resolve`."""
+    error: str | None
+    """Why the calls have no result, for `answer`."""
+    declined: bool
+    """True if the client refuses to run the calls, for `answer`."""
+    happened: bool
+    """Whether the calls had their effect, for `resolve`."""
+    message: str | None
+    """The message that each task gets, for `send`, or each new task, for `fork`."""
+    agent: str | None
+    """The agent that answers the message."""
+    if_busy: Literal["queue", "interrupt", "reject"] | None
+    """The treatment of a message while agents or tools run, for `send`."""
+    new_team: Team | str | Path | None
+    """The team of the new tasks, for `fork`; by default that of each task."""
+    model: str | None
+    """The model profile of agents that name none, for `fork`."""
     by: str | None
     """The identity of the caller; the histories show it."""
     bulk_id: str | None

@@ -228,10 +228,12 @@ class Orchestrator(Administration):
         """Return a bulk control of all tasks that meet the conditions. It begins with its first page.
 
         `stop` and `limits` reach open tasks, `interrupt` queued and running ones, `pause` open ones that are not
-        paused, `step` and `resume` paused ones; `status` may name others that are open. Tasks with the client's tenant
-        alone, if it has one. Raises UsageError if an option is wrong, or without a condition unless `all_tasks` is set.
+        paused, `step` and `resume` paused ones; `status` may name others that are open. `approve`, `deny`, `answer` and
+        `resolve` decide the calls of `tool`, or all calls, that wait at the beginning. `send` reaches tasks that wait
+        for their user, and `fork` tasks of all statuses. Tasks with the client's tenant alone, if it has one.
+        Raises UsageError if an option is wrong, or without a condition unless `all_tasks` is set.
         """
-        return create_bulk(self._engine, self.task, control, self.settings.tenant, options)
+        return create_bulk(self._engine, self.task, control, self.settings, options)
 
     def task_ids(self) -> Iterator[str]:
         """Yield the ids of all tasks of the workspace, or of the tenant, also of some that were never accepted."""

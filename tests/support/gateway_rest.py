@@ -72,7 +72,7 @@ class RestWorld:
         self.replies: list[ScriptedReply] = []
         self.queues = [QueueStats("roboco.agents", 0), QueueStats("roboco.tools", 2, time.time() - 7)]
         self.rates = [SMALL_RATE, LARGE_RATE]
-        self.world = World(world_parts(self._reply, {"ship": lambda context: {"shipped": True}}))
+        self.world = World(world_parts(self._reply, {"ship": lambda args, context: {"shipped": True}}))
         for team in (DESK, LAB):
             (folder / f"{team['name']}.yaml").write_text(yaml.safe_dump(team))
         self.orchestrator = Orchestrator(Settings(teams_dir=folder, workspace=f"file://{folder}/unused"))

@@ -21,7 +21,7 @@ from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
 from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.client.operator.bulk import PAGE_SIZE, Bulk
-from roboco.client.operator.bulk_control import ControlName
+from roboco.client.operator.bulk_control import DECISIONS, ControlName
 from roboco.client.operator.bulk_report import BulkOutcome, BulkPage
 from roboco.client.orchestrator import Orchestrator
 
@@ -49,10 +49,13 @@ def _no_content(_: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def bulk_option(name: ControlName, content: _Content = _no_content) -> Callable[[Callable[..., Any]], Any]:
+def bulk_option(
+    name: ControlName, content: _Content = _no_content, team_option: str = "--team"
+) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator of a command of one task. `content` returns options of the bulk control from its parameters.
 
-    Place it above the other options. It adds the argument TASK_ID, which may be left out.
+    Place it above the other options. It adds the argument TASK_ID, which may be left out. `team_option` is the name of
+    the condition on the team, if the command has another option `--team`.
     """
 
     def decorate(command: Callable[..., Any]) -> Any:
@@ -62,16 +65,15 @@ def bulk_option(name: ControlName, content: _Content = _no_content) -> Callable[
             own = {key: given.pop(key) for key in _OWN_NAMES}
             is_bulk = own["every"] or any(value not in (None, (), False) for value in conditions.values())
             if (given["task_id"] is None) != is_bulk or (not is_bulk and conditions["what_if"] is not None):
-                raise click.UsageError("name one task, or conditions such as --tenant; --all controls all tasks")
+                hint = "; --message TEXT is a message for many tasks" if name == "send" else ""
+                raise click.UsageError(f"name one task, or conditions such as --tenant; --all controls all tasks{hint}")
             if not is_bulk:
                 return command(**given)
-            if (message := given.get("message")) is not None:
-                raise click.UsageError(f"a message is for one task (found {message!r})")
             options = {**filter_options(conditions), **content(given), "all_tasks": own["every"], "rate": own["rate"]}
             request = _BulkCommand(name, options, own["bulk_id"], own["cursor"], own["yes"], given["as_json"])
             return _run_bulk(request)
 
-        decorated = task_conditions(control)
+        decorated = task_conditions(control, team_option)
         for option in reversed(_OPTIONS):
             decorated = option(decorated)
         return click.argument("task_id", required=False)(decorated)
@@ -97,6 +99,7 @@ class _Totals:
 
     counts: Counter[str] = field(default_factory=Counter)
     failed: set[str] = field(default_factory=set)
+    calls: int = 0
     complete: bool = True
 
     def add(self, page: BulkPage) -> None:
@@ -109,6 +112,7 @@ class _Totals:
             if one.outcome == "failed" and len(self.failed) < MAX_FAILED_IDS:
                 self.failed.add(one.task_id)
             self.counts[one.outcome] += 1
+            self.calls += len(one.calls) if one.outcome != "repeated" else 0
 
     def as_dict(self) -> dict[str, int]:
         """Return the number of tasks for each outcome."""
@@ -119,28 +123,53 @@ def _run_bulk(request: _BulkCommand) -> int:
     """Run the bulk control and print its totals. Return the exit code: 1 if a task has failed."""
     with closing(Orchestrator(caller_settings())) as orchestrator:
         bulk = orchestrator.bulk(request.name, bulk_id=request.bulk_id, **request.options)
-        count = bulk.count(request.cursor)
-        matching = f"at least {count.matching}" if count.cursor else str(count.matching)
-        click.echo(f"{request.name}: {matching} tasks", err=True)
+        matching = _print_count(request, bulk)
         if not request.yes:
             _confirm(request.name, matching)
         click.echo(f"resume this run after a crash with the same options and --bulk-id {bulk.bulk_id}", err=True)
         totals = _run(request, bulk, matching)
     if request.as_json:
-        click.echo(json.dumps({"bulk_id": bulk.bulk_id, **totals.as_dict(), "complete": totals.complete}))
+        calls = {"calls": totals.calls} if request.name in DECISIONS else {}
+        click.echo(json.dumps({"bulk_id": bulk.bulk_id, **totals.as_dict(), **calls, "complete": totals.complete}))
     else:
-        click.echo(f"{request.name}: " + ", ".join(f"{count} {name}" for name, count in totals.as_dict().items()))
+        calls_text = f"; {totals.calls} calls" if request.name in DECISIONS else ""
+        counts = ", ".join(f"{count} {name}" for name, count in totals.as_dict().items())
+        click.echo(f"{request.name}: {counts}{calls_text}")
     if not totals.complete:
         message = "tasks may be left, as while coordinators rebuild the task index: repeat the command with --bulk-id"
         click.echo(f"{message} {bulk.bulk_id} later", err=True)
     return FAILED if totals.counts["failed"] or not totals.complete else SUCCESS
 
 
+def _print_count(request: _BulkCommand, bulk: Bulk) -> str:
+    """Print and return what the control will reach: of a decision all calls, since a person confirms them."""
+    if request.name not in DECISIONS:
+        count = bulk.count(request.cursor)
+        found = f"{'at least ' if count.cursor else ''}{count.matching} tasks"
+        click.echo(f"{request.name}: {found}", err=True)
+        return found
+    tools, tasks, unreadable, cursor = Counter[tuple[str, str]](), 0, 0, request.cursor
+    while True:
+        count = bulk.count(cursor)
+        tasks, unreadable = tasks + count.matching, unreadable + count.unreadable
+        for one in count.tools:
+            tools[one.tool, one.effect] += one.calls
+        if not (cursor := count.cursor):
+            break
+    found = f"{tools.total()} calls of {tasks} tasks"
+    click.echo(f"{request.name}: {found}", err=True)
+    for (tool, effect), calls in sorted(tools.items()):
+        click.echo(f"  {escape_invisible(tool)} ({effect}): {calls} calls", err=True)
+    if unreadable:
+        click.echo(f"  the calls of {unreadable} further tasks cannot be read", err=True)
+    return found
+
+
 def _confirm(name: str, matching: str) -> None:
     """Raise UsageError without a terminal, and Abort unless the user confirms."""
     if not _is_terminal():
         raise click.UsageError("this command asks for confirmation on a terminal: use --yes in scripts")
-    click.confirm(f"{name} {matching} tasks?", abort=True, err=True)
+    click.confirm(f"{name} {matching}?", abort=True, err=True)
 
 
 def _is_terminal() -> bool:
@@ -157,7 +186,10 @@ def _run(request: _BulkCommand, bulk: Bulk, matching: str) -> _Totals:
                 _print_outcome(one, request.as_json)
             cursor = page.cursor
             if cursor and page.outcomes:
-                click.echo(f"{request.name}: {totals.counts.total()} of {matching} tasks", err=True)
+                click.echo(
+                    f"{request.name}: {totals.counts.total()} of {matching.partition(' calls of ')[2] or matching}",
+                    err=True,
+                )
     except BaseException:
         option = f"--cursor {cursor}" if cursor else f"--bulk-id {bulk.bulk_id}"
         click.echo(f"aborted after {totals.counts.total()} tasks; resume with the same options and {option}", err=True)
@@ -168,5 +200,7 @@ def _run(request: _BulkCommand, bulk: Bulk, matching: str) -> _Totals:
 def _print_outcome(one: BulkOutcome, as_json: bool) -> None:
     if as_json:
         click.echo(one.model_dump_json())
+    elif one.new_task_id and one.outcome != "failed":
+        click.echo(f"{one.task_id} {one.new_task_id}")
     elif one.outcome == "failed":
         print_error(one.code, f"{one.task_id}: {escape_invisible(one.cause)}", as_json)

@@ -17,7 +17,6 @@ _OPTIONS: Final = (
         "--status", type=click.Choice(STATUS_NAMES), multiple=True, help="A status, or a group; may be repeated."
     ),
     click.option("--tenant", metavar="TENANT", help='The tenant; "" for tasks without one.'),
-    click.option("--team", metavar="TEAM", help="The name of the team."),
     click.option("--since", metavar="TIME", help="Changed since then: 2h, 1d, or a time such as 2026-01-31T09:30."),
     click.option("--until", "--older", metavar="TIME", help="Not changed since then."),
     click.option("--text", metavar="TEXT", help="A part of the title, in upper or lower case."),
@@ -25,9 +24,10 @@ _OPTIONS: Final = (
 )
 
 
-def task_conditions(command: _Command) -> _Command:
-    """Add the options to the command."""
-    for option in reversed(_OPTIONS):
+def task_conditions(command: _Command, team_option: str = "--team") -> _Command:
+    """Add the options to the command. `team_option` is another name for the one of the team."""
+    team = click.option(team_option, "team", metavar="TEAM", help="The name of the team.")
+    for option in (*reversed(_OPTIONS[2:]), team, *reversed(_OPTIONS[:2])):
         command = option(command)
     return command
 

@@ -1,29 +1,58 @@
-"""roboco answer, approve, deny, resolve: results and decisions of clients and persons for tool calls."""
+"""roboco answer, approve, deny, resolve: results and decisions for a tool call, or for those of many tasks."""
 
 import sys
 from typing import Any, Literal
 
 import click
 
+from roboco.cli.bulk.bulk_option import bulk_option
 from roboco.cli.commands.open_task import open_task
 from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.tool_change import show_change
 
+_call_id = click.argument("call_id", required=False)
+_tool = click.option("--tool", metavar="NAME", help="With conditions: the calls of this tool alone.")
+
+
+def _given(*names: str) -> Any:
+    """Return a function that returns these parameters for the calls of many tasks."""
+
+    def content(given: dict[str, Any]) -> dict[str, Any]:
+        if given.get("args") is not None:
+            raise click.UsageError("--args: name one task and its call; many calls are approved as they are")
+        return {name: given[name] for name in names if given[name] not in (None, "")}
+
+    return content
+
+
+def _check_call(task_id: str, call_id: str | None, tool: str | None) -> str:
+    """Return the call of one task. Raises UsageError if none is named."""
+    if call_id is None:
+        raise click.UsageError(f"name a call after the task: roboco why {task_id} shows its calls")
+    if tool is not None:
+        raise click.UsageError("--tool: it chooses calls of many tasks; leave out TASK_ID and CALL_ID")
+    return call_id
+
 
 @click.command()
-@click.argument("task_id")
-@click.argument("call_id")
+@bulk_option("answer", _given("tool", "result", "error", "declined"))
+@_call_id
+@_tool
 @click.option("--result", metavar="JSON", callback=options.json_value, help="The result of the call.")
 @click.option("--error", metavar="TEXT", help="Why there is no result.")
 @click.option("--declined", is_flag=True, help="The client refuses to run the call.")
 @options.as_json
-def answer(task_id: str, call_id: str, result: Any, error: str | None, declined: bool, as_json: bool) -> None:
+def answer(  # noqa: PLR0913 - one parameter for each option
+    task_id: str, call_id: str | None, tool: str | None, result: Any, error: str | None, declined: bool, as_json: bool
+) -> None:
     """Submit the result of a client tool call.
 
-    A task waits for it in status client_tool_turn. A call has one answer.
+    A task waits for it in status client_tool_turn. A call has one answer. Or give all calls that wait now, of tasks
+    that meet conditions, the same answer: for example, --tool client_map --error "the map is closed".
     """
+    call_id = _check_call(task_id, call_id, tool)
     status: Literal["success", "error", "declined"] = "success" if error is None else "error"
     with open_task(task_id) as task:
         task.answer(call_id, result, status="declined" if declined else status, error=error)
@@ -31,8 +60,9 @@ def answer(task_id: str, call_id: str, result: Any, error: str | None, declined:
 
 
 @click.command()
-@click.argument("task_id")
-@click.argument("call_id")
+@bulk_option("approve", _given("tool"))
+@_call_id
+@_tool
 @click.option(
     "--args",
     metavar="JSON",
@@ -40,12 +70,16 @@ def answer(task_id: str, call_id: str, result: Any, error: str | None, declined:
     help="Arguments that replace all of the call's own.",
 )
 @options.as_json
-def approve(task_id: str, call_id: str, args: dict[str, Any] | None, as_json: bool) -> None:
+def approve(task_id: str, call_id: str | None, tool: str | None, args: dict[str, Any] | None, as_json: bool) -> None:
     """Approve a tool call.
 
     A task waits for it in status approval. The first decision on a call counts. If the tool has changed since the task
     started, the command approves the change and prints it; `roboco why TASK` prints it before that.
+
+    Or approve all calls that wait now, of tasks that meet conditions: the command prints them by tool, with its effect,
+    before it asks. Calls that are made later, and calls of tools that have changed, are left.
     """
+    call_id = _check_call(task_id, call_id, tool)
     with open_task(task_id) as task:
         changes = [change for change in task.tool_changes() if change.call_id == call_id]
         task.approve(call_id, args)
@@ -56,31 +90,39 @@ def approve(task_id: str, call_id: str, args: dict[str, Any] | None, as_json: bo
 
 
 @click.command()
-@click.argument("task_id")
-@click.argument("call_id")
+@bulk_option("deny", _given("tool", "reason"))
+@_call_id
+@_tool
 @click.option("--reason", metavar="TEXT", default="", help="Why; the agent reads it.")
 @options.as_json
-def deny(task_id: str, call_id: str, reason: str, as_json: bool) -> None:
+def deny(task_id: str, call_id: str | None, tool: str | None, reason: str, as_json: bool) -> None:
     """Deny a tool call.
 
-    Its agent reads the reason, and continues. The first decision on a call counts.
+    Its agent reads the reason, and continues. The first decision on a call counts. Or deny all calls that wait now, of
+    tasks that meet conditions.
     """
+    call_id = _check_call(task_id, call_id, tool)
     with open_task(task_id) as task:
         task.deny(call_id, reason)
     _print(task_id, call_id, "denied", as_json)
 
 
 @click.command()
-@click.argument("task_id")
-@click.argument("call_id")
+@bulk_option("resolve", _given("tool", "happened", "result"))
+@_call_id
+@_tool
 @click.option("--happened/--did-not-happen", default=None, help="Whether the call had its effect.")
 @click.option("--result", metavar="JSON", callback=options.json_value, help="The call's result, if it is known.")
 @options.as_json
-def resolve(task_id: str, call_id: str, happened: bool | None, result: Any, as_json: bool) -> None:
+def resolve(
+    task_id: str, call_id: str | None, tool: str | None, happened: bool | None, result: Any, as_json: bool
+) -> None:
     """Resolve a tool call with an unknown outcome.
 
-    A task waits for it in status approval, if its tool says on_unknown: ask.
+    A task waits for it in status approval, if its tool says on_unknown: ask. Or resolve all calls that wait now, of
+    tasks that meet conditions.
     """
+    call_id = _check_call(task_id, call_id, tool)
     if happened is None:
         raise click.UsageError("say --happened or --did-not-happen")
     with open_task(task_id) as task:

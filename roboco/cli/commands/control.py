@@ -33,8 +33,14 @@ def _given_reason(given: dict[str, Any]) -> dict[str, Any]:
     return {"reason": given["reason"]}
 
 
+def _no_message(given: dict[str, Any]) -> dict[str, Any]:
+    if given["message"] is not None:
+        raise click.UsageError(f"a message is for one task (found {given['message']!r})")
+    return {}
+
+
 @click.command()
-@bulk_option("interrupt")
+@bulk_option("interrupt", _no_message)
 @click.argument("message", required=False)
 @options.answering_agent
 @options.timeout(5)

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import click
 
+from roboco.cli.bulk.bulk_option import bulk_option
 from roboco.cli.commands import notification_options
 from roboco.cli.commands.open_task import open_task
 from roboco.cli.terminal import options
@@ -61,9 +62,15 @@ def _tenant_settings(tenant: str | None) -> Settings:
     return settings.model_copy(update={"tenant": tenant})
 
 
+def _given_message(given: dict[str, Any]) -> dict[str, Any]:
+    names = {"for_many": "message", "agent": "agent", "if_busy": "if_busy"}
+    return {option: given[name] for name, option in names.items() if given[name] is not None}
+
+
 @click.command()
-@click.argument("task_id")
-@click.argument("message")
+@bulk_option("send", _given_message)
+@click.argument("message", required=False)
+@click.option("--message", "for_many", metavar="TEXT", help="The message, with conditions in place of TASK_ID.")
 @options.answering_agent
 @click.option(
     "--if-busy",
@@ -73,17 +80,22 @@ def _tenant_settings(tenant: str | None) -> Settings:
 @options.as_json
 def send(
     task_id: str,
-    message: str,
+    message: str | None,
+    for_many: str | None,
     agent: str | None,
     if_busy: Literal["queue", "interrupt", "reject"] | None,
     as_json: bool,
 ) -> None:
     """Send a message to a task.
 
-    A task that waits for its user continues.
+    A task that waits for its user continues. Or send --message to all tasks that wait for their user and meet
+    conditions; --status open includes the others.
     """
+    chosen = message if for_many is None else for_many
+    if chosen is None or (for_many is not None and message is not None):
+        raise click.UsageError(f"give one message, as in: roboco send {task_id} MESSAGE")
     with open_task(task_id) as task:
-        receipt = task.send(message, agent, if_busy=if_busy)
+        receipt = task.send(chosen, agent, if_busy=if_busy)
     if as_json:
         print_json(receipt)
     else:

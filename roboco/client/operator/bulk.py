@@ -15,6 +15,7 @@ commands to Redis. Eight tasks are controlled at the same time.
 """
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -22,21 +23,24 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, cast
 
-from roboco.client.operator.bulk_control import BulkControl, ControlName
+from roboco.client.operator.bulk_control import DECISIONS, BulkControl, ControlName
 from roboco.client.operator.bulk_cursor import BulkCursor
-from roboco.client.operator.bulk_report import BulkCount, BulkOutcome, BulkPage
-from roboco.client.operator.bulk_sender import FindTask, TaskSender
+from roboco.client.operator.bulk_report import BulkCount, BulkOutcome, BulkPage, CountedCalls
+from roboco.client.operator.bulk_sender import FindTask, TaskSender, is_fork
 from roboco.client.operator.pace import Pace
 from roboco.client.options import BulkOptions, TaskFilterOptions
 from roboco.client.task_list import MAX_LIMIT, check_limit, task_filter
-from roboco.domain.canonical_json import sha256
+from roboco.client.team_lookup import resolve_team
+from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.ids import check_item_id
 from roboco.domain.inbox.submission import parse_arguments
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_filter import TaskFilter
 from roboco.engine.engine import Engine
+from roboco.engine.frozen_teams import team_as_data
 from roboco.errors import TransientError, UsageError
 from roboco.ports.task_index import TaskPage
+from roboco.settings import Settings
 
 DEFAULT_RATE: Final = 50.0
 """Tasks a second."""
@@ -49,14 +53,20 @@ PARALLEL: Final = 8
 MAX_UNAVAILABLE: Final = 2 * PARALLEL
 """Tasks in a row whose server does not answer: then the bulk control ends, since it would fail for all others."""
 CONDITIONS: Final = ("status", "tenant", "team", "since", "until", "text", "what_if")
+CONTENT: Final = (
+    *("by", "reason", "limits", "tool", "result", "error", "declined", "happened"),
+    *("message", "agent", "if_busy", "model"),
+)
+"""The options of a bulk control that each task gets; some controls take some of them."""
 
 
 class Bulk:
     """A bulk control of the tasks that meet conditions. Creating it reads and sends nothing."""
 
-    def __init__(self, engine: Engine, find: FindTask, control: BulkControl, wanted: TaskFilter) -> None:
+    def __init__(self, engine: Engine, sender: TaskSender, control: BulkControl, wanted: TaskFilter) -> None:
         self._engine = engine
-        self.sender = TaskSender(engine, find, control)
+        self._control = control
+        self.sender = sender
         """Sends the control to each task."""
         self._wanted = wanted
         self._digest = control.digest(wanted)
@@ -74,10 +84,13 @@ class Bulk:
         """Return how many tasks the bulk control will reach, as of now: all, or those of a part of a long list.
 
         The cursor is that of the part before, or of the run that is resumed. A run of the same object after the count
-        reaches no task that was created after it. Cost: at most 20 reads of the index, each of up to 1,000 tasks.
+        reaches no task that was created after it. Cost: at most 20 reads of the index, each of up to 1,000 tasks. For a
+        decision on calls, a part has at most 50 tasks, and their calls are read.
         Raises UsageError if the cursor is wrong, and TransientError if Redis does not answer.
         """
         at, found, complete = self._position(cursor, (self._digest, self._count_digest)), 0, True
+        if self._control.name in DECISIONS:
+            return self._count_calls(at)
         for _ in range(COUNT_READS):
             read = self._engine.task_index.page(self._wanted_at(at), at.page, MAX_LIMIT)
             found += len(self._existing(at, read))
@@ -86,6 +99,23 @@ class Bulk:
                 break
         cursor = str(at) if at.page else ""
         return BulkCount(bulk_id=at.bulk_id, matching=found, cursor=cursor, complete=complete)
+
+    def _count_calls(self, at: BulkCursor) -> BulkCount:
+        """Return the calls of the next page of tasks that wait for the decision."""
+        read = self._engine.task_index.page(self._wanted_at(at), at.page, PAGE_SIZE)
+        task_ids = self._existing(at, read)
+        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="roboco-bulk") as pool:
+            found = list(pool.map(lambda task_id: self.sender.waiting_calls(at, task_id), task_ids))
+        calls = Counter((call.tool, call.effect) for one in found for call in one or ())
+        following = replace(at, page=read.cursor, digest=self._count_digest)
+        return BulkCount(
+            bulk_id=at.bulk_id,
+            matching=sum(bool(one) for one in found),
+            tools=[CountedCalls(tool=tool, effect=effect, calls=n) for (tool, effect), n in sorted(calls.items())],
+            unreadable=found.count(None),
+            cursor=str(following) if read.cursor else "",
+            complete=read.complete,
+        )
 
     def page(self, cursor: str = "", limit: int = PAGE_SIZE) -> BulkPage:
         """Control the tasks of the next page, and return their outcomes.
@@ -117,35 +147,38 @@ class Bulk:
 
     def _send_all(self, at: BulkCursor, task_ids: list[str]) -> list[BulkOutcome]:
         """Send the item to each task. Raise TransientError if servers do not answer for too many tasks in a row."""
-        found: list[BulkOutcome] = []
+        found: list[BulkOutcome | None] = []
         with ThreadPoolExecutor(PARALLEL, thread_name_prefix="roboco-bulk") as pool:
             for first in range(0, len(task_ids), PARALLEL):
                 some, sent = task_ids[first : first + PARALLEL], []
                 for task_id in some:
                     self.pace.wait()
-                    sent.append(
-                        pool.submit(copy_context().run, self._control_one, at.bulk_id, task_id)
-                    )  # the request, too
+                    sent.append(pool.submit(copy_context().run, self._control_one, at, task_id))  # the request, too
                 found += (one.result() for one in sent)
                 self._check_availability(found[-len(some) :])
-        return found
+        return [one for one in found if one is not None]
 
-    def _control_one(self, bulk_id: str, task_id: str) -> BulkOutcome:
-        outcome = self.sender.send(bulk_id, task_id)
-        self.on_outcome(outcome)
+    def _control_one(self, at: BulkCursor, task_id: str) -> BulkOutcome | None:
+        outcome = self.sender.send(at, task_id)
+        if outcome is not None:
+            self.on_outcome(outcome)
         return outcome
 
-    def _check_availability(self, found: list[BulkOutcome]) -> None:
+    def _check_availability(self, found: list[BulkOutcome | None]) -> None:
+        cause = ""
         for one in found:
-            self._unavailable = self._unavailable + 1 if one.code == TransientError.code else 0
+            is_silent = one is not None and one.code == TransientError.code
+            self._unavailable = self._unavailable + 1 if is_silent else 0
+            cause = "" if one is None else one.cause
         if self._unavailable >= MAX_UNAVAILABLE:
             count, self._unavailable = self._unavailable, 0
-            raise TransientError(f"{count} tasks in a row have failed, the last one: {found[-1].cause}")
+            raise TransientError(f"{count} tasks in a row have failed, the last one: {cause}")
 
     def _existing(self, at: BulkCursor, read: TaskPage) -> list[str]:
         """Return the ids of the tasks of a page that existed when the bulk control began."""
         now = self._now()
-        return [entry.task_id for entry in read.entries if at.existed(entry.created_at, now)]
+        existing = [entry.task_id for entry in read.entries if at.existed(entry.created_at, now)]
+        return [task_id for task_id in existing if not is_fork(at.bulk_id, task_id)]
 
     def _position(self, cursor: str, digests: tuple[str, ...]) -> BulkCursor:
         """Return the position of the cursor. Raise UsageError if it is that of another bulk control."""
@@ -176,7 +209,7 @@ class Bulk:
         return replace(self._wanted, since=since)
 
 
-def create_bulk(engine: Engine, find: FindTask, name: ControlName, tenant: str | None, options: BulkOptions) -> Bulk:
+def create_bulk(engine: Engine, find: FindTask, name: ControlName, settings: Settings, options: BulkOptions) -> Bulk:
     """Return the bulk control with these options, of the client's own tenant if it has one.
 
     Raise UsageError if an option is wrong, or if there is no condition and `all_tasks` is not set.
@@ -185,11 +218,15 @@ def create_bulk(engine: Engine, find: FindTask, name: ControlName, tenant: str |
     conditions = {key: value for key, value in conditions.items() if value or key in ("tenant", "team", "what_if")}
     if not any(value is not False for value in conditions.values()) and not options.get("all_tasks"):
         raise UsageError("no condition is given: name tenant, team, status, time or title, or choose all tasks")
-    content = {key: options[key] for key in ("reason", "limits", "by") if options.get(key) is not None}
-    control = parse_arguments(BulkControl, {"name": name, **content})
+    content = {key: options[key] for key in CONTENT if options.get(key) is not None}
+    wanted_team = options.get("new_team")
+    team = None if wanted_team is None else resolve_team(settings, wanted_team)
+    digest = {} if team is None else {"new_team": sha256(canonical_json(team_as_data(team)))}
+    control = parse_arguments(BulkControl, {"name": name, **content, **digest})
     control.check()
-    wanted = control.wanted(task_filter(tenant, cast(TaskFilterOptions, conditions)), "status" in conditions)
-    bulk = Bulk(engine, find, control, wanted)
+    given = task_filter(settings.tenant, cast(TaskFilterOptions, conditions))
+    wanted = control.wanted(given, "status" in conditions)
+    bulk = Bulk(engine, TaskSender(engine, settings, find, control, team), control, wanted)
     bulk.pace = Pace(options.get("rate", DEFAULT_RATE))
     if (bulk_id := options.get("bulk_id")) is not None:
         bulk.bulk_id = check_item_id(bulk_id)

@@ -3,7 +3,8 @@
     request ─► scope `operate` ─► page of the caller's tasks ─► each task gets its item once ─► counts, outcomes, cursor
                 (403)              (503: repeat it)              (its outcome says why not)      (lost: repeat it)
 
-A retry counts against the limits of its caller, as a single one does; a task that is refused fails with `rate_limited`.
+Retries and forks count against the limits of their caller, and messages and answers need some of its day left, as
+single ones do; a task that is refused fails with `rate_limited`.
 A request that is repeated with the same cursor, `bulk_id` or Idempotency-Key controls no task twice. So a page that
 takes longer than the gateway waits is answered with 503 and can be repeated, with a smaller `limit` if need be.
 The audit log has a line for each task, as soon as it has its outcome: also of a page that is answered with 503.
@@ -12,11 +13,12 @@ The audit log has a line for each task, as soon as it has its outcome: also of a
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import cast
+from typing import Final, cast
 
 from fastapi import APIRouter, Request, Response
 
 from roboco.client.operator.bulk import CONDITIONS, Bulk
+from roboco.client.operator.bulk_control import DECISIONS
 from roboco.client.operator.bulk_report import BulkOutcome
 from roboco.client.options import BulkOptions
 from roboco.domain.task_filter import parse_time
@@ -31,8 +33,11 @@ from roboco.gateway.rest.bulk_admission import bulk_admission
 from roboco.gateway.rest.bulk_models import BulkCounts, BulkReport, BulkRequest
 from roboco.gateway.rest.list_conditions import listed_teams, listed_tenant
 from roboco.gateway.rest.responses import problems
+from roboco.gateway.rest.submission import chosen_team
+from roboco.gateway.teams import team_of_fork
 
 router = APIRouter(tags=["operations"])
+_CONTENT: Final = ("tool", "result", "error", "declined", "happened", "message", "agent", "if_busy", "model")
 Log = Callable[[BulkOutcome], None]
 
 
@@ -40,26 +45,39 @@ Log = Callable[[BulkOutcome], None]
 async def control_tasks(
     request: Request, gateway: TheGateway, caller: Caller, body: BulkRequest, key: IdempotencyKey = None
 ) -> Response:
-    """Stop, interrupt, pause, step, resume or retry the next page of the tasks that meet the conditions, or set their
-    limits.
+    """Stop, interrupt, pause, step, resume, retry or fork the next page of the tasks that meet the conditions, set
+    their limits, send them a message, or decide the tool calls for which they wait.
 
+    `approve`, `deny`, `answer` and `resolve` decide all calls of `tool`, or all calls, that wait when the control
+    begins; they need the scope `approve`, too. `send` and `fork` need the scope `control`. A dry run of a decision
+    counts the calls by tool, with the effect of the tool.
     Repeat the request with the cursor of its response until the cursor is empty. Tasks that are created after the first
     request are left as they are. A key of a tenant, or of some teams, reaches their tasks alone.
     """
     caller.require(Scope.OPERATE)
+    if body.control in DECISIONS:
+        caller.require(Scope.APPROVE)
+    if body.control in ("send", "fork"):
+        caller.require(Scope.CONTROL)
     options = _options(caller, body, chosen_bulk_id(body.bulk_id, key, caller.tenant))
 
     def log(one: BulkOutcome) -> None:
         log_task_control(request.scope, f"bulk_{body.control}", one.task_id, one.outcome)
 
     admit = bulk_admission(gateway, caller, body.control)
-    report = await gateway.calls.controls.run(lambda: _control(_bulk(gateway, body, options, admit), body, log))
+    report = await gateway.calls.controls.run(lambda: _control(_bulk(gateway, caller, body, options, admit), body, log))
     return Response(as_json(report), media_type="application/json")
 
 
-def _bulk(gateway: Gateway, body: BulkRequest, options: BulkOptions, admit: Callable[[str], None]) -> Bulk:
+def _bulk(
+    gateway: Gateway, caller: Principal, body: BulkRequest, options: BulkOptions, admit: Callable[[str], None]
+) -> Bulk:
+    """Return the bulk control. Forks have teams within the budget of their caller."""
+    if body.new_team is not None:
+        options["new_team"] = chosen_team(gateway, caller, body.new_team)
     bulk = gateway.orchestrator.bulk(body.control, **options)
     bulk.sender.admit = admit
+    bulk.sender.team_of_fork = lambda source, team: team_of_fork(caller, source, team)
     return bulk
 
 
@@ -70,6 +88,8 @@ def _control(bulk: Bulk, body: BulkRequest, log: Log) -> BulkReport:
         return BulkReport(
             bulk_id=count.bulk_id,
             matching=count.matching,
+            tools=count.tools,
+            unreadable=count.unreadable,
             counts=_counts([]),
             outcomes=[],
             cursor=count.cursor,
@@ -104,6 +124,7 @@ def _options(caller: Principal, body: BulkRequest, bulk_id: str | None) -> BulkO
         "limits": None if body.limits is None else body.limits.overrides(),
         "by": caller.by,
         "bulk_id": bulk_id,
+        **{name: getattr(body, name) for name in _CONTENT},
     }
     return cast(BulkOptions, options)
 

@@ -25,9 +25,12 @@ def bulk_admission(gateway: Gateway, caller: Principal, control: str) -> Callabl
     loop = asyncio.get_running_loop()
 
     def admit(task_id: str) -> None:
-        if control != "retry":
+        if control in ("retry", "fork"):
+            admission = gateway.admit_retry(caller, task_id, lambda: False)
+        elif control in ("send", "answer"):
+            admission = gateway.admit_message(caller, lambda: False)
+        else:
             return
-        admission = gateway.admit_retry(caller, task_id, lambda: False)
         try:
             asyncio.run_coroutine_threadsafe(admission, loop).result(MAX_SECONDS)
         except Problem as refused:

@@ -9,13 +9,14 @@ import pytest
 from roboco.client.operator.bulk import Bulk
 from roboco.client.operator.bulk_report import BulkOutcome
 from roboco.client.operator.bulk_sender import bulk_item_id
+from roboco.domain.access_key import CallerLimits
 from roboco.domain.paths import summary_path
 from roboco.errors import ModelError, TransientError
 from roboco.gateway.limits import CallerLimiter
-from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.principal import ALL_SCOPES, Principal, Scope
 from roboco.gateway.problem import rate_limited
 from tests.support.gateway_rest import CALLERS, KEY, RestWorld
-from tests.support.memory_ports.model import ScriptedReply
+from tests.support.memory_ports.model import ScriptedReply, says
 
 PATH = "/v1/operations/bulk"
 OPERATOR = {Scope.OPERATE, Scope.CONTROL, Scope.READ}
@@ -189,6 +190,67 @@ def test_each_retry_is_admitted_as_a_single_one_and_a_repetition_is_not_counted(
     for task_id in counted:
         rest.world.settle(task_id)
     assert send(rest, body, "acme-ops")["counts"] == {"accepted": 0, "repeated": 2, "ended": 0, "failed": 1}
+
+
+@pytest.mark.parametrize(
+    ("lacks", "body"),
+    [
+        (Scope.APPROVE, {"control": "approve"}),
+        (Scope.APPROVE, {"control": "deny", "dry_run": True}),
+        (Scope.APPROVE, {"control": "answer", "declined": True}),
+        (Scope.APPROVE, {"control": "resolve", "happened": True}),
+        (Scope.CONTROL, {"control": "send", "message": "hello"}),
+        (Scope.CONTROL, {"control": "fork"}),
+        (Scope.TEAMS, {"control": "fork", "new_team": {"name": "x", "agents": []}}),
+    ],
+)
+def test_a_decision_a_message_and_a_fork_need_their_own_scopes_too(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch, lacks: Scope, body: dict[str, Any]
+) -> None:
+    monkeypatch.setitem(CALLERS, "few", Principal("key:few", "acme", ALL_SCOPES - {lacks}))
+    assert send(rest, body | {"tenant": "acme"}, "few", 403)["code"] == "forbidden"
+
+
+def test_calls_are_counted_by_tool_and_decided_with_the_name_of_the_caller(rest: RestWorld) -> None:
+    rest.world.settle("acme:a")
+    rest.run("acme:ships", says("", ("ship", {}), ("ship", {})))
+    body = {"control": "deny", "tenant": "acme", "tool": "ship", "reason": "not tonight"}
+    count = send(rest, body | {"dry_run": True})
+    assert (count["matching"], count["tools"]) == (1, [{"tool": "ship", "effect": "pure", "calls": 2}])
+    assert len(rest.get("/v1/tasks/ships/pending").json()["unapproved"]) == 2
+    found = send(rest, body)
+    [outcome] = found["outcomes"]
+    assert (outcome["outcome"], len(outcome["calls"]), outcome["item_id"]) == ("accepted", 2, "")
+    assert send(rest, body)["counts"]["repeated"] == 1
+    rest.world.settle("acme:ships")
+    step = next(step for step in rest.orchestrator.task("acme:ships").history() if step.results)
+    assert all("not tonight" in str(result.error) for result in step.results)
+    assert {one["by"] for one in step.metadata["approvals"].values()} == {"local"}
+
+
+def test_each_fork_is_counted_and_held_within_the_budget_of_the_caller(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[str] = []
+
+    async def create_task(limits: CallerLimiter, caller: Principal, task_id: str) -> None:
+        counted.append(task_id)
+
+    monkeypatch.setattr(CallerLimiter, "create_task", create_task)
+    few = Principal("key:few", "acme", ALL_SCOPES, limits=CallerLimits(max_tokens=50))
+    monkeypatch.setitem(CALLERS, "few", few)
+    for name in "abc":
+        rest.world.settle(f"acme:{name}")
+    body = {"control": "fork", "tenant": "acme", "message": "again"}
+    found = send(rest, body, "few", key="night")
+    new = [one["new_task_id"] for one in found["outcomes"]]
+    assert (found["counts"]["accepted"], sorted(counted)) == (3, sorted(new))
+    assert {rest.orchestrator.task(name).team().limits.max_tokens for name in new} == {50}
+    again = send(rest, body, "few", key="night")
+    assert (again["counts"]["repeated"], [one["new_task_id"] for one in again["outcomes"]]) == (3, new)
+    assert len(counted) == 3
+    other = send(rest, body | {"new_team": "lab", "team": ["desk"]}, "few")
+    assert {rest.orchestrator.task(one["new_task_id"]).team().name for one in other["outcomes"]} == {"lab"}
 
 
 def test_limits_reach_each_task(rest: RestWorld) -> None:

@@ -16,6 +16,7 @@ from roboco.domain.paths import summary_path
 from roboco.errors import TransientError
 from roboco.ports.index_progress import Rebuild
 from tests.support.gateway_rest import RestWorld, rest_world
+from tests.support.memory_ports.model import says
 
 
 @pytest.fixture
@@ -56,6 +57,16 @@ def sent(rest: RestWorld) -> int:
         (["limits", "--tenant", "acme", "--tool", "ship", "--max-steps", "3", "--yes"], "a tool has no such limit"),
         (["stop", "--tenant", "acme", "--yes", "--rate", "0"], "0.0 is not in the range"),
         (["stop", "--no-what-if", "--yes"], "name one task, or conditions"),
+        (["send", "hello", "--tenant", "acme", "--yes"], "--message TEXT is a message for many tasks"),
+        (["send", "acme:a", "hello", "--message", "hi"], "give one message"),
+        (["send", "--tenant", "acme", "--yes"], "send needs message"),
+        (["interrupt", "acme:a", "hi", "--tenant", "acme"], "name one task, or conditions"),
+        (["approve", "acme:a"], "name a call after the task"),
+        (["approve", "acme:a", "tc_1", "--tool", "ship"], "--tool: it chooses calls of many tasks"),
+        (["approve", "--tenant", "acme", "--args", "{}", "--yes"], "--args: name one task and its call"),
+        (["resolve", "--tenant", "acme", "--yes"], "resolve needs happened"),
+        (["fork", "--tenant", "acme", "--seq", "1", "--yes"], "--seq: name one task"),
+        (["fork", "--team", "lab", "--yes"], "name one task, or conditions"),
         (["stop", "acme:a", "--no-what-if"], "name one task, or conditions"),
         (["stop", "--tenant", "acme", "--yes", "--cursor", "x"], "is not one of a bulk control"),
     ],
@@ -139,3 +150,34 @@ def test_limits_reach_all_tasks_of_the_conditions(rest: RestWorld) -> None:
     result = call("limits", "--team", "desk", "--agent", "writer", "--max-steps", "7", "--yes", "--rate", "1000")
     assert result.stdout == "limits: 3 accepted, 0 repeated, 0 ended, 0 failed\n"
     assert sent(rest) == 3
+
+
+def test_an_approval_prints_its_calls_by_tool_before_it_asks(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    rest.world.settle("acme:a")
+    rest.run("acme:ships", says("", ("ship", {}), ("ship", {})))
+    monkeypatch.setattr(bulk_option, "_is_terminal", lambda: True)
+    refused = call("approve", "--tenant", "acme", text="n\n")
+    assert "approve: 2 calls of 1 tasks\n  ship (pure): 2 calls\napprove 2 calls of 1 tasks? [y/N]" in refused.output
+    assert len(rest.orchestrator.task("acme:ships").pending_actions().unapproved()) == 2
+    done = call("approve", "--tenant", "acme", "--tool", "ship", "--yes", "--json")
+    assert json.loads(done.stdout.splitlines()[-1]) | {"bulk_id": ""} == {
+        "bulk_id": "",
+        "accepted": 1,
+        "repeated": 0,
+        "ended": 0,
+        "failed": 0,
+        "calls": 2,
+        "complete": True,
+    }
+    assert rest.orchestrator.task("acme:ships").pending_actions().unapproved() == []
+
+
+def test_forks_are_printed_with_their_tasks_and_messages_reach_waiting_tasks(rest: RestWorld) -> None:
+    for name in "abc":
+        rest.world.settle(f"acme:{name}")
+    result = call("fork", "--of-team", "desk", "--message", "again", "--yes")
+    pairs = [line.split() for line in result.stdout.splitlines()[:-1]]
+    assert sorted(source for source, _ in pairs) == ["acme:a", "acme:b", "acme:c"]
+    assert result.stdout.splitlines()[-1] == "fork: 3 accepted, 0 repeated, 0 ended, 0 failed"
+    assert all(rest.orchestrator.task(new).summary().team == "desk" for _, new in pairs)
+    assert call("send", "--message", "hello", "--tenant", "acme", "--yes").stdout.startswith("send: 0 accepted")
