@@ -1,17 +1,42 @@
-"""The operations page: a deployment as it is, and dead letters that an operator requeues and dismisses."""
+"""The operations page: a deployment as it is, and each operation that an operator has on it."""
 
 import re
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, Route, expect
 
+from roboco import Task
 from roboco.domain.dead_letter import dead_letter_of_lost_work
+from tests.browser.test_controls import ENDLESS, tab_to
+from tests.support.browser.axe import assert_accessible
+from tests.support.browser.chromium import HEIGHTS, SCHEMES, Scheme
 from tests.support.browser.fixtures import OpenContext
 from tests.support.browser.hostile import HOSTILE_TEXT
-from tests.support.browser.page import assert_no_injection, assert_no_sideways_scroll, open_view
+from tests.support.browser.page import assert_no_injection, assert_no_sideways_scroll, button, open_view
 from tests.support.browser.stack import WebStack
+from tests.support.browser.states import example, open_operation, open_task, run_example
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
+
+REFUSED = r"status of 4\d\d"
+"""The pattern of a console error of a request that is refused."""
+
+
+def field(page: Page, name: str) -> Locator:
+    """Return a field of the open operation."""
+    return page.get_by_role("dialog").locator(f'[name="{name}"]')
+
+
+def row(page: Page, key: str) -> Locator:
+    """Return a row of a table by its key."""
+    return page.locator(f'[data-row="{key}"]')
+
+
+def perform(page: Page) -> None:
+    """Send the open operation, and wait until it is done."""
+    button(page, "run").click()
+    expect(page.get_by_role("dialog").get_by_role("status")).to_have_text("Done.")
 
 
 @pytest.mark.parametrize("width", [1440, 390])
@@ -26,32 +51,227 @@ def test_an_operator_sees_the_deployment_and_dismisses_a_dead_letter(
     for queue in ("coordinator", "agents", "tools"):
         expect(page.get_by_role("region", name="Queues")).to_contain_text(f"roboco.{queue}")
         expect(page.locator(".facts")).to_contain_text(re.compile(rf"[1-9]\d* live in {queue}"))
-    row = page.locator(f'[data-letter="{lost.letter_id}"]')
-    expect(row).to_contain_text("writer, step 1")
-    expect(row.get_by_role("button", name="Requeue")).to_be_disabled()
+    letter = row(page, lost.letter_id)
+    expect(letter).to_contain_text("writer, step 1")
+    expect(letter.get_by_role("link", name="Requeue")).to_have_count(0)
     assert_no_injection(page)
     assert_no_sideways_scroll(page)
-    row.get_by_role("button", name="Dismiss").click()
-    page.get_by_role("button", name="Cancel").click()
-    expect(row).to_be_visible()
-    row.get_by_role("button", name="Dismiss").press("Enter")
-    page.locator("[data-confirm]").press("Enter")
-    expect(row).to_have_count(0)
-    expect(page.locator("[data-banner=done]")).to_have_text(f"Dismissed: {lost.letter_id}")
+    letter.get_by_role("link", name="Show").click()
+    expect(page.get_by_role("dialog")).to_contain_text("<script>window.canary = 1")
+    assert_no_injection(page)
+    page.keyboard.press("Escape")
+    letter.get_by_role("link", name="Dismiss").click()
+    button(page, "close").click()
+    expect(letter).to_be_visible()
+    letter.get_by_role("link", name="Dismiss").press("Enter")
+    expect(field(page, "letter_id")).to_have_value(lost.letter_id)
+    perform(page)
+    button(page, "close").press("Enter")
+    expect(letter).to_have_count(0)
     assert engine.dead_letters.get(lost.letter_id) is None
 
 
-def test_an_operator_switches_a_team_off_and_on(web: WebStack, open_watched: OpenContext) -> None:
+def test_an_operator_without_a_mouse_switches_a_team_off_and_on(web: WebStack, open_watched: OpenContext) -> None:
     page = open_watched(width=390).page
     open_view(page, web.url, "#/operations", "operations")
-    page.get_by_role("textbox", name="What to switch off").fill("team:no-such-team")
-    page.get_by_role("textbox", name="Reason").fill(HOSTILE_TEXT[:200])
-    page.get_by_role("button", name="Switch off").click()
-    region = page.get_by_role("region", name="Switches")
-    expect(region).to_contain_text("team:no-such-team")
+    tab_to(page, 'a[href*="switch_off"]')
+    page.keyboard.press("Enter")
+    tab_to(page, 'dialog [name="target"]')
+    page.keyboard.type("team:no-such-team")
+    tab_to(page, 'dialog [name="reason"]')
+    page.keyboard.insert_text(HOSTILE_TEXT[:200])
+    tab_to(page, 'dialog [data-action="run"]')
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog").get_by_role("status")).to_have_text("Done.")
+    assert_no_injection(page)
+    page.keyboard.press("Escape")
+    expect(row(page, "team:no-such-team")).to_be_visible()
     assert [one.target for one in web.stack.orchestrator.switches()] == ["team:no-such-team"]
     assert_no_injection(page)
     assert_no_sideways_scroll(page)
-    region.get_by_role("button", name="Switch on").click()
-    expect(region).to_contain_text("Nothing is switched off.")
+    row(page, "team:no-such-team").get_by_role("link", name="Switch on").click()
+    perform(page)
+    button(page, "close").click()
+    expect(page.get_by_role("region", name="Switches")).to_contain_text("Nothing is switched off.")
     assert web.stack.orchestrator.switches() == []
+
+
+def test_a_stuck_task_is_listed_with_its_cause(web: WebStack, light_page: Page) -> None:
+    web.stack.orchestrator.switch_off("team:chat", "wrong <b>answers</b>")
+    try:
+        task = web.run("chat", "Is anyone there?")
+        open_operation(light_page, web, "list_stuck_tasks", older="0s", team="chat")
+        while row(light_page, task.task_id).count() == 0:
+            light_page.wait_for_timeout(500)
+            light_page.reload()
+            expect(light_page.get_by_role("dialog").locator("dl")).to_be_visible()
+        expect(row(light_page, task.task_id)).to_contain_text("wrong <b>answers</b>")
+    finally:
+        web.stack.orchestrator.switch_on("team:chat")
+
+
+def test_a_worker_is_asked_to_drain_by_its_row(web: WebStack, open_watched: OpenContext) -> None:
+    watched = open_watched()
+    watched.watch.allow(REFUSED)
+    page = watched.page
+    open_view(page, web.url, "#/operations", "operations")
+    workers = page.get_by_role("region", name="Workers")
+    name = web.stack.orchestrator.operations.workers(10).workers[0].name
+    row(page, name).get_by_role("link", name="Drain").click()
+    expect(field(page, "worker")).to_have_value(name)
+    field(page, "worker").fill("celery@gone")
+    button(page, "run").click()
+    alert = page.get_by_role("dialog").get_by_role("alert")
+    expect(alert).to_contain_text("celery@gone")
+    expect(alert).to_contain_text("list workers")
+    button(page, "close").click()
+    expect(workers).not_to_contain_text("drains")
+
+
+def test_usage_is_reported_as_a_table_and_as_a_file(web: WebStack, light_page: Page) -> None:
+    example(web, "line")
+    open_view(light_page, web.url, "#/operations", "operations")
+    light_page.get_by_role("link", name="team", exact=True).click()
+    table = light_page.get_by_role("dialog").get_by_role("table")
+    expect(table.get_by_role("row", name="line")).to_contain_text("$")
+    expect(table.get_by_role("row").nth(1)).to_contain_text("total")
+    light_page.get_by_text("Request", exact=True).click()
+    field(light_page, "format").select_option(label="csv")
+    with light_page.expect_download() as download:
+        button(light_page, "run").click()
+    assert download.value.suggested_filename == "report_usage.csv"
+    assert "line" in Path(download.value.path()).read_text()
+
+
+def test_a_task_is_exported_and_an_import_that_is_refused_says_why(
+    web: WebStack, open_watched: OpenContext, tmp_path: Path
+) -> None:
+    watched = open_watched()
+    watched.watch.allow(REFUSED)
+    page = watched.page
+    task = run_example(web, "line")
+    open_task(page, web, task)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Export").click()
+    tar = tmp_path / "task.tar"
+    download.value.save_as(tar)
+    assert tar.read_bytes()[257:262] == b"ustar"
+    (tmp_path / "cut.tar").write_bytes(tar.read_bytes()[: tar.stat().st_size // 2])
+    page.goto(f"{web.url}/#/operations/import_task")
+    page.get_by_label("File").set_input_files(tmp_path / "cut.tar")
+    button(page, "run").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("tar")
+    erased = web.stack.orchestrator.erase(task.task_id, timeout=60)
+    assert erased.finished_at is not None
+    page.get_by_label("File").set_input_files(tar)
+    button(page, "run").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("erased")
+
+
+def test_a_task_is_erased_with_a_reason_and_shows_its_receipt(web: WebStack, light_page: Page) -> None:
+    task = run_example(web, "line")
+    open_task(light_page, web, task)
+    light_page.get_by_role("link", name="Erase").click()
+    expect(field(light_page, "task_id")).to_have_value(task.task_id)
+    button(light_page, "run").click()
+    expect(light_page.get_by_role("dialog").get_by_role("alert")).to_contain_text("The reason is missing")
+    field(light_page, "reason").fill("asked by the customer")
+    button(light_page, "run").click()
+    receipt = light_page.get_by_role("dialog", name="Show the receipt of an erased task").locator("dl").first
+    expect(receipt).to_contain_text("statuserased")
+    assert web.stack.orchestrator.erasure(task.task_id).reason == "asked by the customer"
+
+
+def test_tasks_that_a_filter_shows_are_counted_and_then_erased(web: WebStack, light_page: Page) -> None:
+    tasks = [web.run("line", "Write.", title="erase these") for _ in range(2)]
+    other = run_example(web, "line")
+    for task in tasks:
+        web.wait_status(task, "completed")
+    open_view(light_page, web.url, "#/?text=erase+these", "list")
+    light_page.get_by_role("link", name="erase …").click()
+    field(light_page, "reason").fill("asked by the customer")
+    button(light_page, "run").click()
+    expect(row(light_page, tasks[0].task_id)).to_contain_text("matched")
+    assert other.summary().status == "completed"
+    expect(button(light_page, "confirm")).to_have_text("Erase 2 tasks")
+    button(light_page, "confirm").click()
+    expect(light_page.get_by_role("dialog").get_by_role("status")).to_have_text("Done.")
+    for task in tasks:
+        assert web.stack.orchestrator.erase(task.task_id, timeout=60).reason == "asked by the customer"
+    assert other.summary().status == "completed"
+
+
+def test_a_bulk_control_goes_on_after_an_error_and_shows_what_failed(web: WebStack, open_watched: OpenContext) -> None:
+    tasks = [web.run("chat", ENDLESS, title="one of three") for _ in range(3)]
+    watched = open_watched()
+    watched.watch.allow(REFUSED, r"status of 503")
+    page = watched.page
+    cursors: list[str] = []
+
+    def answer(route: Route) -> None:
+        body = route.request.post_data_json
+        if body["dry_run"]:
+            route.continue_()
+            return
+        cursors.append(f"{body.get('cursor', '')}/{route.request.headers['idempotency-key']}")
+        if len(cursors) == 2:
+            route.fulfill(status=503, json={"detail": "Redis does not answer", "remedy": "repeat it"})
+            return
+        task_id = tasks[len(cursors) - 1].task_id
+        outcome = {"task_id": task_id, "item_id": "i", "outcome": "failed", "cause": "<b>late</b>"}
+        cursor = "" if len(cursors) == 3 else "next"
+        route.fulfill(json={"bulk_id": "b", "counts": {}, "outcomes": [outcome], "complete": True, "cursor": cursor})
+
+    page.route("**/v1/operations/bulk", answer)
+    open_view(page, web.url, "#/?text=one+of+three", "list")
+    page.get_by_role("link", name="stop …").click()
+    expect(field(page, "control")).to_have_value('"stop"')
+    field(page, "reason").fill("too many")
+    button(page, "run").click()
+    expect(button(page, "confirm")).to_have_text("stop 3 tasks")
+    button(page, "confirm").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("alert")).to_contain_text("Redis does not answer · repeat it")
+    dialog.get_by_role("button", name="Try again").click()
+    expect(dialog.get_by_role("status")).to_have_text("Done.")
+    assert [one.partition("/")[0] for one in cursors] == ["", "next", "next"]
+    assert len({one.partition("/")[2] for one in cursors}) == 1
+    expect(dialog.get_by_role("region", name="outcomes").locator("tbody tr")).to_have_count(2)
+    expect(dialog.locator("dl")).to_contain_text("failed2")
+    expect(row(page, tasks[0].task_id)).to_contain_text("<b>late</b>")
+    assert_no_injection(page)
+    for task in tasks:
+        task.stop()
+
+
+def test_a_comparison_is_started_from_a_task_and_shows_its_runs(web: WebStack, light_page: Page) -> None:
+    task: Task = run_example(web, "line")
+    open_task(light_page, web, task, 1)
+    light_page.get_by_role("link", name="What if").click()
+    expect(field(light_page, "task_id")).to_have_value(task.task_id)
+    expect(field(light_page, "seq")).to_have_value("1")
+    field(light_page, "runs").fill("2")
+    button(light_page, "run").click()
+    dialog = light_page.get_by_role("dialog", name="Compare a task with its runs")
+    runs = dialog.get_by_role("region", name="runs").locator("tbody tr")
+    expect(runs).to_have_count(3)
+    expect(dialog.get_by_text("completed")).to_have_count(3)
+    expect(runs.first).to_contain_text("task")
+    runs.nth(1).get_by_role("link").click()
+    expect(light_page.locator('main[data-page="task"]')).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", HEIGHTS)
+def test_operations_are_accessible(web: WebStack, open_watched: OpenContext, scheme: Scheme, width: int) -> None:
+    example(web, "line")
+    page = open_watched(scheme=scheme, width=width).page
+    open_view(page, web.url, "#/operations", "operations")
+    expect(page.get_by_role("region", name="All operations")).to_contain_text("Report usage")
+    assert_accessible(page)
+    assert_no_sideways_scroll(page)
+    for name, values in {"report_usage": {"by": "day,team,model"}, "control_tasks": {"control": "retry"}}.items():
+        dialog = open_operation(page, web, name, **values)
+        expect(dialog.locator("table, form").last).to_be_visible()
+        assert_accessible(page)
+        assert_no_sideways_scroll(page)

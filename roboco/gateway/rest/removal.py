@@ -131,7 +131,7 @@ async def get_erasure(request: Request, gateway: TheGateway, caller: Caller, tas
     "/operations/erasures",
     response_model=RemovalPage,
     responses=problems(413),
-    summary="Erase the tasks of a page that meet conditions",
+    summary="Erase many tasks",
 )
 async def erase_tasks(gateway: TheGateway, caller: Caller, order: ErasuresOrder) -> Response:
     """Erase the ended tasks of a page of the workspace that meet all conditions; with `stop`, open ones, too.

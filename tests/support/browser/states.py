@@ -7,8 +7,9 @@ already. Each call makes its own tasks, or shows those that `example` has made f
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from urllib.parse import urlencode
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from roboco import Task
 from tests.support.browser.hostile import HOSTILE_TEXT, HOSTILE_TITLE
@@ -104,6 +105,36 @@ def _unknown_task(web: WebStack, page: Page) -> None:
 
 def _operations(web: WebStack, page: Page) -> None:
     open_view(page, web.url, "#/operations", "operations")
+    expect(page.get_by_role("region", name="All operations")).to_contain_text("Report usage")
+
+
+def open_operation(page: Page, web: WebStack, name: str, **values: str) -> Locator:
+    """Open an operation with these values of its fields, and return its dialog."""
+    open_view(page, web.url, f"#/operations/{name}?{urlencode(values)}", "operations")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_be_visible()
+    return dialog
+
+
+def _usage(web: WebStack, page: Page) -> None:
+    example(web, "tools")
+    dialog = open_operation(page, web, "report_usage", by="day,team,model,tool")
+    expect(dialog.get_by_role("table")).to_be_visible()
+
+
+def _erasures(web: WebStack, page: Page) -> None:
+    example(web, "tools")
+    dialog = open_operation(page, web, "erase_tasks", team="tools", reason="asked by the customer")
+    button(page, "run").click()
+    expect(button(page, "confirm")).to_be_visible()
+    expect(dialog.get_by_role("table")).to_be_visible()
+
+
+def _what_if(web: WebStack, page: Page) -> None:
+    task = example(web, "line")
+    what_if = task.what_if(1, what_if="5ee0", runs=2)
+    dialog = open_operation(page, web, "get_what_if", task_id=task.task_id, what_if=what_if.what_if)
+    expect(dialog.locator("tbody tr")).to_have_count(3)
 
 
 STATES: Final[Mapping[str, State]] = {
@@ -115,6 +146,9 @@ STATES: Final[Mapping[str, State]] = {
     "list-answer": _list_answer,
     "list-empty": _list_empty,
     "operations": _operations,
+    "operations-usage": _usage,
+    "operations-erasures": _erasures,
+    "operations-what-if": _what_if,
 }
 """The states by the names of their pictures."""
 EXPECTED_PROBLEMS: Final[Mapping[str, str]] = {"task-unknown": r"status of 404"}

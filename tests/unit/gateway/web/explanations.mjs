@@ -6,6 +6,7 @@ import { pathToFileURL } from "node:url";
 const load = name => import(pathToFileURL(`${process.argv[2]}/js/${name}.js`).href);
 const { indent, verifyHistory } = await load("inspector");
 const { changedLimits, decisionIn, formOf, receiptLines, valueOf, whyNot } = await load("controls");
+const { actionsOf, joined, partsOf, requestOf } = await load("actions");
 
 const OPERATIONS = {
   verify: pages => verifyHistory("t", async path => pages[Number(/start=(\d+)/.exec(path)[1])]),
@@ -28,6 +29,11 @@ const OPERATIONS = {
   limits: ({ now, wanted }) => changedLimits(now, wanted),
   whyNot: ({ action, status, scopes }) => whyNot(action, status, scope => scopes.includes(scope)),
   receipt: receipt => receiptLines(receipt),
+  actions: document => actionsOf(document),
+  actionForms: document => Object.fromEntries(Object.entries(actionsOf(document)).map(([name, { schema }]) => [name, formOf(schema)])),
+  request: ({ action, values, key }) => requestOf(action, values, key),
+  joined: pages => pages.reduce(joined, null),
+  parts: answer => partsOf(answer),
   decision: ({ step, call }) => decisionIn(step, call),
 };
 

@@ -150,6 +150,7 @@ def test_form_gives_its_value_back() -> None:
         ({"title": "Size", "type": "boolean"}, "1", "Size is no option"),
         ({"enum": ["a"]}, '"b"', "the value is no option"),
         ({}, '{"a": ', "the value is not JSON"),
+        ({"type": "array", "items": {"type": "string"}}, '["a', "the value is not JSON"),
     ],
 )
 def test_a_wrong_text_is_refused(schema: Any, text: str, problem: str) -> None:
@@ -159,6 +160,14 @@ def test_a_wrong_text_is_refused(schema: Any, text: str, problem: str) -> None:
 def test_a_mistake_names_its_field() -> None:
     schema = {"properties": {"of": {"type": "object", "properties": {"n": {"type": "number"}}}}, "type": "object"}
     assert ask(("mistake", {"schema": schema, "value": {"of": {"n": "x"}}})) == [{"problem": "of › n is no number"}]
+
+
+def test_a_list_of_texts_is_written_with_commas() -> None:
+    schema = {"type": "array", "items": {"type": "string"}}
+    texts = ("a", " a , b", '["a, b"]')
+    answers = ask(*(("mistake", {"schema": schema, "text": text}) for text in texts))
+    assert [answer["value"] for answer in answers] == [["a"], ["a", "b"], ["a, b"]]
+    assert ask(("form", {"schema": schema, "value": ["a, b", "c"]})) == [{"value": ["a, b", "c"]}]
 
 
 def test_what_does_not_begin_as_json_is_a_text() -> None:

@@ -28,3 +28,6 @@ export const post = (path, body = {}, key = "") =>
   request(path, { method: "POST", headers: { "Content-Type": "application/json", ...(key && { "Idempotency-Key": key }) }, body: JSON.stringify(body) });
 
 export const newKey = () => crypto.getRandomValues(new Uint32Array(4)).join("-");
+
+/** The address of an operation for operators, with values of its fields. */
+export const actionAddress = (name, given = {}) => `#/operations/${name}?${new URLSearchParams(given)}`;

@@ -1,7 +1,7 @@
 // controls: what a user can do with a task and its calls: button ─► form, if it needs one ─► POST ─► receipt.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
-import { newKey, post, request, taskPath } from "./api.js";
+import { actionAddress, newKey, post, request, taskPath } from "./api.js";
 import { clock, duration, plural, statusName } from "./format.js";
 import { facts } from "./inspector.js";
 import { ENDED } from "./task_state.js";
@@ -9,7 +9,7 @@ import { addressOf, Dialog, Problem, useAction } from "./ui.js";
 
 const MAX = 80; // fields of a form, options of a field
 const BEYOND = /ref$|Of$|^(if|not|patternProperties)$/i; // no form has these
-const isObject = value => Object(value) === value && !Array.isArray(value);
+export const isObject = value => Object(value) === value && !Array.isArray(value);
 
 /** Return the field of a value: {kind, title, required, text ...}, or with fields. A list is JSON. The schema may be hostile. */
 export function formOf(schema, value, name = "", required = true, left = { fields: MAX }) {
@@ -26,6 +26,7 @@ export function formOf(schema, value, name = "", required = true, left = { field
   }
   if (kind === "string") return { ...field, kind, text: typeof value === kind ? value : text };
   if (kind === "number" || kind === "integer") return { ...field, kind };
+  if (kind === "array" && rest.items?.type === "string") return { ...field, kind: "list", text: String(value).split(",").length > value?.length ? text : [].concat(value ?? []).join(", ") };
   const names = kind === "object" && isObject(properties) ? Object.keys(properties) : [];
   const needed = [].concat(rest.required ?? []);
   if (!names.length || names.length > MAX || !needed.every(name => names.includes(name))) return field;
@@ -39,8 +40,8 @@ export function valueOf({ kind, title, required, fields, options, text }, path =
   if (!required && isBlank({ fields, text })) return undefined;
   if (kind === "string") return text;
   if (fields) return Object.fromEntries(fields.map(one => [one.name, valueOf(one, at)]).filter(([, value]) => value !== undefined));
-  const value = parse(text);
-  const fits = { json: true, integer: Number.isInteger(value), option: options?.includes(text) }[kind] ?? typeof value === kind;
+  const value = kind === "list" && !/^\s*\[/.test(text) ? text.split(",").map(one => one.trim()) : parse(text);
+  const fits = { json: true, list: Array.isArray(value), integer: Number.isInteger(value), option: options?.includes(text) }[kind] ?? typeof value === kind;
   const mistake = !text.trim() ? "is missing" : value === undefined ? "is not JSON" : !fits ? `is no ${kind}` : isExact(value) ? "" : "is too large to be exact";
   if (mistake) throw new Error(`${at.filter(Boolean).join(" › ") || "the value"} ${mistake}`);
   return value;
@@ -59,9 +60,9 @@ function parse(text) {
 }
 
 /** A field, which is changed in place. */
-function Field({ field, changed }) {
+export function Field({ field, changed }) {
   const { kind, name, title, hint, required, fields, options } = field;
-  const label = html`<bdi>${title} <small class="dim">${required && "required"} ${hint}</small></bdi>`;
+  const label = html`<bdi>${title} <small class="dim">${required && "required"} ${hint} ${kind === "list" && "Several: a, b"}</small></bdi>`;
   if (fields) return html`<fieldset><legend>${label}</legend>${fields.map(one => html`<${Field} field=${one} changed=${changed} />`)}</fieldset>`;
   const tag = options ? "select" : /^[ni]/.test(kind) ? "input" : "textarea";
   return html`<label>${label}<${tag} name=${name} value=${field.text} dir="auto" onInput=${event => changed((field.text = event.target.value))}>
@@ -222,6 +223,8 @@ function Receipt({ taskId, id, name, holds }) {
     ${receiptLines(receipt, holds).map(line => html`<li>${line}</li>`)}<bdi>${receipt.by}</bdi></ol>`;
 }
 
+const OF_OPERATORS = { "What if": "start_what_if", Export: "export_task", Erase: "erase_task" };
+
 export function Controls({ taskId, task, summary, ready, selected, can }) {
   const [text, setText] = useState("");
   const done = body => setText(now => (now === body?.message ? "" : now));
@@ -237,6 +240,7 @@ export function Controls({ taskId, task, summary, ready, selected, can }) {
       <textarea value=${text} aria-label="Message" dir="auto" placeholder="Message (Enter sends, Shift+Enter starts a line)" onInput=${event => setText(event.target.value)} onKeyDown=${pressed} />
       <div class="row">${button("send", message)} ${button("interrupt", message ?? {})} ${["pause", "step", "resume", "limits", "fork", "stop"].map(name => button(name))}</div>`}
     ${rest}
+    ${can("operate") && html`<div class="row hint">${Object.entries(OF_OPERATORS).map(([text, name]) => html`<a href=${actionAddress(name, { task_id: taskId, ...(selected != null && { seq: selected }) })}>${text} …</a>`)}</div>`}
   </section>`;
 }
 

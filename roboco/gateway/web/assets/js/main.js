@@ -1,10 +1,11 @@
 // main: the shell of the page: sign-in, navigation, and the page that the address names.
 //
-//   #/?FILTERS list    #/tasks/ID task    #/tasks/ID/steps/17 task at a step    #/operations
+//   #/?FILTERS list    #/tasks/ID task    #/tasks/ID/steps/17 task at a step    #/operations    #/operations/NAME?VALUES one of them
 
 import { html, render, useEffect, useState } from "../vendor/preact.js";
 import { post, request } from "./api.js";
-import { ListPage, OperationsPage } from "./pages.js";
+import { OperationsPage } from "./operations.js";
+import { ListPage } from "./pages.js";
 import { TaskPage } from "./task_page.js";
 import { Problem, useAction, useLoad } from "./ui.js";
 
@@ -36,7 +37,7 @@ function App() {
       <${Problem} problem=${state.problem} />
     </header>
     ${page === "tasks" && taskId ? html`<${TaskPage} key=${taskId} taskId=${taskId} step=${/^\d{1,9}$/.test(step) ? Number(step) : null} can=${can} />`
-      : page === "operations" ? html`<${OperationsPage} can=${can} />`
+      : page === "operations" ? html`<${OperationsPage} can=${can} action=${taskId} query=${new URLSearchParams(query)} />`
       : html`<${ListPage} me=${me} can=${can} query=${new URLSearchParams(query)} />`}`;
 }
 
