@@ -1,14 +1,16 @@
 """bundle: what a browser loads of the page: fewer and smaller files than the sources, made once by each gateway.
 
-js/*.js ─► app.js, but streams.js stays a file: it is the program of a SharedWorker, too       css/*.css ─► app.css
+js/*.js ─► app.js                                                                             css/*.css ─► app.css
+           streams.js, which is the program of a SharedWorker, too, and what it imports
+           operations.js, which is loaded when an operator opens its page, and what only it imports
 
 Comments, and indentation, are left out: a browser does not need them, and people read the sources. Code, names and line
 ends stay as they are. Modules share one scope in `app.js`, so that no name is declared twice in them.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 _COMMENT: Final = re.compile(r"^[ \t]*(?://(?: .*)?|/\*.*?\*/)\n|(?<=[;,{(\[]) // [^`<\n]*$", re.MULTILINE)
@@ -17,6 +19,8 @@ _IMPORT: Final = re.compile(r'^import \{ ([^}]*) \} from "(?:\./)?([^"]+)";\n', 
 _DECLARED: Final = re.compile(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", re.MULTILINE)
 _EXPORT: Final = re.compile(r"^export ", re.MULTILINE)
 _LIBRARY: Final = "../vendor/preact.js"
+_ENTRIES: Final = {"streams.js": "streams.js", "app.js": "main.js", "operations.js": "operations.js"}
+"""The first module of each script, in the order in which they import each other."""
 _STYLES: Final = ("base", "task", "lanes", "inspector")
 """The styles in their order: a later rule counts more."""
 
@@ -28,11 +32,13 @@ def bundle(sources: Mapping[str, str]) -> dict[str, str]:
     """
     files = {path: text for path, text in sources.items() if not path.startswith(("js/", "css/"))}
     modules = {path.removeprefix("js/"): text for path, text in sources.items() if path.startswith("js/")}
-    shared = _in_order("streams.js", modules, {})
-    page = [name for name in _in_order("main.js", modules, {}) if name not in shared]
-    imports = [_import(page, modules, {_LIBRARY}, _LIBRARY), _import(page, modules, set(shared), "./streams.js")]
-    files["js/streams.js"] = _joined(shared, modules)
-    files["js/app.js"] = "".join(imports) + _EXPORT.sub("", _joined(page, modules))
+    parts = {name: _in_order(entry, modules, {}) for name, entry in _ENTRIES.items()}
+    before: dict[str, str] = {}
+    for name, found in parts.items():
+        own = [module for module in found if module not in before]
+        files[f"js/{name}"] = _imports(own, modules, before) + _joined(own, modules)
+        before |= dict.fromkeys(own, f"./{name}")
+    files["js/app.js"] = _without_exports(files["js/app.js"], files["js/operations.js"])
     files["css/app.css"] = "".join(shorten(sources[f"css/{name}.css"]) for name in _STYLES)
     return files
 
@@ -62,7 +68,17 @@ def _joined(names: Iterable[str], modules: Mapping[str, str]) -> str:
     return "".join(shorten(_IMPORT.sub("", modules[name])) for name in names)
 
 
-def _import(names: Iterable[str], modules: Mapping[str, str], origins: Set[str], path: str) -> str:
-    """Return the import of all that the modules import from these origins."""
-    found = [used for name in names for used, origin in _IMPORT.findall(modules[name]) if origin in origins]
-    return f'import {{ {", ".join(sorted({name for used in found for name in used.split(", ")}))} }} from "{path}";\n'
+def _imports(names: Iterable[str], modules: Mapping[str, str], scripts: Mapping[str, str]) -> str:
+    """Return the imports of all that the modules use of the library and of other scripts."""
+    used = defaultdict[str, set[str]](set)
+    for name in names:
+        for found, origin in _IMPORT.findall(modules[name]):
+            if path := _LIBRARY if origin == _LIBRARY else scripts.get(origin):
+                used[path] |= set(found.split(", "))
+    return "".join(f'import {{ {", ".join(sorted(found))} }} from "{path}";\n' for path, found in sorted(used.items()))
+
+
+def _without_exports(script: str, importer: str) -> str:
+    """Return the script with those exports only that the importer uses."""
+    imported = re.findall(r'^import \{ (.*) \} from "\./app\.js";$', importer, re.MULTILINE)
+    return _EXPORT.sub("", script) + "".join(f"export {{ {names} }};\n" for names in imported)

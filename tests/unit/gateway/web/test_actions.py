@@ -48,6 +48,7 @@ def test_people_need_json_only_for_objects(document: dict[str, Any]) -> None:
     }
     assert fields["erase_tasks", "team"]["kind"] == "list"
     assert fields["report_usage", "format"]["options"] == ['"json"', '"jsonl"', '"csv"']
+    assert fields["control_tasks", "what_if"]["text"] == ""  # its default is null, which is no option
     limits = fields["control_tasks", "limits"]
     assert limits["title"] == "limits"
     assert [one["text"] for one in limits["fields"]] == [""] * len(limits["fields"]), "a bulk stop takes no limits"

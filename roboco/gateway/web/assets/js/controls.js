@@ -22,7 +22,8 @@ export function formOf(schema, value, name = "", required = true, left = { field
   const kind = short(rest.type);
   const options = { null: [null], boolean: [true, false] }[kind] ?? ("const" in rest ? [rest.const] : rest.enum);
   if (Array.isArray(options) && options.length <= MAX) {
-    return { ...field, kind: "option", text: JSON.stringify(value) ?? "", options: options.map(one => JSON.stringify(one)) };
+    const texts = options.map(one => JSON.stringify(one));
+    return { ...field, kind: "option", text: texts.find(one => one === JSON.stringify(value)) ?? "", options: texts };
   }
   if (kind === "string") return { ...field, kind, text: typeof value === kind ? value : text };
   if (kind === "number" || kind === "integer") return { ...field, kind };

@@ -4,7 +4,6 @@
 
 import { html, render, useEffect, useState } from "../vendor/preact.js";
 import { post, request } from "./api.js";
-import { OperationsPage } from "./operations.js";
 import { ListPage } from "./pages.js";
 import { TaskPage } from "./task_page.js";
 import { Problem, useAction, useLoad } from "./ui.js";
@@ -37,8 +36,14 @@ function App() {
       <${Problem} problem=${state.problem} />
     </header>
     ${page === "tasks" && taskId ? html`<${TaskPage} key=${taskId} taskId=${taskId} step=${/^\d{1,9}$/.test(step) ? Number(step) : null} can=${can} />`
-      : page === "operations" ? html`<${OperationsPage} can=${can} action=${taskId} query=${new URLSearchParams(query)} />`
+      : page === "operations" ? html`<${Operations} can=${can} action=${taskId} query=${new URLSearchParams(query)} />`
       : html`<${ListPage} me=${me} can=${can} query=${new URLSearchParams(query)} />`}`;
+}
+
+/** The operations page: its script is loaded when it is opened. */
+function Operations(properties) {
+  const { data, problem, reload } = useLoad(() => import("./operations.js"), []);
+  return data ? html`<${data.OperationsPage} ...${properties} />` : html`<main><${Problem} problem=${problem} retry=${reload} /></main>`;
 }
 
 function SignIn({ onKey, busy, problem }) {
