@@ -2,6 +2,6 @@
 
 `room.sh` starts a Docker engine, `room.py` runs commands in it, `deployment.py` starts `compose.yaml` there.
 `python -m tests.deployment.containers.faults` runs all faults between hosts.
-`test_containers.py` runs some of them where ROBOCO_ROOM is set.
-`shop.py`, `model.py` and `load.py` run in containers.
+The tests run where ROBOCO_ROOM names a folder, one at a time: `pytest -n 0 tests/deployment/containers`.
+`shop.py`, `model.py` and `load.py` run in containers, `caller.py` outside of them.
 """

@@ -2,34 +2,41 @@
 
 import json
 import resource
-import secrets
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.deployment.containers.room import Room
+from tests.deployment.containers.shop import TEAM
+from tests.deployment.files import DEPLOY
 
-FILES = ("compose.yaml", "tests/deployment/containers/compose.test.yaml")
+HERE = "tests/deployment/containers"
+FILES = ("compose.yaml", f"{HERE}/compose.test.yaml")
 POOLS = ("coordinator", "agents", "tools")
-PROJECT = "roboco"
-_REDIS_USERS = ("COORDINATOR", "AGENTS", "TOOLS", "GATEWAY", "FLOWER", "PROBE", "ADMIN", "CLIENT")
-_S3_USERS = ("COORDINATOR", "AGENTS", "TOOLS", "GATEWAY", "OPERATOR")
+SERVICES = (*POOLS, "gateway", "flower", "redis", "s3")
+SCALE = tuple(word for pool in POOLS for word in ("--scale", f"{pool}=2"))
+LEASE_SECONDS = 6
+PUBLISHED = ("_callers", "_operators")
 
 
 def variables(images: dict[str, str]) -> dict[str, str]:
-    """Return the variables of `.env`, as the commands of deploy/README.md make them."""
-    values = images | {f"REDIS_PASSWORD_{user}": secrets.token_hex(24) for user in _REDIS_USERS}
-    values |= {f"S3_ACCESS_KEY_{user}": f"roboco-{secrets.token_hex(4)}" for user in _S3_USERS}
-    values |= {f"S3_SECRET_KEY_{user}": secrets.token_hex(24) for user in _S3_USERS}
+    """Return the variables of `.env`. The commands of deploy/README.md make them, after those that name images."""
+    text = (DEPLOY / "README.md").read_text()
+    commands = text.partition("deploy/pin-images.sh > .env")[2].partition("\n")[2].partition("docker compose up")[0]
+    with TemporaryDirectory() as folder:
+        file = Path(folder, ".env")
+        file.write_text("".join(f"{name}={value}\n" for name, value in images.items()))
+        subprocess.run(["sh", "-euc", commands], cwd=folder, check=True)
+        made = dict(line.split("=", 1) for line in file.read_text().splitlines())
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return values | {
-        "FLOWER_BASIC_AUTH": f"me:{secrets.token_hex(12)}",
-        "ROBOCO_SIGNING_KEYS": secrets.token_hex(32),
-        "ROBOCO_GATEWAY_COOKIE_SECRET": secrets.token_hex(32),
+    return made | {
+        "REDIS_PASSWORD_CLIENT": made["REDIS_PASSWORD_PROBE"][::-1],
         "GATEWAY_DESCRIPTORS": str(min(65536, hard) if hard > 0 else 65536),
     }
 
@@ -90,12 +97,22 @@ class Deployment:
                 )
                 time.sleep(0.5)
 
+    def logs(self, service: str) -> str:
+        """Return all that the containers of the service have printed."""
+        return self.compose("logs", "--no-color", service)
+
     def kill(self, service: str) -> None:
         """Kill process 1 of a container, as the kernel does when memory is short. Docker starts it again.
 
         After `docker kill` it would not: that is an operator's stop.
         """
         self.room.run("kill", "-KILL", str(self.inspect(self.first(service))["State"]["Pid"]))
+
+    def prefer_as_victims(self, container: str) -> None:
+        """Let the kernel end the processes of a container that run now, except process 1, when its memory is short."""
+        _, _, *processes = self.room.run("docker", "top", container, "-o", "pid").split()
+        for process in processes:
+            self.room.run("sh", "-c", f"echo 1000 > /proc/{process}/oom_score_adj")
 
     def pause(self, service: str) -> None:
         """Suspend all processes of a container."""
@@ -106,9 +123,11 @@ class Deployment:
         self.room.run("docker", "unpause", self.first(service))
 
     def disconnect(self, service: str) -> None:
-        """Take a container off all its networks."""
+        """Take a container off all its networks, except those on which it publishes ports."""
         container = self.first(service)
         for network, place in self.inspect(container)["NetworkSettings"]["Networks"].items():
+            if network.endswith(PUBLISHED):
+                continue
             self._severed.append((network, container, tuple(place["Aliases"] or ())))
             self.room.run("docker", "network", "disconnect", "--force", network, container)
 
@@ -128,18 +147,15 @@ class Deployment:
         """Return the container of the service that the faults hit. Others of the service take its work over."""
         return self.containers(service)[0]
 
-    def start_load(self, tasks: int = 6) -> "Load":
-        """Start tasks with followers in the client's container, and return when all are running."""
-        module = "tests.deployment.containers.load"
-        words = (*self._command(), "exec", "-T", "client", "python", "-m", module, "--tasks", str(tasks))
+    def start_load(self, tasks: int = 6, continued: Sequence[str] = ()) -> "Load":
+        """Start tasks, or take these again, with followers in the client's container. Return when all are running."""
+        chosen = ("--continue", *continued) if continued else ("--tasks", str(tasks))
+        words = (*self._command(), "exec", "-T", "client", "python", "-m", "tests.deployment.containers.load", *chosen)
         return Load(self.room.popen(*words, variables=self.values))
 
     def _command(self) -> tuple[str, ...]:
         return (
-            "docker",
-            "compose",
-            "--project-name",
-            PROJECT,
+            *("docker", "compose", "--project-directory", "."),
             *(word for one in self.files for word in ("--file", one)),
         )
 
@@ -148,13 +164,16 @@ class Load:
     """A running load."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
         self._process = process
+        self._output = process.stdout
         self._lines: list[str] = []
         self._running = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        assert self._running.wait(120), "".join(self._lines)[-3000:]
+        assert self._running.wait(180), "".join(self._lines)[-3000:]
         assert "running\n" in self._lines, "".join(self._lines)[-3000:]
+        self.task_ids = [line.split()[1] for line in self._lines if line.startswith("submitted ")]
 
     def finish(self, seconds: float = 300) -> dict[str, Any]:
         """Return the findings, and the numbers of repeated turns and resumed streams, once all tasks have ended."""
@@ -162,14 +181,40 @@ class Load:
             self._process.wait(seconds)
         if self._process.poll() is None:
             self._process.kill()
+            self._process.wait()
         self._reader.join(10)
+        self._output.close()
         found = [line for line in self._lines if line.startswith('{"findings"')]
         return dict(json.loads(found[-1])) if found else {"findings": ["".join(self._lines)[-3000:] or "no end"]}
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self._output:
             self._lines.append(line)
             if line == "running\n":
                 self._running.set()
         self._running.set()
+
+
+@contextmanager
+def deployed(room: Room, images: dict[str, str], *files: str, **changes: str) -> Iterator[Deployment]:
+    """Yield compose.yaml with these files of this folder, up from nothing, with two workers of each pool."""
+    teams = room.shared / "teams"
+    teams.mkdir(exist_ok=True)
+    (teams / "till.yaml").write_text(json.dumps(TEAM.model_dump(mode="json", exclude_unset=True)))
+    values = variables(images) | {"LEASE_SECONDS": str(LEASE_SECONDS), "TEAMS_FOLDER": str(teams)} | changes
+    yield from _up(Deployment(room, values, (*FILES, *(f"{HERE}/{file}" for file in files))), *SCALE)
+
+
+@contextmanager
+def image_alone(room: Room, images: dict[str, str]) -> Iterator[Deployment]:
+    """Yield the services of compose.image.yaml."""
+    yield from _up(Deployment(room, images, (f"{HERE}/compose.image.yaml",)))
+
+
+def _up(deployment: Deployment, *arguments: str) -> Iterator[Deployment]:
+    deployment.down()
+    try:
+        deployment.up(*arguments)
+        yield deployment
+    finally:
+        deployment.down()

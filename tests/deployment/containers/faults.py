@@ -9,17 +9,14 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.deployment.containers.deployment import POOLS, Deployment, variables
+from tests.deployment.containers.deployment import LEASE_SECONDS, POOLS, Deployment, deployed
 from tests.deployment.containers.room import Room, missing
 
-LEASE_SECONDS = 6
 SHORT_SECONDS, LONG_SECONDS = LEASE_SECONDS / 3, LEASE_SECONDS * 2.5
-SCALE = tuple(word for pool in POOLS for word in ("--scale", f"{pool}=2"))
 SERVERS = ("redis", "s3")
 
 
@@ -32,6 +29,9 @@ class Fault:
     begin: Callable[[Deployment, str], None]
     end: Callable[[Deployment, str], None]
     seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.service}: {self.name}"
 
     def strike(self, deployment: Deployment) -> None:
         """Cause the fault, wait, and repair it."""
@@ -86,15 +86,20 @@ def _empty(deployment: Deployment, service: str) -> None:
 
 
 def faults() -> Iterator[Fault]:
-    """Yield every fault of every service."""
+    """Yield every fault of every service beside the gateway, whose clients are outside."""
     for service in (*POOLS, *SERVERS):
-        yield Fault("kill", service, Deployment.kill, _nothing, 0)
-        for length, seconds in (("short", SHORT_SECONDS), ("long", LONG_SECONDS)):
-            yield Fault(f"pause, {length}", service, Deployment.pause, Deployment.unpause, seconds)
-            yield Fault(f"disconnect, {length}", service, Deployment.disconnect, _reconnect, seconds)
-        yield Fault("sends, receives nothing", service, _drop("INPUT", "-A"), _drop("INPUT", "-D"), LONG_SECONDS)
-        yield Fault("receives, sends nothing", service, _drop("OUTPUT", "-A"), _drop("OUTPUT", "-D"), LONG_SECONDS)
-        yield Fault("slow link", service, _slow, _fast, LONG_SECONDS)
+        yield from faults_of(service)
+
+
+def faults_of(service: str) -> Iterator[Fault]:
+    """Yield every fault of the service."""
+    yield Fault("kill", service, Deployment.kill, _nothing, 0)
+    for length, seconds in (("short", SHORT_SECONDS), ("long", LONG_SECONDS)):
+        yield Fault(f"pause, {length}", service, Deployment.pause, Deployment.unpause, seconds)
+        yield Fault(f"disconnect, {length}", service, Deployment.disconnect, _reconnect, seconds)
+    yield Fault("sends, receives nothing", service, _drop("INPUT", "-A"), _drop("INPUT", "-D"), LONG_SECONDS)
+    yield Fault("receives, sends nothing", service, _drop("OUTPUT", "-A"), _drop("OUTPUT", "-D"), LONG_SECONDS)
+    yield Fault("slow link", service, _slow, _fast, LONG_SECONDS)
 
 
 def disk_faults() -> Iterator[Fault]:
@@ -115,32 +120,6 @@ def run(deployment: Deployment, fault: Fault, tasks: int = 6) -> dict[str, Any]:
     return found | {"seconds": round(time.monotonic() - began)}
 
 
-@contextmanager
-def deployed(folder: Path, small_disks: bool = False) -> Iterator[Deployment]:
-    """Yield a deployment with two workers of each pool, in a room in this folder."""
-    with Room(folder) as room:
-        images = load_or_build(room)
-        files = ("tests/deployment/containers/compose.disks.yaml",) if small_disks else ()
-        deployment = Deployment(room, variables(images) | {"LEASE_SECONDS": str(LEASE_SECONDS)})
-        deployment.files += files
-        with ExitStack() as exits:
-            deployment.down()
-            exits.callback(deployment.down)
-            deployment.up(*SCALE)
-            yield deployment
-
-
-def load_or_build(room: Room) -> dict[str, str]:
-    """Return the names of the images, which an earlier run may have built. Roboco's image is built anew."""
-    made = room.folder / "images.json"
-    room.online()
-    images: dict[str, str] = json.loads(made.read_text()) if made.exists() else room.build_bases()
-    made.write_text(json.dumps(images))
-    room.build(images["PYTHON_IMAGE"])
-    room.offline()
-    return images
-
-
 def main() -> None:
     """Run the cases, and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -151,14 +130,15 @@ def main() -> None:
         sys.exit(f"no engine can run here: {reason}")
     failed = 0
     for cases, small in ((faults(), False), (disk_faults(), True)):
-        chosen = [fault for fault in cases if options.only in f"{fault.service}: {fault.name}"]
+        chosen = [fault for fault in cases if options.only in str(fault)]
         if not chosen:
             continue
-        with deployed(options.folder.resolve(), small) as deployment:
+        files = ("compose.disks.yaml",) if small else ()
+        with Room(options.folder.resolve()) as room, deployed(room, room.load_or_build(), *files) as deployment:
             for fault in chosen:
                 found = run(deployment, fault)
                 failed += bool(found["findings"])
-                print(f"{fault.service}: {fault.name}: {json.dumps(found)}", flush=True)
+                print(f"{fault}: {json.dumps(found)}", flush=True)
     sys.exit(failed > 0)
 
 

@@ -1,7 +1,8 @@
 """Tasks with followers, in a container: `python -m tests.deployment.containers.load --tasks 6`.
 
-It prints a line "running" when every task has written text, and at the end one line of JSON with all findings that
-contradict the guarantees: a task without an end, a step that is lost or doubled, a gap in a stream, a second payment.
+It prints a line "submitted TASK" for each, a line "running" when every task has written text, and at the end one line
+of JSON with all findings that contradict the guarantees: a task without an end, a step that is lost or doubled, a gap
+in a stream, a second payment.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.errors import TransientError
 from tests.deployment.containers.shop import TEAM, TURNS
 
+THREADS = 50
 END_SECONDS = 240.0
 """Seconds after which a task without an end hangs."""
 
@@ -28,9 +30,9 @@ END_SECONDS = 240.0
 class Followed:
     """A task, and the transcript of its follower."""
 
-    def __init__(self, orchestrator: Orchestrator, number: int) -> None:
+    def __init__(self, orchestrator: Orchestrator, task: Task) -> None:
         self._orchestrator = orchestrator
-        self.task: Task = orchestrator.run(TEAM, f"Order {number}.")
+        self.task = task
         self.transcript = Transcript()
         self.writing = threading.Event()
         self.interruptions = 0
@@ -88,9 +90,16 @@ def main() -> None:
     """Submit, follow, and print the findings. Exit with 1 if there are any."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--tasks", type=int, default=6)
+    parser.add_argument("--continue", nargs="*", dest="continued", metavar="TASK", help="follow these, and submit none")
     options = parser.parse_args()
-    with Orchestrator() as orchestrator, ThreadPoolExecutor(options.tasks) as threads:
-        all_followed = [Followed(orchestrator, number) for number in range(options.tasks)]
+    with Orchestrator() as orchestrator, ThreadPoolExecutor(THREADS) as threads:
+        if options.continued:
+            tasks = [orchestrator.task(task_id) for task_id in options.continued]
+        else:
+            tasks = [orchestrator.run(TEAM, f"Order {number}.") for number in range(options.tasks)]
+        for task in tasks:
+            print("submitted", task.task_id, flush=True)
+        all_followed = [Followed(orchestrator, task) for task in tasks]
         futures = [threads.submit(followed.follow) for followed in all_followed]
         for followed in all_followed:
             followed.writing.wait(END_SECONDS)

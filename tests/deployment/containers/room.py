@@ -1,5 +1,7 @@
 """A Docker engine beside the machine, for a test: commands in it, and the images of the deployment."""
 
+import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -13,15 +15,20 @@ from tests.deployment.files import ROOT
 SCRIPT = Path(__file__).with_name("room.sh")
 REGISTRY = "127.0.0.1:5000"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-IMAGES = ("python", "redis", "seaweedfs")
+IMAGES = ("python", "redis", "seaweedfs", "prometheus")
+UNREACHABLE = 69
 _START_SECONDS = 60.0
+
+
+class Unreachable(Exception):
+    """The packages of Debian cannot be reached. The text is that of debootstrap."""
 
 
 def missing() -> str | None:
     """Return the reason why no engine can run here, or None."""
     if os.geteuid() != 0:
         return "only root can start a Docker engine"
-    for program in ("debootstrap", "unshare", "nsenter", "pivot_root"):
+    for program in ("debootstrap", "unshare", "nsenter", "pivot_root", "setpriv"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
     if "overlay" not in Path("/proc/filesystems").read_text():
@@ -56,11 +63,18 @@ class Room:
 
     def __enter__(self) -> Self:
         self.shared.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.folder / "lock").open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
         with (self.folder / "make.log").open("w") as log:
-            subprocess.run(["sh", SCRIPT, "make", self.folder], check=True, stdout=log, stderr=log)
+            made = subprocess.run(["sh", SCRIPT, "make", self.folder], stdout=log, stderr=log).returncode
+        if made:
+            last = (self.folder / "make.log").read_text()[-1000:].strip()
+            raise Unreachable(last) if made == UNREACHABLE else AssertionError(last)
         environment = os.environ | {"ROOM_MOUNTS": f"{self.root} {self.shared} {self.folder / 'base'}"}
         (self.folder / "pid").unlink(missing_ok=True)
-        self._process = subprocess.Popen(["sh", SCRIPT, "run", self.folder], env=environment, start_new_session=True)
+        # A killed test leaves no engine.
+        run: list[str | Path] = ["setpriv", "--pdeathsig", "TERM", "sh", SCRIPT, "run", self.folder]
+        self._process = subprocess.Popen(run, env=environment, start_new_session=True)
         try:
             self._wait()
         except BaseException:
@@ -75,6 +89,7 @@ class Room:
         """End the engine, and with it all containers and networks."""
         self._process.terminate()
         self._process.wait(30)
+        self._lock.close()
 
     def run(
         self, *command: str | Path, check: bool = True, timeout: float = 600, variables: Mapping[str, str] | None = None
@@ -96,16 +111,16 @@ class Room:
 
     def from_outside(self, *command: str | Path) -> str:
         """Run a program of the machine in the network of the room, where it reaches published ports."""
+        with self.popen_outside(*command) as process:
+            output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, f"{command} ended with {process.returncode}:\n{output}"
+        return output
+
+    def popen_outside(self, *command: str | Path) -> subprocess.Popen[str]:
+        """Start a program of the machine in the network of the room, with a pipe for its output."""
         process = (self.folder / "pid").read_text().strip()
-        ran = subprocess.run(
-            ["nsenter", "--target", process, "--net", *map(str, command)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert ran.returncode == 0, f"{command} ended with {ran.returncode}:\n{ran.stdout}\n{ran.stderr}"
-        return ran.stdout
+        words = ["nsenter", "--target", process, "--net", *map(str, command)]
+        return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def popen(self, *command: str, variables: Mapping[str, str]) -> subprocess.Popen[str]:
         """Start a command in the checkout, with a pipe for its output."""
@@ -118,12 +133,24 @@ class Room:
             text=True,
         )
 
+    def load_or_build(self, names: Sequence[str] = IMAGES) -> dict[str, str]:
+        """Return the variables of compose.yaml that name images. Earlier runs may have built them, except Roboco's."""
+        made = self.folder / "images.json"
+        images: dict[str, str] = json.loads(made.read_text()) if made.exists() else {}
+        self.online()
+        if unbuilt := [name for name in names if f"{name.upper()}_IMAGE" not in images]:
+            images |= self.build_bases(unbuilt)
+            made.write_text(json.dumps(images))
+        self.build(images["PYTHON_IMAGE"])
+        self.offline()
+        return images
+
     def build_bases(self, names: Sequence[str] = IMAGES) -> dict[str, str]:
         """Build the images of other services from packages. Return the variables of compose.yaml that name them."""
         lines = self.run("deploy/debian/build.sh", REGISTRY, *names, timeout=900, variables=self._online())
         return dict(line.split("=", 1) for line in lines.splitlines())
 
-    def build(self, python_image: str, tag: str = "roboco", context: str = ".") -> None:
+    def build(self, python_image: str, tag: str = "roboco", context: str | Path = ".") -> None:
         """Build the image of Roboco from this base."""
         secrets = self._online()
         self.run(

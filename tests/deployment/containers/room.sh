@@ -3,7 +3,8 @@
 #
 # `make` installs Debian 13 into FOLDER/base, and with Docker, Compose, a registry and Kustomize into FOLDER/root. `run` starts the engine in its own
 # network, mount and process namespaces, and stays; when it ends, all of them end with it. `in` runs a command there. The
-# machine's own engine, network rules and services are not touched. It needs root, debootstrap and cgroups.
+# machine's own engine, network rules and services are not touched. It needs root, debootstrap and cgroups. `make` exits with
+# 69 if debootstrap gets no packages.
 #
 # DEBIAN_MIRROR is the mirror, if not debootstrap's own. ROOM_MOUNTS names folders that appear in the room at the same path, such as the checkout.
 set -eu
@@ -38,8 +39,9 @@ mount_all() {
 case $command in
 make)
     [ -e "$root/.made" ] && exit 0
+    rm -rf "$folder/base" "$root" # of a run that was ended
     # The same Debian becomes the base of the images: deploy/debian/build.sh with DEBIAN_ROOT.
-    debootstrap --variant=minbase trixie "$folder/base" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"}
+    debootstrap --variant=minbase trixie "$folder/base" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} || exit 69
     cp --archive "$folder/base" "$root"
     cp /etc/resolv.conf "$root/etc/resolv.conf"
     printf 'Acquire::Check-Date "false";\nAcquire::Check-Valid-Until "false";\n' >"$root/etc/apt/apt.conf.d/99room"

@@ -1,0 +1,86 @@
+"""What each container must not reach: other services, commands of Redis, objects of the store, metadata services."""
+
+import pytest
+
+from tests.deployment.containers.deployment import POOLS, Deployment
+
+pytestmark = [pytest.mark.slow, pytest.mark.workers]
+
+CONNECT = """
+import socket, sys
+for address in sys.argv[1:]:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), 2).close()
+    except OSError:
+        continue
+    print(address)
+"""
+"""A program that prints the addresses that accept a connection."""
+S3 = """
+import boto3, sys
+from botocore.exceptions import ClientError
+s3 = boto3.client("s3", endpoint_url="http://s3:9000", region_name="us-east-1")
+def attempt(name, action):
+    try:
+        action()
+    except ClientError as error:
+        assert error.response["Error"]["Code"] == "AccessDenied", error
+    else:
+        print(name)
+put = lambda key: s3.put_object(Bucket="roboco", Key=key, Body=b"x")
+attempt("task", lambda: put("tasks/probe"))
+attempt("write key", lambda: put("tasks/_keys/probe"))
+attempt("other folder", lambda: put("others/probe"))
+attempt("create bucket", lambda: s3.create_bucket(Bucket="probe"))
+attempt("delete bucket", lambda: s3.delete_bucket(Bucket="roboco"))
+suspended = {"Status": "Suspended"}
+attempt("versioning", lambda: s3.put_bucket_versioning(Bucket="roboco", VersioningConfiguration=suspended))
+"""
+"""A program that prints the actions which the store allows with the keys of its environment."""
+REDIS = """
+import os, redis
+client = redis.Redis.from_url(os.environ["ROBOCO_REDIS_URL"])
+commands = {"FLUSHALL": (), "CONFIG": ("GET", "*"), "KEYS": ("*",), "ACL": ("LIST",), "SHUTDOWN": (), "MONITOR": ()}
+commands |= {"EVAL": ("return 1", 0)}
+commands |= {f"take from {pool}": ("RPOP", f"roboco.{pool}") for pool in ("coordinator", "agents", "tools")}
+for name, words in commands.items():
+    try:
+        client.execute_command(*((name, *words) if name.isupper() else words))
+    except redis.exceptions.NoPermissionError:
+        continue
+    print(name)
+"""
+"""A program that prints the commands which Redis allows to the user of its environment."""
+
+
+@pytest.mark.parametrize("service", [*POOLS, "gateway"])
+def test_a_container_reaches_nothing_that_it_does_not_need(deployment: Deployment, service: str) -> None:
+    """Neither other services, nor ports of the store beside S3, nor metadata services of clouds, nor the engine."""
+    places = [
+        f"{other}:{port}"
+        for other in ("coordinator", "agents", "tools", "gateway", "flower")
+        if other != service
+        for port in (9464, 8080, 5555)
+    ]
+    places += ["s3:9333", "s3:8888", "s3:8080", "s3:18888", "169.254.169.254:80", "192.0.2.1:443", "172.17.0.1:2375"]
+    assert deployment.run_in(service, "python", "-c", CONNECT, *places, "redis:6379", "s3:9000").split() == [
+        "redis:6379",
+        "s3:9000",
+    ]
+
+
+def test_flower_reaches_redis_alone(deployment: Deployment) -> None:
+    places = ("s3:9000", "gateway:8080", "coordinator:9464", "169.254.169.254:80", "redis:6379")
+    assert deployment.run_in("flower", "python", "-c", CONNECT, *places).split() == ["redis:6379"]
+
+
+@pytest.mark.parametrize("service", [*POOLS, "gateway", "flower"])
+def test_redis_allows_a_container_only_its_own_queue(deployment: Deployment, service: str) -> None:
+    allowed = deployment.run_in(service, "python", "-c", REDIS).splitlines()
+    assert allowed == ([f"take from {service}"] if service in POOLS else [])
+
+
+@pytest.mark.parametrize("service", [*POOLS, "gateway"])
+def test_the_store_allows_a_container_only_tasks(deployment: Deployment, service: str) -> None:
+    assert deployment.run_in(service, "python", "-c", S3).splitlines() == ["task"]
