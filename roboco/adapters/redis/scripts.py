@@ -4,6 +4,7 @@ Because scripts travel by hash, workers of two releases can use one Redis during
 load scripts; other Redis users get a TransientError until a coordinator of their release has loaded them.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -48,6 +49,8 @@ _UNAVAILABLE_ERRORS = (
     RedisClusterException,
     TryAgainError,
 )
+_WRITE_REFUSAL = re.compile(r"\b(MISCONF|NOREPLICAS)\b")
+"""The codes of a Redis whose disk is full, or that lacks replicas. redis-py has no class of error for them."""
 
 
 class ScriptCall(NamedTuple):
@@ -226,6 +229,8 @@ def _hash(text: str) -> str:
 def _translated(answer: Any) -> Any:
     if isinstance(answer, NoScriptError):
         return _scripts_missing()
+    if isinstance(answer, redis.ResponseError) and _refuses_writes(answer):
+        return _writes_refused(answer)
     return _unavailable(answer) if isinstance(answer, _UNAVAILABLE_ERRORS) else answer
 
 
@@ -238,6 +243,18 @@ def translating_errors() -> Iterator[None]:
         raise _scripts_missing() from error
     except _UNAVAILABLE_ERRORS as error:
         raise _unavailable(error) from error
+    except redis.ResponseError as error:
+        if _refuses_writes(error):
+            raise _writes_refused(error) from error
+        raise
+
+
+def _refuses_writes(error: redis.ResponseError) -> bool:
+    return _WRITE_REFUSAL.search(str(error)) is not None
+
+
+def _writes_refused(error: redis.ResponseError) -> TransientError:
+    return TransientError(f"redis refuses writes: {str(error).rstrip('.')}; check its disk and its replicas")
 
 
 def _unavailable(error: Exception) -> TransientError:
