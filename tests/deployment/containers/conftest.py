@@ -15,7 +15,7 @@ FOLDER = "ROBOCO_ROOM"
 
 @pytest.fixture(scope="session")
 def room() -> Iterator[Room]:
-    """Yield a room; without an engine, or a folder for it, skip the tests: they take half an hour."""
+    """Yield a room; without an engine, or a folder for it, skip the tests: they take 40 minutes."""
     if reason := missing():
         pytest.skip(f"no Docker engine can run here: {reason}")
     folder = os.environ.get(FOLDER)
