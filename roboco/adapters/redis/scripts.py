@@ -238,11 +238,19 @@ def _translated(answer: Any) -> Any:
 def translating_errors() -> Iterator[None]:
     """Raise TransientError in place of the errors of a Redis that cannot be used now."""
     try:
-        yield
+        with translating_write_refusals():
+            yield
     except NoScriptError as error:
         raise _scripts_missing() from error
     except _UNAVAILABLE_ERRORS as error:
         raise _unavailable(error) from error
+
+
+@contextmanager
+def translating_write_refusals() -> Iterator[None]:
+    """Raise TransientError in place of a refusal to write. A Redis whose disk is full refuses PING in this way, too."""
+    try:
+        yield
     except redis.ResponseError as error:
         if _refuses_writes(error):
             raise _writes_refused(error) from error

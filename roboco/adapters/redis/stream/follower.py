@@ -22,7 +22,7 @@ from roboco.adapters.redis.client import connect_subscriber
 from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.logs import RedisEventLogs
-from roboco.adapters.redis.scripts import translating_errors
+from roboco.adapters.redis.scripts import translating_errors, translating_write_refusals
 from roboco.adapters.redis.stream.log_merger import LogMerger, ReadArchive, UnreachableArchive, is_unnumbered
 from roboco.adapters.redis.stream.position import Record, StreamPosition, read_record
 from roboco.adapters.redis.stream.subscriptions import SubscriptionHubs
@@ -135,7 +135,7 @@ class RedisFollower:
 
     def _read_connected(self, task_id: str, position: StreamPosition) -> Iterator[Record | None]:
         channels = [self._keys.content(task_id), self._keys.events(task_id)]
-        with connect_subscriber(self._url) as client, client.pubsub() as pubsub:
+        with translating_write_refusals(), connect_subscriber(self._url) as client, client.pubsub() as pubsub:
             pubsub.subscribe(*channels)
             _await_subscription(pubsub, len(channels))
             yield from self.replay(task_id, position)
@@ -149,7 +149,7 @@ class RedisFollower:
                     yield from self._on_message(task_id, position, read_record(message["data"]))
 
     def _read_changes(self, task_id: str, until: float) -> Iterator[Record | None]:
-        with connect_subscriber(self._url) as client, client.pubsub() as pubsub:
+        with translating_write_refusals(), connect_subscriber(self._url) as client, client.pubsub() as pubsub:
             pubsub.subscribe(self._keys.events(task_id))
             _await_subscription(pubsub, 1)
             yield None
