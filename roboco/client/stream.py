@@ -27,6 +27,7 @@ from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.engine.retry import retry
+from roboco.engine.tombstones import check_not_erased
 from roboco.errors import CorruptHistory
 
 T = TypeVar("T")
@@ -119,8 +120,13 @@ class TaskStream:
         return result_of(summary, self.read_steps(0))
 
     def has_ended(self) -> bool:
-        """Return True if the task has ended according to its workspace."""
+        """Return True if the task has ended according to its workspace. Raise Erased if it was erased or archived.
+
+        Of a task that is not accepted yet, the workspace has nothing.
+        """
         summary = self._retrying(lambda: self._engine.summaries.get(self.task_id))
+        if summary is None:
+            self._retrying(lambda: check_not_erased(self._engine.files, self.task_id))
         return summary is not None and summary.status.ended
 
     def was_retried(self, end: Record) -> bool:

@@ -204,7 +204,7 @@ def _attempts(task: Snapshot) -> str:
     else:
         who, lost = "its tool calls", _lost_calls(task)
     left = f"a worker has it, its lease ends in {task.lease_left:.0f} s" if task.lease_left > 0 else "no worker has it"
-    return f"workers lost {lost} attempts at {who}, and it was sent again {task.redeliveries} times; {left}"
+    return f"attempts at {who} that workers lost: {lost}; messages sent again: {task.redeliveries}; {left}"
 
 
 def _seconds_since(unix_seconds: float) -> float:

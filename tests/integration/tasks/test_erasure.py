@@ -64,3 +64,14 @@ def test_a_follower_of_an_erased_task_gets_its_end(stack: Stack) -> None:
     except Erased:
         return
     assert stack.orchestrator.erasure(task.task_id).status == "erased"
+
+
+def test_a_follower_that_missed_the_end_of_an_erased_task_learns_of_the_erasure(stack: Stack) -> None:
+    """Nothing else ends it: the logs of the task are gone, and so is its summary."""
+    task = stack.orchestrator.run(MANUAL.team, MANUAL.prompt)
+    task.result(60)
+    stack.orchestrator.erase(task.task_id, stop=True, timeout=60)
+    with pytest.raises(Erased, match="was erased"):
+        task._stream.has_ended()
+    with pytest.raises(Erased, match="was erased"):
+        next(iter(task))

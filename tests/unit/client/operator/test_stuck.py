@@ -192,7 +192,7 @@ def test_a_running_turn_is_not_stuck_and_one_that_lost_workers_is(rest: RestWorl
         held.tasks["acme:t"].attempt = 3
     [found] = stuck(rest, **older)
     assert found.kind == "lost_attempts"
-    assert found.cause.startswith("workers lost 2 attempts at the turn of writer")
+    assert found.cause.startswith("attempts at the turn of writer that workers lost: 2;")
 
 
 def test_a_call_that_a_person_must_approve_is_not_stuck(rest: RestWorld) -> None:
