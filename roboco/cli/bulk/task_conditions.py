@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from roboco.cli.terminal import options
 from roboco.client.options import TaskFilterOptions
 from roboco.domain.task_filter import STATUS_NAMES, parse_time
 
@@ -19,7 +20,12 @@ _OPTIONS: Final = (
     click.option("--tenant", metavar="TENANT", help='The tenant; "" for tasks without one.'),
     click.option("--since", metavar="TIME", help="Changed since then: 2h, 1d, or a time such as 2026-01-31T09:30."),
     click.option("--until", "--older", metavar="TIME", help="Not changed since then."),
-    click.option("--text", metavar="TEXT", help="A part of the title, in upper or lower case."),
+    click.option(
+        "--text",
+        metavar="TEXT",
+        callback=options.not_empty,
+        help="A part of the title, in upper or lower case.",
+    ),
     click.option("--what-if/--no-what-if", "what_if", default=None, help="Runs of what-if alone, or without them."),
 )
 

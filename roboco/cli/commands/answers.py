@@ -17,12 +17,15 @@ _tool = click.option("--tool", metavar="NAME", help="With conditions: the calls 
 
 
 def _given(*names: str) -> Any:
-    """Return a function that returns these parameters for the calls of many tasks."""
+    """Return a function that returns these parameters for the calls of many tasks.
+
+    An empty tool, as of a variable of the shell that is not set, is one: without it, all tools would be meant.
+    """
 
     def content(given: dict[str, Any]) -> dict[str, Any]:
         if given.get("args") is not None:
             raise click.UsageError("--args: name one task and its call; many calls are approved as they are")
-        return {name: given[name] for name in names if given[name] not in (None, "")}
+        return {name: given[name] for name in names if given[name] is not None and (name != "reason" or given[name])}
 
     return content
 

@@ -28,7 +28,7 @@ from roboco.domain.task_filter import STATUS_NAMES, parse_time
 @click.option("--status", type=click.Choice(STATUS_NAMES), multiple=True, help="A status, or a group; may be repeated.")
 @click.option("--older", "until", metavar="TIME", help="Not changed since then: 2h, 30d, or 2026-01-31T09:30.")
 @click.option("--since", metavar="TIME", help="Changed since then.")
-@click.option("--text", metavar="TEXT", help="A part of the title, in upper or lower case.")
+@click.option("--text", metavar="TEXT", callback=options.not_empty, help="A part of the title, in upper or lower case.")
 @click.option("--stop", is_flag=True, help="Stop open tasks first. Without it they are not erased.")
 @click.option("--forks", type=click.Choice(["keep", "erase"]), help="Keep the forks of a task, or erase them, too.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; the receipt keeps it.")

@@ -19,6 +19,13 @@ def _key_values(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
     return pairs
 
 
+def not_empty(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """Refuse an empty text, as of a variable of the shell that is not set: the condition would meet all tasks."""
+    if text == "":
+        raise click.BadParameter("it is empty; leave the option out to mean all tasks")
+    return text
+
+
 def json_value(_: click.Context, __: click.Parameter, text: str | None) -> Any:
     """Return the JSON value of an option, or None if it is not given. Raises BadParameter if it is not JSON."""
     try:
