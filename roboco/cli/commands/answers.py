@@ -123,7 +123,7 @@ def resolve(
     """Resolve a tool call with an unknown outcome.
 
     A task waits for it in status approval, if its tool says on_unknown: ask. Or resolve all calls that wait now, of
-    tasks that meet conditions.
+    tasks that meet conditions. Tasks that begin to wait later are left.
     """
     call_id = _check_call(task_id, call_id, tool)
     if happened is None:

@@ -175,10 +175,16 @@ class Bulk:
             raise TransientError(f"{count} tasks in a row have failed, the last one: {cause}")
 
     def _existing(self, at: BulkCursor, read: TaskPage) -> list[str]:
-        """Return the ids of the tasks of a page that existed when the bulk control began."""
+        """Return the ids of the tasks of a page that existed when the bulk control began.
+
+        A resolution says what has happened to calls, so it concerns only tasks that have waited since then: the step
+        of a call is older than the moment at which its outcome became unknown.
+        """
         now = self._now()
-        existing = [entry.task_id for entry in read.entries if at.existed(entry.created_at, now)]
-        return [task_id for task_id in existing if not is_fork(at.bulk_id, task_id)]
+        found = [entry for entry in read.entries if at.existed(entry.created_at, now)]
+        if self._control.name == "resolve":
+            found = [entry for entry in found if entry.updated_at <= at.began]
+        return [entry.task_id for entry in found if not is_fork(at.bulk_id, entry.task_id)]
 
     def _position(self, cursor: str, digests: tuple[str, ...]) -> BulkCursor:
         """Return the position of the cursor. Raise UsageError if it is that of another bulk control."""

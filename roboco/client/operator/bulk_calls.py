@@ -3,8 +3,8 @@
     newest step ─► its calls of the tool ─► waiting for this kind of decision? ─► decided already? ─► calls
     (made after the beginning: none)                                             (otherwise: not one of them)
 
-A call that is made while the bulk control runs is left: no person has seen it in the count. A call whose tool has
-changed is left, too: a person reads each change.
+A call that is made while the bulk control runs is left: no person has seen it in the count. So is one whose outcome
+becomes unknown then: `bulk` leaves its task. A call whose tool has changed is left, too: a person reads each change.
 """
 
 from dataclasses import dataclass

@@ -8,9 +8,11 @@ import pytest
 
 from roboco.client.operator.bulk import Bulk
 from roboco.client.operator.bulk_report import BulkOutcome, CountedCalls
+from roboco.domain.history.tool_outcome import ToolOutcome, unknown_outcome
 from roboco.domain.paths import summary_path
 from roboco.errors import UsageError
 from roboco.ports.index_progress import Rebuild
+from roboco.ports.tools import ToolContext
 from tests.support.gateway_rest import RestWorld, rest_world
 from tests.support.memory_ports.model import says
 
@@ -85,6 +87,28 @@ def test_a_call_that_is_made_after_the_count_is_left(rest: RestWorld) -> None:
     assert len(rest.orchestrator.task(task_id).pending_actions().unapproved()) == 1
     assert outcomes(approve) == {}
     assert len(rest.orchestrator.task(task_id).pending_actions().unapproved()) == 1
+
+
+def test_a_call_whose_outcome_becomes_unknown_after_the_count_is_left(rest: RestWorld) -> None:
+    begun: list[Bulk] = []
+
+    def pay(args: dict[str, Any], context: ToolContext) -> ToolOutcome:
+        begun.append(bulk(rest, "resolve", happened=False))
+        assert begun[-1].count().matching == len(begun) - 1
+        rest.world.clock.move(1)
+        return unknown_outcome(context.call_id, "the worker was lost", "ask")
+
+    rest.world.given.toolbox.functions = {"pay": pay}
+    team = {
+        "name": "bank",
+        "agents": [{"name": "clerk", "prompt": "You pay.", "tools": ["pay"]}],
+        "tools": [{"name": "pay", "function": "shop.bank:pay", "on_unknown": "ask"}],
+    }
+    first, second = (run(rest, name, ("pay", {}), team=team) for name in "ab")
+    assert outcomes(begun[0]) == {}
+    assert {task_id: one.outcome for task_id, one in outcomes(begun[1]).items()} == {first: "accepted"}
+    again = outcomes(bulk(rest, "resolve", happened=False, bulk_id=begun[1].bulk_id))
+    assert {task_id: one.outcome for task_id, one in again.items()} == {first: "repeated", second: "accepted"}
 
 
 def test_a_task_whose_calls_cannot_be_read_is_counted_and_fails_alone(rest: RestWorld) -> None:
