@@ -184,7 +184,9 @@ class Bulk:
         found = [entry for entry in read.entries if at.existed(entry.created_at, now)]
         if self._control.name == "resolve":
             found = [entry for entry in found if entry.updated_at <= at.began]
-        return [entry.task_id for entry in found if not is_fork(at.bulk_id, entry.task_id)]
+        if self._control.name == "fork":
+            found = [entry for entry in found if not is_fork(at.bulk_id, entry.task_id)]
+        return [entry.task_id for entry in found]
 
     def _position(self, cursor: str, digests: tuple[str, ...]) -> BulkCursor:
         """Return the position of the cursor. Raise UsageError if it is that of another bulk control."""

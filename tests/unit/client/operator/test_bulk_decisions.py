@@ -167,6 +167,9 @@ def test_each_task_is_forked_once_and_no_fork_is_forked(rest: RestWorld) -> None
     for name in new.values():
         rest.world.settle(name)
         assert rest.orchestrator.task(name).history()[-2].text == "again"
+    stopped = outcomes(bulk(rest, "stop", bulk_id=fork.bulk_id))
+    assert {one.outcome for one in stopped.values()} == {"accepted"}
+    assert sorted(stopped) == sorted([*tasks, *new.values()])
 
 
 def test_a_fork_gets_another_team_and_other_content_under_its_id_fails(rest: RestWorld) -> None:
