@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -12,6 +12,8 @@ import yaml
 from roboco.adapters.celery.queue_stats import QueueStats
 from roboco.client.operator.operations import Operations
 from roboco.client.operator.stuck import StuckTask, default_threshold
+from roboco.client.task_list import with_current_reason
+from roboco.domain.inbox.item import parse_item
 from roboco.domain.task_filter import TaskFilter
 from roboco.domain.task_usage import day_of
 from roboco.domain.tenant_budget import TenantBudgets
@@ -177,6 +179,16 @@ def test_work_that_is_switched_off_names_the_switch_here_and_in_its_row(rest: Re
     ended = rest.orchestrator.task_page(status="ended").entries
     assert len(ended) == 1
     assert rest.orchestrator.with_current_reasons(ended) == list(ended)
+
+
+def test_a_task_whose_state_cannot_be_read_keeps_the_reason_of_the_index(rest: RestWorld) -> None:
+    class BrokenStore:
+        def load(self, task_id: str, tail: int) -> Any:
+            return parse_item('{"kind": "of a newer release"}')
+
+    submit(rest)
+    [entry] = rest.orchestrator.task_page(status="open").entries
+    assert with_current_reason(cast(Any, BrokenStore()), entry) == entry
 
 
 def test_a_running_turn_is_not_stuck_and_one_that_lost_workers_is(rest: RestWorld) -> None:
