@@ -39,7 +39,7 @@ _OPTIONS: Final = (
         show_default=True,
         help="Tasks a second, at most.",
     ),
-    click.option("--bulk-id", metavar="ID", help="Resume the run with this id: no task is controlled twice."),
+    click.option("--bulk-id", metavar="ID", help="The id of the run: one with the same id controls no task twice."),
     click.option("--cursor", metavar="CURSOR", default="", help="Resume a run at the cursor that it printed."),
 )
 _Content = Callable[[dict[str, Any]], dict[str, Any]]
@@ -123,11 +123,12 @@ def _run_bulk(request: _BulkCommand) -> int:
     """Run the bulk control and print its totals. Return the exit code: 1 if a task has failed."""
     with closing(Orchestrator(caller_settings())) as orchestrator:
         bulk = orchestrator.bulk(request.name, bulk_id=request.bulk_id, **request.options)
-        matching = _print_count(request, bulk)
+        matching, start = _print_count(request, bulk)
         if not request.yes:
             _confirm(request.name, matching)
-        click.echo(f"resume this run after a crash with the same options and --bulk-id {bulk.bulk_id}", err=True)
-        totals = _run(request, bulk, matching)
+        cursor = request.cursor or start
+        click.echo(f"resume this run after a crash with the same options and --cursor {cursor}", err=True)
+        totals = _run(request, bulk, matching, cursor)
     if request.as_json:
         calls = {"calls": totals.calls} if request.name in DECISIONS else {}
         click.echo(json.dumps({"bulk_id": bulk.bulk_id, **totals.as_dict(), **calls, "complete": totals.complete}))
@@ -141,13 +142,16 @@ def _run_bulk(request: _BulkCommand) -> int:
     return FAILED if totals.counts["failed"] or not totals.complete else SUCCESS
 
 
-def _print_count(request: _BulkCommand, bulk: Bulk) -> str:
-    """Print and return what the control will reach: of a decision all calls, since a person confirms them."""
+def _print_count(request: _BulkCommand, bulk: Bulk) -> tuple[str, str]:
+    """Print and return what the control will reach: of a decision all calls, since a person confirms them.
+
+    Also return the cursor of the first page.
+    """
     if request.name not in DECISIONS:
         count = bulk.count(request.cursor)
         found = f"{'at least ' if count.cursor else ''}{count.matching} tasks"
         click.echo(f"{request.name}: {found}", err=True)
-        return found
+        return found, count.start
     tools, tasks, unreadable, cursor = Counter[tuple[str, str]](), 0, 0, request.cursor
     while True:
         count = bulk.count(cursor)
@@ -162,7 +166,7 @@ def _print_count(request: _BulkCommand, bulk: Bulk) -> str:
         click.echo(f"  {escape_invisible(tool)} ({effect}): {calls} calls", err=True)
     if unreadable:
         click.echo(f"  the calls of {unreadable} further tasks cannot be read", err=True)
-    return found
+    return found, count.start
 
 
 def _confirm(name: str, matching: str) -> None:
@@ -176,23 +180,23 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _run(request: _BulkCommand, bulk: Bulk, matching: str) -> _Totals:
+def _run(request: _BulkCommand, bulk: Bulk, matching: str, cursor: str) -> _Totals:
     """Control page after page, and print failures. However it is aborted, print how it is resumed."""
-    totals, cursor = _Totals(), request.cursor
+    totals = _Totals()
     try:
         for page in bulk.pages(cursor, PAGE_SIZE):
             totals.add(page)
             for one in page.outcomes:
                 _print_outcome(one, request.as_json)
-            cursor = page.cursor
-            if cursor and page.outcomes:
+            cursor = page.cursor or cursor
+            if page.cursor and page.outcomes:
                 click.echo(
                     f"{request.name}: {totals.counts.total()} of {matching.partition(' calls of ')[2] or matching}",
                     err=True,
                 )
     except BaseException:
-        option = f"--cursor {cursor}" if cursor else f"--bulk-id {bulk.bulk_id}"
-        click.echo(f"aborted after {totals.counts.total()} tasks; resume with the same options and {option}", err=True)
+        done = f"aborted after {totals.counts.total()} tasks"
+        click.echo(f"{done}; resume with the same options and --cursor {cursor}", err=True)
         raise
     return totals
 

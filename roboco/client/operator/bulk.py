@@ -8,6 +8,9 @@ The item id is derived, so a task accepts the item of a bulk control once, howev
 Ctrl-C, a crash, or an answer that was lost. Nothing is stored but the items. A repetition from the front finds each
 accepted item again; the cursor, which holds the bulk id, saves the time for that. A run holds one page in memory.
 
+A decision on calls has the id of its call alone. So its repetition from the front would decide calls that were made
+since: it begins with the `start` of its count, which holds the moment of the first beginning.
+
 Only tasks that exist when the bulk control begins get its item. Those that change meanwhile follow in further rounds,
 until a round sends no item: each round before reaches a task that no other has reached, so there is a last one.
 Cost: one read of the index for each page; for each task about six reads and a write of the workspace, and a few
@@ -98,7 +101,8 @@ class Bulk:
             if not read.cursor:
                 break
         cursor = str(at) if at.page else ""
-        return BulkCount(bulk_id=at.bulk_id, matching=found, cursor=cursor, complete=complete)
+        start = str(at.beginning(self._digest))
+        return BulkCount(bulk_id=at.bulk_id, matching=found, start=start, cursor=cursor, complete=complete)
 
     def _count_calls(self, at: BulkCursor) -> BulkCount:
         """Return the calls of the next page of tasks that wait for the decision."""
@@ -113,6 +117,7 @@ class Bulk:
             matching=sum(bool(one) for one in found),
             tools=[CountedCalls(tool=tool, effect=effect, calls=n) for (tool, effect), n in sorted(calls.items())],
             unreadable=found.count(None),
+            start=str(at.beginning(self._digest)),
             cursor=str(following) if read.cursor else "",
             complete=read.complete,
         )

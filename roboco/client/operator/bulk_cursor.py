@@ -45,6 +45,10 @@ class BulkCursor:
         """Return the position before the first task."""
         return cls(bulk_id, digest, now, max(now, horizon), 0, now, _EPOCH, False, "")
 
+    def beginning(self, digest: str) -> Self:
+        """Return the position before the first task, with the same moment of the beginning."""
+        return self.start(self.bulk_id, digest, self.began, self.horizon)
+
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the cursor of this text. Raise UsageError if it is none."""

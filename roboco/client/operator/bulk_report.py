@@ -52,6 +52,8 @@ class BulkCount(RecordModel):
     """The tasks of this part of the count: of all tasks if it has no cursor, else there are at least as many."""
     tools: list[CountedCalls] = []
     """The calls of these tasks that a decision will reach, by tool."""
+    start: str = ""
+    """The cursor with which a run begins that reaches what was counted, and nothing that came later."""
     unreadable: int = 0
     """Further tasks, whose calls cannot be read."""
     cursor: str

@@ -5,7 +5,8 @@
 
 Retries and forks count against the limits of their caller, and messages and answers need some of its day left, as
 single ones do; a task that is refused fails with `rate_limited`.
-A request that is repeated with the same cursor, `bulk_id` or Idempotency-Key controls no task twice. So a page that
+A request that is repeated with the same cursor, `bulk_id` or Idempotency-Key controls no task twice. A decision without
+a cursor begins anew, also with calls that were made since; with the `start` of a dry run it does not. So a page that
 takes longer than the gateway waits is answered with 503 and can be repeated, with a smaller `limit` if need be.
 The audit log has a line for each task, as soon as it has its outcome: also of a page that is answered with 503.
 """
@@ -50,7 +51,8 @@ async def control_tasks(
 
     `approve`, `deny`, `answer` and `resolve` decide all calls of `tool`, or all calls, that wait when the control
     begins; they need the scope `approve`, too. `send` and `fork` need the scope `control`. A dry run of a decision
-    counts the calls by tool, with the effect of the tool.
+    counts the calls by tool, with the effect of the tool. Begin with the cursor `start` of its response to decide these
+    calls alone, also if the request is repeated: without a cursor a decision includes the calls that were made since.
     Repeat the request with the cursor of its response until the cursor is empty. Tasks that are created after the first
     request are left as they are. A key of a tenant, or of some teams, reaches their tasks alone.
     """
@@ -90,6 +92,7 @@ def _control(bulk: Bulk, body: BulkRequest, log: Log) -> BulkReport:
             matching=count.matching,
             tools=count.tools,
             unreadable=count.unreadable,
+            start=count.start,
             counts=_counts([]),
             outcomes=[],
             cursor=count.cursor,

@@ -100,6 +100,8 @@ class BulkReport(RecordModel):
     """The calls that a decision will reach, by tool, of a dry run."""
     unreadable: int = 0
     """Tasks whose calls cannot be read, of a dry run."""
+    start: str = ""
+    """The cursor with which a run begins that reaches what a dry run has counted, and nothing that came later."""
     counts: BulkCounts
     outcomes: list[BulkOutcome]
     cursor: str

@@ -218,7 +218,8 @@ def test_calls_are_counted_by_tool_and_decided_with_the_name_of_the_caller(rest:
     count = send(rest, body | {"dry_run": True})
     assert (count["matching"], count["tools"]) == (1, [{"tool": "ship", "effect": "pure", "calls": 2}])
     assert len(rest.get("/v1/tasks/ships/pending").json()["unapproved"]) == 2
-    found = send(rest, body)
+    found = send(rest, body | {"cursor": count["start"]})
+    assert found["bulk_id"] == count["bulk_id"]
     [outcome] = found["outcomes"]
     assert (outcome["outcome"], len(outcome["calls"]), outcome["item_id"]) == ("accepted", 2, "")
     assert send(rest, body)["counts"]["repeated"] == 1

@@ -88,11 +88,12 @@ def test_a_script_gets_the_count_the_id_and_the_totals(rest: RestWorld) -> None:
     assert (result.exception, result.return_value) == (None, 0)
     assert result.stdout == "stop: 3 accepted, 0 repeated, 0 ended, 0 failed\n"
     assert "stop: 3 tasks\n" in result.stderr
-    bulk_id = result.stderr.partition("--bulk-id ")[2].split()[0]
-    again = call("stop", "--tenant", "acme", "--reason", "night", "--yes", "--bulk-id", bulk_id, "--json")
-    lines = [json.loads(line) for line in again.stdout.splitlines()]
-    assert [line["outcome"] for line in lines[:-1]] == ["repeated"] * 3
-    assert lines[-1]["repeated"] == 3
+    cursor = result.stderr.partition("--cursor ")[2].split()[0]
+    for resumed in (("--cursor", cursor, "--since", "1d"), ("--bulk-id", cursor.partition(".")[0])):
+        again = call("stop", "--tenant", "acme", "--reason", "night", "--yes", *resumed, "--json")
+        lines = [json.loads(line) for line in again.stdout.splitlines()]
+        assert [line["outcome"] for line in lines[:-1]] == ["repeated"] * 3
+        assert lines[-1]["repeated"] == 3
     assert sent(rest) == 3
     rest.world.settle("acme:a")
     assert rest.orchestrator.task("acme:a").summary().reason == "night"
