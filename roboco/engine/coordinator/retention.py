@@ -55,9 +55,11 @@ def enforce_retention(engine: Engine, seconds: float) -> int:
     Return 0 if there are no rules, if another coordinator scans, or if no page is due. Raise TransientError if a server
     does not answer, or if the clocks differ: the next call repeats the page.
     """
-    if not engine.policy.retention_rules or not engine.retention_progress.lock(engine.new_token(), seconds):
+    if not engine.policy.retention_rules:
         return 0
-    _check_clock(engine)
+    _check_clock(engine)  # before the lock, which would else keep coordinators with a right clock away
+    if not engine.retention_progress.lock(engine.new_token(), seconds):
+        return 0
     scan, requested, end = _current_scan(engine), 0, engine.clock.now() + seconds
     while scan is not None and scan.finished is None and _is_page_due(scan, now := engine.clock.now()) and now < end:
         before = scan.due
