@@ -140,7 +140,7 @@ def _request_removals(engine: Engine, tasks: Sequence[TaskSummary]) -> int:
             requested += _request_removal(engine, task, requested / REMOVALS_PER_SECOND)
         except TransientError as error:
             failed += 1
-            if failed > MAX_FAILED or failed == len(tasks):
+            if failed > MAX_FAILED:
                 raise
             _log.warning("retention keeps task %s until the next scan: %s", task.task_id, error)
     return requested

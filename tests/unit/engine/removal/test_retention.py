@@ -143,7 +143,10 @@ def test_coordinators_with_different_rules_do_not_begin_anew_all_the_time() -> N
     assert len(began) == 1
 
 
-def test_a_poison_task_does_not_stop_the_scan() -> None:
+@pytest.mark.parametrize("page_size", [1, 200])
+def test_a_poison_task_does_not_stop_the_scan(page_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "PAGE_SIZE", page_size)
+    monkeypatch.setattr(retention, "REMOVALS_PER_SECOND", 1e9)
     world = world_of(DELETE, tasks=3)
     world.clock.move(DAY)
 
