@@ -8,6 +8,7 @@ Cost: one read of the index and one of the broker's queues for each page, and on
 page. The workspace is not read, so that a list is possible while it is slow. Nothing is written.
 """
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,7 +20,7 @@ from roboco.domain.log_text import log_text
 from roboco.domain.rate_report import NEXT_ATTEMPT, RATE_WAIT
 from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus
-from roboco.domain.switch import SWITCHED_OFF
+from roboco.domain.switch import SWITCHED_OFF, check_target
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
 from roboco.domain.tenant_budget import BUDGET_WAIT
@@ -148,8 +149,8 @@ def _cause(engine: Engine, queues: _Queues, task_id: str, task: Snapshot | None)
         return "no_worker", missing
     if task is None:
         return "no_state", "Redis does not have the task: a coordinator restores it from the workspace in some minutes"
-    if SWITCHED_OFF in task.reason:
-        return "switched_off", f"{task.reason}; on again: roboco switch on {task.reason.partition(SWITCHED_OFF)[0]}"
+    if target := _switched_off_target(task.reason):
+        return "switched_off", f"{task.reason}; on again: roboco switch on {shlex.quote(target)}"
     if task.phase is Phase.TURN and task.deferred_for is not None:
         return _deferral(task)
     if task.declined.count:
@@ -161,6 +162,15 @@ def _cause(engine: Engine, queues: _Queues, task_id: str, task: Snapshot | None)
     if _is_losing(task):
         return "lost_attempts", _attempts(task)
     return _waiting_in_queue(queues, pool, task)
+
+
+def _switched_off_target(reason: str) -> str:
+    """Return the target of the switch that the reason names, or "". Errors of model servers may hold any text."""
+    target, found, _ = reason.partition(SWITCHED_OFF)
+    try:
+        return check_target(target) if found else ""
+    except UsageError:
+        return ""
 
 
 def _deferral(task: Snapshot) -> tuple[Kind, str]:

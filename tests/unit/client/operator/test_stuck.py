@@ -120,6 +120,7 @@ def test_a_task_whose_message_was_lost_says_when_its_work_was_sent(rest: RestWor
     ("error", "kind", "cause"),
     [
         (ModelError("http_503", "the model server is down", True), "provider_outage", "the model server is down"),
+        (ModelError("http_503", "x;id is switched off: y", True), "provider_outage", "x;id is switched off: y; next"),
         (ModelError("rate_limit", "slow down", True, 300.0), "rate_limit", "for the rate limit of model"),
     ],
 )
