@@ -17,7 +17,7 @@ from roboco.adapters.celery.direct_publish import note_consumer
 from roboco.adapters.celery.message_signing import SigningKeys, as_bytes
 from roboco.adapters.celery.message_validation import validation_error
 from roboco.adapters.celery.names import QUEUE_OF
-from roboco.adapters.celery.transport import ScriptsMissing
+from roboco.adapters.celery.transport import ScriptsMissing, WritesRefused, counting_as_lost
 
 UNSIGNED_COMMANDS: Final = frozenset({"enable_events", "disable_events", "heartbeat"})
 """The commands of remote control that are allowed if messages are signed, because its messages are not signed."""
@@ -26,6 +26,16 @@ COSTLY_QUERIES: Final = frozenset(
 )  # questions that change or cost something
 
 logger = logging.getLogger(__name__)
+
+
+class _Blueprint(Consumer.Blueprint):  # type: ignore[misc, valid-type]
+    """The steps of Celery's consumer, of which the last one reads messages until the connection is lost."""
+
+    default_steps = [step for step in Consumer.Blueprint.default_steps if not step.endswith(":DelayedDelivery")]
+
+    def start(self, parent: Any) -> None:
+        with counting_as_lost():
+            super().start(parent)
 
 
 class GuardedConsumer(Consumer):
@@ -37,14 +47,10 @@ class GuardedConsumer(Consumer):
     messages are off as well: it cannot deliver to the queues here.
     """
 
-    Blueprint: Any = type(
-        "Blueprint",
-        (Consumer.Blueprint,),
-        {"default_steps": [step for step in Consumer.Blueprint.default_steps if not step.endswith(":DelayedDelivery")]},
-    )
+    Blueprint: Any = _Blueprint
 
     requeue_delay = 2.0  # seconds until a message whose dead letter could not be stored returns to its queue
-    scripts_retry_delay = 1.0  # seconds until a broker that does not hold kombu's scripts is tried again
+    retry_delay = 1.0  # seconds until a broker that lacks kombu's scripts or refuses writes is tried again
     event_delay = 0.25  # seconds for which events are collected: each publication is one message
     event_limit = 1000  # events that are published without waiting for that; Celery's default of 24 is six turns
 
@@ -72,7 +78,7 @@ class GuardedConsumer(Consumer):
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:
         super().on_connection_error_before_connected(exc)
-        self._wait_for_scripts(exc)
+        self._wait_if_unusable(exc)
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         self._flush()  # the next dispatcher sends what this cannot, but not events that were only collected
@@ -83,12 +89,14 @@ class GuardedConsumer(Consumer):
         if self.connection and self.connection.transport.driver_type == "redis":
             vars(self.connection)["close"] = lambda: None
         super().on_connection_error_after_connected(exc)
-        self._wait_for_scripts(exc)
+        self._wait_if_unusable(exc)
 
-    def _wait_for_scripts(self, exc: Exception) -> None:
-        if isinstance(exc, ScriptsMissing):  # Celery itself waits only for a broker that refuses connections
+    def _wait_if_unusable(self, exc: Exception) -> None:
+        if isinstance(
+            exc, ScriptsMissing | WritesRefused
+        ):  # Celery itself waits only for a broker that refuses connections
             logger.warning("cannot use the broker for now: %s", exc)
-            time.sleep(self.scripts_retry_delay)
+            time.sleep(self.retry_delay)
 
     def on_send_event_buffered(self) -> Any:
         # Called from any thread. If a lost connection removes the timer, the next event after its time sets it anew.

@@ -22,7 +22,8 @@ may share them.
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Any, Final
 
@@ -46,6 +47,7 @@ from roboco.adapters.celery.envelope import (
 from roboco.adapters.celery.message_validation import content_error
 from roboco.adapters.celery.names import TOOL_TASK, TURN_TASK
 from roboco.adapters.redis.direct_calls import LostConnectionError, direct_calls_of
+from roboco.adapters.redis.scripts import refuses_writes
 from roboco.domain.dead_letter import letter_id_of
 
 REPEATED_TASKS: Final = (TURN_TASK, TOOL_TASK)
@@ -137,6 +139,21 @@ class ScriptsMissing(redis_exceptions.ConnectionError):
     """
 
 
+class WritesRefused(redis_exceptions.ConnectionError):
+    """The broker refuses writes for now: its disk is full, or it lacks replicas. A worker waits and tries again."""
+
+
+@contextmanager
+def counting_as_lost() -> Iterator[None]:
+    """Raise WritesRefused in place of a refusal to write, with which Celery would end the worker."""
+    try:
+        yield
+    except redis_exceptions.ResponseError as error:
+        if refuses_writes(error):
+            raise WritesRefused(str(error)) from error
+        raise
+
+
 class GuardedChannel:
     """The part of a channel over Redis that checks incoming messages, and reuses its client."""
 
@@ -180,7 +197,8 @@ class GuardedChannel:
 
     def _check_answer(self, parse: Callable[..., Any], connection: Any, command: str, **options: Any) -> Any:
         """Return the answer of Redis. Of a popped message return the checked form, or None if it is refused."""
-        answer = parse(connection, command, **options)
+        with counting_as_lost():
+            answer = parse(connection, command, **options)
         if command != "BRPOP" or not answer:
             return answer
         key, raw = answer

@@ -229,7 +229,7 @@ def _hash(text: str) -> str:
 def _translated(answer: Any) -> Any:
     if isinstance(answer, NoScriptError):
         return _scripts_missing()
-    if isinstance(answer, redis.ResponseError) and _refuses_writes(answer):
+    if isinstance(answer, redis.ResponseError) and refuses_writes(answer):
         return _writes_refused(answer)
     return _unavailable(answer) if isinstance(answer, _UNAVAILABLE_ERRORS) else answer
 
@@ -252,12 +252,13 @@ def translating_write_refusals() -> Iterator[None]:
     try:
         yield
     except redis.ResponseError as error:
-        if _refuses_writes(error):
+        if refuses_writes(error):
             raise _writes_refused(error) from error
         raise
 
 
-def _refuses_writes(error: redis.ResponseError) -> bool:
+def refuses_writes(error: redis.ResponseError) -> bool:
+    """Return True if Redis refuses writes for now, not this command."""
     return _WRITE_REFUSAL.search(str(error)) is not None
 
 

@@ -299,6 +299,25 @@ def test_a_worker_continues_after_its_broker_is_flushed(consumer_stack: Consumer
     assert [[queue["name"] for queue in queues] for queues in consumed.values()] == [list(queue_lanes(AGENTS_QUEUE))]
 
 
+@for_each_pool
+def test_a_worker_waits_for_a_broker_that_refuses_writes(consumer_stack: ConsumerStack, pool: str) -> None:
+    """BRPOP is a write. Celery's stock consumer would exit."""
+    worker = consumer_stack.start_worker(pool)
+    consumer_stack.app.send_task("test.hold", ["before"], queue=AGENTS_QUEUE)
+    until(lambda: consumer_stack.lines("ran") == ["before"])
+
+    consumer_stack.redis.config_set("min-replicas-to-write", 1)
+    until(lambda: consumer_stack.has_logged("cannot use the broker for now: NOREPLICAS") or worker.poll() is not None)
+    consumer_stack.redis.config_set("min-replicas-to-write", 0)
+    consumer_stack.app.send_task(TURN_TASK, ["after"])
+    until(lambda: consumer_stack.lines("ran") == ["before", "after"] or worker.poll() is not None)
+    assert worker.poll() is None
+    (consumer_stack.folder / "release").touch()
+
+    until(consumer_stack.is_drained)
+    assert consumer_stack.lines("ran") == ["before", "after"]
+
+
 def test_a_worker_neither_gossips_nor_mingles(consumer_stack: ConsumerStack) -> None:
     consumer_stack.start_worker("threads")
     until(lambda: consumer_stack.has_logged("ready."))
