@@ -82,7 +82,10 @@ def _fill(deployment: Deployment, service: str) -> None:
 
 
 def _empty(deployment: Deployment, service: str) -> None:
+    """Free the space. SeaweedFS refuses some writes until it is restarted, as the runbook says."""
     deployment.run_in(service, "rm", "/data/filler")
+    if service == "s3":
+        deployment.room.run("docker", "restart", deployment.first(service))
 
 
 def faults() -> Iterator[Fault]:
