@@ -111,9 +111,16 @@ def disk_faults() -> Iterator[Fault]:
         yield Fault("full disk", service, _fill, _empty, LONG_SECONDS)
 
 
+def broker_faults() -> Iterator[Fault]:
+    """Yield faults of RabbitMQ, for a deployment that has it."""
+    yield Fault("kill", "rabbitmq", Deployment.kill, _nothing, 0)
+    yield Fault("pause, long", "rabbitmq", Deployment.pause, Deployment.unpause, LONG_SECONDS)
+    yield Fault("disconnect, long", "rabbitmq", Deployment.disconnect, _reconnect, LONG_SECONDS)
+
+
 def run(deployment: Deployment, fault: Fault, tasks: int = 6) -> dict[str, Any]:
     """Strike while a load runs. Return the findings of the load, and add the seconds that it took."""
-    deployment.wait_healthy((*POOLS, *SERVERS))
+    deployment.wait_healthy({*POOLS, *SERVERS, fault.service})
     began = time.monotonic()
     load = deployment.start_load(tasks)
     try:
