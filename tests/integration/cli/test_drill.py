@@ -60,9 +60,10 @@ Executions.note = note_twice
 """
 
 REPEATING = """
-from roboco.engine.execution import tool_call
+from roboco.engine.execution import claimed_call, tool_call
 
-tool_call._irreversible = lambda spec: False  # as if a worker stored no intent before an effect
+assert claimed_call.is_irreversible is tool_call.is_irreversible
+claimed_call.is_irreversible = tool_call.is_irreversible = lambda spec: False  # as if a worker stored no intent
 """
 FORGETFUL = TEAM.replace('"You check."', '"You check.", context: {steps: 1}')
 
