@@ -92,9 +92,8 @@ class GuardedConsumer(Consumer):
         self._wait_if_unusable(exc)
 
     def _wait_if_unusable(self, exc: Exception) -> None:
-        if isinstance(
-            exc, ScriptsMissing | WritesRefused
-        ):  # Celery itself waits only for a broker that refuses connections
+        # Celery itself waits only for a broker that refuses connections.
+        if isinstance(exc, ScriptsMissing | WritesRefused):
             logger.warning("cannot use the broker for now: %s", exc)
             time.sleep(self.retry_delay)
 

@@ -5,9 +5,9 @@
 
 Retries and forks count against the limits of their caller, and messages and answers need some of its day left, as
 single ones do; a task that is refused fails with `rate_limited`.
-A request that is repeated with the same cursor, `bulk_id` or Idempotency-Key controls no task twice. A decision without
-a cursor begins anew, also with calls that were made since; with the `start` of a dry run it does not. So a page that
-takes longer than the gateway waits is answered with 503 and can be repeated, with a smaller `limit` if need be.
+A request that is repeated with the same cursor, `bulk_id` or Idempotency-Key controls no task twice. So a page that
+takes longer than the gateway waits is answered with 503 and can be repeated, with a smaller `limit` if need be. A
+decision without a cursor begins anew, also with calls that were made since; with the `start` of a dry run it does not.
 The audit log has a line for each task, as soon as it has its outcome: also of a page that is answered with 503.
 """
 

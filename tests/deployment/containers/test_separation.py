@@ -1,4 +1,4 @@
-"""What each container must not reach: other services, commands of Redis, objects of the store, metadata services."""
+"""The separation of containers: none reaches other servers, commands of Redis, objects, or a metadata service."""
 
 import pytest
 

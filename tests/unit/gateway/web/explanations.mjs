@@ -6,7 +6,7 @@ import { pathToFileURL } from "node:url";
 const load = name => import(pathToFileURL(`${process.argv[2]}/js/${name}.js`).href);
 const { indent, verifyHistory } = await load("inspector");
 const { changedLimits, decisionIn, formOf, receiptLines, valueOf, whyNot } = await load("controls");
-const { actionsOf, joined, partsOf, requestOf } = await load("actions");
+const { actionsOf, confirmed, joined, partsOf, requestOf } = await load("actions");
 
 const OPERATIONS = {
   verify: pages => verifyHistory("t", async path => pages[Number(/start=(\d+)/.exec(path)[1])]),
@@ -34,6 +34,7 @@ const OPERATIONS = {
   request: ({ action, values, key }) => requestOf(action, values, key),
   joined: pages => pages.reduce(joined, null),
   parts: answer => partsOf(answer),
+  confirmed,
   decision: ({ step, call }) => decisionIn(step, call),
 };
 

@@ -79,14 +79,27 @@ def test_requests_have_values_in_the_address_the_query_or_the_body() -> None:
 
 def test_pages_are_joined_and_the_last_outcome_of_a_task_counts() -> None:
     pages = [
-        {"matching": 2, "outcomes": [{"task_id": "a", "outcome": "failed", "cause": "late"}], "cursor": "1"},
-        {"matching": 3, "outcomes": [], "cursor": "2"},
-        {"matching": 1, "outcomes": [{"task_id": "a", "outcome": "accepted"}, {"task_id": "b", "outcome": "ended"}]},
+        {"matching": 2, "unreadable": 1, "outcomes": [{"task_id": "a", "outcome": "failed"}], "cursor": "1"},
+        {"matching": 3, "unreadable": 0, "outcomes": [], "cursor": "2"},
+        {
+            "matching": 1,
+            "unreadable": 2,
+            "outcomes": [{"task_id": "a", "outcome": "accepted"}, {"task_id": "b", "outcome": "ended"}],
+        },
     ]
     [found] = ask(("joined", pages))
-    assert found["matching"] == 6
+    assert (found["matching"], found["unreadable"]) == (6, 3)
     assert [(one["task_id"], one["outcome"]) for one in found["outcomes"]] == [("a", "accepted"), ("b", "ended")]
     assert ask(("joined", pages[:2]))[0]["cursor"] == "2"
+
+
+def test_a_confirmed_request_begins_where_its_count_began() -> None:
+    """A decision would else include calls that were made while the user read the count."""
+    count = {"matching": 2, "start": "bulk_1.at", "cursor": ""}
+    decision, erasure, parts = ask(("confirmed", count), ("confirmed", {"cursor": ""}), ("parts", count))
+    assert decision == {"dry_run": False, "cursor": "bulk_1.at"}
+    assert erasure == {"dry_run": False}
+    assert parts == [{"matching": 2}, []]
 
 
 def test_an_answer_is_facts_and_tables() -> None:

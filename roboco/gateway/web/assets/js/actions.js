@@ -58,8 +58,11 @@ async function save(answer, download) {
 
 /** Return the answer with the entries of the pages before. The last outcome of a task counts. */
 export const joined = (before, answer) => !before ? answer : Object.fromEntries(Object.entries(answer).map(([name, value]) => [
-  name, name === "matching" ? value + before.matching : !Array.isArray(value) ? value : [...new Map([...before[name], ...value].map(one => [one.task_id ?? one, one])).values()],
+  name, /^(matching|unreadable)$/.test(name) ? value + before[name] : !Array.isArray(value) ? value : [...new Map([...before[name], ...value].map(one => [one.task_id ?? one, one])).values()],
 ]));
+
+/** Return the fields of the request that follows a count. Decisions begin at its `start`: later calls were not counted. */
+export const confirmed = ({ start }) => ({ dry_run: false, ...(start && { cursor: start }) });
 
 /** An operation in a dialog. `query` are values of its fields. */
 export function Action({ name, actions, query, onClose }) {
@@ -117,7 +120,7 @@ export function Action({ name, actions, query, onClose }) {
     <p role="status">${busy ? (isRead && answer ? "" : "The gateway is at work …") : isOver ? "Done." : count === 0 ? "No task meets these conditions." : ""}</p>
     <${Problem} problem=${problem} retry=${isPaged && next} />
     <div class="row">
-      ${count > 0 && html`<button class="danger" data-action="confirm" onClick=${() => run({ dry_run: false })}>${held.values.control ?? title.split(" ")[0]} ${plural(count, "task")}</button>`}
+      ${count > 0 && html`<button class="danger" data-action="confirm" onClick=${() => run(confirmed(answer))}>${held.values.control ?? title.split(" ")[0]} ${plural(count, "task")}</button>`}
       ${!isPaged && next && html`<button data-action="more" disabled=${busy} onClick=${next}>More</button>`}
       <button data-action="close" onClick=${onClose}>${busy && isPaged ? "Stop here" : "Close"}</button></div>
     ${answer && html`<${Outcome} of=${answer} />`}
@@ -132,7 +135,7 @@ const valueIn = (name, value) => isEmpty(value) || isMarkup(value) || isMarkup(v
   : /cost/.test(name) ? money(value) : /(_for|_age|_left|seconds)$/.test(name) ? duration(value * 1000) : typeof inWords(value) === "string" ? inWords(value) : facts(value);
 
 /** Return [facts, tables] of an answer. A list of objects is a table, and an object that is like them is its first row. */
-export function partsOf({ cursor, counts, ...answer }) {
+export function partsOf({ cursor, start, counts, ...answer }) {
   const [rest, tables] = [{}, Object.entries(answer).filter(([, value]) => isObject(value?.[0]))];
   for (const [name, value] of Object.entries(answer)) {
     const like = tables.find(one => one[0] === name || (isObject(value) && Object.keys(one[1][0]).join() === Object.keys(value).join()));
