@@ -30,7 +30,7 @@ _NO_STEP_AFTER: Final = 0.5
 
 
 def _given_reason(given: dict[str, Any]) -> dict[str, Any]:
-    return {"reason": given["reason"]}
+    return {} if given["reason"] is None else {"reason": given["reason"]}
 
 
 def _no_message(given: dict[str, Any]) -> dict[str, Any]:
@@ -59,10 +59,10 @@ def interrupt(task_id: str, message: str | None, agent: str | None, timeout: flo
 
 @click.command()
 @bulk_option("stop", _given_reason)
-@click.option("--reason", default="stopped by the user", show_default=True, help="Why; the history keeps it.")
+@click.option("--reason", metavar="TEXT", help="Why; the history keeps it.")
 @options.timeout(5)
 @options.as_json
-def stop(task_id: str, reason: str, timeout: float, as_json: bool) -> None:
+def stop(task_id: str, reason: str | None, timeout: float, as_json: bool) -> None:
     """Stop a task: it ends as cancelled.
 
     Or stop all open tasks that meet conditions, such as --tenant acme --older 2h: the command prints their number,
@@ -70,7 +70,7 @@ def stop(task_id: str, reason: str, timeout: float, as_json: bool) -> None:
     """
     with open_task(task_id) as task:
         status = task.summary().status
-        receipt = task.stop(reason, timeout=0 if status.ended else timeout)
+        receipt = task.stop(reason or "stopped by the user", timeout=0 if status.ended else timeout)
     if status.ended:
         text = f"{task_id} has ended before ({status})"
     elif receipt.applied_at_seq is None:

@@ -8,11 +8,11 @@ import click
 
 from roboco.cli.operator.workers import state_of
 from roboco.cli.terminal import options
+from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json
 from roboco.client.operator.operations import WorkerReport
 from roboco.client.orchestrator import Orchestrator
-from roboco.settings import load_settings
 
 POLL_INTERVAL: Final = 1.0
 """Seconds between two reads of the worker's registration."""
@@ -36,7 +36,7 @@ def drain(worker: str, timeout: float | None, as_json: bool) -> int:
     are handed over to other workers; calls of irreversible tools run to their end. The command shows the progress until
     the worker has ended. If a supervisor runs the worker, it starts another one. Ctrl-C ends the command alone.
     """
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with closing(Orchestrator(caller_settings())) as orchestrator:
         last = orchestrator.drain_worker(worker, timeout)
         error = _follow(orchestrator, last, shows=not as_json)
     if as_json:
@@ -60,7 +60,7 @@ def _follow(orchestrator: Orchestrator, last: WorkerReport, shows: bool) -> str:
             )
         if not found.draining and time.monotonic() - asked_at > START_TIMEOUT:
             return f"{last.name} has not begun to drain within {START_TIMEOUT:.0f} s; it may have been restarted"
-        line = f"{found.active} running, {state_of(found)}"
+        line = f"{state_of(found)}, turns and calls: {found.active}"
         if shows and line != shown:
             click.echo(line)
             shown = line

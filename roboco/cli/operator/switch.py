@@ -10,13 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from roboco.cli.terminal import options
+from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.format import age
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.switch import Switch
-from roboco.settings import load_settings
 
 
 @click.group()
@@ -81,7 +81,7 @@ def list_switches(as_json: bool) -> None:
 
 @contextmanager
 def _open_orchestrator() -> Iterator[Orchestrator]:
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with closing(Orchestrator(caller_settings())) as orchestrator:
         yield orchestrator
 
 

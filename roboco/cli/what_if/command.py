@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 import click
 
 from roboco.cli.terminal import options
+from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.signals import ignore_signals
@@ -18,7 +19,6 @@ from roboco.client.task import Task
 from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.domain.team.what_if import MAX_RUNS
 from roboco.errors import NotFound
-from roboco.settings import load_settings
 
 _STOP_SECONDS: Final = 15.0
 """Seconds in which runs that were stopped end, before the command shows them as they are."""
@@ -71,7 +71,7 @@ def what_if(task_id: str, timeout: float, keep: bool, as_json: bool, refuse_unre
     After --timeout seconds, and with Ctrl-C, the runs are stopped. The exit code is 1 if a run had not ended by then.
     """
     comparison_id = uuid.uuid4().hex[:12]
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with closing(Orchestrator(caller_settings())) as orchestrator:
         task = orchestrator.task(task_id)
         try:
             unrecorded: Literal["run", "refuse"] = "refuse" if refuse_unrecorded else "run"

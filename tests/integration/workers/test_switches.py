@@ -37,7 +37,9 @@ def test_a_task_waits_while_its_team_is_switched_off_and_says_why(stack: Stack, 
     [row] = [one for one in json.loads(shell.run("tasks", "--json"))["tasks"] if one["task_id"] == task.task_id]
     assert row["reason"] == cause
     assert "reason" in shell.run("tasks", "--status", "open").splitlines()[0]
-    assert json.loads(shell.run("switch", "list", "--json"))[0]["target"] == "team:speaker"
+    [off] = json.loads(shell.run("switch", "list", "--json"))
+    assert off["target"] == "team:speaker"
+    assert off["by"].startswith("cli:")
     asked = len(stack.model.requests)
     assert "was off: it insults people" in shell.run("switch", "on", "team:speaker")
     assert task.result(120).status == "completed"

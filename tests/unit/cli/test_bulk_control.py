@@ -186,3 +186,9 @@ def test_forks_are_printed_with_their_tasks_and_messages_reach_waiting_tasks(res
     assert result.stdout.splitlines()[-1] == "fork: 3 accepted, 0 repeated, 0 ended, 0 failed"
     assert all(rest.orchestrator.task(new).summary().team == "desk" for _, new in pairs)
     assert call("send", "--message", "hello", "--tenant", "acme", "--yes").stdout.startswith("send: 0 accepted")
+
+
+def test_a_stop_of_many_tasks_says_that_an_operator_stopped_them(rest: RestWorld) -> None:
+    assert call("stop", "--tenant", "acme", "--yes").return_value == 0
+    items = [data for path, data in rest.world.files.held.items() if "/b_" in path]
+    assert [json.loads(data)["reason"] for data in items] == ["stopped by an operator"] * 3
