@@ -19,6 +19,7 @@ import click
 from roboco.cli.bulk.task_conditions import NAMES, filter_options, task_conditions
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
+from roboco.cli.terminal.format import counted
 from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.client.operator.bulk import PAGE_SIZE, Bulk
 from roboco.client.operator.bulk_control import DECISIONS, ControlName
@@ -123,17 +124,17 @@ def _run_bulk(request: _BulkCommand) -> int:
     """Run the bulk control and print its totals. Return the exit code: 1 if a task has failed."""
     with closing(Orchestrator(caller_settings())) as orchestrator:
         bulk = orchestrator.bulk(request.name, bulk_id=request.bulk_id, **request.options)
-        matching, start = _print_count(request, bulk)
+        found = _print_count(request, bulk)
         if not request.yes:
-            _confirm(request.name, matching)
-        cursor = request.cursor or start
+            _confirm(request.name, found.text)
+        cursor = request.cursor or found.start
         click.echo(f"resume this run after a crash with the same options and --cursor {cursor}", err=True)
-        totals = _run(request, bulk, matching, cursor)
+        totals = _run(request, bulk, found.tasks, cursor)
     if request.as_json:
         calls = {"calls": totals.calls} if request.name in DECISIONS else {}
         click.echo(json.dumps({"bulk_id": bulk.bulk_id, **totals.as_dict(), **calls, "complete": totals.complete}))
     else:
-        calls_text = f"; {totals.calls} calls" if request.name in DECISIONS else ""
+        calls_text = f"; {counted(totals.calls, 'call')}" if request.name in DECISIONS else ""
         counts = ", ".join(f"{count} {name}" for name, count in totals.as_dict().items())
         click.echo(f"{request.name}: {counts}{calls_text}")
     if not totals.complete:
@@ -142,16 +143,23 @@ def _run_bulk(request: _BulkCommand) -> int:
     return FAILED if totals.counts["failed"] or not totals.complete else SUCCESS
 
 
-def _print_count(request: _BulkCommand, bulk: Bulk) -> tuple[str, str]:
-    """Print and return what the control will reach: of a decision all calls, since a person confirms them.
+@dataclass(frozen=True)
+class _Found:
+    """The tasks, and calls, that the control will reach."""
 
-    Also return the cursor of the first page.
-    """
+    text: str
+    tasks: str
+    start: str
+    """The cursor of the first page."""
+
+
+def _print_count(request: _BulkCommand, bulk: Bulk) -> _Found:
+    """Print and return what the control will reach: of a decision all calls, since a person confirms them."""
     if request.name not in DECISIONS:
         count = bulk.count(request.cursor)
-        found = f"{'at least ' if count.cursor else ''}{count.matching} tasks"
-        click.echo(f"{request.name}: {found}", err=True)
-        return found, count.start
+        tasks_found = f"{'at least ' if count.cursor else ''}{counted(count.matching, 'task')}"
+        click.echo(f"{request.name}: {tasks_found}", err=True)
+        return _Found(tasks_found, tasks_found, count.start)
     tools, tasks, unreadable, cursor = Counter[tuple[str, str]](), 0, 0, request.cursor
     while True:
         count = bulk.count(cursor)
@@ -160,13 +168,13 @@ def _print_count(request: _BulkCommand, bulk: Bulk) -> tuple[str, str]:
             tools[one.tool, one.effect] += one.calls
         if not (cursor := count.cursor):
             break
-    found = f"{tools.total()} calls of {tasks} tasks"
-    click.echo(f"{request.name}: {found}", err=True)
+    found = _Found(f"{counted(tools.total(), 'call')} of {counted(tasks, 'task')}", counted(tasks, "task"), count.start)
+    click.echo(f"{request.name}: {found.text}", err=True)
     for (tool, effect), calls in sorted(tools.items()):
-        click.echo(f"  {escape_invisible(tool)} ({effect}): {calls} calls", err=True)
+        click.echo(f"  {escape_invisible(tool)} ({effect}): {counted(calls, 'call')}", err=True)
     if unreadable:
-        click.echo(f"  the calls of {unreadable} further tasks cannot be read", err=True)
-    return found, count.start
+        click.echo(f"  the calls of {counted(unreadable, 'further task')} cannot be read", err=True)
+    return found
 
 
 def _confirm(name: str, matching: str) -> None:
@@ -180,7 +188,7 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _run(request: _BulkCommand, bulk: Bulk, matching: str, cursor: str) -> _Totals:
+def _run(request: _BulkCommand, bulk: Bulk, tasks: str, cursor: str) -> _Totals:
     """Control page after page, and print failures. However it is aborted, print how it is resumed."""
     totals = _Totals()
     try:
@@ -190,12 +198,9 @@ def _run(request: _BulkCommand, bulk: Bulk, matching: str, cursor: str) -> _Tota
                 _print_outcome(one, request.as_json)
             cursor = page.cursor or cursor
             if page.cursor and page.outcomes:
-                click.echo(
-                    f"{request.name}: {totals.counts.total()} of {matching.partition(' calls of ')[2] or matching}",
-                    err=True,
-                )
+                click.echo(f"{request.name}: {totals.counts.total()} of {tasks}", err=True)
     except BaseException:
-        done = f"aborted after {totals.counts.total()} tasks"
+        done = f"aborted after {counted(totals.counts.total(), 'task')}"
         click.echo(f"{done}; resume with the same options and --cursor {cursor}", err=True)
         raise
     return totals

@@ -7,6 +7,7 @@ from typing import Final
 from roboco.cli.drill.promises import ObservedRun
 from roboco.cli.drill.run_record import RunRecord
 from roboco.cli.drill.scene import Baseline
+from roboco.cli.terminal.format import counted
 from roboco.cli.terminal.sanitize import one_line
 
 PAUSE_WORTH_NAMING: Final = 1.5
@@ -52,8 +53,3 @@ def _errors(observed: ObservedRun) -> Iterator[str]:
         for result in (result for step in task.steps for result in step.results if result.is_error):
             error = one_line(result.error or "no reason", MAX_ERROR_CHARS)
             yield f"{names.get(result.tool_call_id, 'a tool')} answered with an error: {error}"
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return the number with its noun."""
-    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"

@@ -2,9 +2,9 @@
 
 import time
 
-from roboco.cli.drill.effects import counted
 from roboco.cli.drill.promises import PROMISES
 from roboco.cli.drill.result import DrillResult, FaultOutcome, FaultResult
+from roboco.cli.terminal.format import counted
 from roboco.cli.terminal.screen import Screen, TextSpan
 
 _MARKS: dict[FaultOutcome, tuple[str, str]] = {

@@ -47,3 +47,8 @@ def age(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
     return f"{max(0.0, seconds):.0f} s"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return the number with its noun."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"

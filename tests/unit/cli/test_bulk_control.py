@@ -162,7 +162,7 @@ def test_an_approval_prints_its_calls_by_tool_before_it_asks(rest: RestWorld, mo
     rest.run("acme:ships", says("", ("ship", {}), ("ship", {})))
     monkeypatch.setattr(bulk_option, "_is_terminal", lambda: True)
     refused = call("approve", "--tenant", "acme", text="n\n")
-    assert "approve: 2 calls of 1 tasks\n  ship (pure): 2 calls\napprove 2 calls of 1 tasks? [y/N]" in refused.output
+    assert "approve: 2 calls of 1 task\n  ship (pure): 2 calls\napprove 2 calls of 1 task? [y/N]" in refused.output
     assert len(rest.orchestrator.task("acme:ships").pending_actions().unapproved()) == 2
     done = call("approve", "--tenant", "acme", "--tool", "ship", "--yes", "--json")
     assert json.loads(done.stdout.splitlines()[-1]) | {"bulk_id": ""} == {
