@@ -82,6 +82,64 @@ def test_a_lost_connection_is_an_error_of_the_call_and_scripts_repeat_it(client:
     assert scripts.run_all([ScriptCall(RENEW[0], RENEW[1], [1, "me", 1000])] * 2) == [0, 0]
 
 
+@pytest.fixture
+def admin(valkey: ValkeyServer) -> Iterator[Any]:
+    """Yield a raw connection, which makes the server a primary again when the test ends."""
+    with redis.Redis.from_url(valkey.url, single_connection_client=True) as admin:
+        untyped: Any = admin
+        yield untyped
+        untyped.execute_command("REPLICAOF", "NO", "ONE")
+
+
+def test_a_connection_to_a_replica_is_not_used_again(calls: DirectCalls, admin: Any) -> None:
+    """After a failover its host's name may lead to the new primary, but the old connection never does."""
+    before = calls.call("CLIENT", "ID")
+    admin.execute_command("REPLICAOF", "127.0.0.1", "1")
+    with pytest.raises(redis.ReadOnlyError):
+        calls.call("SET", "a", "1")
+    assert calls.call("CLIENT", "ID") != before
+
+
+def test_a_client_repeats_a_command_that_a_replica_refused(
+    client: redis.Redis, admin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = client.client_id()
+    admin.execute_command("REPLICAOF", "127.0.0.1", "1")
+    open_socket: Any = redis.Connection._connect
+
+    def fail_over(connection: redis.Connection) -> Any:
+        admin.execute_command("REPLICAOF", "NO", "ONE")
+        return open_socket(connection)
+
+    monkeypatch.setattr(redis.Connection, "_connect", fail_over)
+    assert client.set("a", "1")
+    assert client.client_id() != before
+
+
+@pytest.mark.parametrize(
+    ("refuse", "accept", "problem"),
+    [
+        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", r"read only replica.*check that ROBOCO_REDIS_URL leads"),
+        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", r"command not allowed.*raise its `maxmemory`"),
+    ],
+)
+def test_a_redis_that_refuses_writes_is_named_with_its_remedy(
+    client: redis.Redis, admin: Any, refuse: str, accept: str, problem: str
+) -> None:
+    scripts = Scripts(client)
+    write = ScriptCall("put_switches", ["roboco:switches"], [1, "{}"])
+    assert scripts.run_all([write]) == [1]
+    admin.execute_command(*refuse.split())
+    try:
+        with pytest.raises(TransientError, match=problem):
+            scripts.run(write.name, write.keys, *write.arguments)
+        (answer,) = scripts.run_all([write])
+        assert isinstance(answer, TransientError)
+    finally:
+        admin.execute_command(*accept.split())
+    assert scripts.run_all([write]) == [1]
+
+
 def test_a_server_that_refuses_connections_is_tried_as_often_as_the_client_is_configured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

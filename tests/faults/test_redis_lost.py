@@ -1,4 +1,7 @@
-"""Redis emptied or restarted during a run: the task continues from its workspace."""
+"""Redis emptied, restarted or refusing writes during a run: the task continues from its workspace."""
+
+import time
+from typing import Any
 
 import pytest
 import redis
@@ -9,6 +12,8 @@ from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.workers
+REFUSAL_SECONDS = 4.0
+"""Longer than the two seconds for which a client repeats a refused command."""
 
 
 def answer_slowly(request: Request) -> Reply:
@@ -46,3 +51,31 @@ def test_a_task_survives_a_restart_of_redis(stack: Stack, keep: bool) -> None:
     assert shape(task.history()) == GRAPH.expected
     assert transcript.finals == list(range(len(GRAPH.expected)))
     assert transcript.texts == {step.step_id: step.text for step in task.history() if step.by_agent}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("refuse", "accept"),
+    [("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"), ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0")],
+    ids=["while it is a replica", "while its memory is full"],
+)
+def test_a_task_waits_for_a_redis_that_refuses_writes(stack: Stack, refuse: str, accept: str) -> None:
+    """No worker ends: they retry until a failover is over, or the limit is raised."""
+    stack.model.script(answer_slowly)
+    pids = {name: worker.pid for name, worker in stack.workers.items()}
+    task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+    transcript = Transcript()
+    with redis.Redis.from_url(stack.valkey.url) as client:
+        admin: Any = client
+        for item in task.stream():
+            transcript.take(item)
+            if item.type == "text_part_delta" and transcript.types.count("text_part_delta") == 5:
+                admin.execute_command(*refuse.split())
+                time.sleep(REFUSAL_SECONDS)
+                admin.execute_command(*accept.split())
+    assert task.result(60).status == "completed"
+    assert shape(task.history()) == GRAPH.expected
+    assert transcript.finals == list(range(len(GRAPH.expected)))
+    assert transcript.texts == {step.step_id: step.text for step in task.history() if step.by_agent}
+    assert pids == {name: worker.pid for name, worker in stack.workers.items()}
+    assert all(worker.alive() for worker in stack.workers.values())

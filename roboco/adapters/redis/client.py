@@ -1,7 +1,7 @@
 """Connections to Redis or to a Redis Cluster, with a limit on every wait."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import redis
@@ -17,10 +17,12 @@ from roboco.errors import UsageError
 
 TIMEOUT = 5
 """Seconds to connect, to wait for an answer, and between two health checks."""
+_RETRIED_ERRORS: Final = (redis.ConnectionError, redis.ReadOnlyError)
+"""Errors after which a command is repeated over a new connection. After a failover the old one leads to a replica."""
 
 
 def connect(url: str, max_connections: int = 250) -> redis.Redis:
-    """Return a client for commands. It retries a refused connection for about two seconds, but no timeout.
+    """Return a client for commands. It retries a refused connection or a replica for two seconds, but no timeout.
 
     So a call waits for at most TIMEOUT seconds to connect, and as long for the answer of each server that it asks.
     `redis+cluster://HOST:PORT,HOST:PORT` names nodes of a cluster, of which one must answer.
@@ -37,10 +39,10 @@ def connect_fail_fast(url: str) -> redis.Redis:
 def connect_for_renewals(url: str, timeout: float) -> redis.Redis:
     """Return a client for renewals of leases: each wait ends after `timeout` seconds, or TIMEOUT if that is less.
 
-    It repeats a command once if its connection was closed. Later repetitions are left to the heartbeat.
+    It repeats a command once if its connection was closed or leads to a replica. Later ones are left to the heartbeat.
     """
     wait = min(timeout, TIMEOUT)
-    once = _RetryTransient(NoBackoff(), 1, supported_errors=(redis.ConnectionError,))
+    once = _RetryTransient(NoBackoff(), 1, supported_errors=_RETRIED_ERRORS)
     return _make_client(url, socket_timeout=wait, socket_connect_timeout=wait, health_check_interval=0, retry=once)
 
 
@@ -136,7 +138,7 @@ class _RetryTransient(Retry):
 
 def _make_client(url: str, **options: Any) -> redis.Redis:
     backoff = ExponentialWithJitterBackoff(base=0.05, cap=1)
-    retry = _RetryTransient(backoff, 5, supported_errors=(redis.ConnectionError,))
+    retry = _RetryTransient(backoff, 5, supported_errors=_RETRIED_ERRORS)
     common: dict[str, Any] = {
         "decode_responses": True,
         "socket_connect_timeout": TIMEOUT,

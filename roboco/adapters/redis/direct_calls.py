@@ -61,7 +61,10 @@ class DirectCalls:
             one = len(commands) == 1
             packed = connection.pack_command(*commands[0]) if one else connection.pack_commands(commands)
             connection.send_packed_command(packed)
-            return [_read(connection) for _ in commands]
+            answers = [_read(connection) for _ in commands]
+            if any(isinstance(answer, redis.ReadOnlyError) for answer in answers):
+                connection.mark_for_reconnect()  # it leads to a replica, for example after a failover
+            return answers
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:

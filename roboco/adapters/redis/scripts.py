@@ -42,15 +42,16 @@ _UNAVAILABLE_ERRORS = (
     redis.ConnectionError,
     redis.TimeoutError,
     redis.BusyLoadingError,
-    redis.OutOfMemoryError,
-    redis.ReadOnlyError,
     ClusterDownError,
     ClusterError,
     RedisClusterException,
     TryAgainError,
 )
-_WRITE_REFUSAL = re.compile(r"\b(MISCONF|NOREPLICAS)\b")
-"""The codes of a Redis whose disk is full, or that lacks replicas. redis-py has no class of error for them."""
+_WRITE_REFUSAL = re.compile(r"\b(MISCONF|NOREPLICAS|UNBLOCKED)\b")
+"""The codes of a Redis whose disk is full, that lacks replicas, or that becomes a replica while a command waits.
+
+redis-py has no class of error for them.
+"""
 
 
 class ScriptCall(NamedTuple):
@@ -259,11 +260,17 @@ def translating_write_refusals() -> Iterator[None]:
 
 def refuses_writes(error: redis.ResponseError) -> bool:
     """Return True if Redis refuses writes for now, not this command."""
-    return _WRITE_REFUSAL.search(str(error)) is not None
+    return isinstance(error, redis.ReadOnlyError | redis.OutOfMemoryError) or bool(_WRITE_REFUSAL.search(str(error)))
 
 
 def _writes_refused(error: redis.ResponseError) -> TransientError:
-    return TransientError(f"redis refuses writes: {str(error).rstrip('.')}; check its disk and its replicas")
+    if isinstance(error, redis.OutOfMemoryError):
+        remedy = "raise its `maxmemory`, of which `roboco doctor` shows the use"
+    elif isinstance(error, redis.ReadOnlyError) or "UNBLOCKED" in str(error):
+        remedy = "it is a replica, for example after a failover: check that ROBOCO_REDIS_URL leads to the primary"
+    else:
+        remedy = "check its disk and its replicas"
+    return TransientError(f"redis refuses writes: {str(error).rstrip('.')}; {remedy}")
 
 
 def _unavailable(error: Exception) -> TransientError:

@@ -300,15 +300,25 @@ def test_a_worker_continues_after_its_broker_is_flushed(consumer_stack: Consumer
 
 
 @for_each_pool
-def test_a_worker_waits_for_a_broker_that_refuses_writes(consumer_stack: ConsumerStack, pool: str) -> None:
-    """BRPOP is a write. Celery's stock consumer would exit."""
+@pytest.mark.parametrize(
+    ("refuse", "accept", "logged"),
+    [
+        ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0", "NOREPLICAS"),
+        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "UNBLOCKED"),
+    ],
+)
+def test_a_worker_waits_for_a_broker_that_refuses_writes(
+    consumer_stack: ConsumerStack, pool: str, refuse: str, accept: str, logged: str
+) -> None:
+    """BRPOP is a write: a failover makes a replica of the broker. Celery's stock consumer would exit."""
     worker = consumer_stack.start_worker(pool)
     consumer_stack.app.send_task("test.hold", ["before"], queue=AGENTS_QUEUE)
-    until(lambda: consumer_stack.lines("ran") == ["before"])
+    until(lambda: consumer_stack.lines("ran") == ["before"] and consumer_stack.is_fetching())
 
-    consumer_stack.redis.config_set("min-replicas-to-write", 1)
-    until(lambda: consumer_stack.has_logged("cannot use the broker for now: NOREPLICAS") or worker.poll() is not None)
-    consumer_stack.redis.config_set("min-replicas-to-write", 0)
+    admin: Any = consumer_stack.redis
+    admin.execute_command(*refuse.split())
+    until(lambda: consumer_stack.has_logged(f"cannot use the broker for now: {logged}") or worker.poll() is not None)
+    admin.execute_command(*accept.split())
     consumer_stack.app.send_task(TURN_TASK, ["after"])
     until(lambda: consumer_stack.lines("ran") == ["before", "after"] or worker.poll() is not None)
     assert worker.poll() is None
@@ -316,6 +326,27 @@ def test_a_worker_waits_for_a_broker_that_refuses_writes(consumer_stack: Consume
 
     until(consumer_stack.is_drained)
     assert consumer_stack.lines("ran") == ["before", "after"]
+
+
+@for_each_pool
+@pytest.mark.parametrize(
+    ("refuse", "accept", "logged"),
+    [
+        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "You can't write against a read only replica"),
+        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "command not allowed when used memory > 'maxmemory'"),
+    ],
+)
+def test_a_worker_starts_at_a_broker_that_refuses_writes(
+    consumer_stack: ConsumerStack, pool: str, refuse: str, accept: str, logged: str
+) -> None:
+    admin: Any = consumer_stack.redis
+    admin.execute_command(*refuse.split())
+    worker = consumer_stack.start_worker(pool)
+    until(lambda: consumer_stack.has_logged(f"cannot use the broker for now: {logged}") or worker.poll() is not None)
+    admin.execute_command(*accept.split())
+    consumer_stack.app.send_task(TURN_TASK, ["after"])
+    until(lambda: consumer_stack.lines("ran") == ["after"] or worker.poll() is not None)
+    assert worker.poll() is None
 
 
 def test_a_worker_neither_gossips_nor_mingles(consumer_stack: ConsumerStack) -> None:
