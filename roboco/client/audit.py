@@ -73,8 +73,12 @@ def audited(act: Act, path: Path | None) -> Iterator[None]:
 
 def _open(path: Path) -> int:
     """Open the file without waiting for a reader, as a pipe would demand. Raise UsageError if it is none."""
+    options = os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        try:
+            file = os.open(path, os.O_RDWR | options, 0o600)
+        except PermissionError:  # it may only be written
+            file = os.open(path, os.O_WRONLY | options, 0o600)
     except OSError as error:
         raise _refusal(path, f"cannot be opened ({error.strerror})") from error
     if not _is_file_or_output(file):
@@ -123,8 +127,20 @@ def _end(line: str, file: int | None) -> None:
 
 def _append(file: int, line: str) -> None:
     data = f"{line}\n".encode()
+    if _ends_in_part(file):
+        data = b"\n" + data
     if os.write(file, data) < len(data):  # one write: lines of several processes do not mix
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _ends_in_part(file: int) -> bool:
+    """Return True if the last line was cut off, by a full disk, in a file that this process may read."""
+    found = os.fstat(file)
+    if not stat.S_ISREG(found.st_mode) or not found.st_size:
+        return False
+    with suppress(OSError):
+        return os.pread(file, 1, found.st_size - 1) != b"\n"
+    return False
 
 
 def _line(act: Act, act_id: str, outcome: str, **facts: str) -> str:

@@ -238,10 +238,37 @@ def test_nothing_is_done_if_its_beginning_cannot_be_written(
     assert not acts
 
 
+def test_a_line_that_a_full_disk_cut_off_spoils_no_other(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    cut_off = '{"time": "2026-'
+    log.write_text(cut_off)
+    with audited(Act("stop", BY), log):
+        pass
+    first, *lines = log.read_text().splitlines()
+    assert first == cut_off
+    assert [json.loads(line)["outcome"] for line in lines] == ["begun", "accepted"]
+
+
+def test_a_file_that_may_only_be_written_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "audit.log"
+    open_file = os.open
+
+    def refuse_reading(path: Path, flags: int, *mode: int) -> int:
+        if flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return open_file(path, flags, *mode)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("roboco.client.audit.os.open", refuse_reading)
+        with audited(Act("stop", BY), log):
+            pass
+    assert [json.loads(line)["outcome"] for line in log.read_text().splitlines()] == ["begun", "accepted"]
+
+
 def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(UsageError, match="cannot be opened"), audited(Act("stop", BY), pipe):
+    with pytest.raises(UsageError, match="is neither a file nor the output"), audited(Act("stop", BY), pipe):
         pass
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
