@@ -1,15 +1,14 @@
-"""bundle: what a browser loads of the page: fewer and smaller files than the sources, made once by each gateway.
+"""bundle: what a browser loads of the page: one script and one sheet of styles, made once by each gateway.
 
-js/*.js ─► app.js                                                                             css/*.css ─► app.css
-           streams.js, which is the program of a SharedWorker, too, and what it imports
-           operations.js, which is loaded when an operator opens its page, and what only it imports
+js/*.js ─► app.js, which is the program of the SharedWorker, too       css/*.css ─► app.css
 
-Comments, and indentation, are left out: a browser does not need them, and people read the sources. Code, names and line
-ends stay as they are. Modules share one scope in `app.js`, so that no name is declared twice in them.
+Comments, indentation, spaces around signs, and line ends in brackets are left out: a browser does not need them, and
+people read the sources. Names, strings, the texts of templates, and regular expressions stay as they are. All modules
+share one scope, so that no name is declared twice in them.
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -19,35 +18,66 @@ _IMPORT: Final = re.compile(r'^import \{ ([^}]*) \} from "(?:\./)?([^"]+)";\n', 
 _DECLARED: Final = re.compile(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", re.MULTILINE)
 _EXPORT: Final = re.compile(r"^export ", re.MULTILINE)
 _LIBRARY: Final = "../vendor/preact.js"
-_ENTRIES: Final = {"streams.js": "streams.js", "app.js": "main.js", "operations.js": "operations.js"}
-"""The first module of each script, in the order in which they import each other."""
 _STYLES: Final = ("base", "task", "lanes", "inspector")
 """The styles in their order: a later rule counts more."""
+_SIGN: Final = r"[,;:=!<>&|?*%(){}\[\]]"
+"""A sign that needs no space beside it. `+`, `-` and `/` may mean something else without one."""
+_CODE: Final = re.compile(
+    r'"(?:[^"\\\n]|\\.)*"'
+    r"|(?<=[\s(,!\[])/(?!\s)(?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/"  # division has a space after its sign
+    rf"|(?P<space> (?={_SIGN})|(?<={_SIGN}) |(?<=[,{{(\[])\n|\n(?=[}})\]]))"
+    r'|[^"`/{} \n]+|.',
+    re.DOTALL,
+)
+"""A piece of code: a string, a regular expression, a space or line end that may be left out, or some characters."""
+_TEXT: Final = re.compile(r"`|\$\{|(?:[^`\\$]|\\.|\$(?!\{))+", re.DOTALL)
+"""A piece of a template: its end, the begin of an expression, or text."""
+_STYLE_SPACE: Final = re.compile(r";\s*(?=})|\s*([{};,])\s*|(?<=:) ")
 
 
 def bundle(sources: Mapping[str, str]) -> dict[str, str]:
     """Return the text of each file that a browser loads, by its path, from those of the sources.
 
-    Raise ValueError if two modules of a file declare the same name.
+    Raise ValueError if two modules declare the same name.
     """
-    files = {path: text for path, text in sources.items() if not path.startswith(("js/", "css/"))}
     modules = {path.removeprefix("js/"): text for path, text in sources.items() if path.startswith("js/")}
-    parts = {name: _in_order(entry, modules, {}) for name, entry in _ENTRIES.items()}
-    before: dict[str, str] = {}
-    for name, found in parts.items():
-        own = [module for module in found if module not in before]
-        files[f"js/{name}"] = _imports(own, modules, before) + _joined(own, modules)
-        before |= dict.fromkeys(own, f"./{name}")
-    files["js/app.js"] = _without_exports(files["js/app.js"], files["js/operations.js"])
-    files["css/app.css"] = "".join(shorten(sources[f"css/{name}.css"]) for name in _STYLES)
+    files = {path: text for path, text in sources.items() if not path.startswith(("js/", "css/"))}
+    files["js/app.js"] = shorten_script(_joined([modules[name] for name in _in_order("main.js", modules, {})]))
+    files["css/app.css"] = shorten_styles("".join(sources[f"css/{name}.css"] for name in _STYLES))
     return files
 
 
-def shorten(text: str) -> str:
-    """Return the text without comments and indentation.
+def shorten_script(text: str) -> str:
+    """Return a script without comments, indentation, and spaces that only people need.
 
     A template literal of several lines loses its indentation, too. In those of `html` it has no meaning.
     """
+    text = _without_comments(text)
+    kept: list[str] = []
+    ends = [""]  # of the open blocks and templates
+    place = 0
+    while place < len(text):
+        in_template = ends[-1] == "`"
+        found = (_TEXT if in_template else _CODE).match(text, place)
+        assert found is not None
+        piece, place = found[0], found.end()
+        if piece == ends[-1]:
+            ends.pop()
+        elif piece == ("${" if in_template else "{"):
+            ends.append("}")
+        elif piece == "`":
+            ends.append("`")
+        if in_template or not found["space"]:
+            kept.append(piece)
+    return "".join(kept)
+
+
+def shorten_styles(text: str) -> str:
+    """Return styles without comments, indentation, and spaces that only people need."""
+    return _STYLE_SPACE.sub(r"\1", _without_comments(text))
+
+
+def _without_comments(text: str) -> str:
     return _INDENTATION.sub("", _COMMENT.sub("", text))
 
 
@@ -61,24 +91,11 @@ def _in_order(name: str, modules: Mapping[str, str], seen: dict[str, None]) -> l
     return [*before, name]
 
 
-def _joined(names: Iterable[str], modules: Mapping[str, str]) -> str:
-    declared = Counter(name for module in names for name in _DECLARED.findall(modules[module]))
+def _joined(modules: Iterable[str]) -> str:
+    """Return one module with the code of all, which imports all that they use of the library."""
+    text = "".join(modules)
+    declared = Counter(_DECLARED.findall(text))
     if twice := [name for name, count in declared.items() if count > 1]:
         raise ValueError(f"modules of the web view declare the same names: {', '.join(twice)}; rename them")
-    return "".join(shorten(_IMPORT.sub("", modules[name])) for name in names)
-
-
-def _imports(names: Iterable[str], modules: Mapping[str, str], scripts: Mapping[str, str]) -> str:
-    """Return the imports of all that the modules use of the library and of other scripts."""
-    used = defaultdict[str, set[str]](set)
-    for name in names:
-        for found, origin in _IMPORT.findall(modules[name]):
-            if path := _LIBRARY if origin == _LIBRARY else scripts.get(origin):
-                used[path] |= set(found.split(", "))
-    return "".join(f'import {{ {", ".join(sorted(found))} }} from "{path}";\n' for path, found in sorted(used.items()))
-
-
-def _without_exports(script: str, importer: str) -> str:
-    """Return the script with those exports only that the importer uses."""
-    imported = re.findall(r'^import \{ (.*) \} from "\./app\.js";$', importer, re.MULTILINE)
-    return _EXPORT.sub("", script) + "".join(f"export {{ {names} }};\n" for names in imported)
+    used = {name for names, origin in _IMPORT.findall(text) if origin == _LIBRARY for name in names.split(", ")}
+    return f'import {{ {", ".join(sorted(used))} }} from "{_LIBRARY}";\n' + _EXPORT.sub("", _IMPORT.sub("", text))

@@ -6,7 +6,7 @@
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { actionAddress, newKey, send } from "./api.js";
 import { Field, formOf, isObject, valueOf } from "./controls.js";
-import { bytes, duration, money, number, plural } from "./format.js";
+import { bytes, duration, number, plural } from "./format.js";
 import { facts } from "./inspector.js";
 import { addressOf, Age, Dialog, Problem, useAction } from "./ui.js";
 
@@ -111,18 +111,18 @@ export function Action({ name, actions, query, onClose }) {
   const count = answer && sent.dry_run && !next && !busy && (answer.matching ?? answer.tasks.length);
   const isOver = !isRead && answer && !sent.dry_run && !next;
   return html`<${Dialog} title=${title} onClose=${onClose}>
-    <p class="hint">${hint}</p>
-    ${!isOver && html`<details open=${!answer}><summary>Request</summary><form onSubmit=${event => [event.preventDefault(), run(isPaged ? { dry_run: true } : {})]}>
+    <p class="hint">${hint}<//>
+    ${!isOver && html`<details open=${!answer}><summary>Request<//><form onSubmit=${event => [event.preventDefault(), run(isPaged ? { dry_run: true } : {})]}>
       ${form.fields.map(field => html`<${Field} field=${field} changed=${changed} />`)}
-      ${isFile && html`<label>File<input type="file" required ref=${input => (held.file = input)} /></label>`}
-      <div><button class=${isRead ? "primary" : "danger"} data-action="run" disabled=${busy}>${isPaged ? "Count first" : isRead ? "Show" : title}</button></div>
-    </form></details>`}
-    <p role="status">${busy ? (isRead && answer ? "" : "The gateway is at work …") : isOver ? "Done." : count === 0 ? "No task meets these conditions." : ""}</p>
+      ${isFile && html`<label>File<input type="file" required ref=${input => (held.file = input)} /><//>`}
+      <div><button class=${isRead ? "primary" : "danger"} data-action="run" disabled=${busy}>${isPaged ? "Count first" : isRead ? "Show" : title}<//><//>
+    <//><//>`}
+    <p role="status">${busy ? (isRead && answer ? "" : "The gateway is at work …") : isOver ? "Done." : count === 0 ? "No task meets these conditions." : ""}<//>
     <${Problem} problem=${problem} retry=${isPaged && next} />
     <div class="row">
-      ${count > 0 && html`<button class="danger" data-action="confirm" onClick=${() => run(confirmed(answer))}>${held.values.control ?? title.split(" ")[0]} ${plural(count, "task")}</button>`}
-      ${!isPaged && next && html`<button data-action="more" disabled=${busy} onClick=${next}>More</button>`}
-      <button data-action="close" onClick=${onClose}>${busy && isPaged ? "Stop here" : "Close"}</button></div>
+      ${count > 0 && html`<button class="danger" data-action="confirm" onClick=${() => run(confirmed(answer))}>${held.values.control ?? title.split(" ")[0]} ${plural(count, "task")}<//>`}
+      ${!isPaged && next && html`<button data-action="more" disabled=${busy} onClick=${next}>More<//>`}
+      <button data-action="close" onClick=${onClose}>${busy && isPaged ? "Stop here" : "Close"}<//><//>
     ${answer && html`<${Outcome} of=${answer} />`}
   <//>`;
 }
@@ -132,7 +132,7 @@ const isEmpty = value => value == null || value === "" || (Object(value) === val
 const isMarkup = value => value && value.constructor === undefined; // JSON has no undefined
 const valueIn = (name, value) => isEmpty(value) || isMarkup(value) || isMarkup(value[0]) ? value : name === "task_id" ? taskLink(value)
   : /^\d{4}-\d\d-\d\dT/.test(value) ? html`<${Age} at=${Date.parse(value)} />`
-  : /cost/.test(name) ? money(value) : /(_for|_age|_left|seconds)$/.test(name) ? duration(value * 1000) : typeof inWords(value) === "string" ? inWords(value) : facts(value);
+  : /(_for|_age|_left|seconds)$/.test(name) ? duration(value * 1000) : typeof inWords(value) === "string" ? inWords(value) : facts(value, name);
 
 /** Return [facts, tables] of an answer. A list of objects is a table, and an object that is like them is its first row. */
 export function partsOf({ cursor, start, counts, ...answer }) {
@@ -149,17 +149,17 @@ export function partsOf({ cursor, start, counts, ...answer }) {
 const Outcome = ({ of }) => {
   const [known, tables] = partsOf(of);
   return html`${facts(known)}${tables.map(([name, rows]) => html`<section aria-label=${name} tabindex="0">
-    <${Table} rows=${rows.toSorted((a, b) => !a.cause - !b.cause)} /></section>`)}`;
+    <${Table} rows=${rows.toSorted((a, b) => !a.cause - !b.cause)} /><//>`)}`;
 };
 
-export const taskLink = (id, text = id) => html`<a href=${addressOf(id)}>${text}</a>`;
+export const taskLink = (id, text = id) => html`<a href=${addressOf(id)}>${text}<//>`;
 
 /** The names in `rows` are columns, but what is empty. On a narrow page each row is a card. */
 export function Table({ rows }) {
   const shown = rows.slice(0, MOST_ROWS);
   const label = name => name.replaceAll("_", " ");
   const heads = [...new Set(shown.flatMap(Object.keys))].filter(name => shown.some(one => !isEmpty(one[name])));
-  return html`<table><thead><tr>${heads.map(name => html`<th>${label(name)}</th>`)}</tr></thead>
-    <tbody>${shown.map(one => html`<tr data-row=${one.task_id ?? one.letter_id ?? one.target ?? one.name}>${heads.map(name => html`<td dir="auto" data-head=${label(name)}>${valueIn(name, one[name])}<//>`)}</tr>`)}</tbody></table>
-    ${rows.length > MOST_ROWS && html`<p>${number(rows.length - MOST_ROWS)} more rows are not shown.</p>`}`;
+  return html`<table><thead><tr>${heads.map(name => html`<th>${label(name)}<//>`)}<//><//>
+    <tbody>${shown.map(one => html`<tr data-row=${one.task_id ?? one.letter_id ?? one.target ?? one.name}>${heads.map(name => html`<td dir="auto" data-head=${label(name)}>${valueIn(name, one[name])}<//>`)}<//>`)}<//><//>
+    ${rows.length > MOST_ROWS && html`<p>${number(rows.length - MOST_ROWS)} more rows are not shown.<//>`}`;
 }

@@ -63,11 +63,11 @@ function parse(text) {
 /** A field, which is changed in place. */
 export function Field({ field, changed }) {
   const { kind, name, title, hint, required, fields, options } = field;
-  const label = html`<bdi>${title} <small class="dim">${required && "required"} ${hint} ${kind === "list" && "Several: a, b"}</small></bdi>`;
-  if (fields) return html`<fieldset><legend>${label}</legend>${fields.map(one => html`<${Field} field=${one} changed=${changed} />`)}</fieldset>`;
+  const label = html`<bdi>${title} <small class="dim">${required && "required"} ${hint} ${kind === "list" && "Several: a, b"}<//><//>`;
+  if (fields) return html`<fieldset><legend>${label}<//>${fields.map(one => html`<${Field} field=${one} changed=${changed} />`)}<//>`;
   const tag = options ? "select" : /^[ni]/.test(kind) ? "input" : "textarea";
   return html`<label>${label}<${tag} name=${name} value=${field.text} dir="auto" onInput=${event => changed((field.text = event.target.value))}>
-    ${options && ["", ...options].map(one => html`<option value=${one}>${{ true: "yes", false: "no" }[one] ?? one.replace(/^"(.*)"$/, "$1").slice(0, 600)}</option>`)}<//></label>`;
+    ${options && ["", ...options].map(one => html`<option value=${one}>${{ true: "yes", false: "no" }[one] ?? one.replace(/^"(.*)"$/, "$1").slice(0, 600)}<//>`)}<//><//>`;
 }
 
 const LIMITS = ["steps", "tokens", "tokens_in", "tokens_out", "calls", "cost", "seconds"].map(name => `max_${name}`);
@@ -95,7 +95,7 @@ const CONTROLS = {
   pause: { statuses: OPEN, holds: true },
   step: { statuses: ["queued", "running", "paused"], holds: true },
   resume: { statuses: ["paused"], holds: true },
-  limits: { hint: "They count from the next step on. An empty field is no limit.", form: given => askLimits(given) },
+  limits: { hint: "They count from the next step on. An empty field is no limit.", form: askLimits },
   retry: {
     kind: "primary", statuses: ["failed"], hint: "The task continues after its last good step. No call is run again.",
     form: given => askLimits(given, { reason: TEXT }),
@@ -163,11 +163,11 @@ function useControls({ can, done, ...given }) {
   const button = (name, body) => {
     const { kind, form } = CONTROLS[name];
     const why = whyNot(name, task?.status, can);
-    return html`<button type="button" data-action=${name} class=${kind} title=${why || null} disabled=${why || body === null} onClick=${() => run(name, body)}>${labelOf(name)}${form && " …"}</button>`;
+    return html`<button type="button" data-action=${name} class=${kind} title=${why || null} disabled=${why || body === null} onClick=${() => run(name, body)}>${labelOf(name)}${form && " …"}<//>`;
   };
   const trouble = html`<${Problem} problem=${problem} />`;
   const rest = html`${asked ? html`<${Ask} ...${asked} call=${call} run=${run} onClose=${() => ask(null)}>${trouble}<//>` : trouble}
-    <div role="log" aria-label="Receipts">${receipts.map(one => html`<${Receipt} key=${one.id} ...${one} />`)}</div>`;
+    <div role="log" aria-label="Receipts">${receipts.map(one => html`<${Receipt} key=${one.id} ...${one} />`)}<//>`;
   return [button, rest, run];
 }
 
@@ -183,11 +183,11 @@ function Ask({ name, path = name, hint, kind, properties, body = value => value,
     }
   };
   return html`<${Dialog} title=${`${labelOf(path)} ${call?.tool ?? ""}`} onClose=${onClose}><form onSubmit=${submit}>
-    <bdi class="hint">${hint}</bdi>${call && facts({ args: call.args })}
+    <bdi class="hint">${hint}<//>${call && facts({ args: call.args })}
     <${Field} field=${form} changed=${() => changed({})} />
-    <p role="alert">${problem.message}</p>${children}
-    <div class="row"><button type="button" onClick=${onClose}>Cancel</button><button class=${kind} data-action="confirm">${labelOf(path)}</button></div>
-  </form><//>`;
+    <p role="alert">${problem.message}<//>${children}
+    <div class="row"><button type="button" onClick=${onClose}>Cancel<//><button class=${kind} data-action="confirm">${labelOf(path)}<//><//>
+  <//><//>`;
 }
 
 /** Return the lines of a receipt. */
@@ -220,8 +220,8 @@ function Receipt({ taskId, id, name, holds }) {
     timer = setTimeout(read, 0, 150);
     return () => clearTimeout(timer, (timer = 0));
   }, []);
-  return receipt && html`<ol class="row hint" data-receipt=${id}><b>${labelOf(name)}</b>
-    ${receiptLines(receipt, holds).map(line => html`<li>${line}</li>`)}<bdi>${receipt.by}</bdi></ol>`;
+  return receipt && html`<ol class="row hint" data-receipt=${id}><b>${labelOf(name)}<//>
+    ${receiptLines(receipt, holds).map(line => html`<li>${line}<//>`)}<bdi>${receipt.by}<//><//>`;
 }
 
 const OF_OPERATORS = { "What if": "start_what_if", Export: "export_task", Erase: "erase_task" };
@@ -237,12 +237,12 @@ export function Controls({ taskId, task, summary, ready, selected, can }) {
     if (message) run("send", message);
   };
   return html`<section class="controls" aria-label="Controls">
-    ${ENDED.has((ready ? task : summary)?.status) ? html`<div class="row"><span>The task has ended.</span> ${task.status === "failed" && button("retry")} ${button("fork")}</div>` : html`
+    ${ENDED.has((ready ? task : summary)?.status) ? html`<div class="row"><span>The task has ended.<//> ${task.status === "failed" && button("retry")} ${button("fork")}<//>` : html`
       <textarea value=${text} aria-label="Message" dir="auto" placeholder="Message (Enter sends, Shift+Enter starts a line)" onInput=${event => setText(event.target.value)} onKeyDown=${pressed} />
-      <div class="row">${button("send", message)} ${button("interrupt", message ?? {})} ${["pause", "step", "resume", "limits", "fork", "stop"].map(name => button(name))}</div>`}
+      <div class="row">${button("send", message)} ${button("interrupt", message ?? {})} ${["pause", "step", "resume", "limits", "fork", "stop"].map(name => button(name))}<//>`}
     ${rest}
-    ${can("operate") && html`<div class="row hint">${Object.entries(OF_OPERATORS).map(([text, name]) => html`<a href=${actionAddress(name, { task_id: taskId, ...(selected != null && { seq: selected }) })}>${text} …</a>`)}</div>`}
-  </section>`;
+    ${can("operate") && html`<div class="row hint">${Object.entries(OF_OPERATORS).map(([text, name]) => html`<a href=${actionAddress(name, { task_id: taskId, ...(selected != null && { seq: selected }) })}>${text} …<//>`)}<//>`}
+  <//>`;
 }
 
 const OF_CALL = { approval: ["approve", "edit", "deny"], answer: ["answer"], resolution: ["resolve"] };
@@ -252,8 +252,8 @@ export function CallActions({ taskId, call, task, wants = wantOf(task, call), ch
   const [button, rest] = useControls({ taskId, task, call, change, can });
   const decided = decisionIn(task?.steps[call.resultSeq], call.id);
   return html`
-    ${change && html`<p>The tool has changed since the task began, and the call did not run. Approve or deny the change.</p>${facts(change)}`}
-    ${wants && html`<div class="row">${OF_CALL[wants].map(name => (name !== "edit" || !change) && button(name))}</div>`}
+    ${change && html`<p>The tool has changed since the task began, and the call did not run. Approve or deny the change.<//>${facts(change)}`}
+    ${wants && html`<div class="row">${OF_CALL[wants].map(name => (name !== "edit" || !change) && button(name))}<//>`}
     ${rest}${decided && facts(decided)}`;
 }
 

@@ -48,9 +48,9 @@ export function Conversation({ selected, onSelect, ready, ...shared }) {
   }, [steps[selected]]);
   return html`<section class="conversation" aria-label="Conversation" aria-keyshortcuts="j k Enter Escape">
     <${VirtualList} ref=${list} count=${count} row=${row} />
-    ${!count && html`<p class="middle">${ready ? "No steps yet." : "Reading …"}</p>`}
-    <p class="visually-hidden" aria-live="polite">${ready && `${steps.length} steps, ${statusName(status)}`}</p>
-  </section>`;
+    ${!count && html`<p class="middle">${ready ? "No steps yet." : "Reading …"}<//>`}
+    <p class="visually-hidden" aria-live="polite">${ready && `${steps.length} steps, ${statusName(status)}`}<//>
+  <//>`;
 }
 
 class StepRow extends Component {
@@ -70,27 +70,27 @@ class StepRow extends Component {
     this.done = step && calls.every(call => call.resultSeq != null);
     return html`<article ...${coloured(task, name, `step by-${name}`)} data-index=${index} data-step=${step?.seq} data-live=${step ? null : turn?.stepId}
       tabindex="-1" aria-current=${selected ? "step" : null} aria-label=${`Step ${index}, ${name}`}>
-      <header>
+      <header class="row">
         <bdi class="name">${NAMES[name] ?? name}<//>
-        ${marks.map(mark => mark && html`<span class="tag">${mark}</span>`)}
-        <span class="dim grow">${by && html`by <bdi>${by}<//>`}</span>
-        <span class="hint" title=${dateTime(at)}>${timings && `${duration(timings.duration_ms)} · `}${clock(at)}</span>
-        ${step && html`<a href=${addressOf(taskId, index)}>#${index}</a>`}
-      </header>
+        ${marks.map(mark => mark && html`<span class="tag">${mark}<//>`)}
+        <span class="dim grow">${by && html`by <bdi>${by}<//>`}<//>
+        <span class="hint" title=${dateTime(at)}>${timings && `${duration(timings.duration_ms)} · `}${clock(at)}<//>
+        ${step && html`<a href=${addressOf(taskId, index)}>#${index}<//>`}
+      <//>
       ${turn?.voids.map(({ attempt, reason, text }) => html`<details class="void" open=${!step}>
-        <summary>Attempt ${attempt} is void: <bdi>${reason}<//></summary>
-        <s dir="auto" class="text" data-void>${text}<//>
-      </details>`)}
+        <summary>Attempt ${attempt} is void: <bdi>${reason}<//><//>
+        <s dir="auto" class="text">${text}<//>
+      <//>`)}
       ${(text || (turn && !step)) && html`<div dir="auto" class="text" data-text>${text}<//>`}
       ${calls.map(call => html`<${ToolCard} key=${call.id} ...${shared} call=${call} effect=${(metadata.effects ?? effects)?.[call.tool]} />`)}
       ${parts.map(({ type, tool_result: result, artifact, message, code }) => {
         if (artifact) return html`<${File} key=${artifact.uri} taskId=${taskId} ...${artifact} />`;
-        if (type === "error") return html`<p class="problem"><bdi>${message}<//> <code>${code}</code></p>`;
+        if (type === "error") return html`<p class="problem"><bdi>${message}<//> <code>${code}<//><//>`;
         if (!result) return null;
         const call = task.calls.get(result.tool_call_id);
-        return html`<div><a href=${addressOf(taskId, call.seq)}><bdi class="mono">${call.tool}<//></a> <${State} of=${stateOf(task, { result })} /> ${duration(result.runtime_ms)}</div>`;
+        return html`<div><a href=${addressOf(taskId, call.seq)}><bdi class="mono">${call.tool}<//><//> <${State} of=${stateOf(task, { result })} /> ${duration(result.runtime_ms)}<//>`;
       })}
-    </article>`;
+    <//>`;
   }
 }
 
@@ -103,13 +103,13 @@ function stateOf(task, { id, result, unknown }) {
   return task.status === "running" ? ["running", "runs"] : ["", "waits"];
 }
 
-const State = ({ of: [colour, text] }) => html`<span class="status ${colour}">${text}</span>`;
+const State = ({ of: [colour, text] }) => html`<span class="status ${colour}">${text}<//>`;
 
 /** JSON or text. A long one scrolls. */
 function Lines({ name, value }) {
   const line = JSON.stringify(value) ?? "{}";
   const long = line.length > 200;
-  return line !== "{}" && html`<div class="value"><span class="dim">${name}</span> <pre dir="auto" tabindex=${long ? 0 : null}>${long || typeof value === "string" ? json(value) : line}<//></div>`;
+  return line !== "{}" && html`<div class="value"><span class="dim">${name}<//> <pre dir="auto" tabindex=${long ? 0 : null}>${long || typeof value === "string" ? json(value) : line}<//><//>`;
 }
 
 function ToolCard({ taskId, task, call, effect, can }) {
@@ -119,17 +119,17 @@ function ToolCard({ taskId, task, call, effect, can }) {
   const now = useClock(runs ? 500 : 0);
   const child = subTask?.id ?? (tool === "delegate" && result?.result?.task_id);
   return html`<section class="card" data-call=${call.id}>
-    <header>
+    <header class="row">
       <bdi class="mono name">${tool}<//>
-      ${effect && html`<span class="tag" data-effect>${effect}</span>`}
+      ${effect && html`<span class="tag">${effect}<//>`}
       <${State} of=${state} />
-      <span class="dim grow" data-duration>${duration(result ? result.runtime_ms || call.endedAt - at : runs ? (task.past?.at ?? now) - at : NaN)}</span>
-      ${child && html`<a data-sub-task href=${addressOf(child)}>Sub-task of <bdi>${subTask?.team}<//></a>`}
-    </header>
+      <span class="dim grow">${duration(result ? result.runtime_ms || call.endedAt - at : runs ? (task.past?.at ?? now) - at : NaN)}<//>
+      ${child && html`<a data-sub-task href=${addressOf(child)}>Sub-task of <bdi>${subTask?.team}<//><//>`}
+    <//>
     <${Lines} name="Arguments" value=${args} />
     ${result && html`<${Lines} name=${result.is_error ? "Error" : "Result"} value=${result.error ?? result.result} />`}
     ${!child && html`<${CallActions} taskId=${taskId} call=${call} task=${task} can=${can} ...${task.past && { wants: "" }} />`}
-  </section>`;
+  <//>`;
 }
 
 /** A file. The gateway sends it as an attachment, which no browser runs. */
@@ -138,14 +138,14 @@ function File({ taskId, uri, mime_type: type, size, version }) {
   const path = taskPath(taskId, "files", name);
   const [read, { result, problem }] = useAction(() => requestText(path));
   return html`<section class="card" data-file=${name}>
-    <header>
+    <header class="row">
       <bdi class="mono name">${name}<//>
-      <span class="dim grow"><bdi>${type}<//> ${bytes(size)}${version > 1 && `, version ${version}`}</span>
-      ${TEXTUAL.test(type) && size <= MOST_BYTES && html`<button type="button" data-action="preview" onClick=${read}>Preview</button>`}
-      <a data-action="download" href=${path} download=${name}>Download</a>
-    </header>
+      <span class="dim grow"><bdi>${type}<//> ${bytes(size)}${version > 1 && `, version ${version}`}<//>
+      ${TEXTUAL.test(type) && size <= MOST_BYTES && html`<button data-action="preview" onClick=${read}>Preview<//>`}
+      <a data-action="download" href=${path} download=${name}>Download<//>
+    <//>
     <${Problem} problem=${problem} />
     ${IMAGE.test(type) && size <= MOST_BYTES * 8 && html`<img src=${path} alt=${`The image ${name}`} />`}
     <${Lines} name="Text" value=${result} />
-  </section>`;
+  <//>`;
 }

@@ -16,11 +16,11 @@ export function Inspector({ taskId, task, step: seq, onClose }) {
   };
   const read = () => (step ? TABS[tab]({ taskId, seq, step }) : "The history has no such step yet.");
   return html`<aside data-inspector=${seq} aria-label="Inspector">
-    <header class="row"><h2 class="grow">Step ${seq}</h2><button class="quiet" aria-label="Close the inspector" onClick=${onClose}>✕</button></header>
+    <header class="row"><h2 class="grow">Step ${seq}<//><button class="quiet" aria-label="Close the inspector" onClick=${onClose}>✕<//><//>
     <div role="tablist" onKeyDown=${pressed}>${names.map(name => html`
-      <button role="tab" aria-selected=${name === tab} tabindex=${name === tab ? 0 : -1} onClick=${() => setTab(name)}>${name}</button>`)}</div>
-    <div role="tabpanel" aria-label=${tab} tabindex="0"><${Panel} key=${[tab, seq, !step]} read=${read} /></div>
-  </aside>`;
+      <button role="tab" aria-selected=${name === tab} tabindex=${name === tab ? 0 : -1} onClick=${() => setTab(name)}>${name}<//>`)}<//>
+    <div role="tabpanel" aria-label=${tab} tabindex="0"><${Panel} key=${[tab, seq, !step]} read=${read} /><//>
+  <//>`;
 }
 
 function Panel({ read }) {
@@ -35,11 +35,11 @@ function Value({ of, name }) {
   const known = Object.entries(of).filter(([, value]) => value != null && value !== "");
   const value = ([name, of]) => html`<${Value} name=${name} of=${of} />`;
   if (!known.length) return "none";
-  if (Array.isArray(of)) return html`<ul>${known.map(one => html`<li>${value(one)}</li>`)}</ul>`;
-  return html`<dl>${known.map(one => html`<dt><bdi>${one[0].replaceAll("_", " ")}<//></dt><dd>${value(one)}</dd>`)}</dl>`;
+  if (Array.isArray(of)) return html`<ul>${known.map(one => html`<li>${value(one)}<//>`)}<//>`;
+  return html`<dl>${known.map(one => html`<dt><bdi>${one[0].replaceAll("_", " ")}<//><//><dd>${value(one)}<//>`)}<//>`;
 }
 
-export const facts = of => html`<${Value} of=${of} />`;
+export const facts = (of, name) => html`<${Value} of=${of} name=${name} />`;
 
 const TABS = {
   async Why({ taskId, seq }) {
@@ -58,12 +58,12 @@ const TABS = {
   },
   async Raw({ taskId, seq }) {
     const [line] = linesOf(await requestText(`${taskPath(taskId, "history")}?start=${seq}&limit=1`));
-    return html`<pre dir="auto" data-raw>${json(indent(line), 100000)}<//>`;
+    return html`<pre dir="auto">${json(indent(line), 100000)}<//>`;
   },
   async Digest({ taskId, seq, step }) {
     const { digests, wrong } = await verifyHistory(taskId);
-    return html`<p role="status" data-chain=${wrong ? "broken" : "intact"}>${wrong ? `Step ${wrong.seq} is wrong: ${wrong.why}. The steps before it are intact.`
-      : `${number(digests.length)} steps, each intact and following the one before.`}</p>
+    return html`<p role="status" class=${wrong ? "failed" : "completed"} data-chain=${wrong ? "broken" : "intact"}>${wrong ? `Step ${wrong.seq} is wrong: ${wrong.why}. The steps before it are intact.`
+      : `${number(digests.length)} steps, each intact and following the one before.`}<//>
       ${facts({ shown: step.digest, computed: digests[seq], "step before": step.prev_digest })}`;
   },
 };

@@ -68,12 +68,12 @@ export function Lanes({ task, selected, onSelect }) {
     /** Something at a time, if it is visible. */
     const mark = (kind, from, to, text, style) => {
       const wide = x(to) - x(from);
-      return x(to) >= left && x(from) <= right && html`<i class=${kind} title=${text} style=${{ left: x(from), width: wide, ...style }}>${(wide > 30 || kind === "tick") && text}</i>`;
+      return x(to) >= left && x(from) <= right && html`<i class=${kind} title=${text} style=${{ left: x(from), width: wide, ...style }}>${(wide > 30 || kind === "tick") && text}<//>`;
     };
     const button = ({ bar, x0, x1, count }) => {
       const [begin, token] = [bar.begin, bar.token].map(at => `${count > 1 ? 0 : x(at) - x0}px`);
       return html`<button key=${bar.id} class=${bar.state} data-turn=${bar.seq} tabindex="-1" title=${(bar.says ??= describe(bar))} aria-current=${bar === chosen ? "step" : null}
-        data-current=${bar === current || null} onFocus=${() => (held.current = bar.id)} onClick=${() => bar.seq != null && onSelect(bar.seq)} style=${{ left: x0, width: x1 - x0, top: 4 + bar.row * ROW, "--begin": begin, "--token": token }}>${x1 - x0 > 24 && bar.text}</button>`;
+        data-current=${bar === current || null} onFocus=${() => (held.current = bar.id)} onClick=${() => bar.seq != null && onSelect(bar.seq)} style=${{ left: x0, width: x1 - x0, top: 4 + bar.row * ROW, "--begin": begin, "--token": token }}>${x1 - x0 > 24 && bar.text}<//>`;
     };
     let last = 0;
     const arrows = task.handoffs.slice(firstIndex(task.handoffs, one => one.at >= axis.time(left))).map(({ from, to, at }) => {
@@ -85,26 +85,26 @@ export function Lanes({ task, selected, onSelect }) {
     return html`<div class="lanes-all" style=${{ width: HEAD + total * rate }}>
       <div class="lanes-axis">
         ${scale.breaks.map(({ from, to }) => mark("break", from, to))} ${ticks(axis, start, left + HEAD, right - 70).map(({ at, text }) => mark("tick", at, at, text))}
-      </div>
+      <//>
       ${lanes.map(({ kind, name, taskId, rows, height }) => html`<div key=${kind + taskId + name} data-lane=${name} ...${coloured(task, kind === "agent" && name, "lane")}>
-        <div class="lane-head" style=${{ height }} title=${name}><bdi>${taskId ? html`<a href=${addressOf(taskId)}>↳ ${name}</a>` : name}</bdi></div>
+        <div class="lane-head" style=${{ height }} title=${name}><bdi>${taskId ? html`<a href=${addressOf(taskId)}>↳ ${name}<//>` : name}<//><//>
         ${rows.map(row => spans(row, axis, left, right, [chosen?.id, current?.id]).map(button))}
-      </div>`)}
+      <//>`)}
       ${waits.map(({ status, from, to }) => mark(`wait ${status}`, from, to, `${statusName(status)} · ${duration(Math.min(to, now) - from)}`))}
       ${arrows} ${live && mark("now", now, now)}
-    </div>`;
+    <//>`;
   }, [bars, bars.length, task.integrity.events, now, part, width, zoom, chosen, current]);
-  const tool = (label, name, run) => html`<button class="quiet" title=${name} aria-label=${name} onClick=${run}>${label}</button>`;
+  const tool = (label, name, run) => html`<button class="quiet" title=${name} aria-label=${name} onClick=${run}>${label}<//>`;
   return html`<section class="lanes" aria-label="Lanes">
     <div class="lanes-tools">
       ${tool("−", "Zoom out", () => enlarge(1 / 1.5))} ${tool("+", "Zoom in", () => enlarge(1.5))} ${tool("Fit", "Show all", () => setZoom(0))}
-      <bdi class="dim">${current && describe(current)}</bdi>
-    </div>
+      <bdi class="dim">${current && describe(current)}<//>
+    <//>
     <div class="lanes-box" tabindex="0" role="group" aria-label="Who worked when: arrows go from bar to bar" ref=${box} onKeyDown=${pressed} onScroll=${({ target }) => {
       held.atEnd = target.scrollLeft + width > target.scrollWidth - 3;
       if (Math.floor(target.scrollLeft / PART) !== held.part || held.focus) changed();
-    }}>${plot}</div>
-  </section>`;
+    }}>${plot}<//>
+  <//>`;
 }
 
 /** Return what a bar says. */

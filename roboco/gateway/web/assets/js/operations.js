@@ -10,9 +10,9 @@ const USAGE = ["day", "tenant", "team", "agent", "model", "tool"];
 const OF_LETTERS = { Show: "get_dead_letter", "Requeue …": "requeue_dead_letter", "Dismiss …": "dismiss_dead_letter" };
 
 export const OperationsPage = ({ can, ...given }) => html`<main tabindex="0" data-page="operations">
-  <h1 class="visually-hidden">Operations</h1>
+  <h1 class="visually-hidden">Operations<//>
   ${can("operate") ? html`<${Parts} ...${given} />` : html`<${Problem} problem=${{ message: "Sign in with a key that has the scope operate." }} />`}
-</main>`;
+<//>`;
 
 const usePoll = (path, interval = 5000) => useLoad(() => request(`v1/operations${path}`, { signal: AbortSignal.timeout(15000) }), [], interval);
 
@@ -27,40 +27,40 @@ function Parts({ action, query }) {
       ${fact("open tasks", open)}${fact("dead letters", dead, dead)}
       ${workers.data?.pools.map(pool => fact(`live in ${pool.name}`, pool.live, !pool.live))}
       ${flower && outside(flower, "Flower ↗")}
-    </div>
+    <//>
     <${Problem} problem=${overview.problem} />
     <${Problem} problem=${unknown || problem} retry=${reload} />
-    <p class="row">Usage by ${USAGE.map(by => link(by, "report_usage", { by }))}</p>
+    <p class="row">Usage by ${USAGE.map(by => link(by, "report_usage", { by }))}<//>
     <div class="parts">
       <${Part} name="Queues" part=${queues} />
       <${Part} name="Rates" part=${rates} empty="No model has a limit."
         row=${({ requests, max_requests, tokens, max_tokens, ...one }) => ({ ...one, "requests / min": use(requests, max_requests), "tokens / min": use(tokens, max_tokens) })} />
-    </div>
+    <//>
     <${Part} name="Stuck tasks" list="tasks" part=${stuck} empty="None of the latest is stuck." more="list_stuck_tasks" />
     <${Part} name="Workers" part=${workers} empty="None has registered."
       row=${one => ({
         name: one.name, Flower: flower && outside(`${flower}/worker/${encodeURIComponent(one.name)}`, "↗"),
         pools: one.pools.join(", "),
         heartbeat: one.alive ? `${seconds(one.silent_for)} ago` : `silent for ${seconds(one.silent_for)}`,
-        running: one.running.map(id => html`<div>${id.includes("/") ? taskLink(id.split("/")[0], id) : id}</div>`),
+        running: one.running.map(id => html`<div>${id.includes("/") ? taskLink(id.split("/")[0], id) : id}<//>`),
         action: one.draining ? `drains ${seconds(one.drains_for)}` : one.alive ? link("Drain …", "drain_worker", { worker: one.name }) : "",
       })} />
     <${Part} name="Switches" part=${switches} empty="Nothing is switched off."
       row=${one => ({ ...one, action: link("Switch on …", "switch_on", { target: one.target }) })} />
-    <p>${link("Switch something off …", "switch_off")}</p>
+    <p>${link("Switch something off …", "switch_off")}<//>
     <${Part} name="Dead letters" part=${letters} empty="There are none." more="list_dead_letters"
       row=${({ letter_id, name, task_id, queue, detail, reason, time, may_requeue }) => ({
         letter_id, name, of: html`${task_id ? taskLink(task_id) : queue} ${detail}`, reason, time,
-        actions: html`<div class="row">${Object.entries(OF_LETTERS).map(([text, name]) => (may_requeue || name[0] !== "r") && link(text, name, { letter_id }))}</div>`,
+        actions: html`<div class="row">${Object.entries(OF_LETTERS).map(([text, name]) => (may_requeue || name[0] !== "r") && link(text, name, { letter_id }))}<//>`,
       })} />
-    <section aria-label="All operations"><h2>All operations</h2>
-      ${["get", "post"].map(kind => html`<p class="row">${Object.entries(actions ?? {}).map(([name, { title, method }]) => method === kind && link(title, name))}</p>`)}</section>
+    <section aria-label="All operations"><h2>All operations<//>
+      ${["get", "post"].map(kind => html`<p class="row">${Object.entries(actions ?? {}).map(([name, { title, method }]) => method === kind && link(title, name))}<//>`)}<//>
     ${actions?.[action] && html`<${Action} key=${location.hash} name=${action} actions=${actions} query=${query} onClose=${() => (location.hash = "#/operations")} />`}`;
 }
 
-const link = (text, name, given) => html`<a href=${actionAddress(name, given)}>${text}</a>`;
-const fact = (name, value, bad) => html`<span class=${bad ? "bad" : ""}><b>${value == null ? "–" : number(value)}</b> ${name}</span>`;
-const outside = (href, text) => html`<a href=${href} target="_blank" rel="noreferrer"><bdi>${text}<//></a>`;
+const link = (text, name, given) => html`<a href=${actionAddress(name, given)}>${text}<//>`;
+const fact = (name, value, bad) => html`<span class=${bad ? "bad" : ""}><b>${value == null ? "–" : number(value)}<//> ${name}<//>`;
+const outside = (href, text) => html`<a href=${href} target="_blank" rel="noreferrer"><bdi>${text}<//><//>`;
 const seconds = value => (value > 0 ? duration(value * 1000) : "");
 const use = (used, limit) => limit && html`${number(used)} of ${number(limit)} <meter max=${limit} high=${limit * 0.9} value=${used} aria-label="used" />`;
 
@@ -68,10 +68,10 @@ const use = (used, limit) => limit && html`${number(used)} of ${number(limit)} <
 function Part({ name, list = name.toLowerCase().replace(" ", "_"), part: { data, problem, reload }, row = one => one, empty, more }) {
   const entries = data?.[list] ?? [];
   return html`<section aria-label=${name} class=${problem ? "stale" : ""}>
-    <h2>${name}</h2>
+    <h2>${name}<//>
     <${Problem} problem=${problem} retry=${reload} />
     ${entries.length > 0 && html`<${Table} rows=${entries.map(row)} />`}
-    ${!entries.length && !problem && html`<p class="dim">${data ? empty : "reading …"}</p>`}
+    ${!entries.length && !problem && html`<p class="dim">${data ? empty : "reading …"}<//>`}
     ${data?.cursor && link("More …", more)}
-  </section>`;
+  <//>`;
 }

@@ -8,7 +8,7 @@ import { CallActions, Controls } from "./controls.js";
 import { json, money, plural, statusName, tokens } from "./format.js";
 import { follow } from "./streams.js";
 import { ENDED, WAITING, newTask } from "./task_state.js";
-import { addressOf, Age, Banner, Problem, Status, useFrame, useLoad } from "./ui.js";
+import { addressOf, Age, Banner, Problem, Status, useClock, useFrame, useLoad } from "./ui.js";
 
 const MOST_TASKS = 1000; // tasks that the page keeps
 const STATUSES = ["queued", "running", ...WAITING, ...ENDED];
@@ -24,21 +24,21 @@ export function ListPage({ me, can, query }) {
   const waiting = shown.filter(({ status }) => WAITING.has(status)).reverse();
   const others = shown.filter(({ status }) => !WAITING.has(status));
   return html`<main tabindex="0" data-page="list">
-    <h1 class="visually-hidden">Tasks</h1>
+    <h1 class="visually-hidden">Tasks<//>
     <${Filters} filters=${filters} me=${me} />
     ${can("operate") && query.size > 0 && html`<p class="row">All of these: ${ON_ALL.map(control => html`
-      <a href=${actionAddress(control === "erase" ? "erase_tasks" : "control_tasks", { control, ...filters, ...(filters.since && { since: new Date(earliest(filters)).toISOString() }) })}>${control} …</a>`)}</p>`}
+      <a href=${actionAddress(control === "erase" ? "erase_tasks" : "control_tasks", { control, ...filters, ...(filters.since && { since: new Date(earliest(filters)).toISOString() }) })}>${control} …<//>`)}<//>`}
     ${list.state === "lost" && html`<${Banner} kind="lost">The gateway does not answer. This is the last state.<//>`}
     ${!list.complete && html`<${Banner} kind="rebuild">The task index is being rebuilt: tasks may be missing.<//>`}
     <${Problem} problem=${list.problem} retry=${() => list.load()} />
     ${waiting.length > 0 && html`<section class="waits" aria-label="Tasks that wait for you">
-      <h2>${plural(waiting.length, "task")} for you</h2>
+      <h2>${plural(waiting.length, "task")} for you<//>
       ${waiting.map(entry => html`<${TaskRow} key=${entry.task_id} entry=${entry} can=${can} />`)}
-    </section>`}
-    <section aria-label="Tasks">${others.map((entry, i) => html`<${TaskRow} key=${entry.task_id} entry=${entry} live=${i < 60} />`)}</section>
-    ${list.cursor && html`<button disabled=${list.loading} onClick=${() => list.load(list.cursor)}>Older tasks</button>`}
-    ${!shown.length && !list.loading && !list.problem && html`<p class="empty dim">No task meets these conditions.</p>`}
-  </main>`;
+    <//>`}
+    <section aria-label="Tasks">${others.map((entry, i) => html`<${TaskRow} key=${entry.task_id} entry=${entry} live=${i < 60} />`)}<//>
+    ${list.cursor && html`<button disabled=${list.loading} onClick=${() => list.load(list.cursor)}>Older tasks<//>`}
+    ${!shown.length && !list.loading && !list.problem && html`<p class="empty dim">No task meets these conditions.<//>`}
+  <//>`;
 }
 
 const earliest = ({ since }) => Date.now() - HOURS[since] * 36e5;
@@ -85,10 +85,8 @@ function useTasks(filters) {
       stop();
     };
   }, [list]);
-  useEffect(() => {
-    const again = !list.complete && setInterval(() => list.load(), 5000);
-    return () => clearInterval(again);
-  }, [list, list.complete]);
+  const now = useClock(list.complete ? 0 : 5000);
+  useEffect(() => void (list.complete || list.load()), [now]);
   return list;
 }
 
@@ -97,23 +95,23 @@ function TaskRow({ entry, can, live }) {
   const [open, setOpen] = useState(false);
   const waits = WAITING.has(status);
   return html`<article data-task=${taskId}>
-    <a href=${addressOf(taskId)}><bdi>${entry.title || taskId}<//></a>
+    <a href=${addressOf(taskId)}><bdi>${entry.title || taskId}<//><//>
     <bdi>${entry.team}<//>
     <${Status} value=${status} />
-    <span>${plural(entry.steps, "step")}</span>
-    <span>${tokens(entry.tokens_in + entry.tokens_out)} tokens</span>
-    <span>${money(entry.cost)}</span>
+    <span>${plural(entry.steps, "step")}<//>
+    <span>${tokens(entry.tokens_in + entry.tokens_out)} tokens<//>
+    <span>${money(entry.cost)}<//>
     <${Age} at=${Date.parse(waits ? entry.updated_at : entry.created_at)} />
-    <div class="latest">${live && status === "running" ? html`<${Latest} taskId=${taskId} />` : html`<bdi>${reason}<//>`}</div>
-    ${waits && html`<button data-open aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Close" : "Answer"}</button>`}
+    <div class="latest">${live && status === "running" ? html`<${Latest} taskId=${taskId} />` : html`<bdi>${reason}<//>`}<//>
+    ${waits && html`<button data-open aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Close" : "Answer"}<//>`}
     ${open && waits && html`<${Answer} entry=${entry} can=${can} />`}
-  </article>`;
+  <//>`;
 }
 
 function Latest({ taskId }) {
   const [said, say] = useState(null);
   useEffect(() => follow("latest", taskId, ({ frames, all }) => say(before => frames.reduce(hear, all ? null : before))), [taskId]);
-  return said && html`<b>${said.agent}</b><span class="tail"><bdi>${said.text}<//></span>`;
+  return said && html`<b>${said.agent}<//><span class="tail"><bdi>${said.text}<//><//>`;
 }
 
 function hear(said, { type, data: { agent_name: agent, step_id: step, attempt, replace, text, part } }) {
@@ -134,8 +132,8 @@ function Answer({ entry, can }) {
       ${data?.text && html`<blockquote dir="auto" tabindex="0">${data.text.slice(-2000)}<//>`}
       <${Controls} taskId=${taskId} task=${{ ...newTask(taskId), status, team, steps: Array(steps) }} summary=${entry} can=${can} />`}
     ${calls.map(([wants, waiting]) => waiting.map(({ id, tool_name: tool, args }) => html`<div key=${id}><code dir="auto">${tool} ${json(args, 400)}<//>
-      <${CallActions} taskId=${taskId} task=${null} wants=${wants} can=${can} change=${data.changes[id]} call=${{ id, tool, args, result: null }} /></div>`))}
-  </div>`;
+      <${CallActions} taskId=${taskId} task=${null} wants=${wants} can=${can} change=${data.changes[id]} call=${{ id, tool, args, result: null }} /><//>`))}
+  <//>`;
 }
 
 function Filters({ filters, me }) {
@@ -146,8 +144,8 @@ function Filters({ filters, me }) {
     location.hash = `#/?${new URLSearchParams(given)}`;
   };
   const select = (name, label, options) => html`<select name=${name} aria-label=${label} value=${filters[name] ?? ""}>
-    <option value="">${label}</option>${options.map(option => html`<option value=${option}>${statusName(option)}</option>`)}
-  </select>`;
+    <option value="">${label}<//>${options.map(option => html`<option value=${option}>${statusName(option)}<//>`)}
+  <//>`;
   const input = (name, label) =>
     html`<input type="search" name=${name} aria-label=${label} placeholder=${label} value=${filters[name] ?? ""} />`;
   return html`<form class="row" role="search" onChange=${change} onSubmit=${event => event.preventDefault()}>
@@ -156,5 +154,5 @@ function Filters({ filters, me }) {
     ${select("team", "Any team", [...teams])}
     ${select("since", "Any time", Object.keys(HOURS))}
     ${me.tenant === null && input("tenant", "Any tenant")}
-  </form>`;
+  <//>`;
 }

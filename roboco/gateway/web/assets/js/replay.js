@@ -61,13 +61,13 @@ export function Replay({ taskId, frames, onReplay }) {
     return () => clearTimeout(timer);
   }, [playing, state]);
 
-  if (!state) return html`<div class="replay"><button class="quiet" data-action="replay" disabled=${!all} onClick=${() => show(all)}>◷ Replay</button></div>`;
+  if (!state) return html`<div class="replay"><button class="quiet" data-action="replay" disabled=${!all} onClick=${() => show(all)}>◷ Replay<//><//>`;
   const says = `${dateTime(at)} · ${number(count)} of ${number(all)}`;
   return html`<div class="replay past" role="group" aria-label="Replay" data-replay=${count}>
-    <strong role="status">The past</strong>
-    <button aria-label=${playing ? "Pause" : "Play"} onClick=${() => show(count < all ? count : 0, !playing)}>${playing ? "❚❚" : "▶"}</button>
+    <strong role="status">The past<//>
+    <button aria-label=${playing ? "Pause" : "Play"} onClick=${() => show(count < all ? count : 0, !playing)}>${playing ? "❚❚" : "▶"}<//>
     <input type="range" max=${all} value=${count} aria-label="Place in the stream" aria-valuetext=${says} onInput=${event => show(Number(event.target.value))} />
-    <output>${says}</output>
-    <button class="primary" data-action="live" onClick=${() => show(null)}>Back to live</button>
-  </div>`;
+    <output>${says}<//>
+    <button class="primary" data-action="live" onClick=${() => show(null)}>Back to live<//>
+  <//>`;
 }

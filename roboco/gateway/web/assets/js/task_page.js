@@ -15,26 +15,26 @@ export function TaskPage({ taskId, step, can }) {
   const { task: current, problem, reload, ...followed } = useTask(taskId);
   const { summary } = followed;
   const [replayed, setReplayed] = useState();
-  const { limits = {}, effects } = useLoad(() => request(taskPath(taskId, "usage")), [taskId, current.limitsAt]).data ?? {};
+  const { limits = {}, effects } = useLoad(() => request(taskPath(taskId, "usage")), [current.limitsAt]).data ?? {};
   const onSelect = seq => {
     if (step == null) location.hash = addressOf(taskId, seq);
     else location.replace(addressOf(taskId, seq));
   };
   const ready = replayed || current.steps.length >= summary?.steps;
   const shared = { ...followed, taskId, task: replayed ?? current, can, limits, effects, ready, selected: step, onSelect };
-  if (problem && !summary) return html`<main id="main" data-page="task"><h1>Task</h1><${Problem} problem=${problem} retry=${reload} /></main>`;
-  return html`<main id="main" tabindex="-1" data-page="task" class="task">
+  if (problem && !summary) return html`<main data-page="task"><h1>Task<//><${Problem} problem=${problem} retry=${reload} /><//>`;
+  return html`<main tabindex="-1" data-page="task" class="task">
     <${Header} ...${shared} />
     <div>
       <${Problem} problem=${problem} />
       <${Banners} ...${shared} task=${current} />
-      ${current.errors.slice(-3).map(({ code, message }) => code !== "events_lost" && html`<p dir="auto" class="problem" data-error=${code}>${message}<//>`)}
-    </div>
-    <details class="timeline" open=${innerWidth > 760}><summary>Timeline</summary><${Lanes} ...${shared} /><${Replay} ...${shared} onReplay=${setReplayed} /></details>
-    <div class="talk"><${Conversation} ...${shared} />${!replayed && html`<${Controls} ...${shared} />`}</div>
+      ${current.errors.slice(-3).map(({ code, message }) => code !== "events_lost" && html`<p dir="auto" class="problem">${message}<//>`)}
+    <//>
+    <details class="timeline" open=${innerWidth > 760}><summary>Timeline<//><${Lanes} ...${shared} /><${Replay} ...${shared} onReplay=${setReplayed} /><//>
+    <div class="talk"><${Conversation} ...${shared} />${!replayed && html`<${Controls} ...${shared} />`}<//>
     ${step != null && html`<${Inspector} ...${shared} step=${step} onClose=${() => onSelect(null)} />`}
     <${Integrity} ...${shared} task=${current} />
-  </main>`;
+  <//>`;
 }
 
 /** What a task is, how far it is, and what it has used of its limits; in a replay, at that moment. */
@@ -52,13 +52,13 @@ function Header({ taskId, task, summary = {}, limits, ready }) {
     amount("Steps", known.steps, limits.max_steps, number),
     amount("Tokens", known.tokens_in + known.tokens_out, limits.max_tokens, tokens),
     amount("Cost", known.cost, limits.max_cost, money),
-    ["Id", html`<code>${summary.task_id ?? taskId}</code>`],
+    ["Id", html`<code>${summary.task_id ?? taskId}<//>`],
   ];
   if (parent && parent.child === summary.task_id) facts.push(["Works for", html`<a dir="auto" data-parent href=${addressOf(parent.task_id, Number(parent.at_seq))}>${parent.task_id}<//>`]);
   useEffect(() => void (document.title = `${title} · Roboco`), [title]);
   return html`<header>
-    <div class="row"><h1 dir="auto">${title}<//><${Status} value=${known.status} /></div>
+    <div class="row"><h1 dir="auto">${title}<//><${Status} value=${known.status} /><//>
     ${reason && html`<p dir="auto" class="dim" tabindex=${reason.length > 200 ? 0 : null}>${reason}<//>`}
-    <dl>${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd data-fact=${name}>${value}</dd></div>`)}</dl>
-  </header>`;
+    <dl>${facts.map(([name, value]) => html`<div><dt>${name}<//><dd data-fact=${name}>${value}<//><//>`)}<//>
+  <//>`;
 }

@@ -3,11 +3,11 @@
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { age, statusName } from "./format.js";
 
-export const Status = ({ value }) => html`<span class="status ${value}" data-status=${value}>${statusName(value)}</span>`;
-export const Banner = ({ kind, children }) => html`<div class="banner" data-banner=${kind} role="status">${children}</div>`;
+export const Status = ({ value }) => html`<span class="status ${value}" data-status=${value}>${statusName(value)}<//>`;
+export const Banner = ({ kind, children }) => html`<div class="banner" data-banner=${kind} role="status">${children}<//>`;
 export const Problem = ({ problem, retry }) => problem && html`<div class="problem" role="alert">
-  <strong dir="auto">${problem.message}<//> <bdi>${problem.remedy && `· ${problem.remedy}`}<//> ${retry && html`<button type="button" onClick=${retry}>Try again</button>`}
-</div>`;
+  <strong dir="auto">${problem.message}<//> <bdi>${problem.remedy && `· ${problem.remedy}`}<//> ${retry && html`<button type="button" onClick=${retry}>Try again<//>`}
+<//>`;
 
 /** Return the address of a task's page, at a step if one is given. */
 export const addressOf = (taskId, seq) => `#/tasks/${encodeURIComponent(taskId)}${seq == null ? "" : `/steps/${seq}`}`;
@@ -18,7 +18,7 @@ export const coloured = ({ hues }, name, other = "") =>
 
 export function Age({ at }) {
   const now = useClock(5000);
-  return at > 0 && html`<time title=${new Date(at).toLocaleString()}>${age(at, now)}</time>`;
+  return at > 0 && html`<time title=${new Date(at).toLocaleString()}>${age(at, now)}<//>`;
 }
 
 /** Return the present, renewed each `interval` milliseconds; 0 stops it. */
@@ -80,7 +80,7 @@ export function useLoad(read, inputs, interval = 0) {
 export function Dialog({ title, onClose, children }) {
   const element = useRef();
   useLayoutEffect(() => element.current.showModal(), []);
-  return html`<dialog ref=${element} aria-label=${title} onClose=${onClose}><h2>${title}</h2>${children}</dialog>`;
+  return html`<dialog ref=${element} aria-label=${title} onClose=${onClose}><h2>${title}<//>${children}<//>`;
 }
 
 /** Return [version, changed]: render at most once for each frame of the screen. */

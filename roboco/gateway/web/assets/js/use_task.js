@@ -17,10 +17,10 @@ const empty = taskId => ({ task: newTask(taskId), frames: [], connection: { stat
 
 /** `task` and `frames` are changed in place. `check` is {steps, restored}, {busy} or {problem}. */
 export function useTask(taskId) {
-  const held = useRef({});
+  const held = useRef();
   const [, changed] = useFrame();
-  if (held.current.task?.taskId !== taskId) held.current = empty(taskId);
-  const { data: summary, problem, reload } = useLoad(() => request(taskPath(taskId)), [taskId]);
+  held.current ??= empty(taskId);
+  const { data: summary, problem, reload } = useLoad(() => request(taskPath(taskId)), []);
   const known = summary?.task_id;
 
   useEffect(() => known && follow("task", known, ({ all, frames, problem: refused, ...connection }) => {
@@ -36,7 +36,7 @@ export function useTask(taskId) {
   const { task, refused, ...rest } = held.current;
   const { resets, endedAt, integrity: { gaps, mismatches } } = task;
   const mayContinue = rest.connection.state === "ended" && (!endedAt || task.status === "failed");
-  const { data: later } = useLoad(() => mayContinue && request(taskPath(taskId)), [taskId, mayContinue], mayContinue && AGAIN);
+  const { data: later } = useLoad(() => mayContinue && request(taskPath(taskId)), [mayContinue], mayContinue && AGAIN);
   useEffect(() => {
     if (later?.steps <= task.steps.length && endedAt) return undefined;
     const timer = later && setTimeout(resume, SETTLE, "task", known); // it was retried
@@ -88,13 +88,13 @@ function newest(steps) {
 
 export function Integrity({ task: { integrity }, connection: { connections, state }, check }) {
   const { events, chunks, generation, gaps, mismatches } = integrity;
-  return html`<footer class="integrity dim" data-integrity data-state=${state}>
-    <span class=${gaps.length || mismatches.length ? "bad" : ""}>${plural(events, "event")}, ${plural(chunks, "chunk")}, ${gaps.length ? plural(gaps.length, "gap") : "no gap"}</span>
-    ${mismatches.length > 0 && html`<span class="bad">the stream differed from the history in step ${[...new Set(mismatches)].slice(0, 5).join(", ")}; the history is shown</span>`}
-    ${generation && html`<span>generation <code>${generation}</code></span>`}
-    <span>${plural(Math.max(0, connections - 1), "reconnect")}</span>
-    <span class="grow">${check && resultOf(check)}</span> <span class=${state}>${STATES[state]}</span>
-  </footer>`;
+  return html`<footer class="integrity row dim" data-integrity data-state=${state}>
+    <span class=${gaps.length || mismatches.length ? "bad" : ""}>${plural(events, "event")}, ${plural(chunks, "chunk")}, ${gaps.length ? plural(gaps.length, "gap") : "no gap"}<//>
+    ${mismatches.length > 0 && html`<span class="bad">the stream differed from the history in step ${[...new Set(mismatches)].slice(0, 5).join(", ")}; the history is shown<//>`}
+    ${generation && html`<span>generation <code>${generation}<//><//>`}
+    <span>${plural(Math.max(0, connections - 1), "reconnect")}<//>
+    <span class="grow">${check && resultOf(check)}<//> <span class=${state}>${STATES[state]}<//>
+  <//>`;
 }
 
 /** Return the result of the comparison, in words. */
@@ -108,7 +108,7 @@ function resultOf({ busy, problem, steps, restored }) {
 export function Banners({ task: { resets, integrity: { gaps } }, check }) {
   const count = resets.length + gaps.length;
   const [closed, setClosed] = useState(0);
-  const banner = (kind, text) => html`<${Banner} kind=${kind}><bdi>${text}. ${check && `The page is ${resultOf(check)}.`}<//> <button class="quiet" aria-label="Close the banner" onClick=${() => setClosed(count)}>✕</button><//>`;
+  const banner = (kind, text) => html`<${Banner} kind=${kind}><bdi>${text}. ${check && `The page is ${resultOf(check)}.`}<//> <button class="quiet" aria-label="Close the banner" onClick=${() => setClosed(count)}>✕<//><//>`;
   return count > closed && [
     ...resets.slice(-1).map(({ steps, at }) => banner("reset", `The live log was lost and began again at ${clock(at)}. ${plural(steps, "step")} of the history remained; text of unfinished turns is void`)),
     ...gaps.slice(-1).map(gap => banner("gap", `The stream has a gap: ${gap}`)),

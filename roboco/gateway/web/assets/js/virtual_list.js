@@ -66,7 +66,7 @@ export class VirtualList extends Component {
   render({ count, row }, { first, end, atEnd = true, ...style }) {
     const rows = [];
     for (let index = first; index < Math.min(end, count); index++) rows.push(row(index));
-    return html`<div class="view" ref=${view => (this.view = view)} onScroll=${this.place} tabindex="0" role="region" aria-label="Steps"><div style=${style}>${rows}</div></div>
-      ${!atEnd && html`<button type="button" class="middle" onClick=${() => this.show(count - 1)}>↓ To the end</button>`}`;
+    return html`<div class="view" ref=${view => (this.view = view)} onScroll=${this.place} tabindex="0" role="region" aria-label="Steps"><div style=${style}>${rows}<//><//>
+      ${!atEnd && html`<button class="middle" onClick=${() => this.show(count - 1)}>↓ To the end<//>`}`;
   }
 }
