@@ -110,6 +110,19 @@ SCRIPTS = (
 """Scripts with spaces that matter, and with signs that begin or end something else."""
 
 
+def test_the_script_is_the_program_of_a_shared_worker(tmp_path: Path) -> None:
+    """A worker has no document. If the script failed in it, each tab would open connections of its own."""
+    for path, text in bundle(read_sources()).items():
+        if path.endswith(".js"):
+            (tmp_path / path).parent.mkdir(exist_ok=True)
+            (tmp_path / path).write_text(text)
+    program = (
+        "globalThis.SharedWorkerGlobalScope = class {}; await import(process.argv[1]); process.exit(onconnect ? 0 : 2)"
+    )
+    command = [node(), "--no-warnings", "--experimental-default-type=module", "--input-type=module", "-e", program]
+    subprocess.run([*command, (tmp_path / "js/app.js").as_uri()], check=True, timeout=60)
+
+
 def test_modules_are_joined_after_their_imports_and_without_comments() -> None:
     main = """// main: an example.
 
