@@ -1,46 +1,45 @@
 """chat_client: post chat completions to one model server with one key.
 
-    the first two requests ─► openai package ─► equal heads? ─► the head is kept
-    later requests ─► the kept head and a new body ─► the same HTTP client ─► the package's errors
+    the first two requests ─► openai package ─► equal but for the body? ─► the request is kept
+    later requests ─► the kept request with a new body ─► the same connections ─► the package's errors
 
 For each request the package builds its URL, headers and options anew: a third of the processor time of a short call,
 on the one thread that carries all streams. All of it depends only on server and key. If the package ever sends a header
-that differs between two requests, no head is kept, and it sends them all.
+that differs between two requests, no request is kept, and it sends them all. It also follows redirections.
 """
 
 import json
+import logging
 import ssl
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
 
 import openai
-from httpx2 import URL, Headers, RequestError, Response, TimeoutException
+from aiohttp import ClientError, ServerTimeoutError
 from httpx2 import Request as HttpRequest
+from httpx2 import Response
 from openai import AsyncOpenAI, AsyncStream, DefaultAioHttpClient
 
+from roboco.adapters.model.direct_request import DirectRequest
 from roboco.adapters.model.response_limits import bound_response
 
 PATH = "/chat/completions"
+_log = logging.getLogger("httpx2")
+"""The logger of requests through the package: one level applies to all requests."""
 
 
-@dataclass(frozen=True)
-class _Head:
-    """A request without its body."""
-
-    url: URL
-    headers: Headers
-    extensions: dict[str, Any]
-
-    @classmethod
-    def of(cls, request: HttpRequest) -> Self:
-        headers = Headers(request.headers)
-        del headers["content-length"]
-        return cls(request.url, headers, dict(request.extensions))
+class ChatResponse(Protocol):
+    """A response whose body was not read yet."""
 
     @property
-    def fields(self) -> tuple[URL, list[tuple[bytes, bytes]], dict[str, Any]]:
-        """All that two heads are compared by."""
-        return self.url, sorted(self.headers.raw), self.extensions
+    def request(self) -> HttpRequest:
+        """Return the request, for errors."""
+
+    def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Return the pieces of the body. Iteration raises httpx2.HTTPError or aiohttp.ClientError if it breaks."""
+
+    async def aclose(self) -> None:
+        """Close the connection, or keep it for later requests if the body has ended."""
 
 
 class ChatClient:
@@ -52,17 +51,20 @@ class ChatClient:
         self._openai: Any = AsyncOpenAI(
             api_key=key, base_url=base_url, max_retries=0, timeout=timeout, http_client=self._http
         )
-        self._last: _Head | None = None
-        self._head: _Head | None = None
+        self._last: DirectRequest | None = None
+        self._kept: DirectRequest | None = None
 
     async def close(self) -> None:
         """Close all connections."""
         await self._openai.close()
 
-    async def post(self, body: dict[str, Any]) -> Response:
+    async def post(self, body: dict[str, Any]) -> ChatResponse:
         """Return the response, whose body was not read yet. Raise openai.OpenAIError if there is none, or an error."""
-        if self._head is not None:
-            return await self._post_directly(self._head, body)
+        if self._kept is not None and (response := await self._post_directly(self._kept, body)) is not None:
+            return response
+        return await self._post_by_package(body)
+
+    async def _post_by_package(self, body: dict[str, Any]) -> Response:
         # Not `completions.create`: it walks its typed arguments by reflection, which takes 16 ms for 60 messages.
         response: Response = await self._openai.post(
             PATH,
@@ -72,30 +74,35 @@ class ChatClient:
             stream=True,
             stream_cls=AsyncStream[Any],
         )
-        self._note_head(response)
+        self._note_request(response)
         return response
 
-    def _note_head(self, response: Response) -> None:
-        """Keep the head of the response's request if it is that of the request before. A redirected one has another."""
-        if not response.history:
-            head = _Head.of(response.request)
-            if self._last is not None and head.fields == self._last.fields:
-                self._head = head
-            self._last = head
+    def _note_request(self, response: Response) -> None:
+        """Keep the response's request if it is equal to the one before. A redirected one has another address."""
+        if not response.history and self._kept is None:
+            request = DirectRequest.of(response.request, self._http)
+            if request is not None and self._last is not None and request.equals(self._last):
+                self._kept = request
+            self._last = request
 
-    async def _post_directly(self, head: _Head, body: dict[str, Any]) -> Response:
+    async def _post_directly(self, kept: DirectRequest, body: dict[str, Any]) -> ChatResponse | None:
+        """Return the response, or None if the server redirects the request to another address."""
         content = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-        request = HttpRequest("POST", head.url, headers=head.headers, content=content, extensions=head.extensions)
+        request = kept.request
         try:
-            response = await self._http.send(request, stream=True)
-        except TimeoutException as error:
+            response = await kept.send(content)
+        except ServerTimeoutError as error:
             raise openai.APITimeoutError(request=request) from error
-        except (RequestError, ssl.SSLError) as error:
+        except (ClientError, ssl.SSLError) as error:
             raise openai.APIConnectionError(request=request) from error
-        if response.is_success:
+        _log.info("HTTP Request: %s %s %d", request.method, request.url, response.status_code)
+        if 200 <= response.status_code < 300:
             return response
-        try:
-            await response.aread()
-        finally:
+        if 300 <= response.status_code < 400:
             await response.aclose()
-        raise self._openai._make_status_error_from_response(response)
+            return None
+        try:
+            failed = await response.to_httpx()
+        except ClientError as error:
+            raise openai.APIConnectionError(request=request) from error
+        raise self._openai._make_status_error_from_response(failed)

@@ -10,10 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 import openai
-from httpx2 import Response
 
 from roboco.adapters.model.allowlist import check_allowed, key_variable
-from roboco.adapters.model.chat_client import ChatClient
+from roboco.adapters.model.chat_client import ChatClient, ChatResponse
 from roboco.adapters.model.coalescer import TextCoalescer
 from roboco.adapters.model.errors import (
     RATE_LIMIT_CODE,
@@ -252,7 +251,7 @@ class OpenAIModel:
 
 
 @asynccontextmanager
-async def _closing(response: Response) -> AsyncIterator[None]:
+async def _closing(response: ChatResponse) -> AsyncIterator[None]:
     """Close the response, and with it an unfinished stream's connection, when the block ends."""
     try:
         yield
@@ -261,7 +260,7 @@ async def _closing(response: Response) -> AsyncIterator[None]:
 
 
 async def _read_chunks(
-    response: Response, assembly: ReplyAssembly, on_text: OnText, profile: ModelProfile, timeout: asyncio.Timeout
+    response: ChatResponse, assembly: ReplyAssembly, on_text: OnText, profile: ModelProfile, timeout: asyncio.Timeout
 ) -> None:
     """Read the reply to its end or to one of its limits. Each chunk postpones the timeout."""
     loop, due = asyncio.get_running_loop(), 0.0

@@ -15,8 +15,10 @@ from contextlib import suppress
 from typing import Any
 
 import openai
-from httpx2 import HTTPError, Response, StreamError
+from aiohttp import ClientError
+from httpx2 import HTTPError, StreamError
 
+from roboco.adapters.model.chat_client import ChatResponse
 from roboco.errors import ModelError
 
 MAX_EVENT_BYTES = 5_000_000
@@ -25,7 +27,7 @@ DRAIN_TIMEOUT = 0.1
 """Seconds to wait for the end after the last event: only a connection that was read to its end is reused."""
 
 
-async def iter_chunks(response: Response) -> AsyncGenerator[Any]:
+async def iter_chunks(response: ChatResponse) -> AsyncGenerator[Any]:
     """Yield the JSON of each event until "[DONE]".
 
     Raise openai.APIError if the connection breaks or the server sends an error, ModelError if an event is too long, and
@@ -42,7 +44,7 @@ async def iter_chunks(response: Response) -> AsyncGenerator[Any]:
                 chunk = json.loads(data.decode(errors="replace"))
                 _raise_error(chunk, response)
                 yield chunk
-    except HTTPError as error:
+    except (HTTPError, ClientError) as error:
         raise openai.APIConnectionError(request=response.request) from error
 
 
@@ -86,13 +88,13 @@ def _check_size(size: int) -> None:
 
 
 async def _drain(pieces: AsyncIterator[bytes]) -> None:
-    with suppress(TimeoutError, HTTPError, StreamError):
+    with suppress(TimeoutError, HTTPError, StreamError, ClientError):
         async with asyncio.timeout(DRAIN_TIMEOUT):
             async for _ in pieces:
                 pass
 
 
-def _raise_error(chunk: Any, response: Response) -> None:
+def _raise_error(chunk: Any, response: ChatResponse) -> None:
     """Raise openai.APIError if the chunk contains an error instead of a part of the reply."""
     error = chunk.get("error") if isinstance(chunk, dict) else None
     if not error:

@@ -57,6 +57,68 @@ def test_an_error_of_a_later_request_is_the_packages(
     assert read_reply(model.stream(make_request()))[0] == "fine"
 
 
+@pytest.mark.parametrize("headers", [{}, {"Content-Encoding": "gzip"}])
+def test_only_the_beginning_of_a_later_error_is_read_and_not_decompressed(
+    server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
+) -> None:
+    sent, model = sent_directly(monkeypatch), models(max_attempts=1)
+    long = Reply(status=400, text="beginning" + "x" * 1_000_000, headers=headers)
+    server.script(lambda request: long if "fail" in str(request.body) else Reply(text="fine"))
+    for _ in range(2):
+        read_reply(model.stream(make_request()))
+    _, error = read_failure(model.stream(make_request("fail")))
+    assert sent == [True]
+    assert "beginning" in error.message
+    assert '{"error"' in error.message, "the client reads the body to its end"
+
+
+def test_closing_the_stream_of_a_later_request_closes_its_connection(
+    server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, model = sent_directly(monkeypatch), models()
+    server.script(lambda request: Reply(chunks=["one ", "two "], hang_after=2 if "hang" in str(request.body) else None))
+    for _ in range(2):
+        read_reply(model.stream(make_request()))
+    stream = model.stream(make_request("hang"))
+    assert str(next(iter(stream))).startswith("one ")
+    stream.close()
+    assert stream.wait_closed(60)
+    assert sent == [True]
+    server.wait_for(lambda records: records[-1].client_disconnected_at is not None)
+
+
+def test_a_later_request_that_is_redirected_is_sent_again_by_the_package(
+    server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, model = sent_directly(monkeypatch), models()
+    moved = Reply(status=307, headers={"Location": "/moved/v1/chat/completions"})
+    server.script(
+        lambda request: moved if "move" in str(request.body) and request.path[:6] != "/moved" else Reply("ok")
+    )
+    for _ in range(2):
+        read_reply(model.stream(make_request()))
+    for _ in range(2):
+        assert read_reply(model.stream(make_request("move")))[0] == "ok"
+    assert read_reply(model.stream(make_request()))[0] == "ok"
+    assert len(sent) == 3
+    paths = [record.request.path for record in server.requests]
+    assert paths == ["/v1/chat/completions"] * 4 + ["/moved/v1/chat/completions"] + paths[2:5] + [
+        "/v1/chat/completions"
+    ]
+
+
+def test_requests_through_a_proxy_are_all_sent_by_the_package(
+    server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, model = sent_directly(monkeypatch), models()
+    monkeypatch.setenv("HTTP_PROXY", server.base_url.removesuffix("/v1"))
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://model.invalid/v1")
+    for _ in range(3):
+        read_reply(model.stream(make_request()))
+    assert sent == []
+    assert [record.request.path for record in server.requests] == ["http://model.invalid/v1/chat/completions"] * 3
+
+
 def test_a_later_request_that_finds_no_server_is_a_connection_error(models: Callable[..., OpenAIModel]) -> None:
     with ModelServer() as server:
         model = models(max_attempts=1, allowed=(server.base_url,))
@@ -91,6 +153,6 @@ def test_a_redirected_request_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> No
     class Redirected:
         history = ("moved",)
 
-    client._note_head(Redirected())  # type: ignore[arg-type]
+    client._note_request(Redirected())  # type: ignore[arg-type]
     assert client._last is None
     asyncio.run(client.close())
