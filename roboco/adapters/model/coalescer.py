@@ -5,7 +5,7 @@ import asyncio
 from roboco.ports.model import OnText
 
 COALESCE_INTERVAL = 0.005
-"""Minimum seconds between two texts. Texts that arrive meanwhile are joined. The first is sent immediately."""
+"""Minimum seconds between two texts. Texts that arrive meanwhile are joined, and so are those of one read."""
 
 
 class TextCoalescer:
@@ -16,16 +16,16 @@ class TextCoalescer:
         self._loop = asyncio.get_running_loop()
         self._next_flush = 0.0
         self._buffer: list[str] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
 
     def add(self, text: str) -> None:
-        """Pass the text on now, or with later texts if less than COALESCE_INTERVAL passed since the last one."""
+        """Pass the text on with the others of this read, at the earliest COALESCE_INTERVAL after the last one."""
         self._buffer.append(text)
         if self._timer is None:
-            if self._loop.time() >= self._next_flush:
-                self.flush()
-            else:
-                self._timer = self._loop.call_at(self._next_flush, self.flush)
+            waits = self._loop.time() < self._next_flush
+            self._timer = (
+                self._loop.call_at(self._next_flush, self.flush) if waits else self._loop.call_soon(self.flush)
+            )
 
     def flush(self) -> None:
         """Pass on the buffered text now."""
