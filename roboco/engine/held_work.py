@@ -129,7 +129,8 @@ class HeldWork:
     def _let_go(self, item: HeldItem) -> None:
         with self._changed:
             self._held.pop(item, None)
-            self._changed.notify()
+            if not self._held:
+                self._changed.notify()  # the thread waits for that alone
 
     def check(self) -> None:
         """Interrupt the work that has to end now, and hand over the part of it that does not end in time."""
