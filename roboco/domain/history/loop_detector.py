@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
+from pydantic import Field
+
 from roboco.domain.builtin_tools import CLIENT_PREFIX
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.history.part import ToolCall, ToolResult
@@ -19,9 +21,9 @@ HANDOFF_RULE = "handoff"
 class LoopDetector(RecordModel):
     """The repetitions since the last message of the user."""
 
-    open_calls: dict[str, tuple[str, str]] = {}
+    open_calls: dict[str, tuple[str, str]] = Field(default_factory=dict)
     """The calls of the last step by id: tool name and digest of the arguments."""
-    repeats: dict[str, tuple[str, int]] = {}
+    repeats: dict[str, tuple[str, int]] = Field(default_factory=dict)
     """For each call with its result, by digest: the tool name, and how often it happened."""
     handoffs: int = 0
     """The number of consecutive hand-offs."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pydantic import Field
+
 from roboco.domain.history.goal import GoalState
 from roboco.domain.history.loop_detector import LoopDetector
 from roboco.domain.history.start_time import start_time_of
@@ -35,7 +37,11 @@ AFTER_RESULTS = "results"
 
 
 class TaskState(RecordModel):
-    """The state after the steps of a history. The same steps always fold into the same state."""
+    """The state after the steps of a history. The same steps always fold into the same state.
+
+    Each default that is not atomic is made, not copied: pydantic's deep copies took ten times as long as the rest of
+    parsing a state, which each turn does.
+    """
 
     steps: int = 0
     """The number of steps."""
@@ -45,9 +51,9 @@ class TaskState(RecordModel):
     """The digest of the last step."""
     last_agent: str | None = None
     """The agent of the newest step by an agent."""
-    turns: dict[str, int] = {}
+    turns: dict[str, int] = Field(default_factory=dict)
     """The number of finished turns of each agent."""
-    rules: dict[str, int] = {}
+    rules: dict[str, int] = Field(default_factory=dict)
     """How often each routing rule was used."""
     tokens_in: int = 0
     tokens_out: int = 0
@@ -58,19 +64,19 @@ class TaskState(RecordModel):
     """The goals of the newest message that declared goals."""
     reminders: int = 0
     """How often agents were reminded of these goals."""
-    client_tools: dict[str, dict[str, Any]] = {}
+    client_tools: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """The client tools, by name, of the newest message that declared client tools."""
     scope: dict[str, Any] | None = None
     """The scope of tool calls, of the newest message with one."""
-    agents: dict[str, Usage] = {}
+    agents: dict[str, Usage] = Field(default_factory=dict)
     """The usage of each agent."""
-    tools: dict[str, Usage] = {}
+    tools: dict[str, Usage] = Field(default_factory=dict)
     """The usage of each tool."""
     calls: int = 0
     """The number of tool calls that were run."""
     cost: float = 0.0
     """The cost of all steps."""
-    limit_overrides: dict[str, Any] = {}
+    limit_overrides: dict[str, Any] = Field(default_factory=dict)
     """Limits that replace the team's."""
     limit: str | None = None
     """The limit that was reached, until it is raised or the user sends a message."""
@@ -80,7 +86,7 @@ class TaskState(RecordModel):
     """True if the last turn was made."""
     summarized_until: int = 0
     """The position before which summaries of steps are paid for."""
-    loop: LoopDetector = LoopDetector()
+    loop: LoopDetector = Field(default_factory=LoopDetector)
     conversation: bool = False
     """True if the task waits for a message where it would complete."""
     interrupted: bool = False
