@@ -10,7 +10,7 @@ import redis
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis import direct_calls
 from roboco.adapters.redis.client import TIMEOUT, connect
-from roboco.adapters.redis.direct_calls import MAX_IDLE, DirectCalls, LostConnectionError
+from roboco.adapters.redis.direct_calls import MAX_IDLE, DirectCalls, LostConnectionError, ask
 from roboco.adapters.redis.scripts import ScriptCall, Scripts
 from roboco.errors import TransientError
 
@@ -40,6 +40,22 @@ def test_calls_reuse_a_connection_and_have_their_own_answers(client: redis.Redis
     assert calls.call_all([("ECHO", "a"), ("ECHO", "b")]) == ["a", "b"]
     assert len(calls._idle) == 1
     assert client.ping()
+
+
+def test_several_answers_are_asked_for_in_one_round_trip(client: redis.Redis) -> None:
+    assert ask(client, ("SET", "asked", "1"), ("GET", "asked"), ("LRANGE", "none", 0, -1)) == ["OK", "1", []]
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        ask(client, ("GET", "asked"), ("LLEN", "asked"))
+    lost(client, direct_calls.direct_calls_of(client))
+    assert ask(client, ("GET", "asked")) is None, "the caller asks through the client"
+    assert ask(client, ("GET", "asked")) == ["1"]
+
+
+def test_a_client_of_another_class_is_not_bypassed(valkey: ValkeyServer) -> None:
+    class Other(redis.Redis): ...
+
+    with Other.from_url(valkey.url) as other:
+        assert ask(other, ("PING",)) is None
 
 
 def test_a_refused_command_leaves_the_connection_usable(calls: DirectCalls) -> None:

@@ -129,6 +129,25 @@ def direct_calls_of(client: redis.Redis) -> DirectCalls:
         return _CALLS_BY_CLIENT.setdefault(client, DirectCalls(client))
 
 
+def ask(client: redis.Redis, *commands: Sequence[Any]) -> list[Any] | None:
+    """Send all commands in one round trip, and return the answers as Redis gives them: redis-py does not convert them.
+
+    Return None if this is no client of a single Redis, or if the connection was lost: the caller then asks through the
+    client, which retries as it is configured. Raise redis.ResponseError if Redis refuses one of the commands, and the
+    other errors of `DirectCalls.call`.
+    """
+    if type(client) is not redis.Redis:
+        return None
+    try:
+        answers = direct_calls_of(client).call_all(commands)
+    except LostConnectionError:
+        return None
+    for answer in answers:
+        if isinstance(answer, redis.ResponseError):
+            raise answer
+    return answers
+
+
 def _read(connection: Any) -> Any:
     try:
         return connection.read_response()

@@ -7,6 +7,7 @@ Each shard has two sorted sets, whose hash tag keeps them on the node of the sha
 `enter` use more than one shard.
 """
 
+import re
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any, cast
 
 from roboco.adapters.redis.client import instance_id, is_same_instance
 from roboco.adapters.redis.cluster import LazyCluster
+from roboco.adapters.redis.direct_calls import ask
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import ScriptCall, Scripts, translating_errors
 from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
@@ -25,6 +27,7 @@ PAGE_SIZE = 500
 """Entries that one request reads or sends."""
 MARK_SEPARATOR = "|"
 """Separates the parts of the sentinel's mark."""
+_RUN_ID = re.compile(r"^run_id:(\w+)", re.MULTILINE)
 
 
 class RedisSchedule:
@@ -143,12 +146,20 @@ class RedisSchedule:
     def recovered_instance(self, task_id: str) -> str | None:
         """Return the id of this Redis instance if the schedule is intact and nothing of the task waits for recovery.
 
-        Otherwise return None. In a cluster, only the nodes of the sentinel, the task and its shard are asked.
+        Otherwise return None. In a cluster, only the nodes of the sentinel, the task and its shard are asked. On a
+        single Redis this takes one round trip.
         """
+        sentinel, jobs = self._keys.sentinel, self._keys.scheduled_jobs(shard_of(task_id))
+        names = [f"{kind}{task_id}" for kind in (RESTART_PREFIX, ENTER_PREFIX)]
         with translating_errors():
-            run, jobs = self._sentinel(), self._keys.scheduled_jobs(shard_of(task_id))
-            waits = [self._client.zscore(jobs, f"{kind}{task_id}") for kind in (RESTART_PREFIX, ENTER_PREFIX)]
-            keys = (self._keys.sentinel, jobs, self._keys.state(task_id))
+            answers = ask(self._client, ("GET", sentinel), ("ZMSCORE", jobs, *names), ("INFO", "server"))
+            if answers is not None:
+                run, due, info = answers
+                intact = run is not None and run == _run_id_of(info)
+                return run if intact and due == [None, None] else None
+            run = self._sentinel()
+            waits = [self._client.zscore(jobs, name) for name in names]
+            keys = (sentinel, jobs, self._keys.state(task_id))
             return run if waits == [None, None] and self._is_intact(run, keys) else None
 
     def was_restarted(self) -> bool:
@@ -200,6 +211,12 @@ class RedisSchedule:
                 if not self._scripts.run("schedule_confirm", [self._keys.sentinel], mark, marked_run):
                     return
             self._client.set(self._keys.schedule_filled, "1", px=int(seconds * 1000))
+
+
+def _run_id_of(info: str) -> str:
+    """Return the id of the instance that has given this answer to INFO."""
+    found = _RUN_ID.search(info)
+    return "" if found is None else found[1]
 
 
 def _marked_runs(mark: str) -> list[str]:
