@@ -13,6 +13,8 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.step import TaskStep
 
 _SEGMENT = re.compile(r"(?P<generation>[A-Za-z0-9]+)-(?P<first>[0-9]{8}|[1-9][0-9]{8,})\.jsonl")
+_NUMBERED = re.compile(rb'\{"seq":(?P<seq>[0-9]+),"generation":"(?P<generation>[A-Za-z0-9]*)",')
+"""The beginning of a message as Redis numbers it (`publish` in Lua): most lines need no parse of their JSON."""
 _STEP_END, _TASK_END = b'"event_step_end"', b'"event_task_end"'
 
 
@@ -53,6 +55,8 @@ def merged_log(stored: bytes, segments: Sequence[bytes], log: Sequence[bytes]) -
 
 def place_of(line: bytes) -> tuple[str, int]:
     """Return the generation and the number of a line. Later lines have greater places: generations sort by time."""
+    if (match := _NUMBERED.match(line)) is not None:
+        return match["generation"].decode(), int(match["seq"])
     record = json.loads(line)
     return str(record.get("generation", "")), int(record["seq"])
 

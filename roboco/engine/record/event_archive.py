@@ -68,16 +68,19 @@ def write_events(engine: Engine, task_id: str) -> bytes:
 
     Events move from the log to a segment, and from there to the file, also during this call. So it reads in that order.
     What the log has first is not missed if it is trimmed meanwhile; if it is merged, the file has changed, and the
-    merge is repeated. The log is read again at the end, because it has to be as new as all segments.
+    merge is repeated. If there are segments, the log is read again at the end, because it has to be as new as they are.
     """
     folder = event_segments_path(task_id)
     for delay in RETRY_DELAYS:
         stored = engine.files.get_versioned(events_path(task_id))
-        early = b"\n".join(_log_lines(engine, task_id))
-        paths = [event_segment_path(task_id, *place) for place in segment_places(engine.files.names(folder))]
-        segments = [data or b"" for data in _in_parallel(engine.files.get, paths)]
+        log = _log_lines(engine, task_id)
+        segments, paths = list[bytes](), list[str]()
+        if places := segment_places(engine.files.names(folder)):
+            paths = [event_segment_path(task_id, *place) for place in places]
+            segments = [*(data or b"" for data in _in_parallel(engine.files.get, paths)), b"\n".join(log)]
+            log = _log_lines(engine, task_id)
         before = b"" if stored is None else stored.data
-        data = merged_log(before, [*segments, early], _log_lines(engine, task_id))
+        data = merged_log(before, segments, log)
         if data is None or engine.files.replace(events_path(task_id), data, version_of(stored)):
             _in_parallel(engine.files.delete, paths)
             return before if data is None else data

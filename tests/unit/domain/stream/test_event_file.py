@@ -29,6 +29,19 @@ def test_a_log_whose_numbers_were_used_again_replaces_the_lost_events() -> None:
         assert merged == joined([*lost[:4], *again])
 
 
+def test_the_place_of_a_line_is_that_of_its_json() -> None:
+    """Redis writes the number and the generation first; other lines have sorted fields."""
+    for line in (
+        b'{"seq":12,"generation":"01a","chunks":3,"type":"x"}',
+        b'{"chunks":3,"generation":"01a","seq":12,"step_seq":1}',
+        b'{"seq": 12, "generation": "01a"}',
+        b'{"seq":12,"generation":"01a"}',
+    ):
+        assert place_of(line) == ("01a", 12)
+    assert place_of(b'{"seq":12,"chunks":3}') == ("", 12)
+    assert place_of(b'{"seq":12,"generation":"\\u0061","chunks":3}') == ("a", 12)
+
+
 def test_a_log_that_is_older_than_the_file_changes_nothing() -> None:
     stored = joined(lines(*range(1, 9)))
     assert merged_log(stored, [stored], lines(3, 4, 5, text="old")) is None

@@ -164,7 +164,7 @@ def world_with_full_log() -> tuple[World, Callable[[], None]]:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("at", range(1, 6))
+@pytest.mark.parametrize("at", range(1, 5))
 def test_a_slow_worker_that_trims_during_the_merge_leaves_no_gap(at: int, after: bool) -> None:
     """It archives beside the n-th operation of the merge at the end, with a snapshot of the last turn."""
     world, archive = world_with_full_log()
@@ -179,7 +179,7 @@ def test_a_slow_worker_that_trims_during_the_merge_leaves_no_gap(at: int, after:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("at", range(1, 6))
+@pytest.mark.parametrize("at", range(1, 5))
 def test_a_task_that_continues_during_the_merge_loses_no_event(at: int, after: bool) -> None:
     """Its newer events are archived and trimmed beside the n-th operation of the merge."""
     world, _ = world_with_full_log()
