@@ -11,6 +11,7 @@ from celery import Celery
 
 from roboco.adapters.artifacts.artifact_reader import artifact_reader
 from roboco.adapters.celery.app import app_settings, create_app
+from roboco.adapters.celery.broker import producer_settings
 from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.clock import SystemClock
 from roboco.adapters.extras import missing_packages
@@ -71,7 +72,7 @@ from roboco.settings import Settings
 
 def producer_app(settings: Settings) -> Celery:
     """Return a Celery application that sends to Roboco's queues and consumes nothing."""
-    return create_app(app_settings(settings.broker, keys=settings.signing_keys))
+    return create_app(app_settings(settings.broker, keys=settings.signing_keys) | producer_settings(settings.broker))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from roboco.adapters.celery import direct_publish, dispatcher
 from roboco.adapters.celery.app import app_settings, create_app
+from roboco.adapters.celery.broker import producer_settings
 from roboco.adapters.celery.direct_publish import CONSUMER_SETTING, note_consumer, publish
 from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.celery.message_signing import SIGNATURE_HEADER
@@ -37,9 +38,10 @@ SENDS: dict[str, Send] = {
 }
 
 
-@pytest.fixture
-def app(valkey: ValkeyServer) -> Iterator[Celery]:
-    with create_app(app_settings(valkey.url, keys=("k" * 32,))) as app:
+@pytest.fixture(params=["transport of kombu", "transport of producers"])
+def app(valkey: ValkeyServer, request: pytest.FixtureRequest) -> Iterator[Celery]:
+    more = producer_settings(valkey.url) if request.param == "transport of producers" else {}
+    with create_app(app_settings(valkey.url, keys=("k" * 32,)) | more) as app:
         with app.producer_or_acquire() as producer:
             assert producer.channel  # connected: the first message of a connection is Celery's own
         yield app

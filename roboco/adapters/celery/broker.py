@@ -41,6 +41,12 @@ _AMQP_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType({"confirm_publish": T
 _AMQP_QUEUE_ARGUMENTS: Final[Mapping[str, Any]] = MappingProxyType(
     {"x-queue-type": "quorum", "x-delivery-limit": 1_000_000, "x-consumer-timeout": 24 * 3600 * 1000}
 )
+_TRANSPORTS: Final = {
+    "redis": "roboco.adapters.celery.transport:Transport",
+    "rediss": "roboco.adapters.celery.transport:Transport",
+    "sentinel": "roboco.adapters.celery.transport:SentinelTransport",
+}
+"""The transports that reuse their client and its connections."""
 _CERT_REQS: Final = {"required": ssl.CERT_REQUIRED, "optional": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 
 
@@ -65,6 +71,15 @@ def broker_settings(url: str) -> dict[str, Any]:
     return {"broker_url": _with_verification(url) if scheme == "rediss" else url} | {
         "broker_transport_options": dict(TRANSPORT_OPTIONS)
     }
+
+
+def producer_settings(url: str) -> dict[str, Any]:
+    """Return further settings of an application that only sends: the transport, if it is one over Redis.
+
+    Workers use these transports for all of their connections (`guard_transports`). In another process only Roboco's
+    application does.
+    """
+    return {"broker_transport": _TRANSPORTS.get(urlsplit(url).scheme)}
 
 
 def queue_arguments(url: str) -> dict[str, Any] | None:

@@ -188,6 +188,21 @@ class GuardedChannel:
             except LostConnectionError:
                 put(queue, message)  # the client retries as it is configured
 
+    def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **options: Any) -> None:
+        """Publish a message, such as an event: over a kept connection, unless it is part of a batch."""
+        own: Any = self
+        put: Any = super()._put_fanout  # type: ignore[misc]  # a mixin
+        with own.conn_or_acquire() as client:
+            if options or type(client) is not Redis:
+                put(exchange, message, routing_key, **options)
+                return
+            payload = dumps(message)
+            try:
+                for topic in own._get_publish_topics(exchange, routing_key):
+                    direct_calls_of(client).call("PUBLISH", topic, payload)
+            except LostConnectionError:
+                put(exchange, message, routing_key)  # the client retries as it is configured
+
     @cached_property
     def subclient(self) -> Any:
         """The connection that receives messages of remote control."""

@@ -4,7 +4,8 @@ import pytest
 from celery import Celery
 
 from roboco.adapters.celery.app import app_settings, create_app
-from roboco.adapters.celery.broker import broker_settings
+from roboco.adapters.celery.broker import broker_settings, producer_settings
+from roboco.adapters.celery.transport import SentinelTransport, Transport
 from roboco.errors import UsageError
 
 
@@ -19,6 +20,26 @@ from roboco.errors import UsageError
 )
 def test_a_tls_broker_is_verified_unless_the_url_disables_it(url: str, expected: str) -> None:
     assert broker_settings(url)["broker_url"] == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "transport"),
+    [
+        ("redis://host/0", Transport),
+        ("rediss://host/0", Transport),
+        ("sentinel://a:1;sentinel://b:2", SentinelTransport),
+        ("amqp://host", None),
+    ],
+)
+def test_a_producer_reuses_its_clients_of_redis_and_other_applications_keep_kombus(
+    url: str, transport: type[object] | None
+) -> None:
+    settings = app_settings(url)
+    own, others = create_app(settings | producer_settings(url)), create_app(settings)
+    kept = others.connection_for_write().get_transport_cls()
+    used = own.connection_for_write().get_transport_cls()
+    assert used is (transport or kept)
+    assert kept.__module__.startswith("kombu.")
 
 
 @pytest.mark.parametrize("scheme", ["redis+cluster", "rediss+cluster"])
