@@ -1,11 +1,11 @@
 """The task store: the state of tasks in Redis."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
-from roboco.domain.history.state import TaskState
+from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
@@ -136,10 +136,70 @@ class Snapshot:
     calls: Mapping[str, CallState]
     """The dispatched calls, by id."""
 
+    @classmethod
+    def new(cls, steps: Sequence[TaskStep], state: TaskState) -> "Snapshot":
+        """Return a task with these first steps that the store does not have yet: it has no fence and no logs."""
+        return cls(
+            epoch=0,
+            seq=state.steps,
+            phase=Phase.UNDECIDED,
+            status=TaskStatus.QUEUED,
+            reason="",
+            agent="",
+            attempt=1,
+            handovers=0,
+            claimed=False,
+            lease_left=0.0,
+            redeliveries=0,
+            dispatched_at=0.0,
+            cancel_requested_for=None,
+            deferred_for=None,
+            refusals=0,
+            refused_for=0.0,
+            declined=Declined(),
+            generation="",
+            events=0,
+            first_event=1,
+            archived_event=0,
+            event_bytes=0,
+            chunks=0,
+            attempt_chunks=0,
+            unfinished_usage=TokenUsage(),
+            routing={},
+            state=state,
+            first=steps[0],
+            tail=tuple(steps[-COORDINATOR_TAIL_LENGTH:]),
+            item_ids=(),
+            calls={},
+        )
+
     @property
     def counted_attempt(self) -> int:
         """The attempt at the pending turn, from 1, without those that workers handed over."""
         return self.attempt - self.handovers
+
+    def after_decision(self, epoch: int, decision: "Decision") -> "Snapshot":
+        """Return the task with this decision, which was recorded under this fence. The counters of its logs remain."""
+        recorded: dict[str, Any] = {name: getattr(decision, name) for name in ("phase", "status", "reason", "agent")}
+        calls = self.calls if decision.phase in (Phase.WAIT, Phase.TOOLS) else {}
+        return replace(
+            self,
+            **recorded,
+            epoch=epoch,
+            routing=dict(decision.routing or {}),
+            attempt=1,
+            handovers=0,
+            claimed=False,
+            lease_left=0.0,
+            redeliveries=0,
+            refusals=0,
+            refused_for=0.0,
+            attempt_chunks=0,
+            cancel_requested_for=None,
+            deferred_for=None,
+            declined=Declined(),
+            calls=calls,
+        )
 
 
 @dataclass(frozen=True)
@@ -208,6 +268,20 @@ class TaskStore(Protocol):
         generation of the logs sorts after all earlier ones of the task that began below that number.
         """
 
+    def create_with_decision(
+        self,
+        task_id: str,
+        steps: Sequence[TaskStep],
+        state: TaskState,
+        events: Sequence[AnyEvent],
+        decision: Decision,
+        decision_events: Sequence[AnyEvent],
+    ) -> int | None:
+        """Create, and record the decision unless an item waits, in one transaction. Return the new epoch.
+
+        Return None if the decision was not recorded. The task may have been created nevertheless.
+        """
+
     def record_decision(self, task_id: str, epoch: int, decision: Decision, events: Sequence[AnyEvent]) -> int | None:
         """Record the decision and move the fence.
 
@@ -235,6 +309,9 @@ class TaskStore(Protocol):
         Nothing happens if the store does not have the task. The new generation sorts after the present one. The fence
         of an idle or waiting task moves, to the server's time in milliseconds at least.
         """
+
+    def end_epoch(self, task_id: str) -> int | None:
+        """Return the fence of the decision to end, or None if the store has no end of this task. Costs O(1)."""
 
     def expire(self, task_id: str, seconds: int, generation: str) -> bool:
         """Remove an ended task after this number of seconds.

@@ -32,7 +32,7 @@ MAX_TAIL_BYTES = 64 * 1024
 
 
 _NOT_APPLIED, _APPLIED = 0, 1
-"""Answers of `commit.lua`. Any other answer is the new epoch of the decision that it recorded."""
+"""Answers of `commit.lua` and `create.lua`. Any other answer is the new epoch of the decision that it recorded."""
 
 
 class RedisTaskStore:
@@ -69,16 +69,45 @@ class RedisTaskStore:
 
         The fence starts at Redis' time in milliseconds, so that no epoch is used twice, even if Redis was emptied.
         """
+        return self._create(task_id, steps, state, events, above_epoch) != _NOT_APPLIED
+
+    def create_with_decision(
+        self,
+        task_id: str,
+        steps: Sequence[TaskStep],
+        state: TaskState,
+        events: Sequence[AnyEvent],
+        decision: Decision,
+        decision_events: Sequence[AnyEvent],
+    ) -> int | None:
+        """Create the task and, unless an inbox item waits, record the decision, atomically.
+
+        Return the new epoch, or None if the decision was not recorded; the task may be created all the same.
+        """
+        choice = [*_decision_args(decision), *map(unnumbered_json, decision_events)]
+        answer = self._create(task_id, steps, state, events, 0, *choice)
+        return None if answer in (_NOT_APPLIED, _APPLIED) else answer
+
+    def _create(
+        self,
+        task_id: str,
+        steps: Sequence[TaskStep],
+        state: TaskState,
+        events: Sequence[AnyEvent],
+        above_epoch: int,
+        *decision: str,
+    ) -> int:
         keys = self._keys
         names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.content(task_id)]
         names += [keys.inbox(task_id)]
         newest = _newest_lines(steps)
         status = TaskStatus.QUEUED if state.steps == state.imported + 1 else TaskStatus.RUNNING
         fixed = [above_epoch, state.steps, _state_json(state)]
-        answer = self._scripts.run(
-            "create", names, *fixed, steps[0].line(), status, len(newest), *newest, *map(unnumbered_json, events)
+        counts = [len(newest), len(events)]
+        bodies = map(unnumbered_json, events)
+        return int(
+            self._scripts.run("create", names, *fixed, steps[0].line(), status, *counts, *newest, *bodies, *decision)
         )
-        return bool(answer)
 
     def record_decision(self, task_id: str, epoch: int, decision: Decision, events: Sequence[AnyEvent]) -> int | None:
         """Record the decision and move the fence. Return the new epoch, or None if the fence moved or it is void."""
@@ -124,6 +153,11 @@ class RedisTaskStore:
     def erase(self, task_id: str, seconds: int) -> None:
         """Remove the keys of the task, and keep a state without an epoch for these seconds."""
         self._scripts.run("erase", [*self._keys.task_keys(task_id), self._keys.lease(task_id)], seconds)
+
+    def end_epoch(self, task_id: str) -> int | None:
+        """Return the fence of the decision to end, or None if Redis has no end of this task."""
+        epoch = self._scripts.run("end_epoch", [self._keys.state(task_id)])
+        return None if epoch is None else int(epoch)
 
     def expire(self, task_id: str, seconds: int, generation: str) -> bool:
         """Let an ended task expire after these seconds. Return False if it has not ended in this generation."""

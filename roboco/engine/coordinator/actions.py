@@ -3,7 +3,7 @@
     AppendStep ─► history ─► commit in Redis ─► mark its inbox items as applied
                   (append)   (fenced)           (put, delete)
     StartTurn, CallTools ─► record ─► dispatch
-    Wait, End ─► record the status with its event
+    Wait, End ─► record the status with its event ─► End: close the task
 
 A step is committed in two phases: first the workspace takes it, which is the record, then Redis. If the worker dies
 between the two, the next pass finds a step that Redis lacks, and applies it. An inbox item is marked last, so it is
@@ -12,7 +12,7 @@ before that, the next pass finds the item in a step, and marks it.
 """
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
@@ -32,6 +32,7 @@ from roboco.engine.coordinator import outage
 from roboco.engine.coordinator.archive import archive
 from roboco.engine.coordinator.delegate import start_sub_task, stop_sub_task
 from roboco.engine.coordinator.next_step import NextStep
+from roboco.engine.coordinator.pending import Repeat, Rest
 from roboco.engine.coordinator.sub_task_result import sub_task_usage
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
@@ -55,10 +56,22 @@ MAX_LOGGED_REASON = 1000
 """Characters of a failed task's reason in the log."""
 
 
+@dataclass(frozen=True)
+class Ended:
+    """The end of the task is recorded: close it."""
+
+    task: Snapshot
+    """The task as it has ended. Only the counters of its logs are those before its end."""
+
+
+Moved = Repeat | Rest | Ended
+"""The task has to be loaded again for another move, rests, or has ended."""
+
+
 def decide_and_execute(
     next_step: NextStep, pending_items: tuple[Item, ...], give_up_reason: str | None, applied: AppliedItems
-) -> bool:
-    """Decide the next action and carry it out. Return True if the task has to be loaded again for another move.
+) -> "Moved":
+    """Decide the next action and carry it out.
 
     The items of a step that is appended are added to `applied`. The earlier ones are marked at the latest before that.
     """
@@ -69,15 +82,15 @@ def decide_and_execute(
         case AppendStep() as action:
             applied.mark()
             _append_step(next_step, action, pending_items, applied)
-            return True
+            return Repeat()
         case StartTurn() as action:
-            return next_step.record_and_dispatch(action) is None
+            return Repeat() if next_step.record_and_dispatch(action) is None else Rest()
         case CallTools() as action:
-            return not _start_calls(next_step, action)
+            return Rest() if _start_calls(next_step, action) else Repeat()
         case Wait() as action:
             applied.mark()
             outage.register_for_answer(engine, task_id, next_step.team, pending_items)
-            return _record_wait(next_step, action)
+            return Repeat() if _record_wait(next_step, action) else Rest()
         case End() as action:
             applied.mark()
             return _record_end(engine, task_id, task, action)
@@ -183,21 +196,23 @@ def stay_waiting(engine: Engine, task_id: str, task: Snapshot) -> bool:
     return now is None or not set(now.item_ids) <= set(task.item_ids)
 
 
-def _record_end(engine: Engine, task_id: str, task: Snapshot, action: End) -> bool:
-    """Record the end of the task. Return True if the task has to be loaded again.
+def _record_end(engine: Engine, task_id: str, task: Snapshot, action: End) -> Moved:
+    """Record the end of the task.
 
     While Redis may lack an accepted inbox item, the task does not end: the sweeper has to recover Redis first.
     """
     run = engine.schedule.recovered_instance(task_id)
     if run is None:
         engine.schedule.set(task_id, UNRECOVERED_CHECK_DELAY)
-        return False
+        return Rest()
     event = recover.end_event(engine, task_id, task.state, action.status, action.reason)
     choice = Decision(Phase.END, action.status, action.reason, seen_item_ids=frozenset(task.item_ids), instance_id=run)
-    if engine.task_store.record_decision(task_id, task.epoch, choice, [event]) is not None:
-        engine.telemetry.record(TASKS, 1, action.status)
-        _log_failure(task_id, action)
-    return True
+    epoch = engine.task_store.record_decision(task_id, task.epoch, choice, [event])
+    if epoch is None:
+        return Repeat()
+    engine.telemetry.record(TASKS, 1, action.status)
+    _log_failure(task_id, action)
+    return Ended(task.after_decision(epoch, choice))
 
 
 def _log_failure(task_id: str, action: End) -> None:

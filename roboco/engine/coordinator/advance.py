@@ -20,7 +20,7 @@ from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
-from roboco.engine.coordinator.actions import decide_and_execute, stay_waiting
+from roboco.engine.coordinator.actions import Ended, Moved, decide_and_execute, stay_waiting
 from roboco.engine.coordinator.archive import close_again, close_task, restore_marker
 from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.coordinator.pending import Decide, GiveUp, PendingWork, Repeat, Rest, needs_redelivery
@@ -77,8 +77,9 @@ def _make_moves(
 ) -> bool:
     """Make at most MAX_MOVES moves. Return True if no further one is possible now."""
     must_repair = by_sweeper
+    ended: Snapshot | None = None
     for _ in range(MAX_MOVES):
-        task = recover.load_task(engine, task_id)
+        task = ended or recover.load_task(engine, task_id)
         if task is None:
             _drop_unknown(engine, task_id)
             return True
@@ -90,10 +91,12 @@ def _make_moves(
         if must_repair and task.state.retries and engine.files.size(open_marker_path(task_id)) is None:
             restore_marker(engine, task_id)
         must_repair = False
-        if not _make_move(engine, task, Pass(task_id, by_sweeper, applied), give_up_reason):
+        moved = _make_move(engine, task, Pass(task_id, by_sweeper, applied), give_up_reason)
+        if isinstance(moved, Rest):
             if task.phase not in (Phase.WAIT, Phase.END):  # those are archived as they wait, or as they are closed
                 _archive_running(engine, task_id, task, by_sweeper)
             return True
+        ended = moved.task if isinstance(moved, Ended) else None
     return False
 
 
@@ -112,30 +115,28 @@ def _drop_unknown(engine: Engine, task_id: str) -> None:
         drop_entry(engine, task_id)
 
 
-def _make_move(engine: Engine, task: Snapshot, current_pass: "Pass", give_up_reason: str | None) -> bool:
-    """Make one move. Return True if the task has to be loaded again for another one."""
+def _make_move(engine: Engine, task: Snapshot, current_pass: "Pass", give_up_reason: str | None) -> Moved:
+    """Make one move."""
     task_id, applied = current_pass.task_id, current_pass.applied
     if task.phase is Phase.END:
         applied.mark()
-        return not _close(engine, task_id, task)
+        return Rest() if _close(engine, task_id, task) else Repeat()
     team = engine.frozen_teams.get(task_id)
     task = _with_decisive_tail(engine, task_id, team, task)
     pending_items = items.pending_items(engine, task_id, task, applied.ids)
     if give_up_reason is None:
         match _check_pending_work(engine, team, task, replace(current_pass, items=pending_items)):
-            case Repeat():
-                return True
-            case Rest():
-                return False
+            case Repeat() | Rest() as result:
+                return result
             case GiveUp(reason):
                 give_up_reason = reason
             case Decide():
                 pass
     tickets.release_tickets(engine, team, task_id, task)
-    again = decide_and_execute(NextStep(engine, task_id, team, task), pending_items, give_up_reason, applied)
+    moved = decide_and_execute(NextStep(engine, task_id, team, task), pending_items, give_up_reason, applied)
     if compaction_due(task.seq - 1):
         engine.histories.compact(task_id)
-    return again
+    return moved
 
 
 def _with_decisive_tail(engine: Engine, task_id: str, team: Team, task: Snapshot) -> Snapshot:

@@ -31,7 +31,7 @@ from roboco.engine.record.event_archive import (
 )
 from roboco.engine.task_entries import put_entry
 from roboco.errors import TransientError
-from roboco.ports.task_store import Phase, Snapshot
+from roboco.ports.task_store import Snapshot
 from roboco.ports.workspace import VersionedFile
 
 INDEX_RETRY_DELAY = 60.0
@@ -176,8 +176,7 @@ def _close_marker(engine: Engine, task_id: str, epoch: int, marker: VersionedFil
     changed = engine.files.get_versioned(path)
     if changed is None or changed.data != closing_by_us:
         return False
-    now = engine.task_store.load(task_id, 1)
-    if now is None or now.phase is not Phase.END or now.epoch != epoch:
+    if engine.task_store.end_epoch(task_id) != epoch:
         recover.reopen(engine, task_id)
         return False
     return engine.files.replace(path, CLOSED, changed.version)

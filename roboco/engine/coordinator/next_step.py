@@ -28,6 +28,7 @@ from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.priority import priority_of
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History
+from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at, sub_task_id
 from roboco.domain.inbox.item import Item
 from roboco.domain.status import TaskStatus
@@ -100,6 +101,21 @@ class NextStep:
             if self.task.status is not TaskStatus.RUNNING:
                 index_as(self.engine, self.task_id, self.task, TaskStatus.RUNNING, epoch)
         return epoch
+
+    def create_and_dispatch(self, action: StartTurn, steps: Sequence[TaskStep], events: Sequence[AnyEvent]) -> bool:
+        """Create the task with these steps and events, record the action in the same write, and dispatch it.
+
+        The task has an entry in the schedule. Return False if a coordinator has to decide: the task exists already, or
+        an item came.
+        """
+        choice, more = self._decision(action)
+        store, state = self.engine.task_store, self.task.state
+        epoch = store.create_with_decision(self.task_id, steps, state, events, choice, more)
+        if epoch is None:
+            return False
+        self._send_turn(action, epoch)
+        index_as(self.engine, self.task_id, self.task, TaskStatus.RUNNING, epoch)
+        return True
 
     def assignment(self, call: ToolCall, epoch: int) -> ToolAssignment:
         """Return the assignment of a call of the last step, which was recorded with this epoch."""
@@ -179,15 +195,18 @@ class NextStep:
         return Decision(Phase.TOOLS, TaskStatus.RUNNING, reason, agent=self.task.tail[-1].agent_name), events
 
     def _dispatch(self, action: StartTurn | CallTools, epoch: int) -> None:
-        engine, task_id, task = self.engine, self.task_id, self.task
+        engine, task_id = self.engine, self.task_id
         engine.schedule.set(task_id, engine.policy.redelivery_delay)
         if isinstance(action, StartTurn):
-            assignment = TurnAssignment(task_id, task.seq, epoch, 1, priority_of(task.first))
-            engine.dispatcher.turn(assignment, action.agent)
+            self._send_turn(action, epoch)
             return
         for call in action.calls:
             if call.tool_name != DELEGATE:
                 dispatch_call(engine, self.team, self.assignment(call, epoch), call)
+
+    def _send_turn(self, action: StartTurn, epoch: int) -> None:
+        priority = priority_of(self.task.first)
+        self.engine.dispatcher.turn(TurnAssignment(self.task_id, self.task.seq, epoch, 1, priority), action.agent)
 
 
 def dispatch_call(engine: Engine, team: Team, assignment: ToolAssignment, call: ToolCall) -> None:

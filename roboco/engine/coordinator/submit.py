@@ -1,22 +1,30 @@
 """submit: accept a task and start its first turn.
 
-    accept_task ══ accepted ══► Redis ─► decide ─► record ─► dispatch the first turn      (no coordinator needed)
-                                              └─► wake-up message ─► coordinator          (any other next step)
+    accept_task ══ accepted ══► decide ─► Redis: create and record ─► dispatch the first turn   (no coordinator needed)
+                                  └─► Redis: create ─► wake-up message ─► coordinator           (any other next step)
 
 The client that submits a task decides its first step itself. That saves a message and a pass of the coordinator. If the
 client dies after the acceptance, the sweeper starts the task.
 """
 
+from roboco.domain.decision.action import StartTurn
 from roboco.domain.history.start_time import ETA
-from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH
+from roboco.domain.history.state import fold
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept_task import AcceptedTask, accept_task, index_accepted, load_into_redis
+from roboco.engine.intake.accept_task import (
+    AcceptedTask,
+    accept_task,
+    check_not_erased_again,
+    index_accepted,
+    load_into_redis,
+    prepare_load,
+)
 from roboco.engine.intake.fallback import falling_back_to_sweeper
-from roboco.ports.task_store import Phase
+from roboco.ports.task_store import Snapshot
 from roboco.ports.telemetry import Operation
 
 
@@ -32,27 +40,28 @@ def submit(engine: Engine, submission: Submission, team: Team) -> None:
         if accepted is None:
             return
         with falling_back_to_sweeper(accepted.task_id):
-            is_new = load_into_redis(engine, accepted)
-            if is_new and _start_first_turn(engine, accepted):
+            if _load_and_start(engine, accepted):
                 return
             engine.dispatcher.advance(accepted.task_id)
         index_accepted(engine, accepted)
 
 
-def _start_first_turn(engine: Engine, accepted: AcceptedTask) -> bool:
-    """Dispatch the first turn. Return False if a coordinator has to decide.
+def _load_and_start(engine: Engine, accepted: AcceptedTask) -> bool:
+    """Load the task into Redis, and dispatch its first turn. Return False if a coordinator has to decide.
 
-    It has to if an item has arrived, if the task starts later, or if its team has a custom router.
+    It has to if an item has arrived, if the task starts later, if its team has a custom router, or if Redis has the
+    task already.
     """
-    task = engine.task_store.load(accepted.task_id, COORDINATOR_TAIL_LENGTH)
-    if (
-        task is None
-        or task.phase is not Phase.UNDECIDED
-        or task.seq != task.state.imported + 1
-        or task.item_ids
-        or ETA in task.first.metadata
-    ):
+    task_id, steps = accepted.task_id, accepted.steps
+    next_step = NextStep(engine, task_id, accepted.team, Snapshot.new(steps, fold(steps)))
+    action = None if ETA in steps[0].metadata else next_step.decide_locally()
+    if not isinstance(action, StartTurn):
+        load_into_redis(engine, accepted)
         return False
-    next_step = NextStep(engine, accepted.task_id, accepted.team, task)
-    action = next_step.decide_locally()
-    return action is not None and next_step.record_and_dispatch(action) is not None
+    events = prepare_load(engine, accepted)
+    if events is None:
+        return False
+    if next_step.create_and_dispatch(action, steps, events):
+        return True
+    check_not_erased_again(engine, task_id)
+    return False

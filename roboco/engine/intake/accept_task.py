@@ -107,10 +107,20 @@ def accept_task(
     return AcceptedTask(task_id, team, stored, is_known=stored[0].digest != steps[0].digest)
 
 
-def load_into_redis(engine: Engine, accepted: AcceptedTask) -> bool:
-    """Load the task with its first steps. Return False if Redis has it already, or if it has further steps.
+def load_into_redis(engine: Engine, accepted: AcceptedTask) -> None:
+    """Load the task with its first steps, unless Redis has it already, or it has further steps.
 
     Raise Erased if it was erased meanwhile.
+    """
+    events = prepare_load(engine, accepted)
+    if events is None:
+        return
+    if not engine.task_store.create(accepted.task_id, accepted.steps, fold(accepted.steps), events):
+        check_not_erased_again(engine, accepted.task_id)
+
+
+def prepare_load(engine: Engine, accepted: AcceptedTask) -> list[AnyEvent] | None:
+    """Restore the task's inbox, and return its first events, or None if it has further steps than its first ones.
 
     Followers read imported steps from the history. The history is not read for further steps if this submission has
     just stored the first one: a coordinator that has appended one since has the task in Redis. If Redis has lost it
@@ -119,15 +129,17 @@ def load_into_redis(engine: Engine, accepted: AcceptedTask) -> bool:
     task_id, steps = accepted.task_id, accepted.steps
     restore_inbox(engine, task_id)
     if accepted.is_known and next(engine.histories.read(task_id, len(steps)), None) is not None:
-        return False
+        return None
     events = _first_events(engine, task_id, accepted.team, steps[-1])
     if accepted.is_known or len(steps) > 1:  # followers may hold text that Redis has lost
         events.insert(0, StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps) - 1))
-    if engine.task_store.create(task_id, steps, fold(steps), events):
-        return True
+    return events
+
+
+def check_not_erased_again(engine: Engine, task_id: str) -> None:
+    """Raise Erased if Redis did not create the task because it was erased while this client submitted it again."""
     if engine.task_store.load(task_id, 1) is None and erase_again(engine, task_id):
-        raise engine.summaries.missing(task_id)  # it was erased while this client submitted it again
-    return False
+        raise engine.summaries.missing(task_id)
 
 
 def index_accepted(engine: Engine, accepted: AcceptedTask) -> None:

@@ -115,6 +115,12 @@ class Driver:
         created = self.task.store.create(TASK, STEPS[:count], STATES[count - 1], events)
         return ANY if self.sends_twice else created
 
+    def create_with_decision(self, count: int, decision: Decision, events: Sequence[AnyEvent]) -> object:
+        """Create the task with this number of steps, and record a decision. Return True if it was recorded."""
+        store = self.task.store
+        epoch = store.create_with_decision(TASK, STEPS[:count], STATES[count - 1], events[:1], decision, events[1:])
+        return epoch is not None
+
     def record_decision(self, back: int, decision: Decision, events: Sequence[AnyEvent]) -> object:
         """Record a decision."""
         return self._relative(self.task.store.record_decision(TASK, self._epoch - back, decision, events))

@@ -16,7 +16,7 @@ from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
 from roboco.ports import task_store as ports
-from roboco.ports.task_store import CallState, Commit, Decision, Phase
+from roboco.ports.task_store import CallState, Commit, Decision, Phase, Snapshot
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest
@@ -55,6 +55,31 @@ def test_an_existing_task_is_not_created_again(task: TaskUnderTest) -> None:
     steps = make_chain(2)
     assert not task.store.create(TASK, steps, fold(steps), [status_event("b")])
     assert (task.snapshot, task.event_log(), task.generations()) == before
+
+
+def create_with_turn(task: TaskUnderTest, steps: int = 1) -> int | None:
+    """Create the task with a turn as its first decision, with one event of each."""
+    chain = make_chain(steps)
+    return task.store.create_with_decision(TASK, chain, fold(chain), [status_event("a")], TURN, [status_event("b")])
+
+
+def test_a_task_is_created_with_its_first_decision(task: TaskUnderTest) -> None:
+    epoch = create_with_turn(task)
+    now = task.snapshot
+    expected = Snapshot.new(now.tail, now.state).after_decision(now.epoch, TURN)
+    of_its_logs = ("generation", "events", "event_bytes", "dispatched_at")
+    assert now == replace(expected, **{name: getattr(now, name) for name in of_its_logs})
+    assert (epoch, now.phase, now.agent) == (now.epoch, Phase.TURN, "writer")
+    assert task.event_log() == [(1, 0, "a"), (2, 0, "b")]
+    assert create_with_turn(task, 2) is None
+    assert (task.snapshot, len(task.event_log())) == (now, 2), "an existing task does not change"
+
+
+def test_a_task_is_created_without_its_decision_if_an_item_waits(task: TaskUnderTest) -> None:
+    task.inbox.add(TASK, ["one"])
+    assert create_with_turn(task) is None
+    assert (task.snapshot.phase, task.snapshot.item_ids) == (Phase.UNDECIDED, ("one",))
+    assert task.event_log() == [(1, 0, "a")]
 
 
 def test_one_of_many_creators_of_a_task_wins(redis_task: TaskOnRedis) -> None:
@@ -356,6 +381,29 @@ def test_a_snapshot_shows_calls(task: TaskUnderTest) -> None:
         assert 50 < calls[call_id].lease_left <= 60
 
 
+def test_an_ended_task_has_an_end_of_its_fence(task: TaskUnderTest) -> None:
+    assert task.store.end_epoch(TASK) is None
+    task.create(2)
+    assert task.store.end_epoch(TASK) is None
+    task.record_decision(Phase.END)
+    assert task.store.end_epoch(TASK) == task.snapshot.epoch
+    task.store.erase(TASK, 100)
+    assert task.store.end_epoch(TASK) is None
+
+
+def test_a_decision_changes_a_snapshot_as_it_changes_the_task(task: TaskUnderTest) -> None:
+    task.create(2)
+    task.record_decision()
+    emit_chunk(task.turns, task.claim(), 1, text_chunk("some text"), USAGE)
+    before = task.snapshot
+    for phase in (Phase.TOOLS, Phase.WAIT, Phase.END):
+        decision = Decision(phase, TaskStatus.RUNNING, "why", routing={"rule": "next"})
+        epoch = task.store.record_decision(TASK, task.snapshot.epoch, decision, [])
+        assert epoch is not None
+        now, expected = task.snapshot, before.after_decision(epoch, decision)
+        assert now == replace(expected, dispatched_at=now.dispatched_at, unfinished_usage=now.unfinished_usage)
+
+
 def test_only_an_ended_task_of_the_same_generation_expires(task: TaskUnderTest) -> None:
     task.create(2, status_event("a"))
     task.record_decision()
@@ -526,7 +574,9 @@ def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnR
         lambda: store.record_decision(TASK, 1, TURN, []),
         lambda: store.commit(TASK, 1, Commit(step, fold([step]), [])),
         lambda: store.commit_with_decision(TASK, 1, Commit(step, fold([step]), []), TURN, []),
+        lambda: store.create_with_decision(TASK, [step], fold([step]), [], TURN, []),
         lambda: store.reset_logs(TASK, 1, [status_event("again")]),
+        lambda: store.end_epoch(TASK),
         lambda: store.expire(TASK, 1, "0"),
     ]
     for use in uses:

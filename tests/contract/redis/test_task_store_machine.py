@@ -124,6 +124,14 @@ class TaskStoreMachine(RuleBasedStateMachine):
     def create(self, count: int, events: list[Any]) -> None:
         self.do(f"create {count}", lambda driver: driver.create(count, events))
 
+    @rule(count=st.sampled_from([1, 1, 3, 7]), decision=DECISIONS, events=EVENTS)
+    @precondition(lambda self: not self.exists() or self.command_count % 8 == 0)
+    def create_with_decision(self, count: int, decision: Decision, events: list[Any]) -> None:
+        self.do(
+            f"create_with_decision {count} {decision}",
+            lambda driver: driver.create_with_decision(count, decision, events),
+        )
+
     @rule(back=BACK, decision=DECISIONS, events=EVENTS)
     @precondition(lambda self: not self.expiring)
     def record_decision(self, back: int, decision: Decision, events: list[Any]) -> None:

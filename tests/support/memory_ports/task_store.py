@@ -68,6 +68,21 @@ class MemoryTaskStore:
                 self._server.publish_event(task_id, task, event)
             return True
 
+    def create_with_decision(
+        self,
+        task_id: str,
+        steps: Sequence[TaskStep],
+        state: TaskState,
+        events: Sequence[AnyEvent],
+        decision: Decision,
+        decision_events: Sequence[AnyEvent],
+    ) -> int | None:
+        """Create, and record the decision unless an item waits. Return the new epoch, or None without a decision."""
+        with self._server as held:
+            if not self.create(task_id, steps, state, events) or held.inboxes.get(task_id):
+                return None
+            return self._record(task_id, held.tasks[task_id], decision, decision_events)
+
     def record_decision(self, task_id: str, epoch: int, decision: Decision, events: Sequence[AnyEvent]) -> int | None:
         """Record the decision and move the fence. Return the new epoch, or None if the fence had moved."""
         with self._server as held:
@@ -130,6 +145,11 @@ class MemoryTaskStore:
         while len(kept) > 1 and sum(len(line.encode()) for line in kept) > MAX_TAIL_BYTES:
             kept = kept[1:]
         return kept
+
+    def end_epoch(self, task_id: str) -> int | None:
+        """Return the fence of the decision to end, or None without one."""
+        task = self.load(task_id, 1)
+        return task.epoch if task is not None and task.phase is Phase.END else None
 
     def reset_logs(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
         """Start a new generation of the logs with these events. Return False if the fence had moved."""

@@ -481,6 +481,26 @@ def test_a_waiting_task_that_redis_just_lost_applies_a_message_immediately() -> 
     assert world.server.held.tasks[TASK].phase is not Phase.WAIT or world.pending_item_ids() == []
 
 
+def test_a_task_is_loaded_once_for_its_end() -> None:
+    """The pass that records the end closes the task with the state that it has."""
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team)
+    calls: list[str] = []
+
+    def watch(name: str, call: PortCall) -> Any:
+        calls.append(name)
+        return call()
+
+    world.watch = watch
+    world.drain()
+    end = calls.index("schedule.recovered_instance")
+    last_load = max(index for index, name in enumerate(calls[:end]) if name == "task_store.load")
+    passed = calls[last_load:]
+    assert passed.count("task_store.load") == 1
+    assert passed.count("task_store.record_decision") == 1
+    assert passed.count("task_store.expire") == 2, "the task is closed"
+
+
 def test_a_failed_pass_over_a_waiting_task_is_repeated_soon() -> None:
     """When the message arrived, the last pass had delayed the next one, since the task waits."""
     world = MANUAL.world()
