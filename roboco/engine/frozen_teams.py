@@ -60,11 +60,13 @@ class FrozenTeams:
     def freeze(self, task_id: str, team: Team) -> bool:
         """Freeze the team, and keep it. Return False, and change nothing, if the task has another team.
 
+        It is durable once the caller has stored another file of the task, as each acceptance does before its marker.
         So the process that accepts a task need not read the file that it has just written.
         """
-        if not freeze_team(self._files, task_id, team):
+        data = serialize_team(team)
+        if not _freeze(self._files, task_id, data):
             return False
-        self._just_frozen[task_id] = _parse_stored_team(serialize_team(team))
+        self._just_frozen[task_id] = _parse_stored_team(data)
         self.get(task_id)
         self._just_frozen.pop(task_id, None)
         return True
@@ -104,13 +106,12 @@ def serialize_team(team: Team) -> bytes:
     return team.model_dump_json(by_alias=True, exclude_none=True).encode()
 
 
-def freeze_team(files: Files, task_id: str, team: Team) -> bool:
-    """Freeze the team of a task. Return False, and change nothing, if the task has another team.
+def _freeze(files: Files, task_id: str, data: bytes) -> bool:
+    """Store the team of a task. Return False, and change nothing, if the task has another team.
 
     The teams are compared, not their bytes: a file of another release may lack fields, which then have their defaults.
     """
-    data = serialize_team(team)
-    if files.create(team_path(task_id), data):
+    if files.create(team_path(task_id), data, durable=False):
         return True
     stored = files.get(team_path(task_id))
     return stored is not None and _parse_team(task_id, stored) == _parse_team(task_id, data)

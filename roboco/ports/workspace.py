@@ -65,9 +65,13 @@ class StoredFile:
 
 
 class Files(Protocol):
-    """Files of the workspace by relative path. Each is written whole or not at all."""
+    """Files of the workspace by relative path. Each is written whole or not at all, and is durable on return.
 
-    def create(self, path: str, data: bytes) -> bool:
+    With `durable` false, a power failure may undo a write until another one to the same folder has returned. A caller
+    makes that one before anything relies on the file.
+    """
+
+    def create(self, path: str, data: bytes, durable: bool = True) -> bool:
         """Store the file if there is none. Return False, and change nothing, if there is another one.
 
         Return True also if the file has these bytes already: an answer may have been lost.
@@ -88,7 +92,7 @@ class Files(Protocol):
     def get_versioned(self, path: str) -> VersionedFile | None:
         """Return the file's bytes and their version, or None if there is no file."""
 
-    def replace(self, path: str, data: bytes, version: str | None) -> bool:
+    def replace(self, path: str, data: bytes, version: str | None, durable: bool = True) -> bool:
         """Store the file if it still has this version (None: if there is none).
 
         Return False, and change nothing, if another write was first; the caller may read again and retry. Return True

@@ -31,13 +31,14 @@ _NO_FILE_ERRORS = (FileNotFoundError, IsADirectoryError)
 class FolderFiles:
     """Files below a folder. Each is written under a temporary name, synced, and then moved or linked into its place.
 
+    After that the folder is synced, unless the write need not be durable: then its next sync makes the name durable.
     A missing root is created for its user only; an existing one keeps its mode.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def create(self, path: str, data: bytes) -> bool:
+    def create(self, path: str, data: bytes, durable: bool = True) -> bool:
         """Store the file if there is none. Return False if another file exists."""
         target = self.path_of(path)
         with self._translating_errors():
@@ -49,15 +50,19 @@ class FolderFiles:
                     return False
             finally:
                 written.unlink()
-            _sync_folder(target.parent)
+            if durable:
+                _sync_folder(target.parent)
         return True
 
     def put(self, path: str, data: bytes) -> None:
         """Store the file, in place of an older one."""
-        target = self.path_of(path)
+        self._put(self.path_of(path), data)
+
+    def _put(self, target: Path, data: bytes, durable: bool = True) -> None:
         with self._translating_errors():
             self._write_temporary(target, data).replace(target)
-            _sync_folder(target.parent)
+            if durable:
+                _sync_folder(target.parent)
 
     def get(self, path: str) -> bytes | None:
         """Return the file's bytes, or None if there is none."""
@@ -76,13 +81,13 @@ class FolderFiles:
         data = self.get(path)
         return None if data is None else VersionedFile(data, hashlib.sha256(data).hexdigest())
 
-    def replace(self, path: str, data: bytes, version: str | None) -> bool:
+    def replace(self, path: str, data: bytes, version: str | None, durable: bool = True) -> bool:
         """Store the file if it still has this version. Return False if another write won.
 
         Writers of one folder take turns; readers never wait.
         """
         if version is None:
-            return self.create(path, data)
+            return self.create(path, data, durable)
         target = self.path_of(path)
         with self._translating_errors():
             if not target.parent.is_dir():
@@ -90,11 +95,12 @@ class FolderFiles:
             with locked(target.parent / _lock_name(target.name)):
                 stored = self.get_versioned(path)
                 if stored is not None and stored.data == data:
-                    _sync_folder(target.parent)  # its writer may have died before this
+                    if durable:
+                        _sync_folder(target.parent)  # its writer may have died before this
                     return True
                 if stored is None or stored.version != version:
                     return False
-                self.put(path, data)
+                self._put(target, data, durable)
         return True
 
     def put_from(self, path: str, source: BinaryIO) -> None:
@@ -213,7 +219,8 @@ class FolderFiles:
                 else:
                     shutil.copyfileobj(data, file, 1024 * 1024)
                 file.flush()
-                os.fsync(file.fileno())
+                if data:  # an empty file has its name alone, which a sync of the folder makes durable
+                    os.fsync(file.fileno())
         except BaseException:  # of the disk, or of the source
             written.unlink(missing_ok=True)
             raise

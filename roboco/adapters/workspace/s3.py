@@ -266,7 +266,7 @@ class S3Files:
     def __init__(self, objects: S3Objects) -> None:
         self._objects = objects
 
-    def create(self, path: str, data: bytes) -> bool:
+    def create(self, path: str, data: bytes, durable: bool = True) -> bool:
         """Store the file if there is none. Return False if another file exists."""
         for _ in tries():
             if self._objects.put(path, data, if_none=True):
@@ -296,7 +296,7 @@ class S3Files:
         stored = self._objects.get(path)
         return None if stored is None else VersionedFile(stored.data, stored.etag)
 
-    def replace(self, path: str, data: bytes, version: str | None) -> bool:
+    def replace(self, path: str, data: bytes, version: str | None, durable: bool = True) -> bool:
         """Store the file if it still has this version. Return False if another write won."""
         if version is None:
             return self.create(path, data)

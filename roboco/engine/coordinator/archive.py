@@ -165,11 +165,12 @@ def _close_marker(engine: Engine, task_id: str, epoch: int, marker: VersionedFil
 
     While the marker is closing, no item is accepted. If an item was accepted before that, while Redis had lost the end,
     the item is in Redis, and the end is not. A worker that rebuilds the task meanwhile reopens the marker, so that the
-    second change fails. If Redis was restarted or emptied, raise TransientError: the sweeper first adds all items and
-    starts new logs, since numbers of lost events may have been used again.
+    second change fails. The first change need not be durable: without it the task is open, and the second one fails.
+    If Redis was restarted or emptied, raise TransientError: the sweeper first adds all items and starts new logs, since
+    numbers of lost events may have been used again.
     """
     path, closing_by_us = open_marker_path(task_id), closing_marker(epoch)
-    if marker.data != closing_by_us and not engine.files.replace(path, closing_by_us, marker.version):
+    if marker.data != closing_by_us and not engine.files.replace(path, closing_by_us, marker.version, durable=False):
         return False
     if not engine.schedule.recovered_instance(task_id):
         raise TransientError(f"task {task_id!r} cannot be closed before the sweeper has recovered Redis; it is retried")

@@ -1,6 +1,8 @@
 """Files of the workspace: in a folder, in S3 and in memory."""
 
 import io
+import os
+import stat
 import threading
 import time
 import urllib.error
@@ -483,3 +485,39 @@ def test_an_error_of_s3_is_transient_and_names_its_code(status: int, code: str, 
     for use in uses:
         with pytest.raises(error, match=f"'bucket'.*{code}"):
             use()
+
+
+# --- only in a folder: names that are durable later
+
+
+def test_a_write_that_need_not_be_durable_leaves_its_name_to_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync of a folder makes all of its names durable. The content of a file is durable before it has its name."""
+    files, synced = FolderFiles(tmp_path), list[str]()
+    original = os.fsync
+
+    def fsync(handle: int) -> None:
+        synced.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "content")
+        original(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert files.create("a/b", b"one", durable=False)
+    assert files.replace("a/b", b"two", versioned(files, "a/b"), durable=False)
+    assert files.replace("a/b", b"two", "another", durable=False)
+    assert synced == ["content", "content"]
+    assert files.create("a/c", b"one")
+    assert files.replace("a/c", b"two", versioned(files, "a/c"))
+    assert files.replace("a/c", b"two", "another")
+    assert synced[2:] == ["content", "folder", "content", "folder", "folder"]
+    synced.clear()
+    assert files.create("a/marker", b"")
+    assert synced == ["folder"], "an empty file has no content"
+    assert [files.get(f"a/{name}") for name in ("b", "c", "marker")] == [b"two", b"two", b""]
+
+
+def versioned(files: Files, path: str) -> str:
+    """Return the version of a file that exists."""
+    found = files.get_versioned(path)
+    assert found is not None
+    return found.version

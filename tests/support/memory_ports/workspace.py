@@ -21,7 +21,7 @@ class MemoryFiles:
         self.held: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
-    def create(self, path: str, data: bytes) -> bool:
+    def create(self, path: str, data: bytes, durable: bool = True) -> bool:
         """Store the file if there is none. Return False if a file with other bytes exists."""
         with self._lock:
             return self.held.setdefault(path, data) == data
@@ -43,7 +43,7 @@ class MemoryFiles:
         data = self.held.get(path)
         return None if data is None else VersionedFile(data, hashlib.sha256(data).hexdigest())
 
-    def replace(self, path: str, data: bytes, version: str | None) -> bool:
+    def replace(self, path: str, data: bytes, version: str | None, durable: bool = True) -> bool:
         """Store the file if it still has this version. Return False if another write changed it."""
         with self._lock:
             stored = self.get_versioned(path)
