@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from celery import Celery, signals
+from kombu.transport.redis import Channel as KombuChannel
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -22,7 +23,9 @@ from roboco.adapters.celery.broker import producer_settings
 from roboco.adapters.celery.direct_publish import CONSUMER_SETTING, note_consumer, publish
 from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.celery.message_signing import SIGNATURE_HEADER
+from roboco.adapters.celery.transport import Channel
 from roboco.adapters.local.valkey import ValkeyServer
+from roboco.adapters.redis.direct_calls import DirectCalls, LostConnectionError
 from roboco.errors import TransientError
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 
@@ -135,6 +138,32 @@ def test_a_broker_that_does_not_answer_is_tried_again_as_celery_does(
 def test_a_broker_that_never_answers_is_a_transient_error() -> None:
     with create_app(app_settings("redis://127.0.0.1:1")) as app, pytest.raises(TransientError):
         SENDS["turn"](CeleryDispatcher(app))
+
+
+def test_a_producer_publishes_an_event_over_a_kept_connection(
+    app: Celery, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If that connection is lost, kombu's client publishes the event."""
+    kombus: Any = KombuChannel
+    put, used = kombus._put_fanout, list[str]()
+
+    def noted_put(self: Any, *args: Any, **options: Any) -> None:
+        used.append("kombu")
+        put(self, *args, **options)
+
+    def lose(*_: object) -> None:
+        used.append("direct")
+        raise LostConnectionError("lost")
+
+    monkeypatch.setattr(KombuChannel, "_put_fanout", noted_put)
+    with app.producer_or_acquire() as producer:
+        is_own = isinstance(producer.channel, Channel)
+    assert sent(app, redis, SENDS["turn"])[1]["type"] == "task-sent"
+    assert used == ([] if is_own else ["kombu"])
+    used.clear()
+    monkeypatch.setattr(DirectCalls, "call", lose)
+    assert sent(app, redis, SENDS["turn"])[1]["type"] == "task-sent"
+    assert used == (["direct", "direct", "kombu"] if is_own else ["kombu"])
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "amqp://127.0.0.1:1"])

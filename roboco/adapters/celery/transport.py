@@ -193,7 +193,7 @@ class GuardedChannel:
         own: Any = self
         put: Any = super()._put_fanout  # type: ignore[misc]  # a mixin
         with own.conn_or_acquire() as client:
-            if options or type(client) is not Redis:
+            if options.get("_publish_batch") is not None or type(client) is not Redis:
                 put(exchange, message, routing_key, **options)
                 return
             payload = dumps(message)
