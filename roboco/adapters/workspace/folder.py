@@ -40,7 +40,7 @@ class FolderFiles:
 
     def create(self, path: str, data: bytes, durable: bool = True) -> bool:
         """Store the file if there is none. Return False if another file exists."""
-        target = self.path_of(path)
+        target = self._name_of(path)
         with self._translating_errors():
             written = self._write_temporary(target, data)
             try:
@@ -49,26 +49,27 @@ class FolderFiles:
                 if self.get(path) != data:
                     return False
             finally:
-                written.unlink()
+                os.unlink(written)
             if durable:
-                _sync_folder(target.parent)
+                _sync_folder(os.path.dirname(target))
         return True
 
     def put(self, path: str, data: bytes) -> None:
         """Store the file, in place of an older one."""
-        self._put(self.path_of(path), data)
+        self._put(self._name_of(path), data)
 
-    def _put(self, target: Path, data: bytes, durable: bool = True) -> None:
+    def _put(self, target: str, data: bytes | BinaryIO, durable: bool = True) -> None:
         with self._translating_errors():
-            self._write_temporary(target, data).replace(target)
+            os.replace(self._write_temporary(target, data), target)
             if durable:
-                _sync_folder(target.parent)
+                _sync_folder(os.path.dirname(target))
 
     def get(self, path: str) -> bytes | None:
         """Return the file's bytes, or None if there is none."""
         with self._translating_errors():
             try:
-                return self.path_of(path).read_bytes()
+                with open(self._name_of(path), "rb") as file:
+                    return file.read()
             except _NO_FILE_ERRORS:
                 return None
 
@@ -88,15 +89,16 @@ class FolderFiles:
         """
         if version is None:
             return self.create(path, data, durable)
-        target = self.path_of(path)
+        target = self._name_of(path)
+        folder, name = os.path.split(target)
         with self._translating_errors():
-            if not target.parent.is_dir():
+            if not os.path.isdir(folder):
                 return False
-            with locked(target.parent / _lock_name(target.name)):
+            with locked(Path(folder, _lock_name(name))):
                 stored = self.get_versioned(path)
                 if stored is not None and stored.data == data:
                     if durable:
-                        _sync_folder(target.parent)  # its writer may have died before this
+                        _sync_folder(folder)  # its writer may have died before this
                     return True
                 if stored is None or stored.version != version:
                     return False
@@ -105,10 +107,7 @@ class FolderFiles:
 
     def put_from(self, path: str, source: BinaryIO) -> None:
         """Store the rest of the source, in place of an older file."""
-        target = self.path_of(path)
-        with self._translating_errors():
-            self._write_temporary(target, source).replace(target)
-            _sync_folder(target.parent)
+        self._put(self._name_of(path), source)
 
     def copy(self, source: str, path: str) -> None:
         """Store the bytes of another file, in place of an older one. Do nothing if there is no source."""
@@ -200,20 +199,22 @@ class FolderFiles:
                 with suppress(OSError):  # it is not empty: a file was stored meanwhile
                     Path(parent).rmdir()
             if found and top.parent.is_dir():
-                _sync_folder(top.parent)
+                _sync_folder(str(top.parent))
         return len(found)
 
     def path_of(self, path: str) -> Path:
         """Return the absolute path of a relative one. Raise ValueError if it leaves the workspace."""
         return self._root / checked_path(path)
 
-    def _write_temporary(self, target: Path, data: bytes | BinaryIO) -> Path:
-        if not self._root.exists():
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        written = target.parent / f".{uuid.uuid4().hex}"
+    def _name_of(self, path: str) -> str:
+        """Return the same as `path_of` as text. Pathlib takes several times as long, and a task has dozens of these."""
+        return f"{self._root}/{checked_path(path)}"
+
+    def _write_temporary(self, target: str, data: bytes | BinaryIO) -> str:
+        folder = os.path.dirname(target)
+        written = f"{folder}/.{uuid.uuid4().hex}"
         try:
-            with written.open("xb") as file:
+            with self._create_new(written, folder) as file:
                 if isinstance(data, bytes):
                     file.write(data)
                 else:
@@ -222,9 +223,19 @@ class FolderFiles:
                 if data:  # an empty file has its name alone, which a sync of the folder makes durable
                     os.fsync(file.fileno())
         except BaseException:  # of the disk, or of the source
-            written.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(written)
             raise
         return written
+
+    def _create_new(self, name: str, folder: str) -> BinaryIO:
+        """Open a file that does not exist yet, for writing. Create its folder if that is missing."""
+        with suppress(FileNotFoundError):
+            return open(name, "xb")
+        if not self._root.exists():
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.makedirs(folder, exist_ok=True)
+        return open(name, "xb")
 
     @contextmanager
     def _translating_errors(self) -> Iterator[None]:
@@ -258,7 +269,7 @@ def with_remedy(error: OSError) -> str:
     return f"{error}; check ROBOCO_WORKSPACE"
 
 
-def _sync_folder(folder: Path) -> None:
+def _sync_folder(folder: str) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
