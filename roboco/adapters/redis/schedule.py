@@ -152,9 +152,10 @@ class RedisSchedule:
         sentinel, jobs = self._keys.sentinel, self._keys.scheduled_jobs(shard_of(task_id))
         names = [f"{kind}{task_id}" for kind in (RESTART_PREFIX, ENTER_PREFIX)]
         with translating_errors():
-            answers = ask(self._client, ("GET", sentinel), ("ZMSCORE", jobs, *names), ("INFO", "server"))
+            scores = [("ZSCORE", jobs, name) for name in names]
+            answers = ask(self._client, ("GET", sentinel), *scores, ("INFO", "server"))
             if answers is not None:
-                run, due, info = answers
+                run, *due, info = answers
                 intact = run is not None and run == _run_id_of(info)
                 return run if intact and due == [None, None] else None
             run = self._sentinel()
