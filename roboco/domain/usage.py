@@ -41,13 +41,21 @@ class Usage(RecordModel):
 def usage_of(metadata: dict[str, Any]) -> Usage:
     """Return the usage of a step from its metadata, including unfinished replies before it."""
     timings = metadata.get("timings") or {}
-    used = _parse_usage(metadata.get("usage")).plus(unfinished_usage(metadata))
-    return used.model_copy(update={"steps": 1, "seconds": number_or_zero(timings.get("duration_ms")) / 1000})
+    tokens_in, tokens_out, cost = _recorded_usage(metadata.get("usage"))
+    more_in, more_out, more_cost = _recorded_usage(metadata.get(UNFINISHED_USAGE))
+    return Usage(
+        steps=1,
+        tokens_in=tokens_in + more_in,
+        tokens_out=tokens_out + more_out,
+        seconds=number_or_zero(timings.get("duration_ms")) / 1000,
+        cost=round(cost + more_cost, 9),
+    )
 
 
 def unfinished_usage(metadata: dict[str, Any]) -> Usage:
     """Return the usage of unfinished replies before a step, from its metadata."""
-    return _parse_usage(metadata.get(UNFINISHED_USAGE))
+    tokens_in, tokens_out, cost = _recorded_usage(metadata.get(UNFINISHED_USAGE))
+    return Usage(tokens_in=tokens_in, tokens_out=tokens_out, cost=cost)
 
 
 def tool_usage_of(metadata: dict[str, Any]) -> dict[str, Usage]:
@@ -63,13 +71,11 @@ def tool_usage_of(metadata: dict[str, Any]) -> dict[str, Usage]:
     }
 
 
-def _parse_usage(recorded: Any) -> Usage:
+def _recorded_usage(recorded: Any) -> tuple[int, int, float]:
+    """Return the tokens in, the tokens out and the cost of recorded usage; zeros for what it lacks."""
     usage = recorded if isinstance(recorded, dict) else {}
-    return Usage(
-        tokens_in=int(number_or_zero(usage.get("tokens_in"))),
-        tokens_out=int(number_or_zero(usage.get("tokens_out"))),
-        cost=number_or_zero(usage.get("cost")),
-    )
+    tokens_in, tokens_out = (int(number_or_zero(usage.get(name))) for name in ("tokens_in", "tokens_out"))
+    return tokens_in, tokens_out, number_or_zero(usage.get("cost"))
 
 
 def number_or_zero(value: Any) -> float:
