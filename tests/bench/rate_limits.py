@@ -1,13 +1,14 @@
 """rate_limits: the time that a request costs Redis' thread, at different rates and with many waiting tickets.
 
 A minute is compressed to six seconds, with as many slots in its window. A request is its admission and the record of
-its tokens. The time is that of the scripts, from INFO commandstats. The figures of 10 requests a minute are the
-baseline of the others.
+its tokens. The requests are those of 16 processes, which record the tokens of several requests together. The time is
+that of the scripts, from INFO commandstats. The figures of 10 requests a minute are the baseline of the others.
 
 The CPU time of the thread, from INFO cpu without that of an idle thread, contains also what surrounds the scripts:
 sockets, the append-only file and the expiry of keys. Two PINGs at the same rate are its floor.
 """
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ WINDOW, SLOT = 6.1, 0.1
 RATES = (10, 1_000, 10_000)
 """Requests for each window."""
 MAX_RATE = RATES[-1]
+PROCESSES = 16
+"""Agents processes that share the requests equally. Each records its tokens at most twice in a slot."""
 WAITING_TICKETS = 1_000
 ASKS = 200
 """Requests of waiting tickets that are measured."""
@@ -88,10 +91,11 @@ def _shares(costs: tuple[float, ...]) -> tuple[float, ...]:
 
 def _cost_at(stack: BenchStack, rate: int, name: str, fraction: float, idle: float) -> Cost:
     """Return the cost of a request, once requests at this rate have filled the window."""
-    limiter = _limiter(stack, name)
+    limiters = itertools.cycle([_limiter(stack, name) for _ in range(PROCESSES)])
     profile = ModelProfile(model="m", requests_per_minute=10 * MAX_RATE, tokens_per_minute=UNLIMITED_TOKENS)
 
     def request() -> None:
+        limiter = next(limiters)
         ticket = Ticket(f"t{time.monotonic_ns()}", "desk", "1/1/0")
         assert isinstance(limiter.reserve(profile, ticket, 1_000), Admitted)
         limiter.record_usage(profile, ticket, 900, SLOT)

@@ -178,7 +178,7 @@ class Keys:
         return tuple(f"{start}:{key}" for key in ("used", "queue", "tickets", "flows", "deadlines"))
 
     def admission(self, server: str, ticket: str) -> str:
-        """String with a time to live: slot and tokens of an admitted request."""
+        """String with a time to live: slot and tokens of an admitted request whose tokens are not recorded yet."""
         return f"{self.prefix}:{{rate:{server}}}:admission:{ticket}"
 
     def paused_until(self, server: str, variable: str) -> str:

@@ -16,7 +16,8 @@ from functools import lru_cache
 from typing import Any
 
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts, translating_errors
+from roboco.adapters.redis.scripts import ScriptCall, Scripts, translating_errors
+from roboco.adapters.redis.usage_records import UsageRecord, UsageRecords
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.team.model_limits import ModelLimit, ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
@@ -63,7 +64,7 @@ class Buckets:
 
     def of(self, profile: ModelProfile, tenant: str, team: str) -> list[Bucket]:
         """Return the buckets that limit a request with this profile: the team's own, then the operator's."""
-        limit, server = self._limits.for_profile(profile), self._server(profile)
+        limit, server = self._limits.for_profile(profile), self.server(profile)
         own = (profile.requests_per_minute, profile.tokens_per_minute)
         name = _digest(tenant, team, profile.base_url, profile.api_key_env, *own)
         teams = Bucket(profile.model, team, self._keys.bucket(server, name), *own)
@@ -79,29 +80,31 @@ class Buckets:
 
     def all_or_unlimited(self, profile: ModelProfile, tenant: str, team: str) -> list[Bucket]:
         """Return the buckets of a request, or one without limits: its server may still demand a pause."""
-        none = Bucket(profile.model, "", self._keys.bucket(self._server(profile), "all"), None, None)
+        none = Bucket(profile.model, "", self._keys.bucket(self.server(profile), "all"), None, None)
         return self.of(profile, tenant, team) or [none]
 
     def pause_key(self, profile: ModelProfile) -> str:
         """Return the key of a pause that a model server demands. Pauses apply to one API key of the server."""
-        return self._keys.paused_until(self._server(profile), profile.api_key_env or "")
+        return self._keys.paused_until(self.server(profile), profile.api_key_env or "")
 
     def waiting_tasks_key(self, profile: ModelProfile) -> str:
         """Return the key of the tasks that wait for a reply of a model."""
-        return self._keys.awaiting_reply(self._server(profile), profile.api_key_env or "")
+        return self._keys.awaiting_reply(self.server(profile), profile.api_key_env or "")
 
     def admission_key(self, profile: ModelProfile, ticket: Ticket) -> str:
         """Return the key of the admission of a ticket."""
-        return self._keys.admission(self._server(profile), ticket.name)
+        return self._keys.admission(self.server(profile), ticket.name)
 
-    def _server(self, profile: ModelProfile) -> str:
+    def server(self, profile: ModelProfile) -> str:
+        """Return the part of keys that names the profile's model at its address."""
         return _server(self._limits.for_profile(profile))
 
 
 class RedisRateLimiter:
     """A rate limiter: it counts the requests of the last `window` seconds in slots, and queues tickets behind them.
 
-    `slot` is the width of a slot in seconds; all workers use the same.
+    `slot` is the width of a slot in seconds; all workers use the same. The tokens of a finished request may be recorded
+    up to a slot later; see `usage_records.py`.
     """
 
     def __init__(
@@ -118,27 +121,38 @@ class RedisRateLimiter:
         self._window_ms = int(window * 1000)
         self._grace_ms = int(grace * 1000)
         self._slot_ms = int(slot * 1000)
+        self._records = UsageRecords(scripts, self._window_ms, self._slot_ms)
 
     def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> Admission:
         """Admit the request, or queue its ticket."""
+        admission = self._ask(profile, ticket, tokens)
+        if isinstance(admission, Queued) and self._records.flush(self._buckets.server(profile), admission.seconds):
+            return self._ask(profile, ticket, tokens)
+        return admission
+
+    def _ask(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> Admission:
         buckets = self._limiting_buckets(profile, ticket)
         names = [self._buckets.pause_key(profile), self._buckets.admission_key(profile, ticket)]
         names += [self._buckets.waiting_tasks_key(profile), *_bucket_keys(buckets)]
         times = (self._window_ms, int(RETRY_DELAY * 1000), self._grace_ms, self._slot_ms)
         request = (ticket.name, tokens, ticket.tenant)
-        wait = self._scripts.run("rate_reserve", names, *request, *times, *_bucket_limits(buckets))
+        call = ScriptCall("rate_reserve", names, [*request, *times, *_bucket_limits(buckets)])
+        wait = self._records.run_after(self._buckets.server(profile), call)
         return Queued(float(wait) / 1000) if wait > 0 else Admitted(tasks_waiting=wait < 0)
 
     def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:
         """Record the tokens that the ticket's request has used, and that it was sent `seconds_ago` seconds ago.
 
-        Without a limit of tokens nothing changes: the request counts from its admission.
+        Without a limit of tokens nothing changes: the request counts from its admission. A failure is logged.
         """
         buckets = self._limiting_buckets(profile, ticket)
         if any(bucket.tokens for bucket in buckets):
-            names = [self._buckets.admission_key(profile, ticket), *(bucket.keys[0] for bucket in buckets)]
-            times = (int(seconds_ago * 1000), self._window_ms, self._slot_ms)
-            self._scripts.run("rate_record", names, tokens, *times, *(bucket.tokens or "" for bucket in buckets))
+            name, usages = (
+                self._buckets.admission_key(profile, ticket),
+                tuple((one.keys[0], one.tokens) for one in buckets),
+            )
+            record = UsageRecord(profile.model, name, usages, tokens, time.monotonic() - seconds_ago)
+            self._records.add(self._buckets.server(profile), record)
 
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:
         """Remove a waiting ticket, whose request will not be sent."""

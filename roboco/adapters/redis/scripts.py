@@ -35,6 +35,8 @@ _LIBRARIES = {
     for name in ("add_decline", "end_call_wait", "bucket", "usage", "record_decision", "publish")
 }
 """The Lua functions that scripts share, each with the text that defines it. A function calls only later ones."""
+_LIBRARIES_LINE = "-- Shared functions are defined here.\n"
+"""The line of a script before which none of them is called. Without it, they are defined at its beginning."""
 
 MAX_TOPOLOGY_AGE = 5.0
 """Seconds for which `load_missing` relies on the known primaries of a cluster."""
@@ -288,9 +290,10 @@ def _scripts_missing() -> TransientError:
 
 
 def _source(operation: str) -> str:
-    """Return the script, after the shared functions that it calls, itself or through one of them."""
-    source = operation
+    """Return the script with the shared functions that it calls, itself or through one of them."""
+    head, line, rest = operation.partition(_LIBRARIES_LINE)
+    source = rest if line else operation
     for name, library in _LIBRARIES.items():
         if f"{name}(" in source:
             source = f"{library}\n{source}"
-    return source
+    return f"{head}{line}{source}" if line else source

@@ -7,6 +7,7 @@ from roboco.adapters.team.file import parse_team
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.ports.rate_limits import Admitted, Ticket
 from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.support.stack import until
 
 
 def test_the_usage_of_a_rate_limit_is_the_sum_of_its_slots(redis_task: TaskOnRedis) -> None:
@@ -17,7 +18,9 @@ def test_the_usage_of_a_rate_limit_is_the_sum_of_its_slots(redis_task: TaskOnRed
         ticket = Ticket(f"t{number}", team.name, "1/1/0")
         assert limiter.reserve(team.models["m"], ticket, 100) == Admitted()
         limiter.record_usage(team.models["m"], ticket, 50)
-    (usage,) = RedisMonitor(redis_task.client, redis_task.keys, ModelLimits()).rates([("t0", team)])
+    monitor = RedisMonitor(redis_task.client, redis_task.keys, ModelLimits())
+    until(lambda: monitor.rates([("t0", team)])[0].tokens == 150, 5, "the tokens are recorded, a moment later")
+    (usage,) = monitor.rates([("t0", team)])
     assert (usage.requests, usage.max_requests) == (3, 10)
     assert (usage.tokens, usage.max_tokens) == (150, 1000)
     assert (usage.waiting, usage.pause_left) == (0, 0)
