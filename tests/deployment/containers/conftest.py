@@ -2,15 +2,22 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.deployment.containers.deployment import Deployment, deployed, image_alone
+from tests.deployment.containers.images import load_or_build
 from tests.deployment.containers.room import Room, Unreachable, missing
 
 FOLDER = "ROBOCO_ROOM"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print each reason of skipped tests once, and not for each test as `-rs` does."""
+    for reason in {report.longrepr[2] for report in terminalreporter.stats.get("skipped", ())}:
+        terminalreporter.write_line(reason)
 
 
 @pytest.fixture(scope="session")
@@ -22,23 +29,32 @@ def room() -> Iterator[Room]:
     if folder is None:
         pytest.skip(f"{FOLDER} names no folder for the Docker engine of these tests")
     with ExitStack() as exits:
-        try:
-            room = exits.enter_context(Room(Path(folder)))
-        except Unreachable as error:
-            pytest.skip(f"the packages of Debian for a Docker engine cannot be reached: {error}")
+        with skip_if_unreachable():
+            room = exits.enter_context(Room(Path(folder).resolve()))
         yield room
+
+
+@contextmanager
+def skip_if_unreachable() -> Iterator[None]:
+    """Skip the test, with the reason, if packages cannot be reached."""
+    try:
+        yield
+    except Unreachable as error:
+        pytest.skip(f"the packages of Debian or PyPI cannot be reached: {error}")
 
 
 @pytest.fixture(scope="session")
 def bases(room: Room) -> dict[str, str]:
     """Build Roboco's image, and the two others that its tests need. Return their names with digests."""
-    return room.load_or_build(("python", "redis"))
+    with skip_if_unreachable():
+        return load_or_build(room, ("python", "redis"))
 
 
 @pytest.fixture(scope="session")
 def images(room: Room) -> dict[str, str]:
     """Build all images from packages, and return their names with digests."""
-    return room.load_or_build()
+    with skip_if_unreachable():
+        return load_or_build(room)
 
 
 @pytest.fixture(scope="module")

@@ -214,7 +214,10 @@ def image_alone(room: Room, images: dict[str, str]) -> Iterator[Deployment]:
 def _up(deployment: Deployment, *arguments: str) -> Iterator[Deployment]:
     deployment.down()
     try:
-        deployment.up(*arguments)
+        try:
+            deployment.up(*arguments)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{deployment.compose('logs', '--tail=30', check=False)}") from None
         yield deployment
     finally:
         deployment.down()

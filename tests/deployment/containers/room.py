@@ -1,27 +1,25 @@
-"""A Docker engine beside the machine, for a test: commands in it, and the images of the deployment."""
+"""A Docker engine beside the machine, for a test, and commands in it."""
 
 import fcntl
-import json
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 from tests.deployment.files import ROOT
 
 SCRIPT = Path(__file__).with_name("room.sh")
-REGISTRY = "127.0.0.1:5000"
-CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-IMAGES = ("python", "redis", "seaweedfs", "prometheus")
 UNREACHABLE = 69
+_INSTALL_SECONDS = 900.0
 _START_SECONDS = 60.0
 
 
 class Unreachable(Exception):
-    """The packages of Debian cannot be reached. The text is that of debootstrap."""
+    """Packages of Debian or PyPI cannot be reached, for a reason outside of this project. The text is the reason."""
 
 
 def missing() -> str | None:
@@ -65,16 +63,17 @@ class Room:
         self.shared.mkdir(parents=True, exist_ok=True)
         self._lock = (self.folder / "lock").open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        with (self.folder / "make.log").open("w") as log:
-            made = subprocess.run(["sh", SCRIPT, "make", self.folder], stdout=log, stderr=log).returncode
-        if made:
-            last = (self.folder / "make.log").read_text()[-1000:].strip()
-            raise Unreachable(last) if made == UNREACHABLE else AssertionError(last)
+        try:
+            self._install()
+        except BaseException:
+            self._lock.close()
+            raise
         environment = os.environ | {"ROOM_MOUNTS": f"{self.root} {self.shared} {self.folder / 'base'}"}
         (self.folder / "pid").unlink(missing_ok=True)
         # A killed test leaves no engine.
         run: list[str | Path] = ["setpriv", "--pdeathsig", "TERM", "sh", SCRIPT, "run", self.folder]
-        self._process = subprocess.Popen(run, env=environment, start_new_session=True)
+        # Ctrl-C, which ends its process group, lets a test stop its containers first.
+        self._process = subprocess.Popen(run, env=environment, process_group=0)
         try:
             self._wait()
         except BaseException:
@@ -133,58 +132,34 @@ class Room:
             text=True,
         )
 
-    def load_or_build(self, names: Sequence[str] = IMAGES) -> dict[str, str]:
-        """Return the variables of compose.yaml that name images. Earlier runs may have built them, except Roboco's."""
-        made = self.folder / "images.json"
-        images: dict[str, str] = json.loads(made.read_text()) if made.exists() else {}
-        self.online()
-        if unbuilt := [name for name in names if f"{name.upper()}_IMAGE" not in images]:
-            images |= self.build_bases(unbuilt)
-            made.write_text(json.dumps(images))
-        self.build(images["PYTHON_IMAGE"])
-        self.offline()
-        return images
-
-    def build_bases(self, names: Sequence[str] = IMAGES) -> dict[str, str]:
-        """Build the images of other services from packages. Return the variables of compose.yaml that name them."""
-        lines = self.run("deploy/debian/build.sh", REGISTRY, *names, timeout=900, variables=self._online())
-        return dict(line.split("=", 1) for line in lines.splitlines())
-
-    def build(self, python_image: str, tag: str = "roboco", context: str | Path = ".") -> None:
-        """Build the image of Roboco from this base."""
-        secrets = self._online()
-        self.run(
-            *("docker", "build", "--network", "host", "--tag", tag, "--file", f"{context}/deploy/Dockerfile"),
-            *("--build-arg", f"PYTHON_IMAGE={python_image}"),
-            *("--secret", f"id=pip,src={secrets['PIP_CONF']}", "--secret", f"id=ca,src={secrets['PIP_CA']}"),
-            context,
-            timeout=900,
-        )
-
-    def online(self) -> None:
+    @contextmanager
+    def online(self) -> Iterator[None]:
         """Give the room a way out, for builds alone."""
         subprocess.run(["sh", SCRIPT, "online", self.folder], check=True)
         self._until("ip", "route", "get", "192.0.2.1")
+        try:
+            yield
+        finally:
+            subprocess.run(["sh", SCRIPT, "offline", self.folder], check=True)
 
-    def offline(self) -> None:
-        """Take the way out away."""
-        subprocess.run(["sh", SCRIPT, "offline", self.folder], check=True)
-
-    def _online(self) -> dict[str, str]:
-        """Return the variables for builds: pip trusts the certificates that this machine trusts."""
-        (self.shared / "ca.pem").write_bytes(CERTIFICATES.read_bytes() if CERTIFICATES.exists() else b"")
-        trusted = "[global]\ncert = /run/secrets/ca\n" if CERTIFICATES.exists() else "[global]\n"
-        (self.shared / "pip.conf").write_text(f"{trusted}timeout = 180\n")
-        return {
-            "PIP_CONF": str(self.shared / "pip.conf"),
-            "PIP_CA": str(self.shared / "ca.pem"),
-            "BUILD_NETWORK": "host",
-            "DEBIAN_ROOT": str(self.folder / "base"),
-        }
+    def _install(self) -> None:
+        """Install the engine, unless the folder holds it. Nothing of an installation stays if this process ends."""
+        log = self.folder / "make.log"
+        command: list[str | Path] = ["setpriv", "--pdeathsig", "KILL", "sh", SCRIPT, "make", self.folder]
+        with log.open("w") as file:
+            try:
+                made = subprocess.run(command, stdout=file, stderr=file, timeout=_INSTALL_SECONDS).returncode
+            except subprocess.TimeoutExpired:
+                late = f"they took more than {_INSTALL_SECONDS:.0f} s"
+                raise Unreachable(f"{late}; {last_lines(log.read_text())}") from None
+        if made:
+            text = log.read_text()
+            raise Unreachable(last_lines(text)) if made == UNREACHABLE else AssertionError(text[-3000:])
 
     def _wait(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
         while not (self.folder / "pid").exists() or not (self.folder / "pid").read_text():
+            assert self._process.poll() is None, "the room ended"
             assert time.monotonic() < deadline, "the room did not start"
             time.sleep(0.1)
         self._until("docker", "version")
@@ -195,3 +170,8 @@ class Room:
             assert self._process.poll() is None, (self.folder / "engine.log").read_text()[-2000:]
             assert time.monotonic() < deadline, f"{command}: {(self.folder / 'engine.log').read_text()[-2000:]}"
             time.sleep(0.2)
+
+
+def last_lines(text: str, lines: int = 2) -> str:
+    """Return the last lines of a program's output, as one line."""
+    return "; ".join([line.strip() for line in text.splitlines() if line.strip()][-lines:])

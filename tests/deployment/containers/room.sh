@@ -3,8 +3,8 @@
 #
 # `make` installs Debian 13 into FOLDER/base, and with Docker, Compose, a registry and Kustomize into FOLDER/root. `run` starts the engine in its own
 # network, mount and process namespaces, and stays; when it ends, all of them end with it. `in` runs a command there. The
-# machine's own engine, network rules and services are not touched. It needs root, debootstrap and cgroups. `make` exits with
-# 69 if debootstrap gets no packages.
+# machine's own engine, network rules and services are not touched. It needs root, debootstrap and cgroups. `make` tries
+# downloads three times, and exits with 69 if it gets no packages. However `make` and `run` end, no process and no mount stays.
 #
 # DEBIAN_MIRROR is the mirror, if not debootstrap's own. ROOM_MOUNTS names folders that appear in the room at the same path, such as the checkout.
 set -eu
@@ -16,6 +16,15 @@ kustomize kubernetes-client'
 
 # Return the process of the room that is process 1 inside it.
 init() { cat "$folder/pid"; }
+
+# Run a command that downloads, up to three times.
+try() { "$@" || { sleep 5 && "$@"; } || { sleep 20 && "$@"; }; }
+
+# Install Debian, of which the base of the images is made: deploy/debian/build.sh with DEBIAN_ROOT.
+install_base() {
+    rm -rf --one-file-system "$folder/base" # of a run that failed or was ended
+    debootstrap --variant=minbase trixie "$folder/base" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"}
+}
 
 # Make the file systems of the machine that Docker needs visible below $root. It runs in the room's own mount namespace.
 mount_all() {
@@ -38,14 +47,27 @@ mount_all() {
 
 case $command in
 make)
-    [ -e "$root/.made" ] && exit 0
-    rm -rf "$folder/base" "$root" # of a run that was ended
-    # The same Debian becomes the base of the images: deploy/debian/build.sh with DEBIAN_ROOT.
-    debootstrap --variant=minbase trixie "$folder/base" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} || exit 69
+    [ ! -e "$root/.made" ] || exit 0
+    exec unshare --fork --pid --kill-child --mount --mount-proc sh "$0" install "$folder"
+    ;;
+install)
+    trap 'exit 143' TERM INT
+    rm -rf --one-file-system "$root"
+    printf 'tries = 3\ndns_timeout = 10\nconnect_timeout = 10\nread_timeout = 60\n' >"$folder/wgetrc"
+    export WGETRC="$folder/wgetrc" # debootstrap's wget would wait for minutes, 20 times
+    try install_base || exit 69
     cp --archive "$folder/base" "$root"
     cp /etc/resolv.conf "$root/etc/resolv.conf"
-    printf 'Acquire::Check-Date "false";\nAcquire::Check-Valid-Until "false";\n' >"$root/etc/apt/apt.conf.d/99room"
-    chroot "$root" apt-get update
+    cat >"$root/etc/apt/apt.conf.d/99room" <<CONFIGURATION
+Acquire::Check-Date "false";
+Acquire::Check-Valid-Until "false";
+Acquire::Retries "3";
+Acquire::http::Timeout "60";
+APT::Update::Error-Mode "any";
+CONFIGURATION
+    try chroot "$root" apt-get update || exit 69
+    chroot "$root" apt-get install --no-install-recommends --simulate --quiet=2 $packages # fails at an unknown name
+    try chroot "$root" apt-get install --no-install-recommends --yes --download-only $packages || exit 69
     chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get install --no-install-recommends --yes $packages
     chroot "$root" apt-get clean
     cat >"$root/etc/docker/registry.yaml" <<CONFIGURATION
@@ -57,13 +79,18 @@ CONFIGURATION
     touch "$root/.made"
     ;;
 run)
-    unshare --fork --pid --kill-child --mount --net --uts --ipc sh "$0" inside "$folder" &
+    export ROOM_CGROUP="roboco-room-$$"
+    setpriv --pdeathsig KILL unshare --fork --pid --kill-child --mount --net --uts --ipc sh "$0" inside "$folder" &
     outer=$!
-    trap 'kill -KILL $outer; wait $outer || true; rm -f "$folder/pid"; find /sys/fs/cgroup/*/roboco-room -depth -type d -exec rmdir {} + 2>/dev/null; exit 0' TERM INT
-    until pgrep --parent $outer >"$folder/pid"; do sleep 0.1; done
-    wait $outer
+    trap 'kill -KILL "$(init)" 2>/dev/null || kill -KILL $outer' TERM INT
+    wait $outer || wait $outer || true # a signal interrupts the first one; the second one ends after all processes inside
+    rm -f "$folder/pid"
+    for group in /sys/fs/cgroup/"$ROOM_CGROUP" /sys/fs/cgroup/*/"$ROOM_CGROUP"; do
+        [ ! -d "$group" ] || find "$group" -depth -type d -exec rmdir {} +
+    done
     ;;
 inside)
+    read -r process _ </proc/self/stat # as the machine numbers it: this is still the machine's /proc
     mount_all
     ip link set lo up
     exec >"$folder/engine.log" 2>&1
@@ -71,10 +98,11 @@ inside)
     cd "$root"
     mkdir -p mnt/machine
     pivot_root . mnt/machine
+    echo "$process" >"/mnt/machine$folder/pid" # from now on a command of the room cannot run a program of the machine
     umount --lazy /mnt/machine
     mkdir -p /var/lib/docker/registry
     docker-registry serve /etc/docker/registry.yaml &
-    exec dockerd --cgroup-parent=/roboco-room --log-level=warn
+    exec dockerd --cgroup-parent="/$ROOM_CGROUP" --log-level=warn
     ;;
 online)
     nsenter --target "$(init)" --mount --pid \

@@ -6,7 +6,8 @@ import pytest
 
 from tests.deployment.containers import faults
 from tests.deployment.containers.deployment import Deployment, deployed
-from tests.deployment.containers.room import IMAGES, Room
+from tests.deployment.containers.images import IMAGES, load_or_build
+from tests.deployment.containers.room import Room
 
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
 
@@ -14,11 +15,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.workers]
 @pytest.fixture(scope="module")
 def over_rabbitmq(room: Room) -> Iterator[Deployment]:
     """Yield a deployment whose broker is RabbitMQ."""
-    images = room.load_or_build((*IMAGES, "rabbitmq"))
+    images = load_or_build(room, (*IMAGES, "rabbitmq"))
     with deployed(room, images, "compose.rabbitmq.yaml") as deployment:
         yield deployment
 
 
-@pytest.mark.parametrize("fault", list(faults.broker_faults()), ids=str)
-def test_a_fault_of_the_broker_loses_and_doubles_nothing(over_rabbitmq: Deployment, fault: faults.Fault) -> None:
+@pytest.mark.parametrize("name", ["kill", "pause, long", "disconnect, long"])
+def test_a_fault_of_the_broker_loses_and_doubles_nothing(over_rabbitmq: Deployment, name: str) -> None:
+    (fault,) = (one for one in faults.broker_faults() if one.name == name)
     assert faults.run(over_rabbitmq, fault)["findings"] == []

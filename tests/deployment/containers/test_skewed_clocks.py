@@ -5,6 +5,7 @@ import time
 import pytest
 
 from tests.deployment.containers.deployment import HERE, Deployment, deployed
+from tests.deployment.containers.images import attempt
 from tests.deployment.containers.room import Room
 
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
@@ -13,11 +14,9 @@ NOW = "import time; print(time.time())"
 
 def test_skewed_clocks_lose_and_double_nothing(room: Room, images: dict[str, str]) -> None:
     """A worker of each pool is killed, too: its leases end at the time of Redis."""
-    room.online()
-    room.run(
-        "docker", "build", "--network", "host", "--tag", "roboco-skewed", "--file", f"{HERE}/skewed.Dockerfile", HERE
-    )
-    room.offline()
+    words = ("docker", "build", "--network", "host", "--tag", "roboco-skewed", "--file", f"{HERE}/skewed.Dockerfile")
+    with room.online():
+        attempt(room, lambda: room.run(*words, HERE))
     with deployed(room, images, "compose.skew.yaml") as deployment:
         skews = {pool: skew(deployment, pool) for pool in ("coordinator", "agents", "tools", "gateway")}
         assert skews == {"coordinator": -120, "agents": 120, "tools": 300, "gateway": 0}

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.deployment.containers.deployment import POOLS, Deployment, deployed
+from tests.deployment.containers.images import attempt, build
 from tests.deployment.containers.room import Room
 from tests.deployment.files import ROOT
 
@@ -16,9 +17,8 @@ PREVIOUS = "roboco-previous"
 
 def test_an_update_and_its_return_lose_and_double_nothing(room: Room, images: dict[str, str]) -> None:
     check_out_previous(room.shared / "previous")
-    room.online()
-    room.build(images["PYTHON_IMAGE"], PREVIOUS, room.shared / "previous")
-    room.offline()
+    with room.online():
+        attempt(room, lambda: build(room, images["PYTHON_IMAGE"], PREVIOUS, room.shared / "previous"))
     with deployed(room, images, ROBOCO_IMAGE=PREVIOUS) as deployment:
         for image in ("roboco", PREVIOUS):
             load = deployment.start_load(TASKS)
