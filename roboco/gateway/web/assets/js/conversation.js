@@ -45,7 +45,7 @@ export function Conversation({ selected, onSelect, ready, ...shared }) {
   });
   useEffect(() => {
     if (steps[selected]) list.current.show(selected);
-  }, [steps[selected]]);
+  }, [steps[selected], ready]); // while the steps are read, the last one is not the end
   return html`<section class="conversation" aria-label="Conversation" aria-keyshortcuts="j k Enter Escape">
     <${VirtualList} ref=${list} count=${count} row=${row} />
     ${!count && html`<p class="middle">${ready ? "No steps yet." : "Reading …"}<//>`}
