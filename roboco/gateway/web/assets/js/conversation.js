@@ -44,8 +44,8 @@ export function Conversation({ selected, onSelect, ready, ...shared }) {
     return () => removeEventListener("keydown", press);
   });
   useEffect(() => {
-    if (steps[selected]) list.current.show(selected);
-  }, [steps[selected], ready]); // while the steps are read, the last one is not the end
+    if (steps[selected]) list.current.show(selected, ready);
+  }, [steps[selected]]);
   return html`<section class="conversation" aria-label="Conversation" aria-keyshortcuts="j k Enter Escape">
     <${VirtualList} ref=${list} count=${count} row=${row} />
     ${!count && html`<p class="middle">${ready ? "No steps yet." : "Reading …"}<//>`}

@@ -28,12 +28,22 @@ export class VirtualList extends Component {
   rowAt = index => this.view.querySelector(`[data-index="${index}"]`);
   indexAt = y => Math.max(0, Math.min(firstIndex(this.starts, start => start > y), this.props.count) - 1);
 
-  show(index) {
+  /** While not all rows are there, the last one is not the end. */
+  show(index, all = true) {
     const row = this.rowAt(index);
-    if (row) row.scrollIntoView({ block: "nearest" });
-    else Object.assign(this, { index, hidden: -40 });
-    this.atEnd = index === this.props.count - 1;
+    if (row) {
+      row.scrollIntoView({ block: "nearest" });
+      this.keep();
+    } else Object.assign(this, { index, hidden: -40 });
+    this.atEnd = all && index === this.props.count - 1;
     this.place();
+  }
+
+  /** Keep the first visible row where it is now. */
+  keep() {
+    this.top = this.view.scrollTop;
+    this.index = this.indexAt(this.top);
+    this.hidden = this.top - this.starts[this.index];
   }
 
   place = () => {
@@ -42,8 +52,7 @@ export class VirtualList extends Component {
     const { scrollTop, scrollHeight, clientHeight } = view;
     if (Math.abs(scrollTop - top) >= 1) { // the reader has scrolled
       this.atEnd = scrollTop + clientHeight > scrollHeight - 4 || (this.atEnd && scrollTop > top);
-      this.index = this.indexAt(scrollTop);
-      this.hidden = scrollTop - this.starts[this.index];
+      this.keep();
     }
     let known = Math.min(count, starts.length - 1); // rows above have the height that they had
     for (const row of view.firstChild.children) {
@@ -56,6 +65,7 @@ export class VirtualList extends Component {
     const wanted = this.atEnd ? starts[count] : starts[Math.min(this.index, count)] + this.hidden;
     if (Math.abs(wanted - scrollTop) >= 1) view.scrollTop = wanted;
     this.top = view.scrollTop;
+    if (this.atEnd) this.keep();
     if (view.querySelector("dialog[open]")) return; // its row stays
     const first = this.indexAt(this.top - MARGIN);
     const end = Math.min(count, this.indexAt(this.top + clientHeight + MARGIN) + 1);

@@ -1,0 +1,120 @@
+"""Where the conversation of a task is: at a chosen step or at the end, and where the reader has scrolled to."""
+
+import json
+from typing import Final
+
+import pytest
+from playwright.sync_api import Page
+
+from roboco.gateway.web.bundle import bundle
+from roboco.gateway.web.routes import read_sources
+from tests.support.browser.fixtures import OpenContext
+
+pytestmark = pytest.mark.slow
+
+ORIGIN: Final = "http://127.0.0.1:9"
+"""The origin of the page, whose files the browser gets from the test: no server is there."""
+TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+PAGE: Final = """<!doctype html><html lang="en"><head><title>test</title><link rel="icon" href="icon.svg">
+<link rel="stylesheet" href="app.css"><script type="module" src="page.js"></script></head><body><div id="app"></div>"""
+PROGRAM: Final = """
+import { html, render } from "./vendor/preact.js";
+import { Conversation } from "./js/conversation.js";
+import { addStep, newTask } from "./js/task_state.js";
+
+const task = Object.assign(newTask("t"), { status: "running" });
+const given = { taskId: "t", task, can: () => false, effects: {}, onSelect: () => {}, selected: null, ready: false };
+const stepOf = seq => ({
+  seq, step_id: `s${seq}`, agent_name: "writer", created_at: "2026-01-01T00:00:00Z", metadata: {},
+  parts: [{ type: "text", text: `step ${seq} `.repeat(20 + (seq * 37) % 150) }],
+});
+window.draw = async (count, changes) => {
+  while (task.steps.length < count) addStep(task, stepOf(task.steps.length));
+  Object.assign(given, changes);
+  const above = html`<header /><div /><div />`;
+  const view = html`<main class="task">${above}<div class="talk"><${Conversation} ...${given} /><//><//>`;
+  render(view, document.getElementById("app"));
+  return visible();
+};
+window.scroll = top => {
+  document.querySelector(".view").scrollTop = top;
+  return visible();
+};
+async function visible() {
+  for (let frame = 0; frame < 5; frame++) await new Promise(requestAnimationFrame);
+  const { top, bottom } = document.querySelector(".view").getBoundingClientRect();
+  const rows = [...document.querySelectorAll("[data-step]")].map(row => [row, row.getBoundingClientRect()]);
+  const inside = rows.filter(([, place]) => place.bottom > top + 1 && place.top < bottom - 1);
+  return inside.map(([row]) => Number(row.dataset.step));
+}
+"""
+"""A page with a conversation alone. `draw` and `scroll` return the positions of the visible steps."""
+
+
+@pytest.fixture
+def page(open_watched: OpenContext) -> Page:
+    """Return the page, without steps."""
+    sources = read_sources()
+    files = sources | {"": PAGE, "page.js": PROGRAM, "app.css": bundle(sources)["css/app.css"]}
+    opened = open_watched(origin=ORIGIN).page
+    for path, text in files.items():
+        kind = TYPES[path.rpartition(".")[2] or "html"]
+        opened.route(
+            f"{ORIGIN}/{path}", lambda route, _, text=text, kind=kind: route.fulfill(body=text, content_type=kind)
+        )
+    opened.goto(f"{ORIGIN}/")
+    opened.wait_for_function("window.draw")
+    return opened
+
+
+def draw(page: Page, count: int, **changes: object) -> list[int]:
+    """Draw the conversation with this number of steps and changed properties. Return the visible steps."""
+    shown: list[int] = page.evaluate(f"draw({count}, {json.dumps(changes)})")
+    return shown
+
+
+def scroll(page: Page, top: int) -> list[int]:
+    """Scroll to this place. Return the visible steps."""
+    shown: list[int] = page.evaluate(f"scroll({top})")
+    return shown
+
+
+def test_a_linked_step_stays_visible_while_the_steps_after_it_are_read(page: Page) -> None:
+    draw(page, 40, selected=50)
+    for count in (51, 120, 200):
+        assert 50 in draw(page, count)
+    assert 50 in draw(page, 200, ready=True)
+    assert 50 in draw(page, 220)
+
+
+def test_a_linked_last_step_is_visible_once_all_steps_are_read(page: Page) -> None:
+    draw(page, 40, selected=199)
+    assert 199 in draw(page, 200)
+    assert 199 in draw(page, 200, ready=True)
+
+
+def test_a_reader_who_scrolls_while_steps_are_read_stays_there(page: Page) -> None:
+    draw(page, 60, selected=50)
+    top = scroll(page, 0)
+    assert top[0] == 0
+    assert draw(page, 200, ready=True) == top
+
+
+def test_a_reader_who_scrolls_away_from_a_chosen_step_stays_there_in_a_replay(page: Page) -> None:
+    """Each moment of a replay is another object, which is given as `ready`."""
+    assert 100 in draw(page, 200, ready=True, selected=100)
+    top = scroll(page, 0)
+    for _ in range(2):
+        assert draw(page, 200, ready={}) == top
+
+
+def test_a_visible_step_is_chosen_without_a_move(page: Page) -> None:
+    end = draw(page, 200, ready=True)
+    assert end[-1] == 199
+    assert draw(page, 200, selected=198) == end
+
+
+def test_the_end_stays_visible_if_the_last_step_is_chosen(page: Page) -> None:
+    draw(page, 200, ready=True)
+    draw(page, 200, selected=199)
+    assert draw(page, 220)[-1] == 219
