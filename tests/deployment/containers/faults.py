@@ -6,6 +6,7 @@ Each case prints a line; the command exits with 1 if one of them contradicts a g
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -146,7 +147,7 @@ def strike_all(deployment: Deployment, chosen: Iterable[Fault]) -> int:
     for fault in chosen:
         try:
             found = run(deployment, fault)
-        except AssertionError as error:
+        except (AssertionError, ValueError, subprocess.SubprocessError) as error:
             found = {"findings": [str(error)]}
         failed += bool(found["findings"])
         print(f"{fault}: {json.dumps(found)}", flush=True)
