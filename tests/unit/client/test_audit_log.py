@@ -268,7 +268,7 @@ def test_a_file_that_may_only_be_written_is_accepted(tmp_path: Path, monkeypatch
 def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(UsageError, match="is neither a file nor the output"), audited(Act("stop", BY), pipe):
+    with pytest.raises(UsageError, match="cannot be opened"), audited(Act("stop", BY), pipe):
         pass
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -286,6 +286,20 @@ def test_the_output_of_the_process_is_accepted() -> None:
     )
     written = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert [json.loads(line)["outcome"] for line in written.splitlines()] == ["begun", "accepted"]
+
+
+def test_nothing_is_done_if_nobody_reads_the_output_of_the_process() -> None:
+    script = (
+        "from pathlib import Path; from roboco.client.audit import Act, audited\n"
+        "with audited(Act('stop', 'ops'), Path('/dev/stdout')): raise SystemExit('done')"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writer)
+    assert "cannot be written (Broken pipe); nothing was done" in ended.stderr
 
 
 @pytest.mark.parametrize("limits", [{"max_steps": "all my secrets"}, {"secret": 1}, ["secret"], {"max_steps": -1}])
