@@ -102,8 +102,7 @@ def accept_task(
         )
     if _store_summary(engine, task_id, team, stored).status.ended:
         return None
-    engine.schedule.set(task_id, engine.policy.redelivery_delay)  # before the marker: a crash after it is found soon
-    engine.files.create(open_marker_path(task_id), OPENED)
+    _store_marker(engine, task_id)
     return AcceptedTask(task_id, team, stored, is_known=stored[0].digest != steps[0].digest)
 
 
@@ -188,6 +187,20 @@ def _store_summary(engine: Engine, task_id: str, team: Team, steps: tuple[TaskSt
     if engine.files.create(summary_path(task_id), summary.model_dump_json().encode()):
         return summary
     return engine.summaries.require(task_id)
+
+
+def _store_marker(engine: Engine, task_id: str) -> None:
+    """Enter the task in the schedule, and then store its marker: a crash after that is found soon.
+
+    If that takes so long that the entry becomes due before the marker is stored, the sweeper removes the entry. So
+    enter the task again then: nothing after the acceptance does before a worker claims the turn.
+    """
+    delay, begun = engine.policy.redelivery_delay, engine.clock.now()
+    engine.schedule.set(task_id, delay)
+    engine.files.create(open_marker_path(task_id), OPENED)
+    if not 0 <= engine.clock.now() - begun < delay / 2:
+        with falling_back_to_sweeper(task_id):
+            engine.schedule.schedule_no_later_than(task_id, delay)
 
 
 def _first_summary(task_id: str, team: Team, steps: tuple[TaskStep, ...]) -> TaskSummary:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roboco.domain.inbox.submission import Submission
-from roboco.domain.paths import open_marker_path, team_path
+from roboco.domain.paths import open_marker_path, summary_path, team_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.submit import submit
@@ -19,8 +19,9 @@ from tests.support.memory_ports.dispatcher import AdvanceMessage, TurnMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, member
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.reader import items_of, read_items
+from tests.support.memory_ports.sweeping import sweep
 from tests.support.memory_ports.watch import Crash, Fault, make_call
-from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.support.memory_ports.world import POLICY, TASK, World, team_of, world_parts
 
 
 def crash() -> None:
@@ -248,6 +249,33 @@ def test_a_stop_during_the_submission_is_applied(moment: int) -> None:
     world.submit(GRAPH.team)
     world.settle()
     assert world.summary().status is TaskStatus.CANCELLED
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("seconds", [POLICY.redelivery_delay / 2, 3 * POLICY.redelivery_delay, -1.0])
+def test_a_task_whose_marker_is_stored_late_is_in_the_schedule(seconds: float, at_once: bool) -> None:
+    """The sweeper has removed its entry, because there was no marker. Its first message is lost later."""
+    world = GRAPH.world()
+
+    def delay_marker(name: str, call: Any) -> Any:
+        if (
+            name == "files.create"
+            and summary_path(TASK) in world.files.held
+            and open_marker_path(TASK) not in world.files.held
+        ):
+            world.watch = make_call
+            world.clock.move(seconds)
+            sweep(world.process(), world.server)
+        return call()
+
+    world.watch = delay_marker
+    world.submit(GRAPH.team, at_once=at_once)
+    world.dispatcher.queue.clear()
+    due_at = world.engine.schedule.due_at(TASK)
+    assert due_at is not None
+    assert due_at <= world.clock.now() + POLICY.redelivery_delay + 1
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
 
 
 def test_prompts_are_rendered_with_task_team_agent_and_context() -> None:
