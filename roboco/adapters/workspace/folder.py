@@ -92,7 +92,7 @@ class FolderFiles:
         target = self._name_of(path)
         folder, name = os.path.split(target)
         with self._translating_errors():
-            if not os.path.isdir(folder):
+            if not _is_folder(folder):
                 return False
             with locked(Path(folder, _lock_name(name))):
                 stored = self.get_versioned(path)
@@ -250,6 +250,14 @@ def _files_below(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
         linked = (name for name in folders if Path(parent, name).is_symlink())
         yield from (Path(parent, name) for name in (*names, *linked))
+
+
+def _is_folder(name: str) -> bool:
+    """Return True if this is a folder. Other than `os.path.isdir`, raise the errors of a disk that does not answer."""
+    try:
+        return stat.S_ISDIR(os.stat(name).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _lock_name(name: str) -> str:

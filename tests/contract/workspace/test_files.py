@@ -324,6 +324,16 @@ def test_a_folder_that_cannot_be_used_raises_a_transient_error(tmp_path: Path) -
             use()
 
 
+def test_a_folder_that_cannot_be_looked_up_is_no_lost_race(tmp_path: Path) -> None:
+    """A writer that has lost reads again. Here it must wait for the operator instead."""
+    files = FolderFiles(tmp_path)
+    with pytest.raises(TransientError, match="too long"):
+        files.replace(f"{'n' * 300}/file", b"1", "version")
+    (tmp_path / "file").write_text("in the way")
+    for missing in ("none/file", "file/file"):
+        assert not files.replace(missing, b"1", "version")
+
+
 def test_a_lock_of_a_stopped_process_blocks_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = FolderFiles(tmp_path)
     names = [f"t/task{number}" for number in range(20)]
