@@ -116,6 +116,23 @@ def test_a_connection_to_a_replica_is_not_used_again(calls: DirectCalls, admin: 
     assert calls.call("CLIENT", "ID") != before
 
 
+def test_after_a_failover_one_call_fails_and_not_one_for_each_connection(calls: DirectCalls, admin: Any) -> None:
+    pool: Any = calls._pool
+    in_pool = [pool.get_connection() for _ in range(3)]
+    with calls._connected(), calls._connected(), calls._connected():
+        pass
+    assert len(calls._idle) == 3
+    for connection in in_pool:
+        pool.release(connection)
+    admin.execute_command("REPLICAOF", "127.0.0.1", "1")
+    with pytest.raises(redis.ReadOnlyError):
+        calls.call("SET", "a", "1")
+    admin.execute_command("REPLICAOF", "NO", "ONE")
+    assert not calls._idle
+    assert not any(connection._sock for connection in in_pool), "all of them led to the replica"
+    assert calls.call("SET", "a", "1") in ("OK", b"OK")
+
+
 def test_a_client_repeats_a_command_that_a_replica_refused(
     client: redis.Redis, admin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -64,6 +64,7 @@ class DirectCalls:
             answers = [_read(connection) for _ in commands]
             if any(isinstance(answer, redis.ReadOnlyError) for answer in answers):
                 connection.mark_for_reconnect()  # it leads to a replica, for example after a failover
+                self._drop_idle()  # so do those that are as old
             return answers
 
     @contextmanager
@@ -101,6 +102,15 @@ class DirectCalls:
             self._pool.release(connection)
         else:
             self._idle.append((os.getpid(), connection))
+
+    def _drop_idle(self) -> None:
+        """Close the kept connections and those in the pool, so that the next calls do not fail on each of them."""
+        with suppress(IndexError):
+            while True:
+                pid, connection = self._idle.pop()
+                if pid == os.getpid():
+                    self._pool.release(connection)
+        self._pool.disconnect(inuse_connections=False)
 
 
 def _wait_in_kernel(connection: Any) -> None:
