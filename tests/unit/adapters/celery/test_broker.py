@@ -2,6 +2,7 @@
 
 import pytest
 from celery import Celery
+from kombu import transport as transport_of_kombu
 
 from roboco.adapters.celery.app import app_settings, create_app
 from roboco.adapters.celery.broker import broker_settings, producer_settings
@@ -22,6 +23,14 @@ def test_a_tls_broker_is_verified_unless_the_url_disables_it(url: str, expected:
     assert broker_settings(url)["broker_url"] == expected
 
 
+KOMBUS_TRANSPORTS = {
+    "redis": "kombu.transport.redis:Transport",
+    "rediss": "kombu.transport.redis:Transport",
+    "sentinel": "kombu.transport.redis:SentinelTransport",
+    "amqp": "kombu.transport.pyamqp:Transport",
+}
+
+
 @pytest.mark.parametrize(
     ("url", "transport"),
     [
@@ -32,8 +41,11 @@ def test_a_tls_broker_is_verified_unless_the_url_disables_it(url: str, expected:
     ],
 )
 def test_a_producer_reuses_its_clients_of_redis_and_other_applications_keep_kombus(
-    url: str, transport: type[object] | None
+    url: str, transport: type[object] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Another test of this process may have guarded all of its connections, as a worker does.
+    monkeypatch.setattr(transport_of_kombu, "TRANSPORT_ALIASES", KOMBUS_TRANSPORTS)
+    monkeypatch.setattr(transport_of_kombu, "_transport_cache", {})
     settings = app_settings(url)
     own, others = create_app(settings | producer_settings(url)), create_app(settings)
     kept = others.connection_for_write().get_transport_cls()
