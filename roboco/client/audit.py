@@ -90,7 +90,7 @@ def _open(path: Path) -> int:
 def _readable(path: Path, file: int) -> int:
     """Return the file opened for reading, too, if this process may read it, else as it is.
 
-    Not so a pipe: a process that holds its reading end does not notice that nobody else reads it.
+    Not so a pipe: a process that holds its reading end does not notice that it has no other reader.
     """
     with suppress(OSError):
         found = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK)

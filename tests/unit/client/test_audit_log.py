@@ -288,7 +288,7 @@ def test_the_output_of_the_process_is_accepted() -> None:
     assert [json.loads(line)["outcome"] for line in written.splitlines()] == ["begun", "accepted"]
 
 
-def test_nothing_is_done_if_nobody_reads_the_output_of_the_process() -> None:
+def test_nothing_is_done_if_the_output_of_the_process_has_no_reader() -> None:
     script = (
         "from pathlib import Path; from roboco.client.audit import Act, audited\n"
         "with audited(Act('stop', 'ops'), Path('/dev/stdout')): raise SystemExit('done')"
