@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 
 import pytest
@@ -38,6 +38,17 @@ def pytest_collection_finish() -> None:
     """Exempt imported modules and collected tests from garbage collection, since they stay until the end."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the state of the running stacks to the report of a failed test."""
+    report = yield
+    if report.when == "call" and report.failed:
+        report.sections += [(f"Stack: {name}", text) for stack in Stack.running for name, text in stack.state()]
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import pytest
 from roboco import Task, Team, parse_team
 from roboco.cli.drill.transcript import Transcript
 from roboco.domain.history.step import verify_chain
+from roboco.domain.ids import sub_task_id
 from tests.faults.moments import OUTCOME_TIMEOUT, Moment, Victim
 from tests.support.journeys import GRAPH
 from tests.support.servers.model_server import Reply, Request
@@ -183,9 +184,7 @@ class ControlScenario:
 
     def check(self) -> None:
         """Assert the expected end of the task, and that a follower receives all of it."""
-        until(
-            lambda: self.task.summary().status.ended, OUTCOME_TIMEOUT, lambda: f"the task ends: {self.task.session()}"
-        )
+        until(lambda: self.task.summary().status.ended, OUTCOME_TIMEOUT, self._describe_tasks)
         assert self.task.summary().status == self._act.final_status
         self._act.check(self.task)
         history = self.task.history()
@@ -198,6 +197,12 @@ class ControlScenario:
         assert verify_chain(engine.histories.lines(self.task.task_id)) == len(history)
         assert [message.text for message in self.task.session().messages] == [step.text for step in history]
         assert self._stack.model.violations == []
+
+    def _describe_tasks(self) -> str:
+        """Describe the pending work of the task and of its sub-tasks."""
+        calls = [call for step in self.task.history() for call in step.calls if call.tool_name == "delegate"]
+        tasks = [self.task.task_id, *(sub_task_id(self.task.task_id, call.id) for call in calls)]
+        return f"the task ends: {self._act.name}; " + "; ".join(map(self._stack.describe_task, tasks))
 
 
 @pytest.fixture(scope="module", params=POOLS)

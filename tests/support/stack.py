@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+
+import redis
 
 from roboco import Orchestrator, Settings
 from roboco.adapters.local.process import Server, start_server
@@ -21,6 +23,11 @@ from tests.support.servers.model_server import ModelServer
 ROOT = Path(__file__).parents[2]
 POOLS = ("coordinator", "agents", "tools")
 TOOLS = "tests.support.tools_for_agents"
+PENDING_WORK = (
+    *("epoch", "seq", "phase", "status", "reason", "agent", "attempt", "claimed", "lease_left", "redeliveries"),
+    *("dispatched_at", "cancel_requested_for", "deferred_for", "refusals", "declined", "chunks", "calls", "item_ids"),
+)
+"""The fields of a snapshot that tell what a task waits for."""
 LONG_LEASE = 20.0
 """Seconds of a lease where no worker is killed: a worker that is merely slow does not lose it."""
 
@@ -37,6 +44,8 @@ class Stack:
     """The log level of the workers."""
     forks = True
     """True to fork workers, which is quick; False to start them by the command that users type."""
+    running: ClassVar[list["Stack"]] = []
+    """The stacks of this process, whose state is reported with a failed test."""
 
     def __init__(
         self,
@@ -83,14 +92,16 @@ class Stack:
             self.wait_ready(pool)
         self.orchestrator = Orchestrator(self.settings)
         self._exits.callback(self.orchestrator.close)
+        self.running.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.running.remove(self)
         if kind is not None:
-            for pool in self.workers:
-                print(f"--- {pool}\n{self.log(pool)[-4000:]}", file=sys.stderr)
+            for name, text in self.state():
+                print(f"--- {name}\n{text}", file=sys.stderr)
         self._exits.close()
 
     @property
@@ -163,6 +174,29 @@ class Stack:
         """Return the output of the pool's workers."""
         path = self.folder / f"{pool}.log"
         return path.read_text(errors="replace") if path.exists() else ""
+
+    def describe_task(self, task_id: str) -> str:
+        """Return the task's pending work, as Redis has it."""
+        task = self.orchestrator._engine.task_store.load(task_id, 1)
+        if task is None:
+            return f"{task_id} is not in Redis"
+        return f"{task_id}: " + ", ".join(f"{name}={getattr(task, name)}" for name in PENDING_WORK)
+
+    def state(self) -> Iterator[tuple[str, str]]:
+        """Yield the schedule, then the end of each worker's output, with the stacks of its main process's threads."""
+        with redis.Redis(port=self.valkey.port, decode_responses=True, socket_timeout=5) as client:
+            try:
+                due = [client.zrange(key, 0, 20, withscores=True) for key in client.scan_iter("*}:tasks", _type="zset")]
+                yield f"schedule at {time.time():.1f}", "\n".join(map(str, filter(None, due)))
+            except redis.RedisError as error:
+                yield "schedule", str(error)
+        for pool, server in self.workers.items():
+            before = len(self.log(pool))
+            if server.alive():
+                os.kill(server.pid, signal.SIGUSR1)  # Celery writes the stacks
+                time.sleep(1)
+            text = self.log(pool)
+            yield pool, f"{text[max(0, before - 4000) : before]}\n{text[before:][:20000]}"
 
     def count_tool_lines(self) -> int:
         """Return the number of lines that the tests' tools have written."""
