@@ -32,7 +32,7 @@ RATES = (10, 1_000, 10_000)
 """Requests for each window."""
 MAX_RATE = RATES[-1]
 PROCESSES = 16
-"""Agents processes that share the requests equally. Each records its tokens at most twice in a slot."""
+"""Agents processes that share the requests equally. Each records its tokens at most four times in three slots."""
 WAITING_TICKETS = 1_000
 ASKS = 200
 """Requests of waiting tickets that are measured."""

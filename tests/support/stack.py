@@ -93,12 +93,12 @@ class Stack:
         self.orchestrator = Orchestrator(self.settings)
         self._exits.callback(self.orchestrator.close)
         self.running.append(self)
+        self._exits.callback(self.running.remove, self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.running.remove(self)
         if kind is not None:
             for name, text in self.state():
                 print(f"--- {name}\n{text}", file=sys.stderr)

@@ -1,12 +1,12 @@
 """The tokens of finished requests, which one script call records for many requests to a model server.
 
     a reply ─► first of a while, or tickets wait: recorded at once
-           └─► kept for half a slot ─► with the next admission, or half a slot later ─► one call for all of them
+           └─► kept for 3/4 of a slot ─► with the next admission, at the latest after a slot ─► one call for all
                        └── until they are 50: recorded at once
 
 A call costs Redis' thread more than the work in it, because the processor's caches are cold between calls. So a process
-makes at most two calls in a slot for each server, besides full ones, and most of them directly before an admission, in
-the same round trip. A late record is counted in the slot in which its request was sent. Until then its reservation
+makes at most four calls in three slots for each server, besides full ones, and most of them directly before an
+admission, in the same round trip. A late record is counted in the slot in which its request was sent. Until then its reservation
 counts; also if the process dies first, for as long as the slot counts. A record that Redis gets twice is recorded once,
 because it removes the admission of its request.
 """
@@ -49,7 +49,7 @@ class _Server:
 
     records: list[UsageRecord] = field(default_factory=list)
     due_at: float = 0.0
-    """The time from which they are sent: half a slot after the last call."""
+    """The time from which they are sent: three quarters of a slot after the last call."""
     awaited_until: float = 0.0
     """The time until which each record is sent at once, because tickets wait for tokens."""
 
@@ -73,7 +73,9 @@ class UsageRecords:
         self._scripts = scripts
         self._window_ms = window_ms
         self._slot_ms = slot_ms
-        self._half_slot = slot_ms / 2000
+        self._keep_seconds = 0.75 * slot_ms / 1000
+        self._admission_seconds = 0.25 * slot_ms / 1000
+        """Seconds for which records that are due wait for an admission."""
         self._servers: dict[str, _Server] = {}
         self._lock = threading.Lock()
         self._running = False
@@ -127,7 +129,7 @@ class UsageRecords:
         return self._servers.setdefault(name, _Server())
 
     def _take(self, server: _Server, now: float) -> list[UsageRecord]:
-        records, server.records, server.due_at = server.records, [], now + self._half_slot
+        records, server.records, server.due_at = server.records, [], now + self._keep_seconds
         return records
 
     def _started(self) -> bool:
@@ -151,9 +153,9 @@ class UsageRecords:
         now = time.monotonic()
         with self._lock:
             kept = [one for one in self._servers.values() if one.records]
-            late = [self._take(one, now) for one in kept if now >= one.due_at + self._half_slot]
+            late = [self._take(one, now) for one in kept if now >= one.due_at + self._admission_seconds]
             self._running = bool(kept)
-            next_at = min((one.due_at + self._half_slot for one in kept), default=now)
+            next_at = min((one.due_at + self._admission_seconds for one in kept), default=now)
         try:
             self._send(late)
         except Exception:

@@ -18,10 +18,16 @@ _RETRY_DELAY = 0.002
 
 @contextmanager
 def locked(path: Path) -> Iterator[BinaryIO]:
-    """Open or create the file and hold its lock until the block ends. Raise TransientError after a limited wait."""
+    """Open or create the file and hold its lock until the block ends. Raise TransientError after a limited wait.
+
+    Closing the file would not release the lock if the pool has forked a process within the block: it has the file, too.
+    """
     with path.open("a+b") as file:
         _lock(file, path)
-        yield file
+        try:
+            yield file
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _lock(file: BinaryIO, path: Path) -> None:

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import itertools
 import os
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -246,6 +247,21 @@ def test_a_lock_that_is_never_released_blocks_only_its_task(
         assert_history(folder, steps[:2])
     assert folder.append(TASK, steps[-1]) == steps[-1]
     assert_history(folder, steps)
+
+
+def test_a_process_that_is_forked_during_a_write_does_not_keep_the_lock(path: Path) -> None:
+    """A coordinator replaces a process of its pool while its sweeper writes."""
+    path.parent.mkdir(parents=True)
+    with lock.locked(path):
+        forked = os.fork()
+        if not forked:
+            signal.pause()
+    try:
+        with path.open("rb") as other:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.kill(forked, signal.SIGKILL)
+        os.waitpid(forked, 0)
 
 
 def test_a_malformed_line_is_corrupt(folder: FolderHistories, path: Path) -> None:

@@ -14,15 +14,18 @@ redis.call('DEL', unpack(KEYS, 1, n))
 local usages, recorded = {}, 0
 for i = 1, #KEYS - n do
   local used = usage(KEYS[n + i], newest, newest, first)
-  used.limit, used.fields, used.added = tonumber(ARGV[3 + i]) or math.huge, {}, {}
+  used.limit, used.slots, used.added_requests, used.added_tokens = tonumber(ARGV[3 + i]) or math.huge, {}, {}, {}
   usages[i] = used
 end
 
--- Add a number to the count of a slot.
-local function add(used, slot, kind, number)
-  local name = string.format('%d%s', slot, kind)
-  if not used.added[name] then used.fields[#used.fields + 1] = name end
-  used.added[name] = (used.added[name] or 0) + number
+-- Add requests and tokens to the counts of a slot.
+local function add(used, slot, requests, tokens)
+  if not used.added_tokens[slot] then
+    used.slots[#used.slots + 1] = slot
+    used.added_requests[slot], used.added_tokens[slot] = 0, 0
+  end
+  used.added_requests[slot] = used.added_requests[slot] + requests
+  used.added_tokens[slot] = used.added_tokens[slot] + tokens
 end
 
 -- Replace the tokens that a request has reserved, unless its slot has left the usage, or the usage was lost.
@@ -30,11 +33,9 @@ local function replace(used, slot, reserved, sent, tokens)
   if slot < used.oldest or used.requests == 0 then return end
   local counted = math.min(reserved, used.limit)
   used.tokens = used.tokens + tokens - counted
-  if sent == slot then return add(used, slot, 't', tokens - counted) end
-  add(used, slot, 'r', -1)
-  add(used, slot, 't', -counted)
-  add(used, sent, 'r', 1)
-  add(used, sent, 't', tokens)
+  if sent == slot then return add(used, slot, 0, tokens - counted) end
+  add(used, slot, -1, -counted)
+  add(used, sent, 1, tokens)
   used.later = true
 end
 
@@ -52,10 +53,17 @@ for i = 1, n do
   end
 end
 for _, used in ipairs(usages) do
-  if #used.fields > 0 then
-    local counts, values = redis.call('HMGET', used.key, unpack(used.fields)), { 'tokens', used.tokens }
-    for i, name in ipairs(used.fields) do
-      values[2 * i + 1], values[2 * i + 2] = name, (tonumber(counts[i]) or 0) + used.added[name]
+  local fields, added = {}, {}
+  for _, slot in ipairs(used.slots) do
+    fields[#fields + 1], added[#added + 1] = string.format('%dt', slot), used.added_tokens[slot]
+    if used.added_requests[slot] ~= 0 then
+      fields[#fields + 1], added[#added + 1] = string.format('%dr', slot), used.added_requests[slot]
+    end
+  end
+  if #fields > 0 then
+    local counts, values = redis.call('HMGET', used.key, unpack(fields)), { 'tokens', used.tokens }
+    for i, name in ipairs(fields) do
+      values[2 * i + 1], values[2 * i + 2] = name, (tonumber(counts[i]) or 0) + added[i]
     end
     redis.call('HSET', used.key, unpack(values))
     if used.later then redis.call('PEXPIRE', used.key, 2 * window) end
