@@ -27,7 +27,7 @@ PENDING_WORK = (
     *("epoch", "seq", "phase", "status", "reason", "agent", "attempt", "claimed", "lease_left", "redeliveries"),
     *("dispatched_at", "cancel_requested_for", "deferred_for", "refusals", "declined", "chunks", "calls", "item_ids"),
 )
-"""The fields of a snapshot that tell what a task waits for."""
+"""The fields of a snapshot that show what a task waits for."""
 LONG_LEASE = 20.0
 """Seconds of a lease where no worker is killed: a worker that is merely slow does not lose it."""
 
