@@ -31,9 +31,8 @@ from roboco.workers.sweep_lanes import THREADS, SweepLanes
 
 _log = logging.getLogger(__name__)
 
-CONNECTIONS = 2 * THREADS + 2
-"""Connections to the broker: a thread that sends a message holds one, and reads the length of its queue with another.
-With fewer than THREADS + 1 all threads could wait for their second one."""
+CONNECTIONS = THREADS + 2
+"""Connections to the broker: one for each thread that sends a message, or reads the length of a queue."""
 SWITCHES_INTERVAL = 5.0
 """Seconds between two writes of the switches to Redis."""
 FILL_TIMEOUT = 10.0

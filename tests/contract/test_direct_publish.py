@@ -6,6 +6,7 @@ If a test fails after an upgrade of Celery or kombu, they send other messages th
 import base64
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -219,3 +220,13 @@ def events_of(followed: Any) -> list[Any]:
     while message := followed.get_message(timeout=0.3) or followed.get_message(timeout=0.3):
         found.append(json.loads(base64.b64decode(json.loads(message["data"])["body"])))
     return found
+
+
+@pytest.mark.parametrize("name", SENDS)
+def test_a_send_holds_at_most_one_connection_of_the_pool(valkey: ValkeyServer, name: str) -> None:
+    """Threads that each held one and waited for a second one would wait for each other forever."""
+    with create_app(app_settings(valkey.url) | {"broker_pool_limit": 1}) as app:
+        thread = threading.Thread(target=SENDS[name], args=(CeleryDispatcher(app),), daemon=True)
+        thread.start()
+        thread.join(30)
+        assert not thread.is_alive()

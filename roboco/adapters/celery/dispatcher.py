@@ -126,12 +126,15 @@ class CeleryDispatcher:
     def _send(self, name: str, arguments: dict[str, Any], message_id: str, description: str, **options: Any) -> None:
         priority: Priority | None = options.pop("priority", None)
         options |= {"argsrepr": description, "kwargsrepr": repr(arguments), "headers": {SENT_AT: time.time()}}
-        with translating_errors(name), self._app.producer_or_acquire() as producer, _dropping_connection(producer):
+        with translating_errors(name):
+            # Before the producer, which holds a connection of the pool: threads that hold all of them would wait for
+            # each other's.
             queue = self._queues.choose(name, arguments["task_id"], priority)
             options["priority"] = self._queues.priority_number(priority)
-            if not publish(self._app, producer, name, arguments, message_id, queue, **options):
-                options |= {"producer": producer, "confirm_timeout": CONFIRM_TIMEOUT, "ignore_result": True}
-                self._app.send_task(name, kwargs=arguments, task_id=message_id, queue=queue, **options)
+            with self._app.producer_or_acquire() as producer, _dropping_connection(producer):
+                if not publish(self._app, producer, name, arguments, message_id, queue, **options):
+                    options |= {"producer": producer, "confirm_timeout": CONFIRM_TIMEOUT, "ignore_result": True}
+                    self._app.send_task(name, kwargs=arguments, task_id=message_id, queue=queue, **options)
 
     def _send_event(self, order: TurnAssignment | ToolAssignment, who: str, event: str, fields: dict[str, Any]) -> None:
         """Send an event in place of the attempt's worker. It may be the first event of that Celery task."""

@@ -6,9 +6,9 @@
 
 A call costs Redis' thread more than the work in it, because the processor's caches are cold between calls. So a process
 makes at most four calls in three slots for each server, besides full ones, and most of them directly before an
-admission, in the same round trip. A late record is counted in the slot in which its request was sent. Until then its reservation
-counts; also if the process dies first, for as long as the slot counts. A record that Redis gets twice is recorded once,
-because it removes the admission of its request.
+admission, in the same round trip. A late record is counted in the slot in which its request was sent. Until then its
+reservation counts; also if the process dies first, for as long as the slot counts. A record that Redis gets twice is
+recorded once, because it removes the admission of its request.
 """
 
 import logging
