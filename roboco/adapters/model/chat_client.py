@@ -99,6 +99,7 @@ class ChatClient:
         if 200 <= response.status_code < 300:
             return response
         if 300 <= response.status_code < 400:
+            self._last = self._kept = None  # later requests are sent by the package alone, while they are redirected
             await response.aclose()
             return None
         try:
