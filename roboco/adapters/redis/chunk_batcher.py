@@ -43,8 +43,8 @@ class ChunkBatcher:
         self._calls.put(_Call(keys, arguments, on_answer))
         with self._lock:  # otherwise the thread may end between the put and the check, and leave the call
             if not self._running:
-                self._running = True
                 threading.Thread(target=self._run, name="roboco-chunk-batcher", daemon=True).start()
+                self._running = True
 
     def _run(self) -> None:
         while batch := self._next_batch():
