@@ -20,6 +20,8 @@ from tests.support.browser.stack import WebStack, web_stack
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
 
 LIVE_TASKS = 50
+ZOOMS = 12
+"""Clicks that enlarge the lanes about a hundred times."""
 MAX_ELEMENTS = 5_000
 """Elements of the page of a long task: a list of all steps would have ten times as many."""
 
@@ -57,6 +59,13 @@ def test_a_task_of_ten_thousand_steps_is_shown_and_scrolls(
         frames = scroll(scrolling_box(page), 5)
     print(f"\n{last + 1} steps: loaded with {loading}; {elements} elements; {heap_megabytes(page):.0f} MB of objects")
     print(f"scrolling: {frames}; {scrolling}")
+    for _ in range(ZOOMS):
+        page.get_by_role("button", name="Zoom in").click()
+    lanes = page.wait_for_selector(".lanes-box")
+    assert lanes.evaluate("box => box.scrollWidth > 10 * box.clientWidth")
+    with measured(browser, page) as scrolling:
+        frames = scroll(lanes, 5, sideways=True)
+    print(f"scrolling the lanes: {frames}; {scrolling}")
     save_picture(page, "long-task")
     assert elements < MAX_ELEMENTS
 

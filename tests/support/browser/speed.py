@@ -15,7 +15,9 @@ from typing import Any, Final
 from playwright.sync_api import Browser, ElementHandle, Page
 
 SCROLL: Final = """
-async (box, {seconds, pixels}) => {
+async (box, {seconds, pixels, sideways}) => {
+  const [at, shown, size] = sideways ? ["scrollLeft", "clientWidth", "scrollWidth"]
+    : ["scrollTop", "clientHeight", "scrollHeight"]
   const times = []
   let direction = 1
   await new Promise(done => requestAnimationFrame(done))
@@ -23,9 +25,9 @@ async (box, {seconds, pixels}) => {
   await new Promise(done => {
     const frame = time => {
       times.push(time)
-      if (box.scrollTop + box.clientHeight >= box.scrollHeight - 1) direction = -1
-      else if (box.scrollTop <= 0) direction = 1
-      box.scrollTop += direction * pixels
+      if (box[at] + box[shown] >= box[size] - 1) direction = -1
+      else if (box[at] <= 0) direction = 1
+      box[at] += direction * pixels
       if (performance.now() - start < seconds * 1000) requestAnimationFrame(frame)
       else done()
     }
@@ -87,9 +89,9 @@ class Work:
         return f"{self.cores:.2f} cores of renderers in {self.seconds:.1f} s; main thread: {main}"
 
 
-def scroll(box: ElementHandle, seconds: float, pixels: int = 40) -> Frames:
-    """Scroll an element down and up for these seconds, some pixels a frame, and return the gaps between its frames."""
-    return _frames(box.evaluate(SCROLL, {"seconds": seconds, "pixels": pixels}))
+def scroll(box: ElementHandle, seconds: float, pixels: int = 40, sideways: bool = False) -> Frames:
+    """Scroll an element to and fro for these seconds, some pixels a frame, and return the gaps between its frames."""
+    return _frames(box.evaluate(SCROLL, {"seconds": seconds, "pixels": pixels, "sideways": sideways}))
 
 
 def watch_frames(page: Page, seconds: float) -> Frames:
