@@ -200,11 +200,17 @@ def _suspend(server: Server) -> None:
 
 
 def _holds_file_lock(server: Server) -> bool:
-    """Return True if a process of the worker holds a file lock. All of them are stopped."""
+    """Return True if a process of the worker holds a file lock. All of them are stopped.
+
+    Each open file names its locks. /proc/locks names those of all processes, and may miss one while others change.
+    """
     while any(state != "T" for state, _ in _threads(server.pid)):
         time.sleep(0.001)
-    owners = {line.split()[4] for line in Path("/proc/locks").read_text().splitlines() if " -> " not in line}
-    return any(pid in owners for _, pid in _threads(server.pid))
+    return any(
+        "\nlock:" in file.read_text()
+        for process in {process for _, process in _threads(server.pid)}
+        for file in Path("/proc", process, "fdinfo").iterdir()
+    )
 
 
 def _threads(session: int) -> Iterator[tuple[str, str]]:
