@@ -18,7 +18,7 @@ import pytest
 
 from roboco.adapters.local.process import free_port
 from roboco.adapters.local.valkey import ValkeyServer
-from tests.support.stack import ROOT
+from tests.support.stack import BUSY_FACTOR, ROOT
 
 pytestmark = [pytest.mark.redis]
 
@@ -124,7 +124,7 @@ def test_sigterm_ends_the_process_within_5_seconds_although_a_request_hangs(
         began = time.monotonic()
         gateway.process.send_signal(signal.SIGTERM)
         code = gateway.process.wait(60)
-        assert time.monotonic() - began < 6.5  # 5 s, and what a busy machine adds
+        assert time.monotonic() - began < 5 * BUSY_FACTOR  # the request would hang without an end
         assert code == (143 if workers == 1 else 0)
         for connection in hanging:
             with connection:
