@@ -1,9 +1,10 @@
 #!/bin/sh
 # Print the variables of compose.yaml that name images, with the current digests of the registries. Keep the lines in
-# `.env`. To update, run the script again and review the changed lines. It needs `docker buildx`.
+# `.env`. To update, run the script again and review the changed lines. It needs `docker buildx`, which ignores a format that
+# begins with `{{.Manifest` (docker/buildx#1175); hence `print`.
 set -eu
 while read -r name image; do
-    digest=$(docker buildx imagetools inspect "$image" --format '{{.Manifest.Digest}}')
+    digest=$(docker buildx imagetools inspect "$image" --format '{{print .Manifest.Digest}}')
     case $digest in
     sha256:*) echo "$name=$image@$digest" ;;
     *) echo "$image: no digest but '$digest'" >&2 && exit 1 ;;

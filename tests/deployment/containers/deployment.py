@@ -27,18 +27,26 @@ PUBLISHED = ("_callers", "_operators")
 
 def variables(images: dict[str, str]) -> dict[str, str]:
     """Return the variables of `.env`. The commands of deploy/README.md make them, after those that name images."""
-    text = (DEPLOY / "README.md").read_text()
-    commands = text.partition("deploy/pin-images.sh > .env")[2].partition("\n")[2].partition("docker compose up")[0]
+    commands = printed_commands().partition("\n")[2].partition("docker compose up")[0]
     with TemporaryDirectory() as folder:
         file = Path(folder, ".env")
         file.write_text("".join(f"{name}={value}\n" for name, value in images.items()))
         subprocess.run(["sh", "-euc", commands], cwd=folder, check=True)
         made = dict(line.split("=", 1) for line in file.read_text().splitlines())
+    return made | descriptors() | {"REDIS_PASSWORD_CLIENT": made["REDIS_PASSWORD_PROBE"][::-1]}
+
+
+def printed_commands() -> str:
+    """Return the commands for Compose that deploy/README.md prints."""
+    _, first, rest = (DEPLOY / "README.md").read_text().partition("deploy/pin-images.sh > .env")
+    return first + rest.partition("```")[0]
+
+
+def descriptors() -> dict[str, str]:
+    """Return the variables that deploy/README.md names where Docker may not raise the number of descriptors."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return made | {
-        "REDIS_PASSWORD_CLIENT": made["REDIS_PASSWORD_PROBE"][::-1],
-        "GATEWAY_DESCRIPTORS": str(min(65536, hard) if hard > 0 else 65536),
-    }
+    usual = {"GATEWAY_DESCRIPTORS": 65536, "PROXY_DESCRIPTORS": 131072}
+    return {name: str(min(number, hard) if hard > 0 else number) for name, number in usual.items()}
 
 
 @dataclass
@@ -48,6 +56,7 @@ class Deployment:
     room: Room
     values: dict[str, str]
     files: tuple[str, ...] = FILES
+    project: str = "roboco"
     _severed: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
 
     def compose(
@@ -155,7 +164,7 @@ class Deployment:
 
     def _command(self) -> tuple[str, ...]:
         return (
-            *("docker", "compose", "--project-directory", "."),
+            *("docker", "compose", "--project-directory", ".", "--project-name", self.project),
             *(word for one in self.files for word in ("--file", one)),
         )
 
@@ -197,27 +206,36 @@ class Load:
 
 @contextmanager
 def deployed(room: Room, images: dict[str, str], *files: str, **changes: str) -> Iterator[Deployment]:
-    """Yield compose.yaml with these files of this folder, up from nothing, with two workers of each pool."""
+    """Yield compose.yaml with these files, up from nothing, with two workers of each pool."""
     teams = room.shared / "teams"
     teams.mkdir(exist_ok=True)
     (teams / "till.yaml").write_text(json.dumps(TEAM.model_dump(mode="json", exclude_unset=True)))
     values = variables(images) | {"LEASE_SECONDS": str(LEASE_SECONDS), "TEAMS_FOLDER": str(teams)} | changes
-    yield from _up(Deployment(room, values, (*FILES, *(f"{HERE}/{file}" for file in files))), *SCALE)
+    with running(Deployment(room, values, (*FILES, *files))) as deployment:
+        yield _up(deployment, *SCALE)
 
 
 @contextmanager
 def image_alone(room: Room, images: dict[str, str]) -> Iterator[Deployment]:
     """Yield the services of compose.image.yaml."""
-    yield from _up(Deployment(room, images, (f"{HERE}/compose.image.yaml",)))
+    files = (f"{HERE}/compose.image.yaml",)
+    with running(Deployment(room, images, files, "roboco-image")) as deployment:
+        yield _up(deployment)
 
 
-def _up(deployment: Deployment, *arguments: str) -> Iterator[Deployment]:
+@contextmanager
+def running(deployment: Deployment) -> Iterator[Deployment]:
+    """Yield a deployment without containers and data. What it has then ends with it."""
     deployment.down()
     try:
-        try:
-            deployment.up(*arguments)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{deployment.compose('logs', '--tail=30', check=False)}") from None
         yield deployment
     finally:
         deployment.down()
+
+
+def _up(deployment: Deployment, *arguments: str) -> Deployment:
+    try:
+        deployment.up(*arguments)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{deployment.compose('logs', '--tail=30', check=False)}") from None
+    return deployment

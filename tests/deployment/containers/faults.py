@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.deployment.containers.deployment import LEASE_SECONDS, POOLS, Deployment, deployed
+from tests.deployment.containers.deployment import HERE, LEASE_SECONDS, POOLS, Deployment, deployed
 from tests.deployment.containers.images import load_or_build
 from tests.deployment.containers.outside import call
 from tests.deployment.containers.room import Room, missing
@@ -165,8 +165,8 @@ def main() -> None:
     failed = 0
     for cases, images, files in (
         (faults(), IMAGES, ()),
-        (disk_faults(), IMAGES, ("compose.disks.yaml",)),
-        (broker_faults(), (*IMAGES, "rabbitmq"), ("compose.rabbitmq.yaml",)),
+        (disk_faults(), IMAGES, (f"{HERE}/compose.disks.yaml",)),
+        (broker_faults(), (*IMAGES, "rabbitmq"), (f"{HERE}/compose.rabbitmq.yaml",)),
     ):
         chosen = [fault for fault in cases if options.only in str(fault)]
         if not chosen:

@@ -32,14 +32,14 @@ def load_or_build(room: Room, names: Sequence[str] = IMAGES) -> dict[str, str]:
 def build_bases(room: Room, names: Sequence[str] = IMAGES) -> dict[str, str]:
     """Build the images of other services. Return the variables of compose.yaml that name them."""
     lines = room.run(
-        "deploy/debian/build.sh", REGISTRY, *names, timeout=_BUILD_SECONDS, variables=_build_variables(room)
+        "deploy/debian/build.sh", REGISTRY, *names, timeout=_BUILD_SECONDS, variables=build_variables(room)
     )
     return dict(line.split("=", 1) for line in lines.splitlines())
 
 
 def build(room: Room, python_image: str, tag: str = "roboco", context: str | Path = ".") -> None:
     """Build the image of Roboco from this base."""
-    secrets = _build_variables(room)
+    secrets = build_variables(room)
     room.run(
         *("docker", "build", "--network", "host", "--tag", tag, "--file", f"{context}/deploy/Dockerfile"),
         *("--build-arg", f"PYTHON_IMAGE={python_image}"),
@@ -91,7 +91,7 @@ def pip_problem(folder: Path) -> str | None:
     return last_lines(tried.stderr) if tried.returncode else None
 
 
-def _build_variables(room: Room) -> dict[str, str]:
+def build_variables(room: Room) -> dict[str, str]:
     """Return the variables for builds: pip trusts the certificates that this machine trusts."""
     certificates, configuration = room.shared / "ca.pem", room.shared / "pip.conf"
     certificates.write_bytes(_CERTIFICATES.read_bytes() if _CERTIFICATES.exists() else b"")

@@ -48,15 +48,15 @@ class Caller:
 
 
 @contextmanager
-def call(deployment: Deployment) -> Iterator[Caller]:
-    """Yield a caller with a new key, whose task is submitted."""
+def call(deployment: Deployment, address: str = "http://127.0.0.1:8080", certificate: str = "") -> Iterator[Caller]:
+    """Yield a caller with a new key, whose task is submitted. It trusts this certificate alone, if there is one."""
     operator = {
         "AWS_ACCESS_KEY_ID": deployment.values["S3_ACCESS_KEY_OPERATOR"],
         "AWS_SECRET_ACCESS_KEY": deployment.values["S3_SECRET_KEY_OPERATOR"],
     }
     key = deployment.run_in("gateway", "roboco", "keys", "create", "caller", changes=operator).split()[-1]
-    words = ("-m", "tests.deployment.containers.caller", "http://127.0.0.1:8080", key, TEAM.name)
-    with deployment.room.popen_outside(sys.executable, *words) as process:
+    words = (sys.executable, "-m", "tests.deployment.containers.caller", address, key, TEAM.name)
+    with deployment.room.popen_outside("env", f"SSL_CERT_FILE={certificate}", *words) as process:
         try:
             yield Caller(process)
         finally:

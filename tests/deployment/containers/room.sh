@@ -12,7 +12,7 @@ command=$1 folder=$2
 shift 2
 root=$folder/root
 packages='docker.io docker-cli docker-compose docker-buildx docker-registry iptables iproute2 procps slirp4netns debootstrap
-kustomize kubernetes-client'
+kustomize kubernetes-client openssl curl'
 
 # Return the process of the room that is process 1 inside it.
 init() { cat "$folder/pid"; }
@@ -102,7 +102,7 @@ inside)
     umount --lazy /mnt/machine
     mkdir -p /var/lib/docker/registry
     docker-registry serve /etc/docker/registry.yaml &
-    exec dockerd --cgroup-parent="/$ROOM_CGROUP" --log-level=warn
+    exec dockerd --cgroup-parent="/$ROOM_CGROUP" --log-level=warn --registry-mirror=http://127.0.0.1:5000
     ;;
 online)
     nsenter --target "$(init)" --mount --pid \

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.deployment.containers import faults
-from tests.deployment.containers.deployment import Deployment, deployed
+from tests.deployment.containers.deployment import HERE, Deployment, deployed
 from tests.deployment.containers.room import Room
 
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.workers]
 @pytest.fixture(scope="module")
 def small_disks(room: Room, images: dict[str, str]) -> Iterator[Deployment]:
     """Yield a deployment whose volumes are small."""
-    with deployed(room, images, "compose.disks.yaml") as deployment:
+    with deployed(room, images, f"{HERE}/compose.disks.yaml") as deployment:
         yield deployment
 
 

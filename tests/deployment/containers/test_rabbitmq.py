@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.deployment.containers import faults
-from tests.deployment.containers.deployment import Deployment, deployed
+from tests.deployment.containers.deployment import HERE, Deployment, deployed
 from tests.deployment.containers.images import IMAGES, load_or_build
 from tests.deployment.containers.room import Room
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.workers]
 def over_rabbitmq(room: Room) -> Iterator[Deployment]:
     """Yield a deployment whose broker is RabbitMQ."""
     images = load_or_build(room, (*IMAGES, "rabbitmq"))
-    with deployed(room, images, "compose.rabbitmq.yaml") as deployment:
+    with deployed(room, images, f"{HERE}/compose.rabbitmq.yaml") as deployment:
         yield deployment
 
 

@@ -17,7 +17,7 @@ def test_skewed_clocks_lose_and_double_nothing(room: Room, images: dict[str, str
     words = ("docker", "build", "--network", "host", "--tag", "roboco-skewed", "--file", f"{HERE}/skewed.Dockerfile")
     with room.online():
         attempt(room, lambda: room.run(*words, HERE))
-    with deployed(room, images, "compose.skew.yaml") as deployment:
+    with deployed(room, images, f"{HERE}/compose.skew.yaml") as deployment:
         skews = {pool: skew(deployment, pool) for pool in ("coordinator", "agents", "tools", "gateway")}
         assert skews == {"coordinator": -120, "agents": 120, "tools": 300, "gateway": 0}
         load = deployment.start_load()

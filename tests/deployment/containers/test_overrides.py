@@ -1,0 +1,56 @@
+"""Files that an operator adds to compose.yaml: nginx with TLS before two gateways, and a store outside."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.deployment.containers.deployment import FILES, POOLS, SCALE, Deployment, deployed, running, variables
+from tests.deployment.containers.images import IMAGES, load_or_build
+from tests.deployment.containers.outside import call
+from tests.deployment.containers.room import Room
+
+pytestmark = [pytest.mark.slow, pytest.mark.workers]
+GATEWAYS = ("--scale", "gateway=2")
+STORE_NETWORKS = ("store", "webhooks", "models", "services", "clients")
+
+
+def test_callers_reach_two_gateways_through_nginx(room: Room) -> None:
+    """One gateway ends while a caller follows a task: it sees each step once, over TLS."""
+    images = load_or_build(room, (*IMAGES, "nginx"))
+    tls = make_certificate(room)
+    changes = {"TLS_FOLDER": str(tls), "ROBOCO_GATEWAY_ALLOWED_HOSTS": "localhost"}
+    with deployed(room, images, "deploy/compose.proxy.yaml", **changes) as deployment:
+        deployment.up("--no-recreate", *SCALE, *GATEWAYS)
+        assert len(deployment.containers("gateway")) == 2
+        deployment.wait_healthy(("gateway", "proxy"))
+        with call(deployment, "https://localhost:8443", f"{tls}/tls.crt") as caller:
+            room.run("docker", "stop", deployment.first("gateway"))
+            assert caller.finish()["status"] == "completed"
+
+
+def make_certificate(room: Room) -> Path:
+    """Return a folder with the files that compose.proxy.yaml needs. The user of nginx may read them."""
+    folder = room.shared / "tls"
+    folder.mkdir(exist_ok=True)
+    subject = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
+    files = ("-keyout", folder / "tls.key", "-out", folder / "tls.crt")
+    room.run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject, *files)
+    room.run("chmod", "644", folder / "tls.key")
+    return folder
+
+
+def test_tasks_complete_with_a_store_outside(room: Room, images: dict[str, str]) -> None:
+    """The workers wait for the store that is not there yet. It is the SeaweedFS of another project."""
+    changes = {"ROBOCO_S3_ENDPOINT_URL": "http://store.example.com:9000", "TEAMS_FOLDER": str(room.shared / "teams")}
+    values = variables(images) | changes
+    deployment = Deployment(room, values, (*FILES, "deploy/compose.s3.yaml"))
+    store = Deployment(room, values, ("compose.yaml",), "store")
+    with running(store), running(deployment):
+        store.compose("up", "--detach", "s3", "bucket")
+        deployment.compose("up", "--detach", *SCALE)
+        assert deployment.containers("coordinator")
+        for network in STORE_NETWORKS:
+            named = ("--alias", "store.example.com", f"roboco_{network}")
+            room.run("docker", "network", "connect", *named, store.first("s3"))
+        deployment.wait_healthy((*POOLS, "gateway"))
+        assert deployment.start_load(2).finish()["findings"] == []
