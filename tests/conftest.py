@@ -47,7 +47,11 @@ def pytest_runtest_makereport(
     """Add the state of the running stacks to the report of a failed test."""
     report = yield
     if report.when == "call" and report.failed:
-        report.sections += [(f"Stack: {name}", text) for stack in Stack.running for name, text in stack.state()]
+        for stack in Stack.running:
+            try:
+                report.sections += [(f"Stack: {name}", text) for name, text in stack.state()]
+            except Exception as error:  # pytest would end, and report neither this test nor the others
+                report.sections.append(("Stack", f"its state cannot be read: {error!r}"))
     return report
 
 

@@ -185,6 +185,10 @@ def _signal(server: Server, sign: signal.Signals) -> None:
         server.process.wait()
 
 
+STOPPED = ("T", "Z", "X")
+"""The states of threads that do not run: suspended, or ended while the parent is suspended."""
+
+
 def _suspend(server: Server) -> None:
     """Send SIGSTOP while the worker does not write to a history in a folder.
 
@@ -204,7 +208,9 @@ def _holds_file_lock(server: Server) -> bool:
 
     Each open file names its locks. /proc/locks names those of all processes, and may miss one while others change.
     """
-    while any(state != "T" for state, _ in _threads(server.pid)):
+    until = time.monotonic() + OUTCOME_TIMEOUT
+    while any(state not in STOPPED for state, _ in _threads(server.pid)):
+        assert time.monotonic() < until, f"not all of {list(_threads(server.pid))} stop"
         time.sleep(0.001)
     return any(
         "\nlock:" in file.read_text()

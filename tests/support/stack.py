@@ -1,17 +1,20 @@
 """A complete deployment of real processes for a test: Valkey, workers, a workspace, and the scripted model server."""
 
 import os
+import re
 import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from roboco import Orchestrator, Settings
 from roboco.adapters.local.process import Server, start_server
@@ -28,6 +31,8 @@ PENDING_WORK = (
     *("dispatched_at", "cancel_requested_for", "deferred_for", "refusals", "declined", "chunks", "calls", "item_ids"),
 )
 """The fields of a snapshot that show what a task waits for."""
+LOCAL_VARIABLES = re.compile(r"=+\nLOCAL VARIABLES\n=+\n.*?(?:\n\n\n|\Z)", re.DOTALL)
+"""What Celery writes after each stack: the values may be secret."""
 LONG_LEASE = 20.0
 """Seconds of a lease where no worker is killed: a worker that is merely slow does not lose it."""
 
@@ -99,10 +104,10 @@ class Stack:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None:
-            for name, text in self.state():
-                print(f"--- {name}\n{text}", file=sys.stderr)
-        self._exits.close()
+        with self._exits:
+            if kind is not None:
+                for name, text in self.state():
+                    print(f"--- {name}\n{text}", file=sys.stderr)
 
     @property
     def s3_port(self) -> int | None:
@@ -184,7 +189,8 @@ class Stack:
 
     def state(self) -> Iterator[tuple[str, str]]:
         """Yield the schedule, then the end of each worker's output, with the stacks of its main process's threads."""
-        with redis.Redis(port=self.valkey.port, decode_responses=True, socket_timeout=5) as client:
+        patience: dict[str, Any] = {"socket_timeout": 5, "socket_connect_timeout": 5, "retry": Retry(NoBackoff(), 0)}
+        with redis.Redis(port=self.valkey.port, decode_responses=True, **patience) as client:
             try:
                 due = [client.zrange(key, 0, 20, withscores=True) for key in client.scan_iter("*}:tasks", _type="zset")]
                 yield f"schedule at {time.time():.1f}", "\n".join(map(str, filter(None, due)))
@@ -192,11 +198,13 @@ class Stack:
                 yield "schedule", str(error)
         for pool, server in self.workers.items():
             before = len(self.log(pool))
-            if server.alive():
-                os.kill(server.pid, signal.SIGUSR1)  # Celery writes the stacks
-                time.sleep(1)
+            if _writes_stacks(server):
+                with suppress(ProcessLookupError):
+                    os.kill(server.pid, signal.SIGUSR1)
+                    time.sleep(1)
             text = self.log(pool)
-            yield pool, f"{text[max(0, before - 4000) : before]}\n{text[before:][:20000]}"
+            earlier, stacks = (LOCAL_VARIABLES.sub("", part) for part in (text[:before], text[before:]))
+            yield pool, f"{earlier[-4000:]}\n{stacks[:20000]}"
 
     def count_tool_lines(self) -> int:
         """Return the number of lines that the tests' tools have written."""
@@ -208,6 +216,16 @@ class Stack:
             server.process.terminate()
         for server in self.workers.values():
             server.stop(timeout=5)
+
+
+def _writes_stacks(server: Server) -> bool:
+    """Return True if the process is a worker of Celery that has started: SIGUSR1 would end another one."""
+    try:
+        status = Path(f"/proc/{server.pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+    return bool(caught >> (signal.SIGUSR1 - 1) & 1)
 
 
 BUSY_FACTOR = 4

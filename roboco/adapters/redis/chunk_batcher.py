@@ -39,12 +39,15 @@ class ChunkBatcher:
         self._running = False
 
     def send(self, keys: list[str], arguments: list[Any], on_answer: Callable[[Any], None]) -> None:
-        """Add a call to the next batch. The batcher's thread calls `on_answer` with the answer, or with the error."""
-        self._calls.put(_Call(keys, arguments, on_answer))
-        with self._lock:  # otherwise the thread may end between the put and the check, and leave the call
+        """Add a call to the next batch. The batcher's thread calls `on_answer` with the answer, or with the error.
+
+        Raise RuntimeError if there can be no further thread. The call is not made then.
+        """
+        with self._lock:  # otherwise the thread may end between the check and the put, and leave the call
             if not self._running:
                 threading.Thread(target=self._run, name="roboco-chunk-batcher", daemon=True).start()
                 self._running = True
+            self._calls.put(_Call(keys, arguments, on_answer))
 
     def _run(self) -> None:
         while batch := self._next_batch():

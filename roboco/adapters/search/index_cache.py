@@ -123,7 +123,7 @@ class IndexCache:
     def _try_remove(self, path: Path) -> bool:
         with ExitStack() as stack:
             lock = _lock_file(path)
-            stack.callback(os.close, lock)
+            stack.callback(_release, lock)
             if not _try_lock(lock):
                 return False
             _remove(path)
@@ -143,7 +143,7 @@ class IndexCache:
                 time.sleep(_POLL_INTERVAL)
             yield
         finally:
-            os.close(lock)
+            _release(lock)
 
     @contextmanager
     def _translating_errors(self) -> Iterator[None]:
@@ -183,3 +183,11 @@ def _try_lock(lock: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _release(lock: int) -> None:
+    """Release the lock and close its file. A process that was forked meanwhile has the file, too."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_UN)
+    finally:
+        os.close(lock)

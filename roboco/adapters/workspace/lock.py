@@ -1,6 +1,7 @@
 """A lock on a file: one writer at a time, in this process and in others."""
 
 import fcntl
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,21 +21,26 @@ _RETRY_DELAY = 0.002
 def locked(path: Path) -> Iterator[BinaryIO]:
     """Open or create the file and hold its lock until the block ends. Raise TransientError after a limited wait.
 
-    Closing the file would not release the lock if the pool has forked a process within the block: it has the file, too.
+    The lock is released after what the file has buffered is written. Closing its descriptor would not release it if the
+    pool has forked a process within the block: it has the descriptor, too.
     """
-    with path.open("a+b") as file:
-        _lock(file, path)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        _lock(descriptor, path)
         try:
-            yield file
+            with open(descriptor, "a+b", closefd=False) as file:
+                yield file
         finally:
-            fcntl.flock(file, fcntl.LOCK_UN)
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
 
 
-def _lock(file: BinaryIO, path: Path) -> None:
+def _lock(descriptor: int, path: Path) -> None:
     until = time.monotonic() + LOCK_TIMEOUT
     while True:
         try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if time.monotonic() > until:
                 raise TransientError(

@@ -22,6 +22,8 @@ from tests.deployment.containers.room import Room, missing
 SHORT_SECONDS, LONG_SECONDS = LEASE_SECONDS / 3, LEASE_SECONDS * 2.5
 SERVERS = ("redis", "s3")
 IMAGES = ("python", "redis", "seaweedfs")
+DELAYED = ("!", "--out-interface", "lo", "--jump", "NFQUEUE", "--queue-num", "0", "--queue-bypass")
+"""The packets that delay.py gets."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,28 @@ def _drop(chain: str, change: str) -> Callable[[Deployment, str], None]:
         deployment.in_network(service, "iptables", change, chain, "!", interface, "lo", "--jump", "DROP")
 
     return act
+
+
+def _lose(change: str) -> Callable[[Deployment, str], None]:
+    """Return a function that adds ("-A") or removes ("-D") rules that lose every tenth packet of both directions."""
+
+    def act(deployment: Deployment, service: str) -> None:
+        for chain, interface in (("INPUT", "--in-interface"), ("OUTPUT", "--out-interface")):
+            chosen = ("!", interface, "lo", "--match", "statistic", "--mode", "random", "--probability", "0.1")
+            deployment.in_network(service, "iptables", change, chain, *chosen, "--jump", "DROP")
+
+    return act
+
+
+def _delay(deployment: Deployment, service: str) -> None:
+    """Delay each packet that the container sends by 200 ms."""
+    deployment.in_network(service, "sh", "-c", f"python3 {HERE}/delay.py 0.2 >/dev/null 2>&1 &")
+    deployment.in_network(service, "iptables", "-A", "OUTPUT", *DELAYED)
+
+
+def _stop_delay(deployment: Deployment, service: str) -> None:
+    deployment.in_network(service, "iptables", "-D", "OUTPUT", *DELAYED)
+    deployment.room.run("pkill", "-f", f"{HERE}/delay.py")
 
 
 def _slow(deployment: Deployment, service: str) -> None:
@@ -107,6 +131,8 @@ def faults_of(service: str) -> Iterator[Fault]:
     yield Fault("sends, receives nothing", service, _drop("INPUT", "-A"), _drop("INPUT", "-D"), LONG_SECONDS)
     yield Fault("receives, sends nothing", service, _drop("OUTPUT", "-A"), _drop("OUTPUT", "-D"), LONG_SECONDS)
     yield Fault("slow link", service, _slow, _fast, LONG_SECONDS)
+    yield Fault("loss", service, _lose("-A"), _lose("-D"), LONG_SECONDS)
+    yield Fault("delay", service, _delay, _stop_delay, LONG_SECONDS)
 
 
 def disk_faults() -> Iterator[Fault]:

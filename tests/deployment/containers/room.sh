@@ -12,7 +12,7 @@ command=$1 folder=$2
 shift 2
 root=$folder/root
 packages='docker.io docker-cli docker-compose docker-buildx docker-registry iptables iproute2 procps slirp4netns debootstrap
-kustomize kubernetes-client openssl curl'
+kustomize kubernetes-client openssl curl python3-minimal'
 
 # Return the process of the room that is process 1 inside it.
 init() { cat "$folder/pid"; }

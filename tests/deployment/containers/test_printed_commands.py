@@ -1,7 +1,7 @@
 """The commands of deploy/README.md for Compose, as printed, in a fresh clone.
 
-The registry of the room takes the place of Docker Hub: it holds the images that are built from packages under the names of
-the published ones. So `pin-images.sh` asks a registry for digests, and Compose pulls and builds with what it prints.
+The registry of the room takes the place of Docker Hub: it holds the images that are built from packages, under the
+names of the published ones. So `pin-images.sh` asks a registry for digests, and Compose pulls and builds with them.
 """
 
 import subprocess

@@ -294,6 +294,21 @@ def test_a_python_without_full_text_search_is_reported(monkeypatch: pytest.Monke
         index_file.require_fts5()
 
 
+def test_a_process_that_is_forked_meanwhile_does_not_keep_an_index(tmp_path: Path) -> None:
+    """A tools worker replaces a process of its pool while it removes indexes of erased tasks."""
+    cache = IndexCache(tmp_path, lock_timeout=0)
+    with cache.open("ws", TASK):
+        forked = os.fork()
+        if not forked:
+            signal.pause()
+    try:
+        with cache.open("ws", TASK):
+            pass
+    finally:
+        os.kill(forked, signal.SIGKILL)
+        os.waitpid(forked, 0)
+
+
 @pytest.fixture(autouse=True)
 def _reset_fts5_probe() -> Iterator[None]:
     yield

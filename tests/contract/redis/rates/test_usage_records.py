@@ -79,24 +79,26 @@ def test_the_first_record_of_a_while_is_sent_at_once_and_the_next_ones_together(
 
 
 def test_an_admission_takes_records_that_were_kept_for_most_of_a_slot(redis_task: TaskOnRedis) -> None:
-    limiter, calls = counted_limiter(redis_task, slot=2)
+    limiter, calls = counted_limiter(redis_task, slot=4)
     for _ in range(4):
         request(limiter, HIGH_LIMITS, 10)
-    assert calls == [1]
-    time.sleep(1.5)
-    assert wait_of(limiter, HIGH_LIMITS, make_ticket("next"), 100) == 0
+    time.sleep(2.2)
+    assert wait_of(limiter, HIGH_LIMITS, make_ticket("soon"), 100) == 0
+    assert calls == [1], "less than three quarters of a slot"
+    time.sleep(1)
+    assert wait_of(limiter, HIGH_LIMITS, make_ticket("later"), 100) == 0
     assert calls == [1, 3]
-    assert usage_of(redis_task, HIGH_LIMITS)[0]["tokens"] == "140"
+    assert usage_of(redis_task, HIGH_LIMITS)[0]["tokens"] == "240"
 
 
 @pytest.mark.parametrize("failing", ["rate_record", "rate_reserve"])
 def test_an_admission_and_the_records_before_it_fail_apart(
     redis_task: TaskOnRedis, failing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    limiter, calls = counted_limiter(redis_task, slot=2)
+    limiter, calls = counted_limiter(redis_task, slot=4)
     for _ in range(2):
         request(limiter, HIGH_LIMITS, 10)
-    time.sleep(1.5)
+    time.sleep(3.1)
     run_all = CountedScripts.run_all
 
     def fail_one(self: CountedScripts, found: Any) -> list[Any]:

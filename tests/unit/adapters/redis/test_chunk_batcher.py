@@ -54,7 +54,6 @@ class _RacingQueue(queue.SimpleQueue[Any]):
         found = super().empty()
         if found and self._idle and self._send.ident is None:
             self._send.start()
-            until(lambda: not super(_RacingQueue, self).empty(), 60, "the call has arrived")
             self._send.join(0.05)  # it may have to wait for the thread's end
         return found
 
@@ -65,6 +64,22 @@ def test_a_call_that_arrives_while_the_thread_ends_is_answered(monkeypatch: pyte
     monkeypatch.setattr(batcher, "_calls", _RacingQueue(lambda: batcher.send([], [2], answers.append)))
     batcher.send([], [1], answers.append)
     until(lambda: answers == [1, 2], 60, "both calls are answered")
+
+
+def test_a_call_for_which_no_thread_can_start_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its caller gets the error; the next one starts the thread."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    batcher, answers = batcher_on(_Scripts()), list[int]()
+    with monkeypatch.context() as refused:
+        refused.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            batcher.send([], [1], answers.append)
+    batcher.send([], [2], answers.append)
+    until(lambda: answers, 60, "the second call is answered")
+    assert answers == [2]
 
 
 def test_calls_that_arrive_while_redis_answers_are_sent_together_in_order() -> None:
