@@ -45,7 +45,7 @@ def test_tasks_complete_with_a_store_outside(room: Room, images: dict[str, str])
     values = variables(images) | changes
     deployment = Deployment(room, values, (*FILES, "deploy/compose.s3.yaml"))
     store = Deployment(room, values, ("compose.yaml",), "store")
-    with running(store), running(deployment):
+    with running(deployment), running(store):  # the store leaves the networks of the deployment first
         store.compose("up", "--detach", "s3", "bucket")
         deployment.compose("up", "--detach", *SCALE)
         assert deployment.containers("coordinator")
