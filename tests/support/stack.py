@@ -188,7 +188,7 @@ class Stack:
         return f"{task_id}: " + ", ".join(f"{name}={getattr(task, name)}" for name in PENDING_WORK)
 
     def state(self) -> Iterator[tuple[str, str]]:
-        """Yield the schedule, then the end of each worker's output, with the stacks of its main process's threads."""
+        """Yield the schedule, the end of each worker's output, then the stacks of its main process's threads."""
         patience: dict[str, Any] = {"socket_timeout": 5, "socket_connect_timeout": 5, "retry": Retry(NoBackoff(), 0)}
         with redis.Redis(port=self.valkey.port, decode_responses=True, **patience) as client:
             try:
@@ -196,15 +196,15 @@ class Stack:
                 yield f"schedule at {time.time():.1f}", "\n".join(map(str, filter(None, due)))
             except redis.RedisError as error:
                 yield "schedule", str(error)
+        before = {pool: len(self.log(pool)) for pool in self.workers}
+        for pool, length in before.items():
+            yield pool, LOCAL_VARIABLES.sub("", self.log(pool)[:length])[-4000:]
         for pool, server in self.workers.items():
-            before = len(self.log(pool))
             if _writes_stacks(server):
                 with suppress(ProcessLookupError):
                     os.kill(server.pid, signal.SIGUSR1)
                     time.sleep(1)
-            text = self.log(pool)
-            earlier, stacks = (LOCAL_VARIABLES.sub("", part) for part in (text[:before], text[before:]))
-            yield pool, f"{earlier[-4000:]}\n{stacks[:20000]}"
+                yield f"{pool}: stacks", LOCAL_VARIABLES.sub("", self.log(pool)[before[pool] :])[:20000]
 
     def count_tool_lines(self) -> int:
         """Return the number of lines that the tests' tools have written."""

@@ -1,13 +1,20 @@
 """redacted_request: a Celery task at a worker, as its events and its answers to `inspect` show it."""
 
-from typing import Any
+from typing import Any, Final
 
 from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
+from billiard.pool import MaybeEncodingError
 from celery.worker.request import Request
 from celery.worker.state import revoked
 
 from roboco.adapters.celery import display
 from roboco.adapters.celery.names import COMMAND_TASKS, TOOL_TASK
+
+RETURNING: Final = (TimeLimitExceeded, SoftTimeLimitExceeded, MaybeEncodingError)
+"""Errors of the pool after which a message from outside returns to its queue.
+
+MaybeEncodingError is the soft time limit too, if it is exceeded while the child process sends the result.
+"""
 
 
 class RedactedRequest(Request):
@@ -48,8 +55,12 @@ class RedactedRequest(Request):
         counts as an attempt: after ROBOCO_MAX_ATTEMPTS attempts the message becomes a dead letter.
         """
         error = self._error = getattr(exc_info.exception, "exc", exc_info.exception)
-        if isinstance(error, TimeLimitExceeded | SoftTimeLimitExceeded) and self._task_name in COMMAND_TASKS:
+        if isinstance(error, RETURNING) and self._task_name in COMMAND_TASKS:
             self.reject(requeue=True)
+        elif isinstance(error, MemoryError):
+            # Of the child process. Celery would end the whole worker before it acknowledges the message, which would
+            # then end the next one.
+            exc_info.exception = RuntimeError(f"MemoryError: {error}")
         return super().on_failure(exc_info, send_failed_event, return_ok)
 
     def send_event(self, type: str, **fields: Any) -> None:  # noqa: A002  # named by Celery

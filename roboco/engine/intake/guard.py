@@ -13,6 +13,7 @@ the attempt is finished and not counted: the message is not the cause.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -79,7 +80,8 @@ def process(engine: Engine, message: IncomingMessage, accept: Callable[[], objec
     except Overloaded:
         raise  # the producer submits again later: a message that returns to its queue would add to the load
     except (TransientError, message.time_limit_error) as error:
-        engine.clock.sleep(REQUEUE_DELAY)
+        with suppress(message.time_limit_error):  # exceeded in the pause: `error` stays the cause
+            engine.clock.sleep(REQUEUE_DELAY)
         return Requeue(error)
     return Acknowledge()
 

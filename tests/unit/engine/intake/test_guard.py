@@ -78,6 +78,16 @@ def test_message_that_exceeds_the_time_limit_returns_and_the_attempt_counts() ->
     assert unfinished_attempts(world) == 1
 
 
+def test_message_that_exceeds_the_time_limit_in_the_pause_returns_with_its_own_error() -> None:
+    world, error = empty_world(), TransientError("redis is away")
+
+    def interrupted(seconds: float) -> None:
+        raise TimeLimit
+
+    vars(world.clock)["sleep"] = interrupted
+    assert process(world.engine, Received(world), raising(error)) == Requeue(error)
+
+
 def test_message_that_another_worker_processes_returns_and_is_not_accepted() -> None:
     world, accepted = empty_world(), list[int]()
     assert world.engine.attempts.start(ATTEMPTS_KEY) == 0

@@ -1,0 +1,68 @@
+"""The request of a worker: what becomes of a message whose Celery task failed."""
+
+from typing import Any
+
+import pytest
+from billiard.einfo import ExceptionInfo
+from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
+from billiard.pool import MaybeEncodingError
+from celery import Celery
+from kombu.message import Message
+
+from roboco.adapters.celery.names import ADVANCE_TASK, COMMAND_TASKS
+from roboco.adapters.celery.redacted_request import RedactedRequest
+from roboco.errors import UsageError
+
+COMMAND = min(COMMAND_TASKS)
+TIME_LIMITS = (
+    SoftTimeLimitExceeded(),
+    TimeLimitExceeded(3.0),
+    MaybeEncodingError(SoftTimeLimitExceeded(), "the result"),
+)
+
+
+def end_of_message(name: str, error: Exception) -> str:
+    """Return what becomes of a message of this Celery task that failed with this error."""
+    app = Celery(broker="memory://", set_as_current=False)
+
+    def run() -> None:
+        raise error
+
+    app.task(name=name, shared=False, acks_late=True, reject_on_worker_lost=True)(run)
+    ends = list[str]()
+
+    def reject(log: Any, errors: Any, requeue: bool) -> None:
+        ends.append("requeued" if requeue else "dropped")
+
+    request = RedactedRequest(
+        Message(body=((), {}, {}), headers={"task": name, "id": "m-1"}),
+        app=app,
+        decoded=True,
+        on_ack=lambda *parts: ends.append("acknowledged"),
+        on_reject=reject,
+    )
+    try:
+        run()
+    except Exception:
+        request.on_failure(ExceptionInfo(), return_ok=True)
+    [end] = ends
+    return end
+
+
+@pytest.mark.parametrize("error", TIME_LIMITS, ids=lambda error: type(error).__name__)
+def test_a_message_from_outside_returns_to_its_queue_at_its_time_limit(error: Exception) -> None:
+    assert end_of_message(COMMAND, error) == "requeued"
+
+
+@pytest.mark.parametrize("error", [UsageError("no such team"), MemoryError()], ids=["refused", "out of memory"])
+def test_a_message_from_outside_that_failed_is_acknowledged(error: Exception) -> None:
+    assert end_of_message(COMMAND, error) == "acknowledged"
+
+
+def test_work_that_exhausts_the_memory_is_acknowledged_and_does_not_end_the_worker() -> None:
+    assert end_of_message(ADVANCE_TASK, MemoryError()) == "acknowledged"
+
+
+@pytest.mark.parametrize("error", TIME_LIMITS, ids=lambda error: type(error).__name__)
+def test_work_that_the_sweeper_repeats_is_acknowledged_at_its_time_limit(error: Exception) -> None:
+    assert end_of_message(ADVANCE_TASK, error) == "acknowledged"
