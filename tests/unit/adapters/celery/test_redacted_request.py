@@ -1,6 +1,6 @@
 """The request of a worker: what becomes of a message whose Celery task failed."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from billiard.einfo import ExceptionInfo
@@ -35,7 +35,7 @@ def end_of_message(name: str, error: Exception) -> str:
         ends.append("requeued" if requeue else "dropped")
 
     request = RedactedRequest(
-        Message(body=((), {}, {}), headers={"task": name, "id": "m-1"}),
+        Message(body=cast(Any, ((), {}, {})), headers={"task": name, "id": "m-1"}),
         app=app,
         decoded=True,
         on_ack=lambda *parts: ends.append("acknowledged"),
