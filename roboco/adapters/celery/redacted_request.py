@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from billiard.einfo import ExceptionWithTraceback
 from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
 from billiard.pool import MaybeEncodingError
 from celery.worker.request import Request
@@ -54,7 +55,8 @@ class RedactedRequest(Request):
         A message from outside that exceeded its time limit returns to its queue, also if its process was killed. That
         counts as an attempt: after ROBOCO_MAX_ATTEMPTS attempts the message becomes a dead letter.
         """
-        error = self._error = getattr(exc_info.exception, "exc", exc_info.exception)
+        error: BaseException = exc_info.exception
+        error = self._error = error.exc if isinstance(error, ExceptionWithTraceback) else error
         if isinstance(error, RETURNING) and self._task_name in COMMAND_TASKS:
             self.reject(requeue=True)
         elif isinstance(error, MemoryError):

@@ -1,5 +1,6 @@
 """The request of a worker: what becomes of a message whose Celery task failed."""
 
+import pickle
 from typing import Any, cast
 
 import pytest
@@ -44,7 +45,8 @@ def end_of_message(name: str, error: Exception) -> str:
     try:
         run()
     except Exception:
-        request.on_failure(ExceptionInfo(), return_ok=True)
+        sent = pickle.loads(pickle.dumps(ExceptionInfo()))  # as from the child process
+        request.on_failure(sent, return_ok=True)
     [end] = ends
     return end
 
