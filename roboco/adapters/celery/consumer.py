@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from celery.worker.consumer import Consumer
 from celery.worker.control import Panel
+from celery.worker.state import reserved_requests
 from kombu.message import Message
 
 from roboco.adapters.celery.app import DeadLetterSink
@@ -17,7 +18,8 @@ from roboco.adapters.celery.direct_publish import note_consumer
 from roboco.adapters.celery.message_signing import SigningKeys, as_bytes
 from roboco.adapters.celery.message_validation import validation_error
 from roboco.adapters.celery.names import QUEUE_OF
-from roboco.adapters.celery.transport import ScriptsMissing, WritesRefused, counting_as_lost
+from roboco.adapters.celery.receiving import WritesRefused, counting_as_lost
+from roboco.adapters.celery.transport import ScriptsMissing
 
 UNSIGNED_COMMANDS: Final = frozenset({"enable_events", "disable_events", "heartbeat"})
 """The commands of remote control that are allowed if messages are signed, because its messages are not signed."""
@@ -124,6 +126,8 @@ class GuardedConsumer(Consumer):
         """Connect to the broker. Messages that the transport refuses become dead letters like the consumer's own."""
         connection: Any = super().connect()
         connection.transport.refuse = self._store_dead_letter
+        if self.app.conf.get("roboco_prefetch"):
+            connection.transport.count_free = lambda: self.pool.num_processes - len(reserved_requests)
         return connection
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Message], None]:

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from billiard.einfo import ExceptionWithTraceback
+from billiard.einfo import ExceptionWithTraceback  # type: ignore[attr-defined]  # missing in the stubs
 from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
 from billiard.pool import MaybeEncodingError
 from celery.worker.request import Request

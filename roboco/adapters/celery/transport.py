@@ -1,12 +1,8 @@
 """transport: kombu's transports with a check of each message before kombu parses it.
 
-    list ── BRPOP ──┐                    ┌─► kombu's Message ─► GuardedConsumer
-    channel ────────┼─► read strictly ───┤
-    unacked hash ───┘   (envelope.py)    └─► Refused ─► dead letter
-
-A popped message is in the memory of this process alone. If its dead letter cannot be stored, its record goes into the
-hash of messages that workers hold. Kombu restores it after the visibility timeout, and it is stored then. If the broker
-does not accept the record either, the log has the length, the digest and the reason of the lost message.
+    list ── receiving.py ┐                   ┌─► kombu's Message ─► GuardedConsumer
+    channel ─────────────┼─► read strictly ──┤
+    unacked hash ────────┘  (envelope.py)    └─► RefusedMessage ─► dead letter
 
 Kombu notes each received message in Redis until it is acknowledged: two transactions, a tenth of the processor time of
 an agents process. Messages of REPEATED_TASKS are not noted. A worker that ends, or loses its connection, returns them
@@ -22,8 +18,7 @@ may share them.
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any, Final
 
@@ -33,31 +28,24 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps
 from redis import Redis
 from redis import exceptions as redis_exceptions
-from redis.exceptions import RedisError
 
-from roboco.adapters.celery.dead_letter import record_of_raw
 from roboco.adapters.celery.envelope import (
     HeldMessage,
     RefusedMessage,
     read_broadcast,
-    read_envelope,
     read_held,
     serialize,
 )
 from roboco.adapters.celery.message_validation import content_error
 from roboco.adapters.celery.names import TOOL_TASK, TURN_TASK
+from roboco.adapters.celery.receiving import ReceivingChannel
 from roboco.adapters.redis.direct_calls import LostConnectionError, direct_calls_of
-from roboco.adapters.redis.scripts import refuses_writes
-from roboco.domain.dead_letter import letter_id_of
 
 REPEATED_TASKS: Final = (TURN_TASK, TOOL_TASK)
 """Celery tasks whose work the task store records, and whose lost messages the sweeper therefore repeats.
 
 Not a set: a header from outside may be a list, which has no hash.
 """
-
-StoreRecord = Callable[[dict[str, Any]], None]
-"""Stores the record of a refused message, or raises."""
 
 logger = logging.getLogger(__name__)
 
@@ -139,34 +127,15 @@ class ScriptsMissing(redis_exceptions.ConnectionError):
     """
 
 
-class WritesRefused(redis_exceptions.ConnectionError):
-    """The broker refuses writes for now: its disk is full, or it lacks replicas. A worker waits and tries again."""
-
-
-@contextmanager
-def counting_as_lost() -> Iterator[None]:
-    """Raise WritesRefused in place of a refusal to write, with which Celery would end the worker."""
-    try:
-        yield
-    except redis_exceptions.ResponseError as error:
-        if refuses_writes(error):
-            raise WritesRefused(str(error)) from error
-        raise
-
-
-class GuardedChannel:
+class GuardedChannel(ReceivingChannel):
     """The part of a channel over Redis that checks incoming messages, and reuses its client."""
 
-    connection: Any
-    sep: str
     _reused_client: Any = None
 
     def _create_client(self, asynchronous: bool = False) -> Any:
         make: Any = super()._create_client  # type: ignore[misc]  # a mixin
         if asynchronous:  # kombu reuses those itself
-            asynchronous_client = make(asynchronous=True)
-            asynchronous_client.parse_response = partial(self._check_answer, asynchronous_client.parse_response)
-            return asynchronous_client
+            return make(asynchronous=True)
         own: Any = self
         asynchronous_client = self._reused_client
         if asynchronous_client is None or asynchronous_client.connection_pool is not own.pool:
@@ -210,25 +179,6 @@ class GuardedChannel:
         subclient.parse_response = partial(self._check_published, subclient.parse_response)
         return subclient
 
-    def _check_answer(self, parse: Callable[..., Any], connection: Any, command: str, **options: Any) -> Any:
-        """Return the answer of Redis. Of a popped message return the checked form, or None if it is refused."""
-        with counting_as_lost():
-            answer = parse(connection, command, **options)
-        if command != "BRPOP" or not answer:
-            return answer
-        key, raw = answer
-        queue = bytes_to_str(key).rsplit(self.sep, 1)[0]
-        match read_envelope(raw, queue):
-            case RefusedMessage() as refused:
-                own: Any = self
-                own._queue_cycle.rotate(queue)  # as after any message: the other queues are next
-                self._refuse(raw, queue, refused)
-                return None
-            case message:
-                # A sender may have used the tag of another message that a worker holds: its entry would be overwritten.
-                message["properties"]["delivery_tag"] = self._next_delivery_tag()  # type: ignore[attr-defined]
-                return key, serialize(message)
-
     def _check_published(self, parse: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Return the published message in its checked form, or an empty one if it is refused."""
         answer = parse(*arguments, **options)
@@ -247,38 +197,6 @@ class GuardedChannel:
             return [*start, channel, b""]
         return [*start, channel, json.dumps(read)]
 
-    def _refuse(self, raw: bytes, queue: str, refused: RefusedMessage) -> None:
-        record = record_of_raw(raw, queue, refused.reason, refused.headers)
-        if not self._store_record(record):
-            self._hold_record(record)
-
-    def _store_record(self, record: dict[str, Any]) -> bool:
-        store: StoreRecord | None = getattr(self.connection, "refuse", None)
-        try:
-            if store is not None:
-                store(record)
-        except Exception:
-            logger.exception("cannot store a dead letter of queue %r: %s", record["queue"], record["reason"])
-            return False
-        return True
-
-    def _hold_record(self, record: dict[str, Any]) -> None:
-        """Store the record among the messages that workers hold. A release without this guard drops such a record."""
-        note = json.dumps([json.dumps(record), "", record["queue"]])
-        own: Any = self
-        try:
-            with own.conn_or_acquire() as client, client.pipeline() as pipe:
-                pipe.hset(own.unacked_key, record["letter_id"], note)
-                pipe.zadd(own.unacked_index_key, {record["letter_id"]: time.time()})
-                pipe.execute()
-        except (RedisError, OSError):
-            facts = (record["size"], record["queue"], record["digest"], record["reason"])
-            logger.exception("lost an unreadable message of %s bytes of queue %r (SHA-256 %s): %s", *facts)
-
-    def store_held(self, raw: bytes, refused: RefusedMessage) -> bool:
-        """Store a dead letter for an unreadable entry of the hash. Return True if it is stored."""
-        return self._store_record(read_held_record(raw) or record_of_raw(raw, "", refused.reason, refused.headers))
-
 
 def _load_script(load: Callable[[Any], Any], script: Any) -> Any:
     try:
@@ -288,30 +206,6 @@ def _load_script(load: Callable[[Any], Any], script: Any) -> Any:
             "it does not hold kombu's scripts yet; a coordinator worker loads them when it starts and before each "
             "sweep: check that one runs"
         ) from error
-
-
-def read_held_record(raw: bytes) -> dict[str, Any] | None:
-    """Return the record that `_hold_record` stored, rebuilt because any producer may write one; else None."""
-    if len(raw) > MAX_HELD_RECORD_BYTES:
-        return None
-    try:
-        note, _, queue = json.loads(raw)
-        record = json.loads(note)
-        reason, headers, body, size, digest = (record[name] for name in _RECORD_FIELDS)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    match reason, headers, body, size, digest, queue:
-        case str(), dict(), str(), int(), str(), str() if len(digest) == len(_NO_DIGEST):
-            made = record_of_raw(body.encode("utf-8", "replace"), queue, reason, headers)
-            return made | {"size": size, "digest": ascii(digest)[1:-1], "letter_id": letter_id_of(queue, digest)}
-        case _:
-            return None
-
-
-MAX_HELD_RECORD_BYTES: Final = 1024 * 1024
-"""Bytes of a stored record at most: it has less than 64 K characters, and JSON in JSON takes up to 14 bytes each."""
-_RECORD_FIELDS: Final = ("reason", "headers", "body", "size", "digest")
-_NO_DIGEST: Final = "0" * 64
 
 
 class Channel(GuardedChannel, redis.Channel):

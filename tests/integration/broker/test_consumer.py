@@ -67,7 +67,7 @@ class ConsumerStack:
 
     def is_fetching(self) -> bool:
         """Return True if a worker has just requested the next message, for which it waits up to a second."""
-        asking = [client for client in self.redis.client_list() if client["cmd"] == "brpop"]
+        asking = [client for client in self.redis.client_list() if client["cmd"] in ("brpop", "blmpop")]
         return any("b" in client["flags"] and int(client["idle"]) == 0 for client in asking)
 
     def start_worker(self, pool: str, keys: str = "", **settings: Any) -> subprocess.Popen[bytes]:

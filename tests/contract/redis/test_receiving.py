@@ -1,0 +1,124 @@
+"""A channel that receives several messages at once: how many, in which order, and what becomes of a bad one."""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from kombu import Connection, Consumer, Queue
+from kombu import transport as kombu_transport
+
+from roboco.adapters.celery.transport import guard_transports
+from roboco.adapters.local.valkey import ValkeyServer
+
+pytestmark = pytest.mark.redis
+
+
+class Receiver:
+    """A consumer of queues. A message with `poison` in its body raises an error in the consumer."""
+
+    def __init__(self, connection: Connection, name: str, lanes: int) -> None:
+        self.connection = connection
+        transport: Any = connection.transport
+        self.transport = transport
+        self.queues = [f"{name}.{lane}" for lane in range(lanes)]
+        self.received: list[Any] = []
+        self.refused: list[dict[str, Any]] = []
+        transport.refuse = self.refused.append
+        self.consumer = Consumer(connection, [Queue(queue) for queue in self.queues], callbacks=[self._receive])
+
+    def _receive(self, body: Any, message: Any) -> None:
+        self.received.append(body)
+        message.ack()
+        if body == "poison":
+            raise ValueError("poison")
+
+    def send(self, *bodies: Any, lane: int = 0, priority: int = 0) -> None:
+        for body in bodies:
+            self.connection.Producer().publish(
+                body, routing_key=self.queues[lane], priority=priority, serializer="json"
+            )
+
+    def receive(self) -> list[Any]:
+        """Return the messages that one answer of the broker brings."""
+        self.received.clear()
+        self.connection.drain_events(timeout=60)
+        return self.received
+
+
+@pytest.fixture
+def receive(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Receiver]]:
+    for name in ("TRANSPORT_ALIASES", "_transport_cache"):
+        monkeypatch.setattr(kombu_transport, name, dict(vars(kombu_transport)[name]))
+    guard_transports()
+    connections = list[Connection]()
+
+    def start(name: str, free: int | None, prefetch: int = 4, lanes: int = 1, url: str = valkey.url) -> Receiver:
+        connections.append(Connection(url))
+        receiver = Receiver(connections[-1], name, lanes)
+        receiver.consumer.qos(prefetch_count=prefetch)
+        if free is not None:
+            receiver.transport.count_free = lambda: free
+        receiver.consumer.consume()
+        return receiver
+
+    yield start
+    for connection in connections:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("free", "prefetch", "received"),
+    [(10, 4, 4), (3, 4, 3), (10, 0, 6), (1, 4, 1), (0, 4, 1), (-1, 4, 1), (None, 4, 1)],
+)
+def test_it_receives_as_many_messages_as_the_worker_can_start_and_may_hold(
+    receive: Callable[..., Receiver], free: int | None, prefetch: int, received: int
+) -> None:
+    receiver = receive(f"count.{free}.{prefetch}", free, prefetch)
+    receiver.send(*range(6))
+    assert receiver.receive() == list(range(received))
+
+
+def test_the_highest_priority_is_first_and_the_queues_take_turns(receive: Callable[..., Receiver]) -> None:
+    receiver = receive("order", 2, lanes=2)
+    receiver.send("a1", "a2", "a3", lane=0, priority=3)
+    receiver.send("b1", "b2", "b3", lane=1, priority=3)
+    receiver.send("urgent", lane=1, priority=0)
+    answers = [list(receiver.receive()) for _ in range(5)]
+    assert answers == [["urgent"], ["a1", "a2"], ["b1", "b2"], ["a3"], ["b3"]]
+
+
+def test_an_unreadable_message_among_others_becomes_a_dead_letter(receive: Callable[..., Receiver]) -> None:
+    receiver = receive("unreadable", 3)
+    receiver.send("one")
+    channel: Any = receiver.connection.default_channel
+    with channel.conn_or_acquire() as client:
+        client.lpush(receiver.queues[0], b"no message")
+    receiver.send("two")
+    assert receiver.receive() == ["one", "two"]
+    assert [record["body"] for record in receiver.refused] == ["no message"]
+
+
+def test_an_error_at_one_message_loses_no_other(receive: Callable[..., Receiver]) -> None:
+    receiver = receive("error", 3)
+    receiver.send("one", "poison", "two")
+    with pytest.raises(ValueError, match="poison"):
+        receiver.receive()
+    assert receiver.received == ["one", "poison", "two"]
+    receiver.send("three")
+    assert receiver.receive() == ["three"]
+
+
+def test_a_broker_that_refuses_it_is_asked_for_one_message_at_a_time(
+    valkey: ValkeyServer, receive: Callable[..., Receiver], caplog: pytest.LogCaptureFixture
+) -> None:
+    with redis.Redis.from_url(valkey.url) as client:
+        client.execute_command("ACL", "SETUSER", "older", "on", "nopass", "~*", "&*", "+@all", "-blmpop")
+    receiver = receive("refused", 3, url=valkey.url.replace("//", "//older:any@"))
+    receiver.send("one", "two")
+    with caplog.at_level(logging.WARNING):
+        assert receiver.receive() == ["one"]
+        assert receiver.receive() == ["two"]
+    [line] = [record.getMessage() for record in caplog.records if "BLMPOP" in record.getMessage()]
+    assert line.startswith("this worker receives one message at a time, because the broker refuses BLMPOP: ")
