@@ -46,7 +46,8 @@ class StackOfUsers(Stack):
     def __enter__(self) -> Self:
         entered = super().__enter__()
         self.model.script(answer)
-        take_denials(self)  # a worker that starts before the coordinator tries to load a script
+        denials = take_denials(self)  # a worker that starts before the coordinator tries to load a script
+        assert denials <= {f"roboco-{pool} toplevel command script|load" for pool in self.workers}, denials
         return entered
 
     def start(self, pool: str, modules: str | None = None, **environment: str) -> Server:
