@@ -349,6 +349,18 @@ def test_a_worker_starts_at_a_broker_that_refuses_writes(
     assert worker.poll() is None
 
 
+def test_a_worker_with_free_threads_receives_as_many_messages_at_once(consumer_stack: ConsumerStack) -> None:
+    """Two threads: two messages at once, then those that wait for a thread one at a time, up to its prefetch limit."""
+    for number in range(6):
+        consumer_stack.app.send_task("test.hold", [number], queue=AGENTS_QUEUE)
+    consumer_stack.start_worker("threads")
+    until(lambda: len(consumer_stack.lines("ran")) == 2 and consumer_stack.redis.llen(AGENTS_QUEUE) == 2)
+    stats: Any = consumer_stack.redis.info("commandstats")
+    assert [stats[f"cmdstat_{command}"]["calls"] for command in ("blmpop", "brpop")] == [1, 2]
+    (consumer_stack.folder / "release").touch()
+    until(consumer_stack.is_drained)
+
+
 def test_a_worker_neither_gossips_nor_mingles(consumer_stack: ConsumerStack) -> None:
     consumer_stack.start_worker("threads")
     until(lambda: consumer_stack.has_logged("ready."))
