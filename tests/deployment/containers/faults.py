@@ -40,10 +40,12 @@ class Fault:
         return f"{self.service}: {self.name}"
 
     def strike(self, deployment: Deployment) -> None:
-        """Cause the fault, wait, and repair it."""
-        self.begin(deployment, self.service)
-        time.sleep(self.seconds)
-        self.end(deployment, self.service)
+        """Cause the fault, wait, and repair it, also if causing it fails halfway: the next cases use the deployment."""
+        try:
+            self.begin(deployment, self.service)
+            time.sleep(self.seconds)
+        finally:
+            self.end(deployment, self.service)
 
 
 def _nothing(deployment: Deployment, service: str) -> None:
