@@ -22,14 +22,17 @@ class Receiver:
         self.connection = connection
         transport: Any = connection.transport
         self.transport = transport
+        self.channel: Any = connection.default_channel
         self.queues = [f"{name}.{lane}" for lane in range(lanes)]
         self.received: list[Any] = []
+        self.messages: list[Any] = []
         self.refused: list[dict[str, Any]] = []
         transport.refuse = self.refused.append
         self.consumer = Consumer(connection, [Queue(queue) for queue in self.queues], callbacks=[self._receive])
 
     def _receive(self, body: Any, message: Any) -> None:
         self.received.append(body)
+        self.messages.append(message)
         message.ack()
         if body == "poison":
             raise ValueError("poison")
@@ -54,8 +57,10 @@ def receive(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
     guard_transports()
     connections = list[Connection]()
 
-    def start(name: str, free: int | None, prefetch: int = 4, lanes: int = 1, url: str = valkey.url) -> Receiver:
-        connections.append(Connection(url))
+    def start(
+        name: str, free: int | None, prefetch: int = 4, lanes: int = 1, url: str = valkey.url, transport: str = "redis"
+    ) -> Receiver:
+        connections.append(Connection(url, transport=transport))
         receiver = Receiver(connections[-1], name, lanes)
         receiver.consumer.qos(prefetch_count=prefetch)
         if free is not None:
@@ -89,11 +94,39 @@ def test_the_highest_priority_is_first_and_the_queues_take_turns(receive: Callab
     assert answers == [["urgent"], ["a1", "a2"], ["b1", "b2"], ["a3"], ["b3"]]
 
 
+@pytest.mark.parametrize("free", [None, 3])
+def test_its_messages_are_those_of_kombu(receive: Callable[..., Receiver], free: int | None) -> None:
+    """This module replaces private methods of kombu: if a release changes them, this test shows it."""
+    receivers = [
+        receive(f"kombu.{free}", None, lanes=2, transport="kombu.transport.redis:Transport"),
+        receive(f"kombu.{free}", free, lanes=2),
+    ]
+    found = []
+    for receiver in receivers:
+        receiver.send({"n": [1, "é", None, 1.5]}, ["a2"], lane=0, priority=3)
+        receiver.send("b1", "b2", lane=1, priority=6)
+        receiver.send("urgent", lane=1, priority=0)
+        while len(receiver.messages) < 5:
+            receiver.receive()
+        receiver.consumer.cancel()
+        found.append([parts_of(message) for message in receiver.messages])
+    of_kombu, ours = found
+    assert ours == of_kombu
+    with receivers[1].channel.conn_or_acquire() as client:
+        assert not client.exists("unacked", "unacked_index")
+
+
+def parts_of(message: Any) -> dict[str, Any]:
+    """Return what a consumer reads of a message, apart from the tag, which is new for each delivery."""
+    properties = {name: value for name, value in message.properties.items() if name != "delivery_tag"}
+    names = ("payload", "headers", "delivery_info", "content_type", "content_encoding", "acknowledged")
+    return {name: getattr(message, name) for name in names} | {"properties": properties}
+
+
 def test_an_unreadable_message_among_others_becomes_a_dead_letter(receive: Callable[..., Receiver]) -> None:
     receiver = receive("unreadable", 3)
     receiver.send("one")
-    channel: Any = receiver.connection.default_channel
-    with channel.conn_or_acquire() as client:
+    with receiver.channel.conn_or_acquire() as client:
         client.lpush(receiver.queues[0], b"no message")
     receiver.send("two")
     assert receiver.receive() == ["one", "two"]
