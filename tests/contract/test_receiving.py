@@ -1,6 +1,7 @@
 """A channel that receives several messages at once: how many, in which order, and what becomes of a bad one."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -58,9 +59,15 @@ def receive(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
     connections = list[Connection]()
 
     def start(
-        name: str, free: int | None, prefetch: int = 4, lanes: int = 1, url: str = valkey.url, transport: str = "redis"
+        name: str,
+        free: int | None,
+        prefetch: int = 4,
+        lanes: int = 1,
+        url: str = valkey.url,
+        transport: str = "redis",
+        **options: Any,
     ) -> Receiver:
-        connections.append(Connection(url, transport=transport))
+        connections.append(Connection(url, transport=transport, transport_options=options))
         receiver = Receiver(connections[-1], name, lanes)
         receiver.consumer.qos(prefetch_count=prefetch)
         if free is not None:
@@ -155,3 +162,43 @@ def test_a_broker_that_refuses_it_is_asked_for_one_message_at_a_time(
         assert receiver.receive() == ["two"]
     [line] = [record.getMessage() for record in caplog.records if "BLMPOP" in record.getMessage()]
     assert line.startswith("this worker receives one message at a time, because the broker refuses BLMPOP: ")
+
+
+def test_a_type_error_of_the_broker_is_raised(receive: Callable[..., Receiver]) -> None:
+    receiver = receive("wrong", 3)
+    with receiver.channel.conn_or_acquire() as client:
+        client.set(receiver.queues[0], "no list")
+        with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            receiver.receive()
+        client.delete(receiver.queues[0])
+    receiver.send("one", "two")
+    assert receiver.receive() == ["one", "two"]
+
+
+def test_keys_with_a_prefix_are_asked_for_one_message_at_a_time(receive: Callable[..., Receiver]) -> None:
+    receiver = receive("prefixed", 3, global_keyprefix="shop:")
+    receiver.send("one", "two")
+    assert [list(receiver.receive()) for _ in range(2)] == [["one"], ["two"]]
+
+
+def test_a_broker_that_does_not_answer_in_time_is_disconnected(
+    receive: Callable[..., Receiver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver = receive("silent", 3)
+    receiver.transport.cycle.on_poll_start()
+    connection = receiver.channel.client.connection
+    later = time.monotonic() + 1000
+    monkeypatch.setattr("kombu.transport.redis.monotonic", lambda: later)
+    receiver.transport.cycle.maybe_check_brpop_health()
+    assert connection._sock is None
+    monkeypatch.undo()
+    receiver.send("one")
+    assert receiver.receive() == ["one"]
+
+
+def test_an_answer_that_arrives_with_an_error_of_its_connection_is_delivered(receive: Callable[..., Receiver]) -> None:
+    receiver = receive("late", 3)
+    receiver.transport.cycle.on_poll_start()
+    receiver.send("one")
+    receiver.channel._poll_error("BRPOP")
+    assert receiver.received == ["one"]

@@ -64,8 +64,9 @@ class GuardedConsumer(Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # Early acknowledged messages count against the prefetch limit only until they start. With Celery's default a
         # worker would receive as many more as it can run, keep them from other workers, and undo the fair queues.
-        if most := kwargs["app"].conf.get("roboco_prefetch"):
-            kwargs["initial_prefetch_count"] = most
+        self._most = kwargs["app"].conf.get("roboco_prefetch")
+        if self._most:
+            kwargs["initial_prefetch_count"] = self._most
         # There is no setting for these two, only options of the command line, which this overrides.
         super().__init__(*args, **kwargs, without_gossip=True, without_mingle=True)
         # Kombu counts KeyError as a lost connection; while a message is handled, it is an error of the message.
@@ -77,6 +78,11 @@ class GuardedConsumer(Consumer):
         self._flush_due = -math.inf
         self._stopping = False
         note_consumer(self.app, self)
+
+    @property
+    def max_prefetch_count(self) -> int:
+        """The prefetch limit to which Celery returns after a lost connection."""
+        return int(self._most or super().max_prefetch_count)
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:
         super().on_connection_error_before_connected(exc)
@@ -126,7 +132,7 @@ class GuardedConsumer(Consumer):
         """Connect to the broker. Messages that the transport refuses become dead letters like the consumer's own."""
         connection: Any = super().connect()
         connection.transport.refuse = self._store_dead_letter
-        if self.app.conf.get("roboco_prefetch"):
+        if self._most:
             connection.transport.count_free = lambda: self.pool.num_processes - len(reserved_requests)
         return connection
 

@@ -50,6 +50,11 @@ def counting_as_lost() -> Iterator[None]:
         raise
 
 
+def _refuses_command(error: redis_exceptions.ResponseError) -> bool:
+    """Return True if the broker does not know the command, or the user may not call it."""
+    return isinstance(error, redis_exceptions.NoPermissionError) or "unknown command" in str(error).lower()
+
+
 class ReceivingChannel:
     """The part of a channel that receives. It replaces methods of kombu's channel, whose names it keeps."""
 
@@ -108,7 +113,7 @@ class ReceivingChannel:
             own.client.connection.disconnect()
             raise
         except redis_exceptions.ResponseError as error:
-            if self._command == "BRPOP":
+            if self._command == "BRPOP" or not _refuses_command(error):
                 raise
             self.connection.count_free = None
             logger.warning(

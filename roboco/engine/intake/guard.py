@@ -1,15 +1,16 @@
 """guard: accept a message from outside, and stop redelivering it if every attempt ends its worker (a poison message).
 
     start an attempt ─► accept ─► finish the attempt ─► acknowledge
-          │               ├─ a server does not answer, or the time limit is exceeded ─► pause ─► back to its queue
+          │               ├─ a server does not answer, the time limit is exceeded, or the memory is exhausted
+          │               │    ─► pause ─► back to its queue
           │               └─ refused, or an unexpected error ─► dead letter ─► the error is raised
           └─ `policy.max_attempts` attempts have not finished ─► dead letter ─► acknowledge
 
 These messages are acknowledged late, after they were accepted: until then nothing but the broker records them, and the
 broker redelivers them if their worker dies. A message that ends its worker would thus end one worker after another. So
 Redis counts the attempts that have begun and not finished, and a lease keeps two workers from processing one message.
-An attempt that exceeds the time limit stays unfinished, like one whose worker was lost. If a server does not answer,
-the attempt is finished and not counted: the message is not the cause.
+An attempt that exceeds the time limit or the memory stays unfinished, like one whose worker was lost. If a server does
+not answer, the attempt is finished and not counted: the message is not the cause.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,8 @@ from roboco.ports.lease_renewals import AttemptLease
 REQUEUE_DELAY = 1.0
 """Seconds before a message returns to its queue."""
 _ATTEMPTS_EXHAUSTED = (
-    "{} workers were lost or exceeded the time limit (ROBOCO_COORDINATOR_TIMEOUT) while they processed it"
+    "{} workers were lost, exceeded the time limit (ROBOCO_COORDINATOR_TIMEOUT) or ran out of memory while they "
+    "processed it"
 )
 
 
@@ -79,7 +81,7 @@ def process(engine: Engine, message: IncomingMessage, accept: Callable[[], objec
         _process(engine, message, accept)
     except Overloaded:
         raise  # the producer submits again later: a message that returns to its queue would add to the load
-    except (TransientError, message.time_limit_error) as error:
+    except (TransientError, message.time_limit_error, MemoryError) as error:
         with suppress(message.time_limit_error):  # exceeded in the pause: `error` stays the cause
             engine.clock.sleep(REQUEUE_DELAY)
         return Requeue(error)
@@ -102,8 +104,8 @@ def _process(engine: Engine, message: IncomingMessage, accept: Callable[[], obje
 def _attempt(engine: Engine, message: IncomingMessage, key: str, accept: Callable[[], object]) -> None:
     try:
         accept()
-    except message.time_limit_error:
-        raise  # the attempt stays unfinished
+    except (message.time_limit_error, MemoryError):
+        raise  # the attempt stays unfinished: a dead letter would need the memory again
     except Overloaded as error:
         engine.attempts.finish(key)
         message.refuse(error, None)  # a flood of these would push real losses out of the bounded store of dead letters

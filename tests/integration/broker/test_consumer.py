@@ -361,6 +361,25 @@ def test_a_worker_with_free_threads_receives_as_many_messages_at_once(consumer_s
     until(consumer_stack.is_drained)
 
 
+def test_a_lost_connection_does_not_raise_the_limit_of_received_messages(consumer_stack: ConsumerStack) -> None:
+    """Celery's own limit would be one message for each thread: 16."""
+    worker = consumer_stack.start_worker("threads", worker_concurrency=16)
+    until(lambda: consumer_stack.has_logged(" ready."))
+    for _ in range(2):
+        consumer_stack.redis.client_kill_filter(_type="normal", skipme=True)
+        until(consumer_stack.is_fetching)
+    for number in range(10):
+        consumer_stack.app.send_task("test.hold", [number], queue=AGENTS_QUEUE)
+    until(lambda: len(consumer_stack.lines("ran")) == 4)
+    inspect: Any = consumer_stack.app.control.inspect(timeout=10, limit=1)
+    [stats] = inspect.stats().values()
+    assert stats["prefetch_count"] == 4
+    assert consumer_stack.redis.llen(AGENTS_QUEUE) == 6
+    (consumer_stack.folder / "release").touch()
+    until(consumer_stack.is_drained)
+    assert worker.poll() is None
+
+
 def test_a_worker_neither_gossips_nor_mingles(consumer_stack: ConsumerStack) -> None:
     consumer_stack.start_worker("threads")
     until(lambda: consumer_stack.has_logged("ready."))

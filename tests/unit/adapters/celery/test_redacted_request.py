@@ -15,10 +15,11 @@ from roboco.adapters.celery.redacted_request import RedactedRequest
 from roboco.errors import UsageError
 
 COMMAND = min(COMMAND_TASKS)
-TIME_LIMITS = (
+LIMITS = (
     SoftTimeLimitExceeded(),
     TimeLimitExceeded(3.0),
     MaybeEncodingError(SoftTimeLimitExceeded(), "the result"),
+    MemoryError(),
 )
 
 
@@ -51,20 +52,15 @@ def end_of_message(name: str, error: Exception) -> str:
     return end
 
 
-@pytest.mark.parametrize("error", TIME_LIMITS, ids=lambda error: type(error).__name__)
-def test_a_message_from_outside_returns_to_its_queue_at_its_time_limit(error: Exception) -> None:
+@pytest.mark.parametrize("error", LIMITS, ids=lambda error: type(error).__name__)
+def test_a_message_from_outside_returns_to_its_queue_at_a_limit(error: Exception) -> None:
     assert end_of_message(COMMAND, error) == "requeued"
 
 
-@pytest.mark.parametrize("error", [UsageError("no such team"), MemoryError()], ids=["refused", "out of memory"])
-def test_a_message_from_outside_that_failed_is_acknowledged(error: Exception) -> None:
-    assert end_of_message(COMMAND, error) == "acknowledged"
+def test_a_refused_message_is_acknowledged() -> None:
+    assert end_of_message(COMMAND, UsageError("no such team")) == "acknowledged"
 
 
-def test_work_that_exhausts_the_memory_is_acknowledged_and_does_not_end_the_worker() -> None:
-    assert end_of_message(ADVANCE_TASK, MemoryError()) == "acknowledged"
-
-
-@pytest.mark.parametrize("error", TIME_LIMITS, ids=lambda error: type(error).__name__)
-def test_work_that_the_sweeper_repeats_is_acknowledged_at_its_time_limit(error: Exception) -> None:
+@pytest.mark.parametrize("error", LIMITS, ids=lambda error: type(error).__name__)
+def test_work_that_the_sweeper_repeats_is_acknowledged_at_a_limit(error: Exception) -> None:
     assert end_of_message(ADVANCE_TASK, error) == "acknowledged"

@@ -72,8 +72,9 @@ def test_message_returns_to_its_queue_after_a_pause_if_a_server_does_not_answer(
     assert unfinished_attempts(world) == 0
 
 
-def test_message_that_exceeds_the_time_limit_returns_and_the_attempt_counts() -> None:
-    world, error = empty_world(), TimeLimit()
+@pytest.mark.parametrize("error", [TimeLimit(), MemoryError()], ids=["time", "memory"])
+def test_message_that_exceeds_a_limit_returns_and_the_attempt_counts(error: Exception) -> None:
+    world = empty_world()
     assert process(world.engine, Received(world), raising(error)) == Requeue(error)
     assert unfinished_attempts(world) == 1
 
@@ -104,7 +105,7 @@ def test_message_whose_attempts_are_exhausted_becomes_a_dead_letter_and_is_not_a
         world.clock.sleep(POLICY.lease + 1)
     assert process(world.engine, Received(world), lambda: accepted.append(1)) == Acknowledge()
     [(reason, attempts)] = dead_letters_of(world)
-    assert reason.startswith(f"{POLICY.max_attempts} workers were lost or exceeded the time limit")
+    assert reason.startswith(f"{POLICY.max_attempts} workers were lost, exceeded the time limit")
     assert attempts == POLICY.max_attempts
     assert not accepted
     assert unfinished_attempts(world) == 0
