@@ -94,10 +94,12 @@ def accept_item(
             return
         if enforce_capacity and not isinstance(item, CALL_ITEMS):
             _check_inbox_capacity(engine, task_id, item)
+    repeated = stored_before is not None
     with naming_id(item):
         if stored_before is None and not _store(engine, task_id, item):
             stored_before = stored_item(engine, task_id, item.item_id)
-        applied = _add_to_inbox(engine, task_id, stored_before or item, may_be_applied=lookup != "new id")
+            repeated = True
+        applied = _add_to_inbox(engine, task_id, stored_before or item, repeated, may_be_applied=lookup != "new id")
     check_idempotent(item, applied or stored_before)
 
 
@@ -118,19 +120,25 @@ def _store(engine: Engine, task_id: str, item: Item) -> bool:
     return engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
 
 
-def _add_to_inbox(engine: Engine, task_id: str, item: Item, may_be_applied: bool) -> Item | None:
+def _add_to_inbox(engine: Engine, task_id: str, item: Item, repeated: bool, may_be_applied: bool) -> Item | None:
     """Add the stored item to the inbox in Redis and wake a coordinator. Reject it if the task has ended.
+
+    An item that is `repeated` ends only the work that was pending before it was found not to be applied: a coordinator
+    may apply it meanwhile, and the work after that is not to be ended. If other work has begun, and the item is still
+    not applied, the coordinator ends that work.
 
     If a coordinator has applied an item of this id meanwhile, return that one, and remove the stored one: it is a late
     repetition.
     """
-    if not _seems_open(engine, task_id):
+    before = engine.task_store.load(task_id, 1)
+    if not _may_be_open(engine, task_id, before):
         return _reject(engine, task_id, item)
     if may_be_applied and (applied := _applied_item(engine, task_id, item.item_id)) is not None:
         engine.files.delete(item_path(task_id, item.item_id))
         return applied
     pauses = isinstance(item, Pause) and item.until == 0
-    engine.inbox.add(task_id, [item.item_id], interrupts_work(item), block_claim=pauses)
+    epoch = before.epoch if before is not None and repeated and not pauses else None
+    engine.inbox.add(task_id, [item.item_id], interrupts_work(item), epoch, block_claim=pauses)
     task = engine.task_store.load(task_id, 1)
     ended = task is not None and task.phase is Phase.END and not _is_retried(engine, task_id, task)
     if ended or not _is_open(engine, task_id):
@@ -234,7 +242,10 @@ def _seems_open(engine: Engine, task_id: str) -> bool:
     Redis answers for a task that it holds and that has not ended, which saves a request to the workspace. If Redis has
     lost the end, the marker decides: it is read in any case after the item was added.
     """
-    task = engine.task_store.load(task_id, 1)
+    return _may_be_open(engine, task_id, engine.task_store.load(task_id, 1))
+
+
+def _may_be_open(engine: Engine, task_id: str, task: Snapshot | None) -> bool:
     return (task is not None and task.phase is not Phase.END) or _is_open(engine, task_id)
 
 

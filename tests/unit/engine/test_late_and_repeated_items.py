@@ -47,7 +47,7 @@ def run_coordinators(world: World) -> None:
 
 
 def is_interruption(name: str, call: Any) -> bool:
-    return name == "inbox.add" and call.args[2:] == (True,)
+    return name == "inbox.add" and call.args[2:3] == (True,)
 
 
 def test_a_repeated_interruption_does_not_delay_the_next_turn() -> None:
@@ -64,9 +64,34 @@ def test_a_repeated_interruption_does_not_delay_the_next_turn() -> None:
     world.watch = watch
     world.interrupt("shorter")
     world.settle()
+    assert not first
     assert [step.text for step in world.history() if step.agent_name == "user"] == ["go", "shorter"]
     assert world.history()[-1].text == "a answers"
     assert world.clock.now() - world.history()[0].created_at.timestamp() < 60
+
+
+def test_a_late_repetition_of_an_interruption_does_not_end_the_turn_that_follows_it() -> None:
+    late: list[Callable[[], Any]] = []
+
+    def script(request: Any) -> ScriptedReply:
+        return ScriptedReply(("a brief ", "answer"), meanwhile=lambda: [call() for call in late])
+
+    def watch(name: str, call: Any) -> Any:
+        if is_interruption(name, call) and not late:  # the repetition has found that the item is not applied
+            late.append(call)
+            world.settle()  # now it is applied, and the call arrives in the middle of the next turn
+            return None
+        return call()
+
+    world = World(world_parts(script))
+    world.submit(ONE_AGENT)
+    world.settle()
+    world.interrupt("shorter")
+    world.watch = watch
+    world.interrupt("shorter")
+    world.settle()
+    assert late
+    assert [step.text for step in world.history()] == ["go", "a brief answer", "shorter", "a brief answer"]
 
 
 def test_a_slow_pass_does_not_cancel_a_turn_that_it_has_not_read() -> None:
