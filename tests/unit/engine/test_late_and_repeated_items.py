@@ -73,8 +73,12 @@ def test_a_repeated_interruption_does_not_delay_the_next_turn() -> None:
 def test_a_late_repetition_of_an_interruption_does_not_end_the_turn_that_follows_it() -> None:
     late: list[Callable[[], Any]] = []
 
+    def arrive_late() -> None:
+        for call in late:
+            call()
+
     def script(request: Any) -> ScriptedReply:
-        return ScriptedReply(("a brief ", "answer"), meanwhile=lambda: [call() for call in late])
+        return ScriptedReply(("a brief ", "answer"), meanwhile=arrive_late)
 
     def watch(name: str, call: Any) -> Any:
         if is_interruption(name, call) and not late:  # the repetition has found that the item is not applied
