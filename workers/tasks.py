@@ -15,13 +15,14 @@ limit, and the sweeper repeats them. `tool` and `list_tools` have limits of thei
 profile limits it.
 """
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
 from billiard.exceptions import TimeLimitExceeded
 from celery import Celery, Task
-from celery.exceptions import SoftTimeLimitExceeded
+from celery.exceptions import Reject, SoftTimeLimitExceeded
 
 from roboco.adapters.celery.dispatcher import KILL_GRACE
 from roboco.adapters.celery.names import ADVANCE_TASK, COMMAND_TASKS, LIST_TOOLS_TASK, NOTIFY_TASK, TOOL_TASK, TURN_TASK
@@ -126,6 +127,13 @@ def _handler(engine: ProcessEngine, name: str) -> Callable[..., None]:
     """Return the body of the Celery task `name`, which accepts a message from outside."""
 
     def command(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            process(self, args, kwargs)
+        except MemoryError as error:  # outside of a counted attempt
+            time.sleep(guard.REQUEUE_DELAY)
+            raise Reject(error, requeue=True) from error
+
+    def process(self: Any, args: Any, kwargs: Any) -> None:
         arguments = _parse(engine, self.request, lambda: parse_command(name, self.request.id, args, kwargs))
         accept = partial(handle, engine(), engine.settings, name, arguments, self.request.id)
         message_result(guard.process(engine(), CeleryMessage(engine(), self.request), accept))

@@ -10,6 +10,7 @@ import redis
 from kombu import Connection, Consumer, Queue
 from kombu import transport as kombu_transport
 
+from roboco.adapters.celery.envelope import read_envelope
 from roboco.adapters.celery.transport import guard_transports
 from roboco.adapters.local.valkey import ValkeyServer
 
@@ -148,6 +149,42 @@ def test_an_error_at_one_message_loses_no_other(receive: Callable[..., Receiver]
     assert receiver.received == ["one", "poison", "two"]
     receiver.send("three")
     assert receiver.receive() == ["three"]
+
+
+def test_an_error_while_a_message_is_read_loses_no_other(
+    receive: Callable[..., Receiver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver = receive("unread", 3)
+
+    def read(raw: bytes, queue: str) -> Any:
+        if b"odd" in raw:
+            raise MemoryError
+        return read_envelope(raw, queue)
+
+    monkeypatch.setattr("roboco.adapters.celery.receiving.read_envelope", read)
+    with receiver.channel.conn_or_acquire() as client:
+        client.lpush(receiver.queues[0], b"odd")
+    receiver.send("two")
+    with pytest.raises(MemoryError):
+        receiver.receive()
+    assert receiver.received == ["two"]
+
+
+@pytest.mark.parametrize("first", [ConnectionResetError, ValueError])
+def test_an_error_that_is_no_lost_connection_is_raised_first(
+    receive: Callable[..., Receiver], first: type[Exception]
+) -> None:
+    receiver = receive("errors", 3)
+    errors = [first("1"), ConnectionResetError("2") if first is ValueError else ValueError("2")]
+
+    def fail(body: Any, message: Any) -> None:
+        raise errors.pop(0)
+
+    receiver.consumer.callbacks = [fail]
+    receiver.send("one", "two")
+    with pytest.raises(ValueError, match=r"\d"):
+        receiver.receive()
+    assert not errors
 
 
 def test_a_broker_that_refuses_it_is_asked_for_one_message_at_a_time(

@@ -124,22 +124,30 @@ class ReceivingChannel:
             return None
 
     def _deliver_each(self, found: list[bytes], queue: str) -> None:
-        """Deliver each message, or store its dead letter. Raise the first error after that: none may be lost here."""
+        """Deliver each message, or store its dead letter. Raise an error only after that, so that no other is lost.
+
+        Of several errors one is raised that is no lost connection, because the worker may have to exit for it.
+        """
         own: Any = self
         errors = list[Exception]()
         for raw in found:
-            match read_envelope(raw, queue):
-                case RefusedMessage() as refused:
-                    self._refuse(raw, queue, refused)
-                case message:
-                    # A sender may have used the tag of another message that a worker holds, and overwrite its entry.
-                    message["properties"]["delivery_tag"] = own._next_delivery_tag()
-                    try:
-                        self.connection._deliver(message, queue)
-                    except Exception as error:
-                        errors.append(error)
+            try:
+                self._deliver_one(raw, queue)
+            except Exception as error:
+                logger.warning("a message of queue %r is not delivered: %s", queue, type(error).__name__)
+                errors.append(error)
         if errors:
-            raise errors[0]
+            raise next((error for error in errors if not isinstance(error, own.connection_errors)), errors[0])
+
+    def _deliver_one(self, raw: bytes, queue: str) -> None:
+        own: Any = self
+        match read_envelope(raw, queue):
+            case RefusedMessage() as refused:
+                self._refuse(raw, queue, refused)
+            case message:
+                # A sender may have used the tag of another message that a worker holds, and overwrite its entry.
+                message["properties"]["delivery_tag"] = own._next_delivery_tag()
+                self.connection._deliver(message, queue)
 
     def _poll_error(self, type: str, **options: Any) -> None:  # noqa: A002  # named by kombu
         """Read from a connection that failed, which raises; kombu would read the answer of a BRPOP."""

@@ -11,8 +11,8 @@ from celery.worker.state import revoked
 from roboco.adapters.celery import display
 from roboco.adapters.celery.names import COMMAND_TASKS, TOOL_TASK
 
-RETURNING: Final = (TimeLimitExceeded, SoftTimeLimitExceeded, MaybeEncodingError, MemoryError)
-"""Errors after which a message from outside returns to its queue: it may not have been accepted or stored.
+RETURNING: Final = (TimeLimitExceeded, SoftTimeLimitExceeded, MaybeEncodingError)
+"""Errors of the pool after which a message from outside returns to its queue.
 
 MaybeEncodingError is the soft time limit too, if it is exceeded while the child process sends the result.
 """
@@ -52,8 +52,9 @@ class RedactedRequest(Request):
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         """Report that a Celery task failed.
 
-        A message from outside that exceeded its time limit or the memory returns to its queue, also if its process was
-        killed. That counts as an attempt: after ROBOCO_MAX_ATTEMPTS attempts the message becomes a dead letter.
+        A message from outside that exceeded its time limit returns to its queue, also if its process was killed. That
+        counts as an attempt, unless it was accepted before: after ROBOCO_MAX_ATTEMPTS attempts the message becomes a
+        dead letter.
         """
         error: BaseException = exc_info.exception
         error = self._error = error.exc if isinstance(error, ExceptionWithTraceback) else error

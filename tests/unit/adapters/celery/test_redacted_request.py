@@ -19,7 +19,6 @@ LIMITS = (
     SoftTimeLimitExceeded(),
     TimeLimitExceeded(3.0),
     MaybeEncodingError(SoftTimeLimitExceeded(), "the result"),
-    MemoryError(),
 )
 
 
@@ -57,8 +56,10 @@ def test_a_message_from_outside_returns_to_its_queue_at_a_limit(error: Exception
     assert end_of_message(COMMAND, error) == "requeued"
 
 
-def test_a_refused_message_is_acknowledged() -> None:
-    assert end_of_message(COMMAND, UsageError("no such team")) == "acknowledged"
+@pytest.mark.parametrize("error", [UsageError("no such team"), MemoryError()], ids=["refused", "out of memory"])
+@pytest.mark.parametrize("name", [COMMAND, ADVANCE_TASK])
+def test_an_error_of_the_child_process_ends_no_worker(name: str, error: Exception) -> None:
+    assert end_of_message(name, error) == "acknowledged"
 
 
 @pytest.mark.parametrize("error", LIMITS, ids=lambda error: type(error).__name__)
