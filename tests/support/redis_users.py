@@ -47,7 +47,9 @@ class StackOfUsers(Stack):
         entered = super().__enter__()
         self.model.script(answer)
         denials = take_denials(self)  # a worker that starts before the coordinator tries to load a script
-        assert denials <= {f"roboco-{pool} toplevel command script|load" for pool in self.workers}, denials
+        if not denials <= {f"roboco-{pool} toplevel command script|load" for pool in self.workers}:
+            self.__exit__(None, None, None)
+            raise AssertionError(f"denied: {denials}")
         return entered
 
     def start(self, pool: str, modules: str | None = None, **environment: str) -> Server:
