@@ -134,7 +134,7 @@ class ReceivingChannel:
             try:
                 self._deliver_one(raw, queue)
             except Exception as error:
-                logger.warning("a message of queue %r is not delivered: %s", queue, type(error).__name__)
+                logger.warning("the delivery of a message of queue %r failed: %s", queue, type(error).__name__)
                 errors.append(error)
         if errors:
             raise next((error for error in errors if not isinstance(error, own.connection_errors)), errors[0])
