@@ -24,6 +24,8 @@ _LOCK_FILES = 64
 A process that is stopped while it holds a lock blocks only the files that share the lock.
 """
 
+_READ_BYTES = 1024 * 1024
+"""Bytes that are read at once of a file that grows while it is read."""
 _NO_FILE_ERRORS = (FileNotFoundError, IsADirectoryError)
 """Errors of a path that is no file: it does not exist, or is a folder."""
 
@@ -68,8 +70,7 @@ class FolderFiles:
         """Return the file's bytes, or None if there is none."""
         with self._translating_errors():
             try:
-                with open(self._name_of(path), "rb") as file:
-                    return file.read()
+                return _read_file(self._name_of(path))
             except _NO_FILE_ERRORS:
                 return None
 
@@ -250,6 +251,18 @@ def _files_below(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
         linked = (name for name in folders if Path(parent, name).is_symlink())
         yield from (Path(parent, name) for name in (*names, *linked))
+
+
+def _read_file(name: str) -> bytes:
+    """Return the bytes of the file, with half of the system calls of Python's file objects."""
+    descriptor = os.open(name, os.O_RDONLY)
+    try:
+        data = os.read(descriptor, os.fstat(descriptor).st_size + 1)
+        while more := os.read(descriptor, _READ_BYTES):
+            data += more
+        return data
+    finally:
+        os.close(descriptor)
 
 
 def _is_folder(name: str) -> bool:

@@ -2,15 +2,19 @@
 
 A reader sees a line before its writer has made it durable. So a reader makes all lines durable before it returns them:
 no worker acts on a step that a power failure removes, and no reader waits for a lock.
+
+An append takes eight system calls, or nine if another process wrote last. Each is a moment at which the thread gives up
+the interpreter's lock, and under load it then waits for it; Python's file objects would make three times as many.
 """
 
 import errno
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import islice
-from typing import BinaryIO
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from roboco.adapters.workspace.folder import FolderFiles, with_remedy
 from roboco.adapters.workspace.lock import locked
@@ -25,7 +29,22 @@ _MAX_BACKWARD = 256
 _READ_ONLY_ERRNOS = frozenset({errno.EROFS, errno.EINVAL})
 """Errors of a read-only file system: it has no data that must become durable."""
 _MAX_REMEMBERED_HISTORIES = 10_000
-"""Histories that a process remembers as durable; each needs about 400 bytes."""
+"""Histories that a process remembers as durable; each needs about 500 bytes."""
+
+
+class _Version(NamedTuple):
+    """What differs between the versions of a file: each append makes it longer."""
+
+    inode: int
+    size: int
+    changed_ns: int
+
+
+class _DurableHistory(NamedTuple):
+    """A version of a file that is durable. `steps` is None if this process did not write its last line."""
+
+    version: _Version
+    steps: int | None = None
 
 
 class FolderHistories:
@@ -33,48 +52,37 @@ class FolderHistories:
 
     def __init__(self, files: FolderFiles) -> None:
         self._files = files
-        self._durable: dict[str, tuple[int, int, int]] = {}
+        self._durable: dict[str, _DurableHistory] = {}
 
     def append(self, task_id: str, step: TaskStep) -> TaskStep:
         """Store the sealed step at its position. Return the stored step: this one, or an earlier one that won.
 
         Raise CorruptHistory if the history lacks steps before that position.
         """
-        path = self._files.path_of(history_path(task_id))
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with locked(path) as file:
-                end = _complete_size(file)
-                newest = _newest(file, end)
-                count = newest.seq + 1 if newest else 0
-                if step.seq < count:
-                    return next(self.read(task_id, step.seq))
-                if step.seq > count:
-                    raise CorruptHistory(
-                        f"task {task_id!r} has {count} steps in its workspace, but step {step.seq} was to be added: "
-                        "the workspace has lost steps; restore it, or remove the task's open marker to give it up"
-                    )
-                _write_line(file, end, step.line().encode() + b"\n")
-                self._remember(task_id, _version(file))
-        except OSError as error:
-            raise TransientError(f"history {path} cannot be written: {with_remedy(error)}") from error
+        with self._locked(task_id) as descriptor:
+            version = _version(descriptor)
+            end, count = self._end(task_id, descriptor, version)
+            if step.seq < count:
+                return next(self.read(task_id, step.seq))
+            if step.seq > count:
+                raise CorruptHistory(
+                    f"task {task_id!r} has {count} steps in its workspace, but step {step.seq} was to be added: "
+                    "the workspace has lost steps; restore it, or remove the task's open marker to give it up"
+                )
+            _write(descriptor, version.size, end, step.line().encode() + b"\n")
+            self._remember(task_id, _DurableHistory(_version(descriptor), count + 1))
         return step
 
     def create(self, task_id: str, lines: Sequence[bytes]) -> bool:
         """Store the lines as the first steps of an empty history. Return False if it begins with other steps."""
         data = b"".join(line + b"\n" for line in lines)
-        path = self._files.path_of(history_path(task_id))
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with locked(path) as file:
-                if _complete_size(file) == 0:
-                    _write_line(file, 0, data)
-                    return True
-                self._make_durable(task_id, file)
-                file.seek(0)
-                return file.read(len(data)) == data
-        except OSError as error:
-            raise TransientError(f"history {path} cannot be written: {with_remedy(error)}") from error
+        with self._locked(task_id) as descriptor:
+            size = os.fstat(descriptor).st_size
+            if _last_line(descriptor, size).end == 0:
+                _write(descriptor, size, 0, data)
+                return True
+            self._make_durable(task_id, descriptor)
+            return _read_at(descriptor, 0, len(data)) == data
 
     def read(self, task_id: str, start: int = 0) -> Iterator[TaskStep]:
         """Return the committed steps from a position on, each exactly once and in order."""
@@ -86,7 +94,6 @@ class FolderHistories:
         """Yield the stored lines, oldest first."""
         try:
             with self._open_complete(task_id) as (file, left):
-                file.seek(0)
                 while left > 0:
                     line = file.readline(left)
                     left -= len(line)
@@ -102,15 +109,32 @@ class FolderHistories:
         """Yield the steps from a position on: a few by reading backwards, more by a search for the first one."""
         try:
             with self._open_complete(task_id) as (file, end):
-                newest = _newest(file, end)
-                wanted = newest.seq + 1 - start if newest else 0
+                descriptor = file.fileno()
+                newest = next(_lines_backwards(descriptor, end), None)
+                wanted = 0 if newest is None else parse_step(newest).seq + 1 - start
                 if wanted > _MAX_BACKWARD:
-                    yield from map(parse_step, lines_from(partial(_part, file, end), end, _seq_of_line, start))
+                    part = partial(_part, descriptor, end)
+                    yield from map(parse_step, lines_from(part, end, _seq_of_line, start))
                     return
-                lines = list(islice(_lines_backwards(file, end), max(0, wanted)))
+                lines = list(islice(_lines_backwards(descriptor, end), max(0, wanted)))
             yield from map(parse_step, reversed(lines))
         except FileNotFoundError:
             return
+
+    @contextmanager
+    def _locked(self, task_id: str) -> Iterator[int]:
+        """Yield the descriptor of the history's file, which is created if it is missing, and hold its lock."""
+        path = self._files.path_of(history_path(task_id))
+        try:
+            with ExitStack() as exits:
+                try:
+                    descriptor = exits.enter_context(locked(path))
+                except FileNotFoundError:  # a task's first step creates its folder
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    descriptor = exits.enter_context(locked(path))
+                yield descriptor
+        except OSError as error:
+            raise _unavailable("written", path, error) from error
 
     @contextmanager
     def _open_complete(self, task_id: str) -> Iterator[tuple[BinaryIO, int]]:
@@ -118,89 +142,110 @@ class FolderHistories:
         path = self._files.path_of(history_path(task_id))
         try:
             with path.open("rb") as file:
-                if end := _complete_size(file):
-                    self._make_durable(task_id, file)
+                descriptor = file.fileno()
+                if end := _last_line(descriptor, os.fstat(descriptor).st_size).end:
+                    self._make_durable(task_id, descriptor)
                 yield file, end
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise TransientError(f"history {path} cannot be read: {with_remedy(error)}") from error
+            raise _unavailable("read", path, error) from error
 
-    def _make_durable(self, task_id: str, file: BinaryIO) -> None:
+    def _end(self, task_id: str, descriptor: int, version: _Version) -> tuple[int, int]:
+        """Return the size of the complete lines, and their number. A file that this process wrote last is not read."""
+        known = self._durable.get(task_id)
+        if known is not None and known.steps is not None and known.version == version:
+            return version.size, known.steps
+        end, newest = _last_line(descriptor, version.size)
+        return end, 0 if newest is None else parse_step(newest).seq + 1
+
+    def _make_durable(self, task_id: str, descriptor: int) -> None:
         """Make the content of the file durable: its writer may be about to do so, or may have died.
 
         A process does this once for each version of a file, because even without changes it flushes the disk.
         """
-        version = _version(file)
-        if self._durable.get(task_id) == version:
+        version = _version(descriptor)
+        known = self._durable.get(task_id)
+        if known is not None and known.version == version:
             return
         try:
-            os.fsync(file.fileno())
+            os.fsync(descriptor)
         except OSError as error:
             if error.errno not in _READ_ONLY_ERRNOS:
                 raise
-        self._remember(task_id, version)
+        self._remember(task_id, _DurableHistory(version))
 
-    def _remember(self, task_id: str, version: tuple[int, int, int]) -> None:
+    def _remember(self, task_id: str, durable: _DurableHistory) -> None:
         if len(self._durable) >= _MAX_REMEMBERED_HISTORIES:
             self._durable.clear()
-        self._durable[task_id] = version
+        self._durable[task_id] = durable
 
 
-def _write_line(file: BinaryIO, end: int, line: bytes) -> None:
+def _unavailable(verb: str, path: Path, error: OSError) -> TransientError:
+    return TransientError(f"history {path} cannot be {verb}: {with_remedy(error)}")
+
+
+def _write(descriptor: int, size: int, end: int, data: bytes) -> None:
+    """Write the data after `end`, in place of an interrupted write, and make it durable. Take it back on an error."""
     try:
-        file.truncate(end)
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
+        if size > end:
+            os.ftruncate(descriptor, end)
+        left = memoryview(data)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        os.fsync(descriptor)
     except OSError:
-        file.truncate(end)
+        os.ftruncate(descriptor, end)
         raise
 
 
-def _version(file: BinaryIO) -> tuple[int, int, int]:
-    """Return inode, size and time of change, which differ between versions: each append makes the file longer."""
-    found = os.fstat(file.fileno())
-    return found.st_ino, found.st_size, found.st_mtime_ns
+def _version(descriptor: int) -> _Version:
+    found = os.fstat(descriptor)
+    return _Version(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def _part(file: BinaryIO, end: int, start: int, length: int) -> bytes:
-    file.seek(start)
-    return file.read(max(0, min(length, end - start)))
+def _read_at(descriptor: int, start: int, length: int) -> bytes:
+    """Return these bytes of the file, or fewer at its end."""
+    parts = list[bytes]()
+    while length > 0 and (part := os.pread(descriptor, length, start)):
+        parts.append(part)
+        start, length = start + len(part), length - len(part)
+    return b"".join(parts)
+
+
+def _part(descriptor: int, end: int, start: int, length: int) -> bytes:
+    return _read_at(descriptor, start, min(length, end - start))
 
 
 def _seq_of_line(line: bytes) -> int:
     return parse_step(line).seq
 
 
-def _newest(file: BinaryIO, end: int) -> TaskStep | None:
-    line = next(_lines_backwards(file, end), None)
-    return None if line is None else parse_step(line)
+class _LastLine(NamedTuple):
+    """The size up to the last newline, and the line before it. Lines never change; text after them is no step yet."""
+
+    end: int
+    line: bytes | None
 
 
-def _complete_size(file: BinaryIO) -> int:
-    """Return the size up to the last newline. Lines before it never change; text after it is no step yet."""
-    position = file.seek(0, os.SEEK_END)
-    while position > 0:
-        start = max(0, position - _BLOCK_BYTES)
-        file.seek(start)
-        found = file.read(position - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        position = start
-    return 0
+def _last_line(descriptor: int, size: int) -> _LastLine:
+    pieces = _pieces_backwards(descriptor, size)
+    rest = next(pieces, b"")
+    return _LastLine(size - len(rest), next(filter(None, pieces), None))
 
 
-def _lines_backwards(file: BinaryIO, end: int) -> Iterator[bytes]:
-    """Yield the lines before `end`, newest first. Only the requested lines are read."""
-    position = end
+def _lines_backwards(descriptor: int, end: int) -> Iterator[bytes]:
+    """Yield the lines before `end`, where a line ends, newest first. Only the requested lines are read."""
+    return filter(None, _pieces_backwards(descriptor, end))
+
+
+def _pieces_backwards(descriptor: int, position: int) -> Iterator[bytes]:
+    """Yield what is between the newlines before a position, newest first, beginning with what follows the last one."""
     rest = b""
     while position > 0:
         start = max(0, position - _BLOCK_BYTES)
-        file.seek(start)
-        lines = (file.read(position - start) + rest).split(b"\n")
-        rest = lines[0]
-        yield from (line for line in reversed(lines[1:]) if line)
+        pieces = (_read_at(descriptor, start, position - start) + rest).split(b"\n")
+        rest = pieces[0]
+        yield from reversed(pieces[1:])
         position = start
-    if rest:
-        yield rest
+    yield rest

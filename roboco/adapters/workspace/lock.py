@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from roboco.errors import TransientError
 
@@ -18,18 +17,17 @@ _RETRY_DELAY = 0.002
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[BinaryIO]:
-    """Open or create the file and hold its lock until the block ends. Raise TransientError after a limited wait.
+def locked(path: Path) -> Iterator[int]:
+    """Open or create the file for appending, and hold its lock until the block ends. Yield its descriptor.
 
-    The lock is released after what the file has buffered is written. Closing its descriptor would not release it if the
-    pool has forked a process within the block: it has the descriptor, too.
+    Raise TransientError after a limited wait. Closing the descriptor would not release the lock if the pool has forked
+    a process within the block: it has the descriptor, too.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
     try:
         _lock(descriptor, path)
         try:
-            with open(descriptor, "a+b", closefd=False) as file:
-                yield file
+            yield descriptor
         finally:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:

@@ -264,22 +264,6 @@ def test_a_process_that_is_forked_during_a_write_does_not_keep_the_lock(path: Pa
         os.waitpid(forked, 0)
 
 
-def test_a_lock_is_released_after_the_last_write(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file writes what it has buffered when it is closed, also after a failed write."""
-    path.parent.mkdir(parents=True)
-    flock, sizes = fcntl.flock, list[int]()
-
-    def noting(descriptor: int, operation: int) -> None:
-        if operation == fcntl.LOCK_UN:
-            sizes.append(os.stat(descriptor).st_size)
-        flock(descriptor, operation)
-
-    monkeypatch.setattr(fcntl, "flock", noting)
-    with lock.locked(path) as file:
-        file.write(b"buffered")
-    assert sizes == [8]
-
-
 def test_a_malformed_line_is_corrupt(folder: FolderHistories, path: Path) -> None:
     steps = append_steps(folder, 2)
     with path.open("ab") as file:
