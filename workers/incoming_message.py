@@ -39,10 +39,10 @@ class CeleryMessage:
         """True if the Celery task submits or forks a task."""
         return self.request.task in CREATING_TASKS
 
-    def dead_letter(self, reason: str, attempts: int) -> DeadLetter:
+    def dead_letter(self, reason: str, attempts: int, with_body: bool = True) -> DeadLetter:
         """Return the message as a dead letter."""
         queue = QUEUE_OF[self.request.task]
-        return dead_letter_of(self.request, queue, reason, attempts, self.engine.now())
+        return dead_letter_of(self.request, queue, reason, attempts, self.engine.now(), with_body)
 
     def refuse(self, error: UsageError | Overloaded, reason: str | None) -> None:
         """Store the dead letter for this reason, if there is one; then log and count the refusal.

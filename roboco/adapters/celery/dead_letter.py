@@ -58,9 +58,15 @@ def record_of_raw(raw: bytes, queue: str, reason: str, headers: Mapping[str, Any
     return record | {"letter_id": letter_id_of(queue, record["digest"]), "truncated": True}
 
 
-def dead_letter_of(request: Any, queue: str, reason: str, attempts: int, time: datetime) -> DeadLetter:
-    """Return the dead letter of a received Celery task. A repetition of the message has the same letter id."""
-    body = kombu_json.dumps([list(request.args or ()), dict(request.kwargs or {}), {}]).encode()
+def dead_letter_of(
+    request: Any, queue: str, reason: str, attempts: int, time: datetime, with_body: bool = True
+) -> DeadLetter:
+    """Return the dead letter of a received Celery task. A repetition of the message has the same letter id.
+
+    Without a body it needs no memory for the content of the message: its size is 0 then, and it counts as truncated.
+    """
+    content = [list(request.args or ()), dict(request.kwargs or {}), {}] if with_body else None
+    body = b"" if content is None else kombu_json.dumps(content).encode()
     return DeadLetter(
         letter_id=letter_id_of(str(request.id), str(request.get("roboco_requeued", ""))),
         reason=well_formed(reason)[:MAX_TASK_REASON_CHARS],
@@ -69,7 +75,7 @@ def dead_letter_of(request: Any, queue: str, reason: str, attempts: int, time: d
         queue=queue,
         headers={"task": request.task, "id": request.id},
         body=body[:MAX_BODY_BYTES].decode("utf-8", "replace"),
-        truncated=len(body) > MAX_BODY_BYTES,
+        truncated=not with_body or len(body) > MAX_BODY_BYTES,
         size=len(body),
         digest=hashlib.sha256(body).hexdigest(),
     )

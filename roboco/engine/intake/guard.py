@@ -46,7 +46,7 @@ class IncomingMessage(Protocol):
     def time_limit_error(self) -> type[Exception]:
         """The exception that the worker's pool raises in the handler of the message at its time limit."""
 
-    def dead_letter(self, reason: str, attempts: int) -> DeadLetter:
+    def dead_letter(self, reason: str, attempts: int, with_body: bool = True) -> DeadLetter:
         """Return the message as a dead letter with this reason."""
 
     def refuse(self, error: UsageError | Overloaded, reason: str | None) -> None:
@@ -94,11 +94,21 @@ def _process(engine: Engine, message: IncomingMessage, accept: Callable[[], obje
     if unfinished is None:
         raise TransientError("another worker is processing this message, or was lost less than one lease ago")
     if unfinished >= engine.policy.max_attempts:
-        engine.dead_letters.add(message.dead_letter(_ATTEMPTS_EXHAUSTED.format(unfinished), unfinished))
+        _give_up(engine, message, unfinished)
     else:
         with engine.heartbeat.renewing(AttemptLease(key)):
             _attempt(engine, message, key, accept)
     engine.attempts.finish(key)
+
+
+def _give_up(engine: Engine, message: IncomingMessage, unfinished: int) -> None:
+    """Store the dead letter of a message whose attempts are exhausted, without its body if memory does not suffice."""
+    reason = _ATTEMPTS_EXHAUSTED.format(unfinished)
+    try:
+        engine.dead_letters.add(message.dead_letter(reason, unfinished))
+    except MemoryError:
+        without = f"{reason}; its content is not kept, because the worker ran out of memory again"
+        engine.dead_letters.add(message.dead_letter(without, unfinished, with_body=False))
 
 
 def _attempt(engine: Engine, message: IncomingMessage, key: str, accept: Callable[[], object]) -> None:

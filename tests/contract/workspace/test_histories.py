@@ -4,10 +4,10 @@ import errno
 import fcntl
 import itertools
 import os
-import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from roboco.errors import CorruptHistory, TransientError
 from roboco.ports.workspace import Histories
 from tests.contract.samples import TASK, make_chain, step_after
 from tests.contract.workspace.history_checks import append_steps, assert_history
+from tests.support.forked_child import forked_child
 
 POSITION_COUNT = 30
 HISTORY = history_path(TASK)
@@ -252,16 +253,11 @@ def test_a_lock_that_is_never_released_blocks_only_its_task(
 def test_a_process_that_is_forked_during_a_write_does_not_keep_the_lock(path: Path) -> None:
     """A coordinator replaces a process of its pool while its sweeper writes."""
     path.parent.mkdir(parents=True)
-    with lock.locked(path):
-        forked = os.fork()
-        if not forked:
-            signal.pause()
-    try:
+    with ExitStack() as exits:
+        with lock.locked(path):
+            exits.enter_context(forked_child())
         with path.open("rb") as other:
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    finally:
-        os.kill(forked, signal.SIGKILL)
-        os.waitpid(forked, 0)
 
 
 def test_a_malformed_line_is_corrupt(folder: FolderHistories, path: Path) -> None:

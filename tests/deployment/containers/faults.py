@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.deployment.containers.deployment import HERE, LEASE_SECONDS, POOLS, D
 from tests.deployment.containers.images import load_or_build
 from tests.deployment.containers.outside import call
 from tests.deployment.containers.room import Room, missing
+from tests.support.stack import until
 
 SHORT_SECONDS, LONG_SECONDS = LEASE_SECONDS / 3, LEASE_SECONDS * 2.5
 SERVERS = ("redis", "s3")
@@ -70,9 +72,10 @@ def _lose(change: str) -> Callable[[Deployment, str], None]:
     """Return a function that adds ("-A") or removes ("-D") rules that lose every tenth packet of both directions."""
 
     def act(deployment: Deployment, service: str) -> None:
-        for chain, interface in (("INPUT", "--in-interface"), ("OUTPUT", "--out-interface")):
-            chosen = ("!", interface, "lo", "--match", "statistic", "--mode", "random", "--probability", "0.1")
-            deployment.in_network(service, "iptables", change, chain, *chosen, "--jump", "DROP")
+        with ExitStack() as steps:  # each of them, also if one fails
+            for chain, interface in (("INPUT", "--in-interface"), ("OUTPUT", "--out-interface")):
+                chosen = ("!", interface, "lo", "--match", "statistic", "--mode", "random", "--probability", "0.1")
+                steps.callback(deployment.in_network, service, "iptables", change, chain, *chosen, "--jump", "DROP")
 
     return act
 
@@ -80,12 +83,21 @@ def _lose(change: str) -> Callable[[Deployment, str], None]:
 def _delay(deployment: Deployment, service: str) -> None:
     """Delay each packet that the container sends by 200 ms."""
     deployment.in_network(service, "sh", "-c", f"python3 {HERE}/delay.py 0.2 >/dev/null 2>&1 &")
+    until(lambda: _delayed_packets(deployment, service) is not None, 30, "delay.py has the queue of packets")
     deployment.in_network(service, "iptables", "-A", "OUTPUT", *DELAYED)
 
 
 def _stop_delay(deployment: Deployment, service: str) -> None:
-    deployment.in_network(service, "iptables", "-D", "OUTPUT", *DELAYED)
-    deployment.room.run("pkill", "-f", f"{HERE}/delay.py")
+    with ExitStack() as steps:  # each of them, also if one fails
+        steps.callback(deployment.room.run, "pkill", "-f", f"{HERE}/delay.py")
+        steps.callback(deployment.in_network, service, "iptables", "-D", "OUTPUT", *DELAYED)
+        assert _delayed_packets(deployment, service), "no packet was delayed"
+
+
+def _delayed_packets(deployment: Deployment, service: str) -> int | None:
+    """Return how many packets delay.py has got, or None if it does not have the kernel's queue."""
+    queues = deployment.in_network(service, "cat", "/proc/net/netfilter/nfnetlink_queue").split()
+    return int(queues[7]) if queues else None
 
 
 def _slow(deployment: Deployment, service: str) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from roboco.domain.paths import tombstone_path
 from roboco.errors import TransientError, UsageError
 from roboco.ports.workspace import Histories
 from roboco.workers.erased_indexes import remove_erased_indexes
+from tests.support.forked_child import forked_child
 from tests.support.memory_ports.workspace import MemoryFiles
 from tests.unit.domain.steps import artifact, steps_of
 
@@ -297,16 +299,11 @@ def test_a_python_without_full_text_search_is_reported(monkeypatch: pytest.Monke
 def test_a_process_that_is_forked_meanwhile_does_not_keep_an_index(tmp_path: Path) -> None:
     """A tools worker replaces a process of its pool while it removes indexes of erased tasks."""
     cache = IndexCache(tmp_path, lock_timeout=0)
-    with cache.open("ws", TASK):
-        forked = os.fork()
-        if not forked:
-            signal.pause()
-    try:
+    with ExitStack() as exits:
+        with cache.open("ws", TASK):
+            exits.enter_context(forked_child())
         with cache.open("ws", TASK):
             pass
-    finally:
-        os.kill(forked, signal.SIGKILL)
-        os.waitpid(forked, 0)
 
 
 @pytest.fixture(autouse=True)

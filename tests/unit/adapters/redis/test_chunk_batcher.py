@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -63,6 +64,39 @@ def test_a_call_that_arrives_while_the_thread_ends_is_answered(monkeypatch: pyte
     batcher, answers = batcher_on(_Scripts()), list[int]()
     monkeypatch.setattr(batcher, "_calls", _RacingQueue(lambda: batcher.send([], [2], answers.append)))
     batcher.send([], [1], answers.append)
+    until(lambda: answers == [1, 2], 60, "both calls are answered")
+
+
+class _SlowQueue(queue.SimpleQueue[Any]):
+    """A queue to which the second call is added late: when the thread has found no call for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls = 0
+        self._idle = threading.Event()
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        try:
+            return super().get(block, timeout)
+        except queue.Empty:
+            self._idle.set()
+            raise
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        self._calls += 1
+        if self._calls == 2:
+            self._idle.clear()
+            assert self._idle.wait(60)
+            time.sleep(0.05)  # in which the thread would end, if it did not have to wait for the caller
+        super().put(item)
+
+
+def test_a_call_that_is_added_while_the_thread_ends_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_batcher, "IDLE_TIMEOUT", 0.5)  # longer than the second call needs to begin
+    batcher, answers = batcher_on(_Scripts()), list[int]()
+    monkeypatch.setattr(batcher, "_calls", _SlowQueue())
+    batcher.send([], [1], answers.append)
+    batcher.send([], [2], answers.append)
     until(lambda: answers == [1, 2], 60, "both calls are answered")
 
 

@@ -27,8 +27,12 @@ class Received:
     message_id: str = "m-1"
     time_limit_error: type[Exception] = TimeLimit
     refusals: list[str | None] = field(default_factory=list)
+    exhausts_memory: bool = False
+    """Whether a dead letter with its body needs too much memory."""
 
-    def dead_letter(self, reason: str, attempts: int) -> DeadLetter:
+    def dead_letter(self, reason: str, attempts: int, with_body: bool = True) -> DeadLetter:
+        if with_body and self.exhausts_memory:
+            raise MemoryError
         now = self.world.engine.now()
         return DeadLetter(letter_id="dead_1", reason=reason, time=now, attempts=attempts)
 
@@ -109,6 +113,19 @@ def test_message_whose_attempts_are_exhausted_becomes_a_dead_letter_and_is_not_a
     assert attempts == POLICY.max_attempts
     assert not accepted
     assert unfinished_attempts(world) == 0
+
+
+def test_a_dead_letter_that_needs_too_much_memory_is_stored_without_its_body() -> None:
+    """Otherwise the message would return to its queue for ever."""
+    world = empty_world()
+    for _ in range(POLICY.max_attempts):
+        process(world.engine, Received(world), raising(MemoryError()))
+        world.clock.sleep(POLICY.lease + 1)
+    message = Received(world, exhausts_memory=True)
+    assert process(world.engine, message, lambda: None) == Acknowledge()
+    [(reason, attempts)] = dead_letters_of(world)
+    assert reason.endswith("its content is not kept, because the worker ran out of memory again")
+    assert attempts == POLICY.max_attempts
 
 
 @pytest.mark.parametrize(
