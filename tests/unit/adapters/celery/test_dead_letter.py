@@ -13,6 +13,9 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 class _Exhausting(dict[str, Any]):
     """Arguments that cannot be read again, as in a process whose memory is exhausted."""
 
+    def __iter__(self) -> Any:
+        raise MemoryError
+
     def keys(self) -> Any:
         raise MemoryError
 
