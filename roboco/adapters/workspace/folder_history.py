@@ -3,8 +3,11 @@
 A reader sees a line before its writer has made it durable. So a reader makes all lines durable before it returns them:
 no worker acts on a step that a power failure removes, and no reader waits for a lock.
 
-An append takes eight system calls, or nine if another process wrote last. Each is a moment at which the thread gives up
-the interpreter's lock, and under load it then waits for it; Python's file objects would make three times as many.
+An append after one by the same process takes eight system calls, and one by another process two more. At each of them
+the thread gives up the interpreter's lock, and under load it then waits for it. Python's file objects would make three
+times as many.
+
+A reader holds no lock, so the file may become shorter at any moment: a writer removes the rest of an interrupted write.
 """
 
 import errno
@@ -29,11 +32,11 @@ _MAX_BACKWARD = 256
 _READ_ONLY_ERRNOS = frozenset({errno.EROFS, errno.EINVAL})
 """Errors of a read-only file system: it has no data that must become durable."""
 _MAX_REMEMBERED_HISTORIES = 10_000
-"""Histories that a process remembers as durable; each needs about 500 bytes."""
+"""Histories that an object remembers as durable; each needs about 500 bytes."""
 
 
 class _Version(NamedTuple):
-    """What differs between the versions of a file: each append makes it longer."""
+    """The facts that distinguish the versions of a file. No program can set the time of the last change."""
 
     inode: int
     size: int
@@ -41,7 +44,7 @@ class _Version(NamedTuple):
 
 
 class _DurableHistory(NamedTuple):
-    """A version of a file that is durable. `steps` is None if this process did not write its last line."""
+    """A version of a file that is durable. `steps` is the number of its lines if its last change was an append here."""
 
     version: _Version
     steps: int | None = None
@@ -63,7 +66,7 @@ class FolderHistories:
             version = _version(descriptor)
             end, count = self._end(task_id, descriptor, version)
             if step.seq < count:
-                return next(self.read(task_id, step.seq))
+                return self._stored(task_id, step.seq)
             if step.seq > count:
                 raise CorruptHistory(
                     f"task {task_id!r} has {count} steps in its workspace, but step {step.seq} was to be added: "
@@ -78,7 +81,7 @@ class FolderHistories:
         data = b"".join(line + b"\n" for line in lines)
         with self._locked(task_id) as descriptor:
             size = os.fstat(descriptor).st_size
-            if _last_line(descriptor, size).end == 0:
+            if _complete_size(descriptor, size) == 0:
                 _write(descriptor, size, 0, data)
                 return True
             self._make_durable(task_id, descriptor)
@@ -94,8 +97,7 @@ class FolderHistories:
         """Yield the stored lines, oldest first."""
         try:
             with self._open_complete(task_id) as (file, left):
-                while left > 0:
-                    line = file.readline(left)
+                while left > 0 and (line := file.readline(left)):
                     left -= len(line)
                     yield line[:-1]
         except FileNotFoundError:
@@ -143,7 +145,7 @@ class FolderHistories:
         try:
             with path.open("rb") as file:
                 descriptor = file.fileno()
-                if end := _last_line(descriptor, os.fstat(descriptor).st_size).end:
+                if end := _complete_size(descriptor, os.fstat(descriptor).st_size):
                     self._make_durable(task_id, descriptor)
                 yield file, end
         except FileNotFoundError:
@@ -151,12 +153,21 @@ class FolderHistories:
         except OSError as error:
             raise _unavailable("read", path, error) from error
 
+    def _stored(self, task_id: str, seq: int) -> TaskStep:
+        """Return the step at a position that is taken."""
+        stored = next(self.read(task_id, seq), None)
+        if stored is None:
+            self._durable.pop(task_id, None)
+            raise TransientError(f"the history of task {task_id!r} was replaced while a step was added; try again")
+        return stored
+
     def _end(self, task_id: str, descriptor: int, version: _Version) -> tuple[int, int]:
-        """Return the size of the complete lines, and their number. A file that this process wrote last is not read."""
+        """Return the size of the complete lines, and their number. A file whose last append was here is not read."""
         known = self._durable.get(task_id)
         if known is not None and known.steps is not None and known.version == version:
             return version.size, known.steps
-        end, newest = _last_line(descriptor, version.size)
+        end = _complete_size(descriptor, version.size)
+        newest = next(_lines_backwards(descriptor, end), None)
         return end, 0 if newest is None else parse_step(newest).seq + 1
 
     def _make_durable(self, task_id: str, descriptor: int) -> None:
@@ -201,7 +212,7 @@ def _write(descriptor: int, size: int, end: int, data: bytes) -> None:
 
 def _version(descriptor: int) -> _Version:
     found = os.fstat(descriptor)
-    return _Version(found.st_ino, found.st_size, found.st_mtime_ns)
+    return _Version(found.st_ino, found.st_size, found.st_ctime_ns)
 
 
 def _read_at(descriptor: int, start: int, length: int) -> bytes:
@@ -221,31 +232,30 @@ def _seq_of_line(line: bytes) -> int:
     return parse_step(line).seq
 
 
-class _LastLine(NamedTuple):
-    """The size up to the last newline, and the line before it. Lines never change; text after them is no step yet."""
-
-    end: int
-    line: bytes | None
-
-
-def _last_line(descriptor: int, size: int) -> _LastLine:
-    pieces = _pieces_backwards(descriptor, size)
-    rest = next(pieces, b"")
-    return _LastLine(size - len(rest), next(filter(None, pieces), None))
+def _complete_size(descriptor: int, size: int) -> int:
+    """Return the place after the last newline. Text after it is no step yet, and may be removed at any moment."""
+    position = size
+    while position > 0:
+        start = max(0, position - _BLOCK_BYTES)
+        found = _read_at(descriptor, start, position - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        position = start
+    return 0
 
 
 def _lines_backwards(descriptor: int, end: int) -> Iterator[bytes]:
-    """Yield the lines before `end`, where a line ends, newest first. Only the requested lines are read."""
-    return filter(None, _pieces_backwards(descriptor, end))
-
-
-def _pieces_backwards(descriptor: int, position: int) -> Iterator[bytes]:
-    """Yield what is between the newlines before a position, newest first, beginning with what follows the last one."""
-    rest = b""
+    """Yield the lines before `end`, newest first. Only the requested lines are read."""
+    position = end
+    rest = list[bytes]()  # of the line whose beginning is not read yet, its last part first
     while position > 0:
         start = max(0, position - _BLOCK_BYTES)
-        pieces = (_read_at(descriptor, start, position - start) + rest).split(b"\n")
-        rest = pieces[0]
-        yield from reversed(pieces[1:])
+        first, *pieces = _read_at(descriptor, start, position - start).split(b"\n")
         position = start
-    yield rest
+        if pieces:
+            rest.append(pieces.pop())
+            yield from filter(None, (b"".join(reversed(rest)), *reversed(pieces)))
+            rest = []
+        rest.append(first)
+    if line := b"".join(reversed(rest)):
+        yield line

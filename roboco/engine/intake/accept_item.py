@@ -123,9 +123,9 @@ def _store(engine: Engine, task_id: str, item: Item) -> bool:
 def _add_to_inbox(engine: Engine, task_id: str, item: Item, repeated: bool, may_be_applied: bool) -> Item | None:
     """Add the stored item to the inbox in Redis and wake a coordinator. Reject it if the task has ended.
 
-    An item that is `repeated` ends only the work that was pending before it was found not to be applied: a coordinator
-    may apply it meanwhile, and the work after that is not to be ended. If other work has begun, and the item is still
-    not applied, the coordinator ends that work.
+    An item that is `repeated` ends only the work that was pending before it was found not to be applied, neither by a
+    mark nor by a step, which a pass marks later: a coordinator may apply it meanwhile, and the work after that is not
+    to be ended. If other work has begun, and the item is still not applied, the coordinator ends that work.
 
     If a coordinator has applied an item of this id meanwhile, return that one, and remove the stored one: it is a late
     repetition.
@@ -138,7 +138,9 @@ def _add_to_inbox(engine: Engine, task_id: str, item: Item, repeated: bool, may_
         return applied
     pauses = isinstance(item, Pause) and item.until == 0
     epoch = before.epoch if before is not None and repeated and not pauses else None
-    engine.inbox.add(task_id, [item.item_id], interrupts_work(item), epoch, block_claim=pauses)
+    in_step = repeated and before is not None and item.item_id in before.state.recent_item_ids
+    ends_work = interrupts_work(item) and not in_step
+    engine.inbox.add(task_id, [item.item_id], ends_work, epoch, block_claim=pauses)
     task = engine.task_store.load(task_id, 1)
     ended = task is not None and task.phase is Phase.END and not _is_retried(engine, task_id, task)
     if ended or not _is_open(engine, task_id):
@@ -288,11 +290,16 @@ def _require_applied(engine: Engine, task_id: str, item: Item) -> Item:
 
 
 def _closed_error(engine: Engine, task_id: str) -> UsageError:
-    """Return the error of a task that takes no items: it has ended, or there is none."""
+    """Return the error of a task that takes no items: it has ended, or there is none.
+
+    Redis has the status of a task whose end is not in its summary yet.
+    """
     summary = engine.summaries.get(task_id)
     if summary is None:
         return engine.summaries.missing(task_id)
     status = summary.status
+    if not status.ended and (task := engine.task_store.load(task_id, 1)) is not None:
+        status = task.status
     end = f"has ended ({status})" if status.ended else "has ended"
     remedy = "retry it, or fork it" if status is TaskStatus.FAILED else "submit a new task, or fork this one"
     return AlreadyEnded(f"task {task_id!r} {end} and takes no more items; {remedy}")

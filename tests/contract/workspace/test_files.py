@@ -358,6 +358,13 @@ def test_a_lock_of_a_stopped_process_blocks_few_files(tmp_path: Path, monkeypatc
         assert files.replace(name, b"2", stored.version)
 
 
+def test_a_short_read_of_a_file_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, read = FolderFiles(tmp_path), os.read
+    files.put("t/whole", b"0123456789")
+    monkeypatch.setattr(os, "read", lambda descriptor, length: read(descriptor, min(length, 4)))
+    assert files.get("t/whole") == b"0123456789"
+
+
 def test_a_dead_writer_leaves_no_file(tmp_path: Path) -> None:
     files = FolderFiles(tmp_path)
     files.put("t/whole", b"1")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from roboco.ports.workspace import Histories
 from tests.contract.samples import TASK, make_chain, step_after
 from tests.contract.workspace.history_checks import append_steps, assert_history
 from tests.support.forked_child import forked_child
+from tests.support.stack import until
 
 POSITION_COUNT = 30
 HISTORY = history_path(TASK)
@@ -260,6 +262,176 @@ def test_a_process_that_is_forked_during_a_write_does_not_keep_the_lock(path: Pa
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def test_two_processes_append_in_turn(folder: FolderHistories, path: Path) -> None:
+    """None of them relies on the number of steps that it has seen before."""
+    other, steps = FolderHistories(FolderFiles(path.parent.parent)), list[TaskStep]()
+    for one in (folder, folder, other, other, folder, other, folder):
+        steps.append(step_after(steps))
+        assert one.append(TASK, steps[-1]) == steps[-1]
+    assert_history(folder, steps)
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_file_of_the_same_size_is_read_again(folder: FolderHistories, path: Path, in_place: bool) -> None:
+    steps = append_steps(folder, 3)
+    before = path.stat()
+
+    def clock_ticks() -> bool:
+        path.touch()
+        return path.stat().st_ctime_ns > before.st_ctime_ns
+
+    broken = path.read_bytes()[:-5] + b"####\n"
+    if in_place:
+        path.write_bytes(broken)
+        until(clock_ticks, 10, "the kernel's clock ticks")
+    else:
+        path.with_suffix(".new").write_bytes(broken)
+        path.with_suffix(".new").replace(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(CorruptHistory):
+        folder.append(TASK, step_after(steps))
+
+
+def test_a_history_that_loses_its_steps_meanwhile_is_tried_again(
+    folder: FolderHistories, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The count of steps that this process has seen last is forgotten, however the file came to look the same."""
+    steps = append_steps(folder, 3)
+    line, *_ = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(line)
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_history, "_version", lambda _: folder._durable[TASK].version)
+        with pytest.raises(TransientError, match="was replaced"):
+            folder.append(TASK, steps[1])
+    assert folder.append(TASK, steps[1]) == steps[1]
+    assert_history(folder, steps[:2])
+
+
+def test_a_failed_write_is_taken_back(folder: FolderHistories, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = append_steps(folder, 2)
+    before, write, sizes = path.read_bytes(), os.write, iter([10])
+
+    def fill_disk(descriptor: int, data: bytes) -> int:
+        if size := next(sizes, 0):
+            return write(descriptor, bytes(data[:size]))
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", fill_disk)
+        with pytest.raises(TransientError, match="make room"):
+            folder.append(TASK, step_after(steps))
+    assert path.read_bytes() == before
+
+
+def test_short_writes_and_reads_are_continued(folder: FolderHistories, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, pread = os.write, os.pread
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, bytes(data[:7])))
+    monkeypatch.setattr(os, "pread", lambda descriptor, length, at: pread(descriptor, min(length, 11), at))
+    steps = append_steps(folder, 3)
+    assert_history(folder, steps)
+    folder._durable.clear()
+    steps.append(step_after(steps))
+    assert folder.append(TASK, steps[-1]) == steps[-1]
+
+
+def test_an_append_after_one_of_the_same_process_reads_nothing(
+    folder: FolderHistories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = append_steps(folder, 2)
+    monkeypatch.setattr(os, "pread", lambda *_: pytest.fail("the file is read"))
+    assert folder.append(TASK, step_after(steps)) == step_after(steps)
+
+
+def test_a_torn_first_line_is_replaced(folder: FolderHistories, path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b'{"torn')
+    steps = make_chain(2)
+    assert folder.create(TASK, [step.line().encode() for step in steps])
+    assert_history(folder, steps)
+
+
+def test_appends_leave_no_descriptor_open(folder: FolderHistories, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, closed, do_open, do_close = list[int](), list[int](), os.open, os.close
+
+    def noting_open(*arguments: Any, **options: Any) -> int:
+        opened.append(do_open(*arguments, **options))
+        return opened[-1]
+
+    def noting_close(descriptor: int) -> None:
+        closed.append(descriptor)
+        do_close(descriptor)
+
+    monkeypatch.setattr(os, "open", noting_open)
+    monkeypatch.setattr(os, "close", noting_close)
+    steps = append_steps(folder, 2)
+    assert folder.append(TASK, steps[0]) == steps[0]
+    assert closed == opened
+    assert len(opened) == 3
+
+
+@pytest.mark.parametrize("block", [10, 64 * 1024])
+def test_a_reader_survives_that_a_torn_line_is_taken_back(
+    folder: FolderHistories, path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    """A writer removes it after the reader has asked for the size of the file."""
+    monkeypatch.setattr(folder_history, "_BLOCK_BYTES", block)
+    steps = append_steps(folder, 2)
+    end, fstat = path.stat().st_size, os.fstat
+
+    def taking_back(descriptor: int) -> os.stat_result:
+        found = fstat(descriptor)
+        os.truncate(path, end)
+        return found
+
+    monkeypatch.setattr(os, "fstat", taking_back)
+    lines = [step.line().encode() for step in steps]
+    for read, wanted in ((folder.lines, lines), (lambda task_id: folder.read(task_id, 1), steps[1:])):
+        with path.open("ab") as file:
+            file.write(b'{"torn": ')
+        assert list(itertools.islice(read(TASK), 10)) == wanted
+
+
+def test_a_reader_of_a_line_that_is_taken_back_ends(folder: FolderHistories, path: Path) -> None:
+    """The fsync of its writer has failed after the reader had begun."""
+    steps = append_steps(folder, 2)
+    reading = folder.lines(TASK)
+    assert next(reading) == steps[0].line().encode()
+    os.truncate(path, len(steps[0].line().encode()) + 1)
+    assert len(list(itertools.islice(reading, 10))) <= 1, "what was buffered"
+
+
+def test_a_long_torn_line_is_read_once(folder: FolderHistories, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power failure can leave megabytes of zeros."""
+    monkeypatch.setattr(folder_history, "_BLOCK_BYTES", 1024)
+    (step,) = append_steps(folder, 1)
+    zeros = 1_000_000
+    os.truncate(path, path.stat().st_size + zeros)
+    pread, read, searched = os.pread, list[int](), list[int]()
+
+    class Block(bytes):
+        def rfind(self, *arguments: Any) -> int:
+            searched.append(len(self))
+            return super().rfind(*arguments)
+
+    def noting(descriptor: int, length: int, at: int) -> bytes:
+        read.append(length)
+        return pread(descriptor, length, at)
+
+    monkeypatch.setattr(os, "pread", noting)
+    read_at = folder_history._read_at
+    monkeypatch.setattr(folder_history, "_read_at", lambda *arguments: Block(read_at(*arguments)))
+    assert list(folder.lines(TASK)) == [step.line().encode()]
+    assert sum(read) < 1.1 * zeros
+    assert max(searched) <= 1024
+
+
+def test_few_histories_are_remembered(folder: FolderHistories, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_history, "_MAX_REMEMBERED_HISTORIES", 2)
+    for number in range(5):
+        folder.append(f"task_{number}", make_chain(1)[0])
+    assert len(folder._durable) <= 2
+
+
 def test_a_malformed_line_is_corrupt(folder: FolderHistories, path: Path) -> None:
     steps = append_steps(folder, 2)
     with path.open("ab") as file:
@@ -348,6 +520,11 @@ def test_a_reader_that_cannot_sync_the_file_raises_a_transient_error(
     for _ in range(2):
         with pytest.raises(TransientError, match=r"history .* cannot be .*the disk is broken"):
             read(folder, steps)
+
+
+def test_an_append_is_durable_when_it_returns(folder: FolderHistories, path: Path, synced_sizes: list[int]) -> None:
+    append_steps(folder, 1)
+    assert synced_sizes == [path.stat().st_size]
 
 
 def test_a_reader_syncs_each_state_of_a_file_once(folder: FolderHistories, path: Path, synced_sizes: list[int]) -> None:

@@ -17,7 +17,7 @@ from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.intake import pause
-from roboco.errors import ModelError, TransientError, UsageError
+from roboco.errors import AlreadyEnded, ModelError, TransientError, UsageError
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import AdvanceMessage, ToolMessage
 from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns, speaker
@@ -96,6 +96,52 @@ def test_a_late_repetition_of_an_interruption_does_not_end_the_turn_that_follows
     world.settle()
     assert late
     assert [step.text for step in world.history()] == ["go", "a brief answer", "shorter", "a brief answer"]
+
+
+def test_a_repetition_of_an_interruption_does_not_end_the_turn_that_it_has_caused() -> None:
+    """A pass dispatches the next turn before it marks the item as applied."""
+    marks: list[str] = []
+    repeated: list[str] = []
+
+    def script(request: Any) -> ScriptedReply:
+        return ScriptedReply(("a brief ", "answer"), meanwhile=repeat)
+
+    def repeat() -> None:
+        if marks and not repeated:
+            repeated.append("shorter")
+            world.interrupt("shorter")
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "files.put" and "/applied/" in call.args[0] and not marks:
+            marks.append(call.args[0])
+            world.settle()  # the next turn runs before the mark is written
+        return call()
+
+    world = World(world_parts(script))
+    world.submit(ONE_AGENT)
+    world.settle()
+    world.watch = watch
+    world.interrupt("shorter")
+    world.settle()
+    assert repeated
+    assert [step.text for step in world.history()] == ["go", "a brief answer", "shorter", "a brief answer"]
+
+
+def test_a_message_to_a_failed_task_names_the_remedy_also_before_the_summary_has_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(request: Any) -> ScriptedReply:
+        raise ModelError("bad_request", "the model refuses", False)
+
+    world = World(world_parts(refuse))
+    world.submit(ONE_AGENT)
+    world.settle()
+    summary = world.engine.summaries.get(TASK)
+    assert summary is not None
+    before = summary.model_copy(update={"status": TaskStatus.RUNNING})
+    monkeypatch.setattr(world.engine.summaries, "get", lambda _: before)
+    with pytest.raises(AlreadyEnded, match="retry it, or fork it"):
+        world.send("one more")
 
 
 def test_a_slow_pass_does_not_cancel_a_turn_that_it_has_not_read() -> None:
