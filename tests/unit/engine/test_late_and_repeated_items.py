@@ -139,7 +139,7 @@ def test_a_message_to_a_failed_task_names_the_remedy_also_before_the_summary_has
     summary = world.engine.summaries.get(TASK)
     assert summary is not None
     before = summary.model_copy(update={"status": TaskStatus.RUNNING})
-    monkeypatch.setattr(world.engine.summaries, "get", lambda _: before)
+    monkeypatch.setattr(type(world.engine.summaries), "get", lambda *_: before)
     with pytest.raises(AlreadyEnded, match="retry it, or fork it"):
         world.send("one more")
 
