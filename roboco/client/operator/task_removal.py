@@ -144,6 +144,7 @@ class TaskRemoval(KeyAdministration):
         """Return the bytes of an ended task as a tar, piece by piece, in bounded memory.
 
         Raises UsageError if there is no such task, or if it has not ended. Sub-tasks are exported on their own.
+        Raises TransientError if a coordinator does not close a task that has ended within five seconds.
         """
         whole_id = qualified_id(self.settings.tenant, task_id)
         with self._audited_task("export", whole_id, by):

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from roboco.domain.paths import erasure_path, tombstone_path
+from roboco.domain.paths import CLOSED, erasure_path, open_marker_path, tombstone_path
 from roboco.engine.intake import import_task as importing
 from roboco.engine.intake.import_task import import_task
-from roboco.engine.record.task_tar import HashedReader, check_exportable, task_tar
-from roboco.errors import Erased, StateConflict, UsageError
+from roboco.engine.record.task_tar import CLOSE_TIMEOUT, HashedReader, check_exportable, task_tar
+from roboco.errors import Erased, StateConflict, TransientError, UsageError
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, TOOLS
 from tests.support.memory_ports.world import TASK, world_parts
 from tests.unit.engine.removal.object_world import ObjectWorld
@@ -30,6 +30,27 @@ def ended_task() -> ObjectWorld:
 def tar_of(world: ObjectWorld) -> bytes:
     check_exportable(world.engine, TASK)
     return b"".join(task_tar(world.engine, TASK))
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_an_export_waits_a_moment_for_the_close_of_a_task_that_has_ended(closed: bool) -> None:
+    """The result is there before the marker is removed."""
+    world = ended_task()
+    began, marker = world.clock.now(), open_marker_path(TASK)
+    world.files.put(marker, CLOSED)
+
+    def close_after_a_second(name: str, call: Callable[[], object]) -> object:
+        if closed and name == "files.get" and world.clock.now() > began + 1:
+            world.files.delete(marker)
+        return call()
+
+    world.watch = close_after_a_second
+    if closed:
+        check_exportable(world.engine, TASK)
+    else:
+        with pytest.raises(TransientError, match=r"has ended \(completed\), and is not closed yet"):
+            check_exportable(world.engine, TASK)
+    assert 1 < world.clock.now() - began <= CLOSE_TIMEOUT
 
 
 def empty_world() -> ObjectWorld:
