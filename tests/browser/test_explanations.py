@@ -137,6 +137,7 @@ def test_steps_are_reached_by_keys_and_links(web: WebStack, light_page: Page) ->
     task = run_example(web, "delegation")
     open_task(light_page, web, task, 1)
     expect(step(light_page, 1)).to_have_attribute("aria-current", "step")
+    expect(step(light_page, 2)).to_be_attached()
     keyboard = light_page.keyboard
     keyboard.press("j")
     expect(step(light_page, 2)).to_be_focused()

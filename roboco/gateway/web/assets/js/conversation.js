@@ -2,7 +2,7 @@
 //
 //   step or running turn: void attempts, text, cards of calls and files, errors      step of tools: a line for each result
 
-import { Component, html, useEffect, useRef } from "../vendor/preact.js";
+import { Component, html, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
 import { requestText, taskPath } from "./api.js";
 import { CallActions } from "./controls.js";
 import { bytes, clock, dateTime, duration, json, statusName } from "./format.js";
@@ -25,12 +25,13 @@ export function Conversation({ selected, onSelect, ready, ...shared }) {
     const turn = step ? turns.get(step.step_id) : live[index - steps.length];
     return html`<${StepRow} key=${step?.step_id ?? turn?.stepId ?? index} ...${shared} index=${index} step=${step} turn=${turn} selected=${index === selected} />`;
   };
-  useEffect(() => {
+  useLayoutEffect(() => { // with the rows: a key counts the steps that are shown
     const press = event => {
       const { key, target } = event;
       if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || target.closest("input, textarea, select, dialog")) return;
       const index = Number(target.dataset.index ?? selected ?? list.current.index);
       if (key === "j" || key === "k") {
+        if (index >= count) return; // the address names a step that is not read yet
         const next = Math.max(0, Math.min(count - 1, key === "j" ? index + 1 : index - 1));
         list.current.show(next);
         setTimeout(() => list.current.rowAt(next)?.focus({ preventScroll: true }));
