@@ -25,13 +25,12 @@ export function Conversation({ selected, onSelect, ready, ...shared }) {
     const turn = step ? turns.get(step.step_id) : live[index - steps.length];
     return html`<${StepRow} key=${step?.step_id ?? turn?.stepId ?? index} ...${shared} index=${index} step=${step} turn=${turn} selected=${index === selected} />`;
   };
-  useLayoutEffect(() => { // with the rows: a key counts the steps that are shown
+  useLayoutEffect(() => {
     const press = event => {
       const { key, target } = event;
       if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || target.closest("input, textarea, select, dialog")) return;
       const index = Number(target.dataset.index ?? selected ?? list.current.index);
-      if (key === "j" || key === "k") {
-        if (index >= count) return; // the address names a step that is not read yet
+      if ("jk".includes(key) && index < count) {
         const next = Math.max(0, Math.min(count - 1, key === "j" ? index + 1 : index - 1));
         list.current.show(next);
         setTimeout(() => list.current.rowAt(next)?.focus({ preventScroll: true }));
