@@ -30,7 +30,7 @@ export function Conversation({ selected, onSelect, ready, ...shared }) {
       const { key, target } = event;
       if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || target.closest("input, textarea, select, dialog")) return;
       const index = Number(target.dataset.index ?? selected ?? list.current.index);
-      if ("jk".includes(key) && index < count) {
+      if (/^[jk]$/.test(key) && index < count) {
         const next = Math.max(0, Math.min(count - 1, key === "j" ? index + 1 : index - 1));
         list.current.show(next);
         setTimeout(() => list.current.rowAt(next)?.focus({ preventScroll: true }));
