@@ -21,8 +21,11 @@ LIMITS = (
     MaybeEncodingError(SoftTimeLimitExceeded(), "the result"),
 )
 
+PARTS = pytest.mark.parametrize("return_ok", [True, False], ids=["child failed", "pool failed"])
+"""Whether the child process has returned the error, or the pool reports it: of a process that was killed, say."""
 
-def end_of_message(name: str, error: Exception) -> str:
+
+def end_of_message(name: str, error: Exception, return_ok: bool) -> str:
     """Return what becomes of a message of this Celery task that failed with this error."""
     app = Celery(broker="memory://", set_as_current=False)
 
@@ -46,22 +49,25 @@ def end_of_message(name: str, error: Exception) -> str:
         run()
     except Exception:
         sent = pickle.loads(pickle.dumps(ExceptionInfo()))  # as from the child process
-        request.on_failure(sent, return_ok=True)
+        request.on_failure(sent, return_ok=return_ok)
     [end] = ends
     return end
 
 
+@PARTS
 @pytest.mark.parametrize("error", LIMITS, ids=lambda error: type(error).__name__)
-def test_a_message_from_outside_returns_to_its_queue_at_a_limit(error: Exception) -> None:
-    assert end_of_message(COMMAND, error) == "requeued"
+def test_a_message_from_outside_returns_to_its_queue_at_a_limit(error: Exception, return_ok: bool) -> None:
+    assert end_of_message(COMMAND, error, return_ok) == "requeued"
 
 
+@PARTS
 @pytest.mark.parametrize("error", [UsageError("no such team"), MemoryError()], ids=["refused", "out of memory"])
 @pytest.mark.parametrize("name", [COMMAND, ADVANCE_TASK])
-def test_an_error_of_the_child_process_ends_no_worker(name: str, error: Exception) -> None:
-    assert end_of_message(name, error) == "acknowledged"
+def test_an_error_of_the_child_process_ends_no_worker(name: str, error: Exception, return_ok: bool) -> None:
+    assert end_of_message(name, error, return_ok) == "acknowledged"
 
 
+@PARTS
 @pytest.mark.parametrize("error", LIMITS, ids=lambda error: type(error).__name__)
-def test_work_that_the_sweeper_repeats_is_acknowledged_at_a_limit(error: Exception) -> None:
-    assert end_of_message(ADVANCE_TASK, error) == "acknowledged"
+def test_work_that_the_sweeper_repeats_is_acknowledged_at_a_limit(error: Exception, return_ok: bool) -> None:
+    assert end_of_message(ADVANCE_TASK, error, return_ok) == "acknowledged"
