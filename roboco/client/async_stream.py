@@ -7,13 +7,14 @@ live message ─► first follower at a place: items, their JSON ─► the othe
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
 from roboco.adapters.redis.stream.async_follower import AsyncFollower
 from roboco.adapters.redis.stream.position import LiveRecord, Record, StreamPosition
 from roboco.adapters.threads import ThreadPool
-from roboco.client.stream import TASK_END, TaskStream, is_at_rest, recheck_delays
+from roboco.client.stream import TASK_END, TaskStream, recheck_delays
 from roboco.client.task_result import TaskResult
 from roboco.domain.session.session import ContinuationToken
 from roboco.domain.status import TaskStatus
@@ -47,12 +48,13 @@ class AsyncTaskStream:
         return self._items_and_gaps(Cursor.parse(cursor) if cursor else Cursor())
 
     async def wait_at_rest(self) -> TaskSummary:
-        """Return the task as soon as it has ended or waits."""
+        """Return the task as soon as it has ended or waits, and no accepted item ends its wait."""
         async with aclosing(self._follower.changes(self._stream.task_id)) as changes:
             async for event in changes:
                 for delay in recheck_delays(event):
                     summary = await self._read_shared("summary", self._stream.summary)
-                    if is_at_rest(summary):
+                    # Not shared: a read that began before the caller sent a message does not have that message.
+                    if await _READERS.run(partial(self._stream.stays_at_rest, summary)):
                         return summary
                     await self._check_workers()
                     await asyncio.sleep(delay)

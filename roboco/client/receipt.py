@@ -1,13 +1,13 @@
 """Receipt: the time at which a task accepted an item, and its effect."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from roboco.domain.history.interruption import InterruptionEffect, interrupted_step
 from roboco.domain.history.step import INTERRUPTION, TaskStep
 from roboco.domain.inbox.item import Interrupt, interrupts_work
-from roboco.domain.paths import open_marker_path
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import stored_item
 from roboco.errors import NotFound
@@ -46,8 +46,11 @@ def find_receipt(engine: Engine, task_id: str, item_id: str) -> Receipt:
     if item is None:
         raise NotFound(f"task {task_id!r} has no item with the id {item_id!r}")
     if item.applied_at_seq is None:
-        expired = engine.files.get(open_marker_path(task_id)) is None
-        return Receipt(item_id, item.created_at, expired=expired, by=item.by)
+        if not engine.summaries.is_closed(task_id):
+            return Receipt(item_id, item.created_at, by=item.by)
+        item = stored_item(engine, task_id, item_id) or item  # it may have been applied as the task ended
+    if item.applied_at_seq is None:
+        return Receipt(item_id, item.created_at, expired=True, by=item.by)
     steps = list(engine.histories.read(task_id, max(0, item.applied_at_seq - SEARCHED_STEPS)))
     taken = next((step for step in steps if step.metadata.get("item_id") == item_id), None)
     if taken is None:
@@ -64,6 +67,22 @@ def find_receipt(engine: Engine, task_id: str, item_id: str) -> Receipt:
         by=item.by,
         effect=taken.metadata.get(INTERRUPTION),
     )
+
+
+def latest_receipt(read: Callable[[str], Receipt], receipt: Receipt) -> Receipt:
+    """Return the receipt of an accepted item as of now. `read` returns it by the id of the item.
+
+    A stop that meets a task that has ended leaves no item: its receipt is expired.
+    """
+    try:
+        return read(receipt.item_id)
+    except NotFound:
+        return replace(receipt, expired=True)
+
+
+def is_final(receipt: Receipt) -> bool:
+    """Return True if the item is applied, or will never be."""
+    return receipt.applied_at_seq is not None or receipt.expired
 
 
 SEARCHED_STEPS: Final = 64

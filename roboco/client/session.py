@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from roboco.domain.decision.tool_answers import is_client_call
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.state import ACHIEVED_GOALS
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
-from roboco.domain.inbox.item import ExternalToolResult, Item, Pause, interrupts_work
 from roboco.domain.paths import history_path
 from roboco.domain.session.goal import goals_of
 from roboco.domain.session.session import ContinuationToken, Lineage, Session, SessionDelta, TurnInFlight, title_of
@@ -16,7 +14,7 @@ from roboco.domain.session.session import delta as session_delta
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StreamChunk
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept_item import stored_item
+from roboco.engine.intake.at_rest import continues
 from roboco.engine.record import recover
 from roboco.errors import CorruptHistory
 from roboco.ports.task_store import Phase, Snapshot
@@ -81,7 +79,7 @@ def _poll(engine: Engine, task_id: str, text: str, token: ContinuationToken) -> 
     task = engine.task_store.load(task_id, 1) or recover.load_task(engine, task_id)  # Redis may have lost an open task
     nothing = SessionDelta(continuation_token=text, messages_by_idx={})
     if task is not None and text and _current_token(task) == token:
-        return SessionPoll(nothing, task.status, _continues(engine, task_id, task))
+        return SessionPoll(nothing, task.status, continues(engine, task_id, task))
     if task is not None:
         task = engine.task_store.load(task_id, max(1, task.seq - token.steps + 1))
     if task is None:
@@ -95,28 +93,7 @@ def _poll(engine: Engine, task_id: str, text: str, token: ContinuationToken) -> 
         return None
     current = _CurrentState(_current_token(task), task.status, task.reason, task.tail, turn)
     changes = _delta_since(engine, task_id, token, current)
-    return SessionPoll(changes, task.status, _continues(engine, task_id, task))
-
-
-def _continues(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    """Return True if the task waits for its user or client, and an item of its inbox ends the wait.
-
-    Cost: a read of the workspace for each such item; such items are few, and are applied soon.
-    """
-    if task.status not in (TaskStatus.USER_TURN, TaskStatus.CLIENT_TOOL_TURN):
-        return False
-    new = [item_id for item_id in task.item_ids if item_id not in task.state.recent_item_ids]
-    items = [item for item_id in new if (item := stored_item(engine, task_id, item_id)) is not None]
-    if task.status is TaskStatus.USER_TURN:
-        return any(not isinstance(item, Pause) for item in items)
-    return any(map(interrupts_work, items)) or _answered(task, items)
-
-
-def _answered(task: Snapshot, items: Sequence[Item]) -> bool:
-    """Return True if each call of a client tool has its answer among the items or in the store."""
-    answered = {item.call_id for item in items if isinstance(item, ExternalToolResult)}
-    answered |= {call_id for call_id, call in task.calls.items() if call.outcome is not None}
-    return bool(items) and all(call.id in answered for call in task.tail[-1].calls if is_client_call(call))
+    return SessionPoll(changes, task.status, continues(engine, task_id, task))
 
 
 @dataclass(frozen=True)

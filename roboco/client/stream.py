@@ -26,6 +26,7 @@ from roboco.domain.stream.item import StreamItem, stream_item
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
+from roboco.engine.intake.at_rest import stays_at_rest
 from roboco.engine.retry import retry
 from roboco.engine.tombstones import check_not_erased
 from roboco.errors import CorruptHistory
@@ -102,18 +103,29 @@ class TaskStream:
         return self._retrying(self._summary)
 
     def wait_at_rest(self, until: float = math.inf) -> TaskSummary:
-        """Return the task as soon as it has ended or waits, or as it is at the time `until` of the monotonic clock."""
-        if is_at_rest(summary := self.summary()) or time.monotonic() >= until:
+        """Return the task as soon as it has ended or waits, and no accepted item ends its wait.
+
+        Raises TimeoutError at the time `until` of the monotonic clock, with its status.
+        """
+        if self.stays_at_rest(summary := self.summary()):
             return summary
+        if time.monotonic() >= until:
+            raise TimeoutError(_status_of_moving(summary))
         with closing(self._follower.changes(self.task_id, until)) as changes:
             for event in changes:
                 for delay in recheck_delays(event):
                     summary = self.summary()
-                    if is_at_rest(summary) or time.monotonic() > until:
+                    if self.stays_at_rest(summary):
                         return summary
+                    if time.monotonic() > until:
+                        raise TimeoutError(_status_of_moving(summary))
                     self.worker_check.check()
                     time.sleep(delay)
         raise AssertionError("the iterator of changes does not end")
+
+    def stays_at_rest(self, summary: TaskSummary) -> bool:
+        """Return True if the task is at rest, and no accepted item ends its wait."""
+        return self._retrying(lambda: stays_at_rest(self._engine, summary))
 
     def result(self, summary: TaskSummary) -> TaskResult:
         """Return the result of the task with this summary. Reads the whole history."""
@@ -191,6 +203,12 @@ class TaskStream:
 def is_at_rest(summary: TaskSummary) -> bool:
     """Return True if the task has ended or waits: it does not continue by itself."""
     return summary.status.ended or summary.status.waiting
+
+
+def _status_of_moving(summary: TaskSummary) -> str:
+    """Return the status of a task that moves, as a part of a sentence."""
+    continues = ", and an accepted item ends that wait," if summary.status.waiting else ""
+    return f"task {summary.task_id!r} is {summary.status}{continues}"
 
 
 def recheck_delays(event: Record | None) -> Iterator[float]:

@@ -17,7 +17,7 @@ from roboco.client.in_thread import SUBMISSIONS, in_thread
 from roboco.client.operator import what_if as comparisons
 from roboco.client.operator.what_if import RunningComparison, WhatIfOptions
 from roboco.client.options import ForkOptions
-from roboco.client.stream import TaskStream, is_at_rest
+from roboco.client.stream import TaskStream
 from roboco.client.task_commands import handle_task_command
 from roboco.client.task_control import TaskControl
 from roboco.client.task_files import TaskFiles
@@ -123,16 +123,16 @@ class Task(TaskControl, TaskRecord, TaskFiles):
     def result(self, timeout: float | None = None) -> TaskResult:
         """Wait until the task has ended or waits (for its user, client, an approval or a resume). Return its result.
 
+        If the task has accepted an item that ends its wait, such as a message, it is the result after that.
         The method reads the task whenever an event arrives, for which it holds a Redis connection, and once a second.
         If no worker processes the task for ten seconds, it logs a warning that names the missing pool.
         Raises TimeoutError after `timeout` seconds, and TransientError if Redis or the workspace has not answered for a
         minute.
         """
-        summary = self._stream.wait_at_rest(math.inf if timeout is None else time.monotonic() + timeout)
-        if not is_at_rest(summary):
-            raise TimeoutError(
-                f"task {self.task_id!r} is {summary.status} after {timeout or 0:g} s{self._worker_warning()}"
-            )
+        try:
+            summary = self._stream.wait_at_rest(math.inf if timeout is None else time.monotonic() + timeout)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error} after {timeout or 0:g} s{self._worker_warning()}") from None
         return self._stream.result(summary)
 
     async def aresult(self, timeout: float | None = None) -> TaskResult:

@@ -3,12 +3,13 @@
 import asyncio
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any, Final, Literal, Unpack
 
 from roboco.adapters.celery import names
 from roboco.client.in_thread import CONTROLS, in_thread, run_in_thread
 from roboco.client.options import LimitOptions, MessageOptions
-from roboco.client.receipt import Receipt, find_receipt
+from roboco.client.receipt import Receipt, find_receipt, is_final, latest_receipt
 from roboco.client.task_commands import handle_task_command
 from roboco.client.task_handle import TaskHandle
 from roboco.domain.ids import NewId
@@ -88,9 +89,11 @@ class TaskControl(TaskHandle):
         """End the task now, as `cancelled`. The current step is cancelled as by `interrupt`. Return the receipt.
 
         A task that has not started ends before it starts; over Celery, that includes a task that is submitted later.
-        A task that has ended stays as it is. The method waits up to `timeout` seconds until the task has ended.
+        A task that has ended stays as it is; the receipt then says `expired`, if `timeout` is not 0. The method waits
+        up to `timeout` seconds until the task has ended: then its summary and result show the end.
         """
-        return self._wait_applied(self._accept(names.STOP_TASK, item_id, {"reason": reason, "by": by}), timeout)
+        receipt = self._accept(names.STOP_TASK, item_id, {"reason": reason, "by": by})
+        return self._wait_applied(receipt, timeout, self.has_stopped)
 
     def pause(self, item_id: str | None = None, *, by: str | None = None) -> Receipt:
         """Pause the task after its current step. Return the receipt. Raises UsageError if the task has ended."""
@@ -182,7 +185,8 @@ class TaskControl(TaskHandle):
         `from_step` is the position of the last good step, as the caller knows it. A retry from an earlier one is
         refused, because the steps after it are part of the history; `fork` continues from it in a new task.
         Raises UsageError if the task has not failed, would reach a limit again, is a sub-task, or was retried by
-        another caller meanwhile, and TransientError for a moment after the failure, until its end is complete.
+        another caller meanwhile. Right after the failure it waits until the end is complete, and raises TransientError
+        if that takes longer than five seconds.
         """
         return self._accept(
             names.RETRY_TASK, item_id, {"reason": reason, "limits": limits, "by": by, "from_step": from_step}
@@ -191,6 +195,13 @@ class TaskControl(TaskHandle):
     def receipt(self, item_id: str) -> Receipt:
         """Return the receipt of an item as of now. Raises UsageError if the task has no item with this id."""
         return find_receipt(self._engine, self.task_id, item_id)
+
+    def has_stopped(self, receipt: Receipt) -> bool:
+        """Return True if the stop with this receipt is done, and the task's summary and result show its end."""
+        if not is_final(receipt):
+            return False
+        summary = self._engine.summaries.get(self.task_id)
+        return summary is not None and summary.status.ended
 
     async def ainterrupt(
         self,
@@ -214,7 +225,7 @@ class TaskControl(TaskHandle):
     ) -> Receipt:
         """Do the same as `stop`, for an event loop. No thread waits until the task has ended."""
         receipt = await run_in_thread(lambda: self.stop(reason, item_id, by=by), CONTROLS)
-        return await self._await_applied(receipt, timeout)
+        return await self._await_applied(receipt, timeout, self.has_stopped)
 
     asend = in_thread(send, CONTROLS)
     apause = in_thread(pause, CONTROLS)
@@ -228,25 +239,32 @@ class TaskControl(TaskHandle):
     aretry = in_thread(retry, CONTROLS)
     areceipt = in_thread(receipt, CONTROLS)
 
-    def _wait_applied(self, receipt: Receipt, seconds: float) -> Receipt:
-        """Return the receipt as soon as the item is applied or expired, or as it is after this time."""
+    def _wait_applied(self, receipt: Receipt, seconds: float, is_done: Callable[[Receipt], bool] = is_final) -> Receipt:
+        """Return the receipt as soon as the item has had its effect, or as it is after this time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            now = self.receipt(receipt.item_id)
-            if now.applied_at_seq is not None or now.expired:
-                return now
+            receipt = latest_receipt(self.receipt, receipt)
+            if is_done(receipt):
+                break
             time.sleep(RECEIPT_POLL_INTERVAL)
         return receipt
 
-    async def _await_applied(self, receipt: Receipt, seconds: float) -> Receipt:
+    async def _await_applied(
+        self, receipt: Receipt, seconds: float, is_done: Callable[[Receipt], bool] = is_final
+    ) -> Receipt:
         """Return the same as `_wait_applied`. Between two reads of the receipt no thread is in use."""
+
+        def read() -> tuple[Receipt, bool]:
+            now = latest_receipt(self.receipt, receipt)
+            return now, is_done(now)
+
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
                 while seconds > 0:
-                    now = await run_in_thread(lambda: self.receipt(receipt.item_id), CONTROLS)
-                    if now.applied_at_seq is not None or now.expired:
-                        return now
+                    receipt, done = await run_in_thread(read, CONTROLS)
+                    if done:
+                        break
                     await asyncio.sleep(RECEIPT_POLL_INTERVAL)
         except TimeoutError:
             if not limit.expired():

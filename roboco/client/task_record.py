@@ -35,6 +35,7 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import ToolDifference
 from roboco.engine.intake.answer import open_tool_changes
+from roboco.engine.intake.at_rest import stays_at_rest
 from roboco.engine.intake.unattended import why_unattended
 from roboco.engine.record.call_failures import call_failures
 from roboco.engine.record.newest_step import newest_step
@@ -55,13 +56,12 @@ class TaskRecord(TaskHandle):
         live = None if stored.status.ended else self._engine.task_store.load(self.task_id, 1)
         if live is None:
             return stored
-        if live.status.ended:  # the coordinator still completes the workspace: not ended before that is done
-            return stored.model_copy(update={"status": TaskStatus.RUNNING, "steps": live.seq})
-        state = live.state
+        # While the coordinator completes the workspace of an ended task, it has not ended.
+        is_closing, state = live.status.ended, live.state
         return stored.model_copy(
             update={
-                "status": live.status,
-                "reason": live.reason,
+                "status": TaskStatus.RUNNING if is_closing else live.status,
+                "reason": stored.reason if is_closing else live.reason,
                 "steps": live.seq,
                 "tokens_in": state.tokens_in,
                 "tokens_out": state.tokens_out,
@@ -70,6 +70,13 @@ class TaskRecord(TaskHandle):
                 "tools": state.tools,
             }
         )
+
+    def is_at_rest(self) -> bool:
+        """Return True if the task has ended or waits, and no item that it has accepted ends its wait.
+
+        Cost: two reads of Redis for a task that waits, and one of the workspace for each item that is not applied yet.
+        """
+        return stays_at_rest(self._engine, self.summary())
 
     def stored_summary(self) -> TaskSummary:
         """Return the task at a glance, as the workspace has it; of an open task that may be some steps old."""

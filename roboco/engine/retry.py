@@ -1,4 +1,7 @@
-"""retry: store the result of finished work with retries while its server does not answer, so that no work is lost."""
+"""retry: repeat an operation while a server does not answer, or while a task is being closed.
+
+The result of finished work is stored in this way, so that no work is lost.
+"""
 
 import logging
 from collections.abc import Callable
@@ -12,6 +15,14 @@ _log = logging.getLogger(__name__)
 
 FIRST_RETRY_DELAY = 0.5
 MAX_RETRY_DELAY = 10.0
+CLOSE_TIMEOUT = 5.0
+"""Seconds to wait for the close of a task: up to seven checks."""
+FIRST_CLOSE_DELAY = 0.05
+"""Seconds between the first two checks. Each delay is twice the one before."""
+
+
+class TaskClosing(TransientError):
+    """The task has ended, and a coordinator has not closed it yet (`record/closed.py`)."""
 
 
 def retry(
@@ -37,6 +48,19 @@ def retry(
             _log.warning("%s waits until its server answers, and is tried again in %g s: %s", description, delay, error)
         clock.sleep(delay)
         delay = min(2 * delay, MAX_RETRY_DELAY)
+
+
+def after_close(clock: Clock, check: Callable[[], T], timeout: float = CLOSE_TIMEOUT) -> T:
+    """Return the result of the check, which is repeated while it raises TaskClosing, at most for this time."""
+    until, delay = clock.now() + timeout, FIRST_CLOSE_DELAY
+    while True:
+        try:
+            return check()
+        except TaskClosing:
+            if clock.now() + delay > until:
+                raise
+        clock.sleep(delay)
+        delay *= 2
 
 
 def _may_retry(still_ours: Callable[[], bool]) -> bool:

@@ -71,6 +71,8 @@ def stop(task_id: str, reason: str | None, timeout: float, as_json: bool) -> Non
     with open_task(task_id) as task:
         status = task.summary().status
         receipt = task.stop(reason or "stopped by the user", timeout=0 if status.ended else timeout)
+        if receipt.expired:  # it has ended meanwhile
+            status = task.summary().status
     if status.ended:
         text = f"{task_id} has ended before ({status})"
     elif receipt.applied_at_seq is None:

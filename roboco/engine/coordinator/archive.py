@@ -1,7 +1,8 @@
 """archive: write a task's summary and events to its workspace, and close the task when it has ended.
 
-    compact ─► events.jsonl ─► marker: closing ─► end in Redis? ─► marker: closed ─► task.json ─► parent, notifications
-               (replace)       (replace)          (load; no: reopen) (replace)       (replace)    ─► index ─► no marker
+    compact ─► events.jsonl ─► marker: closing ─► end in Redis? ─► marker: closed ─► index ─► task.json ─► parent,
+               (replace)       (replace)          (load; no: reopen) (replace)       (put)    (replace)    notifications
+                                                                                                       ─► no marker
 
 Both files are derived data. A worker replaces a file only if no other worker has written it since the read, and only
 with newer content, so that neither goes backwards.
@@ -69,10 +70,10 @@ def close_task(engine: Engine, task_id: str, task: Snapshot, marker: VersionedFi
     if marker.data != CLOSED and not _close_marker(engine, task_id, task.epoch, marker):
         return False
     summary = _current_summary(engine, task_id, task)
+    is_indexed = put_entry(engine, entry_of(summary))  # before readers of the result ask for the list of tasks
     _write_summary(engine, summary)
     report_to_parent(engine, task_id, task)
     notify.enqueue(engine, task_id, task)
-    is_indexed = put_entry(engine, entry_of(summary))
     engine.telemetry.task_ended(summary)
     if _remove_marker(engine, task_id, task):
         _expire_indexed(engine, task_id, task.generation, is_indexed)

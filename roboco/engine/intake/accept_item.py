@@ -40,6 +40,7 @@ from roboco.domain.inbox.item import (
 from roboco.domain.paths import CLOSED, OPENED, applied_path, inbox_path, item_path, open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Engine
+from roboco.engine.retry import TaskClosing, after_close
 from roboco.engine.tombstones import erased_error
 from roboco.errors import AlreadyEnded, StateConflict, TransientError, UsageError
 from roboco.ports.task_store import Phase, Snapshot
@@ -58,6 +59,8 @@ MAX_CONTROLS = 100
 
 So neither messages nor pauses, which stay in the inbox while they count, keep a task from continuing or ending.
 """
+CLOSING_TIMEOUT = 1.0
+"""Seconds to wait for a task that is closing. They are few: a coordinator that stops a sub-task waits, too."""
 CALL_ITEMS = (ExternalToolResult, ApprovalDecision, UnknownResolution)
 """Items about open calls. They are not limited: each call has few, and a task may wait for nothing else."""
 
@@ -252,14 +255,22 @@ def _may_be_open(engine: Engine, task_id: str, task: Snapshot | None) -> bool:
 
 
 def _is_open(engine: Engine, task_id: str) -> bool:
-    """Return True if the task takes items. Raise TransientError while it is closing, since it may be reopened."""
+    """Return True if the task takes items.
+
+    A task that is closing may be reopened. That takes a few requests to the workspace, for which this waits. Raise
+    TransientError if it takes longer: the coordinator has died.
+    """
+    return after_close(engine.clock, lambda: _takes_items(engine, task_id), CLOSING_TIMEOUT)
+
+
+def _takes_items(engine: Engine, task_id: str) -> bool:
     marker = engine.files.get(open_marker_path(task_id))
     if marker is None and engine.summaries.is_retried(task_id):  # the marker is lost
         engine.files.create(open_marker_path(task_id), OPENED)
         return True
     if marker in (None, OPENED, CLOSED):
         return marker == OPENED
-    raise TransientError(f"task {task_id!r} is being closed; send this again to learn whether it has ended")
+    raise TaskClosing(f"task {task_id!r} is being closed; send this again to learn whether it has ended")
 
 
 def _reject(engine: Engine, task_id: str, item: Item, ended: bool = False) -> Item | None:

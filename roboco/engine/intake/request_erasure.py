@@ -12,6 +12,8 @@ from roboco.domain.ids import check_task_id
 from roboco.domain.paths import ERASE_PREFIX, OPENED, erasure_path, forks_path, open_marker_path, task_folder
 from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
 from roboco.engine.engine import Engine
+from roboco.engine.record.closed import check_not_closing
+from roboco.engine.retry import after_close
 from roboco.engine.tombstones import parse_request, receipt_of
 from roboco.errors import StateConflict, TransientError
 
@@ -23,7 +25,7 @@ def request_erasure(engine: Engine, request: ErasureRequest, delay: float = 0.0)
 
     Raise NotFound if there is no such task, StateConflict if it is open and `stop` is not set, or if it has forks and
     `forks` does not say what happens to them, and TransientError if a server does not answer: send it again then.
-    Cost: six requests to the workspace.
+    A task that has just ended is closed first, for which this waits. Cost: some eight requests to the workspace.
     """
     task_id = check_task_id(request.task_id)
     receipt = receipt_of(engine.files, task_id)
@@ -60,7 +62,9 @@ def _check_task(engine: Engine, request: ErasureRequest) -> None:
     marker = engine.files.get(open_marker_path(task_id))
     if marker is None and next(engine.files.tree(task_folder(task_id)), None) is None:
         raise engine.summaries.missing(task_id)
-    if marker == OPENED and not request.stop:
+    if marker != OPENED or request.stop:
+        return
+    if not after_close(engine.clock, lambda: check_not_closing(engine, task_id)).status.ended:
         raise StateConflict(f"task {task_id!r} has not ended: stop it first, or erase it with `stop` (--stop)")
 
 

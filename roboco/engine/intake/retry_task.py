@@ -33,9 +33,10 @@ from roboco.engine.intake.accept_item import check_idempotent, naming_id, stored
 from roboco.engine.intake.check_limits import check_limits
 from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.engine.record import recover
+from roboco.engine.retry import TaskClosing, after_close
 from roboco.engine.task_entries import index_as
 from roboco.engine.tombstones import check_not_erasing
-from roboco.errors import CorruptHistory, StateConflict, TransientError
+from roboco.errors import CorruptHistory, StateConflict
 from roboco.ports.task_store import Phase
 
 MAX_EXPIRED_ITEMS = MAX_RECENT_ITEMS - 1
@@ -47,7 +48,7 @@ def retry_task(engine: Engine, task_id: str, request: RetryRequest, from_step: i
 
     Raise NotFound if there is no such task. Raise StateConflict if it has not failed, is a sub-task, would reach a
     limit again, or was retried by another request, or if `from_step` is not its last good step. Raise TransientError
-    while its end is being completed.
+    if its end is not complete after some seconds.
 
     Cost: some ten requests to the workspace, and a read of the whole history if Redis does not have the task any more.
     """
@@ -60,7 +61,7 @@ def retry_task(engine: Engine, task_id: str, request: RetryRequest, from_step: i
         check_idempotent(request, stored_before)
         if not summary.status.ended or stored_before.applied_at_seq != summary.steps:
             return
-    last, winner = _ending(engine, task_id, summary)
+    last, winner = after_close(engine.clock, lambda: _ending(engine, task_id, engine.summaries.require(task_id)))
     if winner is None:
         _check_from(task_id, last, from_step)
         step = _step_of(engine, task_id, last, request)
@@ -79,7 +80,7 @@ def retry_task(engine: Engine, task_id: str, request: RetryRequest, from_step: i
 def _ending(engine: Engine, task_id: str, summary: TaskSummary) -> tuple[TaskStep, TaskStep | None]:
     """Return the step that ended the task, and the step of a retry that has begun already.
 
-    Raise StateConflict if the task has not failed, and TransientError if its end is not complete.
+    Raise StateConflict if the task has not failed, and TaskClosing if its end is not complete.
     """
     if summary.status is not TaskStatus.FAILED:
         raise _not_failed(engine, task_id, summary)
@@ -90,7 +91,7 @@ def _ending(engine: Engine, task_id: str, summary: TaskSummary) -> tuple[TaskSte
     if len(steps) > 1:
         return steps[0], steps[1]
     if is_open:
-        raise TransientError(f"task {task_id!r} is being closed; retry it again in a moment")
+        raise TaskClosing(f"task {task_id!r} is being closed; retry it again in a moment")
     return steps[0], None
 
 
@@ -115,7 +116,7 @@ def _check_from(task_id: str, last: TaskStep, from_step: int | None) -> None:
     )
 
 
-def _not_failed(engine: Engine, task_id: str, summary: TaskSummary) -> StateConflict | TransientError:
+def _not_failed(engine: Engine, task_id: str, summary: TaskSummary) -> StateConflict | TaskClosing:
     """Return the error of a task that has another status than `failed`."""
     if summary.status.ended:
         return StateConflict(
@@ -127,7 +128,7 @@ def _not_failed(engine: Engine, task_id: str, summary: TaskSummary) -> StateConf
     if task is not None and task.phase is Phase.END:
         steps = list(islice(engine.histories.read(task_id, task.seq), 1))  # a retry that is not applied yet
         if not steps:
-            return TransientError(f"task {task_id!r} is being closed; retry it again in a moment")
+            return TaskClosing(f"task {task_id!r} is being closed; retry it again in a moment")
     retries = [step for step in steps if step.is_retry]
     before = f": it {_retried(retries[-1])}" if retries else ""
     status = summary.status if task is None or task.phase is Phase.END else task.status

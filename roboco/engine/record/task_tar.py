@@ -12,7 +12,7 @@ import tarfile
 from collections.abc import Iterator
 from typing import BinaryIO, Final, cast
 
-from roboco.domain.paths import open_marker_path, task_folder
+from roboco.domain.paths import task_folder
 from roboco.domain.removal.erasure import ErasureRequest
 from roboco.domain.removal.task_file import (
     FILES_PREFIX,
@@ -26,38 +26,26 @@ from roboco.domain.removal.task_file import (
     is_portable,
 )
 from roboco.engine.engine import Engine
+from roboco.engine.record.closed import check_not_closing
+from roboco.engine.retry import after_close
 from roboco.errors import StateConflict, TransientError
 from roboco.ports.workspace import Files, StoredFile
 
 PIECE_BYTES: Final = 8 * 1024 * 1024
-CLOSE_TIMEOUT: Final = 5.0
-"""Seconds to wait for the close of a task that has ended: up to seven checks, of two requests each."""
-_FIRST_CLOSE_DELAY: Final = 0.05
 _BLOCK: Final = 512
 
 
 def check_exportable(engine: Engine, task_id: str) -> None:
-    """Wait until a task that has just ended is closed: its result is there a moment before.
+    """Wait until a task that has just ended is closed: followers know its end before, and so do readers of its result.
 
     Raise UsageError if there is no such task, or if it has not ended, and TransientError if it is not closed in time.
     """
-    until, delay = engine.clock.now() + CLOSE_TIMEOUT, _FIRST_CLOSE_DELAY
-    while True:
-        status = engine.summaries.require(task_id).status
-        if not status.ended:
-            raise StateConflict(
-                f"task {task_id!r} is {status}: only an ended task can be exported, since two copies of an open one "
-                "would both continue; stop it, or back up the whole workspace"
-            )
-        if engine.files.get(open_marker_path(task_id)) is None:
-            return
-        if engine.clock.now() + delay > until:
-            raise TransientError(
-                f"task {task_id!r} has ended ({status}), and is not closed yet; export it again later, and check that "
-                "a coordinator runs"
-            )
-        engine.clock.sleep(delay)
-        delay *= 2
+    summary = after_close(engine.clock, lambda: check_not_closing(engine, task_id))
+    if not summary.status.ended:
+        raise StateConflict(
+            f"task {task_id!r} is {summary.status}: only an ended task can be exported, since two copies of an open "
+            "one would both continue; stop it, or back up the whole workspace"
+        )
 
 
 def task_tar(engine: Engine, task_id: str) -> Iterator[bytes]:

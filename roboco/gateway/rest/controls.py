@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
-from roboco.client.receipt import Receipt
+from roboco.client.receipt import Receipt, is_final, latest_receipt
 from roboco.client.task import Task
 from roboco.errors import RobocoError, UsageError
 from roboco.gateway.access import Caller
@@ -39,6 +39,7 @@ FIRST_POLL: Final = 0.02
 MAX_POLL: Final = 0.5
 """Seconds between two reads of a receipt, at most."""
 Send = Callable[[Task, str | None], Receipt]
+IsDone = Callable[[Task, Receipt], bool]
 
 
 @router.post("/tasks/{task_id}/messages", status_code=202, response_model=Receipt, summary="Send a message")
@@ -99,7 +100,10 @@ async def stop_task(
     key: IdempotencyKey = None,
     wait: WaitSeconds = 0,
 ) -> Response:
-    """End the task now, as `cancelled`. A task that has ended stays as it is."""
+    """End the task now, as `cancelled`. A task that has ended stays as it is: then a wait returns `expired`.
+
+    With `wait` the response is sent once the task and its result show the end, or after that time.
+    """
     caller.require(Scope.CONTROL)
     request = body or StopRequest()
 
@@ -107,7 +111,7 @@ async def stop_task(
         return task.stop(request.reason, item_id, by=caller.by)
 
     item_id = chosen_item_id(request.item_id, key, task_id, "stop")
-    return await _sent(_Control(gateway, caller, task_id, item_id, key), stop, wait)
+    return await _sent(_Control(gateway, caller, task_id, item_id, key), stop, wait, Task.has_stopped)
 
 
 @router.post("/tasks/{task_id}/pause", status_code=202, response_model=Receipt, summary="Pause the task")
@@ -174,8 +178,8 @@ async def retry_task(
     """Continue a failed task under the same id, from its last good step. Its error stays in the history.
 
     Tool calls keep their results. Streams, webhooks and callbacks get the new end. Of several retries at the same time
-    one wins; the others are refused with 409, and so is a task that has not failed or would reach a limit again. For a
-    moment after the failure the answer is 503: send the retry again.
+    one wins; the others are refused with 409, and so is a task that has not failed or would reach a limit again. If the
+    failure is not complete after some seconds, the answer is 503: send the retry again.
     """
     caller.require(Scope.CONTROL)
     request = body or TaskRetry()
@@ -237,7 +241,7 @@ async def _admit_message(gateway: Gateway, caller: Principal, task_id: str, item
     await gateway.admit_message(caller, is_accepted)
 
 
-async def _sent(control: _Control, send: Send, wait: float = 0.0) -> Response:
+async def _sent(control: _Control, send: Send, wait: float = 0.0, is_done: IsDone | None = None) -> Response:
     """Send the item. Return 202 with its receipt, as of the end of the wait."""
 
     item_id = control.item_id
@@ -247,25 +251,30 @@ async def _sent(control: _Control, send: Send, wait: float = 0.0) -> Response:
             return task, send(task, item_id)
 
     task, receipt = await change_task(control.gateway, control.caller, control.task_id, accept)
-    receipt = await _applied(control.gateway, task, receipt, wait)
+    receipt = await _applied(control.gateway, task, receipt, wait, is_done)
     headers = {"Location": f"/v1/tasks/{task.task_id}/receipts/{receipt.item_id}"}
     return Response(as_json(receipt), 202, headers, "application/json")
 
 
-async def _applied(gateway: Gateway, task: Task, receipt: Receipt, seconds: float) -> Receipt:
-    """Return the receipt once its item is applied or expired, or as it was accepted if that takes longer.
+async def _applied(gateway: Gateway, task: Task, receipt: Receipt, seconds: float, is_done: IsDone | None) -> Receipt:
+    """Return the receipt once its item has had its effect, or as it is if that takes longer.
 
     The item is accepted already: an error of a read ends the wait, and not the request.
     """
+
+    def read() -> tuple[Receipt, bool]:
+        now = latest_receipt(task.receipt, receipt)
+        return now, is_final(now) if is_done is None else is_done(task, now)
+
     loop = asyncio.get_running_loop()
     deadline, interval = loop.time() + seconds, FIRST_POLL
     while loop.time() < deadline and not gateway.closing.is_set():
         try:
-            now = await gateway.calls.reads.run(task.receipt, receipt.item_id)
+            receipt, done = await gateway.calls.reads.run(read)
         except (Problem, RobocoError):
-            return receipt  # the store is silent or damaged, or a stop of an ended task has left no item
-        if now.applied_at_seq is not None or now.expired:
-            return now
+            return receipt  # the store is silent or damaged
+        if done:
+            return receipt
         await asyncio.sleep(min(interval, max(0.0, deadline - loop.time())))
         interval = min(2 * interval, MAX_POLL)
     return receipt

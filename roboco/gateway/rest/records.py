@@ -90,13 +90,14 @@ async def get_result(
 ) -> Response:
     """Return the status, the newest text, the usage, the goals and the files of a task.
 
-    With `wait`, the request waits until the task has ended or waits. The text of a task with the status
-    `running` is no answer yet.
+    With `wait`, the request waits until the task has ended or waits. The text of a task with the status `running` is no
+    answer yet. A task that waits counts as running from the moment at which it accepts a message, or another item that
+    ends its wait.
     """
     caller.require(Scope.READ)
     if wait:
         await _wait_at_rest(gateway, caller, task_id, wait)
-    return await read_task(request, gateway, caller, task_id, lambda task: result_of(task.summary(), task.history()))
+    return await read_task(request, gateway, caller, task_id, _result)
 
 
 @router.get("/tasks/{task_id}/why", response_model=TaskExplanation, summary="Explain who acted and why")
@@ -178,8 +179,15 @@ def _verification(task: Task) -> dict[str, Any]:
         return {"intact": False, "code": error.code, "message": str(error)}
 
 
+def _result(task: Task) -> TaskResult:
+    summary = task.summary()
+    if summary.status.waiting and not task.is_at_rest():
+        summary = summary.model_copy(update={"status": TaskStatus.RUNNING, "reason": ""})
+    return result_of(summary, task.history())
+
+
 async def _wait_at_rest(gateway: Gateway, caller: Principal, task_id: str, seconds: float) -> None:
-    """Wait until the task has ended or waits, at most this long. Cost: one read of Redis in each interval.
+    """Wait until the task has ended or stays in a wait, at most this long. Cost: two reads in each interval.
 
     A read that fails counts as "not yet": the read after the wait reports a server that stays silent.
     """
@@ -188,14 +196,10 @@ async def _wait_at_rest(gateway: Gateway, caller: Principal, task_id: str, secon
     deadline, interval = loop.time() + seconds, FIRST_POLL
     while loop.time() < deadline and not gateway.closing.is_set():
         try:
-            status = await gateway.calls.reads.run(_status, task)
+            at_rest = await gateway.calls.reads.run(task.is_at_rest)
         except (Problem, TransientError):
-            status = TaskStatus.RUNNING
-        if status.ended or status.waiting:
+            at_rest = False
+        if at_rest:
             return
         await asyncio.sleep(min(interval, max(0.0, deadline - loop.time())))
         interval = min(1.5 * interval, MAX_POLL)
-
-
-def _status(task: Task) -> TaskStatus:
-    return task.status

@@ -11,7 +11,6 @@ from roboco.client.receipt import Receipt
 from roboco.client.task import Task
 from roboco.client.task_explanation import explanation_of
 from roboco.domain.history.step import verify_chain
-from roboco.domain.status import TaskStatus
 from roboco.errors import CorruptHistory, ModelError, RobocoError, TransientError
 from roboco.gateway.rest import records
 from tests.support.gateway_rest import KEY, RestWorld
@@ -93,7 +92,7 @@ def test_waiting_for_an_effect_ends_in_time_and_keeps_the_receipt(rest: RestWorl
     assert (sent.status_code, sent.json()["applied_at_seq"]) == (202, None)
     rest.world.settle("acme:t")
     again = rest.post("/v1/tasks/t/stop?wait=20")
-    assert again.status_code == 202
+    assert (again.status_code, again.json()["expired"]) == (202, True)
     assert rest.post("/v1/tasks/t/stop?wait=21").status_code == 422
 
 
@@ -115,14 +114,14 @@ def test_a_wait_for_a_result_outlasts_a_server_that_fails_for_a_moment(
     rest: RestWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rest.run("acme:t")
-    status, failures = records._status, iter([True, True, False])
+    is_at_rest, failures = Task.is_at_rest, iter([True, True, False])
 
-    def read(task: Task) -> TaskStatus:
+    def read(task: Task) -> bool:
         if next(failures):
             raise TransientError("redis restarts")
-        return status(task)
+        return is_at_rest(task)
 
-    monkeypatch.setattr(records, "_status", read)
+    monkeypatch.setattr(Task, "is_at_rest", read)
     assert rest.get("/v1/tasks/t/result?wait=20").json()["text"] == "done"
 
 
@@ -286,3 +285,16 @@ def test_a_changed_history_is_found(rest: RestWorld) -> None:
     lines[1] = lines[1].replace(b"done", b"gone")
     found = rest.get("/v1/tasks/t/verify").json()
     assert (found["intact"], found["code"]) == (False, "corrupt_history")
+
+
+def test_the_result_of_a_task_that_has_accepted_a_message_is_none_yet(rest: RestWorld) -> None:
+    """Else a client that sends a message and asks for the result would take the text before it for the answer."""
+    rest.run("acme:t", says("hello"), says("more, then"), conversation=True)
+    assert rest.get("/v1/tasks/t/result").json()["status"] == "user_turn"
+    rest.post("/v1/tasks/t/messages", {"message": "more"})
+    for wait in ("", "?wait=0.1"):
+        result = rest.get(f"/v1/tasks/t/result{wait}").json()
+        assert (result["status"], result["reason"]) == ("running", "")
+    rest.world.settle("acme:t")
+    result = rest.get("/v1/tasks/t/result?wait=1").json()
+    assert (result["status"], result["text"]) == ("user_turn", "more, then")

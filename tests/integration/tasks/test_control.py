@@ -1,5 +1,6 @@
 """Controls of running tasks, on real workers. The model server checks each request as a provider does."""
 
+import asyncio
 import itertools
 import threading
 from collections.abc import Iterator
@@ -128,7 +129,7 @@ def test_conversation_waits_after_each_answer_and_shows_imported_messages(script
     task = scripted.run(team(), lambda request: Reply(text=f"{request.last_user}!"), history=history, conversation=True)
     assert task.result(TIMEOUT).text == f"{scripted.prompt}!"
     task.send("more")
-    until(lambda: task.result(TIMEOUT).text == "more!", TIMEOUT, "the message is answered")
+    assert task.result(TIMEOUT).text == "more!", "the result after the message"
     assert texts(task) == [
         ("user", "before"),
         ("worker", "after"),
@@ -141,7 +142,10 @@ def test_conversation_waits_after_each_answer_and_shows_imported_messages(script
     assert roles == ["system", "user", "assistant", "user"]
     assert [message.text for message in task.session().messages] == [text for _, text in texts(task)]
     assert task.stop(timeout=TIMEOUT).applied_at_seq == 6
-    assert task.result(TIMEOUT).status == "cancelled"
+    assert task.summary().status == "cancelled", "it has ended when stop returns"
+    again = task.stop(timeout=TIMEOUT)
+    assert (again.applied_at_seq, again.expired) == (None, True)
+    assert asyncio.run(task.astop(timeout=TIMEOUT)).expired
     steps = [item.data.step.seq for item in task.stream() if isinstance(item.data, StepFinal)]
     assert steps == list(range(7))
 

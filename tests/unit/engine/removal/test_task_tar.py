@@ -10,7 +10,8 @@ import pytest
 from roboco.domain.paths import CLOSED, erasure_path, open_marker_path, tombstone_path
 from roboco.engine.intake import import_task as importing
 from roboco.engine.intake.import_task import import_task
-from roboco.engine.record.task_tar import CLOSE_TIMEOUT, HashedReader, check_exportable, task_tar
+from roboco.engine.record.task_tar import HashedReader, check_exportable, task_tar
+from roboco.engine.retry import CLOSE_TIMEOUT
 from roboco.errors import Erased, StateConflict, TransientError, UsageError
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, TOOLS
 from tests.support.memory_ports.world import TASK, world_parts

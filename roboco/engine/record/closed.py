@@ -1,0 +1,36 @@
+"""closed: whether a task that has ended is closed.
+
+    end in Redis, and in the stream ─► marker: closing ─► closed ─► task.json, and so the result ─► no marker
+
+A caller that acts between the first and the last of these acts on a task that has ended, although its workspace does
+not show that yet. As a rule this takes some ten requests to the workspace.
+"""
+
+from roboco.domain.paths import OPENED, open_marker_path
+from roboco.domain.task_summary import TaskSummary
+from roboco.engine.engine import Engine
+from roboco.engine.retry import TaskClosing
+from roboco.ports.task_store import Phase
+
+
+def check_not_closing(engine: Engine, task_id: str) -> TaskSummary:
+    """Return the summary of the task in its workspace, which is complete if the task has ended.
+
+    Raise UsageError if there is no such task, and TaskClosing if it has ended and is not closed yet. A task that has
+    failed and continues with a retry counts as open, also while Redis does not have the retry yet.
+    Cost: two requests, one after the other, and a read of Redis for an open task.
+    """
+    marker = engine.files.get(open_marker_path(task_id))  # first: it is removed after the summary shows the end
+    summary = engine.summaries.require(task_id)
+    if marker is None:
+        return summary
+    status = summary.status
+    if not status.ended and marker == OPENED:
+        task = engine.task_store.load(task_id, 1)
+        if task is None or task.phase is not Phase.END or summary.retries > task.state.retries:
+            return summary
+        status = task.status
+    named = f" ({status})" if status.ended else ""
+    raise TaskClosing(
+        f"task {task_id!r} has ended{named}, and is not closed yet; try again later, and check that a coordinator runs"
+    )

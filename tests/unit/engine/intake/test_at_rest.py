@@ -1,0 +1,150 @@
+"""Whether a task stays at rest: an accepted item that ends its wait counts before a worker applies it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from roboco.domain.history.tool_outcome import successful_outcome
+from roboco.domain.inbox.item import LimitChange
+from roboco.domain.status import TaskStatus
+from roboco.engine.intake.accept_item import accept_item
+from roboco.engine.intake.at_rest import stays_at_rest
+from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
+from tests.support.memory_ports.world import TASK, World
+from tests.unit.engine.intake.test_resolve import resolve, world_with_unknown_outcome
+from tests.unit.engine.test_external_calls import calls_of, world_with_calls
+
+Act = Callable[[World], None]
+
+
+def user_turn() -> World:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    return world
+
+
+def paused() -> World:
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team)
+    world.pause()
+    world.settle()
+    return world
+
+
+def approval() -> World:
+    return world_with_calls(("pay", {"amount": 5}), ("pay", {"amount": 6}))
+
+
+def client_tool_turn() -> World:
+    return world_with_calls(("client_ask", {"q": 1}), ("client_ask", {"q": 2}))
+
+
+def decide(number: int, approved: bool) -> Act:
+    return lambda world: world.decide_approval(calls_of(world)[number].id, approved)
+
+
+def answer(*numbers: int) -> Act:
+    def act(world: World) -> None:
+        for number in numbers:
+            world.answer(successful_outcome(calls_of(world)[number], {"n": number}))
+
+    return act
+
+
+def raise_limits(world: World) -> None:
+    item = LimitChange(item_id="raise1", created_at=world.engine.now(), limits={"max_steps": 90})
+    accept_item(world.engine, TASK, item)
+
+
+def is_at_rest(world: World) -> bool:
+    """Return the answer for a client, whose process has no state of the task."""
+    return stays_at_rest(world.process(), world.summary())
+
+
+def unknown() -> World:
+    return world_with_unknown_outcome(2)
+
+
+CONTINUING: list[tuple[Callable[[], World], Act]] = [
+    (user_turn, lambda world: world.send("more", agent="helper")),
+    (user_turn, lambda world: world.stop()),
+    (user_turn, lambda world: world.interrupt("more", agent="helper")),
+    (paused, lambda world: world.resume()),
+    (paused, lambda world: world.step()),
+    (paused, raise_limits),
+    (paused, lambda world: world.stop()),
+    (approval, decide(0, True)),
+    (approval, decide(1, False)),
+    (approval, lambda world: world.halt()),
+    (unknown, resolve),
+    (client_tool_turn, answer(0, 1)),
+    (client_tool_turn, lambda world: world.interrupt("never mind")),
+]
+STAYING: list[tuple[Callable[[], World], Act]] = [
+    (user_turn, lambda world: None),
+    (user_turn, lambda world: world.pause("pause2")),
+    (user_turn, lambda world: world.resume()),
+    (paused, lambda world: world.send("later")),
+    (paused, lambda world: world.pause("pause2")),
+    (approval, lambda world: world.send("later")),
+    (approval, lambda world: world.pause()),
+    (approval, raise_limits),
+    (client_tool_turn, answer(1)),
+    (unknown, lambda world: world.send("later")),
+]
+
+
+@pytest.mark.parametrize(("begin", "act"), CONTINUING)
+def test_an_accepted_item_ends_the_wait(begin: Callable[[], World], act: Act) -> None:
+    world = begin()
+    status = world.status()
+    assert is_at_rest(world)
+    act(world)
+    assert world.status() is status, "no worker has applied it"
+    assert not is_at_rest(world)
+    world.settle()
+    assert is_at_rest(world)
+
+
+@pytest.mark.parametrize(("begin", "act"), STAYING)
+def test_an_item_that_stays_in_the_inbox_ends_no_wait(begin: Callable[[], World], act: Act) -> None:
+    world = begin()
+    act(world)
+    assert is_at_rest(world)
+    world.settle()
+    assert is_at_rest(world)
+
+
+def test_decisions_that_a_worker_knows_end_no_further_wait() -> None:
+    """They stay in the inbox until the step of results."""
+    for approved in (True, False):
+        world = approval()
+        decide(0, approved)(world)
+        world.settle()
+        assert world.status() is TaskStatus.APPROVAL
+        assert world.pending_item_ids()
+        assert is_at_rest(world)
+        decide(1, approved)(world)
+        assert not is_at_rest(world)
+
+
+def test_an_applied_message_that_is_still_in_the_inbox_ends_no_wait() -> None:
+    """A coordinator died before it removed the message."""
+    world = user_turn()
+    world.send("more", agent="helper")
+    world.settle()
+    world.engine.inbox.add(TASK, ["item1"], False, None)
+    assert is_at_rest(world)
+
+
+def test_a_task_that_runs_or_has_changed_its_wait_does_not_rest() -> None:
+    world = user_turn()
+    before = world.summary()
+    world.pause()
+    world.settle()
+    assert world.status() is TaskStatus.PAUSED
+    assert not stays_at_rest(world.engine, before)
+    assert not stays_at_rest(world.engine, before.model_copy(update={"status": TaskStatus.RUNNING}))
+    world.server.wipe()
+    assert stays_at_rest(world.engine, before), "the workspace alone says so"
