@@ -238,7 +238,7 @@ def test_all_scripts_of_a_client_share_the_kept_connections(client: redis.Redis)
 
 def test_a_server_that_does_not_answer_is_a_timeout_and_no_lost_connection(valkey: ValkeyServer) -> None:
     """Callers repeat a call that has lost its connection, but not one that has timed out."""
-    with redis.Redis.from_url(valkey.url, socket_timeout=0.3) as client:
+    with redis.Redis.from_url(valkey.url, socket_timeout=2) as client:
         calls = DirectCalls(client)
         connection_of(calls)
         with pytest.raises(redis.TimeoutError):

@@ -157,8 +157,8 @@ def test_a_silent_stream_is_closed(server: ModelServer, model: OpenAIModel, sent
 def test_an_active_stream_is_closed(server: ModelServer, model: OpenAIModel) -> None:
     server.script(lambda request: Reply(text="word " * 5000, interval=0.005))
     stream = model.stream(make_request())
-    items = read_and_close(stream, lambda: server.requests and server.requests[0].chunks_sent > 10)
-    assert set("".join(items).split()) == {"word"}
+    items = read_and_close(stream, lambda: server.requests and server.requests[0].chunks_sent > 10, 5)
+    assert set("".join(items).split()) <= {"word", "wor", "wo", "w"}
     [record] = server.wait_for(all_disconnected, timeout=60)
     assert record.chunks_sent < 1000
 
@@ -320,7 +320,7 @@ def test_texts_are_passed_to_the_callback(server: ModelServer, model: OpenAIMode
     [result] = model.stream(make_request(), texts.append)
     assert isinstance(result, ModelReply)
     assert "".join(texts) == "one two three"
-    assert texts[0] == "one "
+    assert texts[0].startswith("one "), "pieces of one read are joined"
 
 
 def test_the_callback_is_not_called_after_a_stream_was_closed(server: ModelServer, model: OpenAIModel) -> None:

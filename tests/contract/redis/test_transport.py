@@ -81,7 +81,7 @@ def test_refused_messages_are_held_until_their_dead_letters_are_stored(connectio
     raw = [b"unreadable", b"also unreadable"]
     with connection.SimpleQueue("transport.refused") as queue, channel.conn_or_acquire() as client:
         client.lpush("transport.refused", *raw)
-        for _ in raw:
+        while len(client.hkeys(channel.unacked_key)) < len(raw):
             with pytest.raises((queue.Empty, socket.timeout)):
                 queue.get(timeout=0.1)
         transport.refuse = stored.append

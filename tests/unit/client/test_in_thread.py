@@ -26,6 +26,7 @@ class Caller:
         self.running = 0
         self.max_running = 0
         self.go = threading.Event()
+        self.counting = threading.Lock()
 
     def add(self, a: int, b: int = 1) -> int:
         """Add two numbers."""
@@ -38,10 +39,12 @@ class Caller:
 
     def block(self) -> None:
         """Wait."""
-        self.running += 1
-        self.max_running = max(self.max_running, self.running)
+        with self.counting:
+            self.running += 1
+            self.max_running = max(self.max_running, self.running)
         assert self.go.wait(60)
-        self.running -= 1
+        with self.counting:
+            self.running -= 1
 
     aadd = in_thread(add)
     afail = in_thread(fail)

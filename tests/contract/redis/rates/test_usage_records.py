@@ -83,10 +83,9 @@ def test_an_admission_takes_records_that_were_kept_for_most_of_a_slot(redis_task
     limiter, calls = counted_limiter(redis_task, slot=4)
     for _ in range(4):
         request(limiter, HIGH_LIMITS, 10)
-    time.sleep(2.2)
     assert wait_of(limiter, HIGH_LIMITS, make_ticket("soon"), 100) == 0
     assert calls == [1], "less than three quarters of a slot"
-    time.sleep(1)
+    time.sleep(3.1)
     assert wait_of(limiter, HIGH_LIMITS, make_ticket("later"), 100) == 0
     assert calls == [1, 3]
     assert usage_of(redis_task, HIGH_LIMITS)[0]["tokens"] == "240"
@@ -99,7 +98,6 @@ def test_an_admission_and_the_records_before_it_fail_apart(
     limiter, calls = counted_limiter(redis_task, slot=4)
     for _ in range(2):
         request(limiter, HIGH_LIMITS, 10)
-    time.sleep(3.1)
     run_all = CountedScripts.run_all
 
     def fail_one(self: CountedScripts, found: Any) -> list[Any]:
@@ -107,6 +105,7 @@ def test_an_admission_and_the_records_before_it_fail_apart(
         return [TransientError("gone") if call.name == failing else next(answers) for call in found]
 
     monkeypatch.setattr(CountedScripts, "run_all", fail_one)
+    time.sleep(3.1)
     if failing == "rate_reserve":
         with pytest.raises(TransientError, match="gone"):
             limiter.reserve(HIGH_LIMITS, make_ticket("next"), 100)
@@ -227,11 +226,11 @@ def test_a_late_record_counts_in_the_slot_in_which_its_request_was_sent(redis_ta
     time.sleep(0.5)  # the request is sent in a later slot than that of its admission
     until(lambda: time.time() % 0.5 < 0.1, 5, "a slot begins")
     sent_at, slot = time.monotonic(), int(time.time() / 0.5)
-    time.sleep(0.6)  # its record is later than that slot
+    time.sleep(1.1)  # its record is later than that slot, and the one after it
     records = UsageRecords(Scripts(redis_task.client), 61_000, 500)
     records.add("server", record_of(redis_task, HIGH_LIMITS, "a", 30, sent_at))
     counts = {name: count for name, count in slots_of(usage_of(redis_task, HIGH_LIMITS)[0]).items() if count}
-    assert counts == {f"{slot}r": 1, f"{slot}t": 30}
+    assert counts in [{f"{at}r": 1, f"{at}t": 30} for at in (slot, slot + 1)], "a stall on the way makes it later"
 
 
 def test_a_record_after_the_end_of_its_admission_changes_nothing(redis_task: TaskOnRedis) -> None:
@@ -272,7 +271,7 @@ def test_a_failed_call_of_the_thread_does_not_end_it(
     redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    limiter, calls = counted_limiter(redis_task)
+    limiter, calls = counted_limiter(redis_task, slot=4)
     run_all = CountedScripts.run_all
     errors: list[Exception] = [TransientError("gone"), RuntimeError("broken"), SystemError("raised")]
 
@@ -287,9 +286,9 @@ def test_a_failed_call_of_the_thread_does_not_end_it(
     request(limiter, HIGH_LIMITS, 10)
     for left in (2, 1, 0):
         request(limiter, HIGH_LIMITS, 10)
-        until(lambda left=left: len(errors) == left, 5, "the thread has failed")  # type: ignore[misc]
+        until(lambda left=left: len(errors) == left, 10, "the thread has failed")  # type: ignore[misc]
     request(limiter, HIGH_LIMITS, 10)
-    until(lambda: sum(calls) == 2, 5, "the last one is recorded")
+    until(lambda: sum(calls) == 2, 10, "the last one is recorded")
     assert "replies of model m that are not recorded for its rate limit: 1; gone" in caplog.text
     assert "RuntimeError: broken" in caplog.text
     assert "SystemError: raised" in caplog.text
@@ -325,7 +324,7 @@ from roboco.ports.rate_limits import Admitted, Ticket
 
 profile = ModelProfile(**{HIGH_LIMITS.model_dump(exclude_defaults=True)!r})
 scripts, keys = Scripts(connect({valkey.url!r})), Keys({redis_task.keys.prefix!r})
-limiter = RedisRateLimiter(scripts, keys, ModelLimits(), slot=2)
+limiter = RedisRateLimiter(scripts, keys, ModelLimits(), slot=20)
 for name in "abc":
     assert isinstance(limiter.reserve(profile, Ticket(name, "desk", "1/1/0"), 100), Admitted)
     limiter.record_usage(profile, Ticket(name, "desk", "1/1/0"), 10)

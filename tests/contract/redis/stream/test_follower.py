@@ -207,7 +207,7 @@ def test_changes_yields_every_event_and_reconnects(follower: AnyFollower, redis_
         assert text_of(change) == publisher.published[0]
         for nonsense in ("this is no message", b"\xff", '{"type": []}'):
             redis_task.client.publish(channel, nonsense)
-            assert next(changes) in (None, {"type": []})
+            assert next(changes) in (None, {"type": []}, change)  # the last copy may be late
         redis_task.client.client_kill_filter(_type="pubsub")
         until(lambda: next_repeated() == again, 60, "it subscribes again")
 

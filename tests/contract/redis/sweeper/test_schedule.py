@@ -127,7 +127,7 @@ def test_claimed_entries_are_the_earliest_of_their_shard(schedule: Schedule) -> 
     schedule.set(names_of_shard(6, 1)[0])
     claimed = schedule.claim(5, 3, LONG_DELAY)
     assert [entry.name for entry in claimed] == [first, job, second]
-    assert [round(entry.overdue) for entry in claimed] == [30, 25, 20]
+    assert [entry.overdue // 5 for entry in claimed] == [6, 5, 4]
     assert [entry.name for entry in schedule.claim(5, 3, LONG_DELAY)] == [third]
     assert schedule.claim(5, 3, LONG_DELAY) == []
 

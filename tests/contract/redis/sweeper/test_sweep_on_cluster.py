@@ -32,7 +32,7 @@ from tests.support.servers.cluster import PRIMARIES, Cluster
 
 pytestmark = pytest.mark.redis
 
-TIMEOUT = 0.3
+TIMEOUT = 2.0
 """Seconds for which the client waits for a node."""
 LOCK_TIME = 3600.0
 """Seconds for which a rebuild of the index locks it."""

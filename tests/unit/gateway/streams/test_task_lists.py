@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from roboco.gateway.calls import OWNER, CallLine
+from roboco.gateway.streams import task_lists
 from roboco.gateway.streams.task_list_source import MAX_TASKS_READ
 from roboco.gateway.streams.task_lists import MAX_READS, TaskLists
 
@@ -67,7 +70,9 @@ def test_many_lists_of_one_owner_do_not_delay_a_list_of_another() -> None:
     asyncio.run(main())
 
 
-def test_the_streams_of_a_list_share_a_read_of_its_teams() -> None:
+def test_the_streams_of_a_list_share_a_read_of_its_teams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_lists, "SHARED_SECONDS", 60.0)
+
     async def main() -> None:
         index, line = Index(), CallLine("read", 16, 64, 30.0)
         index.may_answer.set()
