@@ -17,6 +17,8 @@ from roboco.domain.inbox.item import (
     UnknownResolution,
     UserMessage,
     interrupts_work,
+    is_paused,
+    superseded,
 )
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
@@ -51,17 +53,25 @@ def continues(engine: Engine, task_id: str, task: Snapshot) -> bool:
         case TaskStatus.USER_TURN:
             return any(isinstance(item, UserMessage) for item in items)
         case TaskStatus.PAUSED:
-            return any(_resumes(task, item) for item in items)
+            return _is_resumed(task, items)
         case TaskStatus.CLIENT_TOOL_TURN:
             return _is_answered(task, items)
         case _:
             return any(_decides_call(task, item) for item in items)
 
 
-def _resumes(task: Snapshot, item: Item) -> bool:
-    """Return True if a worker is about to apply the item to a paused task. Messages and pauses stay in its inbox."""
-    runs_step = isinstance(item, Pause) and item.by_user and not item.blocks(task.seq)
-    return runs_step or isinstance(item, Resume | LimitChange)
+def _is_resumed(task: Snapshot, items: Sequence[Item]) -> bool:
+    """Return True if a worker is about to apply one of the items to a paused task.
+
+    Messages and pauses stay in its inbox, and changes of limits while calls are open.
+    """
+    if any(isinstance(item, Resume) for item in items):
+        return True
+    if any(isinstance(item, LimitChange) for item in items) and not task.tail[-1].calls:
+        return True
+    ended = superseded(items)
+    pauses = [item for item in items if isinstance(item, Pause) and item.item_id not in ended]
+    return bool(pauses) and not is_paused(pauses, task.seq) and task.state.limit is None
 
 
 def _is_answered(task: Snapshot, items: Sequence[Item]) -> bool:
