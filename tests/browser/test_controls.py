@@ -1,7 +1,9 @@
 """Controls of the web view: a person acts by mouse and keyboard, and the history has exactly that action, once."""
 
 import signal
+import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from tests.support.browser.fixtures import OpenContext
 from tests.support.browser.page import assert_page_equals_history, button, open_view
 from tests.support.browser.stack import WebStack
 from tests.support.browser.states import open_task, run_example
+from tests.support.browser.teams import answer
 from tests.support.browser.watch import OUTAGE
 from tests.support.servers.model_server import Reply
 from tests.support.stack import until
@@ -132,9 +135,16 @@ def test_an_interruption_keeps_the_text_until_then(web: WebStack, light_page: Pa
 
 
 def test_pause_step_and_resume(web: WebStack, light_page: Page) -> None:
-    task = web.run("line", "60 words every 20 ms")
-    open_task(light_page, web, task)
-    button(light_page, "pause").click()
+    paused = threading.Event()
+    web.model.script(lambda request: replace(answer(request), held_until=paused))
+    try:
+        task = web.run("line", "60 words every 20 ms")
+        open_task(light_page, web, task)
+        with light_page.expect_response("**/pause"):
+            button(light_page, "pause").click()
+    finally:
+        paused.set()
+        web.model.script(answer)
     web.wait_status(task, "paused")
     before = len(task.history())
     button(light_page, "step").click()

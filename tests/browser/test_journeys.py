@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.workers]
 
 SLOW = "150 words every 20 ms"
 """A reply of three seconds, in which a test can kill something."""
+SLOWER = "600 words every 20 ms"
+"""A reply of twelve seconds, during which a page must show the running task."""
 
 
 def restart_gateway(web: WebStack) -> None:
@@ -85,7 +87,7 @@ def test_a_page_that_is_opened_during_an_outage_shows_the_task_afterwards(
 
 
 def test_text_is_shown_while_the_model_writes_it(web: WebStack, light_page: Page) -> None:
-    task = web.run("chat", f"{SLOW}")
+    task = web.run("chat", SLOWER)
     open_task(light_page, web, task)
     expect(light_page.locator("main")).to_contain_text("der See.")
     assert task.summary().status == "running"
@@ -176,7 +178,7 @@ def test_the_list_shows_tasks_of_each_status(
 
 def test_a_row_of_the_list_follows_its_task(web: WebStack, light_page: Page) -> None:
     open_view(light_page, web.url, "#/", "list")
-    task = web.run("chat", SLOW)
+    task = web.run("chat", SLOWER)
     row = light_page.locator(f'[data-task="{task.task_id}"]')
     expect(row).to_contain_text("running")
     expect(row).to_contain_text("der See.")

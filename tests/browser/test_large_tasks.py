@@ -82,7 +82,7 @@ def test_fifty_live_streams_share_a_page(web: WebStack, open_watched: OpenContex
     """Measure the processor time of a list in which 50 tasks write 20 words a second each."""
     page = open_watched().page
     open_view(page, web.url, "#/", "list")
-    tasks = start_live_tasks(web, LIVE_TASKS, 400, 50)
+    tasks = start_live_tasks(web, LIVE_TASKS, 1_500, 50)
     for task in tasks:
         expect(page.locator(f'[data-task="{task.task_id}"]')).to_contain_text("der See.")
     with measured(browser, page) as work:

@@ -16,6 +16,7 @@ from tests.support.browser.hostile import HOSTILE_TEXT
 from tests.support.browser.page import assert_no_injection, assert_no_sideways_scroll, button, open_view
 from tests.support.browser.stack import WebStack
 from tests.support.browser.states import example, open_operation, open_task, run_example
+from tests.support.stack import until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
@@ -101,11 +102,17 @@ def test_a_stuck_task_is_listed_with_its_cause(web: WebStack, light_page: Page) 
     try:
         task = web.run("chat", "Is anyone there?")
         open_operation(light_page, web, "list_stuck_tasks", older="0s", team="chat")
-        while row(light_page, task.task_id).count() == 0:
+
+        def is_listed() -> bool:
+            """Return True if the row has the cause. A task that no worker has taken yet has another one."""
+            expect(light_page.get_by_role("dialog").locator("dl")).to_be_visible()
+            if row(light_page, task.task_id).filter(has_text="wrong <b>answers</b>").count():
+                return True
             light_page.wait_for_timeout(500)
             light_page.reload()
-            expect(light_page.get_by_role("dialog").locator("dl")).to_be_visible()
-        expect(row(light_page, task.task_id)).to_contain_text("wrong <b>answers</b>")
+            return False
+
+        until(is_listed, 60, lambda: f"{task.task_id} is listed with its cause: {light_page.content()[:3000]}")
     finally:
         web.stack.orchestrator.switch_on("team:chat")
 

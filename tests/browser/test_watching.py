@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from roboco import TaskStep
 from roboco.domain.history.part import TextPart
 from tests.support.browser.axe import violations
-from tests.support.browser.chromium import HEIGHTS, SCHEMES, Scheme
+from tests.support.browser.chromium import HEIGHTS, SCHEMES, Scheme, WatchedContext
 from tests.support.browser.fixtures import OpenContext
 from tests.support.browser.hostile import HOSTILE_TEXT
 from tests.support.browser.page import (
@@ -22,6 +22,7 @@ from tests.support.browser.page import (
 )
 from tests.support.browser.speed import measured, scroll
 from tests.support.browser.watch import OUTAGE
+from tests.support.stack import until
 
 pytestmark = pytest.mark.slow
 
@@ -88,6 +89,16 @@ def steps_of(texts: Sequence[str]) -> list[TaskStep]:
     return [TaskStep(seq=seq, agent_name="writer", parts=(TextPart(text=text),)) for seq, text in enumerate(texts)]
 
 
+def wait_for_problem(watched: WatchedContext, part: str) -> None:
+    """Wait until the watch has found a problem with this text. The page's events arrive only during calls of it."""
+
+    def is_found() -> bool:
+        watched.page.wait_for_timeout(50)
+        return any(part in problem for problem in watched.watch.problems)
+
+    until(is_found, 20, lambda: f"{part!r} is among {watched.watch.problems}")
+
+
 def test_a_quiet_page_has_no_problems(open_watched: OpenContext) -> None:
     watched = open_watched(origin=ORIGIN)
     serve(watched.page, conversation(["Hello."]))
@@ -115,10 +126,9 @@ def test_a_quiet_page_has_no_problems(open_watched: OpenContext) -> None:
 def test_a_problem_of_a_page_fails_its_test(open_watched: OpenContext, script: str, problem: str) -> None:
     watched = open_watched(origin=ORIGIN)
     serve(watched.page, "<main></main>", script)
-    watched.page.wait_for_timeout(200)
+    wait_for_problem(watched, problem)
     with pytest.raises(AssertionError, match="the page has problems"):
         watched.watch.check()
-    assert any(problem in found for found in watched.watch.problems), watched.watch.problems
     watched.watch.allow(".")
 
 
@@ -130,7 +140,7 @@ def test_requests_of_a_shared_worker_to_another_host_fail_the_test(open_watched:
     )
     start = f"new SharedWorker(URL.createObjectURL(new Blob([{script!r}], {{type: 'text/javascript'}})))"
     serve(watched.page, "<main></main>", start, policy="default-src * blob: 'unsafe-inline'")
-    watched.page.wait_for_timeout(500)
+    wait_for_problem(watched, "attacker.invalid")
     assert watched.watch.problems == ["request to another host: GET http://attacker.invalid/text HTTP/1.1"]
     watched.watch.allow("attacker")
 
@@ -138,8 +148,7 @@ def test_requests_of_a_shared_worker_to_another_host_fail_the_test(open_watched:
 def test_errors_of_an_outage_can_be_allowed(open_watched: OpenContext) -> None:
     watched = open_watched(origin=ORIGIN)
     serve(watched.page, "<main></main>", "fetch('/v1/tasks').catch(() => {})")
-    watched.page.wait_for_timeout(200)
-    assert watched.watch.problems != []
+    wait_for_problem(watched, "console error")
     watched.watch.allow(*OUTAGE)
     watched.watch.check()
 
@@ -214,7 +223,7 @@ def test_frames_and_work_are_measured(open_watched: OpenContext) -> None:
     expect(page.locator("pre").last).to_contain_text("word")
     with measured(browser, page) as work:
         frames = scroll(scrolling_box(page), 0.5)
-    assert 1 <= frames.per_second <= 1000
+    assert 0.1 <= frames.per_second <= 1000
     assert frames.percentile(0.5) <= max(frames.gaps)
     assert 0 < work.cores < 8
     assert work.main.keys() == {"task", "script", "layout", "recalcstyle"}

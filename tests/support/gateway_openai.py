@@ -67,7 +67,7 @@ def answer(request: Request) -> Reply:
     if "add" in said and (call := next((call for call in SUMS if call[0] in request.tools), None)):
         return Reply(tool_calls=[call])
     if "long" in said:
-        return Reply(chunks=LONG_ANSWER, interval=0.07 if "slow" in said else 0.01)
+        return Reply(chunks=LONG_ANSWER, interval=0.2 if "slow" in said else 0.01)
     if "endless" in said:
         return Reply(chunks=["begun ", *LONG_ANSWER * 50], interval=0.05)
     if "fail" in said:

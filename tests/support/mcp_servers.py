@@ -14,6 +14,7 @@ from typing import Any
 from roboco.adapters.mcp.confinement import Confinement
 from roboco.adapters.mcp.servers import McpServers
 from roboco.domain.team.mcp_server import McpServer
+from tests.support.stack import BUSY_FACTOR
 
 SHOP = (sys.executable, str(Path(__file__).with_name("mcp_server_stdio.py")))
 HOSTILE = (sys.executable, str(Path(__file__).with_name("mcp_hostile_stdio.py")))
@@ -28,9 +29,12 @@ def never() -> bool:
 
 
 def declare_server(command: tuple[str, ...] = SHOP, **fields: Any) -> McpServer:
-    """Return the declaration of a server that is started by its command, or reached at `url`."""
+    """Return the declaration of a server that is started by its command, or reached at `url`.
+
+    By default it has a minute to start: on a busy machine its imports alone may take more than ten seconds.
+    """
     way = {} if "url" in fields else {"command": command}
-    return McpServer.model_validate({**way, "tools": TOOLS, **fields})
+    return McpServer.model_validate({**way, "tools": TOOLS, "connect_timeout": 60, **fields})
 
 
 @contextmanager
@@ -43,14 +47,6 @@ def open_servers(server: McpServer, **options: Any) -> Iterator[McpServers]:
         yield servers
     finally:
         servers.close()
-
-
-def free_port() -> int:
-    """Return a port on which no process listens."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-        return port
 
 
 @contextmanager
@@ -66,8 +62,8 @@ def run_http_server(port: int) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def wait_until(condition: Callable[[], bool], limit: float = 15.0) -> None:
-    """Wait until the condition holds. Raise AssertionError after `limit` seconds."""
-    until = time.monotonic() + limit
+    """Wait until the condition holds. Raise AssertionError after `limit` seconds, or some times that if it is busy."""
+    until = time.monotonic() + limit * BUSY_FACTOR
     while not condition():
         assert time.monotonic() < until, "the condition did not come true in time"
         time.sleep(0.01)

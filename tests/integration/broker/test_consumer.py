@@ -5,7 +5,6 @@ import importlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -26,6 +25,7 @@ from roboco.adapters.celery.app import app_settings, create_app
 from roboco.adapters.celery.consumer import GuardedConsumer
 from roboco.adapters.celery.dead_letter import MAX_BODY_BYTES, MAX_UNREADABLE_BODY_BYTES
 from roboco.adapters.celery.names import AGENTS_QUEUE, TURN_TASK, queue_lanes
+from roboco.adapters.local.process import free_port
 from tests.support.events import capture_events
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers, pytest.mark.slow]
@@ -46,9 +46,7 @@ class ConsumerStack:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.redis = Redis(port=self.port, decode_responses=True)
         self.app = create_app(app_settings(self.url))
@@ -397,7 +395,7 @@ def test_a_worker_sends_its_last_events_before_it_exits(consumer_stack: Consumer
         until(lambda: len(consumer_stack.lines("ran")) == 10)
         worker.terminate()
         assert worker.wait(60) == 0
-        until(lambda: [event["type"] for event in seen.events].count("task-succeeded") == 10, 5)
+        until(lambda: [event["type"] for event in seen.events].count("task-succeeded") == 10)
 
 
 @for_each_pool

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -189,7 +190,8 @@ def test_a_worker_that_dies_ends_the_run(shell: Shell) -> None:
         process.wait_for_text("on and ")
         for pid, command in processes_in(shell.folder).items():
             if "roboco.workers.app" in command:
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # children of a worker end with it
+                    os.kill(pid, signal.SIGKILL)
         assert process.wait_for_exit() == 1
         assert "error: server 'run' ended with code -9; the end of '" in process.errors
         assert "Traceback" not in process.errors

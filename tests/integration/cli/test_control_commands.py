@@ -94,7 +94,9 @@ def test_send_to_a_busy_team_queues_interrupts_or_is_refused(desk: Desk) -> None
 def test_step_runs_one_step_of_a_paused_task(desk: Desk) -> None:
     asked = threading.Event()
     desk.stack.model.script(lambda request: Reply(text=f"{request.system} speaks", held_until=asked))
+    before = desk.stack.model.count
     task = desk.run("Go.", LINE)
+    until(lambda: desk.stack.model.count > before, 60, "the model server has the request of the first turn")
     assert "is asked to pause; continue with: roboco resume" in desk.call("pause", task.task_id)
     asked.set()
     wait_for_status(task, "paused")
@@ -202,6 +204,7 @@ def test_session_and_delta_print_messages_as_json(desk: Desk) -> None:
     assert json.loads(desk.call("delta", task.task_id, token))["messages_by_idx"] == {}
     desk.call("send", task.task_id, "and you?")
     until(lambda: len(task.history()) == 4, 60, "the agent has answered")
+    wait_for_status(task, "user_turn")
     fresh = json.loads(desk.call("delta", task.task_id, token))["messages_by_idx"]
     assert sorted(fresh) == ["2", "3"]
     whole = json.loads(desk.call("delta", task.task_id))

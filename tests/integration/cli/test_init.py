@@ -44,7 +44,7 @@ def run_script(script: str, folder: Path, env: dict[str, str]) -> str:
         env=env | {"PATH": f"{bin_folder}:{env['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -20,8 +20,6 @@ from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_summary import TaskSummary
 from roboco.ports.index_progress import Rebuild
 
-NOW = datetime.now(UTC)
-
 
 def call(*arguments: str) -> Result:
     """Run the command."""
@@ -35,7 +33,8 @@ def ids_of(*arguments: str) -> list[str]:
 
 def entry(task_id: str, age: timedelta, status: TaskStatus, team: str = "desk", title: str = "") -> TaskEntry:
     """Return the entry of a task whose status has changed that long ago."""
-    return TaskEntry(task_id=task_id, team=team, title=title, status=status, created_at=NOW - age, updated_at=NOW - age)
+    at = datetime.now(UTC) - age
+    return TaskEntry(task_id=task_id, team=team, title=title, status=status, created_at=at, updated_at=at)
 
 
 @pytest.fixture
@@ -114,8 +113,9 @@ def test_wrong_times_and_statuses_are_refused() -> None:
 def test_without_redis_the_conditions_hold_for_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROBOCO_REDIS_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("ROBOCO_WORKSPACE", tmp_path.as_uri())
+    now = datetime.now(UTC)
     for number, status in enumerate(TaskStatus):
-        at = NOW - timedelta(hours=number)
+        at = now - timedelta(hours=number)
         summary = TaskSummary(
             task_id=status, team="desk", title=f"T {number}", status=status, created_at=at, updated_at=at
         )

@@ -3,15 +3,18 @@
 import asyncio
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from roboco.adapters.local.process import free_port, start_server
+from roboco.adapters.local.process import LOOPBACK, free_port, start_server, wait_ready
 from tests.integration.gateway.test_streams import assert_same, path_of, run, slow_answer, start
 from tests.support.gateway_process import GatewayProcess, StreamClient
+from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
@@ -41,14 +44,26 @@ def nginx(folder: Path, url: str) -> Iterator[str]:
     command = [program, "-c", str(folder / "nginx.conf"), "-e", "stderr"]
     server = start_server("nginx", command, log=folder / "nginx.log")
     try:
+        wait_ready(server, lambda: _answers(port), 60)
         yield f"http://127.0.0.1:{port}"
     finally:
         server.stop()
 
 
+def _answers(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex((LOOPBACK, port)) == 0
+
+
+def slow_beginning(request: Request) -> Reply:
+    """Return the reply of `slow_answer`, in about six seconds if it is an agent's first one."""
+    reply = slow_answer(request)
+    return reply if request.count("assistant") else replace(reply, interval=0.1)
+
+
 def test_text_passes_nginx_before_the_model_has_ended(folder_stack: Stack, tmp_path: Path) -> None:
     with GatewayProcess(folder_stack) as gateway, nginx(tmp_path, gateway.url) as url:
-        folder_stack.model.script(slow_answer)
+        folder_stack.model.script(slow_beginning)
 
         async def main() -> None:
             task = await start(folder_stack)

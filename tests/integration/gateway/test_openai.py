@@ -130,7 +130,7 @@ def test_a_conversation_by_its_id(client: OpenAI) -> None:
 
 
 def test_a_background_response_is_polled(client: OpenAI) -> None:
-    response = client.responses.create(model="desk", input="a long one, later", background=True)
+    response = client.responses.create(model="desk", input="a slow and long one, later", background=True)
     assert response.status in ("queued", "in_progress")
     deadline = time.monotonic() + 60
     while response.status in ("queued", "in_progress") and time.monotonic() < deadline:

@@ -56,7 +56,7 @@ def key_of(stack: Stack) -> str:
 def run(command: list[str], folder: Path, **variables: str) -> str:
     """Return what a command prints."""
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)} | variables
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=90)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

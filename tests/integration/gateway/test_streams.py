@@ -114,9 +114,9 @@ def test_filters_and_several_tasks_in_one_connection(folder_stack: Stack, gatewa
         events = StreamClient(urls, path_of(tasks[0]), channel="events")
         both = StreamClient(urls, "/v1/events", tasks=names)
         await asyncio.gather(
-            events.follow(lambda frames: len(frames) > 2), both.follow(lambda frames: len(frames) > 40)
+            events.follow(lambda frames: len(frames) > 2), both.follow(lambda frames: len(frames) > 15)
         )
-        assert both.connections > 5
+        assert both.connections > 2
         for task in tasks:
             own = [(one.kind, one.data["data"]) for one in both.shown if one.data["task_id"] == task.task_id]
             assert whole_items(own) == await asyncio.to_thread(items_of_task, task)
@@ -141,11 +141,11 @@ def test_a_stream_may_begin_with_the_running_step(folder_stack: Stack, gateways:
         ended = await start(folder_stack)
         await ended.aresult()
         task = await start(folder_stack)
-        second = 0
+        steps = set()
         async for item in task.astream():
-            if item.type == "text_part_delta" and item.data.text.startswith("wind 3"):
-                second += 1
-                if second == 2:
+            if item.type == "text_part_delta" and "wind 3, " in item.data.text:  # a delta may have several words
+                steps.add(item.data.step_id)
+                if len(steps) == 2:
                     break
         both = StreamClient(urls, "/v1/events", tasks=f"{ended.task_id},{task.task_id}", begin="running")
         await both.follow()

@@ -33,7 +33,7 @@ def team(**server: Any) -> dict[str, Any]:
             {"name": "photographer", "prompt": "photograph", "model": "sees", "tools": ["mcp:shop"]},
             {"name": "reader", "prompt": "read"},
         ],
-        "mcp_servers": {"shop": {"command": list(SHOP)} | server},
+        "mcp_servers": {"shop": {"command": list(SHOP), "connect_timeout": 60} | server},
     }
 
 

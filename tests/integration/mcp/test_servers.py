@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from roboco.adapters.local.process import free_port
 from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.mcp.tool import ListedTools
 from roboco.domain.team.mcp_server import McpServer
@@ -24,7 +25,6 @@ from tests.support.mcp_servers import (
     TOOLS,
     WORKER,
     declare_server,
-    free_port,
     is_running,
     never,
     open_servers,
@@ -266,7 +266,7 @@ def test_concurrent_callers_share_one_listing(shop: McpServer, listings: list[Mc
 
 def test_an_idle_session_ends() -> None:
     server = declare_server()
-    with open_servers(server, idle_timeout=0.3) as servers:
+    with open_servers(server, idle_timeout=2) as servers:
         first = int(servers.call(server, "process", {}, "k", never))
         wait_until(lambda: not is_running(first))
         second = int(servers.call(server, "process", {}, "k", never))

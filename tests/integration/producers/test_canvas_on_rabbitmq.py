@@ -1,5 +1,6 @@
 """Teams in the canvas of a shop whose Celery application has RabbitMQ as its broker."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,15 +23,18 @@ from tests.support.stack import Stack, until
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 TEAM = {"name": "research", "agents": [{"name": "reader", "prompt": "reader"}]}
+SHOP_IS_KILLED = threading.Event()
+"""Set when the text about "killed" may be given."""
 
 
 def answer(request: Request) -> Reply:
-    """Return the text about the notes in the prompt. "refuse" is an error, "dawdle" a slow text."""
+    """Return the text about the notes in the prompt. "refuse" is an error, "dawdle" a slow one, "killed" a held one."""
     if "refuse" in request.last_user:
         return Reply(status=400, text="the model refuses")
     if "dawdle" in request.last_user:
         return Reply(text="slowly " * 600, chunks=600, interval=0.1)
-    return Reply(text=f"read {request.last_user}")
+    held = SHOP_IS_KILLED if "killed" in request.last_user else None
+    return Reply(text=f"read {request.last_user}", held_until=held)
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +115,7 @@ def test_a_chain_continues_after_a_worker_of_the_shop_is_killed(
     stack: Stack, app: Celery, rabbit: RabbitServer
 ) -> None:
     """Messages stay in RabbitMQ until the next worker of the shop continues the chain of the team that has ended."""
+    SHOP_IS_KILLED.clear()
     result: Any = chain(roboco.team(TEAM, app=app).s("killed"), app.signature("shop.publish")).apply_async()
     task_id = team_task_id(result.parent.id)
     until(
@@ -118,6 +123,7 @@ def test_a_chain_continues_after_a_worker_of_the_shop_is_killed(
     )
     stack.kill("shop")
     stack.workers["shop"].process.wait()
+    SHOP_IS_KILLED.set()
     assert stack.orchestrator.task(task_id).result(60).status == "completed"
     stack.start("shop", modules="tests.support.celery_shops", SHOP_URL=rabbit.url, SHOP_RESULTS=stack.valkey.url)
     assert result.get(timeout=120) == {"published": "read killed"}

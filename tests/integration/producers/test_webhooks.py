@@ -200,6 +200,7 @@ def test_a_hostile_server_delays_no_worker(server: HookServer, answer: object, m
         sender.deliver(target_of(server.url), create_notification())
     with pytest.raises(TransientError, match="does not call it for 30 s"):
         sender.deliver(target_of(server.url), create_notification())
+    until(lambda: server.posted, 60, "the server's thread has read the request")
     assert len(server.posted) == 1
 
 

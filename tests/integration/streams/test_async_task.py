@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+import threading
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,7 +94,8 @@ def test_aresult_returns_once_a_task_ends_or_waits_for_its_user(folder_stack: St
 
 
 def test_an_invalid_cursor_and_a_timeout_raise_at_once(folder_stack: Stack) -> None:
-    folder_stack.model.script(long_answer)
+    may_end = threading.Event()
+    folder_stack.model.script(lambda request: replace(answer(request), held_until=may_end))
 
     async def main() -> None:
         task = await asyncio.to_thread(folder_stack.orchestrator.run, GRAPH.team, GRAPH.prompt)
@@ -100,6 +103,10 @@ def test_an_invalid_cursor_and_a_timeout_raise_at_once(folder_stack: Stack) -> N
             task.astream("x")
         with pytest.raises(TimeoutError, match=rf"task '{task.task_id}' is still open after 0\.01 s"):
             await task.aresult(0.01)
+        may_end.set()
         assert (await task.aresult(60)).status == "completed"
 
-    run_in_a_loop(main())
+    try:
+        run_in_a_loop(main())
+    finally:
+        may_end.set()

@@ -6,10 +6,12 @@ import os
 import random
 import signal
 import sys
+import threading
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -20,11 +22,13 @@ from roboco import Task
 from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
 from tests.integration.streams.test_resume import long_answer
 from tests.support.journeys import GRAPH
+from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import ROOT, Stack, until
 
 pytestmark = pytest.mark.workers
 
 MAX_DISCONNECTS = 25
+TURNS = len(GRAPH.expected) - 1
 
 
 @dataclass(frozen=True)
@@ -117,13 +121,21 @@ def follow_with_disconnects(web: SseServer, task_id: str, seed: int) -> list[dic
 
 
 def test_clients_that_disconnect_lose_and_repeat_nothing(folder_stack: Stack, web: SseServer) -> None:
-    folder_stack.model.script(long_answer)
+    may_end, replies = threading.Event(), count(1)
+
+    def hold_last_turn(request: Request) -> Reply:
+        return replace(long_answer(request), held_until=may_end if next(replies) == TURNS else None)
+
+    folder_stack.model.script(hold_last_turn)
     task = folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     channel = f"roboco:{{{task.task_id}}}:content"
     client: Any = folder_stack.orchestrator._client
     with ThreadPoolExecutor(6) as threads:
         clients = [threads.submit(follow_with_disconnects, web, task.task_id, seed) for seed in range(6)]
-        until(lambda: client.pubsub_numsub(channel)[0][1], 60, "the service is subscribed")
+        try:
+            until(lambda: client.pubsub_numsub(channel)[0][1], 60, "the service is subscribed")
+        finally:
+            may_end.set()
         expected = with_whole_texts(sent_items(task))
         for done in clients:
             assert with_whole_texts(done.result(60)) == expected

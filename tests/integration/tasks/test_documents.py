@@ -131,6 +131,7 @@ def test_booking_achieves_its_goal_after_an_interruption(stack: StackOfDocuments
 @pytest.mark.workers
 def test_imported_messages_are_continued_as_a_conversation(stack: StackOfDocuments) -> None:
     assert stack.python("continued.py") == "APPROVED user_turn\n"
+    until(lambda: any(stack.orchestrator.tasks(status="user_turn")), 60, "the task is in the index as a waiting one")
     stack.orchestrator.task(next(stack.orchestrator.tasks(status="user_turn")).task_id).stop()
 
 

@@ -16,7 +16,7 @@ TOOLS = ("add", "raise_error", "hang", "return_object", "large_text")
 
 
 def solo(model: str = "scripted", timeout: float = 1.0, **profile: Any) -> Any:
-    """Return a team of one agent with every tool of the tests, each with this timeout in seconds."""
+    """Return a team of one agent with every tool of the tests. `hang` has this timeout in seconds, the others 60."""
     return parse_team(
         {
             "name": "solo",
@@ -27,7 +27,7 @@ def solo(model: str = "scripted", timeout: float = 1.0, **profile: Any) -> Any:
                     "name": name,
                     "function": f"tests.support.tools_for_agents:{name}",
                     "effect": "pure",
-                    "timeout": timeout,
+                    "timeout": timeout if name == "hang" else 60,
                 }
                 for name in TOOLS
             ],

@@ -45,7 +45,8 @@ def test_a_tool_without_a_worker_pauses_the_task_and_runs_after_resume(tmp_path:
         assert result.status == "paused"
         assert "cannot run tool 'add': function 'tests.support.tools_for_agents:add': module " in result.reason
         assert "no other tools worker has the module. Install module 'tests.support.tools_for_agents'" in result.reason
-        assert f"task {task.task_id} is paused: tools worker 'celery@tools-" in stack.log("tools")
+        logged = f"task {task.task_id} is paused: tools worker 'celery@tools-"
+        until(lambda: logged in stack.log("tools"), 60, "the worker has logged the pause that it requested")
         assert len(task.history()) == 2, "the model gets no result"
         stack.start("tools-2")
         stack.wait_ready("tools-2")

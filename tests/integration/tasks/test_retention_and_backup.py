@@ -16,12 +16,15 @@ pytestmark = [pytest.mark.workers, pytest.mark.redis]
 def test_coordinators_archive_a_task_and_an_erasure_removes_the_archive(tmp_path: Path) -> None:
     old = tmp_path / "old"
     rules = (f"tenant=old archive=0h to={old.as_uri()}", "keep")
-    with Stack(tmp_path, retention_rules=rules) as stack:
+    with Stack(tmp_path) as stack:
         stack.model.script(answer)
         kept = stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id="kept")
         task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id="old:t1")
         for one in (kept, task):
             one.result(60).raise_for_status()
+        # Coordinators scan at their start, and then once a day: the tasks must have ended before the first scan.
+        stack.settings = stack.settings.model_copy(update={"retention_rules": rules})
+        stack.restart("coordinator")
 
         def is_archived() -> bool:
             try:

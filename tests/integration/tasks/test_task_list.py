@@ -22,14 +22,14 @@ def _script_answers(folder_stack: Stack) -> None:
 def test_lists_follow_tasks_and_are_rebuilt_after_a_loss(folder_stack: Stack) -> None:
     orchestrator, began = folder_stack.orchestrator, datetime.now(UTC) - timedelta(seconds=1)
     waiting = orchestrator.run(MANUAL.team, MANUAL.prompt, tenant="lists", title="The first Title")
-    ended = orchestrator.run(GRAPH.team, GRAPH.prompt, tenant="lists", title="Another one")
     waiting.result(60)
-    ended.result(60)
 
     def listed(**filters: Any) -> list[str]:
         return [entry.task_id for entry in orchestrator.tasks(tenant="lists", **filters)]
 
     until(lambda: listed(status="user_turn") == [waiting.task_id], 60, "the waiting task is listed")
+    ended = orchestrator.run(GRAPH.team, GRAPH.prompt, tenant="lists", title="Another one")
+    ended.result(60)
     until(lambda: listed(status="ended", since=began) == [ended.task_id], 60, "the ended task is listed")
     assert listed(team=MANUAL.team.name, text="first title") == [waiting.task_id]
     assert listed(until=began) == []

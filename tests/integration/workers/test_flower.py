@@ -29,6 +29,8 @@ CANARY = "canary7f3a"
 """A text that only models may see: short, and in the form of a name."""
 HANG = {"seconds": 30, "stubborn": True}
 MAX_ATTEMPTS = 2
+LEASE_SECONDS = 6.0
+"""Seconds of a lease: a worker that is merely slow does not lose it, which would be another attempt."""
 SPEAKER_MAY_END = threading.Event()
 """Set when the agent `speaker` may end its turn."""
 
@@ -47,7 +49,7 @@ def answer(request: Request) -> Reply:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with Stack(tmp_path_factory.mktemp("stack"), max_attempts=MAX_ATTEMPTS) as started:
+    with Stack(tmp_path_factory.mktemp("stack"), max_attempts=MAX_ATTEMPTS, lease_seconds=LEASE_SECONDS) as started:
         started.model.script(answer)
         yield started
 
@@ -216,7 +218,7 @@ def test_a_tool_killed_at_its_time_limit_is_a_failure(stack: Stack, seen: Flower
 
 
 def test_a_turn_that_waits_for_its_rate_limit_is_in_state_retry(stack: Stack, seen: Flower) -> None:
-    stack.model.fail_next(1, Reply(status=429, text="slow down", headers={"Retry-After": "4"}))
+    stack.model.fail_next(1, Reply(status=429, text="slow down", headers={"Retry-After": "15"}))
     task = submit(stack, "limited", one_agent("plain"))
     wait_for_states(seen, {"limited/0001/turn/1": "RETRY"}, "limited/")
     assert "rate limit" in seen.rows("limited/")["limited/0001/turn/1"]["exception"]

@@ -28,7 +28,7 @@ async (box, {seconds, pixels, sideways}) => {
       if (box[at] + box[shown] >= box[size] - 1) direction = -1
       else if (box[at] <= 0) direction = 1
       box[at] += direction * pixels
-      if (performance.now() - start < seconds * 1000) requestAnimationFrame(frame)
+      if (performance.now() - start < seconds * 1000 || times.length < 3) requestAnimationFrame(frame)
       else done()
     }
     requestAnimationFrame(frame)

@@ -29,13 +29,16 @@ class ForeignRequests:
     def __enter__(self) -> Self:
         self.lines: list[str] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._thread = threading.Thread(target=self._record, daemon=True)
+        self._connections: list[threading.Thread] = []
+        self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join()
+        for thread in self._connections:
+            thread.join()
         self._listener.close()
 
     @property
@@ -43,17 +46,22 @@ class ForeignRequests:
         """The address of the proxy."""
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def _record(self) -> None:
+    def _accept(self) -> None:
         while True:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            with connection, suppress(OSError):
-                connection.settimeout(5)
-                line = connection.recv(4096).split(b"\r\n")[0].decode(errors="replace")
-                if not OWN_REQUEST.match(line):
-                    self.lines.append(line)
+            # A browser opens connections on which it sends nothing. The others do not wait for them.
+            self._connections.append(threading.Thread(target=self._record, args=(connection,), daemon=True))
+            self._connections[-1].start()
+
+    def _record(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.settimeout(5)
+            line = connection.recv(4096).split(b"\r\n")[0].decode(errors="replace")
+            if not OWN_REQUEST.match(line):
+                self.lines.append(line)
 
 
 class PageWatch:

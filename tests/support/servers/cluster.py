@@ -23,12 +23,12 @@ PRIMARIES = 3
 class Cluster:
     """A cluster that starts on entering and ends on leaving. The first three of `nodes` start as primaries.
 
-    With replicas, a primary that does not answer for two seconds is replaced by its replica.
+    With replicas, a primary that does not answer for five seconds is replaced by its replica.
     """
 
     def __init__(self, folder: Path, replicas: bool = False) -> None:
         self._folder = folder
-        self._node_timeout = 2_000 if replicas else 20_000  # ms
+        self._node_timeout = 5_000 if replicas else 20_000  # ms
         self._count = PRIMARIES * (2 if replicas else 1)
         self._exits = ExitStack()
         self.nodes: list[Server] = []
