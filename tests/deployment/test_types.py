@@ -37,7 +37,7 @@ print(importlib.util.find_spec("roboco.workers.agents") is not None, importlib.u
 def run(*command: str | Path, cwd: Path) -> str:
     """Return the output of a program that sees only installed packages, not this clone."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")}
-    ended = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+    ended = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=900)
     assert not ended.stderr, ended.stderr
     return ended.stdout
 

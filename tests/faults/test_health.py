@@ -122,7 +122,13 @@ def test_a_worker_that_does_not_consume_its_queue_is_unhealthy(stack: Stack, too
     """An operator can cause this in Flower."""
     wait_for_report("tools", tools, 0, "is healthy")
     control = stack.orchestrator._producer.control
-    names = [name for answer in control.ping(timeout=2) or () for name in answer if name.startswith("tools")]
+    names = list[str]()
+
+    def has_answered() -> bool:
+        names[:] = [name for answer in control.ping(timeout=2) or () for name in answer if "@tools" in name]
+        return bool(names)
+
+    until(has_answered, 60, "the worker has answered a ping")
     control.cancel_consumer(TOOLS_QUEUE, destination=names)
     wait_for_report("tools", tools, 1, "it does not consume roboco.tools")
     control.add_consumer(TOOLS_QUEUE, exchange="", routing_key=TOOLS_QUEUE, destination=names)

@@ -17,7 +17,7 @@ REFUSAL_SECONDS = 4.0
 
 
 def answer_slowly(request: Request) -> Reply:
-    return Reply(text=answer(request).text, interval=0.05)
+    return Reply(text=answer(request).text, interval=0.1)
 
 
 @pytest.mark.parametrize("chunk", [1, 12])
@@ -47,6 +47,7 @@ def test_a_task_survives_a_restart_of_redis(stack: Stack, keep: bool) -> None:
         transcript.take(item)
         if item.type == "text_part_delta" and transcript.types.count("text_part_delta") == 5:
             stack.restart_redis(keep)
+    assert transcript.types.count("text_part_delta") >= 5, "the outage has happened"
     assert task.result(60).status == "completed"
     assert shape(task.history()) == GRAPH.expected
     assert transcript.finals == list(range(len(GRAPH.expected)))
@@ -73,6 +74,7 @@ def test_a_task_waits_for_a_redis_that_refuses_writes(stack: Stack, refuse: str,
                 admin.execute_command(*refuse.split())
                 time.sleep(REFUSAL_SECONDS)
                 admin.execute_command(*accept.split())
+    assert transcript.types.count("text_part_delta") >= 5, "the outage has happened"
     assert task.result(60).status == "completed"
     assert shape(task.history()) == GRAPH.expected
     assert transcript.finals == list(range(len(GRAPH.expected)))

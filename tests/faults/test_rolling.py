@@ -66,7 +66,7 @@ def test_a_rolling_deploy_under_load_repeats_no_turn(tmp_path: Path) -> None:
             replace_all(stack, clerks, tasks)
             transcripts = [one.result(60) for one in followed]
         for task, transcript in zip(tasks, transcripts, strict=True):
-            assert task.result(1).status == "completed", task.summary().reason
+            assert task.result(60).status == "completed", task.summary().reason
             check_history(stack, task, transcript)
         check_requests(stack, tasks)
         check_lines(stack, tasks)
@@ -138,7 +138,7 @@ def check_lines(stack: Stack, tasks: list[Task]) -> None:
 
 def test_a_turn_longer_than_the_grace_period_is_repeated(tmp_path: Path) -> None:
     """The worker is killed at the end of the grace period. One lease later another worker repeats the turn."""
-    with Stack(tmp_path, ["coordinator", "agents-1", "agents-2"], lease_seconds=8.0) as stack:
+    with Stack(tmp_path, ["coordinator", "agents-1", "agents-2"], lease_seconds=8.0, redelivery_delay=20.0) as stack:
         stack.model.script(
             lambda request: Reply(text="word " * 200, interval=0.01 if len(stack.model.requests) > 1 else 1)
         )

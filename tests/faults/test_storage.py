@@ -75,7 +75,7 @@ def test_a_slow_s3_repeats_no_turn(stack: Stack, gate: Gate) -> None:
     gate.delay = 2.0
     try:
         task = stack.orchestrator.run(ECHO, "Hello.")
-        assert task.result(120).status == "completed"
+        assert task.result(300).status == "completed"
     finally:
         gate.delay = 0.0
     assert [step.text for step in task.history()] == ["Hello.", "hello"]

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.workers
 
 @pytest.mark.parametrize("task_id", ["SLOW", "SLOW-DEAF"], ids=["asked to end", "killed"])
 def test_a_submission_that_always_takes_too_long_is_a_dead_letter(tmp_path: Path, task_id: str) -> None:
-    with Stack(tmp_path, pools=("agents",), max_attempts=2, coordinator_timeout=1) as stack:
+    with Stack(tmp_path, pools=("agents",), max_attempts=2, coordinator_timeout=3) as stack:
         stack.model.script(lambda request: Reply(text="hello"))
         worker = stack.start("slow", modules="tests.support.crashing_workers")
         with Celery(broker=stack.valkey.url) as producer:
