@@ -201,7 +201,7 @@ class TaskControl(TaskHandle):
         if not is_final(receipt):
             return False
         summary = self._engine.summaries.get(self.task_id)
-        return summary is not None and summary.status.ended
+        return summary is None or summary.status.ended  # without a summary it was erased
 
     async def ainterrupt(
         self,

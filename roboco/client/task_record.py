@@ -71,12 +71,13 @@ class TaskRecord(TaskHandle):
             }
         )
 
-    def is_at_rest(self) -> bool:
+    def is_at_rest(self, summary: TaskSummary | None = None) -> bool:
         """Return True if the task has ended or waits, and no item that it has accepted ends its wait.
 
-        Cost: two reads of Redis for a task that waits, and one of the workspace for each item that is not applied yet.
+        `summary` is what its caller has read a moment ago. Cost: two reads of Redis for a task that waits, and one of
+        the workspace for each item that is not applied yet, at most 100.
         """
-        return stays_at_rest(self._engine, self.summary())
+        return stays_at_rest(self._engine, summary or self.summary())
 
     def stored_summary(self) -> TaskSummary:
         """Return the task at a glance, as the workspace has it; of an open task that may be some steps old."""

@@ -5,8 +5,9 @@ workspace show the wait, so a caller that sends a message and then asks for the 
 """
 
 from collections.abc import Sequence
+from typing import Final
 
-from roboco.domain.decision.tool_answers import is_client_call
+from roboco.domain.decision.tool_answers import is_client_call, needs_resolution
 from roboco.domain.inbox.item import (
     ApprovalDecision,
     ExternalToolResult,
@@ -18,13 +19,17 @@ from roboco.domain.inbox.item import (
     UserMessage,
     interrupts_work,
     is_paused,
+    parse_item,
     superseded,
 )
+from roboco.domain.paths import item_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept_item import stored_item
 from roboco.ports.task_store import Snapshot
+
+MAX_READ_ITEMS: Final = 100
+"""Items that are read to find out whether one of them ends the wait."""
 
 
 def stays_at_rest(engine: Engine, summary: TaskSummary) -> bool:
@@ -41,29 +46,32 @@ def stays_at_rest(engine: Engine, summary: TaskSummary) -> bool:
 def continues(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """Return True if the task waits, and an item of its inbox ends the wait.
 
-    Cost: a read of the workspace for each item that is not applied yet; such items are few, and are applied soon.
+    Cost: a read of the workspace for each item that is not applied yet, at most MAX_READ_ITEMS, in parallel. If a task
+    has more, as a paused one with many messages, and those do not end its wait, it counts as one that stays as it is.
     """
     if not task.status.waiting:
         return False
     new = [item_id for item_id in task.item_ids if item_id not in task.state.recent_item_ids]
-    items = [item for item_id in new if (item := stored_item(engine, task_id, item_id)) is not None]
+    found = engine.files.get_many([item_path(task_id, item_id) for item_id in new[:MAX_READ_ITEMS]])
+    items = [parse_item(data) for data in found if data is not None]
     if any(map(interrupts_work, items)):
         return True
     match task.status:
         case TaskStatus.USER_TURN:
             return any(isinstance(item, UserMessage) for item in items)
         case TaskStatus.PAUSED:
-            return _is_resumed(task, items)
+            return _is_resumed(task, items, len(new) <= MAX_READ_ITEMS)
         case TaskStatus.CLIENT_TOOL_TURN:
             return _is_answered(task, items)
         case _:
             return any(_decides_call(task, item) for item in items)
 
 
-def _is_resumed(task: Snapshot, items: Sequence[Item]) -> bool:
-    """Return True if a worker is about to apply one of the items to a paused task.
+def _is_resumed(task: Snapshot, items: Sequence[Item], complete: bool) -> bool:
+    """Return True if a worker is about to let a paused task go on: neither a pause nor a limit holds it any more.
 
-    Messages and pauses stay in its inbox, and changes of limits while calls are open.
+    Messages and pauses stay in its inbox, and changes of limits while calls are open. A worker removes a resumption
+    with its pauses before it records the work. `complete` says whether `items` are all that wait.
     """
     if any(isinstance(item, Resume) for item in items):
         return True
@@ -71,16 +79,27 @@ def _is_resumed(task: Snapshot, items: Sequence[Item]) -> bool:
         return True
     ended = superseded(items)
     pauses = [item for item in items if isinstance(item, Pause) and item.item_id not in ended]
-    return bool(pauses) and not is_paused(pauses, task.seq) and task.state.limit is None
+    return complete and not is_paused(pauses, task.seq) and task.state.limit is None
 
 
 def _is_answered(task: Snapshot, items: Sequence[Item]) -> bool:
-    """Return True if each call of a client tool has its answer among the items or in the store."""
+    """Return True if each call that the task waits for has its answer among the items or in the store.
+
+    The reason of the wait names these calls. Others were refused, and need no answer.
+    """
     answered = {item.call_id for item in items if isinstance(item, ExternalToolResult)}
     answered |= {call_id for call_id, call in task.calls.items() if call.outcome is not None}
-    return bool(items) and all(call.id in answered for call in task.tail[-1].calls if is_client_call(call))
+    return bool(items) and all(
+        call.id in answered for call in task.tail[-1].calls if is_client_call(call) and f"({call.id})" in task.reason
+    )
 
 
 def _decides_call(task: Snapshot, item: Item) -> bool:
-    """Return True if the item is a decision that the wait lacks. Its reason names the calls that had none."""
-    return isinstance(item, ApprovalDecision | UnknownResolution) and f"({item.call_id})" in task.reason
+    """Return True if the item is a decision that the wait lacks. Its reason names the calls that had none.
+
+    An approval stays in the inbox while its call runs, and while the task waits for the resolution of its outcome.
+    """
+    if not isinstance(item, ApprovalDecision | UnknownResolution) or f"({item.call_id})" not in task.reason:
+        return False
+    call = task.calls.get(item.call_id)
+    return needs_resolution(None if call is None else call.outcome) is isinstance(item, UnknownResolution)

@@ -181,7 +181,7 @@ def _verification(task: Task) -> dict[str, Any]:
 
 def _result(task: Task) -> TaskResult:
     summary = task.summary()
-    if summary.status.waiting and not task.is_at_rest():
+    if summary.status.waiting and not task.is_at_rest(summary):
         summary = summary.model_copy(update={"status": TaskStatus.RUNNING, "reason": ""})
     return result_of(summary, task.history())
 
