@@ -14,7 +14,7 @@ from roboco.domain.history.part import ToolResult
 from tests.faults.moments import SHUTDOWN_TIMEOUT
 from tests.integration.cli.shell import Desk, Shell
 from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import Stack, until
+from tests.support.stack import LONG_LEASE, Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -123,12 +123,13 @@ def test_the_outcome_of_a_call_killed_at_its_time_limit_is_unknown(stack: Stack)
     assert count_lines(stack)[_call_id(task)] == 0
 
 
-def test_a_terminated_worker_finishes_its_call(stack: Stack) -> None:
-    before = stack.count_tool_lines()
-    task = stack.orchestrator.run(team(), "soon")
-    until(lambda: stack.count_tool_lines() > before, 60, "the call runs")
-    stack.kill("tools", signal.SIGTERM)
-    assert stack.workers["tools"].process.wait(SHUTDOWN_TIMEOUT) == 0
-    stack.start("tools")
-    assert wait_for_result(task).result == "appended"
-    assert count_lines(stack)[_call_id(task)] == 1
+def test_a_terminated_worker_finishes_its_call(tmp_path: Path) -> None:
+    with Stack(tmp_path, lease_seconds=LONG_LEASE) as stack:
+        stack.model.script(answer)
+        task = stack.orchestrator.run(team(), "soon")
+        until(stack.count_tool_lines, 60, "the call runs")
+        stack.kill("tools", signal.SIGTERM)
+        assert stack.workers["tools"].process.wait(SHUTDOWN_TIMEOUT) == 0
+        stack.start("tools")
+        assert wait_for_result(task).result == "appended"
+        assert count_lines(stack)[_call_id(task)] == 1

@@ -1,6 +1,8 @@
 """Redis emptied, restarted or refusing writes during a run: the task continues from its workspace."""
 
+import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,16 +22,24 @@ def answer_slowly(request: Request) -> Reply:
     return Reply(text=answer(request).text, interval=0.1)
 
 
-@pytest.mark.parametrize("chunk", [1, 12])
-def test_a_task_survives_flushall_during_a_turn(stack: Stack, chunk: int) -> None:
-    stack.model.script(answer_slowly)
+@pytest.mark.parametrize("words", [1, 12])
+def test_a_task_survives_flushall_during_a_turn(stack: Stack, words: int) -> None:
+    """Redis is emptied once the follower has these words, of 21 before the last reply, which waits for that."""
+    emptied = threading.Event()
+
+    def answer_after_loss(request: Request) -> Reply:
+        reply = answer_slowly(request)
+        return replace(reply, held_until=emptied) if reply.text == "APPROVED" else reply
+
+    stack.model.script(answer_after_loss)
     task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     transcript = Transcript()
     for item in task.stream():
         transcript.take(item)
-        if item.type == "text_part_delta" and transcript.types.count("text_part_delta") == chunk:
+        if not emptied.is_set() and len(" ".join(transcript.texts.values()).split()) >= words:
             with redis.Redis.from_url(stack.valkey.url) as client:
                 client.flushall()
+            emptied.set()
     assert task.result(60).status == "completed"
     assert shape(task.history()) == GRAPH.expected
     assert "event_stream_reset" in transcript.types

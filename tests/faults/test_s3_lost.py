@@ -3,22 +3,37 @@
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from roboco.adapters.local.seaweed import start_seaweed
+from roboco.adapters.local.seaweed import S3Server, start_seaweed
 from roboco.cli.drill.transcript import Transcript
 from roboco.domain.history.step import verify_chain
+from roboco.errors import UsageError
 from tests.support.journeys import GRAPH, answer, shape
 from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import Stack, s3_environment
+from tests.support.stack import Stack, s3_environment, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.s3]
 
 
 def answer_slowly(request: Request) -> Reply:
-    return Reply(text=answer(request).text, interval=0.05)
+    return Reply(text=answer(request).text, interval=0.1)
+
+
+def start_again(folder: Path, port: int) -> S3Server:
+    """Start the server on its port again. A test of another process that looks for free ports may hold it a moment."""
+    started: list[S3Server] = []
+
+    def starts() -> bool:
+        with suppress(UsageError):
+            started.append(start_seaweed(folder, port))
+        return bool(started)
+
+    until(starts, 20, f"the ports from {port} are free")
+    return started[0]
 
 
 @pytest.mark.parametrize("redis", ["redis stays", "redis goes too, with its data", "redis goes too, without its data"])
@@ -37,7 +52,8 @@ def test_a_task_survives_a_restart_of_s3(tmp_path: Path, redis: str) -> None:
                     if "goes" in redis:
                         stack.restart_redis(keep="with its" in redis)
                     time.sleep(1.0)  # the length of the outage
-                    s3 = start_seaweed(tmp_path / "seaweed", s3.port)
+                    s3 = start_again(tmp_path / "seaweed", s3.port)
+            assert transcript.types.count("text_part_delta") >= 5, "the outage has happened"
             assert task.result(60).status == "completed"
             assert shape(task.history()) == GRAPH.expected
             assert transcript.finals == list(range(len(GRAPH.expected)))

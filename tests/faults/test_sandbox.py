@@ -2,6 +2,9 @@
 
 import gc
 import os
+import re
+import resource
+import secrets
 import signal
 import socket
 import subprocess
@@ -24,12 +27,18 @@ from tests.faults.sandbox_payloads import DAEMON, ENDLESS_OUTPUT, FORGE_WRAPPER,
 from tests.support.stack import until
 
 SECRET = "the-secret-of-the-host"
+RLIMIT_LOCKS = 10
+"""A limit of Linux without effect. Each process inherits it, also one whose parent dies."""
+MARK = 1 + secrets.randbelow(1 << 40)
+"""The soft value of RLIMIT_LOCKS by which the processes of these tests are known among all of the machine."""
 
 
 @pytest.fixture(autouse=True)
 def unharmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Assert that a test leaves no process, file or descriptor behind, and no file of the host changed."""
     require_sandbox()
+    limits = resource.getrlimit(RLIMIT_LOCKS)
+    resource.setrlimit(RLIMIT_LOCKS, (MARK, limits[1]))
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
@@ -38,6 +47,7 @@ def unharmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.collect()  # closes the leftovers of other tests before this one
     before, descriptors = contained_processes(), open_descriptors()
     yield
+    resource.setrlimit(RLIMIT_LOCKS, limits)
     until(lambda: contained_processes() <= before, 5, "no process of the sandbox is left")
     assert open_descriptors() <= descriptors
     assert not list(temporary.iterdir())
@@ -181,26 +191,33 @@ def open_descriptors() -> set[tuple[str, str]]:
 
 
 def contained_processes() -> set[str]:
-    """Return the processes of this machine in a PID namespace below this one."""
+    """Return the processes of these tests in a PID namespace below this one."""
     found = set()
-    for status in Path("/proc").glob("[0-9]*/status"):
-        try:
-            fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if len(fields["NSpid"].split()) > 1 and not fields["State"].startswith(("Z", "X")):
-            found.add(status.parent.name)
+    for process in marked_processes():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            status = (process / "status").read_text()
+            fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+            if len(fields["NSpid"].split()) > 1 and not fields["State"].startswith(("Z", "X")):
+                found.add(process.name)
     return found
 
 
 def bubblewrap_pids() -> list[str]:
-    """Return the processes of bubblewrap, also those without a namespace yet."""
+    """Return the processes of bubblewrap that these tests started, also those without a namespace yet."""
     found = []
-    for name in Path("/proc").glob("[0-9]*/comm"):
+    for process in marked_processes():
         with suppress(FileNotFoundError, ProcessLookupError):
-            if name.read_text() == "bwrap\n":
-                found.append(name.parent.name)
+            if (process / "comm").read_text() == "bwrap\n":
+                found.append(process.name)
     return found
+
+
+def marked_processes() -> Iterator[Path]:
+    """Yield the folder in /proc of each process that these tests started."""
+    for limits in Path("/proc").glob("[0-9]*/limits"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if re.search(rf"^Max file locks +{MARK} ", limits.read_text(), re.MULTILINE):
+                yield limits.parent
 
 
 def never() -> bool:

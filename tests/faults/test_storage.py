@@ -21,7 +21,7 @@ from tests.support.stack import Stack, s3_environment, until
 
 pytestmark = pytest.mark.workers
 
-S3_TIMEOUT = 2.5
+S3_TIMEOUT = 4.0
 REFUSAL = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 ECHO = parse_team({"name": "echo", "agents": [{"name": "echo", "prompt": "echo"}]})
 DESK = parse_team(
