@@ -186,7 +186,7 @@ class TaskControl(TaskHandle):
         refused, because the steps after it are part of the history; `fork` continues from it in a new task.
         Raises UsageError if the task has not failed, would reach a limit again, is a sub-task, or was retried by
         another caller meanwhile. Right after the failure it waits until the end is complete, and raises TransientError
-        if that takes longer than five seconds.
+        if that takes longer than some seconds.
         """
         return self._accept(
             names.RETRY_TASK, item_id, {"reason": reason, "limits": limits, "by": by, "from_step": from_step}

@@ -16,13 +16,13 @@ _log = logging.getLogger(__name__)
 FIRST_RETRY_DELAY = 0.5
 MAX_RETRY_DELAY = 10.0
 CLOSE_TIMEOUT = 5.0
-"""Seconds to wait for the close of a task: up to seven checks."""
+"""Seconds to wait for the close of a task, at most: seven checks, the last one after 3.2 s."""
 FIRST_CLOSE_DELAY = 0.05
 """Seconds between the first two checks. Each delay is twice the one before."""
 
 
 class TaskClosing(TransientError):
-    """The task has ended, and a coordinator has not closed it yet (`record/closed.py`)."""
+    """The task has ended, and a coordinator has not closed it yet; it may reopen it (`record/closed.py`)."""
 
 
 def retry(

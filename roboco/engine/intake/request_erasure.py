@@ -25,7 +25,8 @@ def request_erasure(engine: Engine, request: ErasureRequest, delay: float = 0.0)
 
     Raise NotFound if there is no such task, StateConflict if it is open and `stop` is not set, or if it has forks and
     `forks` does not say what happens to them, and TransientError if a server does not answer: send it again then.
-    A task that has just ended is closed first, for which this waits. Cost: some eight requests to the workspace.
+    If the marker of a task that has ended is still open, this waits for its close.
+    Cost: some eight requests to the workspace.
     """
     task_id = check_task_id(request.task_id)
     receipt = receipt_of(engine.files, task_id)
