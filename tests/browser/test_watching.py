@@ -1,6 +1,7 @@
 """The helpers of the browser's tests, on small pages: each finds the mistake that it is for, and nothing else."""
 
 import json
+import socket
 from collections.abc import Sequence
 
 import pytest
@@ -21,7 +22,7 @@ from tests.support.browser.page import (
     scrolling_box,
 )
 from tests.support.browser.speed import measured, scroll
-from tests.support.browser.watch import OUTAGE
+from tests.support.browser.watch import OUTAGE, ForeignRequests
 from tests.support.stack import until
 
 pytestmark = pytest.mark.slow
@@ -143,6 +144,16 @@ def test_requests_of_a_shared_worker_to_another_host_fail_the_test(open_watched:
     wait_for_problem(watched, "attacker.invalid")
     assert watched.watch.problems == ["request to another host: GET http://attacker.invalid/text HTTP/1.1"]
     watched.watch.allow("attacker")
+
+
+def test_other_programs_at_the_port_of_the_proxy_are_no_requests_of_a_page() -> None:
+    with ForeignRequests() as foreign:
+        port = int(foreign.url.rpartition(":")[2])
+        for line in (b"PRI * HTTP/2.0", b"GET http://attacker.invalid/ HTTP/1.1"):
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                connection.sendall(line + b"\r\n\r\n")
+                assert connection.recv(1) == b"", "it is recorded, and the connection ended"
+        assert foreign.lines == ["GET http://attacker.invalid/ HTTP/1.1"]
 
 
 def test_errors_of_an_outage_can_be_allowed(open_watched: OpenContext) -> None:

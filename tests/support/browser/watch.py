@@ -19,6 +19,13 @@ LOCAL_SCHEMES: Final = ("blob:", "data:")
 OWN_REQUEST: Final = re.compile(r"CONNECT [a-z0-9.-]+\.(googleapis|google|gvt1)\.com:443 ")
 """A request of Chromium itself, for example about a form. A page's policy refuses such a host, with a console error."""
 
+OTHER_PROGRAM: Final = re.compile(r"PRI \* HTTP/2\.0$")
+"""HTTP/2 without TLS, which no browser speaks to a proxy.
+
+A SeaweedFS of another test looks for its admin server 10,000 ports above that server's HTTP port, whatever gRPC port it
+was given. The system may have given that port to this proxy.
+"""
+
 
 class ForeignRequests:
     """A proxy that serves nothing, and records the first line of each request.
@@ -60,7 +67,7 @@ class ForeignRequests:
         with connection, suppress(OSError):
             connection.settimeout(5)
             line = connection.recv(4096).split(b"\r\n")[0].decode(errors="replace")
-            if not OWN_REQUEST.match(line):
+            if not (OWN_REQUEST.match(line) or OTHER_PROGRAM.match(line)):
                 self.lines.append(line)
 
 
