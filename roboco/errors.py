@@ -110,16 +110,28 @@ class Overloaded(TransientError):
 class ModelError(TransientError):
     """A model call failed.
 
-    `code` is that of the failure, such as "http_500". `retry_after` is the number of seconds that the provider has
-    named, or None.
+    `code` is that of the failure, such as "rate_limit". `retryable` is True for an outage: the server cannot be
+    reached, is overloaded or at its rate limit, and the same call may succeed later. `retry_after` is the number of
+    seconds that the provider has named, or None. `tokens_in` and `tokens_out` are the tokens of requests that the
+    provider has received: as reported, or estimated.
     """
 
-    def __init__(self, code: str, message: str, retryable: bool, retry_after: float | None = None) -> None:
-        super().__init__(code, message, retryable, retry_after)
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        retryable: bool,
+        retry_after: float | None = None,
+        tokens_in: int = 0,
+        tokens_out: int = 0,
+    ) -> None:
+        super().__init__(code, message, retryable, retry_after, tokens_in, tokens_out)
         self.code = code
         self.message = message
         self.retryable = retryable
         self.retry_after = retry_after
+        self.tokens_in = tokens_in
+        self.tokens_out = tokens_out
 
     def __str__(self) -> str:
         return self.message

@@ -1,5 +1,6 @@
 """Sessions: a task as a conversation, as a whole or as the changes since a token."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from roboco.domain.session.goal import goals_of
 from roboco.domain.session.session import ContinuationToken, Lineage, Session, SessionDelta, TurnInFlight, title_of
 from roboco.domain.session.session import delta as session_delta
 from roboco.domain.status import TaskStatus
-from roboco.domain.stream.event import StreamChunk
+from roboco.domain.stream.event import StreamChunk, parse_stream_message
 from roboco.engine.engine import Engine
 from roboco.engine.intake.at_rest import continues
 from roboco.engine.record import recover
@@ -140,12 +141,14 @@ def _running_turn(engine: Engine, task_id: str, task: Snapshot) -> TurnInFlight 
     step_id = step_id_at(task_id, task.seq)
     first = max(0, task.chunks - task.attempt_chunks) + 1
     texts: list[str] = []
+    count = 0
     for line in engine.event_logs.chunks(task_id, first - 1) if task.attempt_chunks else ():
-        chunk = StreamChunk.model_validate_json(line)
+        chunk = parse_stream_message(json.loads(line))
         if chunk.seq > task.chunks or chunk.generation != task.generation:
             break
-        texts.append(chunk.text)
-    if first + len(texts) <= task.chunks and not _still_runs(engine, task_id, task):
+        count += 1
+        texts += [chunk.text] if isinstance(chunk, StreamChunk) and chunk.type == "content_chunk" else []
+    if first + count <= task.chunks and not _still_runs(engine, task_id, task):
         return None
     return TurnInFlight(task.seq, task.agent, step_id, task.attempt, bool(texts), "".join(texts))
 

@@ -159,9 +159,14 @@ def item_path(task_id: str, item_id: str) -> str:
     return f"{inbox_path(task_id)}{check_item_id(item_id)}.json"
 
 
+def applied_folder(task_id: str) -> str:
+    """Return the folder of applied inbox items."""
+    return f"{check_task_id(task_id)}/applied/"
+
+
 def applied_path(task_id: str, item_id: str) -> str:
     """Return the path of one applied inbox item. It remains, so that a repetition is recognised."""
-    return f"{check_task_id(task_id)}/applied/{check_item_id(item_id)}.json"
+    return f"{applied_folder(task_id)}{check_item_id(item_id)}.json"
 
 
 def intent_path(task_id: str, call_id: str) -> str:

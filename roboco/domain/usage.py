@@ -1,11 +1,48 @@
 """Usage: the usage of an agent, a tool or a whole task."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from roboco.domain.schema import RecordModel
 
 UNFINISHED_USAGE = "unfinished_usage"
 """The metadata key of a step for the usage of unfinished replies before it (an estimate), and their agent."""
+
+
+@dataclass(frozen=True)
+class ModelUsage:
+    """The tokens of one model call, of all its requests together."""
+
+    tokens_in: int = 0
+    """Tokens of the prompt, with those that the provider read from or wrote to its cache."""
+    tokens_out: int = 0
+    """Generated tokens, with those of reasoning."""
+    cached_in: int = 0
+    """The part of `tokens_in` that the provider read from its cache."""
+    cache_write: int = 0
+    """The part of `tokens_in` that the provider wrote to its cache."""
+    reasoning: int = 0
+    """The part of `tokens_out` that was reasoning."""
+    estimated: bool = False
+    """True if the provider did not report all of it."""
+
+    def plus(self, more: "ModelUsage") -> "ModelUsage":
+        """Return the sum of both."""
+        return ModelUsage(
+            self.tokens_in + more.tokens_in,
+            self.tokens_out + more.tokens_out,
+            self.cached_in + more.cached_in,
+            self.cache_write + more.cache_write,
+            self.reasoning + more.reasoning,
+            self.estimated or more.estimated,
+        )
+
+    def metadata(self) -> dict[str, object]:
+        """Return the usage as metadata of a step. Counts that are 0 and that not every model has are left out."""
+        parts = {"cached_in": self.cached_in, "cache_write": self.cache_write, "reasoning": self.reasoning}
+        counts: dict[str, object] = {"tokens_in": self.tokens_in, "tokens_out": self.tokens_out}
+        counts |= {name: count for name, count in parts.items() if count}
+        return counts | ({"estimated": True} if self.estimated else {})
 
 
 class Usage(RecordModel):

@@ -22,11 +22,11 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from roboco.errors import TransientError
-from roboco.ports.lease_renewals import Lease, LeaseRenewals, LeaseStatus
+from roboco.ports.lease_renewals import Lease, LeaseRenewals, LeaseStatus, TurnLease
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +42,7 @@ class _Work:
     lease: Lease
     on_lost: Callable[[], None]
     on_cancel: Callable[[], None]
+    note: Callable[[], str]
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     """The context of the work, which log records name."""
     cancelled: bool = False
@@ -65,14 +66,18 @@ class LeaseHeartbeat:
 
     @contextmanager
     def renewing(
-        self, lease: Lease, on_lost: Callable[[], None] = _ignore, on_cancel: Callable[[], None] = _ignore
+        self,
+        lease: Lease,
+        on_lost: Callable[[], None] = _ignore,
+        on_cancel: Callable[[], None] = _ignore,
+        note: Callable[[], str] = str,
     ) -> Iterator[None]:
         """Renew a lease until the block ends.
 
         If a renewal is refused, call `on_lost`. If it reports a request to cancel the work, call `on_cancel`. Each is
-        called once at most, in a thread of the heartbeat.
+        called once at most, in a thread of the heartbeat. Each renewal of a turn carries its `note`.
         """
-        work = _Work(lease, on_lost, on_cancel)
+        work = _Work(lease, on_lost, on_cancel, note)
         try:
             with self._changed:
                 self._held[work] = None
@@ -146,7 +151,7 @@ class LeaseHeartbeat:
         if not works:
             return []
         try:
-            return self._renewals.renew([work.lease for work in works])
+            return self._renewals.renew([_with_note(work) for work in works])
         except Exception as error:
             return [error] * len(works)
 
@@ -185,3 +190,7 @@ class LeaseHeartbeat:
                 work.on_cancel()
         except Exception:
             _log.exception("the status of a lease could not be reported to its work")
+
+
+def _with_note(work: _Work) -> Lease:
+    return replace(work.lease, note=work.note()) if isinstance(work.lease, TurnLease) else work.lease

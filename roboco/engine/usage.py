@@ -1,19 +1,18 @@
 """usage: the tokens and the cost of a turn's replies, also of replies that were never finished, and their metrics.
 
-A model reports the usage of a whole reply. If a reply ends early, because its worker died, its model failed or the turn
-was cancelled, its usage is an estimate from the request and the published text. The next committed step of the task is
-charged for the unfinished replies of earlier attempts at the same turn.
+A model reports the usage of a whole reply. Where it reports none, because the reply ended early, its worker died or the
+turn was cancelled, the usage is an estimate from the request and the received text. The next committed step of the task
+is charged for the unfinished replies of earlier attempts at the same turn.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from roboco.domain.history.step import TaskStep
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
-from roboco.domain.tokens import estimate_tokens
-from roboco.domain.usage import UNFINISHED_USAGE, Usage
+from roboco.domain.usage import UNFINISHED_USAGE, ModelUsage, Usage
 from roboco.engine.engine import Engine
+from roboco.errors import ModelError
 from roboco.ports.task_store import Snapshot
 from roboco.ports.telemetry import COST, TOKENS, TURN_SECONDS, OperationSpan
 
@@ -23,7 +22,7 @@ def unfinished_usage(team: Team, task: Snapshot) -> Usage:
     used = task.unfinished_usage
     if used.tokens_in + used.tokens_out == 0:
         return Usage()
-    cost = team.profile(team.agent(task.agent)).cost(used.tokens_in, used.tokens_out)
+    cost = team.profile(team.agent(task.agent)).cost(ModelUsage(used.tokens_in, used.tokens_out))
     return Usage(tokens_in=used.tokens_in, tokens_out=used.tokens_out, cost=cost)
 
 
@@ -37,15 +36,14 @@ def unfinished_usage_metadata(team: Team, task: Snapshot) -> dict[str, object]:
     return {UNFINISHED_USAGE: used | cost}
 
 
-def estimated_usage(profile: ModelProfile, tokens_in: int, texts: Sequence[str]) -> Usage:
-    """Return an estimate of the usage of a reply that ended early, with these texts."""
-    tokens_out = estimate_tokens("".join(texts))
-    return Usage(tokens_in=tokens_in, tokens_out=tokens_out, cost=profile.cost(tokens_in, tokens_out))
+def usage_at(profile: ModelProfile, used: ModelUsage) -> Usage:
+    """Return the usage of a model call, with its cost by this profile."""
+    return Usage(tokens_in=used.tokens_in, tokens_out=used.tokens_out, cost=profile.cost(used))
 
 
-def failed_reply_usage(profile: ModelProfile, tokens_in: int, texts: Sequence[str]) -> Usage:
-    """Return an estimate of the usage of a reply whose model failed; none if it failed before its first text."""
-    return estimated_usage(profile, tokens_in, texts) if texts else Usage()
+def failed_usage(error: ModelError) -> ModelUsage:
+    """Return the usage of the requests of a call that failed, as far as the provider has received them."""
+    return ModelUsage(error.tokens_in, error.tokens_out, estimated=bool(error.tokens_in or error.tokens_out))
 
 
 def record_turn_metrics(engine: Engine, doing: OperationSpan, model: str, step: TaskStep, seconds: float) -> None:

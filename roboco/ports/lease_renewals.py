@@ -31,6 +31,8 @@ class TurnLease:
     epoch: int
     token: str
     """The token of the lease's owner."""
+    note: str = ""
+    """What the renewal records of the turn in progress, as JSON, or ""."""
 
 
 @dataclass(frozen=True)

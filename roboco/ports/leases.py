@@ -53,6 +53,8 @@ class Chunk:
     """The tokens of the reply so far."""
 
 
+NO_TOKENS = TokenUsage()
+
 EmitCallback = Callable[["LeaseStatus | Exception"], None]
 """A callback with the status of the lease after a chunk, or with the error that prevented the chunk."""
 
@@ -79,12 +81,19 @@ class TurnLeases(Protocol):
         """Return the request to cancel the turn, or None."""
 
     def defer(
-        self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool, declined_by: str = ""
+        self,
+        claim: TurnClaim,
+        seconds: float,
+        event: StatusChanged,
+        refused: bool,
+        declined_by: str = "",
+        used: TokenUsage = NO_TOKENS,
     ) -> bool:
         """Defer the turn: the same attempt may be claimed again after these seconds. The event gives the reason.
 
         With `refused`, count a refusal by the model's server. With `declined_by`, record that this worker cannot make
-        the turn. Return False if this claim does not hold the lease.
+        the turn. The tokens that were `used` in vain are charged to the next step. Return False if this claim does not
+        hold the lease.
         """
 
     def release(self, claim: TurnClaim) -> bool:

@@ -1,16 +1,21 @@
 """Models: requests and streamed replies."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from roboco.domain.prompt.chat import ChatMessage
 from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.usage import ModelUsage
 
 
 @dataclass(frozen=True)
 class Request:
-    """One model call, with messages and tools in the format of chat completions."""
+    """One model call, with messages and tools in the format of chat completions.
+
+    An assistant message may have the key `provider`: the `provider` of the reply that it was. The adapter returns what
+    it holds to the same server and model, and removes it for any other.
+    """
 
     profile: ModelProfile
     messages: tuple[ChatMessage, ...]
@@ -18,7 +23,9 @@ class Request:
     tool_choice: Literal["auto", "required"] = "auto"
     """"required" demands at least one call."""
     max_tokens: int | None = None
-    """The largest number of output tokens. The smaller one applies, this or the profile's."""
+    """The output tokens that the limits leave, or None. The stream ends when they are used up."""
+    response_format: dict[str, Any] | None = None
+    """The form of the reply, as chat completions describe it, or None. A server may not know it."""
 
 
 @dataclass(frozen=True)
@@ -32,30 +39,70 @@ class RequestedCall:
 
 @dataclass(frozen=True)
 class Reply:
-    """The result of a model call, with token counts as the model reports them and times in milliseconds.
+    """The result of a model call, with times in milliseconds.
 
-    `reprompts` is how often the model was asked again because its answer could not be parsed; the tokens include those
-    answers. With `finish_reason` "malformed" the last answer was no readable tool call either: `mistake` is the reason,
-    and the texts are its words without the JSON.
-    `limit` is the limit of Roboco that cut the answer off, with `finish_reason` "length"; "" if none did.
+    `finish_reason` is the provider's reason, in the words of chat completions where it has an equivalent. Roboco's own:
+    "malformed" if the last reply could not be parsed either, and "empty" if the model has said and called nothing.
     """
 
     model: str
     finish_reason: str
-    """The provider's reason, or "malformed" if the last reply could not be parsed either and is returned as text."""
     calls: tuple[RequestedCall, ...] = ()
-    tokens_in: int = 0
-    tokens_out: int = 0
+    usage: ModelUsage = field(default_factory=ModelUsage)
+    """The tokens of all requests of the call, those of failed and repeated ones too."""
     first_token_ms: int = 0
     duration_ms: int = 0
     reprompts: int = 0
-    """The number of repeated requests because a reply could not be parsed. The tokens include those replies."""
+    """The number of repeated requests because a reply could not be used."""
     limit: str = ""
+    """The limit of Roboco that cut the reply off, with `finish_reason` "length"; "" if none did."""
     mistake: str = ""
+    """Why the reply cannot be used, with `finish_reason` "malformed"."""
+    refusal: str = ""
+    """The words with which the model, or a filter of its provider, refuses to answer; "" if it does not."""
+    reasoning: str = ""
+    """The beginning of the model's reasoning, as far as its provider shows it."""
+    provider: dict[str, Any] = field(default_factory=dict)
+    """What the same server and model must receive with the reply in later requests: JSON of bounded size, or {}."""
+
+    @property
+    def tokens_in(self) -> int:
+        """The tokens of all prompts of the call."""
+        return self.usage.tokens_in
+
+    @property
+    def tokens_out(self) -> int:
+        """The tokens that were generated in the call."""
+        return self.usage.tokens_out
 
 
 OnText = Callable[[str], None]
 """A callback with each text when it arrives, from any thread. It must not block."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a model call has come."""
+
+    request: int
+    """The number of the request, from 1."""
+    requests: int
+    """The number of requests that fail without a text until the call fails."""
+    heard_at: float
+    """When the model last sent anything, or when the request was sent, in Unix seconds."""
+    limit: float
+    """Seconds of silence after which the request fails."""
+    reasoning: int = 0
+    """Tokens of reasoning so far, as an estimate."""
+
+
+@dataclass(frozen=True)
+class Listener:
+    """The callbacks of a model call, from any thread. They must not block."""
+
+    on_text: OnText
+    on_reasoning: OnText | None = None
+    """Receives the reasoning as it arrives."""
 
 
 class ModelStream(Protocol):
@@ -65,10 +112,18 @@ class ModelStream(Protocol):
     """
 
     def __iter__(self) -> Iterator[str | Reply]:
-        """Yield the texts, unless a `on_text` receives them, and finally the Reply.
+        """Yield the texts, unless a `listener` receives them, and finally the Reply.
 
         Raise ModelError if the call fails.
         """
+
+    @property
+    def usage(self) -> ModelUsage:
+        """The usage of the call until now, as an estimate. Any thread may read it."""
+
+    @property
+    def progress(self) -> Progress:
+        """How far the call has come. Any thread may read it."""
 
     def close(self) -> None:
         """Close the connection to the model now. Iteration then ends. Any thread may call this, also repeatedly."""
@@ -80,11 +135,11 @@ class ModelStream(Protocol):
 class Model(Protocol):
     """Calls models."""
 
-    def stream(self, request: Request, on_text: OnText | None = None) -> ModelStream:
+    def stream(self, request: Request, listener: Listener | None = None) -> ModelStream:
         """Start the call and return its stream. A failure before the first token is retried; a later one is raised.
 
-        Texts that arrive in quick succession are joined. With `on_text`, that function receives the texts, and the
-        iterator yields only the Reply. `on_text` is not called after the Reply, nor after `wait_closed` has returned
+        Texts that arrive in quick succession are joined. With a `listener`, its `on_text` receives the texts, and the
+        iterator yields only the Reply. No callback is called after the Reply, nor after `wait_closed` has returned
         True. A provider's rate limit is not retried here: it is raised as ModelError "rate_limit" with its
         `retry_after`.
         """

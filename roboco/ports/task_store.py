@@ -1,7 +1,8 @@
 """The task store: the state of tasks in Redis."""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -71,6 +72,35 @@ class TokenUsage:
 
 
 @dataclass(frozen=True)
+class TurnProgress:
+    """How far the model call of a running turn has come, as its worker last recorded it."""
+
+    model: str
+    request: int
+    """The number of the request, from 1."""
+    requests: int
+    """The number of requests that fail without a text until the call fails."""
+    heard_at: float
+    """When the model last sent anything, or when the request was sent, in Unix seconds."""
+    limit: float
+    """Seconds of silence after which the request fails."""
+    reasoning: int = 0
+    """Tokens of reasoning so far, as an estimate."""
+
+    def to_json(self) -> str:
+        """Return the record of the progress."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def parse(cls, text: str) -> "TurnProgress | None":
+        """Return the progress of its record, or None if this release cannot read that."""
+        try:
+            return cls(**json.loads(text))
+        except (TypeError, ValueError):
+            return None
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The state of a task in the store at one moment."""
 
@@ -135,6 +165,8 @@ class Snapshot:
     """The ids of the items in the inbox."""
     calls: Mapping[str, CallState]
     """The dispatched calls, by id."""
+    progress: TurnProgress | None = None
+    """The progress of the claimed turn, or None if its worker has recorded none yet."""
 
     @classmethod
     def new(cls, steps: Sequence[TaskStep], state: TaskState) -> "Snapshot":

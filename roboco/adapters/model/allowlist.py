@@ -11,7 +11,7 @@ from roboco.errors import ModelError
 
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 BASE_URL_VARIABLE = "OPENAI_BASE_URL"
-_DEFAULT_BASE_URL = "https://api.openai.com/v1"
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
 
 def key_variable(profile: ModelProfile) -> str:
@@ -22,13 +22,23 @@ def key_variable(profile: ModelProfile) -> str:
     return profile.api_key_env or (DEFAULT_KEY_VARIABLE if profile.base_url is None else "")
 
 
+def model_key(profile: ModelProfile) -> str:
+    """Return the profile's API key, or "" if it has none or the variable is not set."""
+    return os.environ.get(key_variable(profile), "")
+
+
+def base_url_of(profile: ModelProfile) -> str | None:
+    """Return the address of the profile's model server, or None for that of OpenAI."""
+    return profile.base_url or os.environ.get(BASE_URL_VARIABLE) or None
+
+
 def check_allowed(profile: ModelProfile, allowed: tuple[str, ...]) -> None:
-    """Raise ModelError unless the operator allows the profile's address together with the profile's key.
+    """Raise ModelError unless the operator allows the profile's address together with its key and its headers.
 
     An entry is an address (which also allows every address below it), VARIABLE@ADDRESS, or VARIABLE for the address
     of the worker's own model server. OPENAI_API_KEY at that address is always allowed.
     """
-    default_url = os.environ.get(BASE_URL_VARIABLE) or _DEFAULT_BASE_URL
+    default_url = os.environ.get(BASE_URL_VARIABLE) or DEFAULT_BASE_URL
     address, key = profile.base_url or default_url, key_variable(profile)
     servers = [(DEFAULT_KEY_VARIABLE, default_url), *(_parse_entry(entry, default_url) for entry in allowed)]
     allowed_variables = [variable for variable, entry in servers if entry == address or covers(entry, address)]
@@ -36,9 +46,12 @@ def check_allowed(profile: ModelProfile, allowed: tuple[str, ...]) -> None:
         raise _not_allowed_error(
             profile, f"may not use the address {address!r}", address if not key else f"{key}@{address}"
         )
-    if key and key not in allowed_variables:
-        wanted = key if profile.base_url is None else f"{key}@{address}"
-        raise _not_allowed_error(profile, f"may not send the variable {key} to {_server_label(profile)}", wanted)
+    for variable in filter(None, (key, *profile.headers.values())):
+        if variable not in allowed_variables:
+            wanted = variable if profile.base_url is None else f"{variable}@{address}"
+            raise _not_allowed_error(
+                profile, f"may not send the variable {variable} to {_server_label(profile)}", wanted
+            )
 
 
 def _parse_entry(entry: str, default_url: str) -> tuple[str, str]:

@@ -1,143 +1,269 @@
-"""Translation of a model server's errors into ModelErrors that a user can act on."""
+"""errors: what model servers say when they fail, as ModelErrors that a user can act on.
 
+    status, headers, body ─┐                ┌─ code: the kind of the failure, from the table KINDS, else by the status
+    error in a stream ─────┼─► ServerFailure┼─ message: subject, problem as the server words it, remedy
+    no connection, silence ┘                └─ retryable: True for an outage; the same request may succeed later
+
+A failure is an outage if the server cannot be reached, sends nothing, is overloaded or at its rate limit. Anything else
+would fail in the same way again, perhaps after the provider has charged for it.
+"""
+
+import json
 import os
 import re
-
-import openai
+from dataclasses import dataclass
+from typing import Any, Self
 
 from roboco.adapters.model.allowlist import key_variable
-from roboco.adapters.retry_after import parse_retry_after as parse_retry_after
-from roboco.adapters.retry_after import parse_seconds
 from roboco.domain.canonical_json import well_formed
 from roboco.errors import ModelError
 from roboco.ports.model import Request
 
-RATE_LIMIT_CODE = "rate_limit"
+RATE_LIMIT = "rate_limit"
 """The code of a ModelError that the caller waits out. Not this process alone: all processes share the limit."""
+CONTEXT_LENGTH = "context_length"
+"""The code of a request that is longer than its model's context."""
+MALFORMED_CALL = "malformed_call"
+"""The code of a reply that the provider has withheld, because its tool call is malformed."""
+MAX_MESSAGE_CHARS = 400
+"""Characters of the message of a ModelError."""
+_MAX_QUOTED_CHARS = 200
+"""Characters of a server's message, before a remedy."""
+_OUTAGE_STATUSES = frozenset({408, 409, 425})
+_CODES_OF_STATUSES = {
+    401: "auth",
+    402: "quota",
+    403: "auth",
+    404: "not_found",
+    413: CONTEXT_LENGTH,
+    429: RATE_LIMIT,
+    503: "overloaded",
+    529: "overloaded",
+}
+"""The kind of a failure whose words match none."""
 
-_RETRYABLE_STATUSES = frozenset({408, 409, 425})
-_RATE_LIMIT_CODES = frozenset({"429", "rate_limit_exceeded", "rate_limit_error"})
-_QUOTA_CODE = "insufficient_quota"
-_CONTEXT_LENGTH_PATTERN = re.compile(
-    r"context_length_exceeded|exceed_context_size|maximum context length|context window|ContextWindow|"
-    r"available context size|prompt is too long|exceed context limit|input token count",
-    re.IGNORECASE,
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of failure, and how to recognise it in the words of a server."""
+
+    code: str
+    pattern: re.Pattern[str]
+    """Matches the code, type and message of the failure, joined by spaces."""
+    problem: str
+    remedy: str = ""
+    statuses: frozenset[int] = frozenset()
+    """The HTTP statuses with which servers report it, or none if any is possible. An error in a stream has none."""
+    retryable: bool = False
+
+
+def _kind(code: str, pattern: str, problem: str, remedy: str = "", *statuses: int, retryable: bool = False) -> Kind:
+    return Kind(code, re.compile(pattern, re.IGNORECASE), problem, remedy, frozenset(statuses), retryable)
+
+
+KINDS = (
+    _kind(
+        MALFORMED_CALL,
+        r"tool_use_failed|failed to call a function|failed_generation|malformed_function_call"
+        r"|tool call validation failed",
+        "the model wrote a tool call that its server cannot read",
+        "use a larger model, or `tool_calls: json` in its profile",
+    ),
+    _kind(
+        CONTEXT_LENGTH,
+        r"context_length_exceeded|exceed_context_size|string_above_max_length|maximum context length|context window"
+        r"|ContextWindow|context size|context length of only|model'?s context length|prompt is too long"
+        r"|input is too long|maximum prompt length"
+        r"|exceed\w* (?:the )?(?:\w+ ){0,3}(?:context|prompt|input|token) (?:limit|length)"
+        r"|exceed\w* (?:the )?(?:\w+ ){0,4}number of tokens|input token count|reduce the length of (?:the|your)"
+        r"|(?:prompt|input|messages?|request)(?: \S+){0,4} too (?:long|large)\b(?!.{0,20}field)"
+        r"|too many (?:input |prompt )?tokens"
+        r"|reduce your message size|input length(?: \S+){0,6} exceed|longer than the (?:model|maximum|context)"
+        r"|(?:tokens?|prompt) exceeds?(?: \S+){0,5} (?:context|window|maximum|limit)|request_too_large",
+        "the request is too long for the model",
+        "give the profile its `context_window`, or the agent `context: {strategy: budget, tokens: 8000}` with fewer "
+        "tokens than the model takes",
+        *(400, 413, 422, 500),
+    ),
+    _kind(
+        "quota",
+        r"insufficient_quota|insufficient[ _]balance|insufficient[ _](?:funds|credits?)|credit balance is too low"
+        r"|payment required|out of credits?|requires more credits|billing_hard_limit|billing_not_active"
+        r"|account_deactivated"
+        r"|exceeded your (?:current|monthly) (?:quota|spend)(?!.{0,400}retry)",
+        "the account has no credit left",
+        "add credit, or change the account",
+        *(400, 402, 403, 429),
+    ),
+    _kind(
+        "content_filter",
+        r"content_filter|content[ _]policy|content management policy|ResponsibleAI|data_inspection_failed|flagged"
+        r"|moderation|safety system|prompt_blocked|inappropriate content|content_blocked",
+        "a filter of the provider refuses the prompt or the reply",
+        "change what the agent is asked or shown, or the provider's filter",
+        *(400, 403, 422),
+    ),
+    _kind(
+        "not_found",
+        r"model_not_found|model_decommissioned|unknown_model|invalid_model|no such model|unknown model"
+        r"|not a valid model|model identifier is invalid"
+        r"|model\b.{0,80}(?:does not exist|not found|not exist|is not available|has no access"
+        r"|decommissioned|not supported by|is not supported for)|no endpoints found|DeploymentNotFound",
+        "the server does not have the model",
+        "correct `model` or `base_url` in the profile",
+        *(400, 403, 404, 422),
+    ),
+    _kind(
+        "auth",
+        r"invalid[ _]api[ _]key|incorrect api key|api key not valid|invalid x-api-key|authentication_error"
+        r"|API_KEY_INVALID",
+        "the server refuses the key",
+        "set a valid one",
+        *(400, 401, 403),
+    ),
+    _kind(
+        RATE_LIMIT,
+        r"rate_limit|rate limit|too many requests|RESOURCE_EXHAUSTED|throttl|\b429\b|exceeded your current quota",
+        "is at its rate limit",
+        "",
+        *(429, 503),
+        retryable=True,
+    ),
+    _kind("overloaded", r"overloaded|\b(?:503|529)\b|at capacity", "is overloaded", "", 503, 529, retryable=True),
 )
-"""Matches the wordings of servers for a request longer than the model's context, in a code, a type or a message."""
-_TOO_LONG_STATUSES = frozenset({400, 413, 422})
-"""HTTP statuses with which servers reject a request that is too long."""
-_MAX_QUOTED_CHARS = 160
-"""Maximum length of the quotation of a server's message before a remedy."""
-_RESPONSE_FORMAT_PATTERN = re.compile(r"response_format|json_schema|schema|grammar|structured", re.IGNORECASE)
+"""The kinds of failures, in the order in which they are tried: a text may match several."""
 
 
-def model_error(error: openai.OpenAIError, request: Request) -> ModelError:
-    """Return the ModelError for an error of the openai package. It never contains the model's key."""
-    return redact_error(_translate(error, request), request)
+class ServerFailure(Exception):
+    """A server has refused or broken off a request. `status` is 0 if the refusal is part of a reply."""
+
+    def __init__(self, status: int, body: Any, retry_after: float | None = None) -> None:
+        super().__init__(status, body)
+        self.status = status
+        self.body = body
+        self.retry_after = retry_after
+
+    @classmethod
+    def within_stream(cls, body: Any) -> Self:
+        """Return the failure of a reply that holds this error."""
+        return cls(0, body)
+
+    @property
+    def text(self) -> str:
+        """The message of the server, in its own words."""
+        return failure_text(self.body)
+
+    @property
+    def labels(self) -> str:
+        """The code, type and parameter that the server names, joined by spaces."""
+        return " ".join(str(value)[:100] for value in _labels(self.body))
+
+    @property
+    def in_words(self) -> str:
+        """The labels and the text, in which kinds are recognised."""
+        return f"{self.labels} {self.text}"[:4000]
+
+
+def failure_text(body: Any, depth: int = 0) -> str:
+    """Return the message of an error body of any shape."""
+    if isinstance(body, str):
+        return _text_of_string(body, depth)
+    if isinstance(body, list):
+        return "; ".join(filter(None, (failure_text(one, depth + 1) for one in body[:5]))) if depth < 6 else ""
+    if not isinstance(body, dict) or depth > 6:
+        return "" if body is None else str(body)[:1000]
+    parts = [
+        failure_text(body[name], depth + 1) for name in ("error", "message", "detail", "msg", "title") if body.get(name)
+    ]
+    metadata = body.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("raw"):  # OpenRouter quotes the provider behind it here
+        parts.append(failure_text(metadata["raw"], depth + 1))
+    if isinstance(place := body.get("loc"), list):
+        parts.insert(0, ".".join(str(one)[:50] for one in place[:8]))
+    found = ": ".join(dict.fromkeys(filter(None, parts)))
+    return found or json.dumps(body, ensure_ascii=False, default=str)[:1000]
+
+
+def _text_of_string(body: str, depth: int) -> str:
+    text = body.strip()[:20_000]
+    if depth < 4 and text[:1] in ("{", "["):
+        try:
+            return failure_text(json.loads(text), depth + 1)
+        except (ValueError, RecursionError):
+            return text
+    if text[:1] == "<":
+        title = re.search(r"<title[^>]*>([^<]{1,200})", text, re.IGNORECASE)
+        words = title[1] if title else re.sub(r"<[^>]{0,500}>", " ", text[:4000])
+        return f"a page instead of a reply: {' '.join(words.split())[:200]}"
+    return text
+
+
+def _labels(body: Any, depth: int = 0) -> list[Any]:
+    if isinstance(body, list) and body and depth < 4:
+        return _labels(body[0], depth + 1)
+    if not isinstance(body, dict) or depth > 4:
+        return []
+    own = [body[name] for name in ("code", "type", "status", "param") if isinstance(body.get(name), str | int)]
+    inner = [_labels(body[name], depth + 1) for name in ("error", "message", "detail") if name in body]
+    return own + [label for labels in inner for label in labels]
+
+
+def model_error(failure: ServerFailure, request: Request) -> ModelError:
+    """Return the ModelError of a failure. It never contains the model's key."""
+    status = failure.status
+    for kind in KINDS:
+        possible = not (status and kind.statuses) or status in kind.statuses
+        if possible and kind.pattern.search(failure.in_words):
+            return _error_of(kind, failure, request)
+    if code := _CODES_OF_STATUSES.get(status):
+        return _error_of(_by_code(code), failure, request)
+    model, quoted = request.profile.model, _redact_key(failure.text, request)
+    if not status:  # an error in a reply: its code may be a status
+        code = "status" if re.search(r"(?<!\d)4[0-9][0-9](?!\d)", failure.labels) else "model"
+        return redact_error(ModelError(code, f"model {model!r} failed: {quoted}", False), request)
+    retryable = status >= 500 or status in _OUTAGE_STATUSES
+    message = f"model {model!r} answers {status}: {quoted}"
+    return redact_error(ModelError("status", message, retryable, failure.retry_after), request)
+
+
+def _by_code(code: str) -> Kind:
+    return next(kind for kind in KINDS if kind.code == code)
+
+
+def _error_of(kind: Kind, failure: ServerFailure, request: Request) -> ModelError:
+    key = key_variable(request.profile)
+    where = f" ({failure.status})" if failure.status else ""
+    subject = f"model {request.profile.model!r}"
+    quoted = _redact_key(failure.text, request)[:_MAX_QUOTED_CHARS].rstrip(". ")
+    if kind.code == "auth":
+        named = f"the key in {key}" if key else "a request without a key"
+        return redact_error(
+            ModelError("auth", f"{subject} refuses {named}{where}; {kind.remedy}: {quoted}", False), request
+        )
+    problem = f"{subject} {kind.problem}" if kind.retryable else f"{subject}: {kind.problem}"
+    remedy = f"; {kind.remedy}" if kind.remedy else ""
+    message = f"{problem}{where}: {quoted}{remedy}"
+    return redact_error(ModelError(kind.code, message, kind.retryable, failure.retry_after), request)
 
 
 def redact_error(error: ModelError, request: Request) -> ModelError:
-    """Return the error as well-formed text of at most 400 characters, without the model's key."""
-    return ModelError(error.code, _redact_key(error.message, request)[:400], error.retryable, error.retry_after)
+    """Return the error as well-formed text of bounded length, without the model's key."""
+    message = _redact_key(error.message, request)[:MAX_MESSAGE_CHARS]
+    return ModelError(error.code, message, error.retryable, error.retry_after, error.tokens_in, error.tokens_out)
+
+
+def secrets_of(request: Request) -> list[str]:
+    """Return the values of the variables that the request's profile sends, the longest first."""
+    names = (key_variable(request.profile), *request.profile.headers.values())
+    return sorted(filter(None, (os.environ.get(name, "") for name in names if name)), key=len, reverse=True)
 
 
 def _redact_key(text: str, request: Request) -> str:
-    """Return the text, well-formed and with "***" in place of the model's key.
+    """Return the text, well-formed and with "***" in place of the model's key and headers.
 
     Call it before any truncation: a truncated key would not be found.
     """
-    secret = os.environ.get(key_variable(request.profile), "")
-    return well_formed(text).replace(secret, "***") if secret else well_formed(text)
-
-
-def retry_after(error: Exception) -> float | None:
-    """Return after how many seconds the provider accepts another request, or None if it does not say.
-
-    Reads `retry-after-ms`, or Retry-After in both of its forms.
-    """
-    if not isinstance(error, openai.APIStatusError):
-        return None
-    headers = error.response.headers
-    milliseconds = parse_seconds(headers.get("retry-after-ms", ""))
-    return parse_retry_after(headers.get("retry-after", "")) if milliseconds is None else milliseconds / 1000
-
-
-def rejects_response_format(error: ModelError) -> bool:
-    """Return True if the server rejected the response format."""
-    cause = error.__cause__
-    if not isinstance(cause, openai.BadRequestError | openai.UnprocessableEntityError):
-        return False
-    return _RESPONSE_FORMAT_PATTERN.search(_error_body(cause)) is not None
-
-
-def _translate(error: openai.OpenAIError, request: Request) -> ModelError:
-    model = request.profile.model
-    match error:
-        case openai.APIStatusError():
-            return _status_error(error, request)
-        case openai.APIConnectionError():
-            cause = error.__cause__ or error
-            return ModelError("connection", f"model {model!r} cannot be reached: {cause}", True)
-        case openai.APIError() if _exceeds_context(error):
-            return _context_length_error(request, error.message)
-        case openai.APIError() if _QUOTA_CODE in (error.code, error.type):
-            return _quota_error(request, f"(within its answer): {error.message}")
-        case openai.APIError() if str(error.code) in _RATE_LIMIT_CODES or error.type in _RATE_LIMIT_CODES:
-            return ModelError(RATE_LIMIT_CODE, f"model {model!r} is at its rate limit: {error!s}", True)
-        case _:
-            return ModelError("model", f"model {model!r} failed: {error!s}", not _is_client_error(error))
-
-
-def _status_error(error: openai.APIStatusError, request: Request) -> ModelError:
-    model = request.profile.model
-    match error:
-        case openai.AuthenticationError() | openai.PermissionDeniedError():
-            key = key_variable(request.profile) or "no variable"
-            message = f"model {model!r} refuses the key in {key} ({error.status_code}); set a valid one"
-            return ModelError("auth", message, False)
-        case openai.NotFoundError():
-            return ModelError("not_found", f"model {model!r} is not there (404): {_error_body(error)}", False)
-        case openai.RateLimitError() if _QUOTA_CODE in (error.code, error.type):
-            return _quota_error(request, f"(429): {_error_body(error)}")
-        case openai.RateLimitError():
-            message = f"model {model!r} is at its rate limit (429): {_error_body(error)}"
-            return ModelError(RATE_LIMIT_CODE, message, True, retry_after(error))
-        case _ if error.status_code in _TOO_LONG_STATUSES and _exceeds_context(error):
-            return _context_length_error(request, _error_body(error))
-        case _:
-            retryable = error.status_code >= 500 or error.status_code in _RETRYABLE_STATUSES
-            message = f"model {model!r} answers {error.status_code}: {_error_body(error)}"
-            return ModelError("status", message, retryable, retry_after(error))
-
-
-def _is_client_error(error: openai.OpenAIError) -> bool:
-    """Return True if an error within a stream has the code of a client error, which no second request would change."""
-    code = str(getattr(error, "code", ""))
-    return re.fullmatch("4[0-9][0-9]", code) is not None and int(code) not in _RETRYABLE_STATUSES
-
-
-def _exceeds_context(error: openai.APIError) -> bool:
-    """Return True if the server reports that the request is longer than its model's context."""
-    text = error.message if not isinstance(error, openai.APIStatusError) else _error_body(error)
-    return _CONTEXT_LENGTH_PATTERN.search(f"{error.code} {error.type} {text}") is not None
-
-
-def _context_length_error(request: Request, message_text: str) -> ModelError:
-    quoted = _redact_key(message_text, request)[:_MAX_QUOTED_CHARS].rstrip(". ")
-    message = (
-        f"the request is too long for model {request.profile.model!r}: {quoted}; give its agent "
-        "`context: {strategy: budget, tokens: 8000}` in the team file, with fewer tokens than the model takes"
-    )
-    return ModelError("context_length", message, False)
-
-
-def _quota_error(request: Request, message_text: str) -> ModelError:
-    quoted = _redact_key(message_text, request)[:_MAX_QUOTED_CHARS]
-    message = f"the account of model {request.profile.model!r} has no credit left {quoted}; add some, or change it"
-    return ModelError("quota", message, False)
-
-
-def _error_body(error: openai.APIStatusError) -> str:
-    body = error.body
-    message = body.get("message") if isinstance(body, dict) else None
-    return str(message or (body if isinstance(body, str) else "") or error.message)
+    clean = well_formed(text)
+    for secret in secrets_of(request):
+        clean = clean.replace(secret, "***")
+    return clean

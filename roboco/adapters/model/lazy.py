@@ -3,20 +3,20 @@
 import importlib
 
 from roboco.adapters.per_process import PerProcess
-from roboco.ports.model import Model, ModelStream, OnText, Request
+from roboco.ports.model import Listener, Model, ModelStream, Request
 
 _MODULE = "roboco.adapters.model.openai_model"
 
 
 class LazyModel:
-    """Calls models with the openai package, which takes half of Roboco's import time: clients never load it."""
+    """Calls models with packages that clients need not have, and never load."""
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
         self._model = PerProcess(lambda: _import_model(allowed))
 
-    def stream(self, request: Request, on_text: OnText | None = None) -> ModelStream:
+    def stream(self, request: Request, listener: Listener | None = None) -> ModelStream:
         """Start the call."""
-        return self._model().stream(request, on_text)
+        return self._model().stream(request, listener)
 
 
 def preload_model() -> None:

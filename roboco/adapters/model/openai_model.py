@@ -1,26 +1,28 @@
-"""A model client over the openai package, with streams that any thread can close at any moment."""
+"""A model client, with streams that any thread can close at any moment.
+
+    Request ─► a thread's ModelStream ◄── queue ◄── the loop: exchange ─► retry? ─► ask again? ─► Reply or ModelError
+                                                      │ Wire
+                                                      ▼
+                                  chat completions, or the native protocol of a provider
+
+A request may be sent again for one of three reasons, each with a bound: the server could not be reached or its reply
+broke off before the first text (MAX_ATTEMPTS), the reply cannot be used (MAX_REPROMPTS), or the server has refused a
+parameter (the wire learns). Every request that the provider has received counts in the usage of the call.
+"""
 
 import asyncio
 import logging
 import os
 import queue
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
-import openai
-
-from roboco.adapters.model.allowlist import check_allowed, key_variable
-from roboco.adapters.model.chat_client import ChatClient, ChatResponse
+from roboco.adapters.model.allowlist import DEFAULT_BASE_URL, base_url_of, check_allowed, key_variable, model_key
+from roboco.adapters.model.chat_wire import ChatWire
 from roboco.adapters.model.coalescer import TextCoalescer
-from roboco.adapters.model.errors import (
-    RATE_LIMIT_CODE,
-    model_error,
-    redact_error,
-    rejects_response_format,
-    retry_after,
-)
+from roboco.adapters.model.errors import MALFORMED_CALL, RATE_LIMIT, ServerFailure, model_error, redact_error
 from roboco.adapters.model.json_tool_calls import (
     NO_WORDS,
     correction_request,
@@ -32,18 +34,21 @@ from roboco.adapters.model.json_tool_calls import (
     words_request,
 )
 from roboco.adapters.model.loop_thread import LoopTask, LoopThread
+from roboco.adapters.model.provider_state import for_server, marked, server_identity
 from roboco.adapters.model.reply_assembly import ReplyAssembly
-from roboco.adapters.model.sse import iter_chunks
+from roboco.adapters.model.sse import UNREADABLE
 from roboco.adapters.model.tool_call_filter import SpokenWords
-from roboco.domain.team.model_profile import ModelProfile
+from roboco.adapters.model.wire import Output, Wire
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.tokens import IMAGE_TOKENS, estimate_tokens
+from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError
-from roboco.ports.model import ModelStream, OnText, Reply, Request
+from roboco.ports.model import Listener, ModelStream, OnText, Progress, Reply, Request
 
 _log = logging.getLogger(__name__)
-_NO_EXTRA_ARGUMENTS: Mapping[str, Any] = {}
 
 MAX_ATTEMPTS = 2
-"""Maximum number of attempts at a call that fails before its first token."""
+"""Maximum number of attempts at a request that fails before its first text."""
 RETRY_DELAY = 1.0
 """Seconds before the second attempt.
 
@@ -55,12 +60,18 @@ IDLE_TIMEOUT_FACTOR = 1.1
 
 The timer is set anew only when this slack is used up: with each chunk, it would take a twentieth of the processor time
 of reading."""
+USAGE_TIMEOUT = 2.0
+"""Seconds to wait for the usage and the end of the stream after a reply is whole."""
+END_TIMEOUT = 0.2
+"""Seconds to wait for the end of the stream after the reply is whole and its usage is known."""
 MAX_REPROMPTS = 2
-"""Maximum number of further requests to a model whose JSON cannot be parsed."""
+"""Maximum number of further requests to a model whose reply cannot be parsed."""
+MAX_EMPTY_REPROMPTS = 1
+"""Maximum number of further requests to a model that says nothing."""
 
 
 class OpenAIModel:
-    """Calls any server that implements the chat completions protocol.
+    """Calls model servers: those of chat completions, and those of providers with their own protocol.
 
     A profile's `base_url` and `api_key_env` override OPENAI_BASE_URL and OPENAI_API_KEY, if `allowed` contains them.
     """
@@ -69,57 +80,154 @@ class OpenAIModel:
         self, allowed: tuple[str, ...] = (), max_attempts: int = MAX_ATTEMPTS, retry_delay: float = RETRY_DELAY
     ) -> None:
         self._allowed = allowed
-        self._max_attempts = max_attempts
-        self._retry_delay = retry_delay
+        self.max_attempts = max_attempts
+        self.retry_delay = retry_delay
         self._loop = LoopThread()
-        self._clients: dict[tuple[int, str | None, str], ChatClient] = {}
-        self._no_response_format: set[tuple[str | None, str]] = set()
+        self._wires: dict[tuple[int, str], Wire] = {}
 
-    def stream(self, request: Request, on_text: OnText | None = None) -> ModelStream:
+    def stream(self, request: Request, listener: Listener | None = None) -> ModelStream:
         """Start the call. Iterating over the stream raises ModelError if the call fails."""
-        return _RunningStream(self, request, on_text)
+        return _RunningStream(self, request, listener)
 
-    async def run(self, request: Request, on_text: OnText, out: "queue.SimpleQueue[_StreamItem]") -> None:
-        """Make the call, pass its texts to `on_text`, and put the reply or the error into the queue, then None."""
-        coalescer = TextCoalescer(on_text)
+    def start(self, call: "_ModelCall", out: "queue.SimpleQueue[_StreamItem]") -> LoopTask:
+        """Start the call on the loop thread."""
+        return self._loop.submit(call.run(out))
+
+    def wire_of(self, request: Request) -> Wire:
+        """Return the wire to the request's server. Raise ModelError if the profile may not be used."""
+        profile = request.profile
+        check_allowed(profile, self._allowed)
+        name, key = key_variable(profile), model_key(profile)
+        if not key and base_url_of(profile) is None:
+            raise ModelError("no_key", f"no model key: {name} is not set on the agents worker", False)
+        for variable in filter(None, (name, *profile.headers.values())):
+            value = os.environ.get(variable, "")
+            if not (value.isascii() and value.isprintable()):
+                message = f"the value of {variable} holds characters that cannot be sent; set it anew"
+                raise ModelError("no_key", message, False)
+        place = (os.getpid(), profile.provider)
+        if place not in self._wires:
+            self._wires[place] = ChatWire()
+        return self._wires[place]
+
+    async def close(self) -> None:
+        """Close all connections of this process. Call it in the loop."""
+        for (pid, _), wire in self._wires.items():
+            if pid == os.getpid():
+                await wire.close()
+
+
+class _ModelCall:
+    """One call, with all its requests. It is made in any thread, and runs in the loop."""
+
+    def __init__(self, model: OpenAIModel, request: Request, listener: Listener) -> None:
+        self._model = model
+        self._request = request
+        self._listener = listener
+        self._texts: TextCoalescer
+        self._thoughts: TextCoalescer
+        self._spent = ModelUsage()
+        self._current: tuple[Request, ReplyAssembly] | None = None  # the request in flight
+        self._server = server_identity(request.profile.provider, base_url_of(request.profile) or DEFAULT_BASE_URL)
+        self._attempt = 1
+        self._heard_at = time.time()
+        self._published = False
+
+    @property
+    def usage(self) -> ModelUsage:
+        """The usage until now, with an estimate for the request in flight. Any thread may read it."""
+        if (current := self._current) is None:
+            return self._spent
+        request, assembly = current
+        return self._spent.plus(replace(assembly.spent(_estimated_prompt(request)), estimated=True))
+
+    @property
+    def progress(self) -> Progress:
+        """How far the call has come. Any thread may read it."""
+        profile, current = self._request.profile, self._current
+        speaks = current is not None and current[1].has_output
+        limit = profile.idle_timeout if speaks else profile.first_token_timeout
+        reasoning = 0 if current is None else current[1].reasoning_tokens
+        return Progress(self._attempt, self._model.max_attempts, self._heard_at, limit, reasoning)
+
+    async def run(self, out: "queue.SimpleQueue[_StreamItem]") -> None:
+        """Make the call, pass its texts on, and put the reply or the error into the queue, then None."""
+        self._texts = TextCoalescer(self._listener.on_text)
+        self._thoughts = TextCoalescer(self._listener.on_reasoning or _ignore)
         try:
-            result = await self._reply_or_error(request, coalescer)
-            coalescer.flush()
+            result = await self._reply_or_error()
+            self._thoughts.flush()
+            self._texts.flush()
             out.put(result)
         finally:
-            coalescer.discard()
+            self._thoughts.discard()
+            self._texts.discard()
             out.put(None)
 
-    async def _reply_or_error(self, request: Request, coalescer: TextCoalescer) -> "Reply | ModelError":
-        """Return the reply or the error. Raises nothing."""
+    def _publish(self, text: str) -> None:
+        self._published = True
+        self._texts.add(text)
+
+    async def _reply_or_error(self) -> "Reply | ModelError":
+        """Return the reply or the error, with the usage of all requests. Raises nothing."""
+        request = self._request
         try:
-            return await self._request_reply(request, coalescer)
+            self._model.wire_of(request)
+            reply = await self._usable_reply(for_server(request, self._server))
+            return replace(marked(reply, self._server, request), usage=self._spent)
         except ModelError as error:
-            return redact_error(error, request)
+            failure = error
         except Exception as error:
             _log.exception("a model call failed by an unexpected error")
-            return redact_error(ModelError("internal", f"model {request.profile.model!r}: {error!r}", False), request)
+            failure = ModelError("internal", f"model {request.profile.model!r}: {error!r}", False)
+        failure = redact_error(failure, request)
+        failure.tokens_in, failure.tokens_out = self._spent.tokens_in, self._spent.tokens_out
+        return failure
 
-    async def _request_reply(self, request: Request, coalescer: TextCoalescer) -> Reply:
+    async def _usable_reply(self, request: Request) -> Reply:
         if request.profile.tool_calls == "native":
-            return (await self._retry_until_first_token(request, coalescer.add)).reply()
+            return await self._native_reply(request)
         if request.tools:
-            return await self._request_json_reply(request, coalescer.add)
-        return await self._in_words(request, coalescer.add)
+            return await self._json_reply(request)
+        return await self._reply_in_words(request)
 
-    async def _request_json_reply(self, request: Request, on_text: OnText) -> Reply:
+    async def _native_reply(self, request: Request) -> Reply:
+        """Return a reply. Ask again if it is empty, or if the provider withholds it for a malformed tool call."""
+        asked, empty, reprompts = request, 0, 0
+        while True:
+            try:
+                assembly = await self._attempts(asked, self._publish)
+            except ModelError as error:
+                if error.code != MALFORMED_CALL:
+                    raise
+                if self._published or reprompts >= MAX_REPROMPTS:
+                    return Reply(request.profile.model, "malformed", reprompts=reprompts, mistake=error.message)
+                cause = error.__cause__
+                asked = _native_correction(request, cause.text if isinstance(cause, ServerFailure) else "")
+            else:
+                reply = assembly.reply()
+                if not assembly.is_empty or reply.finish_reason in ("length", "content_filter"):
+                    return replace(reply, reprompts=reprompts)
+                if empty >= MAX_EMPTY_REPROMPTS:
+                    return replace(reply, finish_reason="empty", reprompts=reprompts)
+                empty += 1
+            reprompts += 1
+            _log.warning("model %r is asked again: its reply is empty or malformed", request.profile.model)
+
+    async def _json_reply(self, request: Request) -> Reply:
         """Request replies in JSON until one can be parsed, up to MAX_REPROMPTS more times, and return the last one.
 
         The text is held back until it is parsed. Each repetition quotes the mistake to the model.
         """
-        first_request = current_request = json_request(request)
-        replies: list[Reply] = []
+        first_request = current_request = replace(json_request(request), response_format=response_format(request))
+        reprompts = 0
         while True:
-            assembly = await self._with_response_format(current_request, response_format(request))
-            replies.append(assembly.reply())
+            assembly = await self._attempts(current_request, None)
+            reply = assembly.reply()
             json_reply = await asyncio.to_thread(parse_reply, assembly.held_text, request, assembly.truncated)
-            if not json_reply.mistake or len(replies) > MAX_REPROMPTS:
+            if not json_reply.mistake or reprompts >= MAX_REPROMPTS:
                 break
+            reprompts += 1
             _log.warning(
                 "model %r is asked again, since its reply cannot be parsed: %s",
                 request.profile.model,
@@ -129,15 +237,16 @@ class OpenAIModel:
         if json_reply.mistake:
             json_reply = await asyncio.to_thread(fallback, assembly.held_text, request, json_reply, assembly.truncated)
         if json_reply.text:
-            on_text(json_reply.text)
+            self._publish(json_reply.text)
         return replace(
-            _sum_usage(replies),
+            reply,
             finish_reason=json_reply.finish_reason,
             calls=json_reply.calls,
             mistake=json_reply.mistake,
+            reprompts=reprompts,
         )
 
-    async def _in_words(self, request: Request, say: OnText) -> Reply:
+    async def _reply_in_words(self, request: Request) -> Reply:
         """Have the model answer without tools. Tool calls that it writes all the same are removed from the text.
 
         If nothing else was in the answer, the model is asked again. Only an agent that has called tools writes calls:
@@ -145,145 +254,191 @@ class OpenAIModel:
         """
         plain = asked = plain_request(request)
         if not any(message.get("tool_calls") for message in request.messages):
-            return (await self._retry_until_first_token(plain, say)).reply()
-        replies: list[Reply] = []
+            return await self._native_reply(plain)
+        reprompts = 0
         while True:
-            words = SpokenWords(say)
-            replies.append((await self._retry_until_first_token(asked, words.say)).reply())
+            words = SpokenWords(self._publish)
+            reply = (await self._attempts(asked, words.say)).reply()
             words.finish()
-            if not words.only_calls or len(replies) > MAX_REPROMPTS:
+            if not words.only_calls or reprompts >= MAX_REPROMPTS:
                 break
+            reprompts += 1
             _log.warning("model %r is asked again: it wrote a tool call, and no words", request.profile.model)
             asked = words_request(plain)
-        reply = _sum_usage(replies)
+        reply = replace(reply, reprompts=reprompts)
         return replace(reply, finish_reason="malformed", mistake=NO_WORDS) if words.only_calls else reply
 
-    async def _with_response_format(self, request: Request, response_format: dict[str, Any]) -> ReplyAssembly:
-        """Return the model's reply in this format.
+    async def _attempts(self, request: Request, on_text: OnText | None) -> ReplyAssembly:
+        """Return the reply, repeating a request that fails before `on_text` got a text; without it, at any time.
 
-        If the server rejects the format, this and all later requests to it omit the format.
+        Raise ModelError if the error would come again, is a rate limit, or occurs at the last attempt.
         """
-        server = (request.profile.base_url or os.environ.get("OPENAI_BASE_URL"), request.profile.model)
-        if server not in self._no_response_format:
+        for attempt in range(1, self._model.max_attempts + 1):
+            self._attempt = attempt
             try:
-                return await self._retry_until_first_token(request, None, {"response_format": response_format})
-            except ModelError as error:
-                if not rejects_response_format(error):
-                    raise
-                _log.warning("later requests omit the response format: %s", error)
-                self._no_response_format.add(server)
-        return await self._retry_until_first_token(request, None)
-
-    async def _retry_until_first_token(
-        self, request: Request, on_text: OnText | None, extra: Mapping[str, Any] = _NO_EXTRA_ARGUMENTS
-    ) -> ReplyAssembly:
-        """Return the reply, retrying attempts that fail before `on_text` got a text; without it, at any time.
-
-        Raise ModelError if the error is not retryable, is a rate limit, or occurs at the last attempt.
-        """
-        for attempt in range(1, self._max_attempts + 1):
-            assembly = ReplyAssembly(request.profile.model)
-            try:
-                await self._stream_once(request, assembly, on_text or assembly.hold, extra)
-                return assembly
-            except (openai.OpenAIError, ModelError) as error:
-                model_failure = (
-                    redact_error(error, request) if isinstance(error, ModelError) else model_error(error, request)
-                )
-                again = (
-                    model_failure.retryable
-                    and model_failure.code != RATE_LIMIT_CODE
-                    and (on_text is None or not assembly.has_output)
-                )
-                if not again or attempt == self._max_attempts:
-                    raise model_failure from error
+                return await self._exchange(request, on_text)
+            except _Failed as failed:
+                error = failed.error
+                if not failed.again or error.code == RATE_LIMIT or attempt == self._model.max_attempts:
+                    raise error from failed.__cause__
                 _log.warning(
-                    "model call failed before its first token, attempt %d of %d: %s",
+                    "model call failed before its first text, attempt %d of %d: %s",
                     attempt,
-                    self._max_attempts,
-                    model_failure,
+                    self._model.max_attempts,
+                    error,
                 )
-                await asyncio.sleep(_backoff(error, self._retry_delay * 2 ** (attempt - 1)))
+                delay = max(self._model.retry_delay * 2 ** (attempt - 1), error.retry_after or 0.0)
+                await asyncio.sleep(min(MAX_RETRY_DELAY, delay))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    async def _stream_once(
-        self, request: Request, assembly: ReplyAssembly, on_text: OnText, extra: Mapping[str, Any]
-    ) -> None:
-        profile = request.profile
-        client = self._client(request)
+    async def _exchange(self, request: Request, on_text: OnText | None) -> ReplyAssembly:
+        """Send one request, and count its usage. Return its reply, or raise _Failed if that is not whole."""
+        assembly = ReplyAssembly(request.profile.model, request.max_tokens)
+        self._current, self._heard_at = (request, assembly), time.time()
+        failure = await self._failure(request, assembly, on_text or assembly.hold)
+        self._current = None
+        if failure is None or failure.received:
+            self._spent = self._spent.plus(assembly.spent(0 if assembly.usage else _estimated_prompt(request)))
+        if failure is None:
+            return assembly
+        error, published = failure.error, on_text is not None and self._published
+        once = error.code in _REPEATED_ONCE
+        if once and not published:  # paid for, perhaps: what fails twice in this way would do so without end
+            error = ModelError(error.code, error.message, False, error.retry_after)
+        raise _Failed(error, not published and (once or error.retryable)) from failure.cause
+
+    async def _failure(self, request: Request, assembly: ReplyAssembly, on_text: OnText) -> "_Failure | None":
+        """Send one request and read its reply. Return why the reply is not whole, or None."""
+        wire = self._model.wire_of(request)
         try:
-            async with asyncio.timeout(profile.first_token_timeout) as limit:
-                response = await client.post(_request_body(request, extra))
-                async with _closing(response):
-                    await _read_chunks(response, assembly, on_text, profile, limit)
+            async with asyncio.timeout(request.profile.first_token_timeout) as limit:
+                await wire.exchange(request, assembly, self._output(request, assembly, on_text, limit))
+        except ServerFailure as error:
+            failure = model_error(error, request)
+            received = assembly.has_output or (not error.status and failure.code in _REPEATED_ONCE)
+            return _Failure(failure, received, error)
+        except ModelError as error:
+            return _Failure(_of_reply(request, error), assembly.has_chunks or error.code == UNREADABLE, error)
         except TimeoutError as error:
-            waited = profile.idle_timeout if assembly.has_output else profile.first_token_timeout
-            problem = "fell silent for" if assembly.has_output else "sent no token within"
-            raise ModelError("timeout", f"model {profile.model!r} {problem} {waited:g} s", True) from error
-        except (openai.OpenAIError, ModelError):
-            raise
-        except Exception as error:
-            raise ModelError(
-                "broken_stream", f"the stream of model {profile.model!r} broke: {error!r}", True
-            ) from error
-        if not assembly.finished:
-            raise ModelError(
-                "broken_stream", f"model {profile.model!r} closed the stream in the middle of its reply", True
+            return None if assembly.is_whole else _Failure(_silence(request, assembly), True, error)
+        except OSError as error:
+            return (
+                None if assembly.is_whole else _Failure(_broken(request, assembly, error), assembly.has_chunks, error)
             )
+        return None if assembly.is_whole else _Failure(_broken(request, assembly, None), True, None)
 
-    def _client(self, request: Request) -> ChatClient:
-        check_allowed(request.profile, self._allowed)
-        name = key_variable(request.profile)
-        key = os.environ.get(name, "")
-        base_url = request.profile.base_url or os.environ.get("OPENAI_BASE_URL") or None
-        if not key and base_url is None:
-            raise ModelError("no_key", f"no model key: {name} is not set on the agents worker", False)
-        if not (key.isascii() and key.isprintable()):
-            raise ModelError("no_key", f"the key in {name} holds characters that cannot be sent; set it anew", False)
-        identity = (os.getpid(), base_url, key)
-        if identity not in self._clients:
-            self._clients[identity] = ChatClient(key or "none", base_url)
-        return self._clients[identity]
+    def _output(self, request: Request, assembly: ReplyAssembly, on_text: OnText, limit: asyncio.Timeout) -> Output:
+        loop, profile, due = asyncio.get_running_loop(), request.profile, 0.0
 
-    def start(self, request: Request, on_text: OnText, out: "queue.SimpleQueue[_StreamItem]") -> LoopTask:
-        """Start the call on the loop thread."""
-        return self._loop.submit(self.run(request, on_text, out))
+        def heard() -> None:
+            """Postpone the time-out of silence."""
+            nonlocal due
+            now = loop.time()
+            self._heard_at = time.time()
+            if assembly.is_whole:
+                limit.reschedule(now + (USAGE_TIMEOUT if assembly.usage is None else END_TIMEOUT))
+            elif assembly.has_output:
+                if now + profile.idle_timeout > due:
+                    due = now + IDLE_TIMEOUT_FACTOR * profile.idle_timeout
+                    limit.reschedule(due)
+            else:
+                limit.reschedule(now + profile.first_token_timeout)
 
-
-@asynccontextmanager
-async def _closing(response: ChatResponse) -> AsyncIterator[None]:
-    """Close the response, and with it an unfinished stream's connection, when the block ends."""
-    try:
-        yield
-    finally:
-        await response.aclose()
+        return Output(on_text, self._thoughts.add if self._listener.on_reasoning else _ignore, heard)
 
 
-async def _read_chunks(
-    response: ChatResponse, assembly: ReplyAssembly, on_text: OnText, profile: ModelProfile, timeout: asyncio.Timeout
-) -> None:
-    """Read the reply to its end or to one of its limits. Each chunk postpones the timeout."""
-    loop, due = asyncio.get_running_loop(), 0.0
-    async with aclosing(iter_chunks(response)) as chunks:
-        async for chunk in chunks:
-            if text := assembly.add_chunk(chunk):
-                on_text(text)
-            if assembly.exceeded_limit:
-                _log.warning("the reply of model %r is truncated at %s", profile.model, assembly.exceeded_limit)
-                return
-            if assembly.has_output and loop.time() + profile.idle_timeout > due:
-                due = loop.time() + IDLE_TIMEOUT_FACTOR * profile.idle_timeout
-                timeout.reschedule(due)
+@dataclass(frozen=True)
+class _Failure:
+    """Why a request has no whole reply."""
+
+    error: ModelError
+    received: bool
+    """True if the provider has received the request, and may charge for it."""
+    cause: Exception | None
+
+
+class _Failed(Exception):
+    """A request has failed. `again` is True if it may be sent once more."""
+
+    def __init__(self, error: ModelError, again: bool) -> None:
+        super().__init__(error, again)
+        self.error = error
+        self.again = again
+
+
+_REPEATED_ONCE = frozenset({"broken_stream", "silent", "model", UNREADABLE})
+"""Codes of replies that broke off or cannot be read. Unless a text was published, they are repeated once."""
+
+
+def _silence(request: Request, assembly: ReplyAssembly) -> ModelError:
+    profile = request.profile
+    if not assembly.has_output:
+        return ModelError(
+            "timeout", f"model {profile.model!r} sent no token within {profile.first_token_timeout:g} s", True
+        )
+    return ModelError("silent", f"model {profile.model!r} fell silent for {profile.idle_timeout:g} s", True)
+
+
+def _broken(request: Request, assembly: ReplyAssembly, error: OSError | None) -> ModelError:
+    model = request.profile.model
+    if error is not None and not assembly.has_chunks:
+        return ModelError("connection", f"model {model!r} cannot be reached: {error}", True)
+    how = "closed the stream" if error is None else f"broke off the stream ({error})"
+    where = "in the middle of its reply" if assembly.has_chunks else "before its reply began"
+    return ModelError("broken_stream", f"model {model!r} {how} {where}", True)
+
+
+def _of_reply(request: Request, error: ModelError) -> ModelError:
+    """Return the error of a reply, with the model that it is about."""
+    if error.code != UNREADABLE:
+        return error
+    message = f"the reply of model {request.profile.model!r} cannot be read: {error.message}"
+    return ModelError(UNREADABLE, message, False)
+
+
+def _native_correction(request: Request, mistake: str) -> Request:
+    words = (
+        f"Your last answer could not be used: {mistake[:500]}. Call the tool again with arguments that fit its "
+        "schema, or answer in words."
+    )
+    return replace(request, messages=(*request.messages, {"role": "user", "content": words}))
+
+
+def _estimated_prompt(request: Request) -> int:
+    """Return an estimate of the tokens of the request's messages and tools."""
+    images = 0
+    texts: list[Any] = [list(request.tools)] if request.tools else []
+    for message in request.messages:
+        content = message.get("content")
+        shown = [part for part in content if part.get("type") != "image_url"] if isinstance(content, list) else content
+        images += len(content) - len(shown) if isinstance(content, list) and isinstance(shown, list) else 0
+        texts.append(message | {"content": shown})
+    return estimate_tokens(canonical_json(texts)) + images * IMAGE_TOKENS
+
+
+def _ignore(_: str) -> None:
+    return
 
 
 _StreamItem = str | Reply | ModelError | None
 
 
 class _RunningStream:
-    def __init__(self, model: OpenAIModel, request: Request, on_text: OnText | None) -> None:
+    def __init__(self, model: OpenAIModel, request: Request, listener: Listener | None) -> None:
         self._items: queue.SimpleQueue[_StreamItem] = queue.SimpleQueue()
         self._ended = False  # True once the reply or the error was read: they come after the end of the connection
-        self._loop_task = model.start(request, on_text or self._items.put, self._items)
+        self._call = _ModelCall(model, request, listener or Listener(self._items.put))
+        self._loop_task = model.start(self._call, self._items)
+
+    @property
+    def usage(self) -> ModelUsage:
+        """The usage of the call until now."""
+        return self._call.usage
+
+    @property
+    def progress(self) -> Progress:
+        """How far the call has come."""
+        return self._call.progress
 
     def __iter__(self) -> Iterator[str | Reply]:
         while (item := self._items.get()) is not None:
@@ -301,35 +456,3 @@ class _RunningStream:
     def wait_closed(self, seconds: float) -> bool:
         """Wait until the connection is closed, for at most `seconds`. Return True if it is closed."""
         return self._loop_task.ended.wait(seconds)
-
-
-def _sum_usage(replies: list[Reply]) -> Reply:
-    """Return the last reply, with the token counts and times of all replies."""
-    return replace(
-        replies[-1],
-        tokens_in=sum(reply.tokens_in for reply in replies),
-        tokens_out=sum(reply.tokens_out for reply in replies),
-        first_token_ms=replies[0].first_token_ms,
-        duration_ms=sum(reply.duration_ms for reply in replies),
-        reprompts=len(replies) - 1,
-    )
-
-
-def _backoff(error: Exception, delay: float) -> float:
-    return min(MAX_RETRY_DELAY, max(delay, retry_after(error) or 0.0))
-
-
-def _request_body(request: Request, extra: Mapping[str, Any]) -> dict[str, Any]:
-    profile = request.profile
-    limits = [limit for limit in (profile.max_tokens, request.max_tokens) if limit is not None]
-    optional = {
-        "temperature": profile.temperature,
-        "top_p": profile.top_p,
-        "max_tokens": min(limits, default=None),
-    }
-    body: dict[str, Any] = {key: value for key, value in optional.items() if value is not None}
-    if request.tools:
-        body["tools"] = list(request.tools)
-        body |= {"tool_choice": "required"} if request.tool_choice == "required" else {}
-    required = {"model": profile.model, "stream": True, "stream_options": {"include_usage": True}}
-    return body | required | {"messages": list(request.messages), **extra}

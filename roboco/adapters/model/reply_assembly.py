@@ -1,27 +1,29 @@
-"""Assembly: a reply, assembled from the deltas of a stream.
+"""Assembly: a reply, assembled from the pieces of a stream, whichever protocol carries them.
 
 All text that leaves this module is well-formed. JSON escapes a character beyond U+FFFF as two halves (surrogates), and
 a server that splits its text anywhere sends them in two deltas. Such halves are joined; a lone one becomes U+FFFD.
 
-A server can send without end. A reply that reaches one of the limits below is truncated, as by a limit of tokens: its
-`finish_reason` is "length", and `limit` names the limit. The caller then closes the connection. The limits are far
-beyond any useful reply, so they are not settings.
+A server can send without end. A reply that reaches one of the limits below, or the tokens that the limits of its task
+leave, is truncated: its `finish_reason` is "length", and `limit` names the limit. The caller then closes the
+connection. The limits below are far beyond any useful reply, so they are not settings.
 """
 
+import json
 import time
 from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any
 
-from roboco.domain.canonical_json import well_formed
+from roboco.domain.canonical_json import canonical_json, validated_json, well_formed
 from roboco.domain.tokens import estimate_tokens_of_bytes
+from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError
 from roboco.ports.model import Reply, RequestedCall
 
 MAX_HELD_CHARS = 1_000_000
 """Characters of a reply that is held back until it is complete."""
 MAX_TEXT_BYTES = 4_000_000
-"""Bytes of the text of a reply, in UTF-8."""
+"""Bytes of the text of a reply, in UTF-8, and the same of its reasoning."""
 MAX_ARGUMENT_CHARS = 4_000_000
 """Characters of the arguments of all calls of a reply together."""
 MAX_REPLY_CALLS = 128
@@ -32,15 +34,50 @@ MAX_REPLY_CHUNKS = 2_000_000
 """Chunks of a reply, including empty ones."""
 MAX_STREAM_SECONDS = 3600.0
 """Seconds from the start of the call. A server that sends one word a minute never exceeds the idle timeout."""
-
+MAX_REASONING_CHARS = 32_768
+"""Characters of the reasoning that are kept for readers."""
+MAX_PROVIDER_BYTES = 262_144
+"""Bytes of the JSON that the provider receives again with the reply."""
+MAX_REFUSAL_CHARS = 2_000
 MAX_TOKEN_COUNT = 1_000_000_000
 """Larger token counts are reduced to this value, so that sums of counts fit into 64 bits."""
+FINISH_REASONS = {
+    "function_call": "tool_calls",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "end_turn": "stop",
+    "eos": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "safety": "content_filter",
+    "SAFETY": "content_filter",
+    "MAX_TOKENS": "length",
+    "STOP": "stop",
+}
+"""Reasons of other protocols, which some servers of chat completions send, in the words of chat completions."""
 
 
 @dataclass
-class _PartialCall:
+class PartialCall:
+    """A tool call, as far as it has arrived."""
+
+    id: str = ""
+    """The provider's id, or ""."""
     name: str = ""
     arguments: StringIO = field(default_factory=StringIO)
+    provider: dict[str, Any] = field(default_factory=dict)
+    """Further fields, which the provider must receive again with the call."""
+
+    def is_complete(self) -> bool:
+        """Return True if the arguments are a whole JSON object."""
+        text = self.arguments.getvalue().strip()
+        if not (text.startswith("{") and text.endswith("}")):
+            return False
+        try:
+            return isinstance(json.loads(text), dict)
+        except (ValueError, RecursionError):
+            return False
 
     def to_requested_call(self) -> RequestedCall:
         """Return the call as the model wrote it."""
@@ -48,29 +85,50 @@ class _PartialCall:
 
 
 class ReplyAssembly:
-    """The part of a reply that has arrived. A call is identified by its index or, without one, by a new id."""
+    """The part of a reply that has arrived."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, max_tokens: int | None = None) -> None:
+        self.calls: list[PartialCall] = []
+        """The calls in the order in which they began."""
+        self.provider: dict[str, Any] = {}
+        """Further fields of the message, which the provider must receive again with it."""
+        self.usage: ModelUsage | None = None
+        """The usage that the provider has reported, or None."""
+        self.max_tokens = max_tokens
+        """The output tokens, as an estimate, at which the reply is truncated; None if there is no limit."""
+        self.ended = False
+        """True if the server has marked the end of its stream."""
         self._started_at = time.monotonic()
         self._first_token_at: float | None = None
         self._model = model
         self._finish_reason = ""
-        self._calls: dict[int, _PartialCall] = {}
-        self._call_id_hashes: set[int] = set()
         self._exceeded_limit = ""
         self._chunk_count = 0
         self._text_size = 0
+        self._reasoning_size = 0
         self._arguments_size = 0
-        self._tokens = (0, 0)
         self._delta_count = 0
+        self._reasoning_count = 0
         self._pending_surrogate = ""
         self._held_texts: list[str] = []
         self._held_size = 0
+        self._reasoning = StringIO()
+        self._refusal = StringIO()
 
     @property
     def has_output(self) -> bool:
-        """Return True if any part of the reply has arrived."""
+        """Return True if any part of the reply has arrived, or of the reasoning before it."""
         return self._first_token_at is not None
+
+    @property
+    def has_chunks(self) -> bool:
+        """Return True if any message of the server has arrived."""
+        return self._chunk_count > 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Return True if the model has said and called nothing, and refused nothing."""
+        return not (self._text_size or self.calls or self._refusal.tell())
 
     @property
     def finished(self) -> bool:
@@ -78,8 +136,13 @@ class ReplyAssembly:
         return self._finish_reason != "" or self._exceeded_limit != ""
 
     @property
+    def is_whole(self) -> bool:
+        """Return True if the reply counts, however its connection ends."""
+        return self.finished or self.ended
+
+    @property
     def exceeded_limit(self) -> str:
-        """Return the limit of this module at which the reply was truncated, or "" if it was not."""
+        """Return the limit at which the reply was truncated, or "" if it was not."""
         return self._exceeded_limit
 
     @property
@@ -92,6 +155,11 @@ class ReplyAssembly:
         """Return True if the reply ended at a limit."""
         return self._finish_reason == "length" or self._exceeded_limit != ""
 
+    @property
+    def reasoning_tokens(self) -> int:
+        """Return an estimate of the tokens of reasoning that have arrived."""
+        return max(self._reasoning_count, estimate_tokens_of_bytes(self._reasoning_size))
+
     def hold(self, text: str) -> None:
         """Hold the text back. Raise ModelError if it is too long for a reply in JSON."""
         self._held_texts.append(text)
@@ -102,66 +170,132 @@ class ReplyAssembly:
             )
             raise ModelError("too_long", message, False)
 
-    def add_chunk(self, chunk: Any) -> str:
-        """Add an unchecked chunk and return its text.
-
-        Raise TypeError, AttributeError or LookupError if it is not a chunk.
-        """
-        self._count_chunk()
-        self._model = _short_name(chunk.get("model")) or self._model
-        if isinstance(usage := chunk.get("usage"), dict):
-            self._tokens = (_token_count(usage.get("prompt_tokens")), _token_count(usage.get("completion_tokens")))
-        if not (choices := chunk.get("choices")):
-            return ""
-        choice = choices[0]
-        self._finish_reason = _short_name(choice.get("finish_reason")) or self._finish_reason
-        delta = choice.get("delta") or {}
-        calls = delta.get("tool_calls") or []
-        text = self._truncate_text(self._join_surrogates(_require_text(delta.get("content"))))
-        for call in calls:
-            self._add_call(call)
-            if self._exceeded_limit:
-                break
-        if text or calls:
-            self._delta_count += 1
-            self._first_token_at = self._first_token_at or time.monotonic()
-        return text
-
-    def reply(self) -> Reply:
-        """Return the reply.
-
-        If the server reports no usage, tokens out is the number of deltas, or an estimate by size if that is larger.
-        """
-        now = time.monotonic()
-        tokens_in, tokens_out = self._tokens
-        return Reply(
-            model=self._model,
-            finish_reason="length" if self._exceeded_limit else self._finish_reason,
-            limit=self._exceeded_limit,
-            calls=tuple(self._calls[place].to_requested_call() for place in sorted(self._calls)),
-            tokens_in=tokens_in,
-            tokens_out=tokens_out or self._count_tokens_out(),
-            first_token_ms=round(((self._first_token_at or now) - self._started_at) * 1000),
-            duration_ms=round((now - self._started_at) * 1000),
-        )
-
-    def _join_surrogates(self, text: str) -> str:
-        """Return the pending half character and the text.
-
-        A half at the end of the text is kept for the next text, unless the reply is finished.
-        """
-        text = self._pending_surrogate + text
-        self._pending_surrogate = "" if self.finished or not "\ud800" <= text[-1:] <= "\udbff" else text[-1]
-        return well_formed(text.removesuffix(self._pending_surrogate))
-
-    def _count_chunk(self) -> None:
+    def count_chunk(self) -> None:
+        """Count a message of the server, even an empty one."""
         self._chunk_count += 1
         if self._chunk_count > MAX_REPLY_CHUNKS:
             self._exceeded_limit = f"{MAX_REPLY_CHUNKS} chunks"
         elif time.monotonic() - self._started_at > MAX_STREAM_SECONDS:
             self._exceeded_limit = f"{MAX_STREAM_SECONDS:g} seconds"
 
-    def _truncate_text(self, text: str) -> str:
+    def set_model(self, name: object) -> None:
+        """Note the name of the model, as its server gives it."""
+        if isinstance(name, str) and name:
+            self._model = short_name(name)
+
+    def finish(self, reason: object) -> None:
+        """Note the reason for which the model has ended its reply. Anything but a text with letters is no reason."""
+        if isinstance(reason, str) and reason.lower() not in ("", "null", "none"):
+            self._finish_reason = FINISH_REASONS.get(reason, short_name(reason))
+
+    def add_text(self, text: str) -> str:
+        """Add words, and return those that are well-formed now."""
+        text = self._truncate(self._join_surrogates(text))
+        if text:
+            self._note_output(text)
+        return text
+
+    def add_reasoning(self, text: str) -> str:
+        """Add words of reasoning, and return them."""
+        text = well_formed(text)
+        if not text:
+            return ""
+        self._reasoning_count += 1
+        self._reasoning_size += len(text.encode())
+        if self._reasoning_size > MAX_TEXT_BYTES:
+            self._exceeded_limit = f"{MAX_TEXT_BYTES} bytes of reasoning"
+        self._reasoning.write(text[: max(0, MAX_REASONING_CHARS - self._reasoning.tell())])
+        self._note_output(text)
+        return text
+
+    def add_refusal(self, text: str) -> None:
+        """Add words with which the model refuses to answer."""
+        self._refusal.write(well_formed(text)[: max(0, MAX_REFUSAL_CHARS - self._refusal.tell())])
+        self._note_output(text)
+
+    def begin_call(self, name: str = "", call_id: str = "") -> PartialCall | None:
+        """Begin a call. Return None if the reply has too many, and is truncated."""
+        if len(self.calls) >= MAX_REPLY_CALLS:
+            self._exceeded_limit = f"{MAX_REPLY_CALLS} calls"
+            return None
+        self.calls.append(PartialCall(call_id[:MAX_NAME_CHARS], name[:MAX_NAME_CHARS]))
+        self._note_output("")
+        return self.calls[-1]
+
+    def add_arguments(self, call: PartialCall, text: str) -> None:
+        """Add a piece of the arguments of a call."""
+        left = MAX_ARGUMENT_CHARS - self._arguments_size
+        if len(text) > left:
+            self._exceeded_limit = f"{MAX_ARGUMENT_CHARS} characters of arguments"
+        self._arguments_size += call.arguments.write(text[:left])
+        self._note_output(text)
+
+    def reply(self) -> Reply:
+        """Return the reply."""
+        now = time.monotonic()
+        return Reply(
+            model=self._model,
+            finish_reason="length" if self._exceeded_limit else self._finish_reason or self._implied_reason(),
+            limit=self._exceeded_limit,
+            calls=tuple(call.to_requested_call() for call in self.calls),
+            refusal=self._refusal.getvalue(),
+            reasoning=self._reasoning.getvalue(),
+            provider=self._provider_state(),
+            first_token_ms=round(((self._first_token_at or now) - self._started_at) * 1000),
+            duration_ms=round((now - self._started_at) * 1000),
+        )
+
+    def spent(self, estimated_prompt: int) -> ModelUsage:
+        """Return the usage of the request, as far as its reply has arrived. An estimate fills what was not reported."""
+        used = self.usage or ModelUsage()
+        tokens_out = used.tokens_out or self._estimated_tokens_out()
+        complete = bool(used.tokens_in and used.tokens_out) or (bool(used.tokens_in) and not tokens_out)
+        return ModelUsage(
+            used.tokens_in or estimated_prompt,
+            tokens_out,
+            used.cached_in,
+            used.cache_write,
+            used.reasoning or min(self.reasoning_tokens, tokens_out),
+            used.estimated or not complete,
+        )
+
+    def _implied_reason(self) -> str:
+        return "tool_calls" if self.calls else "stop" if self.ended else ""
+
+    def _provider_state(self) -> dict[str, Any]:
+        calls = [({"id": call.id} if call.id else {}) | call.provider for call in self.calls]
+        state: dict[str, Any] = {"message": self.provider} if self.provider else {}
+        state |= {"calls": calls} if any(calls) else {}
+        try:
+            state = validated_json(state)
+        except (ValueError, RecursionError):
+            return {}
+        return state if len(canonical_json(state).encode()) <= MAX_PROVIDER_BYTES else {"left_out": MAX_PROVIDER_BYTES}
+
+    def _note_output(self, text: str) -> None:
+        self._delta_count += 1
+        if self._first_token_at is None:
+            self._first_token_at = time.monotonic()
+        if self.max_tokens is not None and text and self._estimated_size() > self.max_tokens:
+            self._exceeded_limit = self._exceeded_limit or f"about {self.max_tokens} output tokens"
+
+    def _estimated_size(self) -> int:
+        return estimate_tokens_of_bytes(self._text_size + self._arguments_size + self._reasoning_size)
+
+    def _estimated_tokens_out(self) -> int:
+        """Return the number of received tokens, as far as it is known."""
+        return max(self._delta_count, self._estimated_size())
+
+    def _join_surrogates(self, text: str) -> str:
+        """Return the pending half character and the text.
+
+        A half at the end of the text is kept for the next text, unless the reply is whole.
+        """
+        text = self._pending_surrogate + text
+        self._pending_surrogate = "" if self.is_whole or not "\ud800" <= text[-1:] <= "\udbff" else text[-1]
+        return well_formed(text.removesuffix(self._pending_surrogate))
+
+    def _truncate(self, text: str) -> str:
         """Return the text, truncated if the reply exceeds the limit."""
         size = len(text.encode())
         left = MAX_TEXT_BYTES - self._text_size
@@ -171,50 +305,17 @@ class ReplyAssembly:
         self._text_size += min(size, left)
         return text
 
-    def _count_tokens_out(self) -> int:
-        """Return the number of received tokens, as far as it is known."""
-        size = self._text_size + self._arguments_size if self._exceeded_limit else 0
-        return max(self._delta_count, estimate_tokens_of_bytes(size))
 
-    def _add_call(self, delta: Any) -> None:
-        position = self._call_index(delta.get("index"), delta.get("id"))
-        if position not in self._calls and len(self._calls) == MAX_REPLY_CALLS:
-            self._exceeded_limit = f"{MAX_REPLY_CALLS} calls"
-            return
-        call = self._calls.setdefault(position, _PartialCall())
-        if (function := delta.get("function")) is not None:
-            call.name = (call.name + _require_text(function.get("name")))[:MAX_NAME_CHARS]
-            self._add_arguments(call, _require_text(function.get("arguments")))
-
-    def _add_arguments(self, call: _PartialCall, text: str) -> None:
-        left = MAX_ARGUMENT_CHARS - self._arguments_size
-        if len(text) > left:
-            self._exceeded_limit = f"{MAX_ARGUMENT_CHARS} characters of arguments"
-        self._arguments_size += call.arguments.write(text[:left])
-
-    def _call_index(self, index: Any, call_id: Any) -> int:
-        """Return the call's index. If the server sends none, a new id starts a new call."""
-        is_new = call_id is not None and hash(call_id) not in self._call_id_hashes
-        if call_id is not None and len(self._call_id_hashes) <= MAX_REPLY_CALLS:
-            self._call_id_hashes.add(hash(call_id))
-        if isinstance(index, int) and not isinstance(index, bool):
-            return index
-        return len(self._calls) if is_new or not self._calls else max(self._calls)
+def short_name(value: str) -> str:
+    """Return the beginning of the text, well-formed."""
+    return well_formed(value[:MAX_NAME_CHARS])
 
 
-def _require_text(value: object) -> str:
-    """Return the text, or "" for None. Raise TypeError for anything else."""
-    if value is None or isinstance(value, str):
-        return value or ""
-    raise TypeError(f"expected a text, not {value!r:.100}")
-
-
-def _short_name(value: object) -> str:
-    """Return the beginning of the text, well-formed, or "" for None."""
-    return well_formed(_require_text(value)[:MAX_NAME_CHARS])
-
-
-def _token_count(value: object) -> int:
+def token_count(value: object) -> int:
     """Return the count, or 0 if the value is not a count."""
-    count: int = value if isinstance(value, int) and not isinstance(value, bool) else 0
-    return min(max(count, 0), MAX_TOKEN_COUNT)
+    if isinstance(value, str):
+        value = value.strip()
+        value = int(value) if value.isascii() and value.isdigit() and len(value) < 19 else 0
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_TOKEN_COUNT:
+        return MAX_TOKEN_COUNT if isinstance(value, int | float) and value > MAX_TOKEN_COUNT else 0
+    return int(value)

@@ -1,51 +1,88 @@
-"""Server-sent events: the chunks that a model server streams, read from its response.
+"""Server-sent events: the chunks that a model server streams, read from the bytes of its response.
 
 The format: https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation. A model sends
 one word per event, and hundreds of models stream at the same time. The cost of an event is most of that of a stream.
 
-The openai package's own reader makes an unvalidated object of every chunk: 340 of the 490 microseconds of processor
-time that a word costs with it, from the socket to PUBLISH. This one takes 80, over aiohttp, whose parser is not written
-in Python.
+Servers send other things where a stream was asked for: a whole reply as JSON, chunks as lines of JSON, a sign-in page,
+an error in a field `error`, compressed bytes, a byte order mark. All of these are read, or quoted in the error.
 """
 
-import asyncio
 import json
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import suppress
 from typing import Any
 
-import openai
-from aiohttp import ClientError
-from httpx2 import HTTPError, StreamError
-
-from roboco.adapters.model.chat_client import ChatResponse
+from roboco.adapters.model.errors import ServerFailure
 from roboco.errors import ModelError
 
 MAX_EVENT_BYTES = 5_000_000
-"""Bytes of an event, and of a line: little more than a text may have. Parsed as JSON, it may take twenty times that."""
-DRAIN_TIMEOUT = 0.1
-"""Seconds to wait for the end after the last event: only a connection that was read to its end is reused."""
+"""Bytes of an event, of a line, and of a body that is no stream: little more than a text may have."""
+MAX_UNPACKED_BYTES = 256 * 1024 * 1024
+"""Bytes of a compressed stream after decompression. A few compressed bytes can expand to gigabytes."""
+UNREADABLE = "unreadable"
+"""The code of a reply that is no JSON, or no reply."""
+_PIECE_BYTES = 65_536
+_QUOTED_BYTES = 300
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_FIELDS = (b"data:", b"error:")
 
 
-async def iter_chunks(response: ChatResponse) -> AsyncGenerator[Any]:
-    """Yield the JSON of each event until "[DONE]".
+async def iter_chunks(pieces: AsyncIterator[bytes], encoding: str = "") -> AsyncGenerator[Any]:
+    """Yield the JSON of each event, or of the whole body if that is no stream, until "[DONE]"; that as None.
 
-    Raise openai.APIError if the connection breaks or the server sends an error, ModelError if an event is too long, and
-    ValueError if its data is not JSON.
+    Raise ModelError if an event is too long or no JSON, or if the body is neither a stream nor JSON.
     """
-    pieces = response.aiter_bytes()
     parser = EventParser()
-    try:
+    async for piece in unpacked(pieces, encoding):
+        for data in parser.feed(piece):
+            if data.startswith(b"[DONE]"):
+                yield None
+                return
+            if data.strip():
+                yield parse_json(data)
+    for data in parser.end():
+        if data.startswith(b"[DONE]"):
+            yield None
+        elif data.strip():
+            yield parse_json(data)
+
+
+async def unpacked(pieces: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
+    """Yield the bytes of a body, decompressed if its server has compressed it all the same, in bounded pieces."""
+    if encoding in ("", "identity"):
         async for piece in pieces:
-            for data in parser.feed(piece):
-                if data.startswith(b"[DONE]"):
-                    await _drain(pieces)
-                    return
-                chunk = json.loads(data.decode(errors="replace"))
-                _raise_error(chunk, response)
-                yield chunk
-    except (HTTPError, ClientError) as error:
-        raise openai.APIConnectionError(request=response.request) from error
+            yield piece
+        return
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        message = f"the model server compresses its reply with {encoding[:40]!r}, which was not asked for"
+        raise ModelError(UNREADABLE, message, False)
+    unpacker, size = zlib.decompressobj(47), 0
+    async for piece in pieces:
+        while piece:
+            try:
+                data = unpacker.decompress(piece, _PIECE_BYTES)
+            except zlib.error as error:
+                raise ModelError(
+                    UNREADABLE, f"the model server's compressed reply is damaged: {error}", False
+                ) from error
+            size += len(data)
+            if size > MAX_UNPACKED_BYTES:
+                raise ModelError("too_long", f"the model server's reply has more than {size} bytes", False)
+            piece = unpacker.unconsumed_tail
+            yield data
+
+
+def parse_json(data: bytes) -> Any:
+    """Return the value. Raise ModelError, which quotes the data, if it is no JSON."""
+    try:
+        return json.loads(data.decode(errors="replace"))
+    except (ValueError, RecursionError) as error:
+        raise ModelError(UNREADABLE, f"it sent what is no JSON: {quoted(data)}", False) from error
+
+
+def quoted(data: bytes) -> str:
+    """Return the beginning of the data, for an error."""
+    return repr(data[:_QUOTED_BYTES].decode(errors="replace"))
 
 
 class EventParser:
@@ -55,9 +92,19 @@ class EventParser:
         self._partial_line = bytearray()
         self._data: list[bytes] = []  # of an event that has not ended
         self._data_size = 0
+        self._head: bytearray | None = bytearray()  # the first bytes, until it is known what the body is
+        self._body: bytearray | None = None  # the whole body, if it is no stream
+        self._comments = b""  # the beginning of what is neither data nor a comment
+        self._has_data = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the data of each event that ends in these bytes. Raise ModelError if an event or a line is too long."""
+        if self._head is not None:
+            data = self._after_head(data)
+        if self._body is not None:
+            _check_size(len(self._body) + len(data))
+            self._body += data
+            return
         _check_size(len(self._partial_line) + len(data))
         if not (b"\n" in data or b"\r" in data or self._partial_line.endswith(b"\r")):
             self._partial_line += data
@@ -71,34 +118,66 @@ class EventParser:
         for line in lines:
             yield from self._add_line(line.rstrip(b"\r\n"))
 
+    def end(self) -> Iterator[bytes]:
+        """Yield the data that is left when the body has ended: of a last event without its end, or of a JSON body.
+
+        Raise ServerFailure, which quotes the body, if it has no data at all.
+        """
+        if self._head is not None:
+            yield from self._add_line(bytes(self._head))
+        if self._body is not None:
+            yield from _of_json_body(bytes(self._body))
+            return
+        yield from self._add_line(bytes(self._partial_line).rstrip(b"\r\n"))
+        yield from self._add_line(b"")
+        if not self._has_data and self._comments:
+            raise ServerFailure.within_stream(self._comments.decode(errors="replace"))
+
+    def _after_head(self, data: bytes) -> bytes:
+        """Return what follows the byte order mark and white space at the beginning, and recognise a body."""
+        assert self._head is not None
+        self._head += data
+        head = bytes(self._head)
+        if len(head) < 3 and _BYTE_ORDER_MARK.startswith(head):
+            return b""
+        head = head.removeprefix(_BYTE_ORDER_MARK)
+        begin = head.lstrip(b" \t\r\n")
+        if not begin:
+            self._head = bytearray()  # white space that keeps the connection alive
+            return b""
+        self._head = None
+        if begin[:1] in (b"{", b"[", b"<"):
+            self._body = bytearray()
+        return begin
+
     def _add_line(self, line: bytes) -> Iterator[bytes]:
         """Add the line to the event. If it is empty, the event has ended: yield its data."""
-        if line.startswith(b"data:"):
+        if line.startswith(_FIELDS):
             self._data_size += len(line)
             _check_size(self._data_size)
-            self._data.append(line[5:].removeprefix(b" "))
-        elif not line and self._data:
-            data, self._data, self._data_size = self._data, [], 0
-            yield b"\n".join(data)
+            self._has_data = True
+            self._data.append(line.partition(b":")[2].removeprefix(b" "))
+        elif not line:
+            if self._data:
+                data, self._data, self._data_size = self._data, [], 0
+                yield b"\n".join(data)
+        elif not self._has_data and not line.startswith((b":", b"event:", b"id:", b"retry:")):
+            self._comments = (self._comments + line + b"\n")[:2000]
+
+
+def _of_json_body(body: bytes) -> Iterator[bytes]:
+    """Yield a body that is one JSON value, or each of its lines if these are JSON values."""
+    if body.startswith(b"<"):
+        raise ServerFailure.within_stream(body.decode(errors="replace"))
+    lines = body.splitlines()
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        yield from lines if len(lines) > 1 else [body]
+    else:
+        yield body
 
 
 def _check_size(size: int) -> None:
     if size > MAX_EVENT_BYTES:
         raise ModelError("too_long", f"the model server sent an event of more than {MAX_EVENT_BYTES} bytes", False)
-
-
-async def _drain(pieces: AsyncIterator[bytes]) -> None:
-    with suppress(TimeoutError, HTTPError, StreamError, ClientError):
-        async with asyncio.timeout(DRAIN_TIMEOUT):
-            async for _ in pieces:
-                pass
-
-
-def _raise_error(chunk: Any, response: ChatResponse) -> None:
-    """Raise openai.APIError if the chunk contains an error instead of a part of the reply."""
-    error = chunk.get("error") if isinstance(chunk, dict) else None
-    if not error:
-        return
-    message = error.get("message") if isinstance(error, dict) else None
-    text = message if isinstance(message, str) and message else "an error occurred during streaming"
-    raise openai.APIError(text, response.request, body=error)

@@ -37,8 +37,8 @@ class RedisLeaseRenewals:
 def renewal_call(keys: Keys, lease: Lease, lease_ms: int) -> ScriptCall:
     """Return the call of a script that renews the lease and returns its status."""
     match lease:
-        case TurnLease(task_id, epoch, token):
-            return ScriptCall("renew", [keys.state(task_id), keys.lease(task_id)], [epoch, token, lease_ms])
+        case TurnLease(task_id, epoch, token, note):
+            return ScriptCall("renew", [keys.state(task_id), keys.lease(task_id)], [epoch, token, lease_ms, note])
         case CallLease(task_id, epoch, call_id, token):
             names = [keys.state(task_id), keys.calls(task_id), keys.lease(task_id, call_id)]
             return ScriptCall("renew_call", names, [epoch, call_id, token, lease_ms])

@@ -15,7 +15,8 @@ from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.stream.event import AnyEvent, StatusChanged, unnumbered_json
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.lease_renewals import CallLease, LeaseStatus
-from roboco.ports.leases import CancelRequest, Chunk, EmitCallback, TurnClaim
+from roboco.ports.leases import NO_TOKENS, CancelRequest, Chunk, EmitCallback, TurnClaim
+from roboco.ports.task_store import TokenUsage
 
 
 class RedisTurnLeases:
@@ -69,7 +70,13 @@ class RedisTurnLeases:
         return None if answer is None else CancelRequest(float(answer[0]), int(answer[1]))
 
     def defer(
-        self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool, declined_by: str = ""
+        self,
+        claim: TurnClaim,
+        seconds: float,
+        event: StatusChanged,
+        refused: bool,
+        declined_by: str = "",
+        used: TokenUsage = NO_TOKENS,
     ) -> bool:
         """Defer the turn for these seconds. Return False if this claim does not hold the lease."""
         task_id = claim.assignment.task_id
@@ -83,6 +90,8 @@ class RedisTurnLeases:
             event.reason,
             unnumbered_json(event),
             declined_by,
+            used.tokens_in,
+            used.tokens_out,
         ]
         return bool(self._scripts.run("defer", names, *arguments))
 

@@ -23,7 +23,7 @@ from roboco.domain.history.step import TaskStep, parse_step
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, unnumbered_json
-from roboco.ports.task_store import CallState, Commit, Decision, Declined, Phase, Snapshot, TokenUsage
+from roboco.ports.task_store import CallState, Commit, Decision, Declined, Phase, Snapshot, TokenUsage, TurnProgress
 
 MAX_TAIL_STEPS = COORDINATOR_TAIL_LENGTH
 """Newest steps of a task that Redis keeps."""
@@ -244,7 +244,14 @@ def parse_snapshot(
         tail=tuple(map(_parse_step, steps)),
         item_ids=tuple(item_ids),
         calls=calls,
+        progress=_progress(fields),
     )
+
+
+def _progress(fields: Mapping[str, str]) -> TurnProgress | None:
+    """Return the progress of the claimed turn, if its worker has recorded it."""
+    recorded = fields.get("note_epoch") == fields["epoch"] and fields["owner"] != ""
+    return TurnProgress.parse(fields["note"]) if recorded else None
 
 
 def _parse_step(line: str) -> TaskStep:

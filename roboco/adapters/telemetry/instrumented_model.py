@@ -4,9 +4,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
+from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError
-from roboco.ports.model import Model, ModelStream, OnText, Reply, Request
+from roboco.ports.model import Listener, Model, ModelStream, Progress, Reply, Request
 from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS, Operation, OperationSpan, Telemetry
 
 
@@ -17,14 +19,14 @@ class InstrumentedModel:
         self._model = model
         self._telemetry = telemetry
 
-    def stream(self, request: Request, on_text: OnText | None = None) -> ModelStream:
+    def stream(self, request: Request, listener: Listener | None = None) -> ModelStream:
         """Start the call and return its stream."""
-        return _InstrumentedStream(self._model, request, self._telemetry, on_text)
+        return _InstrumentedStream(self._model, request, self._telemetry, listener)
 
 
 class _InstrumentedStream:
-    def __init__(self, model: Model, request: Request, telemetry: Telemetry, say: OnText | None) -> None:
-        self._on_text = say
+    def __init__(self, model: Model, request: Request, telemetry: Telemetry, listener: Listener | None) -> None:
+        self._listener = listener
         self._has_text = False
         self._telemetry = telemetry
         self._model_name = request.profile.model
@@ -34,12 +36,13 @@ class _InstrumentedStream:
         self._span: OperationSpan = self._open_work.enter_context(
             telemetry.operation(Operation("model", model=self._model_name))
         )
-        self._stream = model.stream(request, None if say is None else self._forward_text)
+        forwarding = None if listener is None else replace(listener, on_text=self._forward_text)
+        self._stream = model.stream(request, forwarding)
         telemetry.record(OPEN_STREAMS, 1)
         self._open_work.callback(telemetry.record, OPEN_STREAMS, -1)
 
     def __iter__(self) -> Iterator[str | Reply]:
-        """Yield the texts, unless a callback receives them, and at the end the Reply."""
+        """Yield the texts, unless a listener receives them, and at the end the Reply."""
         try:
             for piece in self._stream:
                 if isinstance(piece, Reply):
@@ -50,6 +53,16 @@ class _InstrumentedStream:
         except ModelError as error:
             self._span.annotate(error=error.code)
             raise
+
+    @property
+    def usage(self) -> ModelUsage:
+        """The usage of the call until now."""
+        return self._stream.usage
+
+    @property
+    def progress(self) -> Progress:
+        """How far the call has come."""
+        return self._stream.progress
 
     def close(self) -> None:
         """Close the connection to the model now, from any thread. Further calls do nothing."""
@@ -64,8 +77,8 @@ class _InstrumentedStream:
 
     def _forward_text(self, text: str) -> None:
         self._on_first_text()
-        if self._on_text is not None:
-            self._on_text(text)
+        if self._listener is not None:
+            self._listener.on_text(text)
 
     def _on_first_text(self) -> None:
         if not self._has_text:

@@ -12,7 +12,7 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.history.state import TaskState
 from roboco.domain.limits import Limits, ToolLimits, UsageLimits
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.usage import Usage
+from roboco.domain.usage import ModelUsage, Usage
 
 _FIELDS = (
     ("max_steps", "steps", "has {:g} steps"),
@@ -49,7 +49,7 @@ class Reservation:
     """The reservation of a turn."""
 
     max_tokens: int | None = None
-    """The largest number of output tokens. None is no limit."""
+    """The output tokens that the limits leave. None is no limit."""
     refused: str = ""
     """The reason why the turn must not start, or ""."""
 
@@ -59,7 +59,7 @@ def reserve(limits: Limits, state: TaskState, agent: str, profile: ModelProfile,
 
     It is bounded by the rest of the task's limits, and by the rest of the agent's.
     """
-    most = profile.max_tokens
+    most: int | None = None
     for who, own, spent in (
         ("the task", limits, state.usage),
         (f"agent {agent}", limits.agent_limits(agent), state.agent_usage(agent)),
@@ -86,8 +86,8 @@ def _left_out(limits: UsageLimits, spent: Usage, profile: ModelProfile, tokens_i
     if limits.max_tokens_out is not None:
         left = limits.max_tokens_out - spent.tokens_out
         found.append((left, f"has used {spent.tokens_out} tokens out, max_tokens_out is {limits.max_tokens_out}"))
-    if limits.max_cost is not None and (profile.price_in or profile.price_out):
-        money = limits.max_cost - spent.cost - profile.cost(tokens_in, 0)
+    if limits.max_cost is not None and profile.has_prices:
+        money = limits.max_cost - spent.cost - profile.cost(ModelUsage(tokens_in))
         text = f"has cost {spent.cost:g}, max_cost is {limits.max_cost:g}, {needs}"
         if profile.price_out:
             found.append((int(money * 1_000_000 / profile.price_out), text))

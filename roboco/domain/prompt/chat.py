@@ -5,10 +5,12 @@ from typing import Any
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.part import Artifact, ArtifactPart, ErrorPart, TextPart, ToolCallPart, ToolResult
-from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step import PROVIDER, TOOL_EXECUTOR, USER, TaskStep
 
 ChatMessage = dict[str, Any]
-"""One message of the chat completions protocol: `role`, `content`, `tool_calls`, `tool_call_id`."""
+"""One message of the chat completions protocol: `role`, `content`, `tool_calls`, `tool_call_id`.
+
+An agent's own message also has `provider`, if its model's provider wants something back with it."""
 StepGroup = tuple[TaskStep, ...]
 """A step, followed by the step with the results of its calls if there is one."""
 
@@ -82,6 +84,8 @@ def image_mime_type(data: bytes) -> str | None:
 
 def _own_message(step: TaskStep) -> ChatMessage:
     message: ChatMessage = {"role": "assistant", "content": step_text(step, with_calls=False)}
+    if isinstance(provider := step.metadata.get(PROVIDER), dict) and not step.is_imported:
+        message["provider"] = provider
     if step.calls:
         message["tool_calls"] = [
             {

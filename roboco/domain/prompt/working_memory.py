@@ -2,6 +2,14 @@
 
 The first user message and the steps that a tool-calling agent still needs are always included. A step with calls and
 the step with their results are kept together, so that every call that is sent has its result.
+
+Providers keep the beginning of a prompt in a cache, which makes the next prompt with the same beginning cheaper and
+faster. A window that slides by one step with each turn never begins like the one before. So the oldest steps are left
+out in blocks, each about half of the window, at positions that do not depend on the turn:
+
+    turn 40   |first| 1 ............................ 39 |
+    turn 41   |first|              20 ................. 40 |
+    turn 42   |first|              20 .................... 41 |
 """
 
 from dataclasses import dataclass
@@ -33,6 +41,8 @@ class PromptInputs:
     """The reason why this turn is the last one, or None."""
     images: bool = False
     """True if the model accepts images."""
+    max_tokens: int | None = None
+    """The most tokens of the request, whatever the agent's strategy, or None if that is not known."""
     tokens: Tokenizer = ESTIMATING_TOKENIZER
     """The tokenizer."""
 
@@ -143,40 +153,87 @@ class _Chosen:
     why: str
 
 
+@dataclass(frozen=True)
+class _Candidate:
+    group: StepGroup
+    messages: list[ChatMessage]
+    tokens: int
+
+
 def _newest(agent: Agent, seen: PromptInputs, groups: list[StepGroup], spent: int) -> _Chosen:
     """Return the newest groups that fit beside this number of tokens; at least one."""
-    chosen: list[StepGroup] = []
-    messages: list[ChatMessage] = []
-    steps = tokens = 0
-    why = ""
+    begin, why = _first_position(agent, seen)
+    most, limit = _token_limit(agent, seen)
+    chosen: list[_Candidate] = []
+    left = total = limit - spent
     for group in reversed(groups):
-        more = messages_of(agent.name, group, seen.images)
-        size = _tokens(seen, more)
-        steps += len(group)
-        why = _left_out_reason(agent, seen, group, steps, spent + tokens + size)
-        if why and chosen:
+        if chosen and group[-1 if seen.summary is not None else 0].seq < begin:
             break
-        chosen.insert(0, group)
-        messages = more + messages
-        tokens += size
+        messages = messages_of(agent.name, group, seen.images)
+        size = _tokens(seen, messages)
+        if chosen and size > left:
+            chosen, why = _from_round_position(chosen, total // 2), most
+            break
+        chosen.insert(0, _Candidate(group, messages, size))
+        left -= size
     else:
         why = "older than the loaded steps"
-    return _Chosen(chosen, messages, tokens, why)
+    messages = [message for candidate in chosen for message in candidate.messages]
+    return _Chosen([one.group for one in chosen], messages, sum(one.tokens for one in chosen), why)
 
 
-def _left_out_reason(agent: Agent, seen: PromptInputs, group: StepGroup, steps: int, tokens: int) -> str:
-    """Return the reason why the group is left out, or "" if it is included."""
+def _first_position(agent: Agent, seen: PromptInputs) -> tuple[int, str]:
+    """Return the position of the first step that the agent's strategy includes, and why older ones are left out."""
+    end = seen.tail[-1].seq + 1
     match agent.context:
         case RecentContext() as policy:
-            return f"older than the newest {policy.steps} steps" if steps > policy.steps else ""
-        case BudgetContext() as policy:
-            return f"does not fit into {policy.tokens} tokens" if tokens > policy.tokens else ""
+            return _block_position(end, policy.steps), f"older than the newest {policy.steps} steps"
+        case BudgetContext():
+            return 0, ""
         case SummaryContext() as policy:
-            if seen.summary is None:
-                return f"older than the newest {2 * policy.steps} steps" if steps > 2 * policy.steps else ""
-            return "in the summary" if group[-1].seq < seen.summary.until else ""
+            if seen.summary is not None:
+                return seen.summary.until, "in the summary"
+            return _block_position(end, 2 * policy.steps), f"older than the newest {2 * policy.steps} steps"
         case unknown:
             assert_never(unknown)
+
+
+def _block_position(end: int, steps: int) -> int:
+    """Return the beginning of a window of at most this number of steps, which moves by half of them at a time."""
+    block = max(1, steps // 2)
+    return max(0, -(-(end - steps) // block) * block)
+
+
+def _token_limit(agent: Agent, seen: PromptInputs) -> tuple[str, int]:
+    """Return why steps are left out that exceed the tokens of the request, and the limit of these tokens."""
+    limits = [seen.max_tokens] if seen.max_tokens is not None else []
+    limits += [agent.context.tokens] if isinstance(agent.context, BudgetContext) else []
+    limit = min(limits, default=_NO_LIMIT)
+    return f"does not fit into {limit} tokens", limit
+
+
+_NO_LIMIT = 2**62
+
+
+def _from_round_position(chosen: list[_Candidate], least: int) -> list[_Candidate]:
+    """Return the groups from the roundest position on, with at least this number of tokens if there are as many.
+
+    A position is the rounder, the higher the power of two that divides it. The choice changes only as that position
+    leaves the window, or a rounder one enters it.
+    """
+    after = 0
+    starts = [len(chosen) - 1]
+    for index in range(len(chosen) - 1, -1, -1):
+        after += chosen[index].tokens
+        if after >= least:
+            starts = list(range(index + 1))
+            break
+    start = max(starts, key=lambda index: (_roundness(chosen[index].group[0].seq), -index))
+    return chosen[start:]
+
+
+def _roundness(position: int) -> int:
+    return position & -position
 
 
 def _tokens(seen: PromptInputs, messages: list[ChatMessage]) -> int:

@@ -34,6 +34,12 @@ class StreamChunk(RecordModel):
     text: str
 
 
+class ReasoningChunk(StreamChunk):
+    """A piece of reasoning, as the model wrote it. Only turns whose profile says `reasoning: stream` have these."""
+
+    type: Literal["reasoning_chunk"] = "reasoning_chunk"  # type: ignore[assignment]
+
+
 class _Event(RecordModel):
     seq: int = 0
     generation: str = ""
@@ -222,8 +228,8 @@ ExecutionEvent = Annotated[
 ]
 """An execution event: `type` names its kind."""
 
-_ADAPTER: TypeAdapter[Any] = TypeAdapter(ExecutionEvent | StreamChunk)
-_MESSAGE_TYPES: tuple[type[RecordModel], ...] = (*_Event.__subclasses__(), StreamChunk)
+_ADAPTER: TypeAdapter[Any] = TypeAdapter(ExecutionEvent | StreamChunk | ReasoningChunk)
+_MESSAGE_TYPES: tuple[type[RecordModel], ...] = (*_Event.__subclasses__(), StreamChunk, ReasoningChunk)
 _KNOWN_TYPES = frozenset(kind.model_fields["type"].default for kind in _MESSAGE_TYPES)
 _NUMBER_FIELDS = {"seq", "generation", "chunks", "events"}
 

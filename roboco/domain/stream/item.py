@@ -48,6 +48,16 @@ class TextPartDelta(RecordModel):
     """True if the text replaces all earlier text of the step."""
 
 
+class ReasoningDelta(RecordModel):
+    """A piece of the reasoning that precedes a step's text. It is no part of the text."""
+
+    type: Literal["reasoning_delta"] = "reasoning_delta"
+    text: str
+    step_id: str
+    agent_name: str
+    attempt: int
+
+
 class ToolCallItem(RecordModel):
     """A complete tool call."""
 
@@ -89,6 +99,7 @@ class TypedItem(Generic[Type, Data]):
 
 StreamItem = (
     TypedItem[Literal["text_part_delta"], TextPartDelta]
+    | TypedItem[Literal["reasoning_delta"], ReasoningDelta]
     | TypedItem[Literal["tool_call_part"], ToolCallItem]
     | TypedItem[Literal["tool_result_part"], ToolResultItem]
     | TypedItem[Literal["step_final"], StepFinal]
@@ -110,6 +121,7 @@ StreamItem = (
 
 ItemData = (
     TextPartDelta
+    | ReasoningDelta
     | ToolCallItem
     | ToolResultItem
     | StepFinal

@@ -19,6 +19,7 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.stream.event import (
     AgentSelected,
     AnyEvent,
+    ReasoningChunk,
     StepEnded,
     StreamChunk,
     StreamReset,
@@ -31,6 +32,7 @@ from roboco.domain.stream.event import (
 )
 from roboco.domain.stream.item import (
     ItemData,
+    ReasoningDelta,
     StepFinal,
     StreamItem,
     TextPartDelta,
@@ -139,9 +141,8 @@ class MergedStream:
     def _chunk(self, chunk: StreamChunk) -> StreamItem:
         attempt_chunks = self.cursor.attempt_chunks + 1 if chunk.attempt == self.cursor.attempt else 1
         self._move(chunks=chunk.seq, attempt=chunk.attempt, attempt_chunks=attempt_chunks, has_full_text=False)
-        delta = TextPartDelta(
-            text=chunk.text, step_id=chunk.step_id, agent_name=chunk.agent_name, attempt=chunk.attempt
-        )
+        kind = ReasoningDelta if isinstance(chunk, ReasoningChunk) else TextPartDelta
+        delta = kind(text=chunk.text, step_id=chunk.step_id, agent_name=chunk.agent_name, attempt=chunk.attempt)
         return self._item(delta)
 
     def _event(self, event: AnyEvent) -> Iterator[StreamItem]:

@@ -8,14 +8,21 @@ from roboco.domain.schema import InputModel
 
 
 class RecentContext(InputModel):
-    """Working memory of the newest `steps` steps."""
+    """Working memory of the newest steps, at most `steps` of them.
+
+    The oldest ones are left out in blocks of half of `steps`, so that most prompts begin as the one before did, and the
+    provider's cache has them.
+    """
 
     strategy: Literal["recent"] = "recent"
-    steps: Annotated[int, Field(ge=1, le=500)] = 20
+    steps: Annotated[int, Field(ge=1, le=500)] = 40
 
 
 class BudgetContext(InputModel):
-    """Working memory of the newest steps that fit into `tokens` tokens, together with the prompt and the tools."""
+    """Working memory of the newest steps that fit into `tokens` tokens, together with the prompt and the tools.
+
+    If not all steps fit, the oldest ones are left out in blocks, of up to half of `tokens`.
+    """
 
     strategy: Literal["budget"]
     tokens: Annotated[int, Field(ge=100)] = 8000

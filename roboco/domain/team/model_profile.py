@@ -1,11 +1,40 @@
 """ModelProfile: a named model of a team, with its limits and prices."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from roboco.domain.canonical_json import canonical_json, validated_json
 from roboco.domain.schema import EnvVarName, InputModel, Price
 from roboco.domain.url import url_error
+from roboco.domain.usage import ModelUsage
+
+MAX_PARAMETERS_BYTES = 16_384
+"""The most bytes of a profile's `parameters`, as JSON."""
+ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,63}$")]
+OWN_PARAMETERS = {
+    "model": "model",
+    "messages": "the prompt of an agent",
+    "stream": "omit",
+    "stream_options": "omit",
+    "tools": "tools of an agent",
+    "tool_choice": "tool_choice of an agent",
+    "response_format": "tool_calls",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_tokens": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+    "n": "",
+    "functions": "tools of an agent",
+    "function_call": "tool_choice of an agent",
+}
+"""Parameters that Roboco sets itself, each with the field that decides it; "" if none does."""
+OWN_HEADERS = frozenset(
+    {"host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding"}
+)
+NEVER_OMITTED = frozenset({"model", "messages"})
+Provider = Literal["openai", "openai-responses", "anthropic", "google", "bedrock", "mistral", "groq"]
 
 
 class ModelProfile(InputModel):
@@ -13,12 +42,27 @@ class ModelProfile(InputModel):
 
     model: Annotated[str, Field(min_length=1)]
     """The name of the model at its server."""
+    provider: Provider = "openai"
+    """The protocol of the server: "openai" is chat completions, which most servers speak."""
     base_url: str | None = None
     api_key_env: EnvVarName | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     max_tokens: Annotated[int, Field(gt=0)] | None = None
-    first_token_timeout: Annotated[float, Field(gt=0)] = 120.0
+    """The most tokens of a reply, reasoning included."""
+    parameters: dict[ParameterName, Any] = {}
+    """Further parameters of each request, such as `reasoning_effort` or `seed`, as the provider names them."""
+    omit: tuple[ParameterName, ...] = ()
+    """Parameters that the server does not accept: they are left out of each request."""
+    headers: dict[HeaderName, EnvVarName] = {}
+    """Further HTTP headers, each with the variable of the agents worker that holds its value."""
+    context_window: Annotated[int, Field(ge=100)] | None = None
+    """The most tokens that the model takes, prompt and reply together."""
+    reasoning: Literal["keep", "stream"] = "keep"
+    """Whether reasoning is only kept in the metadata of the step, or published as it arrives as well."""
+    fallback: Annotated[tuple[str, ...], Field(max_length=4)] = ()
+    """Profiles that answer in its place, in this order, after an outage, without credit or without the model."""
+    first_token_timeout: Annotated[float, Field(gt=0)] = 180.0
     idle_timeout: Annotated[float, Field(gt=0)] = 60.0
     tool_calls: Literal["native", "json"] = "native"
     """The way the model calls tools: by the protocol's native means, or by a JSON reply that contains its calls."""
@@ -28,6 +72,12 @@ class ModelProfile(InputModel):
     """The price of a million input tokens, in the currency of the limits."""
     price_out: Price = 0.0
     """The price of a million output tokens."""
+    price_cached_in: Price | None = None
+    """The price of a million input tokens that the provider reads from its cache. By default it is `price_in`."""
+    price_cache_write: Price | None = None
+    """The price of a million input tokens that the provider writes to its cache. By default it is `price_in`."""
+    price: Literal["auto"] | None = None
+    """With "auto", the prices are taken from a published list when the task is submitted."""
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
     """A limit for all tasks of the team, on all workers."""
     tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
@@ -50,6 +100,47 @@ class ModelProfile(InputModel):
             raise ValueError(mistake)
         return value
 
-    def cost(self, tokens_in: int, tokens_out: int) -> float:
-        """Return the cost of a call with these numbers of tokens."""
-        return (tokens_in * self.price_in + tokens_out * self.price_out) / 1_000_000
+    @field_validator("parameters")
+    @classmethod
+    def _bounded_parameters(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name in value:
+            if name in OWN_PARAMETERS:
+                field = OWN_PARAMETERS[name]
+                raise ValueError(f"{name!r} is set by Roboco" + (f": use {field}" if field else ""))
+        if len(canonical_json(validated_json(value)).encode()) > MAX_PARAMETERS_BYTES:
+            raise ValueError(f"has more than {MAX_PARAMETERS_BYTES} bytes")
+        return value
+
+    @field_validator("omit")
+    @classmethod
+    def _omittable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if never := NEVER_OMITTED.intersection(value):
+            raise ValueError(f"{', '.join(sorted(never))} cannot be left out")
+        return value
+
+    @field_validator("headers")
+    @classmethod
+    def _further_headers(cls, value: dict[str, str]) -> dict[str, str]:
+        if own := sorted(name for name in value if name.lower() in OWN_HEADERS):
+            raise ValueError(f"{', '.join(own)} is set by Roboco")
+        return value
+
+    @model_validator(mode="after")
+    def _one_source_of_prices(self) -> Self:
+        if self.price is None and (self.price_cached_in or self.price_cache_write) and not self.price_in:
+            raise ValueError("price_cached_in and price_cache_write need price_in")
+        return self
+
+    @property
+    def has_prices(self) -> bool:
+        """Return True if calls have a price."""
+        return bool(self.price_in or self.price_out)
+
+    def cost(self, used: ModelUsage) -> float:
+        """Return the cost of a call with these tokens."""
+        cached, written = min(used.cached_in, used.tokens_in), min(used.cache_write, used.tokens_in - used.cached_in)
+        read = self.price_in if self.price_cached_in is None else self.price_cached_in
+        write = self.price_in if self.price_cache_write is None else self.price_cache_write
+        plain = max(0, used.tokens_in - cached - max(0, written))
+        parts = (plain * self.price_in, cached * read, max(0, written) * write, used.tokens_out * self.price_out)
+        return sum(parts) / 1_000_000

@@ -2,9 +2,12 @@
 
     refused ─► deferred 1, 2, 4, ... 60 s ─► refused until the timeout ─► paused ─► the model answers another task
                (no thread waits)             (coordinator's pass)         (inbox item)   ─► resumed (by the sweeper)
+                                                                             ▲                      │
+                                     paused again, until a user resumes it ──┴── refused again ◄────┘
 
-Only an error for which no retry can succeed ends a task. If a worker dies between two of these steps, the turn stays
-deferred, or the task stays paused. The user, or the next answer of the model, resumes it.
+Only an error for which no retry can succeed ends a task. A task that was resumed because its model had answered another
+one, and is refused again, has a cause of its own: others do not resume it a second time. If a worker dies between two of
+these steps, the turn stays deferred, or the task stays paused. The user, or the next answer of the model, resumes it.
 """
 
 import logging
@@ -12,7 +15,7 @@ from collections.abc import Iterable
 
 from roboco.domain.canonical_json import well_formed
 from roboco.domain.inbox.item import Item, Pause, Resume, parse_item
-from roboco.domain.paths import RESUME_PREFIX, inbox_path, item_path
+from roboco.domain.paths import RESUME_PREFIX, applied_folder, inbox_path, item_path
 from roboco.domain.rate_report import NEXT_ATTEMPT
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
@@ -28,6 +31,8 @@ MAX_BACKOFF = 60.0
 """The most seconds for which a turn is deferred if the server sends no Retry-After."""
 MAX_RETRY_AFTER = 900.0
 """The most seconds for which a turn is deferred, whatever Retry-After the server sends."""
+FALLBACK_TIME = 120.0
+"""Seconds for which the other profiles of a turn are tried after the outage of its own, before the task is paused."""
 MAX_ERROR_CHARS = 400
 """The most characters of an error in the reason of a wait."""
 
@@ -48,7 +53,14 @@ def is_timeout_exceeded(engine: Engine, team: Team, task: Snapshot) -> bool:
     """Return True if the deferred turn was refused for longer than the operator or its model profile allows."""
     if task.claimed or not task.refusals:
         return False
-    return task.refused_for >= _outage_timeout(engine, team.profile(team.agent(task.agent)))
+    profile = team.profile(team.agent(task.agent))
+    return task.refused_for >= _outage_timeout(engine, profile) + (FALLBACK_TIME if profile.fallback else 0)
+
+
+def seconds_to_fallback(engine: Engine, team: Team, task: Snapshot) -> float | None:
+    """Return the seconds of refusals after which another profile answers the turn, or None if there is none."""
+    profile = team.profile(team.agent(task.agent))
+    return _outage_timeout(engine, profile) - task.refused_for if profile.fallback else None
 
 
 def _outage_timeout(engine: Engine, profile: ModelProfile) -> float:
@@ -61,20 +73,30 @@ def pause_task(engine: Engine, task_id: str, task: Snapshot) -> bool:
 
     Return False if that pause has been set and ended since this refusal: then the turn is tried once more.
     """
-    item_id = f"outage-{task.epoch}-{task.refusals}"
+    item_id = f"outage-{task.seq}-{task.epoch}-{task.refusals}"
     item = stored_item(engine, task_id, item_id)
     if item is not None and item.applied_at_seq is not None:
         return False
     if item is None:
         cause = task.reason.rpartition(NEXT_ATTEMPT)[0] or task.reason
-        why = (
-            f"{cause}; this has lasted {task.refused_for:.0f} s. The task continues when it is resumed, "
-            "or when the model answers another task"
+        again = _was_resumed_by_answer(engine, task_id, task.seq)
+        until = (
+            "It was resumed before because the model had answered another task, and was refused again: it continues "
+            "when you resume it"
+            if again
+            else "The task continues when it is resumed, or when the model answers another task"
         )
+        why = f"{cause}; this has lasted {task.refused_for:.0f} s. {until}"
         _log.warning("task %s is paused: %s", task_id, why)
-        item = Pause(item_id=item_id, created_at=engine.now(), outage=task.agent, reason=why)
+        item = Pause(item_id=item_id, created_at=engine.now(), outage="" if again else task.agent, reason=why)
     accept_item(engine, task_id, item, enforce_capacity=False)
     return True
+
+
+def _was_resumed_by_answer(engine: Engine, task_id: str, seq: int) -> bool:
+    """Return True if the turn at this position was paused by an outage before, and an answer has resumed it."""
+    prefix = f"resumed-outage-{seq}-"
+    return any(name.startswith(prefix) for name in engine.files.names(applied_folder(task_id)))
 
 
 def register_for_answer(engine: Engine, task_id: str, team: Team, pending_items: Iterable[Item]) -> None:

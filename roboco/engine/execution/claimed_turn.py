@@ -1,14 +1,34 @@
 """claimed_turn: a turn that a worker has claimed, and the results of an attempt to run it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.execution.cancellation import Cancellation
 from roboco.engine.record import rate_tickets as tickets
 from roboco.ports.leases import TurnClaim
+from roboco.ports.model import ModelStream
 from roboco.ports.rate_limits import Ticket
+from roboco.ports.task_store import TurnProgress
 from roboco.ports.telemetry import OperationSpan
+
+
+class ProgressNote:
+    """The record of how far a turn's model call has come. The heartbeat reads it in another thread."""
+
+    def __init__(self) -> None:
+        self._followed: tuple[str, ModelStream] | None = None
+
+    def follow(self, model: str, stream: ModelStream) -> None:
+        """Record the progress of this call from now on."""
+        self._followed = (model, stream)
+
+    def note(self) -> str:
+        """Return the record, or "" before the first call."""
+        if self._followed is None:
+            return ""
+        model, stream = self._followed
+        return TurnProgress(model[:200], **asdict(stream.progress)).to_json()
 
 
 @dataclass(frozen=True)
@@ -22,6 +42,8 @@ class ClaimedTurn:
     span: OperationSpan
     claimed_at: float
     """The time of the claim, in Unix seconds."""
+    progress: ProgressNote = field(default_factory=ProgressNote)
+    """The progress of the turn's model call, for the heartbeat."""
 
     @property
     def model(self) -> str:

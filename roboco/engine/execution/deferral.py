@@ -17,6 +17,8 @@ from roboco.engine.coordinator.switched_off import check_delay
 from roboco.engine.execution.attempt_outcome import SwitchedOff, TurnOutcome
 from roboco.engine.execution.claimed_turn import ClaimedTurn
 from roboco.errors import ModelError
+from roboco.ports.leases import NO_TOKENS
+from roboco.ports.task_store import TokenUsage
 
 QUARANTINE_DELAY, MAX_QUARANTINE_DELAY = 5.0, 15.0
 """The first and the longest delay, in seconds, of a turn that waits for quarantine. The delay doubles."""
@@ -31,7 +33,7 @@ def defer_for_provider_limit(turn: ClaimedTurn, profile: ModelProfile, error: Mo
     """Defer the turn, and hold back all requests to the model server, which refused one for its rate limit."""
     seconds = outage.retry_delay(error, turn.claim.snapshot.refusals)
     turn.engine.rate_limiter.pause(profile, seconds)
-    return defer(turn, seconds, _rate_reason(turn, profile, seconds), TurnOutcome.RATE_LIMITED, refused=True)
+    return defer(turn, seconds, _rate_reason(turn, profile, seconds), TurnOutcome.RATE_LIMITED, _used(error))
 
 
 def _rate_reason(turn: ClaimedTurn, profile: ModelProfile, seconds: float) -> str:
@@ -40,9 +42,17 @@ def _rate_reason(turn: ClaimedTurn, profile: ModelProfile, seconds: float) -> st
 
 def defer_for_outage(turn: ClaimedTurn, error: ModelError) -> TurnOutcome:
     """Defer the turn, because its model cannot be reached or its server fails. Other turns are not held back."""
-    claim = turn.claim
-    seconds = outage.retry_delay(error, claim.snapshot.refusals)
-    return defer(turn, seconds, outage.wait_reason(claim.snapshot.agent, error, seconds), TurnOutcome.OUTAGE, True)
+    task = turn.claim.snapshot
+    seconds = outage.retry_delay(error, task.refusals)
+    if (left := outage.seconds_to_fallback(turn.engine, turn.team, task)) is not None:
+        seconds = min(seconds, max(1.0, left))
+    reason = outage.wait_reason(task.agent, error, seconds)
+    return defer(turn, seconds, reason, TurnOutcome.OUTAGE, _used(error))
+
+
+def _used(error: ModelError) -> TokenUsage:
+    """Return the tokens for which the provider may charge, although the call failed. The next step counts them."""
+    return TokenUsage(error.tokens_in, error.tokens_out)
 
 
 def defer_for_quarantine(turn: ClaimedTurn) -> TurnOutcome:
@@ -64,16 +74,21 @@ def defer_for_switch(turn: ClaimedTurn, switch: Switch) -> TurnOutcome | Switche
 
 
 def defer(
-    turn: ClaimedTurn, seconds: float, reason: str, outcome: TurnOutcome, refused: bool = False, declined_by: str = ""
+    turn: ClaimedTurn,
+    seconds: float,
+    reason: str,
+    outcome: TurnOutcome,
+    refused: TokenUsage | None = None,
+    declined_by: str = "",
 ) -> TurnOutcome:
     """Defer the turn for these seconds, publish the reason and return `end`. Return LOST if the lease has expired.
 
-    `refused` counts a refusal of the model server. `declined_by` names this worker if it cannot run the turn.
+    `refused` counts a refusal of the model server, and the tokens that were used in vain. `declined_by` names this worker if it cannot run the turn.
     """
     engine, claim = turn.engine, turn.claim
     task_id = claim.assignment.task_id
     event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=reason)
-    if not engine.turns.defer(claim, seconds, event, refused, declined_by):
+    if not engine.turns.defer(claim, seconds, event, refused is not None, declined_by, refused or NO_TOKENS):
         return TurnOutcome.REPLACED
     engine.schedule.schedule_no_later_than(task_id, seconds)
     task = engine.task_store.load(task_id, 1)

@@ -19,6 +19,15 @@ from roboco.ports.tools import Listings
 
 MALFORMED = "malformed_tool_call"
 """The error code of a step whose model wrote no readable tool call."""
+NOTHING_SAID = {
+    "empty": "said nothing, also when it was asked again; change its prompt, or use another model",
+    "length": "used all its output tokens before its first word, perhaps for reasoning; raise `max_tokens` or the "
+    "limits, or lower the model's reasoning",
+    "content_filter": "said nothing, because a filter of its provider has stopped it; change what it is asked or shown",
+}
+"""By finish reason: why a step has no text and no call. The reason is the code of its error."""
+REFUSED = "refused"
+"""The error code of a step whose model, or a filter of its provider, refuses to answer."""
 MAX_CHECK_SECONDS = 5.0
 """Seconds of processor time for checking the arguments of one reply. Calls that remain unchecked are refused."""
 
@@ -51,7 +60,8 @@ def content_of_reply(
     engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply, listings: Listings
 ) -> StepContent:
     """Return the content of a whole reply."""
-    parts: list[Part] = [TextPart(text=text)] if text or not (reply.calls or reply.mistake) else []
+    error = _error_of(claim, text, reply)
+    parts: list[Part] = [TextPart(text=text)] if text or not (reply.calls or error) else []
     invalid: dict[str, str] = {}
     effects: dict[str, str] = {}
     lacking: dict[str, str] = {}
@@ -71,9 +81,25 @@ def content_of_reply(
         if (effect := _declared_effect(team, name, listings)) is not None:
             effects[name] = effect
         parts.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=name, args=args)))
-    if reply.mistake:
-        parts.append(_malformed(claim, reply))
+    if error is not None:
+        parts.append(error)
     return StepContent(tuple(parts), invalid, effects, lacking)
+
+
+def _error_of(claim: TurnClaim, text: str, reply: Reply) -> ErrorPart | None:
+    """Return why the reply is no answer, or None if it is one."""
+    who = f"{claim.snapshot.agent}: model {reply.model!r}"
+    if reply.mistake:
+        return _malformed(claim, reply)
+    if reply.refusal:
+        return ErrorPart(code=REFUSED, message=f"{who} refuses to answer: {reply.refusal[:1000]}")
+    if reply.finish_reason == "content_filter":
+        cut = "was stopped by a filter of its provider in the middle of its answer; change what it is asked or shown"
+        return ErrorPart(code="content_filter", message=f"{who} {cut if text else NOTHING_SAID['content_filter']}")
+    if text.strip() or reply.calls or reply.finish_reason not in NOTHING_SAID:
+        return None
+    limit = f" ({reply.limit})" if reply.limit else ""
+    return ErrorPart(code=reply.finish_reason, message=f"{who} {NOTHING_SAID[reply.finish_reason]}{limit}")
 
 
 def _malformed(claim: TurnClaim, reply: Reply) -> ErrorPart:

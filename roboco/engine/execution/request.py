@@ -13,8 +13,10 @@ from roboco.domain.prompt.chat import ChatMessage, image_mime_type
 from roboco.domain.prompt.coordinator_tools import coordinator_tools
 from roboco.domain.prompt.working_memory import PromptInputs, WorkingMemory, build_working_memory
 from roboco.domain.team.context_policy import BudgetContext
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.domain.tokens import ESTIMATING_TOKENIZER
+from roboco.domain.usage import Usage
 from roboco.engine.engine import Engine
 from roboco.engine.execution.summarize import Failed, Ready, Refused, SummaryResult, ready_of
 from roboco.engine.prompt import render_prompt
@@ -23,6 +25,8 @@ from roboco.ports.leases import TurnClaim
 from roboco.ports.model import Request
 from roboco.ports.tools import Listings
 
+DEFAULT_REPLY_TOKENS = 4096
+"""Tokens of a model's context that are kept for its reply, at most a quarter, if the profile has no `max_tokens`."""
 EXPECTED_REPLY_TOKENS = 500
 """Tokens that rate limits reserve for a reply whose length nothing bounds."""
 
@@ -38,17 +42,35 @@ class PreparedRequest:
     """The limit that forbids the request, or ""."""
     summary: Ready = field(default_factory=Ready)
     """The summary that the request contains."""
+    fallback: dict[str, str] = field(default_factory=dict)
+    """The profile that answers in place of the agent's, and why; {} if the agent's own does."""
+    spent: Usage = field(default_factory=Usage)
+    """The usage of requests of the turn that failed."""
     listings: Listings = field(default_factory=dict)
     """The tools that MCP servers listed for the request."""
 
     @property
     def expected_tokens(self) -> int:
         """The tokens that the turn is expected to use, in and out."""
-        return self.memory.tokens + (self.request.max_tokens or EXPECTED_REPLY_TOKENS)
+        usual = self.request.profile.max_tokens or EXPECTED_REPLY_TOKENS
+        return self.memory.tokens + min(usual, self.request.max_tokens or usual)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a turn asks for its reply. It begins with the agent's profile and whole prompt; failures lead to others."""
+
+    profile: ModelProfile
+    fallback: dict[str, str] = field(default_factory=dict)
+    """The name of the profile if it is not the agent's own, that of the agent's, and why it answers; else {}."""
+    max_tokens: int | None = None
+    """The most tokens of the request, because a longer one was refused, or None."""
+    spent: Usage = field(default_factory=Usage)
+    """The usage of the requests that failed before."""
 
 
 def prepare_request(
-    engine: Engine, team: Team, claim: TurnClaim, result: SummaryResult, listings: Listings
+    engine: Engine, team: Team, claim: TurnClaim, result: SummaryResult, listings: Listings, choice: Choice
 ) -> PreparedRequest:
     """Return the request of the turn with the summary that is ready.
 
@@ -65,7 +87,8 @@ def prepare_request(
         if without_tools
         else (*engine.toolbox.describe(team, agent, listings), *coordinator_tools(team, agent, state))
     )
-    profile = team.profile(agent)
+    profile = choice.profile
+    limits = [limit for limit in (choice.max_tokens, _prompt_limit(profile)) if limit is not None]
     seen = PromptInputs(
         first=task.first,
         tail=task.tail,
@@ -74,16 +97,17 @@ def prepare_request(
         no_summary=result.reason if isinstance(result, Failed) else "",
         limit=state.limit if last_turn else None,
         images=profile.images,
+        max_tokens=min(limits, default=None),
         tokens=engine.tokenizers.for_model(profile.model)
-        if isinstance(agent.context, BudgetContext)
+        if isinstance(agent.context, BudgetContext) or limits
         else ESTIMATING_TOKENIZER,
     )
     prompt = render_prompt(engine.templates, team, agent, claim.assignment.task_id, task.first)
     memory = build_working_memory(agent, prompt, seen)
-    limits = team.limits.with_overrides(state.limit_overrides)
+    task_limits = team.limits.with_overrides(state.limit_overrides)
     so_far = state.plus_usage(agent.name, summary.usage.plus(unfinished_usage(team, task)))
-    reserved = reserve(limits, so_far, agent.name, profile, memory.tokens)
-    refused = "" if last_turn else reserved.refused or _time_limit_reached(engine, claim, limits) or ""
+    reserved = reserve(task_limits, so_far, agent.name, profile, memory.tokens)
+    refused = "" if last_turn else reserved.refused or _time_limit_reached(engine, claim, task_limits) or ""
     if isinstance(result, Refused):
         refused = result.limit
     required = agent.tool_choice != "auto" and bool(tools) and first_call
@@ -92,9 +116,17 @@ def prepare_request(
         memory.messages,
         tools,
         tool_choice="required" if required else "auto",
-        max_tokens=profile.max_tokens if last_turn else reserved.max_tokens,
+        max_tokens=None if last_turn else reserved.max_tokens,
     )
-    return PreparedRequest(memory, request, refused, summary, listings)
+    return PreparedRequest(memory, request, refused, summary, choice.fallback, choice.spent, listings)
+
+
+def _prompt_limit(profile: ModelProfile) -> int | None:
+    """Return the tokens that the model's context leaves for a prompt beside the reply, or None if it is not known."""
+    if profile.context_window is None:
+        return None
+    reply = profile.max_tokens or DEFAULT_REPLY_TOKENS
+    return profile.context_window - min(reply, profile.context_window // 4)
 
 
 def _time_limit_reached(engine: Engine, claim: TurnClaim, limits: Limits) -> str | None:

@@ -25,7 +25,7 @@ from roboco.domain.usage import Usage
 from roboco.engine.engine import Engine
 from roboco.engine.execution.cancellation import Cancellation
 from roboco.engine.record.rate_tickets import summary_profile, summary_ticket
-from roboco.engine.usage import failed_reply_usage, unfinished_usage
+from roboco.engine.usage import failed_usage, unfinished_usage, usage_at
 from roboco.errors import ModelError
 from roboco.ports.leases import TurnClaim
 from roboco.ports.model import Reply, Request
@@ -174,7 +174,7 @@ class _Summarizer:
         except ModelError as error:
             if error.code == "rate_limit" and task.refusals < MAX_THROTTLED:
                 return Throttled(ready, self.profile, error)
-            usage = ready.usage.plus(failed_reply_usage(self.profile, tokens_in, texts))
+            usage = ready.usage.plus(usage_at(self.profile, failed_usage(error)))
             return Failed(Ready(ready.summary, usage), f"the summary could not be made: {error}")
         return self._store(ready, until, "".join(texts).strip(), reply)
 
@@ -192,7 +192,9 @@ class _Summarizer:
                 if isinstance(piece, Reply):
                     if "".join(texts).strip():
                         return piece
-                    raise ModelError("empty", f"model {request.profile.model!r} said nothing", False)
+                    why = f": {piece.refusal or piece.mistake}" if piece.refusal or piece.mistake else ""
+                    message = f"model {request.profile.model!r} said nothing ({piece.finish_reason}){why}"
+                    raise ModelError("empty", message, False, None, piece.tokens_in, piece.tokens_out)
                 texts.append(piece)
         finally:
             stream.close()
@@ -200,13 +202,8 @@ class _Summarizer:
 
     def _store(self, ready: Ready, until: int, text: str, reply: Reply) -> Ready:
         """Store the summary. If another attempt has stored one, return that one with the usage of both."""
-        usage = Usage(
-            steps=1,
-            tokens_in=reply.tokens_in,
-            tokens_out=reply.tokens_out,
-            seconds=reply.duration_ms / 1000,
-            cost=self.profile.cost(reply.tokens_in, reply.tokens_out),
-        )
+        used = {"steps": 1, "seconds": reply.duration_ms / 1000}
+        usage = usage_at(self.profile, reply.usage).model_copy(update=used)
         made = HistorySummary(until=until, text=text, profile=self.profile_name, usage=usage)
         self.engine.files.create(self._path(until), made.model_dump_json().encode())
         return Ready(self._stored(until) or made, ready.usage.plus(usage))

@@ -10,15 +10,18 @@ replaced. If Redis does not acknowledge a chunk, the turn fails, and the next at
 """
 
 import threading
+from itertools import takewhile
 
 from roboco.domain.canonical_json import well_formed
 from roboco.domain.ids import step_id_at
-from roboco.domain.stream.event import StreamChunk
+from roboco.domain.stream.event import ReasoningChunk, StreamChunk
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.tokens import estimate_tokens_of_bytes
 from roboco.engine.engine import Engine
 from roboco.engine.execution.cancellation import Cancellation
 from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.leases import Chunk, TurnClaim
+from roboco.ports.model import Listener
 from roboco.ports.task_store import TokenUsage
 from roboco.ports.telemetry import STREAM_LAG_SECONDS
 
@@ -28,7 +31,9 @@ class TokenStream:
 
     def __init__(self, engine: Engine, claim: TurnClaim, cancellation: Cancellation, tokens_in: int) -> None:
         self.texts: list[str] = []
-        """The chunks that were emitted; final once `finish` has returned."""
+        """The texts that were emitted; final once `finish` has returned."""
+        self.chunk_count = 0
+        """The number of chunks that were emitted, of text and of reasoning."""
         self.truncated = False
         """True if some text was dropped at the end; final once `finish` has returned."""
         self._engine = engine
@@ -38,19 +43,29 @@ class TokenStream:
         self._step_id = step_id_at(claim.assignment.task_id, claim.assignment.seq)
         self._bytes_out = 0
         self._changed = threading.Condition()
-        self._queued: list[str] = []
+        self._queued: list[tuple[type[StreamChunk], str]] = []
         self._queued_at = 0.0
         self._surrogate = ""
         self._in_flight = self._closed = False
         self._lease_status = LeaseStatus.HELD
         self._error: Exception | None = None
 
+    def listener(self, profile: ModelProfile) -> Listener:
+        """Return the callbacks with which a model call of this profile writes to the stream."""
+        return Listener(self.write, self._think if profile.reasoning == "stream" else None)
+
     def write(self, text: str) -> None:
         """Emit the text soon. The thread that reads the model calls this, and does not wait."""
+        self._add(StreamChunk, text)
+
+    def _think(self, text: str) -> None:
+        self._add(ReasoningChunk, text)
+
+    def _add(self, kind: type[StreamChunk], text: str) -> None:
         with self._changed:
             if self._closed:
                 return
-            self._enqueue(text)
+            self._enqueue(kind, text)
             if self._in_flight or not self._queued or self._ended:
                 return
             self._in_flight = True
@@ -64,7 +79,7 @@ class TokenStream:
         with self._changed:
             self._closed = True
             if whole and self._surrogate:
-                self._queued.append(well_formed(self._surrogate))
+                self._queued.append((StreamChunk, well_formed(self._surrogate)))
             if not whole:
                 self._queued.clear()
             sends = bool(self._queued) and not self._in_flight and not self._ended
@@ -82,24 +97,30 @@ class TokenStream:
     def _ended(self) -> bool:
         return self._error is not None or not self._lease_status or self._cancellation.requested
 
-    def _enqueue(self, text: str) -> None:
+    def _enqueue(self, kind: type[StreamChunk], text: str) -> None:
         """Queue the text. If it ends in half a character (a surrogate, as JSON escapes it), keep that for later."""
-        text = self._surrogate + text
-        self._surrogate = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-        if complete := text.removesuffix(self._surrogate):
+        if kind is StreamChunk:
+            text = self._surrogate + text
+            self._surrogate = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+            text = text.removesuffix(self._surrogate)
+        if text:
             if not self._queued:
                 self._queued_at = self._engine.clock.now()
-            self._queued.append(well_formed(complete))
+            self._queued.append((kind, well_formed(text)))
 
     def _emit(self) -> None:
-        """Emit the queued text as one chunk. Only the thread that has set `_in_flight` calls this."""
+        """Emit the queued text of one kind as one chunk. Only the thread that has set `_in_flight` calls this."""
         with self._changed:
-            text, since = "".join(self._queued), self._queued_at
-            self._queued.clear()
-            self.texts.append(text)
+            kind, since = self._queued[0][0], self._queued_at
+            pieces = [text for of, text in takewhile(lambda piece: piece[0] is kind, self._queued)]
+            del self._queued[: len(pieces)]
+            text = "".join(pieces)
+            self.chunk_count += 1
+            if kind is StreamChunk:
+                self.texts.append(text)
             self._bytes_out += len(text.encode())
             used = TokenUsage(self._tokens_in, estimate_tokens_of_bytes(self._bytes_out))
-            chunk = Chunk(len(self.texts), self._message(text), used)
+            chunk = Chunk(self.chunk_count, self._message(kind, text), used)
         try:
             self._engine.turns.emit(self._claim, chunk, lambda answer: self._on_ack(answer, since))
         except Exception as error:  # `finish` waits for it
@@ -122,9 +143,9 @@ class TokenStream:
             self._emit()
         self._engine.telemetry.record(STREAM_LAG_SECONDS, self._engine.clock.now() - since)
 
-    def _message(self, text: str) -> StreamChunk:
+    def _message(self, kind: type[StreamChunk], text: str) -> StreamChunk:
         order = self._claim.assignment
-        return StreamChunk(
+        return kind(
             task_id=order.task_id,
             step_id=self._step_id,
             agent_name=self._claim.snapshot.agent,

@@ -40,8 +40,9 @@ from roboco.engine.execution.deferral import (
 from roboco.engine.execution.failed_turn import error_text, try_later
 from roboco.engine.execution.hand_over import hand_over_turn
 from roboco.engine.execution.not_runnable import defer_turn
+from roboco.engine.execution.other_choice import first_choice, next_choice
 from roboco.engine.execution.reply import StepContent, content_of_failure, content_of_reply
-from roboco.engine.execution.request import PreparedRequest, embed_images, prepare_request
+from roboco.engine.execution.request import Choice, PreparedRequest, embed_images, prepare_request
 from roboco.engine.execution.summarize import (
     Deferred,
     Failed,
@@ -53,11 +54,15 @@ from roboco.engine.execution.summarize import (
     summary_for,
 )
 from roboco.engine.execution.token_stream import TokenStream
-from roboco.engine.execution.turn_metadata import interruption_metadata, reply_metadata, usage_metadata
+from roboco.engine.execution.turn_metadata import (
+    failure_metadata,
+    interruption_metadata,
+    reply_metadata,
+    summary_metadata,
+)
 from roboco.engine.execution.turn_result import TurnResult, stored_failure
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record.tool_listings import listings_for
-from roboco.engine.usage import failed_reply_usage
 from roboco.errors import Conflict, CorruptHistory, ModelError, NotRunnable, TransientError, UsageError
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.model import ModelStream, Reply
@@ -105,7 +110,7 @@ def _hold_and_run(turn: ClaimedTurn) -> TurnResult:
             return defer_for_quarantine(turn)
         with (
             engine.held_work.holding(work, cancellation.abandon, partial(hand_over_turn, turn)) as held,
-            engine.heartbeat.renewing(claim.lease, cancellation.abandon, cancellation.request),
+            engine.heartbeat.renewing(claim.lease, cancellation.abandon, cancellation.request, turn.progress.note),
         ):
             result = _run_or_report(turn)
     return TurnOutcome.HANDED_OVER if held.reason and result is TurnOutcome.REPLACED else result
@@ -157,17 +162,32 @@ def _run_with(turn: ClaimedTurn, listings: Listings) -> TurnResult:
     result = summary_for(engine, turn.team, claim, turn.cancellation)
     if not turn.cancellation.requested and (deferred := _wait_for_summary(turn, result)) is not None:
         return deferred
-    try:
-        prepared = prepare_request(engine, turn.team, claim, result, listings)
-    except NotRunnable as error:
-        return defer_turn(turn, error)
-    except UsageError as error:
-        return commit_turn(turn, content_of_failure(claim, "team", str(error)), usage_metadata(ready_of(result)))
-    if prepared.refused:
-        step = limit_step(prepared.refused, claim.snapshot.agent)  # `decide` chooses what follows
-        return commit_turn(
-            turn, StepContent(step.parts), step.metadata | usage_metadata(prepared.summary), step.agent_name
-        )
+    return _ask(turn, result, listings, first_choice(turn))
+
+
+def _ask(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: Choice) -> TurnResult:
+    """Ask for a reply, after a failure in another way as long as there is one, and commit what comes of it."""
+    engine, claim = turn.engine, turn.claim
+    while True:
+        try:
+            prepared = prepare_request(engine, turn.team, claim, result, listings, choice)
+        except NotRunnable as error:
+            return defer_turn(turn, error)
+        except UsageError as error:
+            return commit_turn(turn, content_of_failure(claim, "team", str(error)), summary_metadata(ready_of(result)))
+        if prepared.refused:
+            step = limit_step(prepared.refused, claim.snapshot.agent)  # `decide` chooses what follows
+            metadata = step.metadata | summary_metadata(prepared.summary)
+            return commit_turn(turn, StepContent(step.parts), metadata, step.agent_name)
+        outcome = _request_reply(turn, prepared, choice)
+        if not isinstance(outcome, Choice):
+            return outcome
+        choice = outcome
+
+
+def _request_reply(turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice) -> TurnResult | Choice:
+    """Send the request, unless it must wait. Return what to try after a failure, or what became of the turn."""
+    engine, claim = turn.engine, turn.claim
     admission = engine.rate_limiter.reserve(prepared.request.profile, turn.ticket, prepared.expected_tokens)
     if isinstance(admission, Queued):
         if not turn.cancellation.requested:
@@ -175,9 +195,10 @@ def _run_with(turn: ClaimedTurn, listings: Listings) -> TurnResult:
         tickets.release_tickets(engine, turn.team, claim.assignment.task_id, claim.snapshot)
     request = embed_images(engine, claim.assignment.task_id, prepared.request)
     output = TokenStream(engine, claim, turn.cancellation, prepared.memory.tokens)
-    stream = engine.model.stream(request, output.write)
+    stream = engine.model.stream(request, output.listener(request.profile))
     turn.cancellation.attach(stream)
-    return _stream_reply(turn, prepared, output, stream, admission == Admitted(tasks_waiting=True))
+    turn.progress.follow(prepared.request.profile.model, stream)
+    return _stream_reply(turn, prepared, choice, output, stream, admission == Admitted(tasks_waiting=True))
 
 
 def _wait_for_summary(turn: ClaimedTurn, result: SummaryResult) -> TurnOutcome | None:
@@ -194,8 +215,13 @@ def _wait_for_summary(turn: ClaimedTurn, result: SummaryResult) -> TurnOutcome |
 
 
 def _stream_reply(
-    turn: ClaimedTurn, prepared: PreparedRequest, output: TokenStream, stream: ModelStream, awaited: bool
-) -> TurnResult:
+    turn: ClaimedTurn,
+    prepared: PreparedRequest,
+    choice: Choice,
+    output: TokenStream,
+    stream: ModelStream,
+    awaited: bool,
+) -> TurnResult | Choice:
     """Publish the reply and commit it as a step. If the reply is `awaited`, resume paused tasks after it."""
     engine, claim, cancellation = turn.engine, turn.claim, turn.cancellation
     reply: Reply | None = None
@@ -212,18 +238,18 @@ def _stream_reply(
     if not status:
         return TurnOutcome.REPLACED
     if failed_with is not None and not cancellation.requested:
-        return _handle_failure(turn, prepared, texts, failed_with)
+        return _handle_failure(turn, prepared, choice, texts, failed_with)
     if reply is not None and not output.truncated:  # text that was not published before the requested end is dropped
         content = content_of_reply(engine, turn.team, claim, "".join(texts), reply, prepared.listings)
-        outcome = commit_turn(turn, content, reply_metadata(prepared, reply) | {"chunks": len(texts)})
+        metadata = reply_metadata(prepared, reply) | {"chunks": output.chunk_count}
+        outcome = commit_turn(turn, content, metadata)
         _record_reply(turn, prepared.request.profile, reply, awaited)
         return outcome
     if not cancellation.requested:
         return TurnOutcome.REPLACED
-    receipt = cancellation.receipt(claim, stream, len(texts))
-    return commit_turn(
-        turn, StepContent((TextPart(text="".join(texts)),)), interruption_metadata(prepared, texts, receipt)
-    )
+    receipt = cancellation.receipt(claim, stream, output.chunk_count)
+    metadata = interruption_metadata(prepared, stream.usage, output.chunk_count, receipt)
+    return commit_turn(turn, StepContent((TextPart(text="".join(texts)),)), metadata)
 
 
 def _record_reply(turn: ClaimedTurn, profile: ModelProfile, reply: Reply, awaited: bool) -> None:
@@ -241,13 +267,19 @@ def _record_reply(turn: ClaimedTurn, profile: ModelProfile, reply: Reply, awaite
         _log.warning("a reply of model %s is not recorded for its rate limit: %s", profile.model, error)
 
 
-def _handle_failure(turn: ClaimedTurn, prepared: PreparedRequest, texts: list[str], error: ModelError) -> TurnResult:
-    """Start another attempt after a model call that failed. If none can succeed, commit the error as the step.
+def _handle_failure(
+    turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice, texts: list[str], error: ModelError
+) -> TurnResult | Choice:
+    """Return another way to ask, start another attempt, or commit the error as the step if none can succeed.
 
     If the call failed before the first text, the turn is deferred. If the model server refused the call for its rate
     limit, the requests of all workers to that server are held back.
     """
     engine, claim = turn.engine, turn.claim
+    if not texts and (other := next_choice(turn, choice, prepared.memory.tokens, error)) is not None:
+        order = claim.assignment
+        _log.warning("step %d of task %s is requested in another way: %s", order.seq, order.task_id, error)
+        return other
     if error.code == "rate_limit" and not texts:
         return defer_for_provider_limit(turn, prepared.request.profile, error)
     if error.retryable and not texts:
@@ -256,6 +288,4 @@ def _handle_failure(turn: ClaimedTurn, prepared: PreparedRequest, texts: list[st
         restart_turn(engine, claim.assignment.task_id, claim.snapshot, str(error), claim.token)
         return TurnOutcome.CUT_OFF
     content = content_of_failure(claim, error.code, error.message, "".join(texts))
-    used = failed_reply_usage(prepared.request.profile, prepared.memory.tokens, texts)
-    metadata = usage_metadata(prepared.summary, used)
-    return commit_turn(turn, content, metadata | {"context": prepared.memory.report, "chunks": len(texts)})
+    return commit_turn(turn, content, failure_metadata(prepared, error, len(texts)))

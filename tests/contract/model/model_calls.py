@@ -16,7 +16,10 @@ from tests.support.stack import until
 
 API_KEY = "sk-secret-0123456789"
 """The value of OPENAI_API_KEY."""
-TOOL = {"type": "function", "function": {"name": "add", "description": "adds", "parameters": {"type": "object"}}}
+TOOL = {
+    "type": "function",
+    "function": {"name": "add", "description": "adds", "parameters": {"type": "object", "properties": {}}},
+}
 IGNORE_ABANDONED_GENERATORS = pytest.mark.filterwarnings(
     "ignore:Exception ignored in. <async_generator:pytest.PytestUnraisableExceptionWarning"
 )
@@ -66,12 +69,7 @@ def all_disconnected(records: list[RequestRecord]) -> bool:
 
 def close_model(model: OpenAIModel) -> None:
     """Close the model's connections and end its loop."""
-
-    async def close() -> None:
-        for client in model._clients.values():
-            await client.close()
-
-    assert model._loop.submit(close()).ended.wait(CLOSE_TIMEOUT)
+    assert model._loop.submit(model.close()).ended.wait(CLOSE_TIMEOUT)
     loop = model._loop._loop
     assert loop is not None
     loop.call_soon_threadsafe(loop.stop)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.model.openai_model import OpenAIModel
-from roboco.ports.model import ModelStream, RequestedCall
+from roboco.ports.model import Listener, ModelStream, RequestedCall
 from roboco.ports.model import Reply as ModelReply
 from tests.contract.model.model_calls import (
     API_KEY,
@@ -317,7 +317,7 @@ def test_the_error_of_a_refused_key_names_the_variable_of_the_profile(
 def test_texts_are_passed_to_the_callback(server: ModelServer, model: OpenAIModel) -> None:
     server.script(lambda request: Reply(chunks=["one ", "two ", "three"], interval=0.02))
     texts: list[str] = []
-    [result] = model.stream(make_request(), texts.append)
+    [result] = model.stream(make_request(), Listener(texts.append))
     assert isinstance(result, ModelReply)
     assert "".join(texts) == "one two three"
     assert texts[0].startswith("one "), "pieces of one read are joined"
@@ -332,7 +332,7 @@ def test_the_callback_is_not_called_after_a_stream_was_closed(server: ModelServe
         texts.append(text)
         received.set()
 
-    stream = model.stream(make_request(), on_text)
+    stream = model.stream(make_request(), Listener(on_text))
     assert received.wait(60)
     stream.close()
     assert list(stream) == []

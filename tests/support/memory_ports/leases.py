@@ -9,8 +9,8 @@ from roboco.domain.stream.event import AnyEvent, StatusChanged
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.clock import Clock
 from roboco.ports.lease_renewals import AttemptLease, CallLease, Lease, LeaseStatus, TurnLease
-from roboco.ports.leases import CancelRequest, Chunk, EmitCallback, TurnClaim
-from roboco.ports.task_store import Declined, Phase
+from roboco.ports.leases import NO_TOKENS, CancelRequest, Chunk, EmitCallback, TurnClaim
+from roboco.ports.task_store import Declined, Phase, TokenUsage
 from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
 from tests.support.memory_ports.task_store import snapshot
 
@@ -67,7 +67,13 @@ class MemoryTurns:
             return CancelRequest(*task.cancellation[1:])
 
     def defer(
-        self, claim: TurnClaim, seconds: float, event: StatusChanged, refused: bool, declined_by: str = ""
+        self,
+        claim: TurnClaim,
+        seconds: float,
+        event: StatusChanged,
+        refused: bool,
+        declined_by: str = "",
+        used: TokenUsage = NO_TOKENS,
     ) -> bool:
         """Release the turn, to be claimed again after these seconds. Return False if the claim is lost."""
         now = self._clock.now()
@@ -85,6 +91,8 @@ class MemoryTurns:
                 task.refused_at = task.refused_at if before else now
                 task.refused_for = now - task.refused_at
             task.declined = _declined(task.declined, task.epoch, declined_by)
+            if used != NO_TOKENS:
+                task.unfinished = (task.seq, task.unfinished_usage().plus(used))
             self._server.publish_event(claim.assignment.task_id, task, event)
             return True
 
@@ -313,4 +321,5 @@ def _renewed_turn(server: MemoryServer, lease: TurnLease, until: float) -> Store
         if task is None or (task.epoch, task.owner) != (lease.epoch, lease.token):
             return None
         task.lease_until = until
+        task.note = (lease.epoch, lease.note) if lease.note else task.note
         return task

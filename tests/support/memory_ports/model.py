@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError
-from roboco.ports.model import OnText, Reply, Request, RequestedCall
+from roboco.ports.model import Listener, Progress, Reply, Request, RequestedCall
 
 
 @dataclass(frozen=True)
@@ -44,19 +45,21 @@ class ScriptedModel:
         self.requests: list[Request] = []
         self.streams: list[ScriptedStream] = []
 
-    def stream(self, request: Request, on_text: OnText | None = None) -> "ScriptedStream":
+    def stream(self, request: Request, listener: Listener | None = None) -> "ScriptedStream":
         """Start a model call."""
         self.requests.append(request)
-        self.streams.append(ScriptedStream(self.script(request), on_text))
+        self.streams.append(ScriptedStream(self.script(request), listener))
         return self.streams[-1]
 
 
 class ScriptedStream:
     """A running model call."""
 
-    def __init__(self, script: ScriptedReply, say: OnText | None = None) -> None:
+    def __init__(self, script: ScriptedReply, listener: Listener | None = None) -> None:
         self._said = script
-        self._say = say
+        self._listener = listener
+        self.usage = ModelUsage()
+        self.progress = Progress(1, 1, 0.0, 180.0)
         self._closed = threading.Event()
 
     @property
@@ -69,10 +72,10 @@ class ScriptedStream:
         for text in self._said.texts:
             if self.closed:
                 return
-            if self._say is None:
+            if self._listener is None:
                 yield text
             else:
-                self._say(text)
+                self._listener.on_text(text)
         self._said.meanwhile()
         if self._said.error is not None:
             raise self._said.error
@@ -93,4 +96,4 @@ class ScriptedStream:
         )
         tokens_in, tokens_out = self._said.tokens
         reason = "malformed" if self._said.mistake else "tool_calls" if calls else "stop"
-        return Reply("scripted", reason, calls, tokens_in, tokens_out, mistake=self._said.mistake)
+        return Reply("scripted", reason, calls, ModelUsage(tokens_in, tokens_out), mistake=self._said.mistake)

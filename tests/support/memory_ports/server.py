@@ -85,6 +85,7 @@ class StoredTask:
     owner: str = ""
     emitted: int = 0
     used: TokenUsage = field(default_factory=TokenUsage)
+    note: tuple[int, str] = (0, "")
     unfinished: tuple[int, TokenUsage] = field(default_factory=lambda: (0, TokenUsage()))
     redeliveries: int = 0
     dispatched_at: float = 0.0

@@ -11,7 +11,7 @@ from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.clock import Clock
-from roboco.ports.task_store import CallState, Commit, Decision, Declined, Phase, Snapshot
+from roboco.ports.task_store import CallState, Commit, Decision, Declined, Phase, Snapshot, TurnProgress
 from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
 
 MAX_TAIL_STEPS = 64
@@ -217,6 +217,7 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         chunks=task.last_chunk,
         attempt_chunks=task.emitted,
         unfinished_usage=task.used.plus(task.unfinished_usage()),
+        progress=TurnProgress.parse(task.note[1]) if task.note[0] == task.epoch and task.owner else None,
         routing=json.loads(task.routing),
         state=TaskState.model_validate_json(task.state),
         first=_read(task.first),

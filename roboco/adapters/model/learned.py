@@ -1,0 +1,169 @@
+"""learned: what this process has learned of a server and model from refusals, so that it asks for nothing twice.
+
+    400 or 422, body ─► what does it name? ─► a change of requests ─► the same request again ─► logged once
+                              └─► nothing known: the refusal is an error
+
+A refusal costs nothing, so each one may teach one thing, and MAX_LESSONS of them are learned in one call. Only what
+Roboco or the profile adds to a request is ever left out or renamed: never messages, tools or the model.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from roboco.adapters.model.errors import ServerFailure
+
+MAX_LESSONS = 6
+"""The most lessons of one call."""
+TEACHING_STATUSES = frozenset({400, 404, 422})
+_FIXED = frozenset({"model", "messages", "tools", "stream"})
+_REFUSED = re.compile(
+    r"unsupported|not support|n't support|unknown|unrecogni[sz]ed|not permitted|forbidden|not allowed|unexpected|extra"
+    r"|cannot find field|not available|no longer|deprecated|not accept"
+    r"|invalid (?:parameter|argument|field)|not recogni[sz]ed"
+    r"|not valid|removed|only the default|must be (?:unset|omitted)|not enabled|grammar|schema|structured",
+    re.IGNORECASE,
+)
+_INSTEAD = re.compile(
+    r"use\s+(?:the\s+)?['\"`]?(\w{3,64})['\"`]?\s+(?:parameter\s+)?instead|did you mean\s+['\"`](\w{3,64})", re.I
+)
+_CALL_ID = re.compile(
+    r"tool[_ ]call[_ ]id.{0,80}(?:length|a-z|characters|pattern)|length of 9", re.IGNORECASE | re.DOTALL
+)
+_TOO_MANY = re.compile(r"max(?:imum)?[_ ]?(?:completion[_ ]|output[_ ]|new[_ ])?tokens", re.IGNORECASE)
+_TOO_LARGE = re.compile(
+    r"too large|at most|less than or equal|maximum|exceed|valid range|greater than|higher|lower than|> \d|must be",
+    re.IGNORECASE,
+)
+_OF_CONTEXT = re.compile(r"context length", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<![\w.])\d{2,9}(?![\w.]*\w)")
+_LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
+_NO_SYSTEM = re.compile(
+    r"(?:system|developer)['\"`]?(?: role)? (?:is )?not supported|does not support ['\"`]?(?:system|developer)", re.I
+)
+_MESSAGE_FIELDS = ("reasoning_content", "reasoning_details", "reasoning", "thinking", "extra_content")
+
+
+@dataclass
+class Lessons:
+    """What a server does not accept for a model."""
+
+    omitted: set[str] = field(default_factory=set)
+    """Parameters that are left out."""
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Parameters that are sent under another name."""
+    message_fields: set[str] = field(default_factory=set)
+    """Fields of earlier replies that are not sent back."""
+    max_output: int | None = None
+    """The most output tokens that a request may ask for."""
+    short_call_ids: bool = False
+    """True if the ids of calls must have nine letters or digits."""
+    system_as_user: bool = False
+    """True if the server accepts no system message."""
+
+    def learn(self, failure: ServerFailure, body: Mapping[str, Any]) -> str:
+        """Learn from the refusal of this request. Return what, for the log, or "" if it teaches nothing new."""
+        if failure.status not in TEACHING_STATUSES:
+            return ""
+        text = failure.in_words
+        return (
+            self._learn_name(text, body)
+            or self._learn_maximum(text, body)
+            or self._learn_messages(text, body)
+            or self._learn_omission(text, body)
+        )
+
+    def sent_name(self, name: str) -> str:
+        """Return the name under which a parameter is sent, or "" if it is left out."""
+        name = self.renamed.get(name, name)
+        return "" if name in self.omitted else name
+
+    def _learn_name(self, text: str, body: Mapping[str, Any]) -> str:
+        suggestion = _INSTEAD.search(text)
+        if suggestion is None:
+            return ""
+        new = suggestion[1] or suggestion[2]
+        for name in _named(text[: suggestion.start()], body):
+            if new not in body and new != name and new not in _FIXED and new not in self.omitted:
+                self.renamed = {key: new if value == name else value for key, value in self.renamed.items()} | {
+                    name: new
+                }
+                return f"sends {new!r} in place of {name!r}"
+        return ""
+
+    def _learn_maximum(self, text: str, body: Mapping[str, Any]) -> str:
+        sent = next((body[name] for name in _LIMIT_NAMES if isinstance(body.get(name), int)), None)
+        if sent is not None and f"{sent} in the completion" in text:
+            return self._omit_limit(body)
+        if sent is None or not _TOO_MANY.search(text) or not _TOO_LARGE.search(text):
+            return ""
+        if _OF_CONTEXT.search(text):  # prompt and reply together: how much is left differs from request to request
+            return self._omit_limit(body)
+        smaller = [number for number in map(int, _NUMBER.findall(text)) if 16 <= number < sent]
+        if not smaller:
+            return ""
+        self.max_output = max(smaller)
+        return f"asks for at most {self.max_output} output tokens"
+
+    def _omit_limit(self, body: Mapping[str, Any]) -> str:
+        self.omitted |= {name for name in _LIMIT_NAMES if name in body}
+        return "asks for no maximum of output tokens, which exceeds the context with the prompt,"
+
+    def _learn_messages(self, text: str, body: Mapping[str, Any]) -> str:
+        if not self.short_call_ids and _CALL_ID.search(text):
+            self.short_call_ids = True
+            return "sends ids of calls with nine letters and digits"
+        roles = {message.get("role") for message in body.get("messages", ())}
+        if not self.system_as_user and "system" in roles and _NO_SYSTEM.search(text):
+            self.system_as_user = True
+            return "sends the agent's prompt as a message of the user"
+        if not _REFUSED.search(text):
+            return ""
+        for name in _MESSAGE_FIELDS:
+            sent = any(name in message for message in body.get("messages", ()))
+            if sent and name not in self.message_fields and _mentions(text, name):
+                self.message_fields.add(name)
+                return f"sends no {name!r} of earlier replies"
+        return ""
+
+    def _learn_omission(self, text: str, body: Mapping[str, Any]) -> str:
+        if not _REFUSED.search(text):
+            return ""
+        for name in _named(text, body):
+            if name == "max_tokens" and "max_completion_tokens" not in self.omitted:
+                self.renamed["max_tokens"] = "max_completion_tokens"
+                return "sends 'max_completion_tokens' in place of 'max_tokens'"
+            self.omitted.add(name)
+            return f"sends no {name!r}"
+        if "strict" not in self.omitted and _has_strict(body) and _mentions(text, "strict"):
+            self.omitted.add("strict")
+            return "sends no 'strict'"
+        if "response_format" in body and re.search(r"json_schema|schema|grammar|structured", text, re.IGNORECASE):
+            self.omitted.add("response_format")
+            return "sends no 'response_format'"
+        return ""
+
+
+def _named(text: str, body: Mapping[str, Any]) -> list[str]:
+    """Return the parameters of the request that the text names, in the order in which it names them."""
+    found = [(place, name) for name in body if name not in _FIXED and (place := _place(text, name)) >= 0]
+    return [name for _, name in sorted(found)]
+
+
+def _place(text: str, name: str) -> int:
+    """Return where the text names the parameter, in snake case or camel case, or -1."""
+    camel = re.sub(r"_(\w)", lambda match: match[1].upper(), name)
+    places = [
+        match.start() for one in {name, camel} if (match := re.search(rf"(?<![\w]){re.escape(one)}(?![\w])", text))
+    ]
+    return min(places, default=-1)
+
+
+def _mentions(text: str, name: str) -> bool:
+    return _place(text, name) >= 0
+
+
+def _has_strict(body: Mapping[str, Any]) -> bool:
+    schema = (body.get("response_format") or {}).get("json_schema") or {}
+    return "strict" in schema or any("strict" in (tool.get("function") or {}) for tool in body.get("tools", ()))
