@@ -124,6 +124,6 @@ def answer_of(recording: dict[str, Any], piece_size: int = 0, hold: bool = False
 
 
 def events(*data: dict[str, Any]) -> Answer:
-    """Return an answer with these server-sent events. Their names are their types."""
-    pieces = [f"event: {one.get('type', 'message')}\ndata: {json.dumps(one)}\n\n".encode() for one in data]
-    return Answer(200, pieces)
+    """Return an answer with these server-sent events. An event that has a type is named after it."""
+    names = [f"event: {one['type']}\n" if "type" in one else "" for one in data]
+    return Answer(200, [f"{name}data: {json.dumps(one)}\n\n".encode() for name, one in zip(names, data, strict=True)])

@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The model .* is deprecated:Depre
 needs_recordings = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="needs the recorded exchanges")
 
 KEY = "sk-native-0123456789"
+TIMEOUT = 60
 DISCONNECT_TIMEOUT = 20
 SMALLEST = {
     "anthropic": "api.anthropic.com--test_anthropic_native_tool_search_streaming--0.json",
@@ -66,7 +67,7 @@ class Heard:
 class Caller:
     """Calls a wire in its loop."""
 
-    run: Callable[[Coroutine[Any, Any, Any]], Any]
+    run: Callable[..., Any]
     wire: NativeWire
     server: NativeServer
 
@@ -78,7 +79,7 @@ class Caller:
 
     def call(self, request: Request) -> Heard:
         """Make the request, and return what was heard."""
-        return self.run(self.exchange(request))
+        return self.run(asyncio.wait_for(self.exchange(request), TIMEOUT))
 
     async def exchange(self, request: Request) -> Heard:
         """Make the request, and return what was heard."""
@@ -179,11 +180,14 @@ def test_next_request_returns_what_the_provider_wants_back(caller: Caller, path:
     again = replace(request, messages=answered(request, first, "42"))
     caller.call(again)
     sent = json.dumps(caller.server.received[-1].body)
+    if path.parent.name == "google":  # its package sends the other alphabet of base64
+        sent = sent.replace("-", "+").replace("_", "/")
     expected = expected_of(path, recording["raw"])
     assert [value for value in expected.opaque if json.dumps(value)[1:-1] not in sent] == []
+    body = json.dumps(caller.server.received[-1].body)
     for state in first.reply.provider["calls"]:
-        assert sent.count(state["id"]) == 2, "the call and its result have the provider's own id"
-    assert "tc_0" not in sent
+        assert body.count(state["id"]) == 2, "the call and its result have the provider's own id"
+    assert "tc_0" not in body
 
 
 def answered(request: Request, heard: Heard, result: str, **changes: Any) -> tuple[ChatMessage, ...]:
@@ -226,7 +230,7 @@ def test_cancellation_closes_the_connection(caller: Caller, path: Path) -> None:
         await asyncio.sleep(0.05)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await task
+            await asyncio.wait_for(task, DISCONNECT_TIMEOUT)
         assert await asyncio.to_thread(caller.server.disconnected.wait, DISCONNECT_TIMEOUT)
 
     caller.run(cancel_when_sent())
@@ -234,19 +238,18 @@ def test_cancellation_closes_the_connection(caller: Caller, path: Path) -> None:
 
 @needs_recordings
 @pytest.mark.parametrize("path", [RECORDINGS / folder / name for folder, name in SMALLEST.items()], ids=list(SMALLEST))
-def test_limit_of_the_reply_closes_the_connection(caller: Caller, path: Path) -> None:
+def test_limit_of_the_reply_closes_the_connection(
+    caller: Caller, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roboco.adapters.model.reply_assembly.MAX_REPLY_CHUNKS", 0)
     recording, request = recorded(caller, path)
     caller.server.answers = [answer_of(recording, hold=True)]
 
-    async def call() -> Heard:
-        assembly = ReplyAssembly("m", 1)
-        heard = Heard(assembly.reply(), assembly)
-        await caller.wire.exchange(request, assembly, Output(heard.texts.append, lambda _: None, lambda: None))
-        return heard
+    async def call() -> None:
+        assert (await caller.exchange(request)).assembly.exceeded_limit == "0 chunks"
+        assert await asyncio.to_thread(caller.server.disconnected.wait, DISCONNECT_TIMEOUT)
 
-    heard = caller.run(call())
-    assert heard.assembly.exceeded_limit
-    assert caller.server.disconnected.wait(DISCONNECT_TIMEOUT)
+    caller.run(asyncio.wait_for(call(), TIMEOUT))
 
 
 @pytest.mark.parametrize("provider", PROVIDERS.values())
@@ -378,9 +381,20 @@ def test_header_and_key_are_sent(caller: Caller, provider: str, monkeypatch: pyt
     assert headers["accept-encoding"] == "identity"
 
 
-def test_key_of_bedrock_is_a_bearer_token(caller: Caller) -> None:
-    body_of(caller, Request(caller.profile("bedrock", api_key_env="NATIVE_KEY"), PROMPT, ()))
-    assert caller.server.received[-1].headers["authorization"] == f"Bearer {KEY}"
+def test_key_of_bedrock_is_a_bearer_token_and_never_sent_in_plain_text(caller: Caller) -> None:
+    with pytest.raises(ModelError, match="Bearer authorization requires an HTTPS endpoint"):
+        caller.call(Request(caller.profile("bedrock", api_key_env="NATIVE_KEY"), PROMPT, ()))
+    assert caller.server.received == []
+
+
+def test_missing_credentials_of_amazon_are_named(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    with pytest.raises(ModelError, match="no credentials of AWS") as failed:
+        caller.call(Request(caller.profile("bedrock", label="none"), PROMPT, ()))
+    assert failed.value.code == "no_key"
 
 
 FORCED = {

@@ -125,7 +125,7 @@ def _server_tool(request: Request, fields: Any) -> AbstractNativeTool:
     fields = {"kind": fields} if isinstance(fields, str) else fields
     kinds = [kind.kind for kind in _SERVER_TOOLS]
     try:
-        tool = _SERVER_TOOL.validate_python(fields)
+        tool = _SERVER_TOOL.validate_python(dict(fields))
     except (ValidationError, ValueError, TypeError) as error:
         problem = str(error)[:300]
     else:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from botocore.exceptions import BotoCoreError, NoAuthTokenError, NoCredentialsError
 from pydantic_ai.exceptions import (
     ModelAPIError,
     ModelConnectionError,
@@ -53,9 +54,10 @@ class ReplyReader:
             self._add(event)
             self._output.heard()
             if self._assembly.exceeded_limit:
+                await stream.cancel()
                 break
         if usage := _usage(stream.usage):
-            self._assembly.usage = usage
+            self._assembly.usage = usage if self._assembly.usage is None else self._assembly.usage.plus(usage)
 
     def finish(self, response: ModelResponse) -> None:
         """Note why the response has ended, and what its provider wants back.
@@ -136,5 +138,7 @@ def failures_of(request: Request) -> Iterator[None]:
         raise ServerFailure(status, _body(error), error.retry_after) from error
     except UnexpectedModelBehavior as error:
         raise ServerFailure.within_stream(str(error)) from error
-    except UserError as error:
+    except (NoCredentialsError, NoAuthTokenError) as error:
+        raise ModelError("no_key", f"model {model!r}: the agents worker has no credentials of AWS: {error}", False) from error
+    except (UserError, BotoCoreError) as error:
         raise ModelError("setting", f"model {model!r} cannot be called in this way: {error}", False) from error
