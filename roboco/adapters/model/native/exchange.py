@@ -12,7 +12,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
 from roboco.adapters.model.native.messages import library_messages
-from roboco.adapters.model.native.provider import HEARD, Providers, parameters_of, settings_of
+from roboco.adapters.model.native.provider import EXCHANGE, OpenExchange, Providers, parameters_of, settings_of
 from roboco.adapters.model.native.reply import ReplyReader, failures_of
 from roboco.adapters.model.reply_assembly import ReplyAssembly
 from roboco.adapters.model.wire import Output
@@ -41,15 +41,19 @@ class Exchanges:
 
     async def exchange(self, request: Request, assembly: ReplyAssembly, output: Output) -> None:
         """Send the request, and read its reply."""
-        with failures_of(request):
-            await self._exchange(request, assembly, output)
+        opened = OpenExchange(output.heard)
+        EXCHANGE.set(opened)
+        try:
+            with failures_of(request):
+                await self._exchange(request, assembly, output)
+        finally:
+            await opened.close()
 
     async def close(self) -> None:
         """Close all connections."""
         await self._providers.close()
 
     async def _exchange(self, request: Request, assembly: ReplyAssembly, output: Output) -> None:
-        HEARD.set(output.heard)
         limiter = anyio.to_thread.current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, MAX_BEDROCK_STREAMS)
         prepared = await asyncio.to_thread(self._prepare, request)

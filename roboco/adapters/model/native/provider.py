@@ -9,6 +9,7 @@ import os
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
@@ -36,10 +37,24 @@ CACHE_CONTROL = "cache_control"
 SERVER_TOOLS = "server_tools"
 _SERVER_TOOLS = (WebSearchTool, WebFetchTool, CodeExecutionTool, FileSearchTool)
 _SERVER_TOOL: TypeAdapter[AbstractNativeTool] = TypeAdapter(AbstractNativeTool)
-HEARD: ContextVar[Callable[[], None]] = ContextVar("HEARD")
-"""Is called for each piece of a reply: a provider's keep-alives are signs of life that the library does not show."""
+EXCHANGE: ContextVar["OpenExchange"] = ContextVar("EXCHANGE")
+"""The exchange of the running coroutine."""
 _NO_KEY = "none"
 """Sent to a server that needs no key: without any, a package would look for another in the environment."""
+
+
+@dataclass(frozen=True)
+class OpenExchange:
+    """A request and its responses. Not every package closes the connection of a reply that is not read to its end."""
+
+    heard: Callable[[], None]
+    """Is called for each piece of a reply: keep-alives are signs of life that the library does not show."""
+    responses: list[httpx2.Response] = field(default_factory=list)
+
+    async def close(self) -> None:
+        """Close the connections of unfinished responses."""
+        for response in self.responses:
+            await response.aclose()
 
 
 class Providers:
@@ -227,29 +242,27 @@ def _merged(body: Mapping[str, Any], further: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
-def _ignore() -> None:
-    """Outside of an exchange, nothing listens."""
-
-
 async def _bound_response(response: httpx2.Response) -> None:
     """Let a client read no more than it needs, and decompress nothing. A hook for each response, before its body."""
+    exchange = EXCHANGE.get()
+    exchange.responses.append(response)
     response.headers.pop("content-encoding", None)
     if isinstance(response.stream, httpx2.AsyncByteStream):
-        response.stream = _BoundBody(response.stream, response.status_code)
+        response.stream = _BoundBody(response.stream, response.status_code, exchange.heard)
 
 
 class _BoundBody(httpx2.AsyncByteStream):
     """A body that ends after MAX_ERROR_BYTES if it is an error, and is refused after MAX_RESPONSE_BYTES if it is not."""
 
-    def __init__(self, body: httpx2.AsyncByteStream, status: int) -> None:
+    def __init__(self, body: httpx2.AsyncByteStream, status: int, heard: Callable[[], None]) -> None:
         self._body = body
+        self._heard = heard
         self._refused = status >= 300
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left = MAX_ERROR_BYTES if self._refused else MAX_RESPONSE_BYTES
-        heard = HEARD.get(_ignore)
         async for piece in self._body:
-            heard()
+            self._heard()
             yield piece[:left]
             left -= len(piece)
             if left > 0:
