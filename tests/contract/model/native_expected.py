@@ -35,7 +35,8 @@ def _server_sent(raw: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _anthropic(raw: bytes) -> Expected:
-    found, usage = Expected(), {}
+    found = Expected()
+    usage: dict[str, Any] = {}
     blocks: dict[int, dict[str, Any]] = {}
     for event in _server_sent(raw):
         match event["type"]:
@@ -55,8 +56,12 @@ def _anthropic(raw: bytes) -> Expected:
             case "message_delta":
                 found.finish = event["delta"]["stop_reason"]
                 usage |= {name: count for name, count in event["usage"].items() if count is not None}
+            case _:
+                pass
     found.finish = {"end_turn": "stop", "tool_use": "tool_calls"}[found.finish]
-    found.calls = [(one["name"], json.loads(one["json"] or "{}")) for one in blocks.values() if one["type"] == "tool_use"]
+    found.calls = [
+        (one["name"], json.loads(one["json"] or "{}")) for one in blocks.values() if one["type"] == "tool_use"
+    ]
     found.cached_in = usage.get("cache_read_input_tokens") or 0
     found.tokens_in = usage["input_tokens"] + found.cached_in + (usage.get("cache_creation_input_tokens") or 0)
     found.tokens_out = usage["output_tokens"]
@@ -64,7 +69,8 @@ def _anthropic(raw: bytes) -> Expected:
 
 
 def _google(raw: bytes) -> Expected:
-    found, usage = Expected(), {}
+    found = Expected()
+    usage: dict[str, Any] = {}
     for event in _server_sent(raw):
         usage |= event.get("usageMetadata", {})
         candidate = event["candidates"][0]
@@ -105,6 +111,8 @@ def _bedrock(raw: bytes) -> Expected:
                 found.cached_in = usage.get("cacheReadInputTokens", 0)
                 found.tokens_in = usage["inputTokens"] + found.cached_in + usage.get("cacheWriteInputTokens", 0)
                 found.tokens_out = usage["outputTokens"]
+            case _:
+                pass
     found.calls = [(one["name"], json.loads(one["input"] or "{}")) for one in blocks.values() if "name" in one]
     return found
 
@@ -136,4 +144,6 @@ def _responses(raw: bytes) -> Expected:
                 usage = event["response"]["usage"]
                 found.tokens_in, found.tokens_out = usage["input_tokens"], usage["output_tokens"]
                 found.cached_in = usage["input_tokens_details"].get("cached_tokens", 0)
+            case _:
+                pass
     return found

@@ -13,12 +13,14 @@ import pytest
 
 from roboco.adapters.model.errors import ServerFailure
 from roboco.adapters.model.native.wire import NativeWire
+from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.adapters.model.reply_assembly import ReplyAssembly
 from roboco.adapters.model.wire import Output
 from roboco.domain.prompt.chat import ChatMessage
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.ports.model import Reply, Request
+from tests.contract.model.model_calls import close_model
 from tests.contract.model.native_expected import expected_of
 from tests.contract.model.native_server import (
     PROVIDERS,
@@ -79,7 +81,8 @@ class Caller:
 
     def call(self, request: Request) -> Heard:
         """Make the request, and return what was heard."""
-        return self.run(asyncio.wait_for(self.exchange(request), TIMEOUT))
+        heard: Heard = self.run(asyncio.wait_for(self.exchange(request), TIMEOUT))
+        return heard
 
     async def exchange(self, request: Request) -> Heard:
         """Make the request, and return what was heard."""
@@ -238,9 +241,7 @@ def test_cancellation_closes_the_connection(caller: Caller, path: Path) -> None:
 
 @needs_recordings
 @pytest.mark.parametrize("path", [RECORDINGS / folder / name for folder, name in SMALLEST.items()], ids=list(SMALLEST))
-def test_limit_of_the_reply_closes_the_connection(
-    caller: Caller, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limit_of_the_reply_closes_the_connection(caller: Caller, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("roboco.adapters.model.reply_assembly.MAX_REPLY_CHUNKS", 0)
     recording, request = recorded(caller, path)
     caller.server.answers = [answer_of(recording, hold=True)]
@@ -397,7 +398,7 @@ def test_missing_credentials_of_amazon_are_named(caller: Caller, monkeypatch: py
     assert failed.value.code == "no_key"
 
 
-FORCED = {
+FORCED: dict[str, Callable[[dict[str, Any]], bool]] = {
     "anthropic": lambda body: body["tool_choice"]["type"] == "any",
     "google": lambda body: body["toolConfig"]["functionCallingConfig"]["mode"] == "ANY",
     "bedrock": lambda body: "any" in body["toolConfig"]["toolChoice"],
@@ -467,10 +468,25 @@ def test_rest_of_a_budget_is_not_sent_below_the_budget_of_thinking(caller: Calle
 def test_missing_packages_are_named_with_their_remedy(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "roboco.adapters.model.native.exchange", None)
     with pytest.raises(ModelError, match=r"pip install 'roboco\[providers\]'"):
-        caller.run(Caller(caller.run, NativeWire(), caller.server).exchange(Request(caller.profile("google"), PROMPT, ())))
+        caller.run(
+            Caller(caller.run, NativeWire(), caller.server).exchange(Request(caller.profile("google"), PROMPT, ()))
+        )
 
 
 def test_packages_are_imported_by_no_other_profile() -> None:
     code = "import sys, roboco.adapters.model.openai_model; print([m for m in sys.modules if 'pydantic_ai' in m])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
+
+
+def test_profile_of_a_provider_is_called_by_its_protocol(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NATIVE_KEY", KEY)
+    caller.server.answers = [events(message_start(), *text_block("Four."), *message_end("end_turn"))]
+    model = OpenAIModel(allowed=(f"NATIVE_KEY@{caller.server.url}",))
+    try:
+        *texts, reply = model.stream(Request(caller.profile("anthropic"), PROMPT, ()))
+    finally:
+        close_model(model)
+    assert isinstance(reply, Reply)
+    assert ("".join(map(str, texts)), reply.finish_reason, reply.usage.tokens_in) == ("Four.", "stop", 10)
+    assert caller.server.received[0].path.startswith("/v1/messages")

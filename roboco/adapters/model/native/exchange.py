@@ -57,15 +57,15 @@ class Exchanges:
         limiter = anyio.to_thread.current_default_thread_limiter()
         limiter.total_tokens = max(limiter.total_tokens, MAX_BEDROCK_STREAMS)
         prepared = await asyncio.to_thread(self._prepare, request)
-        reader, whole = ReplyReader(assembly, output), None
-        for _ in range(1 + MAX_CONTINUATIONS):
-            response = await _stream(prepared, whole, reader)
-            if assembly.exceeded_limit:
-                return
-            whole = response if whole is None else replace(response, parts=[*whole.parts, *response.parts])
-            if whole.state != "suspended" or request.profile.provider != "anthropic":
+        reader = ReplyReader(assembly, output)
+        whole = await _stream(prepared, None, reader)
+        for _ in range(MAX_CONTINUATIONS):
+            if whole.state != "suspended" or request.profile.provider != "anthropic" or assembly.exceeded_limit:
                 break
-        reader.finish(whole)
+            more = await _stream(prepared, whole, reader)
+            whole = replace(more, parts=[*whole.parts, *more.parts])
+        if not assembly.exceeded_limit:
+            reader.finish(whole)
 
     def _prepare(self, request: Request) -> _Prepared:
         """Return what the library needs. The first request to a provider imports its package."""

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 from pydantic import TypeAdapter, ValidationError
@@ -18,7 +18,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.native_tools import AbstractNativeTool, CodeExecutionTool, FileSearchTool, WebFetchTool, WebSearchTool
 from pydantic_ai.settings import ModelSettings
 
-from roboco.adapters.model.allowlist import base_url_of, model_key
+from roboco.adapters.model.allowlist import base_url_of, bedrock_region, model_key
 from roboco.adapters.model.chat_wire import sent_max_tokens
 from roboco.adapters.model.native.messages import tool_definition
 from roboco.domain.canonical_json import canonical_json
@@ -32,7 +32,7 @@ MAX_RESPONSE_BYTES = 64_000_000
 MAX_ERROR_BYTES = 64 * 1024
 CONNECT_TIMEOUT = 10.0
 BEDROCK_GRACE = 5.0
-"""Seconds after a time-out of the profile in which a thread gives up a connection to Bedrock that could not be closed."""
+"""Seconds after the profile's time-outs at which a thread gives up a connection to Bedrock that cannot be closed."""
 CACHE_CONTROL = "cache_control"
 SERVER_TOOLS = "server_tools"
 _SERVER_TOOLS = (WebSearchTool, WebFetchTool, CodeExecutionTool, FileSearchTool)
@@ -104,9 +104,8 @@ def settings_of(request: Request) -> ModelSettings:
         duration = cached.get("ttl", True) if isinstance(cached, Mapping) else bool(cached)
         prefix = "bedrock" if profile.provider == "bedrock" else "anthropic"
         settings |= {f"{prefix}_cache_instructions": duration, f"{prefix}_cache_messages": duration}
-    # TypedDict of the library: any further key is ignored by the models that do not know it
     kept = {name: value for name, value in settings.items() if value is not None and name not in profile.omit}
-    return ModelSettings(**kept)  # type: ignore[typeddict-item]
+    return cast(ModelSettings, kept)  # a model ignores the settings of others
 
 
 def parameters_of(request: Request) -> ModelRequestParameters:
@@ -157,7 +156,7 @@ def _anthropic(profile: ModelProfile, key: str, http: httpx2.AsyncClient) -> Mod
 
     client = AsyncAnthropic(
         api_key=key or _NO_KEY,
-        base_url=profile.base_url or "https://api.anthropic.com",
+        base_url=base_url_of(profile),
         http_client=http,
         max_retries=0,
         open_telemetry=False,
@@ -181,7 +180,7 @@ def _google(profile: ModelProfile, key: str, http: httpx2.AsyncClient) -> Model[
     from pydantic_ai.providers.google import GoogleProvider
 
     options = HttpOptions(
-        base_url=profile.base_url or "https://generativelanguage.googleapis.com",
+        base_url=base_url_of(profile),
         httpx_async_client=http,
         extra_body=body_parameters(profile) or None,
     )
@@ -212,10 +211,7 @@ def _bedrock(profile: ModelProfile, key: str, http: httpx2.AsyncClient) -> Model
     )
     session = boto3.Session(botocore_session=TokenSession() if key else None)
     client = session.client(
-        "bedrock-runtime",
-        region_name=session.region_name or os.environ.get("AWS_REGION") or "us-east-1",
-        endpoint_url=profile.base_url,
-        config=config,
+        "bedrock-runtime", region_name=bedrock_region(), endpoint_url=base_url_of(profile), config=config
     )
     further = body_parameters(profile)
     client.meta.events.register(
@@ -237,8 +233,8 @@ def _merged(body: Mapping[str, Any], further: Mapping[str, Any]) -> dict[str, An
     merged = dict(body)
     for name, value in further.items():
         before = merged.get(name)
-        both = isinstance(before, Mapping) and isinstance(value, Mapping)
-        merged[name] = _merged(before, value) if both else value
+        joined = isinstance(before, Mapping) and isinstance(value, Mapping)
+        merged[name] = _merged(cast(Mapping[str, Any], before), value) if joined else value
     return merged
 
 
@@ -252,7 +248,7 @@ async def _bound_response(response: httpx2.Response) -> None:
 
 
 class _BoundBody(httpx2.AsyncByteStream):
-    """A body that ends after MAX_ERROR_BYTES if it is an error, and is refused after MAX_RESPONSE_BYTES if it is not."""
+    """A body of limited size: that of an error ends after MAX_ERROR_BYTES, any other fails after MAX_RESPONSE_BYTES."""
 
     def __init__(self, body: httpx2.AsyncByteStream, status: int, heard: Callable[[], None]) -> None:
         self._body = body

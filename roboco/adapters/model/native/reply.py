@@ -113,8 +113,17 @@ def _usage(used: RequestUsage) -> ModelUsage | None:
     if not (used.input_tokens or used.output_tokens):
         return None
     reasoning = used.output_reasoning_tokens or used.details.get("reasoning_tokens", 0)
-    counts = (used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens, reasoning)
-    return ModelUsage(*(min(max(0, int(count or 0)), MAX_TOKEN_COUNT) for count in counts))
+    return ModelUsage(
+        _count(used.input_tokens),
+        _count(used.output_tokens),
+        _count(used.cache_read_tokens),
+        _count(used.cache_write_tokens),
+        _count(reasoning),
+    )
+
+
+def _count(value: int | None) -> int:
+    return min(max(0, int(value or 0)), MAX_TOKEN_COUNT)
 
 
 def _body(error: ModelAPIError) -> object:
@@ -139,6 +148,8 @@ def failures_of(request: Request) -> Iterator[None]:
     except UnexpectedModelBehavior as error:
         raise ServerFailure.within_stream(str(error)) from error
     except (NoCredentialsError, NoAuthTokenError) as error:
-        raise ModelError("no_key", f"model {model!r}: the agents worker has no credentials of AWS: {error}", False) from error
+        raise ModelError(
+            "no_key", f"model {model!r}: the agents worker has no credentials of AWS: {error}", False
+        ) from error
     except (UserError, BotoCoreError) as error:
         raise ModelError("setting", f"model {model!r} cannot be called in this way: {error}", False) from error

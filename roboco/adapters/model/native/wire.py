@@ -32,9 +32,10 @@ class NativeWire:
             wire = await asyncio.to_thread(self._imported)
             await wire.exchange(request, assembly, output)
         except ImportError as error:
+            profile = request.profile
             message = (
-                f"model {request.profile.model!r}: provider {request.profile.provider!r} needs packages that the agents "
-                f"worker does not have ({error}): pip install 'roboco[providers]'"
+                f"model {profile.model!r}: provider {profile.provider!r} needs packages that the agents worker does not "
+                f"have ({error}): pip install 'roboco[providers]'"
             )
             raise ModelError("setting", message, False) from error
 
