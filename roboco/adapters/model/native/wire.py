@@ -34,8 +34,8 @@ class NativeWire:
         except ImportError as error:
             profile = request.profile
             message = (
-                f"model {profile.model!r}: provider {profile.provider!r} needs packages that the agents worker does not "
-                f"have ({error}): pip install 'roboco[providers]'"
+                f"model {profile.model!r}: provider {profile.provider!r} needs packages that the agents worker does "
+                f"not have ({error}): pip install 'roboco[providers]'"
             )
             raise ModelError("setting", message, False) from error
 
