@@ -81,8 +81,8 @@ KINDS = (
         r"|reduce your message size|input length(?: \S+){0,6} exceed|longer than the (?:model|maximum|context)"
         r"|(?:tokens?|prompt) exceeds?(?: \S+){0,5} (?:context|window|maximum|limit)|request_too_large",
         "the request is too long for the model",
-        "give the profile its `context_window`, or the agent `context: {strategy: budget, tokens: 8000}` with fewer "
-        "tokens than the model takes",
+        "give its agent `context: {strategy: budget, tokens: 8000}` in the team file, with fewer tokens than the model "
+        "takes, or its profile a `context_window`",
         *(400, 413, 422, 500),
     ),
     _kind(
@@ -243,7 +243,8 @@ def _error_of(kind: Kind, failure: ServerFailure, request: Request) -> ModelErro
     problem = f"{subject} {kind.problem}" if kind.retryable else f"{subject}: {kind.problem}"
     remedy = f"; {kind.remedy}" if kind.remedy else ""
     message = f"{problem}{where}: {quoted}{remedy}"
-    return redact_error(ModelError(kind.code, message, kind.retryable, failure.retry_after), request)
+    later = failure.retry_after if kind.retryable else None
+    return redact_error(ModelError(kind.code, message, kind.retryable, later), request)
 
 
 def redact_error(error: ModelError, request: Request) -> ModelError:

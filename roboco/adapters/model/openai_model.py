@@ -195,24 +195,32 @@ class _ModelCall:
         """Return a reply. Ask again if it is empty, or if the provider withholds it for a malformed tool call."""
         asked, empty, reprompts = request, 0, 0
         while True:
-            try:
-                assembly = await self._attempts(asked, self._publish)
-            except ModelError as error:
-                if error.code != MALFORMED_CALL:
-                    raise
-                if self._published or reprompts >= MAX_REPROMPTS:
-                    return Reply(request.profile.model, "malformed", reprompts=reprompts, mistake=error.message)
-                cause = error.__cause__
-                asked = _native_correction(request, cause.text if isinstance(cause, ServerFailure) else "")
+            result = await self._reply_or_mistake(asked)
+            if isinstance(result, str):
+                if reprompts >= MAX_REPROMPTS:
+                    return Reply(request.profile.model, "malformed", reprompts=reprompts, mistake=result)
+                asked = _native_correction(request, result)
             else:
-                reply = assembly.reply()
-                if not assembly.is_empty or reply.finish_reason in ("length", "content_filter"):
-                    return replace(reply, reprompts=reprompts)
+                reply = replace(result.reply(), reprompts=reprompts)
+                if not result.is_empty or reply.finish_reason in ("length", "content_filter"):
+                    return reply
                 if empty >= MAX_EMPTY_REPROMPTS:
-                    return replace(reply, finish_reason="empty", reprompts=reprompts)
+                    return replace(reply, finish_reason="empty")
                 empty += 1
             reprompts += 1
             _log.warning("model %r is asked again: its reply is empty or malformed", request.profile.model)
+
+    async def _reply_or_mistake(self, request: Request) -> ReplyAssembly | str:
+        """Return a reply, or the provider's words about a malformed tool call for which it withholds the reply."""
+        try:
+            return await self._attempts(request, self._publish)
+        except ModelError as error:
+            if error.code != MALFORMED_CALL:
+                raise
+            if self._published:  # its text becomes void: the caller begins again
+                raise ModelError(error.code, error.message, True) from error
+            cause = error.__cause__
+            return cause.text if isinstance(cause, ServerFailure) else error.message
 
     async def _json_reply(self, request: Request) -> Reply:
         """Request replies in JSON until one can be parsed, up to MAX_REPROMPTS more times, and return the last one.
