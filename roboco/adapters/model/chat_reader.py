@@ -24,7 +24,7 @@ from roboco.adapters.model.reply_assembly import PartialCall, ReplyAssembly
 from roboco.adapters.model.reported_usage import reported_usage
 
 _REASONING_TEXTS = ("reasoning_content", "reasoning", "thinking")
-_KEPT_REASONING = ("reasoning_content", "reasoning")
+_RETURNED_REASONING = ("reasoning_content", "reasoning")
 """Texts of reasoning that providers want back under the same name."""
 _KNOWN_MESSAGE_FIELDS = frozenset(
     {
@@ -85,7 +85,7 @@ class ChatReader:
     def _reasoning_text(self, delta: dict[str, Any]) -> str:
         for name in _REASONING_TEXTS:
             if isinstance(text := delta.get(name), str) and text:
-                if name in _KEPT_REASONING:
+                if name in _RETURNED_REASONING:
                     merge_field(self._assembly.provider, name, text)
                 return text
         details = delta.get("reasoning_details")

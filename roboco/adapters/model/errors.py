@@ -44,7 +44,7 @@ _CODES_OF_STATUSES = {
 
 
 @dataclass(frozen=True)
-class Kind:
+class FailureKind:
     """A kind of failure, and how to recognise it in the words of a server."""
 
     code: str
@@ -57,8 +57,10 @@ class Kind:
     retryable: bool = False
 
 
-def _kind(code: str, pattern: str, problem: str, remedy: str = "", *statuses: int, retryable: bool = False) -> Kind:
-    return Kind(code, re.compile(pattern, re.IGNORECASE), problem, remedy, frozenset(statuses), retryable)
+def _kind(
+    code: str, pattern: str, problem: str, remedy: str = "", *statuses: int, retryable: bool = False
+) -> FailureKind:
+    return FailureKind(code, re.compile(pattern, re.IGNORECASE), problem, remedy, frozenset(statuses), retryable)
 
 
 KINDS = (
@@ -226,11 +228,11 @@ def model_error(failure: ServerFailure, request: Request) -> ModelError:
     return redact_error(ModelError("status", message, retryable, failure.retry_after), request)
 
 
-def _by_code(code: str) -> Kind:
+def _by_code(code: str) -> FailureKind:
     return next(kind for kind in KINDS if kind.code == code)
 
 
-def _error_of(kind: Kind, failure: ServerFailure, request: Request) -> ModelError:
+def _error_of(kind: FailureKind, failure: ServerFailure, request: Request) -> ModelError:
     key = key_variable(request.profile)
     where = f" ({failure.status})" if failure.status else ""
     subject = f"model {request.profile.model!r}"

@@ -43,7 +43,7 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.tokens import IMAGE_TOKENS, estimate_tokens
 from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError
-from roboco.ports.model import Listener, ModelStream, OnText, Progress, Reply, Request
+from roboco.ports.model import CallProgress, Listener, ModelStream, OnText, Reply, Request
 
 _log = logging.getLogger(__name__)
 
@@ -142,13 +142,13 @@ class _ModelCall:
         return self._spent.plus(replace(assembly.spent(_estimated_prompt(request)), estimated=True))
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> CallProgress:
         """How far the call has come. Any thread may read it."""
         profile, current = self._request.profile, self._current
         speaks = current is not None and current[1].has_output
         limit = profile.idle_timeout if speaks else profile.first_token_timeout
         reasoning = 0 if current is None else current[1].reasoning_tokens
-        return Progress(self._attempt, self._model.max_attempts, self._heard_at, limit, reasoning)
+        return CallProgress(self._attempt, self._model.max_attempts, self._heard_at, limit, reasoning)
 
     async def run(self, out: "queue.SimpleQueue[_StreamItem]") -> None:
         """Make the call, pass its texts on, and put the reply or the error into the queue, then None."""
@@ -444,7 +444,7 @@ class _RunningStream:
         return self._call.usage
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> CallProgress:
         """How far the call has come."""
         return self._call.progress
 

@@ -6,7 +6,7 @@
                                      paused again, until a user resumes it ──┴── refused again ◄────┘
 
 Only an error for which no retry can succeed ends a task. A task that was resumed because its model had answered another
-one, and is refused again, has a cause of its own: others do not resume it a second time. If a worker dies between two
+one, and is refused again, has another cause: others do not resume it a second time. If a worker dies between two
 of these steps, the turn stays deferred, or the task stays paused. The user, or the next answer of the model, resumes
 it.
 """

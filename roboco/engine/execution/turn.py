@@ -167,7 +167,7 @@ def _run_with(turn: ClaimedTurn, listings: Listings) -> TurnResult:
 
 
 def _ask(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: Choice) -> TurnResult:
-    """Ask for a reply, after a failure in another way as long as there is one, and commit what comes of it."""
+    """Ask for a reply, after a failure in another way as long as there is one, and commit the result."""
     engine, claim = turn.engine, turn.claim
     while True:
         try:
