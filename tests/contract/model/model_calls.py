@@ -16,7 +16,10 @@ from tests.support.stack import until
 
 API_KEY = "sk-secret-0123456789"
 """The value of OPENAI_API_KEY."""
-TOOL = {"type": "function", "function": {"name": "add", "description": "adds", "parameters": {"type": "object"}}}
+TOOL = {
+    "type": "function",
+    "function": {"name": "add", "description": "adds", "parameters": {"type": "object", "properties": {}}},
+}
 IGNORE_ABANDONED_GENERATORS = pytest.mark.filterwarnings(
     "ignore:Exception ignored in. <async_generator:pytest.PytestUnraisableExceptionWarning"
 )

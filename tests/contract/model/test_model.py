@@ -254,18 +254,21 @@ def test_a_redirect_does_not_receive_the_key(
         def do_POST(self) -> None:
             received_keys.append(self.headers["authorization"])
             self.send_response(307)
-            self.send_header("location", f"{server.base_url}/chat/completions")
+            self.send_header("location", f"{keyless.base_url}/chat/completions")
             self.send_header("content-length", "0")
             self.end_headers()
 
     received_keys: list[str] = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Redirecting) as redirecting:
+    with (
+        ModelServer(dialect="ollama") as keyless,
+        ThreadingHTTPServer(("127.0.0.1", 0), Redirecting) as redirecting,
+    ):
         threading.Thread(target=redirecting.serve_forever, daemon=True).start()
         monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{redirecting.server_port}/v1")
         read_reply(model.stream(make_request()))
         redirecting.shutdown()
     assert received_keys == [f"Bearer {API_KEY}"]
-    assert [record.request.headers.get("authorization") for record in server.requests] == [None]
+    assert [record.request.headers.get("authorization") for record in keyless.requests] == [None]
 
 
 @pytest.mark.parametrize("length", [0, 270, 280, 290, 300, 385])
