@@ -33,7 +33,7 @@ MAX_BACKOFF = 60.0
 MAX_RETRY_AFTER = 900.0
 """The most seconds for which a turn is deferred, whatever Retry-After the server sends."""
 FALLBACK_TIME = 120.0
-"""Seconds for which the other profiles of a turn are tried after the outage of its own, before the task is paused."""
+"""Seconds for which the other profiles of a turn are tried after its own profile is out, before the task is paused."""
 MAX_ERROR_CHARS = 400
 """The most characters of an error in the reason of a wait."""
 

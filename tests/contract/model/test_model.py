@@ -255,7 +255,7 @@ def test_a_redirect_does_not_receive_the_key(
         def do_POST(self) -> None:
             received_keys.append(self.headers["authorization"])
             self.send_response(307)
-            self.send_header("location", f"{server.base_url}/chat/completions")
+            self.send_header("location", f"{keyless.base_url}/chat/completions")
             self.send_header("content-length", "0")
             self.end_headers()
 
