@@ -5,11 +5,13 @@ turn was cancelled, the usage is an estimate from the request and the received t
 is charged for the unfinished replies of earlier attempts at the same turn.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from roboco.domain.history.step import TaskStep
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
+from roboco.domain.tokens import estimate_tokens
 from roboco.domain.usage import UNFINISHED_USAGE, ModelUsage, Usage
 from roboco.engine.engine import Engine
 from roboco.errors import ModelError
@@ -41,9 +43,17 @@ def usage_at(profile: ModelProfile, used: ModelUsage) -> Usage:
     return Usage(tokens_in=used.tokens_in, tokens_out=used.tokens_out, cost=profile.cost(used))
 
 
-def failed_usage(error: ModelError) -> ModelUsage:
+def failed_usage(error: ModelError, tokens_in: int = 0, texts: Sequence[str] = ()) -> ModelUsage:
     """Return the usage of the requests of a call that failed, as far as the provider has received them."""
-    return ModelUsage(error.tokens_in, error.tokens_out, estimated=bool(error.tokens_in or error.tokens_out))
+    used = ModelUsage(error.tokens_in, error.tokens_out, estimated=bool(error.tokens_in or error.tokens_out))
+    return or_estimate(used, tokens_in, texts) if texts else used
+
+
+def or_estimate(used: ModelUsage, tokens_in: int, texts: Sequence[str]) -> ModelUsage:
+    """Return the usage of a reply that ended early, or an estimate from its prompt and texts if it has none."""
+    if used.tokens_in or used.tokens_out:
+        return used
+    return ModelUsage(tokens_in, estimate_tokens("".join(texts)), estimated=True)
 
 
 def record_turn_metrics(engine: Engine, doing: OperationSpan, model: str, step: TaskStep, seconds: float) -> None:

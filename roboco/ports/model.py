@@ -81,7 +81,7 @@ OnText = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Progress:
+class CallProgress:
     """How far a model call has come."""
 
     request: int
@@ -122,7 +122,7 @@ class ModelStream(Protocol):
         """The usage of the call until now, as an estimate. Any thread may read it."""
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> CallProgress:
         """How far the call has come. Any thread may read it."""
 
     def close(self) -> None:

@@ -11,6 +11,8 @@ def line(item: StreamItem) -> str:  # noqa: C901 - a case for each type
     match item.type:
         case "text_part_delta":
             return item.data.text
+        case "reasoning_delta":
+            return f"({item.data.text})"
         case "tool_call_part":
             return item.data.part.tool_call.tool_name
         case "tool_result_part":

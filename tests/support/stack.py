@@ -20,6 +20,7 @@ from roboco import Orchestrator, Settings
 from roboco.adapters.local.process import Server, start_server
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import ValkeyServer, start_valkey
+from roboco.cli.drill.servers.dialect import Dialect
 from tests.support import forked
 from tests.support.servers.model_server import ModelServer
 
@@ -41,8 +42,8 @@ class Stack:
     """A deployment that starts on entering and ends on leaving. `modules` is the package of the workers' modules.
 
     `s3` is a running S3 server for the workspace, which has a prefix for each test. `around` is a context manager that
-    receives the Valkey server and yields settings, for example other servers or proxies. `changes` override the tests'
-    settings.
+    receives the Valkey server and yields settings, for example other servers or proxies. `dialect` is that of the model
+    server. `changes` override the tests' settings.
     """
 
     level = "INFO"
@@ -59,12 +60,13 @@ class Stack:
         s3: S3Server | None = None,
         modules: str = "roboco.workers",
         around: Callable[[ValkeyServer], AbstractContextManager[dict[str, Any]]] | None = None,
+        dialect: Dialect | str = "openai",
         **changes: Any,
     ) -> None:
         self.folder = folder
         self._changes = changes
         self._around = around
-        self.model = ModelServer()
+        self.model = ModelServer(dialect=dialect)
         self._pools = pools
         self._modules = modules
         self._s3 = s3

@@ -25,7 +25,10 @@ from openai.types.chat import ChatCompletionChunk
 from tests.support.servers.model_server import ModelServer, Reply, Request, RequestRecord
 
 ROOT = Path(__file__).parents[2]
-TOOLS: Any = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("add", "find")]
+TOOLS: Any = [
+    {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
+    for name in ("add", "find")
+]
 SYSTEM: Any = {"role": "system", "content": "be short"}
 USER: Any = {"role": "user", "content": [{"type": "text", "text": "grüß dich"}]}
 
@@ -151,18 +154,15 @@ def test_the_responder_receives_the_parsed_request(server: ModelServer, client: 
 @pytest.mark.parametrize(
     ("messages", "expected"),
     [
-        ([USER, assistant_calls("a")], "lacks tool messages for ['a']"),
-        (
-            [USER, assistant_calls("a", "b"), tool_message("a"), USER],
-            "lacks tool messages for ['b'] before messages[3]",
-        ),
-        ([USER, assistant_calls("a"), USER, tool_message("a")], "lacks tool messages for ['a'] before messages[2]"),
-        ([USER, tool_message("a")], "messages[1] answers 'a'"),
-        ([USER, assistant_calls("a"), tool_message("a"), tool_message("a")], "messages[3] answers 'a'"),
-        ([USER, assistant_calls("a", "a"), tool_message("a")], "an id twice"),
+        ([USER, assistant_calls("a")], "did not have response messages: a"),
+        ([USER, assistant_calls("a", "b"), tool_message("a"), USER], "did not have response messages: b"),
+        ([USER, assistant_calls("a"), USER, tool_message("a")], "did not have response messages: a"),
+        ([USER, tool_message("a")], "must be a response to a preceeding message"),
+        ([USER, assistant_calls("a"), tool_message("a"), tool_message("a")], "must be a response to a preceeding"),
+        ([USER, assistant_calls("a", "a"), tool_message("a")], "Duplicate value for 'tool_call_id' of 'a'"),
         ([USER, assistant_calls("a", arguments="[1]"), tool_message("a")], "expected a string of a JSON object"),
-        ([{"role": "robot", "content": "hi"}], "has role 'robot'"),
-        ([{"role": "assistant"}], "has content None"),
+        ([{"role": "robot", "content": "hi"}], "Invalid value: 'robot'"),
+        ([{"role": "assistant"}], "expected a string, got null"),
     ],
 )
 def test_invalid_messages_are_refused(server: ModelServer, client: OpenAI, messages: list[Any], expected: str) -> None:
@@ -174,9 +174,15 @@ def test_invalid_messages_are_refused(server: ModelServer, client: OpenAI, messa
 
 
 def test_empty_messages_and_tools_are_refused(server: ModelServer, client: OpenAI) -> None:
-    with pytest.raises(BadRequestError):
-        client.chat.completions.create(model="m", messages=[], tools=[])
-    assert ["'messages'" in server.violations[0], "'tools'" in server.violations[1]] == [True, True]
+    empty: list[dict[str, Any]] = [{"messages": []}, {"messages": [USER], "tools": []}]
+    for given in empty:
+        with pytest.raises(BadRequestError, match="empty array"):
+            client.post("/chat/completions", body={"model": "m", **given}, cast_to=object)
+    assert [violation.split(":")[0] for violation in server.take_violations()] == [
+        "Invalid 'messages'",
+        "Invalid 'tools'",
+    ]
+    assert server.violations == []
 
 
 def test_fail_next_fails_the_next_requests(server: ModelServer, client: OpenAI) -> None:

@@ -24,7 +24,7 @@ from roboco.adapters.model.reply_assembly import PartialCall, ReplyAssembly
 from roboco.adapters.model.reported_usage import reported_usage
 
 _REASONING_TEXTS = ("reasoning_content", "reasoning", "thinking")
-_KEPT_REASONING = ("reasoning_content", "reasoning")
+_RETURNED_REASONING = ("reasoning_content", "reasoning")
 """Texts of reasoning that providers want back under the same name."""
 _KNOWN_MESSAGE_FIELDS = frozenset(
     {
@@ -85,7 +85,7 @@ class ChatReader:
     def _reasoning_text(self, delta: dict[str, Any]) -> str:
         for name in _REASONING_TEXTS:
             if isinstance(text := delta.get(name), str) and text:
-                if name in _KEPT_REASONING:
+                if name in _RETURNED_REASONING:
                     merge_field(self._assembly.provider, name, text)
                 return text
         details = delta.get("reasoning_details")
@@ -114,13 +114,26 @@ class ChatReader:
             current = self._by_id.get(call_id) if call_id else calls[-1] if calls else None
         else:
             current = self._by_index.get(index) or (calls[-1] if calls and not (name or call_id) else None)
-        if current is not None and not _begins_another(current, call_id, name, arguments):
+        if current is not None and not self._begins_another(current, call_id, name, arguments):
             return current
         begun = self._assembly.begin_call(call_id=call_id)
         if begun is not None:
             self._by_id |= {call_id: begun} if call_id else {}
             self._by_index |= {} if index is None else {index: begun}
         return begun
+
+    def _begins_another(self, current: PartialCall, call_id: str, name: str, arguments: str) -> bool:
+        """Return True if a fragment at the place of this call begins another one."""
+        if call_id and current.id and call_id != current.id:
+            return True
+        if not name:
+            return False
+        if call_id and call_id == current.id and arguments in ("", current.arguments.getvalue()):
+            return False  # the whole call again
+        if current.is_complete():
+            return True
+        both_are_tools = {name, current.name} <= self._tool_names and current.name + name not in self._tool_names
+        return both_are_tools and name != current.name
 
     def _joined_name(self, name: str, more: str) -> str:
         """Return the name with an addition, unless the addition is the whole name again."""
@@ -167,17 +180,6 @@ def _merge_item(items: list[Any], item: Any) -> None:
             merge_field(last, key, value)
         elif value is not None:
             last[key] = value
-
-
-def _begins_another(current: PartialCall, call_id: str, name: str, arguments: str) -> bool:
-    """Return True if a fragment at the place of this call begins another one."""
-    if call_id and current.id and call_id != current.id:
-        return True
-    if not name or not current.arguments.tell():
-        return False
-    if call_id and call_id == current.id and arguments in ("", current.arguments.getvalue()):
-        return False  # the whole call again
-    return current.is_complete() or name != current.name
 
 
 def _calls_of(delta: dict[str, Any]) -> Iterator[dict[str, Any]]:

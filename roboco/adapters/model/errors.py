@@ -44,7 +44,7 @@ _CODES_OF_STATUSES = {
 
 
 @dataclass(frozen=True)
-class Kind:
+class FailureKind:
     """A kind of failure, and how to recognise it in the words of a server."""
 
     code: str
@@ -57,8 +57,10 @@ class Kind:
     retryable: bool = False
 
 
-def _kind(code: str, pattern: str, problem: str, remedy: str = "", *statuses: int, retryable: bool = False) -> Kind:
-    return Kind(code, re.compile(pattern, re.IGNORECASE), problem, remedy, frozenset(statuses), retryable)
+def _kind(
+    code: str, pattern: str, problem: str, remedy: str = "", *statuses: int, retryable: bool = False
+) -> FailureKind:
+    return FailureKind(code, re.compile(pattern, re.IGNORECASE), problem, remedy, frozenset(statuses), retryable)
 
 
 KINDS = (
@@ -81,8 +83,8 @@ KINDS = (
         r"|reduce your message size|input length(?: \S+){0,6} exceed|longer than the (?:model|maximum|context)"
         r"|(?:tokens?|prompt) exceeds?(?: \S+){0,5} (?:context|window|maximum|limit)|request_too_large",
         "the request is too long for the model",
-        "give the profile its `context_window`, or the agent `context: {strategy: budget, tokens: 8000}` with fewer "
-        "tokens than the model takes",
+        "give its agent `context: {strategy: budget, tokens: 8000}` in the team file, with fewer tokens than the model "
+        "takes, or its profile a `context_window`",
         *(400, 413, 422, 500),
     ),
     _kind(
@@ -226,11 +228,11 @@ def model_error(failure: ServerFailure, request: Request) -> ModelError:
     return redact_error(ModelError("status", message, retryable, failure.retry_after), request)
 
 
-def _by_code(code: str) -> Kind:
+def _by_code(code: str) -> FailureKind:
     return next(kind for kind in KINDS if kind.code == code)
 
 
-def _error_of(kind: Kind, failure: ServerFailure, request: Request) -> ModelError:
+def _error_of(kind: FailureKind, failure: ServerFailure, request: Request) -> ModelError:
     key = key_variable(request.profile)
     where = f" ({failure.status})" if failure.status else ""
     subject = f"model {request.profile.model!r}"
@@ -243,7 +245,8 @@ def _error_of(kind: Kind, failure: ServerFailure, request: Request) -> ModelErro
     problem = f"{subject} {kind.problem}" if kind.retryable else f"{subject}: {kind.problem}"
     remedy = f"; {kind.remedy}" if kind.remedy else ""
     message = f"{problem}{where}: {quoted}{remedy}"
-    return redact_error(ModelError(kind.code, message, kind.retryable, failure.retry_after), request)
+    later = failure.retry_after if kind.retryable else None
+    return redact_error(ModelError(kind.code, message, kind.retryable, later), request)
 
 
 def redact_error(error: ModelError, request: Request) -> ModelError:

@@ -51,7 +51,7 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.tokens import IMAGE_TOKENS, estimate_tokens
 from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError
-from roboco.ports.model import Listener, ModelStream, OnText, Progress, Reply, Request
+from roboco.ports.model import CallProgress, Listener, ModelStream, OnText, Reply, Request
 
 _log = logging.getLogger(__name__)
 
@@ -153,13 +153,13 @@ class _ModelCall:
         return self._spent.plus(replace(assembly.spent(_estimated_prompt(request)), estimated=True))
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> CallProgress:
         """How far the call has come. Any thread may read it."""
         profile, current = self._request.profile, self._current
         speaks = current is not None and current[1].has_output
         limit = profile.idle_timeout if speaks else profile.first_token_timeout
         reasoning = 0 if current is None else current[1].reasoning_tokens
-        return Progress(self._attempt, self._model.max_attempts, self._heard_at, limit, reasoning)
+        return CallProgress(self._attempt, self._model.max_attempts, self._heard_at, limit, reasoning)
 
     async def run(self, out: "queue.SimpleQueue[_StreamItem]") -> None:
         """Make the call, pass its texts on, and put the reply or the error into the queue, then None."""
@@ -206,24 +206,32 @@ class _ModelCall:
         """Return a reply. Ask again if it is empty, or if the provider withholds it for a malformed tool call."""
         asked, empty, reprompts = request, 0, 0
         while True:
-            try:
-                assembly = await self._attempts(asked, self._publish)
-            except ModelError as error:
-                if error.code != MALFORMED_CALL:
-                    raise
-                if self._published or reprompts >= MAX_REPROMPTS:
-                    return Reply(request.profile.model, "malformed", reprompts=reprompts, mistake=error.message)
-                cause = error.__cause__
-                asked = _native_correction(request, cause.text if isinstance(cause, ServerFailure) else "")
+            result = await self._reply_or_mistake(asked)
+            if isinstance(result, str):
+                if reprompts >= MAX_REPROMPTS:
+                    return Reply(request.profile.model, "malformed", reprompts=reprompts, mistake=result)
+                asked = _native_correction(request, result)
             else:
-                reply = assembly.reply()
-                if not assembly.is_empty or reply.finish_reason in ("length", "content_filter"):
-                    return replace(reply, reprompts=reprompts)
+                reply = replace(result.reply(), reprompts=reprompts)
+                if not result.is_empty or reply.finish_reason in ("length", "content_filter"):
+                    return reply
                 if empty >= MAX_EMPTY_REPROMPTS:
-                    return replace(reply, finish_reason="empty", reprompts=reprompts)
+                    return replace(reply, finish_reason="empty")
                 empty += 1
             reprompts += 1
             _log.warning("model %r is asked again: its reply is empty or malformed", request.profile.model)
+
+    async def _reply_or_mistake(self, request: Request) -> ReplyAssembly | str:
+        """Return a reply, or the provider's words about a malformed tool call for which it withholds the reply."""
+        try:
+            return await self._attempts(request, self._publish)
+        except ModelError as error:
+            if error.code != MALFORMED_CALL:
+                raise
+            if self._published:  # its text becomes void: the caller begins again
+                raise ModelError(error.code, error.message, True) from error
+            cause = error.__cause__
+            return cause.text if isinstance(cause, ServerFailure) else error.message
 
     async def _json_reply(self, request: Request) -> Reply:
         """Request replies in JSON until one can be parsed, up to MAX_REPROMPTS more times, and return the last one.
@@ -447,7 +455,7 @@ class _RunningStream:
         return self._call.usage
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> CallProgress:
         """How far the call has come."""
         return self._call.progress
 

@@ -3,7 +3,7 @@
     reply ─► Reply.provider, marked with server and model ─► metadata of the step ─► `provider` of the message
           ─► the same server and model: sent;   any other: removed
 
-It is data of the provider, or of whoever imported a history: it never replaces what Roboco itself sends.
+It is data of the provider, or of a caller that imported a history: it never replaces what Roboco itself sends.
 """
 
 import hashlib

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError
-from roboco.ports.model import Listener, Model, ModelStream, Progress, Reply, Request
+from roboco.ports.model import CallProgress, Listener, Model, ModelStream, Reply, Request
 from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS, Operation, OperationSpan, Telemetry
 
 
@@ -60,7 +60,7 @@ class _InstrumentedStream:
         return self._stream.usage
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> CallProgress:
         """How far the call has come."""
         return self._stream.progress
 

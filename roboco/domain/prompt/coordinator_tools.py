@@ -58,6 +58,7 @@ def _object_schema(arguments: dict[str, ToolSchema]) -> ToolSchema:
 def function_schema(name: str, description: str, parameters: ToolSchema) -> ToolSchema:
     """Return a tool in the format of the chat completions protocol.
 
-    `parameters` is the JSON Schema of its arguments.
+    `parameters` is the JSON Schema of its arguments. OpenAI refuses one that names no type or no properties.
     """
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+    whole = {"type": "object", "properties": {}} | parameters
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": whole}}

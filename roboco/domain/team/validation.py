@@ -155,6 +155,7 @@ class _NameValidator:
             *self.servers.mistakes({*self.tool_names, *BUILTIN_TOOLS}),
             *self._of_teams(),
             *self._of_models(),
+            *self._of_fallbacks(),
             *self._of_agents(),
             *self._of_routing(),
             *self._of_limits(),
@@ -177,6 +178,14 @@ class _NameValidator:
         for name, team in self.teams.items():
             if isinstance(team, dict):
                 yield from (f"teams.{name}.{mistake}" for mistake in _NameValidator(team).mistakes())
+
+    def _of_fallbacks(self) -> Iterator[str]:
+        for name, profile in self.models.items():
+            others = profile.get("fallback") if isinstance(profile, dict) else None
+            for other in others if isinstance(others, list | tuple) else ():
+                if other == name or other not in self.models:
+                    possible = _listed({one: None for one in self.models if one != name})
+                    yield f"models.{name}.fallback: no other profile {_short(other)}, possible are {possible}"
 
     def _of_models(self) -> Iterator[str]:
         defaults = [

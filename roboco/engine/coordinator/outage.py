@@ -6,8 +6,9 @@
                                      paused again, until a user resumes it ──┴── refused again ◄────┘
 
 Only an error for which no retry can succeed ends a task. A task that was resumed because its model had answered another
-one, and is refused again, has a cause of its own: others do not resume it a second time. If a worker dies between two of
-these steps, the turn stays deferred, or the task stays paused. The user, or the next answer of the model, resumes it.
+one, and is refused again, has another cause: others do not resume it a second time. If a worker dies between two
+of these steps, the turn stays deferred, or the task stays paused. The user, or the next answer of the model, resumes
+it.
 """
 
 import logging
@@ -32,7 +33,7 @@ MAX_BACKOFF = 60.0
 MAX_RETRY_AFTER = 900.0
 """The most seconds for which a turn is deferred, whatever Retry-After the server sends."""
 FALLBACK_TIME = 120.0
-"""Seconds for which the other profiles of a turn are tried after the outage of its own, before the task is paused."""
+"""Seconds for which the other profiles of a turn are tried after its own profile is out, before the task is paused."""
 MAX_ERROR_CHARS = 400
 """The most characters of an error in the reason of a wait."""
 

@@ -81,9 +81,10 @@ def defer(
     refused: TokenUsage | None = None,
     declined_by: str = "",
 ) -> TurnOutcome:
-    """Defer the turn for these seconds, publish the reason and return `end`. Return LOST if the lease has expired.
+    """Defer the turn for these seconds, publish the reason and return `outcome`. Return REPLACED if the lease is lost.
 
-    `refused` counts a refusal of the model server, and the tokens that were used in vain. `declined_by` names this worker if it cannot run the turn.
+    `refused` counts a refusal of the model server, with the tokens that it has cost. `declined_by` names this worker if
+    it cannot run the turn.
     """
     engine, claim = turn.engine, turn.claim
     task_id = claim.assignment.task_id

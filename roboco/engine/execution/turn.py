@@ -63,6 +63,7 @@ from roboco.engine.execution.turn_metadata import (
 from roboco.engine.execution.turn_result import TurnResult, stored_failure
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record.tool_listings import listings_for
+from roboco.engine.usage import or_estimate
 from roboco.errors import Conflict, CorruptHistory, ModelError, NotRunnable, TransientError, UsageError
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.model import ModelStream, Reply
@@ -166,7 +167,7 @@ def _run_with(turn: ClaimedTurn, listings: Listings) -> TurnResult:
 
 
 def _ask(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: Choice) -> TurnResult:
-    """Ask for a reply, after a failure in another way as long as there is one, and commit what comes of it."""
+    """Ask for a reply, after a failure in another way as long as there is one, and commit the result."""
     engine, claim = turn.engine, turn.claim
     while True:
         try:
@@ -248,7 +249,8 @@ def _stream_reply(
     if not cancellation.requested:
         return TurnOutcome.REPLACED
     receipt = cancellation.receipt(claim, stream, output.chunk_count)
-    metadata = interruption_metadata(prepared, stream.usage, output.chunk_count, receipt)
+    used = or_estimate(stream.usage, prepared.memory.tokens, texts)
+    metadata = interruption_metadata(prepared, used, output.chunk_count, receipt)
     return commit_turn(turn, StepContent((TextPart(text="".join(texts)),)), metadata)
 
 
@@ -288,4 +290,4 @@ def _handle_failure(
         restart_turn(engine, claim.assignment.task_id, claim.snapshot, str(error), claim.token)
         return TurnOutcome.CUT_OFF
     content = content_of_failure(claim, error.code, error.message, "".join(texts))
-    return commit_turn(turn, content, failure_metadata(prepared, error, len(texts)))
+    return commit_turn(turn, content, failure_metadata(prepared, error, texts, len(texts)))

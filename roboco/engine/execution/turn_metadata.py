@@ -53,9 +53,11 @@ def _cost(cost: float) -> dict[str, object]:
     return {"cost": round(cost, 9)} if cost else {}
 
 
-def failure_metadata(prepared: PreparedRequest, error: ModelError, chunks: int) -> dict[str, object]:
+def failure_metadata(prepared: PreparedRequest, error: ModelError, texts: list[str], chunks: int) -> dict[str, object]:
     """Return the metadata of a step whose model call failed."""
-    metadata = usage_metadata(prepared, failed_usage(error)) | fallback_metadata(prepared)
+    metadata = usage_metadata(prepared, failed_usage(error, prepared.memory.tokens, texts)) | fallback_metadata(
+        prepared
+    )
     return metadata | {"context": prepared.memory.report, "chunks": chunks}
 
 

@@ -27,7 +27,7 @@ import sys
 import time
 from collections import defaultdict
 
-from roboco.cli.drill.servers import chat_protocol
+from roboco.cli.drill.servers.dialect import Dialect
 from roboco.cli.drill.servers.http_connection import ClientGone, Connection
 from tests.support.servers.model_server import ModelServer, Reply, Request, RequestRecord
 
@@ -53,7 +53,7 @@ class BenchModelServer(ModelServer):
     """A scripted model server that can stream many stamped chunks, and prints the events of named requests."""
 
     def __init__(self, port: int) -> None:
-        super().__init__(port, keep=0)
+        super().__init__(port, keep=0, dialect="lenient")
         self._groups: defaultdict[str, _StartGroup] = defaultdict(_StartGroup)
 
     async def _answer(self, client: Connection, record: RequestRecord) -> None:
@@ -87,7 +87,7 @@ class BenchModelServer(ModelServer):
 
 async def _stream(client: Connection, request: Request, chunks: int, interval: float, due: float) -> None:
     """Write each chunk when it is due; the transport buffers chunks that the client has not read yet."""
-    stream = chat_protocol.stream(request, Reply(chunks=[f"{SENT_MARK.decode()} "]))
+    stream = Dialect().stream(request, Reply(chunks=[f"{SENT_MARK.decode()} "]))
     before, after = stream.chunks[0].split(SENT_MARK)
     before = b"%x\r\n%s" % (len(before) + 19 + len(after), before)
     loop, write = asyncio.get_running_loop(), client._writer.write

@@ -1,7 +1,10 @@
 """Answers without end: the client truncates them at a limit while they are streamed, and closes the connection."""
 
+import asyncio
 import gzip
 import json
+import zlib
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -9,12 +12,14 @@ import pytest
 from roboco.adapters.model import reply_assembly as assembly
 from roboco.adapters.model import sse
 from roboco.adapters.model.openai_model import OpenAIModel
+from roboco.errors import ModelError
 from roboco.ports.model import Reply as ModelReply
 from tests.contract.model.model_calls import (
     IGNORE_ABANDONED_GENERATORS,
     TOOL,
     all_disconnected,
     delta,
+    encode_events,
     make_request,
     read_failure,
     read_reply,
@@ -113,10 +118,40 @@ def test_only_the_beginning_of_an_error_is_read(server: ModelServer, model: Open
     assert len(error.message) <= 400
 
 
-@pytest.mark.parametrize("status", [200, 400])
-def test_a_compressed_answer_is_not_decompressed(server: ModelServer, model: OpenAIModel, status: int) -> None:
+def test_a_compressed_error_is_read(server: ModelServer, model: OpenAIModel) -> None:
+    """The client asks for no compression, and some servers compress all the same."""
     packed = gzip.compress(b'{"error": {"message": "unpacked"}}')
-    server.script(lambda request: Reply(status=status, garbage=packed, headers={"Content-Encoding": "gzip"}))
+    server.script(lambda request: Reply(status=400, garbage=packed, headers={"Content-Encoding": "gzip"}))
     _, error = read_failure(model.stream(make_request()))
-    assert "unpacked" not in str(error)
+    assert "unpacked" in str(error)
     assert server.requests[0].request.headers["accept-encoding"] == "identity"
+
+
+def read_compressed(body: bytes, encoding: str, piece: int) -> list[Any]:
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), piece):
+            yield body[start : start + piece]
+
+    async def read() -> list[Any]:
+        return [chunk async for chunk in sse.iter_chunks(pieces(), encoding)]
+
+    return asyncio.run(read())
+
+
+@pytest.mark.parametrize("piece", [1, 1000])
+@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_a_compressed_stream_is_read(encoding: str, pack: Callable[[bytes], bytes], piece: int) -> None:
+    chunk = delta("stop", content="one")
+    assert read_compressed(pack(encode_events(chunk)), encoding, piece) == [chunk, None]
+
+
+def test_a_compressed_stream_is_unpacked_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "MAX_UNPACKED_BYTES", 1_000_000)
+    with pytest.raises(ModelError) as failed:
+        read_compressed(gzip.compress(b": x\n" * 1_000_000), "gzip", 10_000)
+    assert failed.value.code == "too_long"
+
+
+def test_an_encoding_that_was_not_asked_for_is_named() -> None:
+    with pytest.raises(ModelError, match="'br'"):
+        read_compressed(b"x", "br", 1)

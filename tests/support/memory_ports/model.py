@@ -8,7 +8,7 @@ from typing import Any
 
 from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError
-from roboco.ports.model import Listener, Progress, Reply, Request, RequestedCall
+from roboco.ports.model import CallProgress, Listener, Reply, Request, RequestedCall
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ScriptedStream:
         self._said = script
         self._listener = listener
         self.usage = ModelUsage()
-        self.progress = Progress(1, 1, 0.0, 180.0)
+        self.progress = CallProgress(1, 1, 0.0, 180.0)
         self._closed = threading.Event()
 
     @property

@@ -8,12 +8,24 @@ import contextlib
 import signal
 import sys
 from dataclasses import replace
+from typing import Any
 
+from roboco.cli.drill.servers.chat_protocol import ChatRefusal as Refusal
 from roboco.cli.drill.servers.chat_protocol import ChatReply as Reply
 from roboco.cli.drill.servers.chat_protocol import ChatRequest as Request
-from roboco.cli.drill.servers.model_server import ModelServer, RequestRecord, echo
+from roboco.cli.drill.servers.dialect import Dialect
+from roboco.cli.drill.servers.model_server import ModelServer as PlainModelServer
+from roboco.cli.drill.servers.model_server import RequestRecord, echo
+from tests.support.servers.dialects import DIALECTS
 
-__all__ = ["ModelServer", "Reply", "Request", "RequestRecord"]
+__all__ = ["ModelServer", "Refusal", "Reply", "Request", "RequestRecord"]
+
+
+class ModelServer(PlainModelServer):
+    """A scripted model server that is as strict as OpenAI, or as the provider that `dialect` names."""
+
+    def __init__(self, port: int = 0, *, dialect: Dialect | str = "openai", **options: Any) -> None:
+        super().__init__(port, dialect=DIALECTS[dialect]() if isinstance(dialect, str) else dialect, **options)
 
 
 def main() -> None:
@@ -30,7 +42,7 @@ def main() -> None:
         return replace(echo(request), chunks=tokens, delay=options.delay, interval=options.interval)
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with contextlib.suppress(KeyboardInterrupt), ModelServer(options.port, keep=0) as server:
+    with contextlib.suppress(KeyboardInterrupt), ModelServer(options.port, keep=0, dialect="lenient") as server:
         server.script(respond)
         print(server.base_url, flush=True)
         signal.pause()

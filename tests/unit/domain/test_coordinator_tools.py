@@ -1,9 +1,14 @@
 """Tools that the coordinator or the client answers, as an agent sees them."""
 
+from typing import Any
+
+import pytest
+
 from roboco.domain.history.goal import GoalState
 from roboco.domain.history.state import TaskState
-from roboco.domain.prompt.coordinator_tools import coordinator_tools, schema_of
+from roboco.domain.prompt.coordinator_tools import coordinator_tools, function_schema, schema_of
 from roboco.domain.team.validation import validate_team
+from tests.support.servers.dialects.openai_schemas import check_tool_schemas
 
 INNER = {"name": "helpers", "description": "look things up", "agents": [{"name": "h", "prompt": "h"}]}
 TEAM = validate_team(
@@ -32,6 +37,13 @@ def test_an_agent_gets_the_coordinator_tools_that_it_may_call() -> None:
     assert tools["delegate"]["parameters"]["properties"]["team"]["enum"] == ["helpers"]
     assert tools["achieve_answer"]["parameters"] == tools["client_ask"]["parameters"] == ARGUMENTS
     assert coordinator_tools(TEAM, TEAM.agent("two"), TaskState()) == ()
+
+
+@pytest.mark.parametrize("declared", [{}, {"type": "object"}, {"type": "object", "required": []}])
+def test_a_tool_without_arguments_has_a_schema_that_openai_accepts(declared: dict[str, Any]) -> None:
+    tool = function_schema("client_show", "shows it", declared)
+    check_tool_schemas([tool])
+    assert tool["function"]["parameters"] == {"type": "object", "properties": {}} | declared
 
 
 def test_goals_and_client_tools_have_the_declared_schema() -> None:

@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Mapping
 from http.client import responses
-from typing import Any
+from typing import Any, Final
 
 from roboco.cli.drill.servers.chat_protocol import ChatReply, ChatRequest
+
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class ClientGone(Exception):
@@ -59,8 +62,9 @@ class Connection:
             body = await self._inbox.readexactly(int(headers.get("content-length", "0")))
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
-        method, path, _ = first.split(" ")
-        return ChatRequest(method, path.partition("?")[0], headers, _object(body))
+        method, target, _ = first.split(" ")
+        path, _, query = target.partition("?")
+        return ChatRequest(method, path, headers, _object(body), query)
 
     async def pause(self, seconds: float | None) -> None:
         """Wait for some seconds, or without an end if None. With 0, yield to other streams."""
@@ -94,7 +98,13 @@ class Connection:
 
 def _object(body: bytes) -> dict[str, Any]:
     try:
-        parsed = json.loads(body)
+        parsed = json.loads(body, parse_constant=_refuse_constant)
+        if _SURROGATE.search(body):
+            json.dumps(parsed, ensure_ascii=False).encode()  # raises if one has no partner
     except ValueError:
         return {}
     return parsed if isinstance(parsed, dict) else {}
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")

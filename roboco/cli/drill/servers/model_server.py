@@ -22,8 +22,8 @@ from typing import Final, Self
 
 import aiohttp
 
-from roboco.cli.drill.servers import chat_protocol, chat_rules
-from roboco.cli.drill.servers.chat_protocol import ChatReply, ChatRequest, encoded
+from roboco.cli.drill.servers.chat_protocol import ChatRefusal, ChatReply, ChatRequest, encoded
+from roboco.cli.drill.servers.dialect import Dialect, model_list
 from roboco.cli.drill.servers.http_connection import BreakOff, ClientGone, Connection, WatchedReader
 
 BACKLOG = 1024
@@ -52,6 +52,7 @@ class ModelServer:
     """A server in a daemon thread between `start` and `stop`, or within a `with` block.
 
     keep: the number of newest records to hold; None holds all.
+    dialect: the provider whose refusals and answers are imitated.
     """
 
     def __init__(
@@ -61,9 +62,11 @@ class ModelServer:
         models: Sequence[str] = ("scripted",),
         keep: int | None = None,
         host: str = "127.0.0.1",
+        dialect: Dialect | None = None,
     ) -> None:
         self.base_url = ""
         self._host = host
+        self._dialect = dialect or Dialect()
         self.slow = 1.0
         """The factor of the interval between two chunks of replies that begin from now on."""
         self._port = port
@@ -158,6 +161,12 @@ class ModelServer:
         with self._changed:
             return list(self._violations)
 
+    def take_violations(self) -> list[str]:
+        """Return the violations, and forget them, because they are expected."""
+        with self._changed:
+            taken, self._violations = self._violations, []
+        return taken
+
     def wait_for(self, predicate: Callable[[list[RequestRecord]], bool], timeout: float = 30.0) -> list[RequestRecord]:
         """Return the records once they satisfy the predicate. Raise TimeoutError with them if they do not in time."""
         with self._changed:
@@ -225,7 +234,7 @@ class ModelServer:
 
     def _reply(self, request: ChatRequest) -> ChatReply:
         match request.method, request.path:
-            case "POST", path if path.endswith("/v1/chat/completions"):
+            case "POST", path if path.endswith(self._dialect.chat_path):
                 return self._chat_reply(request)
             case "GET", "/v1/models":
                 return self._next_failure() or ChatReply()
@@ -234,24 +243,40 @@ class ModelServer:
 
     def _chat_reply(self, request: ChatRequest) -> ChatReply:
         """Return a queued failure, else the refusal of an invalid request, else the responder's reply."""
-        found = list(chat_rules.violations(request.body))
-        failure = self._next_failure()
-        if not found and failure is None:
-            try:
-                return self._responder(request)
-            except Exception as error:
-                found = [f"the responder raised {error!r}"]
-                failure = ChatReply(status=500, text=found[0])
-        with self._changed:
-            self._violations += found
-        return failure or ChatReply(status=400, text=found[0])
+        refusal, failure = self._refusal(request), self._next_failure()
+        if failure is not None or refusal is not None:
+            return failure or self._refuse(refusal or ChatRefusal(""))
+        try:
+            return self._dialect.reply(request, self._responder(request))
+        except ChatRefusal as refused:
+            return self._refuse(refused)
+        except Exception as error:
+            failed = f"the responder raised {error!r}"
+            with self._changed:
+                self._violations.append(failed)
+            return ChatReply(status=500, text=failed)
+
+    def _refusal(self, request: ChatRequest) -> ChatRefusal | None:
+        """Return the refusal of an invalid request, and note the violation."""
+        try:
+            self._dialect.check(request)
+        except ChatRefusal as refused:
+            with self._changed:
+                self._violations.append(refused.message)
+            return refused
+        return None
+
+    def _refuse(self, refused: ChatRefusal) -> ChatReply:
+        return ChatReply(
+            status=refused.status, text=refused.message, garbage=encoded(self._dialect.error_body(refused))
+        )
 
     def _next_failure(self) -> ChatReply | None:
         with self._changed:
             return self._failures.popleft() if self._failures else None
 
     async def _send_stream(self, client: Connection, record: RequestRecord, reply: ChatReply) -> None:
-        stream, slow = chat_protocol.stream(record.request, reply), self.slow
+        stream, slow = self._dialect.stream(record.request, reply), self.slow
         await client.fault(reply, sent=0)
         await client.send_head(reply, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
         await client.pause(reply.delay)
@@ -270,9 +295,7 @@ class ModelServer:
 
     async def _pass_on(self, client: Connection, record: RequestRecord, url: str) -> None:
         """Send the request to another server, and its answer to the client, as it arrives. 502 if there is none."""
-        found = list(chat_rules.violations(record.request.body))
-        with self._changed:
-            self._violations += found
+        self._refusal(record.request)
         headers = {name: value for name, value in record.request.headers.items() if name in _PASSED_HEADERS}
         try:
             async with (
@@ -306,10 +329,10 @@ class ModelServer:
         if reply.garbage is not None:
             return reply.garbage
         if reply.status >= 400:
-            return encoded(chat_protocol.error_body(reply.status, reply.text, reply.code))
+            return encoded(self._dialect.error_body(ChatRefusal(reply.text, status=reply.status, code=reply.code)))
         if request.method == "GET":
-            return encoded(chat_protocol.model_list(self._models))
-        return encoded(chat_protocol.completion(request, reply))
+            return encoded(model_list(self._models))
+        return encoded(self._dialect.completion(request, reply))
 
 
 def echo(request: ChatRequest) -> ChatReply:

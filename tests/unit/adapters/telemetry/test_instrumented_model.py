@@ -8,7 +8,7 @@ import pytest
 from roboco.adapters.telemetry.instrumented_model import InstrumentedModel
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
-from roboco.ports.model import Reply, Request
+from roboco.ports.model import Listener, Reply, Request
 from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS, Operation
 from tests.support.memory_ports.model import ScriptedModel, ScriptedReply, says
 from tests.support.memory_ports.telemetry import MemoryTelemetry
@@ -57,7 +57,7 @@ def test_a_call_with_a_text_callback_is_measured() -> None:
     telemetry = MemoryTelemetry()
     texts: list[str] = []
     model = InstrumentedModel(ScriptedModel(lambda request: says("one two")), telemetry)
-    running = model.stream(REQUEST, texts.append)
+    running = model.stream(REQUEST, Listener(texts.append))
     [reply] = running
     assert isinstance(reply, Reply)
     assert texts == ["one", " two"]

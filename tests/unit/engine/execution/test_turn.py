@@ -353,4 +353,4 @@ def test_the_size_of_a_request_does_not_grow_with_the_history() -> None:
     sizes = [len(json.dumps(request.messages)) for request in world.given.model.requests]
     assert max(sizes[40:]) == max(sizes[10:40])
     assert len(world.history()) == 81
-    assert SEQUENTIAL.team.tail_length == 20
+    assert SEQUENTIAL.team.tail_length == 40
