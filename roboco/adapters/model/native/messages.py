@@ -36,7 +36,7 @@ from roboco.domain.prompt.chat import ChatMessage
 
 RESPONSE = "response"
 """The field of the provider's state that holds the ModelResponse."""
-_KEPT_FIELDS = ("kind", "parts", "provider_name", "canonical_system", "provider_details", "provider_response_id")
+_RESPONSE_FIELDS = ("kind", "parts", "provider_name", "canonical_system", "provider_details", "provider_response_id")
 _SYSTEM_ROLES = ("system", "developer")
 _Answered = dict[str, tuple[str, str]]
 """The provider's id and the tool of each call, by Roboco's id."""
@@ -81,7 +81,7 @@ def state_of(response: ModelResponse) -> dict[str, Any]:
     if all(_is_plain(part) for part in response.parts):
         return {}
     [dumped] = ModelMessagesTypeAdapter.dump_python([response], mode="json")
-    kept = {name: dumped[name] for name in _KEPT_FIELDS if dumped.get(name) is not None}
+    kept = {name: dumped[name] for name in _RESPONSE_FIELDS if dumped.get(name) is not None}
     ran = {part.tool_call_id for part in response.parts if isinstance(part, NativeToolCallPart)}
     kept["parts"] = [
         {name: value for name, value in dumped_part.items() if value is not None and name != "timestamp"}
