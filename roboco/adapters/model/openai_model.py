@@ -333,9 +333,7 @@ class _ModelCall:
             async with asyncio.timeout(request.profile.first_token_timeout) as limit:
                 await wire.exchange(request, assembly, self._output(request, assembly, on_text, limit))
         except ServerFailure as error:
-            failure = model_error(error, request)
-            received = assembly.has_output or (not error.status and failure.code in _REPEATED_ONCE)
-            return _Failure(failure, received, error)
+            return _Failure(model_error(error, request), not error.status, error)  # a status: it was not run
         except ModelError as error:
             return _Failure(_of_reply(request, error), assembly.has_chunks or error.code == UNREADABLE, error)
         except TimeoutError as error:
