@@ -12,6 +12,8 @@ import jsonschema
 import pytest
 import redis
 import yaml
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from roboco.adapters.local.process import LOOPBACK, Server, free_port, start_server
 from roboco.adapters.local.valkey import find_server
@@ -191,6 +193,7 @@ def start_redis(tmp_path: Path, port: int, passwords: dict[str, str]) -> Server:
     configuration = tmp_path / "redis.conf"
     text = (DEPLOY / "redis.conf").read_text().replace("dir /data", f"dir {tmp_path}")
     configuration.write_text(f"{text}\nport {port}\nbind {LOOPBACK}\n")
+    (tmp_path / "redis-server").unlink(missing_ok=True)
     (tmp_path / "redis-server").symlink_to(find_server()[0])
     environment = {
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
@@ -211,6 +214,11 @@ def test_redis_starts_with_the_configuration_and_users(tmp_path: Path) -> None:
             for name, value in ((b"appendonly", b"yes"), (b"maxmemory-policy", b"noeviction"), (b"save", b"")):
                 assert client.execute_command("CONFIG", "GET", name) in ({name: value}, [name, value])
             assert set(client.acl_users()) == {"default", "roboco-coordinator", "roboco-probe", "roboco-admin"}
+            default: Any = client.acl_getuser("default")
+            assert "off" in default["flags"]
+            assert default["passwords"] == []
+            assert "+@all" in default["categories"]
+            assert "~*" in default["keys"]
         with redis.Redis(port=port) as anonymous, pytest.raises(redis.AuthenticationError):
             anonymous.ping()
     finally:
@@ -218,6 +226,24 @@ def test_redis_starts_with_the_configuration_and_users(tmp_path: Path) -> None:
     made = tmp_path / "made.acl"
     assert made.stat().st_mode & 0o077 == 0
     assert not any(password in made.read_text() for password in PASSWORDS.values())
+
+
+@pytest.mark.redis
+def test_a_restart_of_redis_replays_transactions_and_scripts(tmp_path: Path) -> None:
+    """The append-only file holds both as MULTI and EXEC, which the server replays with the rights of its default user."""
+    port = free_port()
+    address = {"port": port, "username": "roboco-admin", "password": PASSWORDS["REDIS_PASSWORD_ADMIN"]}
+    with redis.Redis(**address, retry=Retry(NoBackoff(), 0)) as client:
+        for count in (0, 4):
+            server = start_redis(tmp_path, port, PASSWORDS)
+            try:
+                until(lambda: is_reachable(client), 60, lambda: (tmp_path / "redis.log").read_text())
+                assert client.dbsize() == count
+                client.pipeline(transaction=True).set("t1", 1).set("t2", 2).execute()
+                client.eval("redis.call('SET', KEYS[1], 1); redis.call('SET', KEYS[2], 2)", 2, "s1", "s2")
+            finally:
+                server.stop()
+    assert "no permission" not in (tmp_path / "redis.log").read_text().lower()
 
 
 @pytest.mark.parametrize(
