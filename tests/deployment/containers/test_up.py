@@ -71,7 +71,9 @@ def lasting_keys(deployment: Deployment) -> dict[str, str]:
         local found = {}
         for _, key in ipairs(redis.call('KEYS', '*')) do
             local left = redis.call('PTTL', key)
-            if left == -1 or left > 600000 then table.insert(found, key .. ' ' .. redis.sha1hex(redis.call('DUMP', key))) end
+            if left == -1 or left > 600000 then
+                table.insert(found, key .. ' ' .. redis.sha1hex(redis.call('DUMP', key)))
+            end
         end
         return found"""
     return dict(line.rsplit(" ", 1) for line in redis_cli(deployment, "EVAL", script, "0").splitlines())

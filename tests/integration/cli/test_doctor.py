@@ -79,7 +79,16 @@ def test_a_correct_redis_passes_every_check(settings: Settings, admin: redis.Red
     ours = states(check_redis(settings, True))
     assert ours.pop("redis latency") in ("ok", "warn")  # a machine under load is slow
     assert ours == dict.fromkeys(
-        ("redis", "redis rights", "redis clock", "redis memory", "redis disk", "redis replay", "redis keys", "dead letters"),
+        (
+            "redis",
+            "redis rights",
+            "redis clock",
+            "redis memory",
+            "redis disk",
+            "redis replay",
+            "redis keys",
+            "dead letters",
+        ),
         "ok",
     )
     assert not admin.keys(f"{settings.prefix}:*")
