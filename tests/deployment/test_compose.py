@@ -154,10 +154,16 @@ def test_dependencies_and_mounts_exist() -> None:
     for service in SERVICES.values():
         assert set(service.get("depends_on", {})) <= set(SERVICES)
         for volume in service.get("volumes", ()):
-            if volume.startswith("${TEAMS_FOLDER:-./teams}:"):
-                continue  # the user's own folder, which Docker creates
+            if volume.startswith(("${TEAMS_FOLDER:-./teams}:", "${MODULES_FOLDER:-./modules}:")):
+                continue  # a folder of the user, which Docker creates
             source = volume.partition(":")[0]
             assert (ROOT / source).exists() if source.startswith("./") else source in COMPOSE["volumes"], volume
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_modules_of_tools_are_where_every_pool_imports_them(pool: str) -> None:
+    assert "${MODULES_FOLDER:-./modules}:/modules:ro" in SERVICES[pool]["volumes"]
+    assert "PYTHONPATH=/modules " in (DEPLOY / "Dockerfile").read_text()
 
 
 def test_monitoring_is_started_by_its_profile_alone() -> None:
