@@ -349,6 +349,11 @@ def test_rabbitmq_without_workers_or_credentials_is_reported(tmp_path: Path) -> 
             "queue roboco.tools": "fail",
         }
         assert seen["backlog agents"].found == "2 messages wait"
+        rabbit.set("disk_free_limit.absolute = 1PB")
+        alarmed = by_name(check_broker(settings))
+        assert alarmed["broker"].state == "fail"
+        assert "has an alarm" in alarmed["broker"].found
+        assert "rabbitmq-diagnostics alarms" in alarmed["broker"].todo
         wrong = Settings(broker_url=rabbit.url.replace("secret", "canary"))
         refused = by_name(check_broker(wrong))
         assert {name: check.state for name, check in refused.items()} == {"broker": "fail"}
