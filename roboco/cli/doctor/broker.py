@@ -92,11 +92,11 @@ def _is_blocked(connection: Any) -> bool:
         return False
     server, notices = connection.connection, list[str]()
     server.on_blocked = notices.append
-    with server.channel() as channel, suppress(TimeoutError, MessageNacked):
-        # No queue has this name, so the broker drops the message.
-        nowhere = f"roboco.doctor.{uuid.uuid4().hex}"
-        channel.basic_publish_confirm(Message(""), routing_key=nowhere, confirm_timeout=ALARM_TIMEOUT)
-        return False
+    nowhere = f"roboco.doctor.{uuid.uuid4().hex}"  # no queue has this name, so the broker drops the message
+    with suppress(TimeoutError, MessageNacked):
+        server.channel().basic_publish_confirm(Message(""), routing_key=nowhere, confirm_timeout=ALARM_TIMEOUT)
+    if notices:
+        connection.collect()  # a blocked connection does not answer to a close either
     return bool(notices)
 
 

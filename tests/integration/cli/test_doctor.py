@@ -349,7 +349,7 @@ def test_rabbitmq_without_workers_or_credentials_is_reported(tmp_path: Path) -> 
             "queue roboco.tools": "fail",
         }
         assert seen["backlog agents"].found == "2 messages wait"
-        rabbit.set("disk_free_limit.absolute = 1PB")
+        rabbit.set("disk_free_limit.absolute = 1000000000000000")
         alarmed = by_name(check_broker(settings))
         assert alarmed["broker"].state == "fail"
         assert "has an alarm" in alarmed["broker"].found
