@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,19 @@ def test_dependencies_and_mounts_exist() -> None:
                 continue  # a folder of the user, which Docker creates
             source = volume.partition(":")[0]
             assert (ROOT / source).exists() if source.startswith("./") else source in COMPOSE["volumes"], volume
+
+
+def test_images_and_objects_are_labelled_with_the_release() -> None:
+    release = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"org.opencontainers.image.version={release}\n" in (DEPLOY / "Dockerfile").read_text()
+    kustomization = (DEPLOY / "kubernetes" / "base" / "kustomization.yaml").read_text()
+    assert f'app.kubernetes.io/version: "{release}"' in kustomization
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_the_logs_of_a_service_that_stays_are_rotated(name: str) -> None:
+    stays = SERVICES[name].get("restart") != "no"
+    assert SERVICES[name].get("logging") == ({"driver": "local"} if stays else None)
 
 
 @pytest.mark.parametrize("pool", POOLS)

@@ -92,7 +92,8 @@ def _check_groups(models: bool, flower: str | None) -> Iterator[CheckGroup]:
         yield CheckGroup("flower", lambda: [check_flower(flower)])
     yield CheckGroup("sandbox", lambda: [check_sandbox(budget)])
     yield CheckGroup("model", lambda: [check_model(os.environ)], in_caller_thread=True)
-    yield CheckGroup("local parts", check_local_servers)
+    if not os.environ.get("ROBOCO_REDIS_URL"):  # a laptop, and no deployment
+        yield CheckGroup("local parts", check_local_servers)
 
 
 def _check_settings(settings: Settings) -> Iterator[CheckResult]:
