@@ -252,7 +252,7 @@ def test_redis_starts_with_the_configuration_and_users(tmp_path: Path) -> None:
 def test_a_restart_of_redis_replays_transactions_and_scripts(tmp_path: Path) -> None:
     """The append-only file holds both as MULTI and EXEC, which the default user has to be allowed to replay."""
     port = free_port()
-    address = {"port": port, "username": "roboco-admin", "password": PASSWORDS["REDIS_PASSWORD_ADMIN"]}
+    address: dict[str, Any] = {"port": port, "username": "roboco-admin", "password": PASSWORDS["REDIS_PASSWORD_ADMIN"]}
     with redis.Redis(**address, retry=Retry(NoBackoff(), 0)) as client:
         for count in (0, 4):
             server = start_redis(tmp_path, port, PASSWORDS)
