@@ -31,7 +31,7 @@ _MAX_BACKWARD = 256
 """Steps at the end of a history that a reader holds at a time."""
 _READ_ONLY_ERRNOS = frozenset({errno.EROFS, errno.EINVAL})
 """Errors of a read-only file system: it has no data that must become durable."""
-_MAX_REMEMBERED_HISTORIES = 10_000
+_MAX_REMEMBERED_HISTORIES = 1_000
 """Histories that an object remembers as durable; each needs about 500 bytes."""
 
 

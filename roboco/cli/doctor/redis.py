@@ -77,6 +77,8 @@ def _check_server(settings: Settings, client: redis.Redis, where: str) -> Iterat
     yield expect("redis latency", trip < MAX_ROUND_TRIP, f"round trip {trip * 1000:.1f} ms", todo)
     yield _check_clock(client)
     yield from _check_nodes(nodes)
+    if not isinstance(client, LazyCluster) and nodes[""].get("aof_enabled"):
+        yield from _check_replay(client)
     yield _check_keys(client, keys)
     letters = RedisDeadLetters(lambda: client, keys).count()
     yield expect("dead letters", letters == 0, str(letters), "see `roboco dead-letters`")
@@ -141,6 +143,21 @@ def _check_persistence(facts: dict[str, Any]) -> Iterator[CheckResult]:
     yield expect(
         "redis disk", kept and written, found, todo if written else "see the log of Redis: its disk may be full"
     )
+
+
+def _check_replay(client: redis.Redis) -> Iterator[CheckResult]:
+    """Check that the default user may run every command: Redis replays transactions of its file with its rights.
+
+    Yield nothing if this user may not read the rights of others, as most may not.
+    """
+    try:
+        default: Any = client.acl_getuser("default")
+    except RedisError:
+        return
+    right = "+@all" in default["categories"] and "~*" in default["keys"]
+    found = "the default user may run every command" if right else "a restart loses transactions (redis#14541)"
+    todo = "set `user default off resetpass ~* &* +@all`: it cannot log in, and keeps its rights while the file is read"
+    yield expect("redis replay", right, found, todo, "fail")
 
 
 def _check_keys(client: redis.Redis, keys: Keys) -> CheckResult:

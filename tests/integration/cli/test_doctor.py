@@ -79,7 +79,17 @@ def test_a_correct_redis_passes_every_check(settings: Settings, admin: redis.Red
     ours = states(check_redis(settings, True))
     assert ours.pop("redis latency") in ("ok", "warn")  # a machine under load is slow
     assert ours == dict.fromkeys(
-        ("redis", "redis rights", "redis clock", "redis memory", "redis disk", "redis keys", "dead letters"), "ok"
+        (
+            "redis",
+            "redis rights",
+            "redis clock",
+            "redis memory",
+            "redis disk",
+            "redis replay",
+            "redis keys",
+            "dead letters",
+        ),
+        "ok",
     )
     assert not admin.keys(f"{settings.prefix}:*")
 
@@ -125,6 +135,20 @@ def test_missing_rights_of_a_redis_user_are_named(settings: Settings, admin: red
     assert seen["redis rights"].found == "refused: XADD and XRANGE, PUBLISH, SUBSCRIBE"
     assert seen["redis"].state == "fail"
     assert not any("pw@" in check.found for check in seen.values())
+
+
+def test_a_default_user_without_rights_fails_since_redis_replays_its_file_with_them(
+    settings: Settings, admin: redis.Redis
+) -> None:
+    admin.acl_setuser("able", enabled=True, passwords=["+pw"], keys=["*"], channels=["*"], commands=["+@all"])
+    url = settings.redis_url.replace("redis://", "redis://able:pw@")
+    with redis.Redis.from_url(url) as able:
+        try:
+            able.execute_command("ACL", "SETUSER", "default", "off", "-@all")
+            ours = settings.model_copy(update={"redis_url": url})
+            assert by_name(check_redis(ours, True))["redis replay"].state == "fail"
+        finally:
+            able.execute_command("ACL", "SETUSER", "default", "on", "+@all")
 
 
 def test_a_prefix_with_keys_of_another_application_fails(settings: Settings, admin: redis.Redis) -> None:
@@ -325,6 +349,11 @@ def test_rabbitmq_without_workers_or_credentials_is_reported(tmp_path: Path) -> 
             "queue roboco.tools": "fail",
         }
         assert seen["backlog agents"].found == "2 messages wait"
+        rabbit.set("disk_free_limit.absolute = 1000000000000000")
+        alarmed = by_name(check_broker(settings))
+        assert alarmed["broker"].state == "fail"
+        assert "has an alarm" in alarmed["broker"].found
+        assert "rabbitmq-diagnostics alarms" in alarmed["broker"].todo
         wrong = Settings(broker_url=rabbit.url.replace("secret", "canary"))
         refused = by_name(check_broker(wrong))
         assert {name: check.state for name, check in refused.items()} == {"broker": "fail"}

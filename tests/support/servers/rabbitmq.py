@@ -43,6 +43,13 @@ class RabbitServer:
         """Restart the server with its data."""
         self.server = _start_server(self.folder, self.environment, self.port)
 
+    def set(self, line: str) -> None:
+        """Restart the server with one more line in its configuration."""
+        self.kill()
+        with (self.folder / "rabbitmq.conf").open("a") as file:
+            file.write(f"{line}\n")
+        self.restart()
+
     def stop(self) -> None:
         """Stop the server and its port mapper."""
         if self.server.alive():

@@ -15,6 +15,7 @@ from roboco.adapters.artifacts.store import read_artifact
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.adapters.tools.function_tool import tool
 from roboco.adapters.tools.toolbox import FunctionToolbox
+from roboco.cli.commands.demo import shipped_team
 from roboco.domain.decision.route import Route
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome
@@ -317,6 +318,12 @@ def test_only_marked_functions_of_allowed_modules_are_tools(
     outcome = box.run(TEAM, call, ToolSpec(name="x", function=function), CONTEXT)
     assert outcome.result.is_error
     assert re.search(expected, str(outcome.result.error))
+
+
+def test_the_function_of_the_demo_is_a_tool_wherever_workers_run() -> None:
+    """`roboco demo` is tried in deployments that allow no module, or other ones."""
+    for spec in shipped_team("demo").tools:
+        FunctionLoader(()).tool(spec.function)  # raises NotRunnable if it is not allowed
 
 
 def test_only_functions_of_allowed_modules_are_routers() -> None:
