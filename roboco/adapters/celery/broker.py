@@ -6,6 +6,8 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from kombu import VERSION
+
 from roboco.errors import UsageError
 
 PRIORITIES: Final = tuple(range(10))
@@ -82,9 +84,10 @@ def producer_settings(url: str) -> dict[str, Any]:
     """Return further settings of an application that only sends: the transport, if it is one over Redis.
 
     Workers use these transports for all of their connections (`guard_transports`). In another process only Roboco's
-    application does.
+    application does, and only with the releases of kombu whose methods they replace.
     """
-    return {"broker_transport": _TRANSPORTS.get(urlsplit(url).scheme)}
+    known = tuple(VERSION[:2]) >= (5, 7)
+    return {"broker_transport": _TRANSPORTS.get(urlsplit(url).scheme) if known else None}
 
 
 def queue_arguments(url: str) -> dict[str, Any] | None:
