@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from kombu import VERSION
+from celery import VERSION
 
 from roboco.errors import UsageError
 
@@ -86,7 +86,7 @@ def producer_settings(url: str) -> dict[str, Any]:
     Workers use these transports for all of their connections (`guard_transports`). In another process only Roboco's
     application does, and only with the releases of kombu whose methods they replace.
     """
-    known = tuple(VERSION[:2]) >= (5, 7)
+    known = VERSION[:2] >= (5, 7)  # it requires the same kombu
     return {"broker_transport": _TRANSPORTS.get(urlsplit(url).scheme) if known else None}
 
 

@@ -10,6 +10,7 @@ list waits for ever.
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -69,8 +70,8 @@ class UnreadLists:
         TransientError if the broker does not answer, or if its user may not use SCAN. A broker on RabbitMQ has no such
         lists: it drops a message for a queue that does not exist.
         """
-        with translating_errors("the search for lists without readers"), self._app.connection_for_write() as connection:
-            if not _is_redis(connection):
+        with _connected(self._app) as connection:
+            if connection.transport.driver_type != "redis":
                 return True
             client = connection.default_channel.client
             for _ in range(pages):
@@ -82,7 +83,7 @@ class UnreadLists:
 
     def found(self) -> list[UnreadList]:
         """Return the lists that were found and still have messages, the longest first, at most MAX_LISTS."""
-        with translating_errors("the search for lists without readers"), self._app.connection_for_write() as connection:
+        with _connected(self._app) as connection:
             lengths = dict(_lengths(connection.default_channel.client, self._names)) if self._names else {}
         self._names = set(sorted(lengths, key=lambda name: -lengths[name])[:MAX_LISTS])
         causes = ((name, _cause_of(name)) for name in sorted(self._names, key=lambda name: -lengths[name]))
@@ -95,8 +96,10 @@ def _quoted(name: str) -> str:
     return f'"{text}"'
 
 
-def _is_redis(connection: Any) -> bool:
-    return bool(connection.transport.driver_type == "redis")
+@contextmanager
+def _connected(app: Celery) -> Iterator[Any]:
+    with translating_errors("the search for lists without readers"), app.connection_for_write() as connection:
+        yield connection
 
 
 def _encode(name: str) -> bytes:
