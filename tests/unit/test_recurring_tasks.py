@@ -50,7 +50,7 @@ def sent_by_beat(schedule: ModuleType, monkeypatch: pytest.MonkeyPatch, entry: s
     return sent[0]
 
 
-def due_times(cron: crontab, first: datetime, days: int) -> list[datetime]:
+def due_times(cron: Any, first: datetime, days: int) -> list[datetime]:
     """Return the times at which a beat sends an entry with this schedule in these days."""
     now, last, found = first.astimezone(UTC), first, []
     cron.nowfun = lambda: now.astimezone(OSLO)

@@ -93,7 +93,7 @@ class LazyCluster:
         """
         cluster = self._connect()
         if time.monotonic() - self._refreshed_at > max_age:
-            hint = {"last_failed_node_name": failed} if _KNOWS_FAILED_NODE else {}
+            hint: dict[str, Any] = {"last_failed_node_name": failed} if _KNOWS_FAILED_NODE else {}
             cluster.nodes_manager.initialize(**hint)
             self._refreshed_at = time.monotonic()
         return self

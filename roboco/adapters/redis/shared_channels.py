@@ -51,7 +51,8 @@ def find_shared_channels(client: redis.Redis, keys: Keys) -> SharedChannels | No
         numbers = [own, *(number for number in others if number != own)]
         if len(numbers) == 1:
             return None
-        with client.pipeline(transaction=True) as pipe:  # one connection, which is in its own database again after it
+        pipeline: Any = client.pipeline(transaction=True)
+        with pipeline as pipe:  # one connection, which is in its own database again after it
             for number in numbers:
                 pipe.execute_command("SELECT", number)
                 pipe.get(keys.workspace)

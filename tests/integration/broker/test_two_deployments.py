@@ -1,7 +1,9 @@
 """Two deployments on one server: neither takes the messages, nor receives the streams, of the other."""
 
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from celery import Celery
@@ -43,8 +45,8 @@ def database(redis_url: str, number: int) -> str:
     return f"{redis_url.rpartition('/')[0]}/{number}"
 
 
-def summary(stack: Stack, task_id: str) -> Path:
-    return Path(stack.settings.workspace.removeprefix("file://"), summary_path(task_id))
+def has_summary(stack: Stack, task_id: str) -> bool:
+    return Path(stack.settings.workspace.removeprefix("file://"), summary_path(task_id)).exists()
 
 
 def submit_with_celery(stack: Stack, task_id: str) -> None:
@@ -87,14 +89,18 @@ def test_a_client_of_another_prefix_does_not_submit_to_the_broker(folder_stack: 
 
 def test_deployments_with_their_own_broker_databases_run_side_by_side(folder_stack: Stack, tmp_path: Path) -> None:
     redis_url = folder_stack.settings.redis_url
-    own = {"prefix": "b", "broker_url": database(redis_url, 5), "workspace": f"file://{tmp_path}/workspace"}
+    own: dict[str, Any] = {
+        "prefix": "b",
+        "broker_url": database(redis_url, 5),
+        "workspace": f"file://{tmp_path}/workspace",
+    }
     with Stack(tmp_path, around=lambda _: nullcontext({"redis_url": redis_url}), lease_seconds=LONG_LEASE, **own) as b:
         b.model.script(answer)
         tasks = [(stack, f"both-{number}") for number in range(3) for stack in (folder_stack, b)]
         for stack, task_id in tasks:
             submit_with_celery(stack, task_id)
         for stack, task_id in tasks:
-            until(lambda s=stack, t=task_id: summary(s, t).exists(), 60, f"{task_id} is accepted")
+            until(partial(has_summary, stack, task_id), 60, f"{task_id} is accepted")
             assert stack.orchestrator.task(task_id).result(60).status == "completed"
             assert len(stack.orchestrator.task(task_id).history()) == len(TEAM.expected)
 

@@ -1,5 +1,7 @@
 """Which lists of a broker no worker reads, and the setting of the producer that causes their names."""
 
+from typing import Any
+
 import pytest
 from celery import Celery
 
@@ -64,14 +66,16 @@ def test_workers_read_each_list_of_a_producer_with_other_priority_steps(
     with Celery(broker=valkey.url) as shop:
         shop.conf.broker_transport_options = {} if steps is None else {"priority_steps": steps}
         with shop.connection_for_write() as connection:
-            name = connection.default_channel._q_for_pri("roboco.coordinator", priority)
+            channel: Any = connection.default_channel
+            name = channel._q_for_pri("roboco.coordinator", priority)
     assert name.removeprefix("roboco.coordinator") in PRIORITY_SUFFIXES
 
 
 @pytest.mark.redis
 def test_a_search_finds_the_lists_of_other_producers_page_by_page(valkey: ValkeyServer) -> None:
     with create_app(app_settings(valkey.url)) as app, app.connection_for_write() as connection:
-        client = connection.default_channel.client
+        channel: Any = connection.default_channel
+        client = channel.client
         client.lpush("roboco.coordinator:9", "x", "y")
         client.lpush("\xff:roboco.tools".encode("latin-1"), "x")
         client.set("shop:roboco.agents", "no list")
