@@ -161,7 +161,19 @@ app.conf.beat_schedule = {{
 
 
 def start_beat(stack: Stack, folder: Path, name: str) -> Server:
-    command = [sys.executable, "-m", "celery", "-A", "shop_beat", "beat", "--pidfile=", "-s", str(folder / name)]
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "shop_beat",
+        "beat",
+        "-l",
+        "INFO",
+        "--pidfile=",
+        "-s",
+        str(folder / name),
+    ]
     environment = stack.environment | {"PYTHONPATH": f"{folder}:{ROOT}"}
     return start_server(name, command, env=environment, log=folder / f"{name}.log", cwd=folder)
 
@@ -174,15 +186,17 @@ def test_two_beats_make_one_task_in_each_slot(single_turn_stack: Stack, tmp_path
     try:
         with client_of_tenant(single_turn_stack, "acme") as acme:
             until(lambda: sum(one.status == "completed" for one in acme.tasks()) >= 3, 60, "three tasks have completed")
-            ids = [one.task_id for one in acme.tasks()]
     finally:
         for beat in beats:
             beat.stop()
     sent = [(tmp_path / f"{name}.log").read_text().count("Sending due task") for name in ("old", "new")]
+    with client_of_tenant(single_turn_stack, "acme") as acme:
+        made = single_turn_stack.model.requests
+        until(lambda: len(made) == len(list(acme.tasks())), 60, "each slot has one task, and one turn")
+        ids = [one.task_id for one in acme.tasks()]
+    assert all(task_id.startswith("acme:news-") for task_id in ids)
     assert min(sent) > 0
     assert sum(sent) > len(ids)
-    assert all(task_id.startswith("acme:news-") for task_id in ids)
-    assert len(single_turn_stack.model.requests) <= len(ids) + 1, "no slot has a second turn"
     assert single_turn_stack.orchestrator.dead_letters() == []
 
 
