@@ -34,7 +34,8 @@ class Settings(BaseModel):
     redis_url: str = "redis://127.0.0.1:6379/0"
     """Address of the Redis that holds state and streams.
 
-    A Redis, a separate database in one, or a cluster (`redis+cluster://HOST:PORT,HOST:PORT`). With a password the
+    A Redis, a separate database in one, or a cluster (`redis+cluster://HOST:PORT,HOST:PORT`). The databases of a
+    Redis share their channels, so each deployment on it needs its own `ROBOCO_PREFIX`. With a password the
     address is `redis://USER:PASSWORD@HOST:PORT/DATABASE`. Write a `/`, `#`, `?`, `:`, `@` or `%` of the password as
     `%XX`.
     """
@@ -42,7 +43,8 @@ class Settings(BaseModel):
     """Address of Celery's broker: a Redis, or RabbitMQ (`amqp://`, `amqps://`).
 
     Without it the Redis of `ROBOCO_REDIS_URL` is the broker. It is required with a Redis Cluster, which Celery does
-    not support as a broker.
+    not support as a broker. The names of queues are fixed: each deployment needs its own database of Redis, or its own
+    virtual host of RabbitMQ. A worker does not start on the broker of another prefix or workspace.
     """
     workspace: str = f"file://{Path('.roboco/workspace').absolute()}"
     """Address of the workspace: `file:///FOLDER`, or `s3://BUCKET/PREFIX`.
@@ -137,7 +139,10 @@ class Settings(BaseModel):
     messages as dead letters and do not run them.
     """
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,40}$")] = "roboco"
-    """First part of every Redis key and channel: up to 40 letters, digits, `_`, `.` or `-`."""
+    """First part of the keys and channels of the state: up to 40 letters, digits, `_`, `.` or `-`.
+
+    It does not name the queues of the broker: a second deployment also needs another `ROBOCO_BROKER_URL`.
+    """
     lease_seconds: Annotated[float, Field(ge=0.5, le=3600)] = 15.0
     """Seconds for which a claim is valid without a heartbeat.
 

@@ -28,6 +28,7 @@ from roboco.engine.coordinator.sweep import sweep_shard
 from roboco.errors import RobocoError
 from roboco.workers.process_engine import ProcessEngine
 from roboco.workers.sweep_lanes import THREADS, SweepLanes
+from roboco.workers.unread_messages import SEARCH_INTERVAL, UnreadMessages
 
 _log = logging.getLogger(__name__)
 
@@ -47,11 +48,12 @@ def install_sweeper(app: Celery, engine: ProcessEngine) -> None:
     first_shard = random.randrange(SHARDS)  # noqa: S311 - any shard will do
     lanes = SweepLanes(lambda shard: sweep_shard(engine(), shard, limit=1), interval, first_shard)
     fill = ScheduleFill(lanes, lambda: fill_page(engine()))
+    unread = UnreadMessages(app)
     app.conf.broker_pool_limit = CONNECTIONS
 
     def begin(**_: Any) -> None:
         _load_scripts(of_roboco, of_kombu)
-        engine.telemetry.export_backlog()
+        engine.telemetry.export_backlog(unread.by_setting)
 
     def act() -> None:
         _load_scripts(of_roboco, of_kombu)
@@ -60,6 +62,7 @@ def install_sweeper(app: Celery, engine: ProcessEngine) -> None:
     worker_ready.connect(begin, weak=False)
     worker_shutting_down.connect(fill.stop, weak=False)
     run_periodically(app, "roboco-sweeper", interval, act)
+    run_periodically(app, "roboco-unread-messages", SEARCH_INTERVAL, unread.search)
     run_periodically(app, "roboco-switches", SWITCHES_INTERVAL, lambda: _repair_switches(engine))
     for number in range(THREADS):
         run_periodically(app, f"roboco-sweeper-{number}", interval, lanes.run)

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Self, Unpack
 
+from roboco.adapters.celery.broker_owner import Deployment, check_broker_owner
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.stream.follower import RedisFollower
@@ -66,7 +67,7 @@ class Orchestrator(Administration):
         self._telemetry = client_telemetry(self.settings)
         dispatcher = build_dispatcher(self._producer)
         self._engine: Engine = build_engine(self.settings, dispatcher, self._client, HostProcess(self._telemetry))
-        self._workspace_checked = False
+        self._deployment_checked = False
         keys, archive = Keys(self.settings.prefix), self._engine.stored_events.read
         live = LiveState(self._engine, self._producer, self._client, keys, model_limits(self.settings))
         self._operations = Operations(self._engine, live.queues, live.rates, live.open_tasks)
@@ -128,7 +129,7 @@ class Orchestrator(Administration):
             check_callback(target, self.settings.allowed_callbacks)
         if continuation is not None:
             submission = submission.model_copy(update={"notify": [continuation, *submission.notify]})
-        self._check_workspace()
+        self._check_deployment()
         submit(self._engine, submission, chosen)
         return self._task(submission.task_id)
 
@@ -277,15 +278,20 @@ class Orchestrator(Administration):
         owner = own if tenant is None else check_tenant(tenant)
         return qualified_id(owner, f"task_{uuid.uuid4().hex}" if task_id is None else task_id)
 
-    def _check_workspace(self) -> None:
-        """Compare the workspace with the coordinators', once.
+    def _check_deployment(self) -> None:
+        """Compare the workspace and the owner of the broker with the coordinators', once.
 
-        If either cannot be read, the comparison is skipped: the submission itself raises the error.
+        If one of them cannot be read, the comparison is skipped: the submission itself raises the error.
         """
-        if not self._workspace_checked:
+        if not self._deployment_checked:
             with suppress(TransientError):
                 check_workspace(self._engine, workspace_address(self.settings))
-                self._workspace_checked = True
+                check_broker_owner(self._producer, self._deployment)
+                self._deployment_checked = True
+
+    def _deployment(self) -> Deployment:
+        own = self._engine.worker_status.own_workspace(self._engine, workspace_address(self.settings))
+        return Deployment(self.settings.prefix, own.id)
 
     def _task(self, task_id: str) -> Task:
         return Task(task_id, self._engine, self._follower, self.settings)

@@ -56,11 +56,11 @@ def _difference(own: WorkspaceIdentity, other: WorkspaceIdentity) -> str:
     if own.address == other.address:
         return (
             f"uses the workspace {own.address}, which was deleted and made again, or lost its {WORKSPACE_FILE}, after "
-            "others used it: restore it from a backup, or set ROBOCO_PREFIX to another name to begin anew"
+            "others used it: restore it from a backup, or begin again with another ROBOCO_PREFIX and ROBOCO_BROKER_URL"
         )
     return (
         f"uses the workspace {own.address}, the others {other.address}: set ROBOCO_WORKSPACE to the same workspace for "
-        "all, or ROBOCO_PREFIX to another name if these are two deployments"
+        "all. If these are two deployments, give each its own ROBOCO_PREFIX and ROBOCO_BROKER_URL"
     )
 
 

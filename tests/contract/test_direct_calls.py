@@ -46,7 +46,9 @@ def test_several_answers_are_asked_for_in_one_round_trip(client: redis.Redis) ->
     assert ask(client, ("SET", "asked", "1"), ("GET", "asked"), ("LRANGE", "none", 0, -1)) == ["OK", "1", []]
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
         ask(client, ("GET", "asked"), ("LLEN", "asked"))
-    lost(client, direct_calls.direct_calls_of(client))
+    shared = direct_calls.direct_calls_of(client)
+    assert shared is not None
+    lost(client, shared)
     assert ask(client, ("GET", "asked")) is None, "the caller asks through the client"
     assert ask(client, ("GET", "asked")) == ["1"]
 

@@ -8,11 +8,13 @@ from typing import Any, Final
 from amqp.exceptions import NotFound
 from celery import Celery
 
+from roboco.adapters.celery.broker import PRIORITIES
 from roboco.adapters.celery.dispatcher import sent_at, translating_errors
 from roboco.adapters.celery.fair_queues import headers_of
 from roboco.adapters.celery.names import QUEUES, queue_lanes
+from roboco.adapters.celery.unread_lists import SEPARATOR
 
-PRIORITY_SUFFIXES: Final = ("", "\x06\x163", "\x06\x166")
+PRIORITY_SUFFIXES: Final = ("", *(f"{SEPARATOR}{step}" for step in PRIORITIES[1:]))
 """Suffixes of a queue's name in Redis, where kombu keeps one list for each of its `priority_steps`."""
 
 

@@ -133,8 +133,13 @@ _CALLS_BY_CLIENT: WeakKeyDictionary[redis.Redis, DirectCalls] = WeakKeyDictionar
 _lock = threading.Lock()
 
 
-def direct_calls_of(client: redis.Redis) -> DirectCalls:
-    """Return the calls of this client. All users of a client share them, so it keeps at most MAX_IDLE connections."""
+def direct_calls_of(client: redis.Redis) -> DirectCalls | None:
+    """Return the calls of this client, or None if it is no client of a single Redis, or of an older redis-py.
+
+    All users of a client share them, so it keeps at most MAX_IDLE connections.
+    """
+    if type(client) is not redis.Redis or not hasattr(redis.Connection, "mark_for_reconnect"):
+        return None
     with _lock:
         return _CALLS_BY_CLIENT.setdefault(client, DirectCalls(client))
 
@@ -142,14 +147,15 @@ def direct_calls_of(client: redis.Redis) -> DirectCalls:
 def ask(client: redis.Redis, *commands: Sequence[Any]) -> list[Any] | None:
     """Send all commands in one round trip, and return the answers as Redis gives them: redis-py does not convert them.
 
-    Return None if this is no client of a single Redis, or if the connection was lost: the caller then asks through the
+    Return None if the client has no direct calls, or if the connection was lost: the caller then asks through the
     client, which retries as it is configured. Raise redis.ResponseError if Redis refuses one of the commands, and the
     other errors of `DirectCalls.call`.
     """
-    if type(client) is not redis.Redis:
+    direct = direct_calls_of(client)
+    if direct is None:
         return None
     try:
-        answers = direct_calls_of(client).call_all(commands)
+        answers = direct.call_all(commands)
     except LostConnectionError:
         return None
     for answer in answers:

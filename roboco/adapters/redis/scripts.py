@@ -70,7 +70,7 @@ class Scripts:
     def __init__(self, client: redis.Redis) -> None:
         self.client = client
         # Not for a cluster, nor for subclasses, which may do something else with a command.
-        self._direct = direct_calls_of(client) if type(client) is redis.Redis else None
+        self._direct = direct_calls_of(client)
         self._scripts = {name: client.register_script(text) for name, text in script_texts().items()}
 
     def hash_of(self, name: str) -> str:

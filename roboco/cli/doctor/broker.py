@@ -18,6 +18,7 @@ from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUES, queue_lanes
 from roboco.adapters.celery.queue_stats import QueueStats, read_queue_stats
 from roboco.adapters.redis.credential_error import BROKER_URL_SETTING, find_refusal
 from roboco.cli.doctor.check import CheckResult, expect
+from roboco.cli.doctor.deployments import check_owner, check_unread_lists
 from roboco.client.wiring import producer_app
 from roboco.errors import TransientError
 from roboco.settings import Settings
@@ -57,7 +58,7 @@ def check_broker(settings: Settings) -> Iterator[CheckResult]:
                 return
         answers = _consumed_queues(app)
         waiting = read_queue_stats(app, QUEUES)
-        shared = list(_check_shared_database(app))
+        shared = [*_check_shared_database(app), check_owner(app, settings), *check_unread_lists(app, settings)]
     except (AMQPError, KombuError, RedisError, OSError, TransientError) as error:
         found, todo = find_refusal(error, BROKER_URL_SETTING) or (
             str(error),

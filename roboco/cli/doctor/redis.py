@@ -21,6 +21,7 @@ from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.task_store import RedisTaskStore
 from roboco.cli.doctor.check import CheckResult, expect
+from roboco.cli.doctor.deployments import check_channels
 from roboco.domain.shard import SHARDS
 from roboco.domain.url import strip_credentials
 from roboco.errors import RobocoError
@@ -80,6 +81,7 @@ def _check_server(settings: Settings, client: redis.Redis, where: str) -> Iterat
     if not isinstance(client, LazyCluster) and nodes[""].get("aof_enabled"):
         yield from _check_replay(client)
     yield _check_keys(client, keys)
+    yield check_channels(client, settings)
     letters = RedisDeadLetters(lambda: client, keys).count()
     yield expect("dead letters", letters == 0, str(letters), "see `roboco dead-letters`")
 
@@ -164,7 +166,10 @@ def _check_keys(client: redis.Redis, keys: Keys) -> CheckResult:
     """Check that this version can read the keys below the prefix."""
     kinds = {keys.dead_letters: "hash", keys.sentinel: "string", keys.schedule_fill: "hash"}
     kinds |= {key(shard): "zset" for key in (keys.schedule, keys.scheduled_jobs) for shard in range(SHARDS)}
-    todo = "give this version another ROBOCO_PREFIX, or let the tasks of the other version end first"
+    todo = (
+        "let the tasks of the other version end first, or give this version another ROBOCO_PREFIX and another "
+        "ROBOCO_BROKER_URL"
+    )
     for key, kind in kinds.items():
         if (found := str(client.type(key))) not in (kind, "none"):
             return CheckResult("redis keys", "fail", f"{key} is a {found}, expected a {kind}", todo)

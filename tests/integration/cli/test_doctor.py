@@ -11,6 +11,7 @@ import redis
 from celery import Celery
 
 from roboco import Settings
+from roboco.adapters.celery.broker_owner import OWNER
 from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE, queue_lanes
 from roboco.adapters.local.process import free_port
 from roboco.adapters.local.seaweed import S3Server
@@ -25,6 +26,7 @@ from roboco.cli.doctor.redis import check_redis
 from roboco.cli.doctor.webhooks import check_webhooks
 from roboco.cli.doctor.workspace import check_workspace
 from roboco.client.wiring import producer_app
+from roboco.domain.paths import WORKSPACE_FILE
 from roboco.domain.shard import shard_of
 from tests.conftest import need, running
 from tests.integration.cli.process import CommandProcess
@@ -80,13 +82,8 @@ def test_a_correct_redis_passes_every_check(settings: Settings, admin: redis.Red
     assert ours.pop("redis latency") in ("ok", "warn")  # a machine under load is slow
     assert ours == dict.fromkeys(
         (
-            "redis",
-            "redis rights",
-            "redis clock",
-            "redis memory",
-            "redis disk",
-            "redis replay",
-            "redis keys",
+            *("redis", "redis rights", "redis clock", "redis memory", "redis disk", "redis replay", "redis keys"),
+            "redis channels",
             "dead letters",
         ),
         "ok",
@@ -176,6 +173,8 @@ def test_a_shared_broker_without_workers_is_reported(settings: Settings, admin: 
     assert {name: check.state for name, check in seen.items()} == {
         "broker": "ok",
         "broker database": "warn",
+        "broker deployment": "ok",
+        "unread messages": "ok",
         "queue roboco.coordinator": "fail",
         "queue roboco.agents": "fail",
         "backlog agents": "warn",
@@ -184,6 +183,40 @@ def test_a_shared_broker_without_workers_is_reported(settings: Settings, admin: 
     assert "also used for celery" in seen["broker database"].found
     assert seen["backlog agents"].found.startswith("1 messages wait, the oldest for")
     admin.delete("_kombu.binding.celery", AGENTS_QUEUE)
+
+
+def test_a_broker_or_channels_of_another_deployment_fail(settings: Settings, admin: redis.Redis) -> None:
+    admin.set(OWNER, "theirs abc")
+    check = by_name(check_broker(settings))["broker deployment"]
+    assert check.state == "fail"
+    assert "ROBOCO_PREFIX='theirs', workspace abc" in check.todo
+    own = json.loads(Path(settings.workspace.removeprefix("file://"), WORKSPACE_FILE).read_bytes())["id"]
+    admin.set(OWNER, f"{settings.prefix} {own}")
+    assert states(check_broker(settings))["broker deployment"] == "ok"
+    admin.delete(OWNER)
+
+    with redis.Redis.from_url(settings.redis_url.rpartition("/")[0] + "/7") as other:
+        other.set(Keys(settings.prefix).workspace, "id file:///there")
+        check = by_name(check_redis(settings, True))["redis channels"]
+        assert (check.state, check.found) == ("fail", "shared with database 7")
+        assert "ROBOCO_PREFIX of one of them" in check.todo
+        other.delete(Keys(settings.prefix).workspace)
+
+
+def test_a_list_that_no_worker_reads_is_named_with_the_setting_of_its_producer(
+    settings: Settings, admin: redis.Redis
+) -> None:
+    with Celery(broker=settings.broker) as shop:
+        shop.conf.broker_transport_options = {"global_keyprefix": "shop:"}
+        shop.send_task("roboco.submit", queue=COORDINATOR_QUEUE, declare=[])
+    check = by_name(check_broker(settings))["unread messages"]
+    assert check.state == "fail"
+    assert check.found == "1 messages wait in the list 'shop:roboco.coordinator' of the broker, which no worker reads"
+    assert check.todo == (
+        "remove global_keyprefix='shop:' from broker_transport_options of the producer; move them: repeat "
+        'LMOVE "shop:roboco.coordinator" roboco.coordinator RIGHT LEFT in redis-cli until it answers nil'
+    )
+    admin.delete("shop:roboco.coordinator")
 
 
 @pytest.mark.parametrize("queue", [COORDINATOR_QUEUE, "roboco.agents.3"])
@@ -343,6 +376,7 @@ def test_rabbitmq_without_workers_or_credentials_is_reported(tmp_path: Path) -> 
         assert (version.state == "warn") == ("consumer_timeout" in version.todo)
         assert {name: check.state for name, check in seen.items()} == {
             "broker": "ok",
+            "broker deployment": "ok",
             "queue roboco.coordinator": "fail",
             "queue roboco.agents": "fail",
             "backlog agents": "ok",

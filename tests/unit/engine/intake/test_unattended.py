@@ -133,7 +133,7 @@ def test_a_workspace_other_than_that_of_the_coordinators_is_named() -> None:
     message = missing_worker(world)
     assert message == (
         "this client uses the workspace file:///w on a, the others s3://bucket: set ROBOCO_WORKSPACE to the same "
-        "workspace for all, or ROBOCO_PREFIX to another name if these are two deployments"
+        "workspace for all. If these are two deployments, give each its own ROBOCO_PREFIX and ROBOCO_BROKER_URL"
     )
     with pytest.raises(UsageError, match="the others s3://bucket"):
         check_workspace(world.engine, WORKSPACE_URL)
