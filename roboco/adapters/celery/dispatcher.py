@@ -14,10 +14,10 @@ from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
 from roboco.adapters.celery import display
+from roboco.adapters.celery.broker_error import explain_broker
 from roboco.adapters.celery.direct_publish import publish
 from roboco.adapters.celery.fair_queues import FairQueues
 from roboco.adapters.celery.names import ADVANCE_TASK, LIST_TOOLS_TASK, NOTIFY_TASK, TOOL_TASK, TURN_TASK
-from roboco.adapters.redis.credential_error import BROKER_URL_SETTING, find_refusal
 from roboco.domain.history.priority import Priority
 from roboco.errors import TransientError
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
@@ -171,8 +171,7 @@ def translating_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (KombuError, AMQPError, RedisError, OSError) as error:
-        problem = find_refusal(error, BROKER_URL_SETTING) or f"{error}; check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL"
-        raise TransientError(f"the broker does not take {name!r}: {problem}") from error
+        raise TransientError(f"the broker does not take {name!r}: {explain_broker(error)}") from error
 
 
 @contextmanager
