@@ -3,10 +3,17 @@
 from typing import Final
 
 from amqp.exceptions import AccessRefused, NotAllowed, PreconditionFailed, ResourceError
-from redis.exceptions import RedisError
+from redis import exceptions as redis_exceptions
 
-from roboco.adapters.celery.transport import ScriptsMissing
 from roboco.adapters.redis.server_error import BROKER_URL_SETTING, explain
+
+
+class ScriptsMissing(redis_exceptions.ConnectionError):
+    """The broker does not hold kombu's scripts, and this worker may not load them.
+
+    Kombu and Celery treat it like a broker that does not answer: they try again.
+    """
+
 
 RABBITMQ_REFUSED: Final = (
     "RabbitMQ refuses the user or password in ROBOCO_BROKER_URL: correct it, and write "
@@ -26,7 +33,7 @@ def explain_broker(error: BaseException, setting: str = BROKER_URL_SETTING) -> s
     for found in (error, error.__cause__):
         if isinstance(found, ScriptsMissing):
             return str(found)
-        if isinstance(found, RedisError):
+        if isinstance(found, redis_exceptions.RedisError):
             return str(explain(found, setting))
         for kind, remedy in _REMEDIES:
             if isinstance(found, kind):

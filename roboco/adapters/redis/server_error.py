@@ -53,7 +53,7 @@ _URL_SYNTAX: Final = (
     "write redis://:PASSWORD@HOST:PORT/DATABASE, or redis://USER:PASSWORD@HOST:PORT/DATABASE for a user of its ACL, "
     "with each '/', '#', '?', ':', '@' and '%' of the password as %XX"
 )
-_FAULTS: Final = (
+_PROBLEMS: Final = (
     (
         re.compile(r"\bNOPERM\b|no permissions"),
         "redis refuses a right to the user of {setting}",
@@ -96,7 +96,7 @@ _FAULTS: Final = (
 """Errors that operators can act on: a pattern of the text, the problem and the remedy."""
 
 
-class Fault(NamedTuple):
+class ServerProblem(NamedTuple):
     """A problem of a Redis, and its remedy."""
 
     problem: str
@@ -128,29 +128,29 @@ def roboco_error(error: redis.RedisError | RedisClusterException) -> RobocoError
     )
 
 
-def explain(error: BaseException, setting: str = REDIS_URL_SETTING) -> Fault:
+def explain(error: BaseException, setting: str = REDIS_URL_SETTING) -> ServerProblem:
     """Return the problem that an error of Redis reports, with its remedy. `setting` names the address of that Redis."""
     if refused := find_refusal(error, setting):
         return refused
     text = _text_of(error)
-    for pattern, problem, remedy in _FAULTS:
+    for pattern, problem, remedy in _PROBLEMS:
         if pattern.search(text):
-            return Fault(f"{problem.format(setting=setting)}: {text}", remedy.format(setting=setting))
+            return ServerProblem(f"{problem.format(setting=setting)}: {text}", remedy.format(setting=setting))
     if isinstance(error, redis.ResponseError):
-        return Fault(f"redis refuses commands: {text}", f"see the server, proxy or provider of {setting}")
-    return Fault(f"redis does not answer: {text}", f"check {setting} and that the server runs")
+        return ServerProblem(f"redis refuses commands: {text}", f"see the server, proxy or provider of {setting}")
+    return ServerProblem(f"redis does not answer: {text}", f"check {setting} and that the server runs")
 
 
-def find_refusal(error: BaseException, setting: str = REDIS_URL_SETTING) -> Fault | None:
+def find_refusal(error: BaseException, setting: str = REDIS_URL_SETTING) -> ServerProblem | None:
     """Return the refused user or password that an error of Redis reports, or None if the error has another cause.
 
     Clients of a cluster and kombu wrap such an error, so this reads its text instead of its type.
     """
     text = _text_of(error)
     if _PASSWORD_MISSING.search(text):
-        return Fault(f"Redis asks for a password, and {setting} has none", _URL_SYNTAX)
+        return ServerProblem(f"Redis asks for a password, and {setting} has none", _URL_SYNTAX)
     if _PASSWORD_WRONG.search(text):
-        return Fault(f"Redis refuses the user or password in {setting}", f"correct it, and {_URL_SYNTAX}")
+        return ServerProblem(f"Redis refuses the user or password in {setting}", f"correct it, and {_URL_SYNTAX}")
     return None
 
 
