@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 from celery.worker.consumer import Consumer
@@ -124,6 +125,11 @@ class GuardedConsumer(Consumer):
         dispatcher = self.event_dispatcher
         if dispatcher and (waits or not dispatcher.mutex.locked()):
             dispatcher.flush()
+
+    def ensure_connected(self, conn: Any) -> Any:
+        """Connect to the broker, which is tried again every few seconds. Kombu's own delays grow to half a minute."""
+        conn.ensure_connection = partial(conn.ensure_connection, interval_start=1, interval_step=1, interval_max=3)
+        return super().ensure_connected(conn)
 
     def connect(self) -> Any:
         """Connect to the broker. Messages that the transport refuses become dead letters like the consumer's own."""
