@@ -1,11 +1,15 @@
 """broker_error: the causes and remedies of a broker's errors. None of them is final: a broker is tried again."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from amqp.exceptions import AccessRefused, NotAllowed, PreconditionFailed, ResourceError
+from amqp.exceptions import AccessRefused, AMQPError, NotAllowed, PreconditionFailed, ResourceError
+from kombu.exceptions import KombuError
 from redis import exceptions as redis_exceptions
 
 from roboco.adapters.redis.server_error import BROKER_URL_SETTING, explain
+from roboco.errors import TransientError
 
 
 class ScriptsMissing(redis_exceptions.ConnectionError):
@@ -39,3 +43,12 @@ def explain_broker(error: BaseException, setting: str = BROKER_URL_SETTING) -> s
             if isinstance(found, kind):
                 return f"RabbitMQ refuses: {found}; {remedy}"
     return f"{error}; check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL"
+
+
+@contextmanager
+def translating_errors(name: str) -> Iterator[None]:
+    """Raise TransientError in place of the errors of a broker that does not accept the message `name`."""
+    try:
+        yield
+    except (KombuError, AMQPError, redis_exceptions.RedisError, OSError) as error:
+        raise TransientError(f"the broker does not take {name!r}: {explain_broker(error)}") from error

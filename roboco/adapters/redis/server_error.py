@@ -6,7 +6,7 @@ command is wrong on every server: it would fail again, so it ends the work that 
 """
 
 import re
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import redis
 from redis.exceptions import (
@@ -139,6 +139,18 @@ def explain(error: BaseException, setting: str = REDIS_URL_SETTING) -> ServerPro
     if isinstance(error, redis.ResponseError):
         return ServerProblem(f"redis refuses commands: {text}", f"see the server, proxy or provider of {setting}")
     return ServerProblem(f"redis does not answer: {text}", f"check {setting} and that the server runs")
+
+
+def write_refusal(client: Any, key: str, setting: str = REDIS_URL_SETTING) -> str:
+    """Return why Redis refuses writes to the key, with the remedy, or "". Nothing is written.
+
+    Raise the error if Redis does not answer. A user without the right to write finds nothing.
+    """
+    try:
+        client.setrange(key, 0, "")  # refused like any write; without a value it creates no key
+    except redis.ResponseError as error:
+        return "" if is_final(error) or isinstance(error, NoPermissionError) else str(explain(error, setting))
+    return ""
 
 
 def find_refusal(error: BaseException, setting: str = REDIS_URL_SETTING) -> ServerProblem | None:

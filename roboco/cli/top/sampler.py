@@ -1,7 +1,9 @@
 """Sampler: takes one snapshot after another, from Redis, the broker, the heartbeats of workers and the workspace."""
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 from celery import Celery
 
@@ -16,7 +18,11 @@ from roboco.client.operator.open_teams import OpenTeams
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import model_limits
 from roboco.domain.team.team import Team
+from roboco.engine.intake.wait_cause import wait_cause
 from roboco.errors import TransientError
+
+MAX_CAUSES: Final = 20
+"""Tasks in a picture whose causes are looked up."""
 
 
 class Sampler:
@@ -57,9 +63,20 @@ class Sampler:
             now,
             open_tasks=self._redis.open_tasks(),
             dead_letters=self._redis.dead_letters(),
-            tasks=tuple(self._row(task, before.get(task.task_id), seconds) for task in tasks),
+            tasks=tuple(self._row(task, before.get(task.task_id), seconds) for task in self._with_causes(tasks)),
             rates=tuple(self._redis.rates(self._known.items())),
         )
+
+    def _with_causes(self, tasks: Sequence[LiveTask]) -> Iterator[LiveTask]:
+        """Yield the tasks; the first ones that no worker works on with the cause of that, as `roboco why` names it."""
+        engine, idle = self._orchestrator._engine, 0
+        for task in tasks:
+            idle += not task.working
+            if task.working or idle > MAX_CAUSES:
+                yield task
+                continue
+            cause = wait_cause(engine, task.task_id, engine.task_store.load(task.task_id, 1))
+            yield task if cause is None else replace(task, reason=cause.text)
 
     def _sample_queues(self, now: TopSnapshot, most: int) -> TopSnapshot:
         return replace(now, queues=tuple(read_queue_stats(self._app, QUEUES)))

@@ -93,7 +93,7 @@ def objects() -> Iterator[S3Objects]:
 def test_no_answer_of_a_proxy_is_taken_for_one_of_the_store(
     objects: S3Objects, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong = []
+    wrong: list[tuple[object, str]] = []
     for answer in ANSWERS if call not in BY_HEAD else [one for one in ANSWERS if "NoSuchBucket" not in one[2]]:
         monkeypatch.setattr(Handler, "answer", answer)
         try:
