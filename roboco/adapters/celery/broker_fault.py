@@ -10,9 +10,10 @@ from celery import Celery
 from kombu import Connection
 
 from roboco.adapters.celery.broker_error import translating_errors
-from roboco.adapters.celery.names import QUEUES
 from roboco.adapters.redis.server_error import BROKER_URL_SETTING, write_refusal
 
+_PROBE_KEY = "roboco:{probe}:state"
+"""A key that does not exist, and that the users of deploy/redis-users.acl may write."""
 ALARM_TIMEOUT = 1.0
 """Seconds within which a RabbitMQ without an alarm confirms a message."""
 
@@ -22,7 +23,7 @@ def write_fault(app: Celery) -> str:
     with translating_errors("a check of the broker"), app.connection_for_write() as connection:
         if connection.transport.driver_type == "redis":
             channel: Any = connection.default_channel
-            return write_refusal(channel.client, QUEUES[0], BROKER_URL_SETTING)
+            return write_refusal(channel.client, _PROBE_KEY, BROKER_URL_SETTING)
         return _alarm(connection) if connection.transport.driver_type == "amqp" else ""
 
 

@@ -21,6 +21,7 @@ from redis.exceptions import (
 )
 
 from roboco.errors import RobocoError, TransientError
+from roboco.ports.switch_cache import MissingRight
 
 REDIS_URL_SETTING: Final = "ROBOCO_REDIS_URL"
 BROKER_URL_SETTING: Final = "ROBOCO_BROKER_URL (or ROBOCO_REDIS_URL, if that is not set)"
@@ -120,6 +121,8 @@ def is_temporary(error: BaseException) -> bool:
 
 def roboco_error(error: redis.RedisError | RedisClusterException) -> RobocoError:
     """Return the error to raise in place of an error of Redis: TransientError if it is temporary."""
+    if isinstance(error, NoPermissionError):
+        return MissingRight(str(explain(error)))
     if is_temporary(error):
         return TransientError(str(explain(error)))
     return RobocoError(
@@ -144,10 +147,10 @@ def explain(error: BaseException, setting: str = REDIS_URL_SETTING) -> ServerPro
 def write_refusal(client: Any, key: str, setting: str = REDIS_URL_SETTING) -> str:
     """Return why Redis refuses writes to the key, with the remedy, or "". Nothing is written.
 
-    Raise the error if Redis does not answer. A user without the right to write finds nothing.
+    The key must not exist. Raise the error if Redis does not answer. A user without the right finds nothing.
     """
     try:
-        client.setrange(key, 0, "")  # refused like any write; without a value it creates no key
+        client.set(key, "", xx=True, px=1)  # refused like any write; it creates no key
     except redis.ResponseError as error:
         return "" if is_final(error) or isinstance(error, NoPermissionError) else str(explain(error, setting))
     return ""

@@ -170,7 +170,7 @@ class RedisTaskStore:
     def fault(self, task_id: str) -> str:
         """Return why Redis takes no writes of the task now, with the remedy, or ""."""
         with translating_errors():
-            return write_refusal(self._scripts.client, self._keys.state(task_id))
+            return write_refusal(self._scripts.client, self._keys.lease(task_id, "probe"))
 
     def eviction(self) -> str:
         """Return that Redis has evicted keys, with the remedy, or ""."""

@@ -92,7 +92,7 @@ def test_why_names_the_redis_that_takes_no_writes(stack: Stack, proxies: dict[st
     task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     try:
         for server, kind in (("state", "redis refuses writes"), ("broker", "the broker takes no messages: redis")):
-            proxies[server].refuse("OOM command not allowed when used memory > 'maxmemory'.", "SETRANGE|LPUSH")
+            proxies[server].refuse("OOM command not allowed when used memory > 'maxmemory'.", "SET$|LPUSH")
             until(lambda kind=kind: task.missing_worker().startswith(kind), 30, lambda: repr(task.missing_worker()))  # type: ignore[misc]
             proxies[server].accept()
     finally:
