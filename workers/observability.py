@@ -9,9 +9,8 @@ from typing import Any
 from celery import Celery
 from celery.signals import task_prerun, worker_init, worker_process_shutdown
 
-from roboco.adapters.celery.dispatcher import SENT_AT
 from roboco.adapters.celery.names import QUEUE_OF
-from roboco.adapters.celery.queue_stats import queue_lengths
+from roboco.adapters.celery.queue_stats import SENT_AT, queue_lengths
 from roboco.adapters.redis.client import connect_fail_fast
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys

@@ -43,7 +43,7 @@ from roboco.domain.team.model_offer import ModelProfileInfo, profile_infos
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
-from roboco.engine.intake.unattended import missing_worker_messages
+from roboco.engine.intake.wait_cause import missing_worker_messages
 from roboco.engine.registration import check_workspace
 from roboco.errors import Forbidden, TransientError, UsageError
 from roboco.ports.task_index import TaskPage

@@ -36,7 +36,7 @@ from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import ToolDifference
 from roboco.engine.intake.answer import open_tool_changes
 from roboco.engine.intake.at_rest import stays_at_rest
-from roboco.engine.intake.unattended import why_unattended
+from roboco.engine.intake.wait_cause import why_unattended
 from roboco.engine.record.call_failures import call_failures
 from roboco.engine.record.newest_step import newest_step
 from roboco.errors import CorruptHistory
@@ -191,7 +191,7 @@ class TaskRecord(TaskHandle):
         return open_tool_changes(self._engine, self.task_id)
 
     def missing_worker(self) -> str:
-        """Return why no worker processes the open task, with a remedy, or "" if one does or none is needed."""
+        """Return why the open task does not go on, with a remedy, or "" if no cause is known, as `why_unattended`."""
         return why_unattended(self._engine, workspace_address(self._settings), self.task_id)
 
     @overload

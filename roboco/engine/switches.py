@@ -15,7 +15,6 @@ if that cannot be read either, the last known switches do. A process that knows 
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -25,7 +24,7 @@ from roboco.domain.paths import SWITCHES_FILE
 from roboco.domain.switch import Switch, SwitchableWork, Switches, check_reason, check_target
 from roboco.errors import CorruptHistory, TransientError
 from roboco.ports.clock import Clock
-from roboco.ports.switch_cache import SwitchCache
+from roboco.ports.switch_cache import MissingRight, SwitchCache
 from roboco.ports.workspace import Files
 
 _log = logging.getLogger(__name__)
@@ -106,8 +105,12 @@ class SwitchBoard:
             if after is None:
                 self._publish(before)  # the earlier change may have missed Redis
                 return before
-            with suppress(TransientError):  # while Redis is away, the record counts
-                self._publish(before)  # a user of Redis without the right to switch is refused before anything changes
+            try:
+                self._publish(before)
+            except MissingRight:  # such a user of Redis is refused before anything changes
+                raise
+            except TransientError as error:
+                _log.debug("Redis is away, and the record counts: %s", error)
             if self._files.replace(SWITCHES_FILE, _encoded(after), None if stored is None else stored.version):
                 self._publish(after)
                 return before

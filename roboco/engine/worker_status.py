@@ -1,6 +1,7 @@
 """worker_status: the live workers, as a client sees them, and the id of the client's workspace."""
 
 import json
+import math
 import time
 import uuid
 from collections.abc import Mapping
@@ -16,11 +17,19 @@ CACHE_SECONDS = 5.0
 """Seconds for which the registry is cached: many followers of a process share it."""
 
 
+class BrokerPort(Protocol):
+    """The part of the dispatcher that this module uses."""
+
+    def fault(self) -> str: ...
+
+
 class StatusPorts(Protocol):
     """The ports that this module reads."""
 
     @property
     def workers(self) -> WorkerRegistry: ...
+    @property
+    def dispatcher(self) -> BrokerPort: ...
     @property
     def files(self) -> Files: ...
 
@@ -40,6 +49,7 @@ class WorkerStatus:
     def __init__(self) -> None:
         self._snapshot: RegistrySnapshot | None = None
         self._workspace: WorkspaceIdentity | None = None
+        self._broker = -math.inf, ""
 
     def registry_snapshot(self, parts: StatusPorts) -> RegistrySnapshot:
         """Return the content of the registry. Cost: five commands to Redis if the last ones are CACHED seconds old."""
@@ -49,6 +59,14 @@ class WorkerStatus:
             seen = RegistrySnapshot(now, parts.workers.workspace(), parts.workers.seconds_since_registration())
             self._snapshot = seen
         return seen
+
+    def broker_fault(self, parts: StatusPorts) -> str:
+        """Return why the broker takes no messages, or "". It is asked at most every CACHE_SECONDS."""
+        at, found = self._broker
+        if time.monotonic() - at >= CACHE_SECONDS:
+            found = parts.dispatcher.fault()
+            self._broker = time.monotonic(), found
+        return found
 
     def own_workspace(self, parts: StatusPorts, address: str) -> WorkspaceIdentity:
         """Return the name of this process's workspace, which is read once."""

@@ -286,6 +286,15 @@ class TaskStore(Protocol):
         There may be fewer, because the store bounds their bytes; the history has the others.
         """
 
+    def fault(self, task_id: str) -> str:
+        """Return why the store takes no writes of the task, with the remedy, or "".
+
+        Raise TransientError if it does not answer.
+        """
+
+    def eviction(self) -> str:
+        """Return that the store has evicted keys, with the remedy, or "". Raise TransientError as `fault` does."""
+
     def create(
         self,
         task_id: str,

@@ -13,7 +13,7 @@ from celery.app.task import Context
 from celery.canvas import maybe_signature
 from kombu.utils import json
 
-from roboco.adapters.celery.dispatcher import translating_errors
+from roboco.adapters.celery.broker_error import translating_errors
 from roboco.errors import TransientError, UsageError
 
 _log = logging.getLogger(__name__)

@@ -28,6 +28,7 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps
 from redis import exceptions as redis_exceptions
 
+from roboco.adapters.celery.broker_error import ScriptsMissing
 from roboco.adapters.celery.envelope import (
     HeldMessage,
     RefusedMessage,
@@ -117,13 +118,6 @@ class QoS(redis.QoS):
         message["properties"]["delivery_info"]["redelivered"] = True
         key = self.channel._q_for_pri(queue, message["properties"].get("priority") or 0)
         (client.lpush if leftmost else client.rpush)(key, serialize(message))
-
-
-class ScriptsMissing(redis_exceptions.ConnectionError):
-    """The broker does not hold kombu's scripts, and this worker may not load them.
-
-    Kombu and Celery treat it like a broker that does not answer: they try again.
-    """
 
 
 class GuardedChannel(ReceivingChannel):

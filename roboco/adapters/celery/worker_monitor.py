@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from celery import Celery
 
-from roboco.adapters.celery.dispatcher import translating_errors
+from roboco.adapters.celery.broker_error import translating_errors
 from roboco.errors import TransientError
 
 LOST_TIMEOUT: Final = 10.0

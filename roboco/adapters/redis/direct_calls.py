@@ -29,6 +29,8 @@ from weakref import WeakKeyDictionary
 
 import redis
 
+from roboco.adapters.redis.server_error import is_temporary
+
 MAX_IDLE: Final = 16
 """Connections that are kept. Further ones return to the pool."""
 
@@ -62,8 +64,8 @@ class DirectCalls:
             packed = connection.pack_command(*commands[0]) if one else connection.pack_commands(commands)
             connection.send_packed_command(packed)
             answers = [_read(connection) for _ in commands]
-            if any(isinstance(answer, redis.ReadOnlyError) for answer in answers):
-                connection.mark_for_reconnect()  # it leads to a replica, for example after a failover
+            if any(map(is_temporary, answers)):
+                connection.mark_for_reconnect()  # it may lead to a replica, or have another user's rights
                 self._drop_idle()  # so do those that are as old
             return answers
 

@@ -15,8 +15,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from redis.cluster import RedisCluster
+
+from roboco.adapters.redis.cluster import LazyCluster
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, translating_errors
+from roboco.adapters.redis.server_error import write_refusal
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState
 from roboco.domain.history.step import TaskStep, parse_step
@@ -162,6 +166,25 @@ class RedisTaskStore:
     def expire(self, task_id: str, seconds: int, generation: str) -> bool:
         """Let an ended task expire after these seconds. Return False if it has not ended in this generation."""
         return bool(self._scripts.run("expire", list(self._keys.task_keys(task_id)), seconds, generation))
+
+    def fault(self, task_id: str) -> str:
+        """Return why Redis takes no writes of the task now, with the remedy, or ""."""
+        with translating_errors():
+            return write_refusal(self._scripts.client, self._keys.lease(task_id, "probe"))
+
+    def eviction(self) -> str:
+        """Return that Redis has evicted keys, with the remedy, or ""."""
+        client: Any = self._scripts.client
+        with translating_errors():
+            if isinstance(client, LazyCluster):
+                nodes = list(client.info(target_nodes=RedisCluster.PRIMARIES).values())
+            else:
+                nodes = [client.info()]
+        for info in nodes:
+            policy, evicted = str(info.get("maxmemory_policy", "noeviction")), int(info.get("evicted_keys", 0))
+            if policy != "noeviction" and evicted:
+                return f"redis has evicted {evicted} keys (maxmemory-policy {policy}): set maxmemory-policy noeviction"
+        return ""
 
     def _with_leases(self, task_id: str, calls: dict[str, CallState]) -> dict[str, CallState]:
         open_calls = [call_id for call_id, call in calls.items() if call.claimed and call.outcome is None]

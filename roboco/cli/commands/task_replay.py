@@ -43,13 +43,13 @@ class TaskReplay:
         return self._orchestrator.stored_task(self.task_id).tool_changes()
 
     def missing_worker(self) -> str:
-        """Return why no worker processes the open task, or "" if one does or Redis does not answer."""
+        """Return why the open task does not go on, also if Redis does not answer, or "" if no cause is known."""
         if self._is_stale:
             return ""
         try:
             return self._orchestrator.stored_task(self.task_id).missing_worker()
-        except TransientError:
-            return ""
+        except TransientError as error:
+            return str(error)
 
     def team(self, name: str) -> Team:
         """Return the team of this file, or of this name in ROBOCO_TEAMS_DIR."""

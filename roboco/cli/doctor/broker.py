@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from roboco.adapters.celery.broker import TRANSPORT_OPTIONS
 from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUES, queue_lanes
 from roboco.adapters.celery.queue_stats import QueueStats, read_queue_stats
-from roboco.adapters.redis.credential_error import BROKER_URL_SETTING, find_refusal
+from roboco.adapters.redis.server_error import BROKER_URL_SETTING, explain
 from roboco.cli.doctor.check import CheckResult, expect
 from roboco.cli.doctor.deployments import check_owner, check_unread_lists
 from roboco.client.wiring import producer_app
@@ -60,10 +60,8 @@ def check_broker(settings: Settings) -> Iterator[CheckResult]:
         waiting = read_queue_stats(app, QUEUES)
         shared = [*_check_shared_database(app), check_owner(app, settings), *check_unread_lists(app, settings)]
     except (AMQPError, KombuError, RedisError, OSError, TransientError) as error:
-        found, todo = find_refusal(error, BROKER_URL_SETTING) or (
-            str(error),
-            "check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL",
-        )
+        todo = "check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL"
+        found, todo = explain(error, BROKER_URL_SETTING) if isinstance(error, RedisError) else (str(error), todo)
         yield CheckResult("broker", "fail", f"{where}: {found}", todo)
         return
     finally:

@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import redis
 from redis.cluster import RedisCluster
-from redis.exceptions import NoPermissionError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.cluster import LazyCluster
-from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.redis.server_error import explain
 from roboco.adapters.redis.task_store import RedisTaskStore
 from roboco.cli.doctor.check import CheckResult, expect
 from roboco.cli.doctor.deployments import check_channels
@@ -53,7 +53,8 @@ def check_redis(settings: Settings, is_configured: bool) -> Iterator[CheckResult
         todo = "check ROBOCO_REDIS_URL and that the server runs"
         if not is_configured:
             todo = "run `roboco dev`, or set ROBOCO_REDIS_URL; `roboco run` and `roboco demo` start their own"
-        found, todo = find_refusal(error) or (str(error), todo)
+        known = isinstance(error, ResponseError | AuthenticationError)
+        found, todo = explain(error) if known else (str(error), todo)
         yield CheckResult("redis", "fail" if is_configured else "warn", f"{where}: {found}", todo)
 
 

@@ -1,9 +1,10 @@
 """Sampler: takes one snapshot after another, from Redis, the broker, the heartbeats of workers and the workspace."""
 
 import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from celery import Celery
 
@@ -18,7 +19,11 @@ from roboco.client.operator.open_teams import OpenTeams
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import model_limits
 from roboco.domain.team.team import Team
+from roboco.engine.intake.wait_cause import wait_cause
 from roboco.errors import TransientError
+
+MAX_CAUSES: Final = 20
+"""Tasks in a picture whose causes are looked up."""
 
 
 class Sampler:
@@ -62,9 +67,20 @@ class Sampler:
         return {
             "open_tasks": self._redis.open_tasks(),
             "dead_letters": self._redis.dead_letters(),
-            "tasks": tuple(self._row(task, before.get(task.task_id), seconds) for task in tasks),
+            "tasks": tuple(self._row(task, before.get(task.task_id), seconds) for task in self._with_causes(tasks)),
             "rates": tuple(self._redis.rates(self._known.items())),
         }
+
+    def _with_causes(self, tasks: Sequence[LiveTask]) -> Iterator[LiveTask]:
+        """Yield the tasks; the first ones that no worker works on with the cause of that, as `roboco why` names it."""
+        engine, idle = self._orchestrator._engine, 0
+        for task in tasks:
+            idle += not task.working
+            if task.working or idle > MAX_CAUSES:
+                yield task
+                continue
+            cause = wait_cause(engine, task.task_id, engine.task_store.load(task.task_id, 1))
+            yield task if cause is None else replace(task, reason=cause.text)
 
     def _sample_queues(self) -> dict[str, Any]:
         return {"queues": tuple(read_queue_stats(self._app, QUEUES))}

@@ -41,6 +41,8 @@ CLAIM_SECONDS = 30.0
 """Seconds after which a claimed entry is due again: its sweeper may have died."""
 FOREIGN_TASK_DELAY = 60.0
 """Seconds after which a task that is not in this workspace is tried again."""
+RETRIES_PER_SECOND = 100
+"""Entries that a sweeper retries in a second after the end of an outage."""
 FIRST_RETRY_DELAY = 5.0
 """Seconds until the next pass over a task whose pass failed or killed its worker. The delay doubles each time."""
 
@@ -79,9 +81,19 @@ def _run_isolated(engine: Engine, entry: str, work: Callable[[], None]) -> None:
         delay = engine.backoff.record_failure(entry)
         _log.exception("%s failed; the sweeper retries it in %g s", _description_of(entry), delay)
     else:
-        engine.backoff.reset(entry)
+        if engine.backoff.reset(entry):
+            _hurry_others(engine)
         return
     engine.schedule.set(entry, delay)
+
+
+def _hurry_others(engine: Engine) -> None:
+    """Retry the entries that have failed soon, RETRIES_PER_SECOND: an entry of them has succeeded, so a server answers.
+
+    Raise TransientError if the schedule does not answer.
+    """
+    for number, entry in enumerate(engine.backoff.take_failed()):
+        engine.schedule.schedule_no_later_than(entry, number / RETRIES_PER_SECOND)
 
 
 def _description_of(entry: str) -> str:

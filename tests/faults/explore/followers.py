@@ -11,7 +11,7 @@ from roboco.client.stream import TaskStream
 from roboco.client.worker_check import WorkerCheck
 from roboco.domain.stream.item import ItemData, StepFinal, TextPartDelta
 from roboco.domain.stream.merged import Cursor, MergedStream
-from roboco.engine.intake.unattended import why_unattended
+from roboco.engine.intake.wait_cause import why_unattended
 from roboco.engine.stored_events import StoredEvents
 from tests.faults.explore.violation import Violation
 from tests.support.memory_ports.reader import ItemReader

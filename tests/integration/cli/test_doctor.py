@@ -272,7 +272,7 @@ def test_a_bucket_must_keep_objects_and_accept_the_keys(settings: Settings, s3: 
         ({"links": "RequestTimeTooSkewed"}, "s3 links", "warn", "403 RequestTimeTooSkewed", "NTP"),
         ({"conditions": "ignored"}, "workspace", "fail", "does not honour If-None-Match", "use a store that honours"),
         ({"conditions": "501"}, "workspace", "fail", "refuses writes with If-None-Match (501", "use a store"),
-        ({"unavailable": True}, "workspace", "fail", "the S3 store failed", "ROBOCO_WORKSPACE"),
+        ({"unavailable": True}, "workspace", "fail", "the S3 store refuses", "ROBOCO_WORKSPACE"),
     ],
 )
 def test_a_bucket_that_lacks_a_feature_is_reported_with_the_remedy(

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -38,6 +39,12 @@ class RabbitServer:
         os.killpg(self.server.pid, signal.SIGKILL)  # together with its helpers
         self.server.process.wait()
         until(self._is_closed, 60, "nothing listens at RabbitMQ's port any more")
+
+    def control(self, *words: str) -> None:
+        """Run a command of rabbitmqctl."""
+        command = shutil.which("rabbitmqctl", path=os.pathsep.join(_SCRIPT_FOLDERS)) or "rabbitmqctl"
+        environment = os.environ | self.environment
+        subprocess.run([command, *words], env=environment, check=True, capture_output=True, timeout=60)
 
     def restart(self) -> None:
         """Restart the server with its data."""

@@ -19,10 +19,9 @@ import redis
 from redis.client import PubSub
 
 from roboco.adapters.redis.client import connect_subscriber
-from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.logs import RedisEventLogs
-from roboco.adapters.redis.scripts import translating_errors, translating_write_refusals
+from roboco.adapters.redis.scripts import translating_errors
 from roboco.adapters.redis.stream.log_merger import LogMerger, ReadArchive, UnreachableArchive, is_unnumbered
 from roboco.adapters.redis.stream.position import Record, StreamPosition, read_record
 from roboco.adapters.redis.stream.subscriptions import SubscriptionHubs
@@ -69,7 +68,7 @@ class RedisFollower:
                 for record in self._read_connected(task_id, position):
                     answered = time.monotonic()
                     yield record
-            except (redis.ConnectionError, redis.TimeoutError, TransientError) as error:
+            except TransientError as error:
                 if time.monotonic() - answered > UNREACHABLE_TIMEOUT:
                     raise unreachable_error(error, UNREACHABLE_TIMEOUT) from error
                 time.sleep(0.1)
@@ -82,7 +81,7 @@ class RedisFollower:
         while True:
             try:
                 yield from self._read_changes(task_id, until)
-            except (redis.ConnectionError, redis.TimeoutError, TransientError):
+            except TransientError:
                 yield None  # the caller reads the task next, and waits for Redis there
                 time.sleep(0.1)
 
@@ -135,7 +134,7 @@ class RedisFollower:
 
     def _read_connected(self, task_id: str, position: StreamPosition) -> Iterator[Record | None]:
         channels = [self._keys.content(task_id), self._keys.events(task_id)]
-        with translating_write_refusals(), connect_subscriber(self._url) as client, client.pubsub() as pubsub:
+        with translating_errors(), connect_subscriber(self._url) as client, client.pubsub() as pubsub:
             pubsub.subscribe(*channels)
             _await_subscription(pubsub, len(channels))
             yield from self.replay(task_id, position)
@@ -149,7 +148,7 @@ class RedisFollower:
                     yield from self._on_message(task_id, position, read_record(message["data"]))
 
     def _read_changes(self, task_id: str, until: float) -> Iterator[Record | None]:
-        with translating_write_refusals(), connect_subscriber(self._url) as client, client.pubsub() as pubsub:
+        with translating_errors(), connect_subscriber(self._url) as client, client.pubsub() as pubsub:
             pubsub.subscribe(self._keys.events(task_id))
             _await_subscription(pubsub, 1)
             yield None
@@ -179,7 +178,7 @@ class RedisFollower:
 def unreachable_error(error: Exception, seconds: float) -> TransientError:
     """Return the error of a follower that gives up after these seconds. It names the server that does not answer."""
     server = "the workspace" if isinstance(error, UnreachableArchive) else "redis"
-    return TransientError(f"{server} does not answer for {seconds:g} s: {find_refusal(error) or error}")
+    return TransientError(f"{server} does not answer for {seconds:g} s: {error}")
 
 
 def _end_position(events: Any, chunks: Any) -> StreamPosition | None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pytest
 import redis
-from redis.exceptions import NoPermissionError
 
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis.caller_limits import RedisCallerCounts, RedisDailyUsage, RedisOpenTasks
@@ -14,6 +13,7 @@ from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, load_missing, script_texts
 from roboco.domain.access_key import CallerLimits
+from roboco.errors import TransientError
 from roboco.ports.caller_limits import Accepted, Account, CallerCounts, LimitReached
 from roboco.ports.daily_usage import DailyUsage, Spending
 from roboco.ports.open_tasks import OpenTasks
@@ -223,6 +223,6 @@ def test_the_redis_users_of_the_gateway_and_of_workers_suffice(valkey: ValkeySer
         for user in ("roboco-coordinator", "roboco-agents"):
             with connect(url_of(valkey, user)) as client:
                 RedisDailyUsage(Scripts(client), Keys()).add("acme", caller.by, Spending(1, 0.5))
-                with pytest.raises(NoPermissionError):
+                with pytest.raises(TransientError, match="NOPERM"):
                     RedisCallerCounts(Scripts(client), Keys()).admit(caller, 1)
         assert RedisDailyUsage(Scripts(admin), Keys()).today("acme", caller.by)[0] == Spending(2, 1.0)

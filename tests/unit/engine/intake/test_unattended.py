@@ -10,7 +10,7 @@ from roboco.client.worker_check import WorkerCheck
 from roboco.domain.paths import WORKSPACE_FILE, summary_path
 from roboco.engine.execution.tool_call import run_call
 from roboco.engine.execution.turn import run_turn
-from roboco.engine.intake.unattended import missing_worker_messages, why_unattended
+from roboco.engine.intake.wait_cause import missing_worker_messages, why_unattended
 from roboco.engine.registration import check_workspace, register
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import CorruptHistory, TransientError, UsageError
