@@ -16,7 +16,7 @@ from amqp.exceptions import AccessRefused, NotFound, PreconditionFailed
 from celery import Celery
 from redis.exceptions import NoPermissionError
 
-from roboco.adapters.celery.dispatcher import translating_errors
+from roboco.adapters.celery.broker_error import translating_errors
 from roboco.domain.url import strip_credentials
 from roboco.errors import TransientError, UsageError
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from celery import Celery
 
 from roboco.adapters.celery.broker import PRIORITIES
-from roboco.adapters.celery.dispatcher import translating_errors
+from roboco.adapters.celery.broker_error import translating_errors
 from roboco.adapters.celery.health.bootstep import QUEUE_INFIX
 from roboco.adapters.celery.names import QUEUES, queue_lanes
 
