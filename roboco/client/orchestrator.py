@@ -70,7 +70,8 @@ class Orchestrator(Administration):
         keys, archive = Keys(self.settings.prefix), self._engine.stored_events.read
         live = LiveState(self._engine, self._producer, self._client, keys, model_limits(self.settings))
         self._operations = Operations(self._engine, live.queues, live.rates, live.open_tasks)
-        self._follower = RedisFollower(self._client, self.settings.redis_url, keys, archive)
+        steps = self._engine.histories.read
+        self._follower = RedisFollower(self._client, self.settings.redis_url, keys, archive, steps)
 
     def __enter__(self) -> Self:
         return self
