@@ -254,6 +254,12 @@ class TaskStore(Protocol):
         There may be fewer, because the store bounds their bytes; the history has the others.
         """
 
+    def memory_share(self, task_id: str) -> float:
+        """Return the part of its memory that the server of the task uses, from 0 to 1; 0 if it has no limit.
+
+        It may be a second old.
+        """
+
     def create(
         self,
         task_id: str,

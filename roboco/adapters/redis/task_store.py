@@ -16,6 +16,7 @@ from typing import Any
 
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.large_steps import HeldSteps, StoredSteps, first_line
+from roboco.adapters.redis.memory_use import MemoryUse
 from roboco.adapters.redis.scripts import Scripts, translating_errors
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState
@@ -41,6 +42,7 @@ class RedisTaskStore:
         self._scripts = scripts
         self._keys = keys
         self._steps = steps
+        self._memory = MemoryUse()
 
     def load(self, task_id: str, tail: int) -> Snapshot | None:
         """Return the task with at most `tail` of its newest steps, at one moment, or None if Redis does not have it."""
@@ -57,6 +59,14 @@ class RedisTaskStore:
         return replace(
             task, cancel_requested_for=_cancel_requested_for(fields, now), deferred_for=_deferred_for(fields, now)
         )
+
+    def memory_share(self, task_id: str) -> float:
+        """Return the part of its memory that the server of the task uses; 0 if it has no `maxmemory`.
+
+        Cost: one INFO a second for each server.
+        """
+        key = self._keys.state(task_id)
+        return self._memory.share(self._scripts.client, self._scripts.server_of(key), key)
 
     def create(
         self,

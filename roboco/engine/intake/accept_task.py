@@ -43,6 +43,9 @@ from roboco.engine.tombstones import check_not_erased
 from roboco.errors import Overloaded, StateConflict, UsageError
 from roboco.ports.telemetry import Operation
 
+MAX_MEMORY_SHARE = 0.8
+"""The part of its memory that Redis may use when a task is accepted. The rest is for running tasks and controls."""
+
 
 @dataclass(frozen=True)
 class AcceptedTask:
@@ -92,7 +95,7 @@ def accept_task(
     engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     check_not_erased(engine.files, task_id)
     if parent is None:
-        check_queue_capacity(engine, task_id)
+        check_capacity(engine, task_id)
     _store_team(engine, task_id, team)
     notify.store_targets(engine, task_id, submission.notify)
     stored = _store_steps(engine, task_id, steps)
@@ -146,16 +149,26 @@ def index_accepted(engine: Engine, accepted: AcceptedTask) -> None:
     put_entry(engine, entry_of(_first_summary(accepted.task_id, accepted.team, accepted.steps)))
 
 
-def check_queue_capacity(engine: Engine, task_id: str) -> None:
-    """Raise Overloaded if the queues are too long for a new task. A repetition is not a new task."""
-    max_queued = engine.policy.max_queued
-    if max_queued is None or engine.files.size(summary_path(task_id)) is not None:
-        return
-    if (waiting := engine.dispatcher.backlog(task_id)) >= max_queued:
-        raise Overloaded(
-            f"task {task_id!r} is not accepted: {waiting} turns wait for workers, at most {max_queued} may "
-            "(ROBOCO_MAX_QUEUED); submit it again later"
+def check_capacity(engine: Engine, task_id: str) -> None:
+    """Raise Overloaded if too many tasks wait, or Redis is too full, for a new task. A repetition is not a new task."""
+    if (reason := _overload(engine, task_id)) and engine.files.size(summary_path(task_id)) is None:
+        raise Overloaded(f"task {task_id!r} is not accepted: {reason}; submit it again later")
+
+
+def _overload(engine: Engine, task_id: str) -> str:
+    """Return the reason against a new task, or "". Tasks that wait for their start time count as waiting turns."""
+    if (share := engine.task_store.memory_share(task_id)) >= MAX_MEMORY_SHARE:
+        return (
+            f"Redis uses {share:.0%} of its memory, and from {MAX_MEMORY_SHARE:.0%} on the rest is for tasks that run: "
+            "raise its `maxmemory`, or stop tasks"
         )
+    max_queued = engine.policy.max_queued
+    if max_queued is None:
+        return ""
+    waiting = max(engine.dispatcher.backlog(task_id), engine.task_index.count_queued())
+    if waiting < max_queued:
+        return ""
+    return f"{waiting} turns wait for workers or their start time, at most {max_queued} may (ROBOCO_MAX_QUEUED)"
 
 
 def check_prompts(engine: Engine, team: Team, task_id: str, first: TaskStep) -> None:
