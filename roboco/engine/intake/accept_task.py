@@ -34,17 +34,16 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.engine import notifications as notify
 from roboco.engine.engine import Engine
+from roboco.engine.intake import early_files
 from roboco.engine.intake.attachments import check_attachments
+from roboco.engine.intake.capacity import check_capacity
 from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.engine.prompt import render_prompt
 from roboco.engine.record.recover import erase_again, restore_inbox
 from roboco.engine.task_entries import put_entry
 from roboco.engine.tombstones import check_not_erased
-from roboco.errors import Overloaded, StateConflict, UsageError
+from roboco.errors import StateConflict, UsageError
 from roboco.ports.telemetry import Operation
-
-MAX_MEMORY_SHARE = 0.8
-"""The part of its memory that Redis may use when a task is accepted. The rest is for running tasks and controls."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +88,8 @@ def accept_task(
     if submission.model is not None:
         team = team.with_profile(submission.model)
     team.check_agent(submission.agent)
+    if submission.artifacts:
+        early_files.take(engine, task_id, submission.by)
     artifacts = check_attachments(engine, task_id, submission)
     steps = first_steps(submission, team, parent, artifacts, engine.now())
     check_prompts(engine, team, task_id, steps[0])
@@ -105,6 +106,7 @@ def accept_task(
         )
     if _store_summary(engine, task_id, team, stored).status.ended:
         return None
+    early_files.take(engine, task_id, stored[-1].metadata.get("by"))
     _store_marker(engine, task_id)
     return AcceptedTask(task_id, team, stored, is_known=stored[0].digest != steps[0].digest)
 
@@ -147,28 +149,6 @@ def check_not_erased_again(engine: Engine, task_id: str) -> None:
 def index_accepted(engine: Engine, accepted: AcceptedTask) -> None:
     """Enter the task in the task index as queued, unless it has a newer entry."""
     put_entry(engine, entry_of(_first_summary(accepted.task_id, accepted.team, accepted.steps)))
-
-
-def check_capacity(engine: Engine, task_id: str) -> None:
-    """Raise Overloaded if too many tasks wait, or Redis is too full, for a new task. A repetition is not a new task."""
-    if (reason := _overload(engine, task_id)) and engine.files.size(summary_path(task_id)) is None:
-        raise Overloaded(f"task {task_id!r} is not accepted: {reason}; submit it again later")
-
-
-def _overload(engine: Engine, task_id: str) -> str:
-    """Return the reason against a new task, or "". Tasks that wait for their start time count as waiting turns."""
-    if (share := engine.task_store.memory_share(task_id)) >= MAX_MEMORY_SHARE:
-        return (
-            f"Redis uses {share:.0%} of its memory, and from {MAX_MEMORY_SHARE:.0%} on the rest is for tasks that run: "
-            "raise its `maxmemory`, or stop tasks"
-        )
-    max_queued = engine.policy.max_queued
-    if max_queued is None:
-        return ""
-    waiting = max(engine.dispatcher.backlog(task_id), engine.task_index.count_queued())
-    if waiting < max_queued:
-        return ""
-    return f"{waiting} turns wait for workers or their start time, at most {max_queued} may (ROBOCO_MAX_QUEUED)"
 
 
 def check_prompts(engine: Engine, team: Team, task_id: str, first: TaskStep) -> None:
