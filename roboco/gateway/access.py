@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roboco.errors import RobocoError
 from roboco.gateway.bodies.json_values import JsonValues
-from roboco.gateway.calls import OWNER
+from roboco.gateway.calls import OWNER, RECEIVED
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.origin import path_of
 from roboco.gateway.principal import ACCESS, Principal
@@ -89,6 +89,7 @@ class Access:
         FastAPI lets this exception of a body pass, and answers 400 for any other.
         """
         self._received += len(piece)
+        RECEIVED.set(self._received)
         if self._max_body is None:
             return
         if self._received > self._max_body:

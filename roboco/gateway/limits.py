@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 
 from roboco.client.caller_accounts import Account, CallerAccounts, LimitReached
 from roboco.domain.access_key import CallerLimits
-from roboco.gateway.calls import Calls
+from roboco.gateway.calls import RECEIVED, Calls
 from roboco.gateway.principal import Principal
 from roboco.gateway.problem import rate_limited
 from roboco.gateway.settings import GatewaySettings
@@ -68,15 +68,15 @@ class CallerLimiter:
         """
         await self.check_usage(caller)
         account = self.account(caller)
-        if caller.limited and (account.own.open_tasks or account.shared.open_tasks):
-            refused = await self._line.run(self._accounts.add_task, account, task_id)
+        if caller.limited and _limits_tasks(account):
+            refused = await self._line.run(self._accounts.add_task, account, task_id, RECEIVED.get())
             if refused is not None:
                 raise rate_limited(refused.limit, refused.seconds)
 
     async def cancel_task(self, caller: Principal, task_id: str) -> None:
         """Stop counting a task whose submission was refused, so that nothing was stored."""
         account = self.account(caller)
-        if caller.limited and (account.own.open_tasks or account.shared.open_tasks):
+        if caller.limited and _limits_tasks(account):
             await self._line.run(self._accounts.remove_task, account, task_id)
 
     async def check_usage(self, caller: Principal) -> None:
@@ -95,6 +95,10 @@ class CallerLimiter:
     def account(self, caller: Principal) -> Account:
         """Return the caller's account: its own limits, and those of its tenant."""
         return Account(caller.tenant or "", caller.by, caller.limits, self._of_tenant)
+
+
+def _limits_tasks(account: Account) -> bool:
+    return any(of.open_tasks or of.open_bytes for of in (account.own, account.shared))
 
 
 def _seconds_of_day() -> float:

@@ -22,7 +22,7 @@ _MAX_CACHED_LINE_CHARS: Final = 4096
 """Characters of a line whose step is cached, so that the cache takes a few dozen megabytes at most."""
 _MAX_CACHED_LARGE_STEPS: Final = 16
 
-ReadSteps = Callable[[str, int], Iterable[TaskStep]]
+ReadLargeSteps = Callable[[str, int], Iterable[TaskStep]]
 """Returns the steps of a task in the workspace from a position on."""
 
 
@@ -41,7 +41,7 @@ class HeldSteps(NamedTuple):
 class StoredSteps:
     """Reads the steps that Redis refers to. A few of them are cached: a digest names one step for ever."""
 
-    def __init__(self, read: ReadSteps) -> None:
+    def __init__(self, read: ReadLargeSteps) -> None:
         self._read = read
         self._at = lru_cache(_MAX_CACHED_LARGE_STEPS)(self._read_at)
 

@@ -14,7 +14,7 @@ from roboco.domain.history.state import fold
 from roboco.domain.history.step import USER
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
-from roboco.domain.stream.event import StepEnded, UserMessageAdded
+from roboco.domain.stream.event import AnyEvent, StepEnded, UserMessageAdded
 from roboco.domain.stream.event_file import with_step
 from roboco.errors import TransientError
 from roboco.ports import task_store as ports
@@ -524,7 +524,7 @@ def test_the_tail_is_bounded_in_bytes(task: TaskUnderTest, monkeypatch: pytest.M
 def test_large_steps_are_loaded_and_do_not_fill_redis(redis_task: TaskOnRedis) -> None:
     task, text = redis_task, "\x01" * 40_000  # each character has six bytes in JSON
     task.steps = [first] = [step_after([], text)]
-    events = [
+    events: list[AnyEvent] = [
         UserMessageAdded(task_id=TASK, timestamp=NOON, step_id=first.step_id, text=text),
         StepEnded(task_id=TASK, timestamp=NOON, step=first),
     ]

@@ -21,7 +21,7 @@ from redis.client import PubSub
 from roboco.adapters.redis.client import connect_subscriber
 from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.large_steps import ReadSteps, no_steps
+from roboco.adapters.redis.large_steps import ReadLargeSteps, no_steps
 from roboco.adapters.redis.logs import RedisEventLogs
 from roboco.adapters.redis.scripts import translating_errors, translating_write_refusals
 from roboco.adapters.redis.stream.log_merger import (
@@ -58,7 +58,7 @@ class RedisFollower:
     """
 
     def __init__(
-        self, client: redis.Redis, url: str, keys: Keys, archive: ReadArchive, steps: ReadSteps = no_steps
+        self, client: redis.Redis, url: str, keys: Keys, archive: ReadArchive, steps: ReadLargeSteps = no_steps
     ) -> None:
         self._client = client
         self._archive = archive

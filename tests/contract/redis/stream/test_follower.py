@@ -16,7 +16,7 @@ from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis import client as redis_client
 from roboco.adapters.redis import logs as redis_logs
 from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.large_steps import ReadSteps, no_steps
+from roboco.adapters.redis.large_steps import ReadLargeSteps, no_steps
 from roboco.adapters.redis.stream import async_follower as redis_async_follower
 from roboco.adapters.redis.stream import follower as redis_follower
 from roboco.adapters.redis.stream import log_merger as redis_log_merger
@@ -53,7 +53,7 @@ def make_follower(request: pytest.FixtureRequest) -> Iterator[Callable[[redis.Re
     loops: list[BlockingFollower] = []
 
     def create(
-        client: redis.Redis, url: str, keys: Keys, archive: ReadArchive = no_archive, steps: ReadSteps = no_steps
+        client: redis.Redis, url: str, keys: Keys, archive: ReadArchive = no_archive, steps: ReadLargeSteps = no_steps
     ) -> AnyFollower:
         follower = RedisFollower(client, url, keys, archive, steps)
         if request.param == "thread":
