@@ -5,6 +5,7 @@
     message, result of a client tool ─► check_usage ───► usage of the day
     stream ──► open_stream ───► leased to this process; StreamLeases renews
     Redis does not answer ────► 503
+    Redis refuses to count ───► reads, stops, erasures and operators pass
 
 If Redis does not answer, reads are refused, too. Almost each of them needs Redis anyway, and without counts a caller
 could exhaust the store. `Principal.limits` are a caller's own limits or those of the settings, whichever are lower.
@@ -15,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 from roboco.client.caller_accounts import Account, CallerAccounts, LimitReached
 from roboco.domain.access_key import CallerLimits
+from roboco.errors import WritesRefused
 from roboco.gateway.calls import RECEIVED, Calls
 from roboco.gateway.principal import Principal
 from roboco.gateway.problem import rate_limited
@@ -31,15 +33,21 @@ class CallerLimiter:
         self._of_tenant = settings.tenant_limits()
         self.streams = StreamLeases(self._accounts, calls.limits)
 
-    async def admit(self, caller: Principal, size: int) -> dict[str, str]:
+    async def admit(self, caller: Principal, size: int, is_essential: bool = False) -> dict[str, str]:
         """Count a request with a body of this many bytes. Return headers of its response.
 
-        Raise Problem `rate_limited` if a limit is reached, and `unavailable` if Redis does not answer.
+        An essential one passes uncounted if Redis refuses to count. Raise Problem `rate_limited` if a limit is reached,
+        and `unavailable` if Redis does not answer.
         """
         if not caller.limited:
             return {}
         account = self.account(caller)
-        found = await self._line.run(self._accounts.admit, account, size)
+        try:
+            found = await self._line.run(self._accounts.admit, account, size)
+        except WritesRefused:
+            if is_essential:
+                return {}
+            raise
         if isinstance(found, LimitReached):
             raise rate_limited(found.limit, found.seconds)
         limit = account.own.requests_per_minute

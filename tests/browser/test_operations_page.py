@@ -285,3 +285,14 @@ def test_operations_are_accessible(web: WebStack, open_watched: OpenContext, sch
         expect(dialog.locator("table, form").last).to_be_visible()
         assert_accessible(page)
         assert_no_sideways_scroll(page)
+
+
+def test_a_link_from_elsewhere_runs_nothing(web: WebStack, light_page: Page) -> None:
+    sent: list[str] = []
+    light_page.on("request", lambda request: sent.append(request.url) if "retention" in request.url else None)
+    open_view(light_page, web.url, "#/operations/preview_retention", "operations")
+    expect(button(light_page, "run")).to_be_enabled()
+    assert sent == []
+    button(light_page, "run").click()
+    expect(light_page.get_by_role("dialog").locator("details")).not_to_have_attribute("open", "")
+    assert len(sent) == 1

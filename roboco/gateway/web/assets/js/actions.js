@@ -10,10 +10,6 @@ import { bytes, duration, number, plural } from "./format.js";
 import { facts } from "./inspector.js";
 import { addressOf, Age, Dialog, Problem, useAction } from "./ui.js";
 
-let followed = ""; // the address of the operation to which a user has gone from this page
-const goFrom = address => location.replace((followed = address));
-addEventListener("click", ({ isTrusted, target }) => isTrusted && (followed = target.closest?.("a[href*='#/operations/']")?.hash ?? followed), true);
-
 const MOST_ROWS = 500; // of a table
 const GOES_ON = /"status":"(queued|running|erasing)"/;
 
@@ -101,10 +97,10 @@ export function Action({ name, actions, query, onClose }) {
     } while (isPaged && all.cursor && !held.ended);
     const known = { ...all, ...held.values };
     const next = Object.entries(actions).find(([, one]) => !isRead && one.method === "get" && one.path.startsWith(path) && one.schema.required.every(name => name in known));
-    if (next) goFrom(actionAddress(next[0], next[1].schema.required.map(name => [name, known[name]])));
+    if (next) location.replace(document.hash = actionAddress(next[0], next[1].schema.required.map(name => [name, known[name]])));
   });
   useEffect(() => {
-    if (isRead && followed === location.hash && form.fields.every(one => !one.required || one.text)) run({});
+    if (isRead && document.hash === location.hash && form.fields.every(one => !one.required || one.text)) run({});
     return () => (held.ended = true);
   }, []);
   useEffect(() => {
