@@ -101,10 +101,6 @@ class TransientError(RobocoError):
     code = "unavailable"
 
 
-class WritesRefused(TransientError):
-    """Redis answers, and refuses writes for now: its memory or disk is full, or it is a replica."""
-
-
 class Overloaded(TransientError):
     """Too many turns wait already (ROBOCO_MAX_QUEUED), or Redis is nearly full.
 

@@ -14,9 +14,8 @@ could exhaust the store. `Principal.limits` are a caller's own limits or those o
 import math
 from datetime import UTC, datetime, timedelta
 
-from roboco.client.caller_accounts import Account, CallerAccounts, LimitReached
+from roboco.client.caller_accounts import Account, CallerAccounts, CountRefused, LimitReached
 from roboco.domain.access_key import CallerLimits
-from roboco.errors import WritesRefused
 from roboco.gateway.calls import RECEIVED, Calls
 from roboco.gateway.principal import Principal
 from roboco.gateway.problem import rate_limited
@@ -44,7 +43,7 @@ class CallerLimiter:
         account = self.account(caller)
         try:
             found = await self._line.run(self._accounts.admit, account, size)
-        except WritesRefused:
+        except CountRefused:
             if is_essential:
                 return {}
             raise

@@ -110,6 +110,7 @@ def test_a_stuck_task_is_listed_with_its_cause(web: WebStack, light_page: Page) 
                 return True
             light_page.wait_for_timeout(500)
             light_page.reload()
+            button(light_page, "run").click()
             return False
 
         until(is_listed, 60, lambda: f"{task.task_id} is listed with its cause: {light_page.content()[:3000]}")

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
+from roboco.client.caller_accounts import CountRefused
 from roboco.client.task import Task
 from roboco.domain.access_key import CallerLimits
-from roboco.errors import WritesRefused
 from roboco.gateway.principal import ALL_SCOPES, Principal, Scope
 from roboco.ports.daily_usage import Spending
 from tests.support.gateway_callers import choose_callers
@@ -202,7 +202,7 @@ def test_reads_stops_and_operators_pass_while_redis_refuses_to_count(
     world.limit(requests_per_minute=5)
 
     def refuse(*_: object) -> None:
-        raise WritesRefused("redis refuses writes")
+        raise CountRefused("redis refuses writes")
 
     monkeypatch.setattr(type(world.rest.orchestrator.caller_limits), "admit", refuse)
     assert world.rest.client.get("/v1/tasks").status_code == 200
