@@ -14,7 +14,7 @@ could exhaust the store. `Principal.limits` are a caller's own limits or those o
 import math
 from datetime import UTC, datetime, timedelta
 
-from roboco.client.caller_accounts import Account, CallerAccounts, CountRefused, LimitReached
+from roboco.client.caller_accounts import Account, CallerAccounts, LimitReached, RefusedWrites
 from roboco.domain.access_key import CallerLimits
 from roboco.gateway.calls import RECEIVED, Calls
 from roboco.gateway.principal import Principal
@@ -43,7 +43,7 @@ class CallerLimiter:
         account = self.account(caller)
         try:
             found = await self._line.run(self._accounts.admit, account, size)
-        except CountRefused:
+        except RefusedWrites:
             if is_essential:
                 return {}
             raise

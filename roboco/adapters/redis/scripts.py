@@ -28,7 +28,7 @@ from roboco.adapters.redis.cluster_batch import BatchCommand, send_batch
 from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.direct_calls import LostConnectionError, direct_calls_of
 from roboco.errors import TransientError
-from roboco.ports.caller_limits import CountRefused
+from roboco.ports.caller_limits import RefusedWrites
 
 _LUA_FOLDER = resources.files("roboco.adapters.redis") / "lua"
 _LIBRARIES = {
@@ -273,14 +273,14 @@ def refuses_writes(error: redis.ResponseError) -> bool:
     return isinstance(error, redis.ReadOnlyError | redis.OutOfMemoryError) or bool(_WRITE_REFUSAL.search(str(error)))
 
 
-def _writes_refused(error: redis.ResponseError) -> CountRefused:
+def _writes_refused(error: redis.ResponseError) -> RefusedWrites:
     if isinstance(error, redis.OutOfMemoryError):
         remedy = "raise its `maxmemory`, of which `roboco doctor` shows the use"
     elif isinstance(error, redis.ReadOnlyError) or "UNBLOCKED" in str(error):
         remedy = "it is a replica, for example after a failover: check that ROBOCO_REDIS_URL leads to the primary"
     else:
         remedy = "check its disk and its replicas"
-    return CountRefused(f"redis refuses writes: {str(error).rstrip('.')}; {remedy}")
+    return RefusedWrites(f"redis refuses writes: {str(error).rstrip('.')}; {remedy}")
 
 
 def _unavailable(error: Exception) -> TransientError:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from roboco.client.caller_accounts import CountRefused
+from roboco.client.caller_accounts import RefusedWrites
 from roboco.client.task import Task
 from roboco.domain.access_key import CallerLimits
 from roboco.gateway.principal import ALL_SCOPES, Principal, Scope
@@ -202,7 +202,7 @@ def test_reads_stops_and_operators_pass_while_redis_refuses_to_count(
     world.limit(requests_per_minute=5)
 
     def refuse(*_: object) -> None:
-        raise CountRefused("redis refuses writes")
+        raise RefusedWrites("redis refuses writes")
 
     monkeypatch.setattr(type(world.rest.orchestrator.caller_limits), "admit", refuse)
     assert world.rest.client.get("/v1/tasks").status_code == 200
