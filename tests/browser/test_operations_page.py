@@ -290,7 +290,7 @@ def test_operations_are_accessible(web: WebStack, open_watched: OpenContext, sch
 
 def test_a_link_from_elsewhere_runs_nothing(web: WebStack, light_page: Page) -> None:
     sent: list[str] = []
-    light_page.on("request", lambda request: sent.append(request.url) if "operations/usage" in request.url else None)
+    light_page.on("request", lambda request: sent.append(request.url) if "v1/usage" in request.url else None)
     open_view(light_page, web.url, "#/operations/report_usage?by=team", "operations")
     expect(button(light_page, "run")).to_be_enabled()
     assert sent == []
