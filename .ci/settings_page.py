@@ -43,12 +43,12 @@ GATEWAY_GROUPS: Final = {
     ),
     "Gateway: web page": ("flower_url",),
     "Gateway: limits of each key": (
-        "requests_per_minute", "bytes_per_minute", "open_streams", "open_tasks", "tokens_per_day", "cost_per_day",
-        "max_steps", "max_tokens", "max_cost", "max_seconds",
+        "requests_per_minute", "bytes_per_minute", "open_streams", "open_tasks", "open_bytes", "tokens_per_day",
+        "cost_per_day", "max_steps", "max_tokens", "max_cost", "max_seconds",
     ),
     "Gateway: limits of each tenant": (
         "tenant_requests_per_minute", "tenant_bytes_per_minute", "tenant_open_streams", "tenant_open_tasks",
-        "tenant_tokens_per_day", "tenant_cost_per_day",
+        "tenant_open_bytes", "tenant_tokens_per_day", "tenant_cost_per_day",
     ),
     "Gateway: requests and streams": (
         "call_timeout", "max_body", "max_values", "max_upload", "link_seconds", "stream_seconds", "ping_seconds",

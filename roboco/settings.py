@@ -199,7 +199,7 @@ class Settings(BaseModel):
     limit minus 96 MiB for each process; without such a limit each sandbox has its full size.
     """
     max_queued: Annotated[int | None, Field(ge=1)] = None
-    """Number of waiting turns at which new tasks are refused; without it none is refused."""
+    """Number of turns that wait for workers or their start time at which new tasks are refused; without it none is."""
     tenant: Annotated[str | None, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")] = None
     """Tenant of a client, which can then name only that tenant's tasks; without it all tasks."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0

@@ -43,6 +43,7 @@ from roboco.domain.team.model_offer import ModelProfileInfo, profile_infos
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
+from roboco.engine.intake import early_files
 from roboco.engine.intake.wait_cause import missing_worker_messages
 from roboco.engine.registration import check_workspace
 from roboco.errors import Forbidden, TransientError, UsageError
@@ -71,7 +72,8 @@ class Orchestrator(Administration):
         keys, archive = Keys(self.settings.prefix), self._engine.stored_events.read
         live = LiveState(self._engine, self._producer, self._client, keys, model_limits(self.settings))
         self._operations = Operations(self._engine, live.queues, live.rates, live.open_tasks)
-        self._follower = RedisFollower(self._client, self.settings.redis_url, keys, archive)
+        steps = self._engine.histories.read
+        self._follower = RedisFollower(self._client, self.settings.redis_url, keys, archive, steps)
 
     def __enter__(self) -> Self:
         return self
@@ -122,7 +124,7 @@ class Orchestrator(Administration):
         task_id = fields["task_id"] = self._submitted_id(fields.pop("tenant", None), fields.get("task_id"))
         if isinstance(eta := fields.get("eta"), datetime):
             fields["eta"] = eta.isoformat()
-        stored = [self.upload(task_id, file).name for file in options.get("files") or ()]
+        stored = [self.upload(task_id, file, by=options.get("by")).name for file in options.get("files") or ()]
         fields |= {"artifacts": [*options.get("artifacts", ()), *stored]} if stored else {}
         submission = parse_submission(fields | {"team": chosen.name, "prompt": prompt})
         for target in submission.notify:
@@ -165,12 +167,35 @@ class Orchestrator(Administration):
         model = team.collaboration_model
         return self._engine.toolbox.router(model.router) if isinstance(model, Custom) else route
 
-    def upload(self, task_id: str, file: Path | BinaryIO, name: str | None = None) -> Artifact:
+    def upload(
+        self, task_id: str, file: Path | BinaryIO, name: str | None = None, *, by: str | None = None
+    ) -> Artifact:
         """Store a file of any size for a task that is submitted or forked later, and return it.
 
-        The first message of the task refers to it: `run(..., artifacts=[artifact.name])`.
+        The first message of the task refers to it: `run(..., artifacts=[artifact.name])`. Only a task of the same
+        caller `by` gets the file. If there is none a day after the last upload, it is removed.
+        Raises UsageError also if the id has files of another caller.
         """
-        return self._task(self._qualified_id(task_id)).upload(file, name)
+        task = self._task(self._qualified_id(task_id))
+        if self._engine.summaries.get(task.task_id) is not None:
+            return task.upload(file, name)
+        early_files.reserve(self._engine, task.task_id, by)
+        try:
+            stored = task.upload(file, name)
+        except Exception:
+            early_files.release(self._engine, task.task_id)
+            raise
+        early_files.confirm(self._engine, task.task_id, by, stored)
+        return stored
+
+    def early_files(self, task_id: str, by: str | None, after: str = "", limit: int = 100) -> list[Artifact] | None:
+        """Return a page of the files that the caller has uploaded for a task that is not submitted yet.
+
+        None if there is such a task, or if the files are another caller's.
+        """
+        task = self._task(self._qualified_id(task_id))
+        owner = early_files.owner_of(self._engine, task.task_id)
+        return None if owner is None or owner.by != by else task.artifact_page(after, limit)
 
     def task(self, task_id: str) -> Task:
         """Return the task with this id. Raises UsageError if there is none, TransientError if Redis does not answer."""

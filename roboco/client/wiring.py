@@ -28,6 +28,7 @@ from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.fill import RedisFillRecord
 from roboco.adapters.redis.inbox import RedisInbox
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.large_steps import StoredSteps
 from roboco.adapters.redis.lease_renewals import RedisLeaseRenewals
 from roboco.adapters.redis.leases import RedisToolLeases, RedisTurnLeases
 from roboco.adapters.redis.logs import RedisEventLogs
@@ -97,9 +98,10 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
     workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
     switches = SwitchBoard(workspace.files, RedisSwitchCache(scripts, keys), SystemClock())
     model = LazyModel(settings.allowed_model_servers)
+    large_steps = StoredSteps(workspace.histories.read)
     return Engine(
-        task_store=RedisTaskStore(scripts, keys),
-        turns=RedisTurnLeases(scripts, keys, settings.lease_seconds),
+        task_store=RedisTaskStore(scripts, keys, large_steps),
+        turns=RedisTurnLeases(scripts, keys, settings.lease_seconds, large_steps),
         calls=RedisToolLeases(scripts, keys, settings.lease_seconds),
         schedule=RedisSchedule(scripts, keys),
         fill=RedisFillRecord(scripts, keys),

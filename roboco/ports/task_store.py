@@ -295,6 +295,12 @@ class TaskStore(Protocol):
     def eviction(self) -> str:
         """Return that the store has evicted keys, with the remedy, or "". Raise TransientError as `fault` does."""
 
+    def memory_share(self, task_id: str) -> float:
+        """Return the part of its memory that the server of the task uses, from 0 to 1; 0 if it has no limit.
+
+        It may be a second old.
+        """
+
     def create(
         self,
         task_id: str,

@@ -162,8 +162,8 @@ def test_a_redis_that_refuses_writes_is_named_with_its_remedy(
     client: redis.Redis, admin: Any, refuse: str, accept: str, problem: str
 ) -> None:
     scripts = Scripts(client)
-    write = ScriptCall("put_switches", ["roboco:switches"], [1, "{}"])
-    assert scripts.run_all([write]) == [1]
+    write = ScriptCall("dead_letter_add", ["{d}l", "{d}o", "{d}s"], ["id", "letter", 1, 9, 999])
+    assert scripts.run_all([write]) == [0]
     admin.execute_command(*refuse.split())
     try:
         with pytest.raises(TransientError, match=problem):
@@ -172,7 +172,7 @@ def test_a_redis_that_refuses_writes_is_named_with_its_remedy(
         assert isinstance(answer, TransientError)
     finally:
         admin.execute_command(*accept.split())
-    assert scripts.run_all([write]) == [1]
+    assert scripts.run_all([write]) == [0]
 
 
 def test_a_server_that_refuses_connections_is_tried_as_often_as_the_client_is_configured(

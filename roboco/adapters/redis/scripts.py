@@ -29,6 +29,13 @@ _LIBRARIES = {
 """The Lua functions that scripts share, each with the text that defines it. A function calls only later ones."""
 _LIBRARIES_LINE = "-- Shared functions are defined here.\n"
 """The line of a script before which none of them is called. Without it, they are defined at its beginning."""
+_ALLOW_OOM = "#!lua flags=allow-oom\n"
+"""The first line of a script that Redis runs although its `maxmemory` is reached.
+
+New tasks are refused long before. So tasks end, stops count and memory becomes free also while others fill Redis.
+"""
+_NEEDS_MEMORY = frozenset({"create", "dead_letter_add", "emit"})
+"""Scripts that add most of the memory. A full Redis refuses them: the work waits, or is tried again."""
 
 MAX_TOPOLOGY_AGE = 5.0
 """Seconds for which `load_missing` relies on the known primaries of a cluster."""
@@ -136,7 +143,7 @@ def single_script(client: redis.Redis, name: str) -> Script:
 def script_texts() -> dict[str, str]:
     """Return the text of each script by its name, as Redis gets it."""
     return {
-        path.name.removesuffix(".lua"): _source(path.read_text())
+        path.name.removesuffix(".lua"): _first_line(path.name.removesuffix(".lua")) + _source(path.read_text())
         for path in _LUA_FOLDER.iterdir()
         if path.name.endswith(".lua") and not path.name.startswith("_")
     }
@@ -225,6 +232,10 @@ def _scripts_missing() -> TransientError:
         "Redis does not hold Roboco's scripts of this release yet; a coordinator worker loads them when it starts and "
         "before each sweep: check that one of this release runs"
     )
+
+
+def _first_line(name: str) -> str:
+    return "" if name in _NEEDS_MEMORY else _ALLOW_OOM
 
 
 def _source(operation: str) -> str:

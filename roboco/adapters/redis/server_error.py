@@ -21,6 +21,7 @@ from redis.exceptions import (
 )
 
 from roboco.errors import RobocoError, TransientError
+from roboco.ports.caller_limits import RefusedWrites
 from roboco.ports.switch_cache import MissingRight
 
 REDIS_URL_SETTING: Final = "ROBOCO_REDIS_URL"
@@ -46,6 +47,8 @@ _CODES: Final = {
     AskError: "ASK",
 }
 """The codes that redis-py removes from the texts of these errors."""
+_WRITES: Final = re.compile(r"\bOOM\b|\bREADONLY\b|\bUNBLOCKED\b|\bMASTERDOWN\b|\bMISCONF\b|\bNOREPLICAS\b")
+"""The codes of a Redis that refuses writes, while it answers reads."""
 _PASSWORD_MISSING: Final = re.compile("HELLO must be called|Authentication required|NOAUTH")
 _PASSWORD_WRONG: Final = re.compile(
     "invalid username-password|WRONGPASS|invalid password|without any password configured"
@@ -124,7 +127,8 @@ def roboco_error(error: redis.RedisError | RedisClusterException) -> RobocoError
     if isinstance(error, NoPermissionError):
         return MissingRight(str(explain(error)))
     if is_temporary(error):
-        return TransientError(str(explain(error)))
+        kind = RefusedWrites if _WRITES.search(_text_of(error)) else TransientError
+        return kind(str(explain(error)))
     return RobocoError(
         f"redis refuses a command for good: {_text_of(error)}; another application may use keys of this name: give "
         "Roboco another ROBOCO_PREFIX, or a separate database"

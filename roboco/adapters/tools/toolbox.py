@@ -177,8 +177,10 @@ class FunctionToolbox:
                 result, media = extract_media(self._servers.call(server, spec.remote, call.args, key, cancelled))
                 return _CallResult(result, media=media)
             case ToolSpec():
+                function = self._functions.tool(spec.function)
+                function.check_declaration(spec)
                 with log_output(call.tool_name, context.task_id, self._mask):
-                    return _CallResult(self._functions.tool(spec.function).call(call.args, context))
+                    return _CallResult(function.call(call.args, context))
             case _:
                 raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
 
@@ -217,9 +219,11 @@ class FunctionToolbox:
 
     def _function_tool(self, name: str, spec: ToolSpec) -> FunctionTool:
         try:
-            return self._functions.tool(spec.function)
+            function = self._functions.tool(spec.function)
         except NotRunnable as error:
             raise NotRunnable(f"tool {name!r}: {error}", error.module) from error
+        function.check_declaration(spec)
+        return function
 
 
 def _timed_out(call: ToolCall, spec: ToolDeclaration | None, runtime_ms: int) -> ToolOutcome:

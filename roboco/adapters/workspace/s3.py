@@ -17,6 +17,7 @@ from botocore.parsers import ResponseParserError
 from roboco.adapters.workspace.path import checked_path
 from roboco.adapters.workspace.request_pool import for_each
 from roboco.adapters.workspace.tries import MAX_TRIES, tries
+from roboco.domain.paths import OPERATOR_RECORDS, operator_prefix
 from roboco.domain.url import strip_credentials
 from roboco.errors import TransientError
 from roboco.ports.workspace import FolderPage, StoredFile, VersionedFile
@@ -213,7 +214,17 @@ class S3Objects:
             self._client.delete_object(Bucket=self._bucket, Key=self._key(path))
 
     def _key(self, path: str) -> str:
-        return self._prefix + checked_path(path)
+        prefix = operator_prefix(self._prefix) if path.startswith(OPERATOR_RECORDS) else self._prefix
+        return prefix + checked_path(path)
+
+    def misplaced_records(self) -> list[str]:
+        """Return the keys of objects below the prefix of the tasks at which earlier releases had operators' records."""
+        found = list[str]()
+        for record in OPERATOR_RECORDS if self._prefix else ():
+            with _translating_errors(self._client, self._bucket):
+                page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix + record, MaxKeys=1)
+            found += [entry["Key"] for entry in page.get("Contents", [])]
+        return found
 
     def names(self, folder: str) -> list[str]:
         """Return the names directly below a folder, sorted; those of folders without the "/"."""
@@ -251,7 +262,7 @@ class S3Objects:
             with _translating_errors(self._client, self._bucket):
                 page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=base, **start)
             for entry in page.get("Contents", []):
-                yield StoredFile(entry["Key"].removeprefix(self._prefix), int(entry["Size"]))
+                yield StoredFile(folder + entry["Key"].removeprefix(base), int(entry["Size"]))
             if not (token := str(page.get("NextContinuationToken") or "")):
                 return
 

@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from statistics import median
@@ -16,6 +17,7 @@ from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.cluster import LazyCluster
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.large_steps import StoredSteps, no_steps
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.server_error import explain
@@ -24,7 +26,7 @@ from roboco.cli.doctor.check import CheckResult, expect
 from roboco.cli.doctor.deployments import check_channels
 from roboco.domain.shard import SHARDS
 from roboco.domain.url import strip_credentials
-from roboco.errors import RobocoError
+from roboco.errors import CorruptHistory, RobocoError
 from roboco.settings import Settings
 
 MIN_VERSION: Final = (7, 0)
@@ -176,10 +178,11 @@ def _check_keys(client: redis.Redis, keys: Keys) -> CheckResult:
             return CheckResult("redis keys", "fail", f"{key} is a {found}, expected a {kind}", todo)
     schedule = RedisSchedule(Scripts(client), keys)
     asked = islice(schedule.task_ids(), SAMPLED_TASKS)
-    board = RedisTaskStore(Scripts(client), keys)
+    board = RedisTaskStore(Scripts(client), keys, StoredSteps(no_steps))
     for task_id in asked:
         try:
-            board.load(task_id, 1)
+            with suppress(CorruptHistory):  # a large step, which is in the workspace
+                board.load(task_id, 1)
         except (KeyError, ValueError) as error:
             found = f"task {task_id!r} below {keys.prefix!r} cannot be read: {type(error).__name__}"
             return CheckResult("redis keys", "fail", found, todo)

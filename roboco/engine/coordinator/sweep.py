@@ -18,7 +18,15 @@ from collections.abc import Callable
 from functools import partial
 
 from roboco.domain.dead_letter import dead_letter_of_lost_work
-from roboco.domain.paths import ENTER_PREFIX, ERASE_PREFIX, RESTART_PREFIX, RESUME_PREFIX, open_marker_path, team_path
+from roboco.domain.paths import (
+    EARLY_FILES_PREFIX,
+    ENTER_PREFIX,
+    ERASE_PREFIX,
+    RESTART_PREFIX,
+    RESUME_PREFIX,
+    open_marker_path,
+    team_path,
+)
 from roboco.engine import notifications as notify
 from roboco.engine.attempt_counts import reset_attempts
 from roboco.engine.coordinator import outage
@@ -27,6 +35,7 @@ from roboco.engine.coordinator.advance import advance
 from roboco.engine.coordinator.archive import close_again
 from roboco.engine.coordinator.erase import erase_task
 from roboco.engine.engine import Engine
+from roboco.engine.intake import early_files
 from roboco.engine.record import recover
 from roboco.engine.record.recover import restore_inbox
 from roboco.errors import CorruptHistory, TransientError
@@ -212,5 +221,6 @@ ONE_TIME_WORK: dict[str, Callable[[Engine, str], None]] = {
     ENTER_PREFIX: _recover_items,
     RESUME_PREFIX: outage.resume_task,
     ERASE_PREFIX: erase_task,
+    EARLY_FILES_PREFIX: early_files.expire,
 }
 """Work that is done once for a task, by the prefix of its entry in the schedule."""

@@ -104,7 +104,7 @@ def test_a_submission_is_refused_while_too_many_turns_wait(single_turn_stack: St
             try:
                 taken.append(limited.run(TEAM, f"task {len(taken)}"))
             except Overloaded as error:
-                return "turns wait for workers, at most 3 may" in str(error)
+                return "turns wait for workers or their start time, at most 3 may" in str(error)
             return False
 
         until(is_refused, 60, "a submission is refused")

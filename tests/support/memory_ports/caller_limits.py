@@ -82,15 +82,19 @@ class MemoryOpenTasks:
         self._server = server
         self._clock = clock
 
-    def add(self, account: Account, task_id: str) -> LimitReached | None:
+    def add(self, account: Account, task_id: str, size: int = 0) -> LimitReached | None:
         """Add the task, unless a limit is reached."""
         with self._server as held:
             for key, prefix, limits in _both(account):
                 known = held.open_tasks.get(key, {})
+                total = sum(held.open_bytes.get(one, 0) for one in known)
                 if limits.open_tasks is not None and task_id not in known and len(known) >= limits.open_tasks:
                     return LimitReached(f"{prefix}open_tasks", 10.0)
+                if limits.open_bytes is not None and task_id not in known and 0 < total > limits.open_bytes - size:
+                    return LimitReached(f"{prefix}open_bytes", 10.0)
+            held.open_bytes[task_id] = max(size, held.open_bytes.get(task_id, 0))
             for key, _, limits in _both(account):
-                if limits.open_tasks is not None:
+                if limits.open_tasks is not None or limits.open_bytes is not None:
                     held.open_tasks.setdefault(key, {})[task_id] = self._clock.now()
         return None
 

@@ -195,6 +195,7 @@ class StoredData:
     paid: dict[tuple[str, str, str], float] = field(default_factory=dict)
     streams: dict[tuple[str, str], dict[str, tuple[int, float]]] = field(default_factory=dict)
     open_tasks: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+    open_bytes: dict[str, int] = field(default_factory=dict)
     usage: dict[tuple[str, str, str], Spending] = field(default_factory=dict)
 
 

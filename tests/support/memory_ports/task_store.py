@@ -48,6 +48,10 @@ class MemoryTaskStore:
                 return None
             return snapshot(task, tail, now, tuple(sorted(held.inboxes.get(task_id, ()))))
 
+    def memory_share(self, task_id: str) -> float:
+        """Return 0: there is no limit."""
+        return 0.0
+
     def create(
         self,
         task_id: str,

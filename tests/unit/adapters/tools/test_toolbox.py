@@ -49,6 +49,12 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
+@tool(effect="irreversible", approval="required")
+def refund(amount: int) -> int:
+    """Refund an amount."""
+    raise AssertionError(amount)
+
+
 @tool
 def give(what: str) -> Any:
     """Return the value, or raise the exception, that a test asks for."""
@@ -400,3 +406,29 @@ def test_a_binary_artifact_is_refused_by_artifact_read() -> None:
     files = MemoryFiles()
     files.put(f"{TASK}/artifacts/a.bin", b"\xff\xfe")
     assert "is not a text in UTF-8" in str(run("artifact_read", files, uri="a.bin").result.error)
+
+
+@pytest.mark.parametrize(
+    ("declared", "refusal"),
+    [
+        ({"effect": "pure", "approval": "required"}, "declares effect: pure, and its function demands effect: irrev"),
+        ({"effect": "idempotent", "approval": "required"}, "declares effect: idempotent"),
+        ({}, "declares no approval of each call, and its function demands approval: required"),
+        ({"approval": {"argument": "amount", "above": 5}}, "declares no approval of each call"),
+        ({"approval": "required"}, ""),
+    ],
+)
+def test_a_team_may_only_tighten_what_a_function_demands(declared: dict[str, Any], refusal: str) -> None:
+    function = {"name": "refund", "function": f"{THIS_MODULE}:refund", **declared}
+    team = validate_team(
+        {"name": "t", "agents": [{"name": "a", "prompt": "p", "tools": ["refund"]}], "tools": [function]}
+    )
+    if not refusal:
+        assert toolbox().describe(team, team.agents[0], {})
+        return
+    call = ToolCall(id="tc_1", tool_name="refund", args={"amount": 1})
+    outcome = toolbox().run(team, call, team.tool("refund"), CONTEXT)
+    assert outcome.result.is_error
+    assert refusal in str(outcome.result.error)
+    with pytest.raises(UsageError, match=refusal):
+        toolbox().describe(team, team.agents[0], {})
