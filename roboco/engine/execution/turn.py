@@ -202,7 +202,7 @@ def _request_reply(turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice)
     output = TokenStream(engine, claim, turn.cancellation, prepared.memory.tokens)
     stream = engine.model.stream(request, output.listener(request.profile))
     turn.cancellation.attach(stream)
-    turn.progress.follow(prepared.request.profile.model, stream)
+    turn.progress.follow(prepared.request.profile, stream)
     return _stream_reply(turn, prepared, choice, output, stream, admission == Admitted(tasks_waiting=True))
 
 

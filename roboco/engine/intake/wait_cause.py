@@ -25,6 +25,8 @@ from roboco.errors import TransientError, UsageError
 from roboco.ports.registry import COORDINATOR, POOLS
 from roboco.ports.task_store import CallState, Phase, Snapshot
 
+MIN_SILENCE = 15.0
+"""Seconds of silence of a model after which views name it. Workers record it with each renewal of a lease."""
 MAX_ITEMS_READ = 100
 """The most items of a waiting task's inbox that are read."""
 
@@ -35,6 +37,7 @@ Kind = Literal[
     "workspace",
     "no_worker",
     "no_state",
+    "model_silent",
     "provider_outage",
     "rate_limit",
     "budget",
@@ -90,6 +93,8 @@ def wait_cause(
             check_workspace(engine, address)
     except UsageError as error:
         return WaitCause("workspace", str(error))
+    if task is not None and (silent := _silent_model(engine, task)) is not None:
+        return silent
     pool = awaited_pool(engine, task_id, task)
     if pool and (broken := _server_fault(engine, task_id, pool)) is not None:
         return broken
@@ -99,6 +104,22 @@ def wait_cause(
     if engine.clock.now() - since < (default_threshold(engine) if patience is None else patience).total_seconds():
         return None
     return _evident_cause(engine, pool, task, queue or engine.dispatcher.describe_queue)
+
+
+def _silent_model(engine: Engine, task: Snapshot) -> WaitCause | None:
+    """Return that the model of a running turn sends nothing, as far as its worker has recorded, or None."""
+    progress = task.progress
+    if progress is None or task.lease_left <= 0:
+        return None
+    silence = engine.clock.now() - progress.heard_at
+    if silence < MIN_SILENCE:
+        return None
+    text = f"model {progress.model} has sent nothing for {silence:.0f} s; the limit is {progress.limit:.0f} s"
+    if progress.requests > 1:
+        text += f"; request {progress.request} of {progress.requests}"
+    if progress.reasoning:
+        text += f"; before that it sent about {progress.reasoning} tokens of reasoning"
+    return WaitCause("model_silent", text)
 
 
 def _server_fault(engine: Engine, task_id: str, pool: str) -> WaitCause | None:
