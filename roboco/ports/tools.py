@@ -20,6 +20,7 @@ Listings = Mapping[str, Listing]
 class MissingListing:
     """A missing listing that a turn needs."""
 
+    server: str
     seconds: float
     """Seconds for which the turn is deferred."""
     reason: str
