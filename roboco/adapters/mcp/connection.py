@@ -17,7 +17,7 @@ import anyio
 import httpx2
 import mcp_types as types
 from mcp import ClientSession, MCPError
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from roboco.adapters.mcp.confinement import Confinement
 from roboco.adapters.mcp.http import Exchange, exchange
@@ -38,9 +38,6 @@ _THREAD_SLACK = 0.5
 _SESSION_LOST = re.compile(
     r"(?i)session.{0,60}(not found|not exist|unknown|invalid|expired|missing|terminated|closed|not init|no longer)"
     r"|(no|invalid|unknown|missing|expired|without|bad)\b.{0,40}session"
-)
-_CALL_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
-    types.CallToolResult | types.InputRequiredResult
 )
 T = TypeVar("T")
 
@@ -137,11 +134,11 @@ class Connection:
 
             with anyio.CancelScope(deadline=started + self._server.timeout) as scope:
                 # `call_tool` sends more requests after it, and fails if they fail
-                await client.send_request(
-                    types.CallToolRequest(params=params), _CALL_RESULT, progress_callback=on_progress
-                )
+                request = types.CallToolRequest(params=params)
+                await client.send_request(request, types.CallToolResult, progress_callback=on_progress)
             if scope.cancelled_caught:
-                raise TimeoutError(f" ({anyio.current_time() - started:.3g} s)")
+                passed = f"{anyio.current_time() - started:.0f} s, with reports of progress"
+                raise TimeoutError(f" ({passed})" if found.began else f" ({self._server.timeout:g} s)")
 
         found = await self._exchange(send, f"did not complete the call of {name!r}")
         if found.result.get("resultType") == "input_required":

@@ -22,7 +22,7 @@ _REFUSALS = frozenset(range(400, 500)) - {408, 425, 429}
 """Statuses with which a server refuses a request before it runs a tool: after some others the tool may still run."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Exchange:
     """A request to a server, as it was seen below the package."""
 

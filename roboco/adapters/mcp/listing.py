@@ -52,7 +52,9 @@ class ServerTools:
         """
         name = tool.get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str) or not name or not name.isprintable() or len(name) > MAX_TOOL_NAME_CHARS:
-            self._leave_out(mask(str(name)[:MAX_TOOL_NAME_CHARS]), "it has no valid name")
+            self._leave_out(
+                mask(name if isinstance(name, str) else repr(tool))[:MAX_TOOL_NAME_CHARS], "it has no valid name"
+            )
         elif name in self.tools:
             self._leave_out(mask(name), "its name is listed twice, and the first tool counts")
         elif wanted(name) and len(self.tools) < MAX_LISTED_TOOLS:

@@ -185,8 +185,8 @@ class _Dispatcher:
         """Receive messages until the streams end."""
 
         async def record(context: Any, method: str, params: Any) -> Any:
-            found = exchange.get() or (self._active[-1] if self._active else None)  # stdio has no context
-            if found is not None:
+            own = [found for found in self._active if found is exchange.get()]
+            for found in own or self._active[-1:]:  # a process does not say to which request its own belongs
                 found.questions.append({"method": method, "params": params})
             return await on_request(context, method, params)
 
@@ -211,7 +211,7 @@ class _Dispatcher:
                     "ttlMs": 0,
                     "cacheScope": "private",
                 }
-            case "tools/call" if raw.get("resultType") != "input_required":
+            case "tools/call":
                 return {"content": [], "resultType": "complete"}
             case _:
                 return raw

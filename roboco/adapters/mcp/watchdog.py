@@ -38,6 +38,8 @@ _POLL_MILLISECONDS = 1000
 _EXIT_POLL_SECONDS = 0.05
 """Seconds between checks whether the server has ended, after its input was closed."""
 _READ_BYTES = 256 * 1024
+_MAX_TEXT_BEFORE, _MAX_TRIES = 4096, 8
+"""Bytes of text before a message on its line, and braces in the text that may begin the message."""
 _ESCAPES = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
@@ -56,15 +58,16 @@ def message_in(line: bytes) -> bytes:
 
     After a text without a line break, such as a prompt, a message reaches from a brace to the end of the line.
     """
-    start = line.find(b"{")
-    found = line[start:].strip() if start >= 0 else b""
-    if start > 0 and line[:start].strip(b"\xef\xbb\xbf \t\r"):
+    line = line.removeprefix(b"\xef\xbb\xbf").strip()
+    if line.startswith(b"{"):
+        return without_lone_surrogates(line)
+    for start in [found.start() for found in re.finditer(rb"\{", line[:_MAX_TEXT_BEFORE])][:_MAX_TRIES]:
         try:
-            if "jsonrpc" not in json.loads(found):
-                return b""
+            if "jsonrpc" in json.loads(line[start:]):
+                return without_lone_surrogates(line[start:])
         except (ValueError, RecursionError):
-            return b""
-    return without_lone_surrogates(found)
+            continue
+    return b""
 
 
 class _Messages:

@@ -10,8 +10,8 @@ from roboco.adapters.artifacts.large_result import offload_large, truncate_large
 from roboco.adapters.artifacts.media import remove_media, store_media
 from roboco.adapters.json_schema import schema_error, value_error
 from roboco.adapters.mcp.listing import build_listing, find_listed_tool
-from roboco.adapters.offered_schema import offered_schema
 from roboco.adapters.mcp.servers import McpServers
+from roboco.adapters.offered_schema import offered_schema
 from roboco.adapters.tools.builtin import BuiltinTools
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.adapters.tools.function_tool import FunctionTool
