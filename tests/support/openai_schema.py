@@ -41,11 +41,13 @@ def _nested_mistakes(schema: Any, at: str) -> Iterator[str]:
         yield f"{at}: array schema missing items"
     if schema.get("enum") == []:
         yield f"{at}: empty enum"
+    for path, one in _subschemas(schema):
+        yield from _nested_mistakes(one, f"{at}/{path}")
+
+
+def _subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for keyword in ("properties", "$defs", "definitions"):
-        for name, one in (schema.get(keyword) or {}).items():
-            yield from _nested_mistakes(one, f"{at}/{keyword}/{name}")
+        yield from ((f"{keyword}/{name}", one) for name, one in (schema.get(keyword) or {}).items())
     for keyword in ("anyOf", "oneOf", "allOf", "prefixItems"):
-        for index, one in enumerate(schema.get(keyword) or []):
-            yield from _nested_mistakes(one, f"{at}/{keyword}/{index}")
-    if "items" in schema:
-        yield from _nested_mistakes(schema["items"], f"{at}/items")
+        yield from ((f"{keyword}/{index}", one) for index, one in enumerate(schema.get(keyword) or []))
+    yield from (("items", schema["items"]) for _ in ("items",) if "items" in schema)

@@ -11,10 +11,10 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, wait
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
-import httpx2
 import mcp_types as types
 from mcp import ClientSession, MCPError
 from pydantic import ValidationError
@@ -23,7 +23,16 @@ from roboco.adapters.mcp.confinement import Confinement
 from roboco.adapters.mcp.http import Exchange, exchange
 from roboco.adapters.mcp.result import error_of
 from roboco.adapters.mcp.server_exit import mask_secrets
-from roboco.adapters.mcp.session import MAX_FAILURE_CHARS, Session, is_connection_lost, json_text, refusal_text
+from roboco.adapters.mcp.session import (
+    MAX_FAILURE_CHARS,
+    SIGN_IN,
+    UNAUTHORIZED,
+    Session,
+    is_connection_lost,
+    json_text,
+    refusal_text,
+)
+from roboco.adapters.mcp.tokens import TokenAccess, token_auth
 from roboco.adapters.mcp.transport import McpTransport
 from roboco.adapters.model.loop_thread import LoopThread
 from roboco.domain.team.mcp_server import McpServer
@@ -51,13 +60,13 @@ class Connection:
         loop: LoopThread,
         idle_timeout: float,
         confinement: Confinement,
-        auth: httpx2.Auth | None = None,
+        tokens: TokenAccess,
     ) -> None:
         self._server = server
         self._loop = loop
         self._idle_timeout = idle_timeout
         self._confinement = confinement
-        self._auth = auth
+        self._auth = partial(token_auth, server, tokens)
         self._session: Session | None = None
 
     def list_page(self, cursor: str | None, until: float) -> tuple[list[Any], str | None]:
@@ -82,6 +91,11 @@ class Connection:
         """Return when the session has ended, or at `until` (of `time.monotonic`)."""
         if self._session is not None:
             self._session.running.ended.wait(max(0.0, until - time.monotonic()))
+
+    @property
+    def is_idle(self) -> bool:
+        """Return True if there is no session."""
+        return self._session is None or self._session.running.ended.is_set()
 
     @property
     def mask(self) -> Callable[[str], str]:
@@ -186,7 +200,7 @@ class Connection:
     async def _open_session(self) -> Session:
         """Return the session, opened if there is none. Raise UsageError if that is not possible."""
         if self._session is None or self._session.ended.is_set():
-            transport = McpTransport(self._server, self._confinement, self._auth)
+            transport = McpTransport(self._server, self._confinement, self._auth())
             self._session = Session(self._server, transport, self._loop, self._idle_timeout)
         session = self._session
         await session.opened.wait()
@@ -208,7 +222,8 @@ class Connection:
                 why = f"{found.fault or 'the connection was lost'}{session.exit.message or found.message}"
                 text = f"{where} {did}: {why}{unknown}"
             case MCPError():
-                text = f"{where} refused: {refusal_text(error, found)}{found.message}{_refusal_note(found)}"
+                remedy = f"; {SIGN_IN}" if found.status in UNAUTHORIZED else ""
+                text = f"{where} refused: {refusal_text(error, found)}{found.message}{_refusal_note(found)}{remedy}"
             case ValidationError():
                 text = f"{where} {did}: its answer does not follow the protocol{unknown}"
             case _:

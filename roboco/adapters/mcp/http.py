@@ -13,11 +13,12 @@ import httpx2
 from mcp_types import CONNECTION_CLOSED
 
 from roboco.adapters.mcp.watchdog import MAX_MESSAGE_BYTES, without_lone_surrogates
+from roboco.errors import UsageError
 
 _MAX_ERROR_BYTES = 64 * 1024
 _CLOSE_TIMEOUT = 2.0
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+_NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol, UsageError)
 _REFUSALS = frozenset(range(400, 500)) - {408, 425, 429}
 """Statuses with which a server refuses a request before it runs a tool: after some others the tool may still run."""
 
@@ -70,21 +71,24 @@ class BoundedClient(httpx2.AsyncClient):
             if found is not None and request.method == "POST":
                 await _record(found, response)
             return response
-        except (httpx2.HTTPError, httpx2.StreamError) as error:
+        except (httpx2.HTTPError, httpx2.StreamError, UsageError) as error:
             if found is None or request.method != "POST":
                 raise
             found.sent = not isinstance(error, _NOT_SENT)
-            found.fault = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
+            found.fault = f"{kind}{error}".removesuffix(": ")
             return _error_response(request, found.fault)
 
 
 def open_client(headers: dict[str, str], timeout: httpx2.Timeout, auth: httpx2.Auth | None) -> BoundedClient:
     """Return a client that sends the headers, whose responses are bounded and can be parsed."""
 
-    async def clean(response: httpx2.Response) -> None:
-        response.stream = _CleanBody(response)
+    return BoundedClient(headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [clean_body]})
 
-    return BoundedClient(headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [clean]})
+
+async def clean_body(response: httpx2.Response) -> None:
+    """Bound the size of the body, and make it one that the package can parse."""
+    response.stream = _CleanBody(response)
 
 
 async def _record(found: Exchange, response: httpx2.Response) -> None:

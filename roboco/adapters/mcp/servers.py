@@ -17,7 +17,11 @@ from roboco.adapters.model.loop_thread import LoopThread
 from roboco.domain.history.media import Media
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
+from roboco.ports.tools import TaskOwner
 
+NO_OWNER = TaskOwner()
+MAX_CONNECTIONS = 200
+"""Number of connections at which those without a session are forgotten."""
 IDLE_TIMEOUT = 60.0
 """Seconds after which an unused session is ended."""
 MAX_PAGES = 100
@@ -31,6 +35,10 @@ class ServerConnection(Protocol):
     @property
     def mask(self) -> Callable[[str], str]:
         """Return the function that masks the server's secrets in a text."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Return True if there is no session."""
 
     def list_page(self, cursor: str | None, until: float) -> tuple[list[Any], str | None]:
         """Return a page of the list of tools, and the cursor of the next one. Raise UsageError for any failure."""
@@ -52,7 +60,8 @@ class McpServers:
 
     `allowed`: command lines as `shlex.join` writes them, and addresses, which also allow all addresses below them.
     `variables`: variables of this process that servers may get. `confinement`: the confinement of servers that are
-    started.
+    started. `tokens` is what workers share about tokens, a `TokenStore`. `get_token` is the operator's function that
+    returns one: "package.module:name".
     """
 
     def __init__(
@@ -62,11 +71,15 @@ class McpServers:
         *,
         confinement: Confinement = Confinement(),  # noqa: B008 - immutable
         idle_timeout: float = IDLE_TIMEOUT,
+        tokens: Any = None,
+        get_token: str | None = None,
     ) -> None:
         self._allowed = allowed
         self._variables = variables
         self._confinement = confinement
         self._idle_timeout = idle_timeout
+        self._tokens = tokens
+        self._get_token = get_token
         self.reset()
         _INSTANCES.add(self)
 
@@ -74,17 +87,17 @@ class McpServers:
         """Forget every server without contacting it: after a fork, the parent still uses the sessions."""
         self._lock = threading.Lock()
         self._loop = LoopThread()
-        self._connections: dict[str, ServerConnection] = {}
+        self._connections: dict[tuple[str, TaskOwner], ServerConnection] = {}
         self._own_names: dict[str, dict[str, str]] = {}
 
-    def list_tools(self, server: McpServer, prefix: str) -> ServerTools:
+    def list_tools(self, server: McpServer, prefix: str, owner: TaskOwner = NO_OWNER) -> ServerTools:
         """Return the server's current tools by their short names, with the settings of the team.
 
         `prefix` is the default prefix of their names. Raise UsageError if the server does not respond. Takes at most
         `connect_timeout`.
         """
         self.check(server)
-        connection = self._connection(server)
+        connection = self._connection(server, owner)
         until = time.monotonic() + server.connect_timeout
         found, wanted = ServerTools(), is_wanted(server, prefix)
         cursor: str | None = None
@@ -99,7 +112,13 @@ class McpServers:
         return offered
 
     def call(
-        self, server: McpServer, name: str, args: dict[str, Any], key: str, cancelled: Callable[[], bool]
+        self,
+        server: McpServer,
+        name: str,
+        args: dict[str, Any],
+        key: str,
+        cancelled: Callable[[], bool],
+        owner: TaskOwner = NO_OWNER,
     ) -> tuple[Any, tuple[Media, ...]]:
         """Return the result of the tool with this short name, and the files in it. Raise UsageError for any failure.
 
@@ -107,7 +126,7 @@ class McpServers:
         """
         self.check(server)
         own_name = self._own_names.get(server.cache_key, {}).get(name, name)
-        return result_of(self._connection(server).call(own_name, args, key, cancelled))
+        return result_of(self._connection(server, owner).call(own_name, args, key, cancelled))
 
     def close(self) -> None:
         """End every session, and every process that was started for one."""
@@ -125,13 +144,28 @@ class McpServers:
         check_allowed(server, self._allowed, self._variables)
         check_installed()
 
-    def _connection(self, server: McpServer) -> ServerConnection:
+    def _connection(self, server: McpServer, owner: TaskOwner) -> ServerConnection:
+        """Return the connection of the server; one of the owner's if the server gets the owner's token."""
+        whose = {"user": owner, "tenant": TaskOwner(owner.tenant)}.get(str(server.auth), NO_OWNER)
         with self._lock:
-            known = self._connections.get(server.cache_key)
-            if known is None:
-                known = _connection_class()(server, self._loop, self._idle_timeout, self._confinement)
-                self._connections[server.cache_key] = known
-            return known
+            if len(self._connections) >= MAX_CONNECTIONS:
+                self._connections = {key: one for key, one in self._connections.items() if not one.is_idle}
+            key = (server.cache_key, whose)
+            if key not in self._connections:
+                get_token = None if self._get_token is None else _import_function(self._get_token)
+                tokens = (self._tokens, get_token, whose)
+                made = _connection_class()(server, self._loop, self._idle_timeout, self._confinement, tokens)
+                self._connections[key] = made
+            return self._connections[key]
+
+
+def _import_function(name: str) -> Callable[..., str]:
+    module, _, attribute = name.partition(":")
+    try:
+        found: Callable[..., str] = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"ROBOCO_MCP_TOKENS: {name!r} cannot be imported on this worker: {error}") from error
+    return found
 
 
 def check_installed() -> None:

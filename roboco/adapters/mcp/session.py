@@ -35,7 +35,8 @@ _EXIT_STATUS_TIMEOUT = 5.0
 _POLL_INTERVAL = 0.05
 _ID_BITS = 50
 """Bits of a request's id. It is random: no text that a server repeats on its output can be taken for the response."""
-_UNAUTHORIZED = (401, 403)
+UNAUTHORIZED = (401, 403)
+SIGN_IN = "correct the token in its `headers`, or its `auth`; for `auth: user` the user must sign in again"
 MAX_FAILURE_CHARS = 4000
 _log = logging.getLogger(__name__)
 
@@ -124,6 +125,7 @@ class Session:
             if self._client is None:
                 text = f"MCP server {self._server.location!r} could not be reached: {failure_reason(error, found)}"
                 text += self.exit.message or found.message
+                text += f"; {SIGN_IN}" if found.status in UNAUTHORIZED else ""
                 self.error = UsageError(mask_secrets(self.secrets, text)[:MAX_FAILURE_CHARS])
         finally:
             if self._client is None and self.error is None:  # closed from outside
@@ -243,7 +245,7 @@ async def initialize(client: ClientSession, found: Exchange) -> None:
     try:
         await client.initialize()
     except MCPError as error:
-        if is_connection_lost(error, found) or found.status in _UNAUTHORIZED:
+        if is_connection_lost(error, found) or found.status in UNAUTHORIZED:
             raise
         await client.discover()
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:

@@ -17,6 +17,7 @@ from roboco.adapters.mcp import watchdog
 from roboco.adapters.mcp.confinement import Confinement
 from roboco.adapters.mcp.http import open_client
 from roboco.adapters.mcp.server_exit import ServerExit
+from roboco.adapters.mcp.tokens import TokenAuth, required_variable
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 
@@ -32,23 +33,28 @@ class McpTransport:
     `exit` is known after the streams of a process are closed. `lost` is True if the process ended by itself.
     """
 
-    def __init__(self, server: McpServer, confinement: Confinement, auth: httpx2.Auth | None) -> None:
+    def __init__(self, server: McpServer, confinement: Confinement, auth: TokenAuth | None) -> None:
         self.exit = ServerExit()
         self.lost = False
-        self.secrets: tuple[str, ...] = ()
+        self._values: tuple[str, ...] = ()
         self._server = server
         self._confinement = confinement
         self._auth = auth
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Return the values that must not appear in messages and logs."""
+        return self._values if self._auth is None else (*self._values, *self._auth.secrets)
 
     def streams(self) -> AbstractAsyncContextManager[Streams]:
         """Return the context of the streams. Raise UsageError if a variable that they need is not set."""
         server = self._server
         if server.command is None:
             headers = {header: _header_value(name) for header, name in server.headers.items()}
-            self.secrets = tuple(headers.values())
+            self._values = tuple(headers.values())
             return self._http(server.url or "", headers)
         environment = {name: required_variable(name) for name in server.env}
-        self.secrets = tuple(environment.values())
+        self._values = tuple(environment.values())
         if shutil.which(server.command[0]) is None:
             raise UsageError(f"program {server.command[0]!r} is not installed on this worker")
         inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
@@ -80,14 +86,6 @@ class McpTransport:
             finally:
                 with suppress(BlockingIOError):
                     self.exit.parse_report(reader.read(2 * watchdog.MAX_STDERR_BYTES) or b"", self.lost)
-
-
-def required_variable(variable: str) -> str:
-    """Return the value of the worker's variable. Raise UsageError if it has none."""
-    value = os.environ.get(variable)
-    if not value:
-        raise UsageError(f"environment variable {variable!r} is not set on this worker")
-    return value
 
 
 def _header_value(variable: str) -> str:

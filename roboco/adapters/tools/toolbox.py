@@ -29,6 +29,7 @@ from roboco.domain.history.tool_outcome import (
     successful_outcome,
     unknown_outcome,
 )
+from roboco.domain.ids import tenant_of
 from roboco.domain.paths import failure_path
 from roboco.domain.prompt.coordinator_tools import function_schema
 from roboco.domain.team.known_tools import known_tools
@@ -36,7 +37,7 @@ from roboco.domain.team.team import Agent, Team, default_prefix
 from roboco.domain.team.tool_listing import Listing
 from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
 from roboco.errors import NotRunnable, TransientError, UsageError
-from roboco.ports.tools import Listings, ToolContext
+from roboco.ports.tools import Listings, TaskOwner, ToolContext
 from roboco.ports.workspace import Files
 
 _log = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ class FunctionToolbox:
         schemas = (self._schema(team, name, listings) for name in known_tools(team, agent, listings))
         return tuple(schema for schema in schemas if schema is not None)
 
-    def list_tools(self, team: Team, server: str) -> Listing:
+    def list_tools(self, team: Team, server: str, owner: TaskOwner) -> Listing:
         """Return the tools that this server of the team lists now, or the error.
 
         Raise UsageError if the server is not allowed on this worker.
@@ -95,7 +96,7 @@ class FunctionToolbox:
         declared = team.mcp_servers[server]
         self._servers.check(declared)
         try:
-            return build_listing(team, server, self._servers.list_tools(declared, default_prefix(server)))
+            return build_listing(team, server, self._servers.list_tools(declared, default_prefix(server), owner))
         except self._time_limit_error:
             return Listing(error=f"MCP server {server!r} did not list its tools before the time of the call was up")
         except UsageError as error:
@@ -173,8 +174,9 @@ class FunctionToolbox:
                 return _CallResult(*self._builtin.call(call.tool_name, call.args, context))
             case ServerTool():
                 server = team.mcp_servers[spec.server]
+                owner = TaskOwner(tenant_of(context.task_id), context.user)
                 key, cancelled = context.idempotency_key, lambda: context.cancelled
-                result, media = self._servers.call(server, spec.remote, call.args, key, cancelled)
+                result, media = self._servers.call(server, spec.remote, call.args, key, cancelled, owner)
                 return _CallResult(result, media=media)
             case ToolSpec():
                 with log_output(call.tool_name, context.task_id, self._mask):

@@ -50,6 +50,36 @@ ServerTools = Annotated[
 """The tools of a server that a team may use, by the server's names, or all of them."""
 
 
+class ClientCredentials(InputModel):
+    """Client credentials of OAuth 2.1, as the server's authorization server has issued them."""
+
+    issuer: Annotated[str, Field(max_length=2000)]
+    """The URL of the authorization server. The secret is sent to no other."""
+    client_id: EnvVarName
+    """The variable of the worker with the id."""
+    client_secret: EnvVarName
+    """The variable of the worker with the secret."""
+    scope: Annotated[str, Field(max_length=1000)] | None = None
+
+    @field_validator("issuer")
+    @classmethod
+    def _plain_issuer(cls, value: str) -> str:
+        if mistake := url_error(value):
+            raise ValueError(mistake)
+        return value
+
+
+def _auth_kind(value: Any) -> str:
+    return "owner" if isinstance(value, str) else "client"
+
+
+Auth = Annotated[
+    Annotated[Literal["user", "tenant"], Tag("owner")] | Annotated[ClientCredentials, Tag("client")],
+    Discriminator(_auth_kind),
+]
+"""Whose token a server gets: that of the task's user or tenant, or one for client credentials."""
+
+
 class McpServer(InputModel):
     """A server that a worker starts with `command`, or reaches at `url`."""
 
@@ -59,6 +89,8 @@ class McpServer(InputModel):
     """The variables of the worker that the command inherits."""
     headers: dict[Header, EnvVarName] = {}
     """For each header the variable that contains its value. Values themselves are never part of a team file."""
+    auth: Auth | None = None
+    """The OAuth token: of the task's `user` or `tenant` from the function of ROBOCO_MCP_TOKENS, or of a client."""
     tools: ServerTools = "all"
     """The tools that the team may use.
 
@@ -112,6 +144,10 @@ class McpServer(InputModel):
             raise ValueError("env is for a command: a url has headers")
         if self.url is None and self.headers:
             raise ValueError("headers are for a url: a command has env")
+        if self.auth is not None and (
+            self.url is None or any(name.lower() == "authorization" for name in self.headers)
+        ):
+            raise ValueError("auth is for a url without a header 'Authorization'")
         if self.prefix == "" and self.allows_all_tools:
             raise ValueError("an empty prefix needs the tools to be named: with all of them it would take every name")
         if self.prefix is not None:
@@ -182,6 +218,13 @@ class McpServer(InputModel):
     def time_limit(self) -> float:
         """Return the seconds in which a worker lists the tools, opens a session, and makes a call."""
         return 2 * self.connect_timeout + self.longest_call + _TIME_LIMIT_SLACK
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Return the names of the worker's variables that the server or its issuer gets."""
+        credentials = self.auth if isinstance(self.auth, ClientCredentials) else None
+        of_client = () if credentials is None else (credentials.client_id, credentials.client_secret)
+        return (*self.env, *self.headers.values(), *of_client)
 
     @property
     def cache_key(self) -> str:

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.priority import priority_of
 from roboco.domain.history.tool_outcome import ToolOutcome, changed_tool_outcome, failed_outcome
+from roboco.domain.ids import tenant_of
 from roboco.domain.paths import (
     approved_tools_path,
     failed_listing_path,
@@ -35,7 +36,8 @@ from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Engine
 from roboco.errors import NotFound, TransientError, UsageError
 from roboco.ports.assignment import ListingRequest, TurnAssignment
-from roboco.ports.tools import Listings, MissingListing
+from roboco.ports.task_store import Snapshot
+from roboco.ports.tools import Listings, MissingListing, TaskOwner
 
 FIRST_RETRY_DELAY, MAX_RETRY_DELAY = 0.25, 60.0
 """Seconds until a deferred turn checks for a listing again. The delay doubles each time."""
@@ -93,7 +95,7 @@ def list_tools(engine: Engine, request: ListingRequest) -> None:
     team = engine.frozen_teams.get(request.task_id)
     if request.server not in team.mcp_servers:
         raise UsageError(f"server: team {team.name!r} of task {request.task_id!r} has no MCP server {request.server!r}")
-    listing = _current_listing(engine, team, request.server)
+    listing = _current_listing(engine, team, request.task_id, request.server)
     if listing.missing:
         listing = Listing(error=listing.missing, refused=True)
     if listing.error:
@@ -129,7 +131,7 @@ def changed_tool_refusal(
     engine: Engine, team: Team, task_id: str, call: ToolCall, spec: ServerTool
 ) -> ToolOutcome | None:
     """Return the outcome of a call that may not run because its tool differs from the task's, or None if it may."""
-    current = _current_listing(engine, team, spec.server)
+    current = _current_listing(engine, team, task_id, spec.server)
     if current.error:
         return failed_outcome(call.id, current.error)
     stored = stored_listing(engine, task_id, spec.server)
@@ -191,10 +193,18 @@ def approve_change(engine: Engine, task_id: str, call_id: str) -> None:
     raise TransientError(f"other approvals change {path} at the same time; approve call {call_id!r} again")
 
 
-def _current_listing(engine: Engine, team: Team, server: str) -> Listing:
+def user_of(task: Snapshot) -> str | None:
+    """Return the caller that created the task, or None."""
+    user = task.first.metadata.get("by")
+    return user if isinstance(user, str) else None
+
+
+def _current_listing(engine: Engine, team: Team, task_id: str, server: str) -> Listing:
     """Return the server's present listing, or one with the error."""
+    task = engine.task_store.load(task_id, 1) if team.mcp_servers[server].auth == "user" else None
+    owner = TaskOwner(tenant_of(task_id), None if task is None else user_of(task))
     try:
-        return engine.toolbox.list_tools(team, server)
+        return engine.toolbox.list_tools(team, server, owner)
     except UsageError as error:
         return Listing(error=str(error)[:2000], refused=True)
 
