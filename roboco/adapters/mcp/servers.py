@@ -152,7 +152,8 @@ class McpServers:
                 self._connections = {key: one for key, one in self._connections.items() if not one.is_idle}
             key = (server.cache_key, whose)
             if key not in self._connections:
-                get_token = None if self._get_token is None else _import_function(self._get_token)
+                asks = self._get_token is not None and isinstance(server.auth, str)
+                get_token = _import_function(str(self._get_token)) if asks else None
                 tokens = (self._tokens, get_token, whose)
                 made = _connection_class()(server, self._loop, self._idle_timeout, self._confinement, tokens)
                 self._connections[key] = made

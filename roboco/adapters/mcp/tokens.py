@@ -179,7 +179,8 @@ class ClientTokens(TokenAuth):
             self._url, received, self._id, self._secret, scope=self._credentials.scope, issuer=issuer
         )
         try:
-            auth, hooks = _UntilToken(provider, received), {"response": [clean_body]}
+            auth = _UntilToken(provider, received, self._credentials.scope)
+            hooks = {"response": [clean_body]}
             async with httpx2.AsyncClient(auth=auth, timeout=_EARLY_SECONDS, event_hooks=hooks) as client:
                 await client.post(self._url, json={})
         except (OAuthFlowError, httpx2.HTTPError, httpx2.StreamError, ValidationError) as error:
@@ -217,8 +218,9 @@ class _Received:
 class _UntilToken(httpx2.Auth):
     """The package's flow: it finds the issuer's address for tokens, and gets one. It ends before the last request."""
 
-    def __init__(self, provider: httpx2.Auth, received: _Received) -> None:
+    def __init__(self, provider: httpx2.Auth, received: _Received, scope: str | None) -> None:
         self._provider = provider
+        self._scope = scope
         self._received = received
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
@@ -228,6 +230,9 @@ class _UntilToken(httpx2.Auth):
             while self._received.tokens is None:
                 response = yield outgoing
                 await response.aread()
+                if self._scope and response.status_code == _UNAUTHORIZED:  # the package asks for what the server names
+                    named = response.headers.get("www-authenticate", "").removeprefix("Bearer").strip()
+                    response.headers["www-authenticate"] = f'Bearer scope="{self._scope}", {named}'
                 outgoing = await flow.asend(response)
         await flow.aclose()
 

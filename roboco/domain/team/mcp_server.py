@@ -59,7 +59,8 @@ class ClientCredentials(InputModel):
     """The variable of the worker with the id."""
     client_secret: EnvVarName
     """The variable of the worker with the secret."""
-    scope: Annotated[str, Field(max_length=1000)] | None = None
+    scope: Annotated[str, Field(max_length=1000, pattern=r"^[!#-\[\]-~ ]+$")] | None = None
+    """The scopes, separated by spaces. By default those that the server or the issuer names."""
 
     @field_validator("issuer")
     @classmethod

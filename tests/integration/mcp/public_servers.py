@@ -135,6 +135,8 @@ def _markitdown_calls(folder: Path, page: str) -> tuple[Call, Call]:
     )
 
 
+_BROWSER = ("--executable-path", chromium) if (chromium := shutil.which("chromium")) else ()
+"""A browser of the machine; without it the server looks for Chrome."""
 SERVERS = {
     "filesystem": PublicServer(
         "@modelcontextprotocol/server-filesystem", "mcp-server-filesystem", _file_calls, ("DATA",)
@@ -151,7 +153,7 @@ SERVERS = {
         ("--allowed-directories", "DATA"),
     ),
     "playwright": PublicServer(
-        "@playwright/mcp", "playwright-mcp", _playwright_calls, ("--headless", "--no-sandbox", "--isolated")
+        "@playwright/mcp", "playwright-mcp", _playwright_calls, ("--headless", "--no-sandbox", "--isolated", *_BROWSER)
     ),
     "commander": PublicServer("@wonderwhy-er/desktop-commander", "desktop-commander", _commander_calls),
     "memory-bank": PublicServer(
