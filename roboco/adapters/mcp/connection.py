@@ -1,4 +1,4 @@
-"""Connection: the requests to one MCP server, for all threads of a process.
+"""McpConnection: the requests to one MCP server, for all threads of a process.
 
     request ─► session open? ─no─► transport, handshake ─► request ─► result
                                         ▲                     └─ refused, and certainly not run (once)
@@ -27,7 +27,7 @@ from roboco.adapters.mcp.session import (
     MAX_FAILURE_CHARS,
     SIGN_IN,
     UNAUTHORIZED,
-    Session,
+    McpSession,
     is_connection_lost,
     json_text,
     refusal_text,
@@ -51,7 +51,7 @@ _SESSION_LOST = re.compile(
 T = TypeVar("T")
 
 
-class Connection:
+class McpConnection:
     """The way to one server, for all threads of a process. It has at most one session, which ends when it is unused."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Connection:
         self._idle_timeout = idle_timeout
         self._confinement = confinement
         self._auth = partial(token_auth, server, tokens)
-        self._session: Session | None = None
+        self._session: McpSession | None = None
 
     def list_page(self, cursor: str | None, until: float) -> tuple[list[Any], str | None]:
         """Return a page of the server's list of tools, as it sends them, and the cursor of the next page, or None.
@@ -185,7 +185,7 @@ class Connection:
             repeated = True
             await session.end()
 
-    async def _may_repeat(self, session: Session, error: Exception, found: Exchange, repeatable: bool) -> bool:
+    async def _may_repeat(self, session: McpSession, error: Exception, found: Exchange, repeatable: bool) -> bool:
         """Return True if the request may be sent again in a new session."""
         if not isinstance(error, MCPError) or found.began:
             return False
@@ -197,18 +197,18 @@ class Connection:
             return names_session or error.code not in (types.INVALID_PARAMS, types.METHOD_NOT_FOUND)
         return names_session and not await session.answers_ping()
 
-    async def _open_session(self) -> Session:
+    async def _open_session(self) -> McpSession:
         """Return the session, opened if there is none. Raise UsageError if that is not possible."""
         if self._session is None or self._session.ended.is_set():
             transport = McpTransport(self._server, self._confinement, self._auth())
-            self._session = Session(self._server, transport, self._loop, self._idle_timeout)
+            self._session = McpSession(self._server, transport, self._loop, self._idle_timeout)
         session = self._session
         await session.opened.wait()
         if session.error is not None:
             raise UsageError(str(session.error))
         return session
 
-    async def _failure(self, session: Session, did: str, error: Exception, found: Exchange) -> UsageError:
+    async def _failure(self, session: McpSession, did: str, error: Exception, found: Exchange) -> UsageError:
         """Return the error of a request that failed."""
         where = f"MCP server {self._server.location!r}"
         unknown = "; whether it had an effect is not known" if "call" in did else ""

@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class ServerTools:
+class ListedTools:
     """What a server lists: its tools by their own names, and those that are not kept."""
 
     tools: dict[str, ListedTool] = field(default_factory=dict)
@@ -70,12 +70,12 @@ class ServerTools:
         else:
             self.unnamed_count += 1
 
-    def offered(self, server: McpServer, prefix: str) -> "ServerTools":
+    def offered(self, server: McpServer, prefix: str) -> "ListedTools":
         """Return the tools that agents can call, by their short names, with the settings of the team.
 
         `prefix` is the default prefix of the server.
         """
-        found = ServerTools(other_names=self.other_names, left_out=dict(self.left_out))
+        found = ListedTools(other_names=self.other_names, left_out=dict(self.left_out))
         found.unnamed_count = self.unnamed_count
         for name, short in self._short_names(server, prefix).items():
             found.tools[short] = _with_settings(server, prefix, short, self.tools[name])
@@ -110,7 +110,7 @@ def is_wanted(server: McpServer, prefix: str) -> Callable[[str], bool]:
     return lambda name: server.allows_all_tools or name in named or short_names(begins, (name,)).get(name) in named
 
 
-def build_listing(team: Team, server: str, offer: ServerTools) -> Listing:
+def build_listing(team: Team, server: str, offer: ListedTools) -> Listing:
     """Return the listing that a task stores. Raise UsageError if it is too large."""
     if team.mcp_servers[server].allows_all_tools and len(offer.tools) > MAX_SERVER_TOOLS:
         count = len(offer.tools) + len(offer.other_names) + len(offer.left_out) + offer.unnamed_count
@@ -150,7 +150,7 @@ def find_listed_tool(team: Team, spec: ServerTool, listing: Listing | None) -> L
     return _with_settings(server, default_prefix(spec.server), spec.remote, unknown)
 
 
-def describe_left_out(offer: ServerTools) -> str:
+def describe_left_out(offer: ListedTools) -> str:
     """Return a text that names the tools that cannot be offered, with the reasons, or "" if there are none."""
     if not offer.left_out:
         return ""

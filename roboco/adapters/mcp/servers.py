@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from roboco.adapters.mcp.allowlist import check_allowed
 from roboco.adapters.mcp.confinement import Confinement
-from roboco.adapters.mcp.listing import ServerTools, is_wanted
+from roboco.adapters.mcp.listing import ListedTools, is_wanted
 from roboco.adapters.mcp.result import result_of
 from roboco.adapters.model.loop_thread import LoopThread
 from roboco.domain.history.media import Media
@@ -90,7 +90,7 @@ class McpServers:
         self._connections: dict[tuple[str, TaskOwner], ServerConnection] = {}
         self._own_names: dict[str, dict[str, str]] = {}
 
-    def list_tools(self, server: McpServer, prefix: str, owner: TaskOwner = NO_OWNER) -> ServerTools:
+    def list_tools(self, server: McpServer, prefix: str, owner: TaskOwner = NO_OWNER) -> ListedTools:
         """Return the server's current tools by their short names, with the settings of the team.
 
         `prefix` is the default prefix of their names. Raise UsageError if the server does not respond. Takes at most
@@ -99,7 +99,7 @@ class McpServers:
         self.check(server)
         connection = self._connection(server, owner)
         until = time.monotonic() + server.connect_timeout
-        found, wanted = ServerTools(), is_wanted(server, prefix)
+        found, wanted = ListedTools(), is_wanted(server, prefix)
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             page, cursor = connection.list_page(cursor, until)
@@ -178,7 +178,7 @@ def check_installed() -> None:
 def _connection_class() -> Any:
     """Return the class of connections. Its import takes 0.7 s and 30 MB; clients and coordinators never need it."""
     try:
-        return importlib.import_module("roboco.adapters.mcp.connection").Connection
+        return importlib.import_module("roboco.adapters.mcp.connection").McpConnection
     except ImportError as error:
         raise UsageError(f"MCP servers need the extra 'roboco[mcp]': install it on this worker ({error})") from error
 

@@ -1,4 +1,4 @@
-"""Session: one session with an MCP server, which the `mcp` package holds on the loop thread.
+"""McpSession: one session with an MCP server, which the `mcp` package holds on the loop thread.
 
 The package checks messages, correlates responses, resumes streams and ends processes. This module opens a session,
 ends one that is unused, and keeps what the package would refuse.
@@ -45,7 +45,7 @@ logging.getLogger("mcp").setLevel(logging.CRITICAL)
 logging.getLogger("client").addFilter(lambda record: f"{os.sep}mcp{os.sep}" not in record.pathname)
 
 
-class Session:
+class McpSession:
     """A session that one task on the loop opens, holds and closes."""
 
     def __init__(self, server: McpServer, transport: McpTransport, loop: LoopThread, idle_timeout: float) -> None:

@@ -37,6 +37,10 @@ class TaskReplay:
         """Return how the tools have changed that a person must approve before the task continues."""
         return self._orchestrator.stored_task(self.task_id).tool_changes()
 
+    def left_out_tools(self) -> list[str]:
+        """Return the tools that MCP servers list and agents cannot call, each with the reason."""
+        return self._orchestrator.stored_task(self.task_id).left_out_tools()
+
     def missing_worker(self) -> str:
         """Return why no worker processes the open task, or "" if one does or Redis does not answer."""
         try:

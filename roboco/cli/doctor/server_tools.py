@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from roboco.adapters.mcp.listing import ServerTools
+from roboco.adapters.mcp.listing import ListedTools
 from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.process_guard import guard_process
 from roboco.client.wiring import build_mcp_servers
@@ -43,7 +43,7 @@ class ListingResult:
     """The tools that a server lists, or the error for which they are not known."""
 
     server: TeamServer
-    offer: ServerTools = field(default_factory=ServerTools)
+    offer: ListedTools = field(default_factory=ListedTools)
     error: str = ""
     """Why the tools are not known, or ""."""
     refused: bool = False

@@ -155,6 +155,18 @@ def changed_tool_refusal(
     )
 
 
+def left_out_tools(engine: Engine, task_id: str) -> list[str]:
+    """Return the tools that servers list for the task and its agents cannot call, each with the reason."""
+    team = engine.frozen_teams.get(task_id)
+    found = ((server, stored_listing(engine, task_id, server)) for server in team.mcp_servers)
+    return [
+        f"tool {name!r} of MCP server {server!r} is left out: {reason}"
+        for server, listing in found
+        if listing is not None
+        for name, reason in listing.left_out.items()
+    ]
+
+
 _CALL_AGAIN = "so call the tool again if its result is still needed"
 
 

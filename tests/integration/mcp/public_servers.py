@@ -110,7 +110,7 @@ def _calculator_calls(folder: Path, page: str) -> tuple[Call, Call]:
 
 
 def _playwright_calls(folder: Path, page: str) -> tuple[Call, Call]:
-    return ("browser_navigate", {"url": page}, "Green tea"), ("browser_close", {}, "")
+    return ("browser_navigate", {"url": page}, "Page Title: Tea"), ("browser_snapshot", {}, "Green tea")
 
 
 def _commander_calls(folder: Path, page: str) -> tuple[Call, Call]:
@@ -121,11 +121,6 @@ def _commander_calls(folder: Path, page: str) -> tuple[Call, Call]:
 def _bank_calls(folder: Path, page: str) -> tuple[Call, Call]:
     kept = {"projectName": "tea", "fileName": "a.md", "content": "# Tea"}
     return ("memory_bank_write", kept, ""), ("memory_bank_read", {"projectName": "tea", "fileName": "a.md"}, "Tea")
-
-
-def _mermaid_calls(folder: Path, page: str) -> tuple[Call, Call]:
-    chart = {"mermaid": "graph TD\n  A --> B", "outputType": "mermaid"}
-    return ("generate_mermaid_diagram", chart, "A --> B"), ("generate_mermaid_diagram", chart, "A --> B")
 
 
 def _markitdown_calls(folder: Path, page: str) -> tuple[Call, Call]:
@@ -159,12 +154,13 @@ SERVERS = {
     "memory-bank": PublicServer(
         "@allpepper/memory-bank-mcp", "mcp-server-memory-bank", _bank_calls, folder_variable="MEMORY_BANK_ROOT"
     ),
-    "mermaid": PublicServer("mcp-mermaid", "mcp-mermaid", _mermaid_calls),
     "git": PublicServer("mcp-server-git", "mcp-server-git", _git_calls, npm=False, prepare=_repository),
-    "fetch": PublicServer("mcp-server-fetch", "mcp-server-fetch", _fetch_calls, ("--ignore-robots-txt",), npm=False),
+    "fetch": PublicServer(
+        "mcp-server-fetch", "mcp-server-fetch", _fetch_calls, ("--ignore-robots-txt", "--allow-private-ips"), npm=False
+    ),
     "time": PublicServer("mcp-server-time", "mcp-server-time", _time_calls, npm=False),
     "sqlite": PublicServer(
-        "mcp-server-sqlite", "mcp-server-sqlite", _sqlite_calls, ("--db-path", "DATA/teas.db"), npm=False
+        "mcp-server-sqlite mcp<2", "mcp-server-sqlite", _sqlite_calls, ("--db-path", "DATA/teas.db"), npm=False
     ),
     "calculator": PublicServer("mcp-server-calculator", "mcp-server-calculator", _calculator_calls, npm=False),
     "markitdown": PublicServer("markitdown-mcp", "markitdown-mcp", _markitdown_calls, npm=False),
@@ -178,10 +174,22 @@ def install(server: PublicServer, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         run = functools.partial(subprocess.run, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         if server.npm:
-            run(["npm", "install", "--silent", "--no-fund", "--no-audit", "--prefix", str(folder), server.package])
+            run(
+                [
+                    "npm",
+                    "install",
+                    "--silent",
+                    "--no-fund",
+                    "--no-audit",
+                    "--ignore-scripts",
+                    "--prefix",
+                    str(folder),
+                    server.package,
+                ]
+            )
         else:
             run(["uv", "venv", "-q", "--allow-existing", str(folder)])
-            run(["uv", "pip", "install", "-q", "--python", str(folder / "bin/python"), server.package])
+            run(["uv", "pip", "install", "-q", "--python", str(folder / "bin/python"), *server.package.split()])
     return program
 
 

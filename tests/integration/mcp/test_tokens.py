@@ -80,6 +80,8 @@ class Provider:
                     result = {"tools": [{"name": "who"}]}
                 case "tools/call":
                     result = {"content": [{"type": "text", "text": whose}]}
+                case _:
+                    pass
             send(handler, 200, {"jsonrpc": "2.0", "id": request["id"], "result": result})
 
 

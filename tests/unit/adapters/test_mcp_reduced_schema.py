@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from roboco.adapters.json_schema import schema_error, value_error
-from roboco.adapters.mcp.listing import ServerTools
+from roboco.adapters.mcp.listing import ListedTools
 from roboco.adapters.mcp.reduced_schema import reduced_schema
 from roboco.domain.team.tool_listing import ListedTool
 
@@ -147,6 +147,6 @@ def _reduce(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 def _listed(description: str, schema: Any) -> ListedTool:
     """Return a tool as it is kept of a server's list."""
-    found = ServerTools()
+    found = ListedTools()
     found.add({"name": "one", "description": description, "inputSchema": schema}, lambda name: True, str, True)
     return found.tools["one"]
