@@ -39,7 +39,7 @@ def validate_team(data: object, source: str = "team", mistakes: tuple[str, ...] 
     else:
         if large := _too_large(data):
             raise InvalidTeam(source, (*found[:_MAX_MISTAKES], large))
-    data = _with_offered_names(data)
+        data = _with_offered_names(data)
     try:
         team = Team.model_validate(data)
     except ValidationError as error:
