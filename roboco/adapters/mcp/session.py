@@ -136,8 +136,8 @@ class McpSession:
 
     async def _serve(self, read: Any, write: Any, found: Exchange) -> None:
         dispatcher = _Dispatcher(read, write, self._active)
-        try:
-            async with ClientSession(dispatcher=dispatcher) as client:
+        async with ClientSession(dispatcher=dispatcher) as client:
+            try:
                 with anyio.fail_after(self._server.connect_timeout):
                     await initialize(client, found)
                 exchange.set(None)
@@ -145,9 +145,9 @@ class McpSession:
                 self._client = client
                 self.opened.set()
                 await self._wait_until_unused(dispatcher.ended)
-        finally:
-            self._transport.lost = dispatcher.ended.is_set() and not self.ended.is_set()
-            self.ended.set()  # no thread starts a request while the rest is closed
+            finally:
+                self._transport.lost = dispatcher.ended.is_set() and not self.ended.is_set()
+                self.ended.set()  # no thread starts a request while the rest is closed
 
     async def _wait_until_unused(self, lost: anyio.Event) -> None:
         """Return when the server is lost, or the session was unused for `idle_timeout` seconds."""
