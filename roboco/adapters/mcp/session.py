@@ -33,6 +33,8 @@ PING_TIMEOUT = 5.0
 _EXIT_STATUS_TIMEOUT = 5.0
 """Seconds for which a request that lost its server's process waits for the exit status."""
 _POLL_INTERVAL = 0.05
+_CLOSED = "Connection closed"
+"""The package's message of each request whose streams have ended."""
 _ID_BITS = 50
 """Bits of a request's id. It is random: no text that a server repeats on its output can be taken for the response."""
 UNAUTHORIZED = (401, 403)
@@ -200,7 +202,12 @@ class _Dispatcher:
     async def send_raw_request(self, method: str, params: Any, opts: CallOptions | None = None) -> dict[str, Any]:
         """Send a request under a random id. Return what the session needs of the result."""
         options: CallOptions = {**(opts or {}), "request_id": secrets.randbits(_ID_BITS)}
-        raw = await self._inner.send_raw_request(method, params, options)
+        try:
+            raw = await self._inner.send_raw_request(method, params, options)
+        except MCPError as error:
+            if error.code == types.CONNECTION_CLOSED and error.message == _CLOSED:
+                self.ended.set()  # `run` ends a moment later
+            raise
         if (found := exchange.get()) is not None:
             found.result = raw
         match method:
@@ -254,7 +261,7 @@ async def initialize(client: ClientSession, found: Exchange) -> None:
 
 def is_connection_lost(error: MCPError, found: Exchange) -> bool:
     """Return True if no response can arrive any more. Servers use the same code for errors of their own."""
-    lost = error.message.startswith(("Connection closed", "SSE stream")) or found.fault
+    lost = error.message.startswith((_CLOSED, "SSE stream")) or found.fault
     return error.code == types.CONNECTION_CLOSED and bool(lost)
 
 
