@@ -173,9 +173,10 @@ class McpConnection:
         """
         repeated = False
         while True:
+            known = self._session
             session, found = await self._open_session(), Exchange()
             exchange.set(found)
-            may_repeat = session.was_used and not repeated
+            may_repeat = session is known and not repeated  # one that was opened for this request is not forgotten
             try:
                 await session.request(send, found)
                 return found

@@ -54,7 +54,6 @@ class McpSession:
         self.opened = anyio.Event()
         self.ended = anyio.Event()
         self.error: UsageError | None = None
-        self.was_used = False
         self._server = server
         self._idle_timeout = idle_timeout
         self._transport = transport
@@ -82,7 +81,6 @@ class McpSession:
         try:
             await send(self._client, found)
             self._last_used = time.monotonic()
-            self.was_used = True
         finally:
             self._active.remove(found)
 
