@@ -88,8 +88,8 @@ def test_turn_that_still_waits_sends_no_second_request() -> None:
 
 
 def test_order_of_an_enum_is_no_change() -> None:
-    colours = {"properties": {"colour": {"enum": ["red", "blue"]}}}
-    again = {"properties": {"colour": {"enum": ["blue", "red"]}}}
+    colours: dict[str, Any] = {"properties": {"colour": {"enum": ["red", "blue"]}}}
+    again: dict[str, Any] = {"properties": {"colour": {"enum": ["blue", "red"]}}}
     world, runs = run_shop_task(1, later=listing("Buy  an article. ", **again), at_first=listing(**colours))
     world.settle()
     assert (len(runs), world.summary().status) == (1, TaskStatus.COMPLETED)
