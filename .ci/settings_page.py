@@ -22,7 +22,7 @@ GROUPS: Final = {
         "redis_url", "broker_url", "workspace", "s3_endpoint_url", "s3_timeout", "callback_broker_url", "prefix",
     ),
     "Teams and tools": (
-        "teams_dir", "tool_modules", "sandbox_memory", "mcp_sandbox", "mcp_paths", "cache_dir",
+        "teams_dir", "tool_modules", "sandbox_memory", "mcp_sandbox", "mcp_paths", "mcp_tokens", "cache_dir",
         "embeddings_model", "embeddings_base_url", "embeddings_api_key_env",
     ),
     "Allowlists and identity": (

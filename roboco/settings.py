@@ -97,6 +97,11 @@ class Settings(BaseModel):
     """
     allowed_mcp_env: tuple[str, ...] = ()
     """Names of the worker's variables that MCP servers may get."""
+    mcp_tokens: str | None = None
+    """Function `package.module:name` that returns the OAuth token of a task's user or tenant for an MCP server.
+
+    Its keyword arguments are `url`, `tenant`, `user` and `refresh`. Tools workers import it.
+    """
     mcp_sandbox: Literal["network", "offline", "off"] = "network"
     """Confinement of MCP servers that a tools worker starts.
 

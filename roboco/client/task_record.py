@@ -39,6 +39,7 @@ from roboco.engine.intake.at_rest import stays_at_rest
 from roboco.engine.intake.wait_cause import why_unattended
 from roboco.engine.record.call_failures import call_failures
 from roboco.engine.record.newest_step import newest_step
+from roboco.engine.record.tool_listings import left_out_tools
 from roboco.errors import CorruptHistory
 from roboco.ports.task_store import Snapshot
 
@@ -189,6 +190,10 @@ class TaskRecord(TaskHandle):
         character that differs.
         """
         return open_tool_changes(self._engine, self.task_id)
+
+    def left_out_tools(self) -> list[str]:
+        """Return the tools that MCP servers list and agents cannot call, each with the reason."""
+        return left_out_tools(self._engine, self.task_id)
 
     def missing_worker(self) -> str:
         """Return why the open task does not go on, with a remedy, or "" if no cause is known, as `why_unattended`."""

@@ -32,6 +32,7 @@ from roboco.adapters.redis.large_steps import StoredSteps
 from roboco.adapters.redis.lease_renewals import RedisLeaseRenewals
 from roboco.adapters.redis.leases import RedisToolLeases, RedisTurnLeases
 from roboco.adapters.redis.logs import RedisEventLogs
+from roboco.adapters.redis.mcp_tokens import RedisTokenStore
 from roboco.adapters.redis.rate_limits import RedisRateLimiter
 from roboco.adapters.redis.retention_progress import RedisRetentionProgress
 from roboco.adapters.redis.schedule import RedisSchedule
@@ -209,7 +210,13 @@ def _build_toolbox(
 def build_mcp_servers(settings: Settings) -> McpServers:
     """Return the MCP servers that the operator allows, with the rights that the operator grants them."""
     confinement = Confinement(settings.mcp_sandbox, settings.mcp_paths)
-    return McpServers(settings.allowed_mcp_servers, settings.allowed_mcp_env, confinement=confinement)
+    return McpServers(
+        settings.allowed_mcp_servers,
+        settings.allowed_mcp_env,
+        confinement=confinement,
+        tokens=RedisTokenStore(settings.redis_url, Keys(settings.prefix)),
+        get_token=settings.mcp_tokens,
+    )
 
 
 def build_dispatcher(app: Celery) -> Dispatcher:

@@ -42,6 +42,10 @@ class TaskReplay:
             return []
         return self._orchestrator.stored_task(self.task_id).tool_changes()
 
+    def left_out_tools(self) -> list[str]:
+        """Return the tools that MCP servers list and agents cannot call, each with the reason."""
+        return self._orchestrator.stored_task(self.task_id).left_out_tools()
+
     def missing_worker(self) -> str:
         """Return why the open task does not go on, also if Redis does not answer, or "" if no cause is known."""
         if self._is_stale:

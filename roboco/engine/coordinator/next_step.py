@@ -212,5 +212,5 @@ class NextStep:
 def dispatch_call(engine: Engine, team: Team, assignment: ToolAssignment, call: ToolCall) -> None:
     """Send the call to the tools workers."""
     spec = team.tool(call.tool_name)
-    timeout = BUILTIN_TIMEOUT if spec is None else spec.timeout
+    timeout = BUILTIN_TIMEOUT if spec is None else spec.time_limit
     engine.dispatcher.tool(assignment, call.tool_name, timeout)

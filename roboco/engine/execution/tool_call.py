@@ -29,6 +29,7 @@ from roboco.engine.execution.not_runnable import release_call
 from roboco.engine.held_work import HeldItem
 from roboco.engine.intake.answer import approved_call
 from roboco.engine.record.recorded_answers import recorded_answer
+from roboco.engine.record.tool_listings import user_of
 from roboco.errors import NotRunnable
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.lease_renewals import CallLease
@@ -88,7 +89,15 @@ def _run(
     key = f"{order.task_id}/{call.id}"
     scope = task.state.scope
     context = ToolContext(
-        order.task_id, step.agent_name, call.id, key, order.attempt, scope, step.step_id, cancellation
+        order.task_id,
+        step.agent_name,
+        call.id,
+        key,
+        order.attempt,
+        scope,
+        step.step_id,
+        cancellation,
+        user=user_of(task),
     )
     claimed = ClaimedCall(engine, team, order, token, call, spec, context)
     span.annotate(agent=step.agent_name, tool=call.tool_name)

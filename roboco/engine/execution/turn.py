@@ -62,7 +62,7 @@ from roboco.engine.execution.turn_metadata import (
 )
 from roboco.engine.execution.turn_result import TurnResult, stored_failure
 from roboco.engine.record import rate_tickets as tickets
-from roboco.engine.record.tool_listings import listings_for
+from roboco.engine.record.tool_listings import listings_for, wake_turn
 from roboco.engine.usage import or_estimate
 from roboco.errors import Conflict, CorruptHistory, ModelError, NotRunnable, TransientError, UsageError
 from roboco.ports.assignment import TurnAssignment
@@ -149,7 +149,9 @@ def _run(turn: ClaimedTurn) -> TurnResult:
         return commit_turn(turn, content_of_failure(claim, "team", str(error)), {})
     if isinstance(listings, MissingListing):
         if not turn.cancellation.requested:
-            return defer(turn, listings.seconds, listings.reason, TurnOutcome.DEFERRED)
+            outcome = defer(turn, listings.seconds, listings.reason, TurnOutcome.DEFERRED)
+            wake_turn(engine, claim.assignment.task_id, listings.server)
+            return outcome
         listings = {}
     return _run_with(turn, listings)
 
