@@ -11,7 +11,6 @@ from roboco.adapters.artifacts.media import remove_media, store_media
 from roboco.adapters.json_schema import schema_error, value_error
 from roboco.adapters.mcp.listing import build_listing, find_listed_tool
 from roboco.adapters.mcp.servers import McpServers
-from roboco.adapters.offered_schema import offered_schema
 from roboco.adapters.tools.builtin import BuiltinTools
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.adapters.tools.function_tool import FunctionTool
@@ -212,9 +211,7 @@ class FunctionToolbox:
         spec = team.tool(name)
         if isinstance(spec, ServerTool):
             found = find_listed_tool(team, spec, listings.get(spec.server))
-            return (
-                None if found is None else function_schema(name, found.description, offered_schema(found.input_schema))
-            )
+            return None if found is None else function_schema(name, found.description, found.input_schema)
         if isinstance(spec, ToolSpec):
             return self._function_tool(name, spec).schema(name, spec.description)
         if name in BUILTIN_TOOLS:

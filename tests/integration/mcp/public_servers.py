@@ -27,7 +27,7 @@ from typing import Any
 from roboco.adapters.mcp.confinement import Confinement
 from roboco.adapters.mcp.listing import describe_left_out
 from roboco.adapters.mcp.servers import McpServers
-from roboco.adapters.offered_schema import offered_schema
+from roboco.domain.prompt.offered_schema import offered_schema
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 from tests.support.openai_schema import schema_mistakes

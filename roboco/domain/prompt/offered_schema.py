@@ -6,8 +6,11 @@ OpenAI's server refuses a whole request for an object without `properties`, for 
 
 from typing import Any
 
-from roboco.adapters.schema_rules import LIST_KEYWORDS, MAP_KEYWORDS, SINGLE_KEYWORDS
-
+_MAP_KEYWORDS = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
+_LIST_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SINGLE_KEYWORDS = frozenset(
+    {"items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else"}
+)
 _NOT_AT_THE_ROOT = frozenset({"anyOf", "oneOf", "allOf", "not", "enum", "const", "if", "then", "else"})
 _MAY_BE_NULL = frozenset({"default", "const", "example"})
 
@@ -49,10 +52,10 @@ def _complete(schema: Any) -> Any:
 
 
 def _complete_value(keyword: str, value: Any) -> Any:
-    if keyword in MAP_KEYWORDS and isinstance(value, dict):
+    if keyword in _MAP_KEYWORDS and isinstance(value, dict):
         return {name: _complete(one) for name, one in value.items()}
-    if keyword in LIST_KEYWORDS and isinstance(value, list):
+    if keyword in _LIST_KEYWORDS and isinstance(value, list):
         return [_complete(one) for one in value]
     if keyword == "additionalProperties" and isinstance(value, bool):
         return value
-    return _complete(value) if keyword in SINGLE_KEYWORDS else value
+    return _complete(value) if keyword in _SINGLE_KEYWORDS else value
