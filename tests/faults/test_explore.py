@@ -52,9 +52,11 @@ FIXED_CASES = (
     "w9:back:6",
     "sequential 26:stop:0 5:hold:0 w7:hold:0 0:back:1 0:sweep:0",
     "sequential w6:back:0 0:sweep:0 70:stop:0 w0:back:1",
+    *(f"conversation {gap}:hold:1 0:stop:0" for gap in (41, 48, 54)),
+    "conversation w21:hold:1 w0:send:0",
 )
-"""Cases that once broke an invariant: an end that Redis kept was undone, an end that it lost remained, or a closed
-task applied an item that was accepted while Redis had lost the end."""
+"""Cases that once broke an invariant: an end that Redis kept was undone, an end that it lost remained, a closed task
+applied an item that was accepted while Redis had lost the end, or a receiver got an earlier notification last."""
 
 
 @pytest.mark.parametrize("line", FIXED_CASES)

@@ -9,7 +9,8 @@ from typing import Any
 from roboco.client.receipt import find_receipt
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.inbox.item import Interrupt, Item, parse_item
-from roboco.domain.paths import events_path, inbox_path, open_marker_path, summary_path
+from roboco.domain.notification import NotificationName, targets_from_json
+from roboco.domain.paths import events_path, inbox_path, notify_targets_path, open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event_file import to_stored
 from roboco.domain.task_summary import TaskSummary
@@ -243,13 +244,20 @@ def _types(events: Any) -> str:
 
 
 def _check_notices(run: Run, task: CheckedTask) -> None:
+    """Require that each target got its notifications in their order, and that its last one is the task's end.
+
+    A repetition of a notification, which has the same name, may arrive at any time.
+    """
     world = task.world
     require("notified", f"_notify/{task.task_id}" not in world.files.held, f"{task.task_id} has pending notifications")
-    heard = [notice.status for _, notice in world.notifier.deliveries if notice.task_id == task.task_id]
-    targets = task.history[0].metadata.get("notify") if task.stored is not None else None
-    expected = bool(targets) and summary_path(task.task_id) in world.files.held and task.task_id == TASK
-    if expected and task.summary.status in (TaskStatus.COMPLETED, TaskStatus.CANCELLED):
-        require("notified", heard.count(task.summary.status) >= int(targets or 0), f"{task.summary.status}: {heard}")
+    targets = targets_from_json(world.files.held.get(notify_targets_path(task.task_id)) or b"[]")
+    for index, target in enumerate(targets):
+        notices = [notice for _, notice in world.notifier.deliveries if notice.task_id == task.task_id]
+        heard = {notice.name: notice.status for notice in notices if notice.target == index}
+        names = list(map(NotificationName.parse, heard))
+        require("order of notifications", names == sorted(names), f"{target.label}: {list(heard)}")
+        if not task.open and task.summary.status in target.on:
+            require("notified", list(heard.values())[-1:] == [task.summary.status], f"{target.label}: {list(heard)}")
 
 
 def _check_late(run: Run, task: CheckedTask) -> None:
