@@ -103,9 +103,20 @@ def parse_task_usage(data: bytes) -> TaskUsage | None:
         return None
 
 
+def is_copied(task_id: str, step: TaskStep) -> bool:
+    """Return True if the task is a fork that has copied the step from its source."""
+    return step.step_id != step_id_at(task_id, step.seq)
+
+
 def step_usage(task_id: str, step: TaskStep, caller: str) -> Iterator[UsageCell]:
     """Yield the usage of a step. `caller` is the agent of the newest step by an agent, up to this one."""
-    if step.is_imported or step.step_id != step_id_at(task_id, step.seq):  # a fork has copied it
+    if not is_copied(task_id, step):
+        yield from own_usage(step, caller)
+
+
+def own_usage(step: TaskStep, caller: str = "") -> Iterator[UsageCell]:
+    """Yield the same for a step that is not copied."""
+    if step.is_imported:
         return
     day = day_of(step.created_at)
     if step.agent_name == TOOL_EXECUTOR:
