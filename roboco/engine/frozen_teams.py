@@ -14,7 +14,8 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import lineage_path, recorded_calls_path, team_path
 from roboco.domain.team.team import Team
-from roboco.errors import CorruptHistory
+from roboco.engine.tombstones import erased_error
+from roboco.errors import CorruptHistory, Erased
 from roboco.ports.workspace import Files
 
 _MAX_RECORDS = 8
@@ -44,6 +45,8 @@ class FrozenTeams:
             return team
         data = self._files.get(team_path(task_id))
         if data is None:
+            if (erased := erased_error(self._files, task_id)) is not None:
+                raise erased
             raise _MissingTeam(
                 f"task {task_id!r} has no {team_path(task_id)} in this worker's workspace: its client uses another "
                 "workspace (set ROBOCO_WORKSPACE to the same one), or the file was deleted (restore it)"
@@ -54,7 +57,7 @@ class FrozenTeams:
         """Return the team, or None if the workspace has none. Cost: one read, until this process has seen the team."""
         try:
             return self.get(task_id)
-        except _MissingTeam:
+        except (_MissingTeam, Erased):
             return None
 
     def freeze(self, task_id: str, team: Team) -> bool:
