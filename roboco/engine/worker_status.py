@@ -74,6 +74,7 @@ def _id_of(data: bytes, address: str) -> str:
         found = None
     if not isinstance(found, str) or not found.isalnum():
         raise CorruptHistory(
-            f"{WORKSPACE_FILE} in the workspace {address} does not hold an id: delete it, and it is made again"
+            f"{WORKSPACE_FILE} in the workspace {address} does not hold an id: restore it from a backup; without one "
+            "move it away, and restart all workers and clients, because another id is made"
         )
     return found
