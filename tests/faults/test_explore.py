@@ -54,6 +54,7 @@ FIXED_CASES = (
     "sequential w6:back:0 0:sweep:0 70:stop:0 w0:back:1",
     *(f"conversation {gap}:hold:1 0:stop:0" for gap in (41, 48, 54)),
     "conversation w21:hold:1 w0:send:0",
+    "delegating w18:send:0 0:pause:5 w6:die:0",
 )
 """Cases that once broke an invariant: an end that Redis kept was undone, an end that it lost remained, a closed task
 applied an item that was accepted while Redis had lost the end, or a receiver got an earlier notification last."""

@@ -297,3 +297,29 @@ def test_the_prompts_of_a_team_share_a_budget() -> None:
     submit(world.engine, submission_of(few, task_id="few"), few)
     with pytest.raises(UsageError, match=r"prompt of agent 'a\d': .*more than 200000 steps"):
         submit(world.engine, submission_of(many, task_id="many"), many)
+
+
+def test_of_two_submissions_at_the_same_time_one_has_created_the_task() -> None:
+    winners = set[str]()
+    for number in range(1, 30):
+        world, count = MANUAL.world(), 0
+        created: dict[str, bool] = {}
+
+        def watch(
+            name: str, call: Any, world: World = world, number: int = number, created: dict[str, bool] = created
+        ) -> Any:
+            nonlocal count
+            count += 1
+            if count == number:
+                world.watch = make_call
+                world.clock.move(0.001)
+                created["second"] = submit(world.process(), submission_of(MANUAL.team), MANUAL.team)
+            return call()
+
+        world.watch = watch
+        created["first"] = submit(world.process(), submission_of(MANUAL.team), MANUAL.team)
+        world.watch = make_call
+        if "second" in created:
+            assert sorted(created.values()) == [False, True]
+            winners.update(name for name, value in created.items() if value)
+    assert winners == {"first", "second"}
