@@ -12,9 +12,8 @@ from roboco.domain.history.recorded_calls import RecordedCalls
 from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
-from roboco.domain.paths import lineage_path, recorded_calls_path, team_path
+from roboco.domain.paths import lineage_path, recorded_calls_path, team_path, tombstone_path
 from roboco.domain.team.team import Team
-from roboco.engine.tombstones import erased_error
 from roboco.errors import CorruptHistory, Erased
 from roboco.ports.workspace import Files
 
@@ -45,8 +44,8 @@ class FrozenTeams:
             return team
         data = self._files.get(team_path(task_id))
         if data is None:
-            if (erased := erased_error(self._files, task_id)) is not None:
-                raise erased
+            if self._files.size(tombstone_path(task_id)) is not None:
+                raise Erased(f"task {task_id!r} was erased")
             raise _MissingTeam(
                 f"task {task_id!r} has no {team_path(task_id)} in this worker's workspace: its client uses another "
                 "workspace (set ROBOCO_WORKSPACE to the same one), or the file was deleted (restore it)"

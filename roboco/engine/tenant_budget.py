@@ -15,8 +15,8 @@ from typing import Final
 
 from roboco.domain.history.state import TaskState
 from roboco.domain.ids import tenant_of
-from roboco.domain.task_usage import BILLION, day_of
 from roboco.domain.tenant_budget import BUDGET_WAIT, TenantBudgets
+from roboco.domain.usage import BILLION, day_of
 from roboco.ports.clock import Clock
 from roboco.ports.tenant_spending import StateUsage, TenantSpending
 

@@ -11,14 +11,24 @@ from typing import Any
 
 from pydantic import Field
 
+from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.history.goal import GoalState
 from roboco.domain.history.loop_detector import LoopDetector
 from roboco.domain.history.start_time import start_time_of
 from roboco.domain.history.step import LIMIT, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.ids import step_id_at
 from roboco.domain.limits import deep_merge
 from roboco.domain.schema import RecordModel
-from roboco.domain.task_usage import day_of, is_copied, own_usage
-from roboco.domain.usage import UNFINISHED_USAGE, Usage, number_or_zero, tool_usage_of, unfinished_usage, usage_of
+from roboco.domain.usage import (
+    UNFINISHED_USAGE,
+    Usage,
+    billionths,
+    day_of,
+    number_or_zero,
+    tool_usage_of,
+    unfinished_usage,
+    usage_of,
+)
 
 REMINDED_GOALS = "reminded_goals"
 """The metadata key of a reminder's step for the names of the open goals."""
@@ -48,15 +58,20 @@ class DayUsage(RecordModel):
 
     def after(self, step: TaskStep) -> "DayUsage":
         """Return the usage on the day of the step, including the step."""
-        cells, day = list(own_usage(step)), max(self.day, day_of(step.created_at))
-        if not cells:
+        parts = [*_own_usage(step), unfinished_usage(step.metadata)]
+        tokens, cost = sum(part.tokens for part in parts), sum(billionths(part.cost) for part in parts)
+        if step.is_imported or not (tokens or cost):
             return self
+        day = max(self.day, day_of(step.created_at))
         before = self if day == self.day else DayUsage(day=day)
-        return DayUsage(
-            day=day,
-            tokens=before.tokens + sum(cell.tokens_in + cell.tokens_out for cell in cells),
-            cost_billionths=before.cost_billionths + sum(cell.cost_billionths for cell in cells),
-        )
+        return DayUsage(day=day, tokens=before.tokens + tokens, cost_billionths=before.cost_billionths + cost)
+
+
+def _own_usage(step: TaskStep) -> list[Usage]:
+    """Return the usage of a turn or of its calls. Sub-tasks count their own."""
+    if step.agent_name == TOOL_EXECUTOR:
+        return [used for name, used in tool_usage_of(step.metadata).items() if name != DELEGATE]
+    return [usage_of({"usage": step.metadata.get("usage")})]
 
 
 NO_DAY = DayUsage(day="")
@@ -315,12 +330,12 @@ def is_conclusive(history: History, routes_by_run: bool) -> bool:
 def fold(steps: Iterable[TaskStep], task_id: str = "") -> TaskState:
     """Return the state after all these steps, which start with the first one.
 
-    The usage of a day is right only with the id of their task: it tells own steps from those that a fork has copied.
+    The usage of a day is right only with the id of their task, by which steps that a fork has copied are left out.
     """
     state = TaskState()
     for step in steps:
         state = state.after(step)
-        if task_id and is_copied(task_id, step):
+        if task_id and step.step_id != step_id_at(task_id, step.seq):
             state = state.model_copy(update={"day_usage": NO_DAY})
     return state
 

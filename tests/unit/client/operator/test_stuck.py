@@ -15,8 +15,8 @@ from roboco.client.operator.stuck import StuckTask, default_threshold
 from roboco.client.task_list import with_current_reason
 from roboco.domain.inbox.item import parse_item
 from roboco.domain.task_filter import TaskFilter
-from roboco.domain.task_usage import day_of
 from roboco.domain.tenant_budget import TenantBudgets
+from roboco.domain.usage import day_of
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.ports.registry import POOLS, Registration, WorkspaceIdentity
 from roboco.ports.tenant_spending import StateUsage

@@ -9,8 +9,9 @@ import pytest
 from roboco.domain.history.state import fold
 from roboco.domain.inbox.item import UserMessage
 from roboco.domain.status import TaskStatus
-from roboco.domain.task_usage import BILLION, TaskUsage, day_of
+from roboco.domain.task_usage import TaskUsage
 from roboco.domain.tenant_budget import TenantBudget, TenantBudgets, parse_budget
+from roboco.domain.usage import BILLION, day_of
 from roboco.engine.engine import Policy
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.engine.tenant_budget import MAX_WAIT
