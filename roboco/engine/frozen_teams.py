@@ -99,8 +99,8 @@ class FrozenTeams:
 
 @lru_cache(maxsize=100)
 def _parse_stored_team(data: bytes) -> Team:
-    """Return the team. The tasks of a team have equal files, which are parsed once."""
-    return Team.model_validate_json(data)
+    """Return the team without fields that a later release has added. Equal files are parsed once."""
+    return Team.model_validate_json(data, extra="ignore")
 
 
 def serialize_team(team: Team) -> bytes:
@@ -135,8 +135,9 @@ def _parse(record: type[StoredRecord], path: str, data: bytes) -> StoredRecord:
 
 def _unreadable(path: str, error: ValidationError) -> CorruptHistory:
     return CorruptHistory(
-        f"{path} cannot be read: {error.errors(include_url=False)[0]['msg'][:MAX_ERROR_CHARS]}; it may be of a newer "
-        "release than this process, or was changed: update the process, or restore the file"
+        f"{path} cannot be read: {error.errors(include_url=False)[0]['msg'][:MAX_ERROR_CHARS]}; it is of a release "
+        "before 0.1.0 or of a newer one than this process, or was changed: let workers of that release end the task, "
+        "or restore the file"
     )
 
 

@@ -202,6 +202,7 @@ class TaskState(RecordModel):
             retries=self.retries + step.is_retry,
             retried_at=step.created_at if step.is_retry else self.retried_at,
             day_usage=self.day_usage.after(step),
+            **(self.model_extra or {}),  # of a later release
             **self._usage_after(step, spent),
             **self._limits_after(step),
         )
