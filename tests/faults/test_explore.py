@@ -22,12 +22,9 @@ from roboco.engine.coordinator import next_step as following
 from roboco.engine.coordinator.sweep import ONE_TIME_WORK
 from roboco.engine.engine import Engine
 from roboco.engine.intake import accept_item as receive
-from roboco.engine.intake import request_erasure
-from roboco.engine.record import recover
 from roboco.engine.tenant_budget import DayBudgets
 from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.leases import Chunk, EmitCallback, TurnClaim
-from roboco.ports.task_store import Snapshot
 from tests.faults.explore import followers
 from tests.faults.explore.case import LOSSES, Case, Disturbance
 from tests.faults.explore.explore import shrink, violations
@@ -129,10 +126,6 @@ def _read_deltas_late(engine: Engine, task_id: str, token: str) -> SessionDelta:
     return new.model_copy(update={"messages_by_idx": {i: m for i, m in new.messages_by_idx.items() if i != last}})
 
 
-def _catch_up_never(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    return False
-
-
 BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]]] = {
     "a turn emits without a fence": (
         "live follower",
@@ -165,25 +158,10 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
         LOSSES,
         lambda monkeypatch: monkeypatch.setattr(erasure_inventory, "_sub_tasks", lambda *_: ()),
     ),
-    "an accepted erasure is dropped if the task is open": (
-        "accepted erasure",
-        LOSSES,
-        lambda monkeypatch: monkeypatch.setattr(request_erasure, "_confirm", lambda *_: None),
-    ),
-    "the sweeper does not apply stored steps": (
-        "finished turns",
-        LOSSES,
-        lambda monkeypatch: monkeypatch.setattr(recover, "catch_up", _catch_up_never),
-    ),
     "a delta lacks a message": (
         "session",
         LOSSES,
         lambda monkeypatch: monkeypatch.setattr(followers, "delta", _read_deltas_late),
-    ),
-    "a retry is not stored": (
-        "accepted item",
-        LOSSES,
-        lambda monkeypatch: monkeypatch.setattr(recover, "store_retry", lambda *_: None),
     ),
 }
 

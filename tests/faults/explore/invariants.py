@@ -171,6 +171,11 @@ class CheckedTask:
         return sum(step.is_retry for step in self.history)
 
     @property
+    def begun_retry(self) -> bool:
+        """True if the newest step is a retry whose client died before it was accepted. The next retry completes it."""
+        return not self.open and self.history[-1].is_retry and self.summary.steps == len(self.history) - 1
+
+    @property
     def stored(self) -> StoredTask | None:
         """The state in Redis, or None."""
         return self.world.server.held.tasks.get(self.task_id)
@@ -254,13 +259,14 @@ def _state(task: CheckedTask, board: StoredTask) -> str:
 def _check_closed(run: Run, task: CheckedTask) -> None:
     task_id, summary = task.task_id, task.summary
     require("task.json of a closed task", summary.status.ended, f"{task_id} is {summary.status} {summary.reason!r}")
-    require("task.json of a closed task", summary.steps == len(task.history), f"{summary.steps} of {len(task.history)}")
+    steps = len(task.history) - task.begun_retry
+    require("task.json of a closed task", summary.steps == steps, f"{summary.steps} of {steps}")
 
 
 def _check_events(run: Run, task: CheckedTask) -> None:
     events = [json.loads(line) for line in task.stored_events]
     ends = [event["status"] for event in events if event["type"] == END]
-    most = 1 + task.retries  # Redis may lose an end before it is archived
+    most = 1 + task.retries - task.begun_retry  # Redis may lose an end before it is archived
     require("events.jsonl has one end", 1 <= len(ends) <= most, f"{task.task_id} {_types(events)}")
     require("events.jsonl has one end", run.losses or len(ends) == most, f"{task.task_id} {_types(events)}")
     require("events.jsonl has one end", events[-1]["type"] == END, f"{task.task_id} {_types(events)}")
@@ -340,7 +346,8 @@ def _check_notices(run: Run, task: CheckedTask) -> None:
 
 
 def _check_late(run: Run, task: CheckedTask) -> None:
-    _check_follower(run, task, TaskFollower(task.world, task.task_id), "late")
+    if not task.begun_retry:
+        _check_follower(run, task, TaskFollower(task.world, task.task_id), "late")
 
 
 def _check_live(run: Run, task: CheckedTask) -> None:
