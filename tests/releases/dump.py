@@ -50,7 +50,8 @@ def _value(client: Any, key: str) -> tuple[str, Any]:
             return kind, client.zrange(key, 0, -1, withscores=True)
         case "stream":
             return kind, client.xrange(key)
-    raise AssertionError(f"key {key} has the type {kind}, which a dump does not know")
+        case _:
+            raise AssertionError(f"key {key} has the type {kind}, which a dump does not know")
 
 
 def _store(client: Any, key: str, kind: str, value: Any) -> None:
@@ -68,3 +69,5 @@ def _store(client: Any, key: str, kind: str, value: Any) -> None:
         case "stream":
             for entry_id, fields in value:
                 client.xadd(key, fields, id=entry_id)
+        case _:
+            raise AssertionError(f"a dump has a key of the type {kind}")
