@@ -197,7 +197,8 @@ class Run:
         if self._trace is not None:
             self._trace(f"    {process.name:<14} {_described(name, call)}")
         if name == "dispatcher.turn":
-            order = getattr(call, "args", ())[0]
+            args: Any = getattr(call, "args", None)
+            order = args[0]
             if process.steps_at_start.get(order.task_id, 0) > order.seq:
                 self.repeated_turns.append(str(order))
         made = partial(self._make, self._refused(name) if self.refusing and name.startswith(STORE_CALLS) else call)

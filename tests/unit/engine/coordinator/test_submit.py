@@ -172,7 +172,7 @@ def calls_of(act: Callable[[World], object]) -> list[str]:
 
 @pytest.mark.parametrize("accept", [accept_and_wake, submit])
 def test_an_accepted_task_is_completed_if_the_client_dies_at_any_port_call(
-    accept: Callable[[Engine, Submission, Team], None],
+    accept: Callable[[Engine, Submission, Team], object],
 ) -> None:
     """Once the marker is written, the task is accepted, and no client has to submit it again."""
     at_once = accept is submit

@@ -317,7 +317,6 @@ def test_an_erasure_that_overlaps_a_retry_is_refused_or_carried_out() -> None:
             accepted.add(False)
         else:
             world.watch = make_call
-            world.sweep_until(lambda world=world: tombstone_path(TASK) in world.files.held)
             finish(world)
             assert world.traces() == []
             accepted.add(True)
@@ -325,7 +324,7 @@ def test_an_erasure_that_overlaps_a_retry_is_refused_or_carried_out() -> None:
 
 
 def finish(world: ObjectWorld) -> None:
-    world.sweep_until(lambda: world.receipt().finished_at is not None)
+    world.sweep_until(lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None)
 
 
 def test_a_retry_that_overlaps_an_accepted_erasure_is_refused_or_stopped() -> None:
@@ -346,7 +345,6 @@ def test_a_retry_that_overlaps_an_accepted_erasure_is_refused_or_stopped() -> No
             retry(world)
         world.watch = make_call
         if erasure_path(TASK) in world.files.held:
-            world.sweep_until(lambda world=world: tombstone_path(TASK) in world.files.held)
             finish(world)
             assert world.traces() == []
         else:
