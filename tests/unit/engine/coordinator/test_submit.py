@@ -102,7 +102,10 @@ def test_the_error_for_a_team_of_a_newer_release_names_the_cause() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
     _change_stored_team(world, lambda data: data.update(a_field_to_come=1))
-    with pytest.raises(CorruptHistory, match=r"task_1/team.json cannot be read.*newer release"):
+    world.submit(GRAPH.team)
+    _change_stored_team(world, lambda data: data["collaboration_model"].update(type="to_come"))
+    world.engine = world.process()
+    with pytest.raises(CorruptHistory, match=r"task_1/team.json cannot be read.*before 0.1.0 or of a newer one"):
         world.submit(GRAPH.team)
 
 
