@@ -24,13 +24,15 @@ from roboco.adapters.redis.client import connect_fail_fast
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.redis.task_store import RedisTaskStore
 from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
 from roboco.adapters.workspace.open import open_workspace
 from roboco.client.wiring import workspace_address
+from roboco.engine.formats import check_format
 from roboco.engine.registration import register
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import RobocoError, TransientError
-from roboco.ports.registry import Registration, WorkerLoad, WorkspaceIdentity
+from roboco.ports.registry import COORDINATOR, Registration, WorkerLoad, WorkspaceIdentity
 from roboco.ports.workspace import Files
 from roboco.settings import Settings
 from roboco.workers.deployment import CLAIM_INTERVAL, BrokerClaim, check_channels
@@ -98,6 +100,7 @@ class Registrar:
         self._has_ended = False
         self._workers = RedisWorkerRegistry(scripts, keys, name)
         self._schedule = RedisSchedule(scripts, keys)
+        self._tasks = RedisTaskStore(scripts, keys)
         self._worker: tuple[Files, Registration] | None = None
         self._replaced: WorkspaceIdentity | None = None
 
@@ -110,9 +113,9 @@ class Registrar:
         return own, None if earlier is None else Deployment(prefix, earlier.id)
 
     def __call__(self) -> None:
-        """Register. UsageError if the workspace is not the coordinators'; TransientError if a server does not answer.
+        """Register. UsageError if the workspace is not the coordinators', or if an earlier release stored its tasks.
 
-        The workspace is read until that has succeeded once.
+        TransientError if a server does not answer. The workspace is read until that has succeeded once.
         """
         if self._has_ended:
             return
@@ -121,6 +124,8 @@ class Registrar:
             files = open_workspace(settings.workspace, settings.s3_endpoint_url, wait, attempts=1).files
             name = workspace_name(files, workspace_address(settings))
             self._replaced = self._workers.workspace()
+            if COORDINATOR in self._pools:
+                check_format(files, self._tasks, name.address)
             self._worker = files, Registration(self._pools, settings.tool_modules, name)
         files, worker = self._worker
         left = self._deadline.seconds_left()

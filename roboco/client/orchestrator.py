@@ -132,8 +132,9 @@ class Orchestrator(Administration):
         if continuation is not None:
             submission = submission.model_copy(update={"notify": [continuation, *submission.notify]})
         self._check_deployment()
-        submit(self._engine, submission, chosen)
-        return self._task(submission.task_id)
+        task = self._task(submission.task_id)
+        task.created = submit(self._engine, submission, chosen)
+        return task
 
     def models(self, team: Team | str | Path) -> list[ModelProfileInfo]:
         """Return the model profiles of a team; `model` may name one when a task is submitted or forked."""

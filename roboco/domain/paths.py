@@ -248,6 +248,11 @@ def finished_notification_path(task_id: str, seq: int, name: str) -> str:
     return f"{finished_notifications_path(task_id, seq)}{check_item_id(name)}.json"
 
 
+def newest_notifications_path(task_id: str) -> str:
+    """Return the path of the record of each target's newest notification that was delivered or given up."""
+    return f"{check_task_id(task_id)}/newest_notifications.json"
+
+
 def continued_path(task_id: str, retries: int = 0) -> str:
     """Return the path of the record of how the Celery task that submitted this task was continued.
 

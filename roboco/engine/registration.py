@@ -30,7 +30,8 @@ def register(workers: WorkerRegistry, schedule: Schedule, files: Files, worker: 
     if other is not None:
         raise UsageError(
             f"worker {workers.node_name!r} {_difference(worker.workspace, other)}. If the workspace of the others "
-            f"is gone for good, delete the key {workers.workspace_key!r} in Redis"
+            f"is gone for good, delete the key {workers.workspace_key!r} in Redis: it names the workspace, and no task "
+            "is lost with it"
         )
 
 

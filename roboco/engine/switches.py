@@ -166,6 +166,7 @@ def _decoded(stored: bytes) -> Switches:
         return Switches.model_validate_json(stored)
     except ValidationError as error:
         raise CorruptHistory(
-            f"the switches cannot be read: {error.errors()[0]['msg']}. Delete {SWITCHES_FILE} of the workspace and the "
-            "key `switches` in Redis, and switch things off again"
+            f"the switches cannot be read: {error.errors()[0]['msg']}. Restore {SWITCHES_FILE} of the workspace from a "
+            "backup, or from the key `switches` in Redis. Without both, everything that was switched off would begin: "
+            "stop the workers, move the file and the key away, switch things off again, and start the workers"
         ) from error

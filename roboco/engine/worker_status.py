@@ -6,10 +6,10 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from roboco.domain.paths import WORKSPACE_FILE
-from roboco.errors import CorruptHistory
+from roboco.errors import CorruptHistory, UsageError
 from roboco.ports.registry import WorkerRegistry, WorkspaceIdentity
 from roboco.ports.workspace import Files
 
@@ -76,22 +76,39 @@ class WorkerStatus:
         return own
 
 
+FORMAT: Final = 1
+"""The format in which this release stores tasks (`formats.py`)."""
+
+
 def workspace_name(files: Files, address: str) -> WorkspaceIdentity:
     """Return the name of the workspace with these files, at this address. If the workspace has no id, store one."""
     data = files.get(WORKSPACE_FILE)
     if data is None:
-        files.create(WORKSPACE_FILE, json.dumps({"id": uuid.uuid4().hex}).encode())
+        files.create(WORKSPACE_FILE, json.dumps({"id": uuid.uuid4().hex, "format": FORMAT}).encode())
         data = files.get(WORKSPACE_FILE)
     return WorkspaceIdentity(_id_of(data or b"", address), address)
 
 
+def _check_not_later(record: Any, address: str) -> None:
+    """Raise UsageError if the record of the workspace names a format of a later release."""
+    found = record.get("format") if isinstance(record, dict) else None
+    if isinstance(found, int) and found > FORMAT:
+        raise UsageError(
+            f"the workspace {address} has format {found} of a later release, and this process reads format {FORMAT}: "
+            "update it to that release"
+        )
+
+
 def _id_of(data: bytes, address: str) -> str:
     try:
-        found = json.loads(data)["id"]
+        record = json.loads(data)
+        found = record["id"]
     except (ValueError, TypeError, KeyError):
-        found = None
+        record = found = None
+    _check_not_later(record, address)
     if not isinstance(found, str) or not found.isalnum():
         raise CorruptHistory(
-            f"{WORKSPACE_FILE} in the workspace {address} does not hold an id: delete it, and it is made again"
+            f"{WORKSPACE_FILE} in the workspace {address} does not hold an id: restore it from a backup; without one "
+            "move it away, and restart all workers and clients, because another id is made"
         )
     return found

@@ -70,7 +70,8 @@ class FolderHistories:
             if step.seq > count:
                 raise CorruptHistory(
                     f"task {task_id!r} has {count} steps in its workspace, but step {step.seq} was to be added: "
-                    "the workspace has lost steps; restore it, or remove the task's open marker to give it up"
+                    "the workspace has lost steps; restore it, or move the task's open marker away to give it up; its "
+                    "files stay"
                 )
             _write(descriptor, version.size, end, step.line().encode() + b"\n")
             self._remember(task_id, _DurableHistory(_version(descriptor), count + 1))

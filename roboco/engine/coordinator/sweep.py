@@ -172,7 +172,8 @@ def _quarantine(engine: Engine, task_id: str, error: CorruptHistory) -> None:
     engine.schedule.set(task_id, IDLE_CHECK_INTERVAL)
     _log.error(
         "task %s cannot continue, because its history is broken: %s. Restore history.jsonl (or the objects below "
-        "history/) from a backup and run: roboco dead-letters requeue %s. Or delete %s to abandon the task",
+        "history/) from a backup and run: roboco dead-letters requeue %s. To give it up, move the marker %s away: its "
+        "files stay, and it continues if the marker is put back",
         task_id,
         error,
         dead_letter.letter_id,

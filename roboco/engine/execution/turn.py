@@ -64,7 +64,7 @@ from roboco.engine.execution.turn_result import TurnResult, stored_failure
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record.tool_listings import listings_for, wake_turn
 from roboco.engine.usage import or_estimate
-from roboco.errors import Conflict, CorruptHistory, ModelError, NotRunnable, TransientError, UsageError
+from roboco.errors import Conflict, CorruptHistory, Erased, ModelError, NotRunnable, TransientError, UsageError
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.model import ModelStream, Reply
 from roboco.ports.rate_limits import Admitted, Queued
@@ -78,7 +78,10 @@ def run_turn(engine: Engine, order: TurnAssignment) -> TurnResult:
     """Run the turn, unless it is done, claimed by another worker, or cancelled."""
     operation = Operation("turn", order.task_id, order.seq, order.attempt)
     with engine.telemetry.operation(operation) as span:
-        return _claim_and_run(engine, order, span)
+        try:
+            return _claim_and_run(engine, order, span)
+        except Erased:  # a late message
+            return TurnOutcome.OBSOLETE
 
 
 def _claim_and_run(engine: Engine, order: TurnAssignment, span: OperationSpan) -> TurnResult:

@@ -90,7 +90,10 @@ def import_task(engine: Engine, source: BinaryIO, check: Callable[[str], object]
 
 def _check_free(engine: Engine, task_id: str) -> None:
     if engine.files.size(summary_path(task_id)) is not None:
-        raise StateConflict(f"task {task_id!r} exists in this workspace; erase it before you import it")
+        raise StateConflict(
+            f"task {task_id!r} exists in this workspace, and stays as it is: to read that of the tar beside it, import "
+            "it into another workspace"
+        )
     receipt = receipt_of(engine.files, task_id)
     if receipt is not None and receipt.status != "archived":
         raise erased_error(engine.files, task_id) or StateConflict(f"task {task_id!r} was erased")

@@ -36,7 +36,7 @@ def create_task(gateway: Gateway, caller: Principal, body: NewTask, new: NewTask
     options = given_options(body, "team", "prompt", "tenant", "task_id")
     tenant = caller.tenant or body.tenant
     task = gateway.orchestrator.run(team, body.prompt, by=caller.by, task_id=new.task_id, tenant=tenant, **options)
-    return CreatedTask(task_id=task.task_id, team=team.name, created=stored is None)
+    return CreatedTask(task_id=task.task_id, team=team.name, created=task.created)
 
 
 def check_submission(caller: Principal, body: NewTask) -> None:

@@ -15,12 +15,12 @@ from roboco.client.operator.stuck import StuckTask
 from roboco.client.task_list import with_current_reason
 from roboco.domain.inbox.item import parse_item
 from roboco.domain.task_filter import TaskFilter
-from roboco.domain.task_usage import day_of
 from roboco.domain.tenant_budget import TenantBudgets
+from roboco.domain.usage import day_of
 from roboco.engine.intake.wait_cause import default_threshold, why_unattended
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.ports.registry import POOLS, Registration, WorkspaceIdentity
-from roboco.ports.tenant_spending import StepSpending
+from roboco.ports.tenant_spending import StateUsage
 from tests.support.gateway_rest import DESK, RestWorld, rest_world
 from tests.support.memory_ports.dispatcher import Message, QueueDispatcher, ToolMessage, TurnMessage
 from tests.support.memory_ports.model import ScriptedReply, says
@@ -171,7 +171,7 @@ def test_a_turn_that_waits_for_the_budget_of_its_tenant_names_it(rest: RestWorld
     world = rest.world
     world.given = replace(world.given, policy=replace(world.given.policy, budgets=TenantBudgets(("acme=/5",))))
     world.engine = world.process()
-    world.engine.tenant_spending.count("acme:earlier", day_of(world.engine.now()), [StepSpending(0, 7, 0)])
+    world.engine.tenant_spending.count("acme:earlier", day_of(world.engine.now()), StateUsage(2, 7, 0))
     submit(rest)
     deliver_before(rest, TurnMessage)
     world.deliver(world.dispatcher.queue.popleft())

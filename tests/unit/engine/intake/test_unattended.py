@@ -176,7 +176,7 @@ def test_a_workspace_has_one_id() -> None:
     first = workspace_name(world.files, WORKSPACE_URL)
     assert workspace_name(world.files, "another address").id == first.id
     world.files.held[WORKSPACE_FILE] = b'{"id": "a b"}'
-    with pytest.raises(CorruptHistory, match="does not hold an id: delete it"):
+    with pytest.raises(CorruptHistory, match="does not hold an id: restore it"):
         workspace_name(world.files, WORKSPACE_URL)
 
 

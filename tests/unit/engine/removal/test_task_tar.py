@@ -126,7 +126,7 @@ def test_an_open_task_is_not_exported() -> None:
 
 def test_an_existing_task_is_not_replaced() -> None:
     world = ended_task()
-    with pytest.raises(StateConflict, match="exists"):
+    with pytest.raises(StateConflict, match="exists in this workspace, and stays as it is"):
         import_task(world.engine, io.BytesIO(tar_of(world)))
 
 
