@@ -22,6 +22,7 @@ from roboco.adapters.celery.background import run_periodically
 from roboco.adapters.celery.broker_owner import Deployment
 from roboco.adapters.redis.client import connect_fail_fast
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.large_steps import StoredSteps
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.task_store import RedisTaskStore
@@ -100,7 +101,7 @@ class Registrar:
         self._has_ended = False
         self._workers = RedisWorkerRegistry(scripts, keys, name)
         self._schedule = RedisSchedule(scripts, keys)
-        self._tasks = RedisTaskStore(scripts, keys)
+        self._scripts, self._keys = scripts, keys
         self._worker: tuple[Files, Registration] | None = None
         self._replaced: WorkspaceIdentity | None = None
 
@@ -121,11 +122,13 @@ class Registrar:
             return
         if self._worker is None:
             settings, wait = self._settings, min(_STORE_TIMEOUT, self._settings.s3_timeout)
-            files = open_workspace(settings.workspace, settings.s3_endpoint_url, wait, attempts=1).files
+            workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, wait, attempts=1)
+            files = workspace.files
             name = workspace_name(files, workspace_address(settings))
             self._replaced = self._workers.workspace()
             if COORDINATOR in self._pools:
-                check_format(files, self._tasks, name.address)
+                tasks = RedisTaskStore(self._scripts, self._keys, StoredSteps(workspace.histories.read))
+                check_format(files, tasks, name.address)
             self._worker = files, Registration(self._pools, settings.tool_modules, name)
         files, worker = self._worker
         left = self._deadline.seconds_left()

@@ -3,10 +3,10 @@
 from typing import Final
 
 from roboco.engine.engine import Engine
-from roboco.ports.caller_limits import Accepted, Account, LimitReached, RefusedWrites
+from roboco.ports.caller_limits import Accepted, Account, LimitReached
 from roboco.ports.daily_usage import Spending
 
-__all__ = ["Accepted", "Account", "CallerAccounts", "LimitReached", "RefusedWrites"]
+__all__ = ["Accepted", "Account", "CallerAccounts", "LimitReached"]
 
 CHECKED_TASKS: Final = 500
 """Tasks of a caller that are checked at a time, once it has reached its limit."""

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from roboco.domain.access_key import CallerLimits
-from roboco.errors import TransientError
 
 
 @dataclass(frozen=True)
@@ -39,10 +38,6 @@ class LimitReached:
     """The name of the limit, as `CallerLimits` names it; with "tenant_" before it if it is the tenant's."""
     seconds: float
     """The seconds after which the same request can be accepted, or an estimate."""
-
-
-class RefusedWrites(TransientError):
-    """Redis answers, and refuses writes for now: its memory or disk is full, or it is a replica."""
 
 
 class CallerCounts(Protocol):

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from roboco.client.session import delta
+from roboco.client.session import SessionPoll, poll
 from roboco.domain.decision.action import Action, Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
@@ -14,7 +14,6 @@ from roboco.domain.decision.situation import Situation
 from roboco.domain.history.state import History
 from roboco.domain.inbox.item import Stop
 from roboco.domain.paths import RESTART_PREFIX
-from roboco.domain.session.session import SessionDelta
 from roboco.domain.team.team import Team
 from roboco.engine import notification_delivery, notifications
 from roboco.engine.coordinator import erasure_inventory
@@ -119,11 +118,13 @@ def _deliver_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notifications, "newest_finished", lambda *_: {})
 
 
-def _read_deltas_late(engine: Engine, task_id: str, token: str) -> SessionDelta:
-    """Return a delta that leaves out the last message."""
-    new = delta(engine, task_id, token)
-    last = max(new.messages_by_idx, default=None)
-    return new.model_copy(update={"messages_by_idx": {i: m for i, m in new.messages_by_idx.items() if i != last}})
+def _read_deltas_late(engine: Engine, task_id: str, token: str) -> SessionPoll:
+    """Return changes that leave out the last message."""
+    found = poll(engine, task_id, token)
+    messages = found.changes.messages_by_idx
+    last = max(messages, default=None)
+    kept = {index: message for index, message in messages.items() if index != last}
+    return replace(found, changes=found.changes.model_copy(update={"messages_by_idx": kept}))
 
 
 BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]]] = {
@@ -161,7 +162,7 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
     "a delta lacks a message": (
         "session",
         LOSSES,
-        lambda monkeypatch: monkeypatch.setattr(followers, "delta", _read_deltas_late),
+        lambda monkeypatch: monkeypatch.setattr(followers, "poll", _read_deltas_late),
     ),
 }
 

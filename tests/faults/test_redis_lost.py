@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from roboco.adapters.redis.memory_use import MAX_AGE
+from roboco.adapters.redis.task_store import MAX_READING_AGE as MAX_AGE
 from roboco.cli.drill.transcript import Transcript
 from roboco.errors import Overloaded
 from tests.support.journeys import GRAPH, answer, shape

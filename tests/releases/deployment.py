@@ -12,6 +12,7 @@ from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.fill import RedisFillRecord
 from roboco.adapters.redis.inbox import RedisInbox
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.large_steps import StoredSteps
 from roboco.adapters.redis.leases import RedisToolLeases, RedisTurnLeases
 from roboco.adapters.redis.logs import RedisEventLogs
 from roboco.adapters.redis.schedule import RedisSchedule
@@ -59,10 +60,11 @@ class Deployment(World):
         """Return the engine of a new process."""
         scripts, keys, files = Scripts(self.client), self.keys, self.workspace.files
         lease = self.given.policy.lease
+        large_steps = StoredSteps(self.workspace.histories.read)
         return replace(
             super().process(),
-            task_store=RedisTaskStore(scripts, keys),
-            turns=RedisTurnLeases(scripts, keys, lease),
+            task_store=RedisTaskStore(scripts, keys, large_steps),
+            turns=RedisTurnLeases(scripts, keys, lease, large_steps),
             calls=RedisToolLeases(scripts, keys, lease),
             schedule=RedisSchedule(scripts, keys),
             fill=RedisFillRecord(scripts, keys),

@@ -20,8 +20,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from roboco.errors import RobocoError, TransientError
-from roboco.ports.caller_limits import RefusedWrites
+from roboco.errors import RefusedWrites, RobocoError, TransientError
 from roboco.ports.switch_cache import MissingRight
 
 REDIS_URL_SETTING: Final = "ROBOCO_REDIS_URL"

@@ -7,7 +7,7 @@ from typing import Any, cast
 from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.adapters.redis.stream.log_merger import LOST_EVENTS, LogMerger
 from roboco.adapters.redis.stream.position import Record, StreamPosition
-from roboco.client.session import delta, session
+from roboco.client.session import poll, session
 from roboco.client.stream import TaskStream
 from roboco.client.worker_check import WorkerCheck
 from roboco.domain.session.session import SessionMessage
@@ -134,7 +134,7 @@ class SessionClient:
 
     def poll(self) -> str:
         """Poll a delta. Return how the client's conversation then differs from the whole session, or ""."""
-        new = delta(self._world.engine, self._task_id, self._token)
+        new = poll(self._world.engine, self._task_id, self._token).changes
         kept = (
             self._messages if new.rewind_to is None else {i: m for i, m in self._messages.items() if i < new.rewind_to}
         )
