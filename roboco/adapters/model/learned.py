@@ -79,6 +79,20 @@ class Lessons:
         name = self.renamed.get(name, name)
         return "" if name in self.omitted else name
 
+    @property
+    def omittable(self) -> list[str]:
+        """The names for `omit` of a profile, so that no process has to learn them."""
+        return sorted(self.omitted | self.message_fields)
+
+    def sentences(self) -> list[str]:
+        """Return what was learned, each as the end of a sentence that begins with "this process"."""
+        found = [f"sends no {name!r}" for name in self.omittable]
+        found += [f"sends {new!r} in place of {old!r}" for old, new in sorted(self.renamed.items())]
+        found += [f"asks for at most {self.max_output} output tokens"] if self.max_output else []
+        found += ["sends ids of calls with nine letters and digits"] if self.short_call_ids else []
+        found += ["sends the agent's prompt as a message of the user"] if self.system_as_user else []
+        return found
+
     def _learn_name(self, text: str, body: Mapping[str, Any]) -> str:
         suggestion = _INSTEAD.search(text)
         if suggestion is None:
