@@ -71,7 +71,10 @@ class Settings(BaseModel):
     """Model servers that teams may name, and the variables with keys that these servers may get.
 
     An entry is `ADDRESS`, `VARIABLE@ADDRESS`, or `VARIABLE` for the server of `OPENAI_BASE_URL`. An address allows
-    all addresses below it. `OPENAI_BASE_URL` with `OPENAI_API_KEY` is always allowed.
+    all addresses below it. `OPENAI_BASE_URL` with `OPENAI_API_KEY` is always allowed. `ANTHROPIC_API_KEY`,
+    `GOOGLE_API_KEY`, `GEMINI_API_KEY`, `MISTRAL_API_KEY`, `GROQ_API_KEY` and `AWS_BEARER_TOKEN_BEDROCK` as entries
+    allow the provider's own server. For Bedrock with the worker's AWS credentials, the entry is its address:
+    `https://bedrock-runtime.us-east-1.amazonaws.com`.
     """
     model_limits: tuple[str, ...] = ()
     """Requests and tokens per minute of each model, for all teams and tenants together.

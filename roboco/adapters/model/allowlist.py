@@ -12,14 +12,33 @@ from roboco.errors import ModelError
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 BASE_URL_VARIABLE = "OPENAI_BASE_URL"
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
+_KEY_VARIABLES = {
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "google": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    "bedrock": ("AWS_BEARER_TOKEN_BEDROCK",),
+    "mistral": ("MISTRAL_API_KEY",),
+    "groq": ("GROQ_API_KEY",),
+}
+"""The variables that may hold the key of a provider's own server, the usual one first."""
+_ADDRESSES = {
+    "anthropic": "https://api.anthropic.com",
+    "google": "https://generativelanguage.googleapis.com",
+    "mistral": "https://api.mistral.ai/v1",
+    "groq": "https://api.groq.com/openai/v1",
+}
 
 
 def key_variable(profile: ModelProfile) -> str:
     """Return the name of the variable with the profile's API key, or "" if it has none.
 
-    A profile with its own address gets OPENAI_API_KEY only if it names it.
+    A profile with its own address gets the variable of its provider only if it names it. Bedrock needs no key: without
+    one, requests are signed with the credentials that AWS's packages find.
     """
-    return profile.api_key_env or (DEFAULT_KEY_VARIABLE if profile.base_url is None else "")
+    if profile.api_key_env or profile.base_url is not None:
+        return profile.api_key_env or ""
+    variables = _KEY_VARIABLES.get(profile.provider, (DEFAULT_KEY_VARIABLE,))
+    usual = "" if profile.provider == "bedrock" else variables[0]
+    return next((name for name in variables if os.environ.get(name)), usual)
 
 
 def model_key(profile: ModelProfile) -> str:
@@ -29,41 +48,66 @@ def model_key(profile: ModelProfile) -> str:
 
 def base_url_of(profile: ModelProfile) -> str | None:
     """Return the address of the profile's model server, or None for that of OpenAI."""
-    return profile.base_url or os.environ.get(BASE_URL_VARIABLE) or None
+    return profile.base_url or _own_address(profile.provider) or os.environ.get(BASE_URL_VARIABLE) or None
+
+
+def needs_key(profile: ModelProfile) -> bool:
+    """Return True if the profile's server is a provider's own, which answers no request without a key."""
+    return profile.provider != "bedrock" and (base_url_of(profile) in (None, _ADDRESSES.get(profile.provider)))
+
+
+def bedrock_region() -> str:
+    """Return the region of AWS in which models are called."""
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+
+
+def _own_address(provider: str) -> str | None:
+    """Return the address of a provider's own server, or None for those that speak OpenAI's protocols."""
+    if provider == "bedrock":
+        return f"https://bedrock-runtime.{bedrock_region()}.amazonaws.com"
+    return _ADDRESSES.get(provider)
 
 
 def check_allowed(profile: ModelProfile, allowed: tuple[str, ...]) -> None:
     """Raise ModelError unless the operator allows the profile's address together with its key and its headers.
 
     An entry is an address (which also allows every address below it), VARIABLE@ADDRESS, or VARIABLE for the address
-    of the worker's own model server. OPENAI_API_KEY at that address is always allowed.
+    of the worker's own model server; a provider's usual variable is then allowed at the provider's server as well.
+    OPENAI_API_KEY at the worker's own model server is always allowed.
     """
     default_url = os.environ.get(BASE_URL_VARIABLE) or DEFAULT_BASE_URL
-    address, key = profile.base_url or default_url, key_variable(profile)
-    servers = [(DEFAULT_KEY_VARIABLE, default_url), *(_parse_entry(entry, default_url) for entry in allowed)]
+    address, key = base_url_of(profile) or default_url, key_variable(profile)
+    servers = [(DEFAULT_KEY_VARIABLE, default_url)]
+    servers += [server for entry in allowed for server in _parse_entry(entry, default_url)]
     allowed_variables = [variable for variable, entry in servers if entry == address or covers(entry, address)]
     if not allowed_variables:
-        raise _not_allowed_error(
-            profile, f"may not use the address {address!r}", address if not key else f"{key}@{address}"
-        )
+        raise _not_allowed_error(profile, f"may not use the address {address!r}", _entry(key, address, default_url))
     for variable in filter(None, (key, *profile.headers.values())):
         if variable not in allowed_variables:
-            wanted = variable if profile.base_url is None else f"{variable}@{address}"
-            raise _not_allowed_error(
-                profile, f"may not send the variable {variable} to {_server_label(profile)}", wanted
-            )
+            label = "the worker's own model server" if address == default_url else repr(address)
+            wanted = _entry(variable, address, default_url)
+            raise _not_allowed_error(profile, f"may not send the variable {variable} to {label}", wanted)
 
 
-def _parse_entry(entry: str, default_url: str) -> tuple[str, str]:
-    """Return the variable of the entry, "" if it has none, and the address to which that variable may be sent."""
+def _parse_entry(entry: str, default_url: str) -> list[tuple[str, str]]:
+    """Return the addresses that the entry allows, each with the variable that may be sent there, "" if none may."""
     if "://" not in entry:
-        return entry, default_url
+        own = _address_of(entry)
+        return [(entry, default_url), *([(entry, own)] if own else [])]
     variable, at, address = entry.partition("@")
-    return (variable, address) if at and "://" not in variable else ("", entry)
+    return [(variable, address) if at and "://" not in variable else ("", entry)]
 
 
-def _server_label(profile: ModelProfile) -> str:
-    return repr(profile.base_url) if profile.base_url else "the worker's own model server"
+def _entry(variable: str, address: str, default_url: str) -> str:
+    """Return the shortest entry that allows the variable at the address."""
+    if not variable:
+        return address
+    return variable if address in (default_url, _address_of(variable)) else f"{variable}@{address}"
+
+
+def _address_of(variable: str) -> str | None:
+    """Return the address of the provider whose key the variable holds, or None for any other variable."""
+    return next((_own_address(provider) for provider, names in _KEY_VARIABLES.items() if variable in names), None)
 
 
 def _not_allowed_error(profile: ModelProfile, what: str, entry: str) -> ModelError:

@@ -25,7 +25,6 @@ from yarl import URL
 from roboco.adapters.model.allowlist import DEFAULT_BASE_URL, base_url_of, model_key
 from roboco.adapters.model.chat_reader import ChatReader
 from roboco.adapters.model.errors import CONTEXT_LENGTH, ServerFailure, model_error
-from roboco.adapters.model.function_schema import function_schema
 from roboco.adapters.model.learned import MAX_LESSONS, Lessons
 from roboco.adapters.model.provider_state import chat_messages
 from roboco.adapters.model.reply_assembly import ReplyAssembly
@@ -150,6 +149,7 @@ def request_body(request: Request, lessons: Lessons) -> dict[str, Any]:
         "max_tokens": sent_max_tokens(request, lessons.max_output),
         "response_format": _response_format(request, profile, lessons),
         **profile.parameters,
+        **lessons.values,
     }
     if request.tools:
         parameters["tools"] = [_tool(tool, profile, lessons) for tool in request.tools]
@@ -162,10 +162,19 @@ def request_body(request: Request, lessons: Lessons) -> dict[str, Any]:
         if value is not None and name not in profile.omit and sent_name:
             body[sent_name] = value
     left_out = frozenset(lessons.message_fields).union(profile.omit)
-    messages = chat_messages(request.messages, left_out, lessons.short_call_ids)
+    messages = chat_messages(request.messages, left_out, lessons.short_call_ids, lessons.all_reasoning)
+    if lessons.answers_tools:
+        messages = [one for pair in zip([{}, *messages], messages, strict=False) for one in _answered(*pair)]
     if lessons.system_as_user:
         messages = [message | {"role": "user"} if message["role"] == "system" else message for message in messages]
     return body | {"messages": messages}
+
+
+def _answered(before: dict[str, Any], message: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Return the message, after one of the model if it is the user's and follows the results of tools."""
+    if (before.get("role"), message["role"]) == ("tool", "user"):
+        return {"role": "assistant", "content": "I have the results."}, message
+    return (message,)
 
 
 def sent_max_tokens(request: Request, learned: int | None) -> int | None:
@@ -189,10 +198,9 @@ def _stream_limit(request: Request, body: dict[str, Any]) -> int | None:
 
 
 def _tool(tool: dict[str, Any], profile: ModelProfile, lessons: Lessons) -> dict[str, Any]:
-    function = tool["function"] | {"parameters": function_schema(tool["function"].get("parameters"))}
-    if "strict" in lessons.omitted or "strict" in profile.omit:
-        function.pop("strict", None)
-    return tool | {"function": function}
+    if not ("strict" in lessons.omitted or "strict" in profile.omit):
+        return tool
+    return tool | {"function": {name: value for name, value in tool["function"].items() if name != "strict"}}
 
 
 def _response_format(request: Request, profile: ModelProfile, lessons: Lessons) -> dict[str, Any] | None:

@@ -28,6 +28,11 @@ _REFUSED = re.compile(
 _INSTEAD = re.compile(
     r"use\s+(?:the\s+)?['\"`]?(\w{3,64})['\"`]?\s+(?:parameter\s+)?instead|did you mean\s+['\"`](\w{3,64})", re.I
 )
+_SET_TO = re.compile(r"\bset ['\"`]?(\w{3,64})['\"`]? to ['\"`](\w{1,40})['\"`]", re.IGNORECASE)
+_USER_AFTER_TOOL = re.compile(r"unexpected role ['\"`]?user['\"`]? after role ['\"`]?tool", re.IGNORECASE)
+_REASONING_WANTED = re.compile(
+    r"reasoning_content.{0,80}must be passed back|missing .{0,3}reasoning_content", re.IGNORECASE
+)
 _CALL_ID = re.compile(
     r"tool[_ ]call[_ ]id.{0,80}(?:length|a-z|characters|pattern)|length of 9", re.IGNORECASE | re.DOTALL
 )
@@ -57,6 +62,12 @@ class Lessons:
     """Fields of earlier replies that are not sent back."""
     max_output: int | None = None
     """The most output tokens that a request may ask for."""
+    values: dict[str, str] = field(default_factory=dict)
+    """Parameters that must have a value that the server has named."""
+    answers_tools: bool = False
+    """True if results of tools must be followed by a message of the model, before one of the user."""
+    all_reasoning: bool = False
+    """True if the reasoning of all earlier replies must return, and not only of those with calls."""
     short_call_ids: bool = False
     """True if the ids of calls must have nine letters or digits."""
     system_as_user: bool = False
@@ -69,6 +80,7 @@ class Lessons:
         text = failure.in_words
         return (
             self._learn_name(text, body)
+            or self._learn_value(text, body)
             or self._learn_maximum(text, body)
             or self._learn_messages(text, body)
             or self._learn_omission(text, body)
@@ -106,6 +118,13 @@ class Lessons:
                 return f"sends {new!r} in place of {name!r}"
         return ""
 
+    def _learn_value(self, text: str, body: Mapping[str, Any]) -> str:
+        found = _SET_TO.search(text)
+        if found is None or found[1] in _FIXED or body.get(found[1]) == found[2]:
+            return ""
+        self.values[found[1]] = found[2]
+        return f"sends {found[1]!r} as {found[2]!r}"
+
     def _learn_maximum(self, text: str, body: Mapping[str, Any]) -> str:
         sent = next((body[name] for name in _LIMIT_NAMES if isinstance(body.get(name), int)), None)
         if sent is not None and f"{sent} in the completion" in text:
@@ -128,6 +147,12 @@ class Lessons:
         if not self.short_call_ids and _CALL_ID.search(text):
             self.short_call_ids = True
             return "sends ids of calls with nine letters and digits"
+        if not self.answers_tools and _USER_AFTER_TOOL.search(text):
+            self.answers_tools = True
+            return "sends a message of the model between results of tools and a message of the user"
+        if not self.all_reasoning and _REASONING_WANTED.search(text):
+            self.all_reasoning = True
+            return "sends the reasoning of all earlier replies back"
         roles = {message.get("role") for message in body.get("messages", ())}
         if not self.system_as_user and "system" in roles and _NO_SYSTEM.search(text):
             self.system_as_user = True

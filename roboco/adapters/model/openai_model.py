@@ -19,7 +19,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from roboco.adapters.model.allowlist import DEFAULT_BASE_URL, base_url_of, check_allowed, key_variable, model_key
+from roboco.adapters.model.allowlist import (
+    DEFAULT_BASE_URL,
+    base_url_of,
+    check_allowed,
+    key_variable,
+    model_key,
+    needs_key,
+)
 from roboco.adapters.model.chat_wire import ChatWire
 from roboco.adapters.model.coalescer import TextCoalescer
 from roboco.adapters.model.errors import MALFORMED_CALL, RATE_LIMIT, ServerFailure, model_error, redact_error
@@ -35,6 +42,7 @@ from roboco.adapters.model.json_tool_calls import (
 )
 from roboco.adapters.model.learned import Lessons
 from roboco.adapters.model.loop_thread import LoopTask, LoopThread
+from roboco.adapters.model.native.wire import NativeWire
 from roboco.adapters.model.provider_state import for_server, marked, server_identity
 from roboco.adapters.model.reply_assembly import ReplyAssembly
 from roboco.adapters.model.sse import UNREADABLE
@@ -71,6 +79,9 @@ MAX_REPROMPTS = 2
 MAX_EMPTY_REPROMPTS = 1
 """Maximum number of further requests to a model that says nothing."""
 
+_CHAT_PROVIDERS = frozenset({"openai", "mistral", "groq"})
+"""Providers whose own protocol is chat completions."""
+
 
 class OpenAIModel:
     """Calls model servers: those of chat completions, and those of providers with their own protocol.
@@ -100,7 +111,7 @@ class OpenAIModel:
         profile = request.profile
         check_allowed(profile, self._allowed)
         name, key = key_variable(profile), model_key(profile)
-        if not key and base_url_of(profile) is None:
+        if not key and needs_key(profile):
             raise ModelError("no_key", f"no model key: {name} is not set on the agents worker", False)
         for variable in filter(None, (name, *profile.headers.values())):
             value = os.environ.get(variable, "")
@@ -109,7 +120,7 @@ class OpenAIModel:
                 raise ModelError("no_key", message, False)
         place = (os.getpid(), profile.provider)
         if place not in self._wires:
-            self._wires[place] = ChatWire()
+            self._wires[place] = ChatWire() if profile.provider in _CHAT_PROVIDERS else NativeWire()
         return self._wires[place]
 
     def learned(self, profile: ModelProfile) -> Lessons:
@@ -333,9 +344,7 @@ class _ModelCall:
             async with asyncio.timeout(request.profile.first_token_timeout) as limit:
                 await wire.exchange(request, assembly, self._output(request, assembly, on_text, limit))
         except ServerFailure as error:
-            failure = model_error(error, request)
-            received = assembly.has_output or (not error.status and failure.code in _REPEATED_ONCE)
-            return _Failure(failure, received, error)
+            return _Failure(model_error(error, request), not error.status, error)  # a status: it was not run
         except ModelError as error:
             return _Failure(_of_reply(request, error), assembly.has_chunks or error.code == UNREADABLE, error)
         except TimeoutError as error:

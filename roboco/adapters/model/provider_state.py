@@ -54,16 +54,24 @@ def _without_provider(message: ChatMessage) -> ChatMessage:
     return {name: value for name, value in message.items() if name != "provider"}
 
 
-def chat_messages(messages: Iterable[ChatMessage], left_out: frozenset[str], short_ids: bool) -> list[ChatMessage]:
+def chat_messages(
+    messages: Iterable[ChatMessage], left_out: frozenset[str], short_ids: bool, all_reasoning: bool
+) -> list[ChatMessage]:
     """Return the messages as chat completions, with what the provider wants back. `left_out` are refused fields.
 
-    With `short_ids`, ids of calls that are not the provider's own get nine letters and digits.
+    With `short_ids`, ids of calls that are not the provider's own get nine letters and digits. With `all_reasoning`,
+    the reasoning of replies without calls returns as well.
     """
     ids: dict[str, str] = {}
-    return [_restored(message, left_out, short_ids, ids) for message in messages]
+    excluded = _OWN_MESSAGE_FIELDS | left_out
+    without_calls = excluded if all_reasoning else excluded | _ONLY_WITH_CALLS
+    return [
+        _restored(message, excluded if message.get("tool_calls") else without_calls, short_ids, ids)
+        for message in messages
+    ]
 
 
-def _restored(message: ChatMessage, left_out: frozenset[str], short_ids: bool, ids: dict[str, str]) -> ChatMessage:
+def _restored(message: ChatMessage, excluded: frozenset[str], short_ids: bool, ids: dict[str, str]) -> ChatMessage:
     state = message.get("provider") or {}
     message = _without_provider(message)
     if calls := message.get("tool_calls"):
@@ -72,7 +80,6 @@ def _restored(message: ChatMessage, left_out: frozenset[str], short_ids: bool, i
         message["tool_call_id"] = ids.get(message["tool_call_id"], message["tool_call_id"])
     further = state.get("message")
     if isinstance(further, Mapping):
-        excluded = _OWN_MESSAGE_FIELDS | left_out | (frozenset() if calls else _ONLY_WITH_CALLS)
         message |= {name: value for name, value in further.items() if name not in excluded}
     return message
 

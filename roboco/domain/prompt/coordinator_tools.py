@@ -7,6 +7,8 @@ from roboco.domain.history.state import TaskState
 from roboco.domain.team.team import Agent, Team
 
 ToolSchema = dict[str, Any]
+_ALTERNATIVES = ("anyOf", "oneOf", "allOf")
+_REFUSED_AT_ROOT = frozenset({*_ALTERNATIVES, "not", "enum", "const", "if", "then", "else"})
 
 
 def coordinator_tools(team: Team, agent: Agent, state: TaskState) -> tuple[ToolSchema, ...]:
@@ -58,7 +60,23 @@ def _object_schema(arguments: dict[str, ToolSchema]) -> ToolSchema:
 def function_schema(name: str, description: str, parameters: ToolSchema) -> ToolSchema:
     """Return a tool in the format of the chat completions protocol.
 
-    `parameters` is the JSON Schema of its arguments. OpenAI refuses one that names no type or no properties.
+    `parameters` is the JSON Schema of its arguments, in any form.
     """
-    whole = {"type": "object", "properties": {}} | parameters
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": whole}}
+    function = {"name": name, "description": description, "parameters": _plain_object(parameters)}
+    return {"type": "function", "function": function}
+
+
+def _plain_object(schema: ToolSchema) -> ToolSchema:
+    """Return the schema as one that every provider accepts: of an object with properties, without alternatives.
+
+    Alternatives at the root become optional properties. What is lost is checked when the tool is called.
+    """
+    properties = schema.get("properties")
+    merged = dict(properties) if isinstance(properties, dict) else {}
+    for keyword in _ALTERNATIVES:
+        parts = schema.get(keyword)
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict) and isinstance(part.get("properties"), dict):
+                merged = part["properties"] | merged
+    rest = {name: value for name, value in schema.items() if name not in _REFUSED_AT_ROOT}
+    return {"type": "object", "properties": {}} | rest | {"type": "object", "properties": merged}

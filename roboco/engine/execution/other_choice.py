@@ -38,8 +38,8 @@ def first_choice(turn: ClaimedTurn) -> Choice:
 def next_choice(turn: ClaimedTurn, failed: Choice, prompt_tokens: int, error: ModelError) -> Choice | None:
     """Return how to ask after this failure, or None if the turn must wait or fail."""
     if error.code == TOO_LONG and failed.max_tokens is None:
-        spent = _spent(failed, error)
-        return Choice(failed.profile, failed.fallback, _shorter(prompt_tokens, error.message), spent)
+        shorter = _shorter(prompt_tokens, error.message)
+        return Choice(failed.profile, failed.fallback, shorter, (prompt_tokens, error), _spent(failed, error))
     helps = error.code in ANOTHER_PROFILE_HELPS or (error.retryable and _is_out(turn))
     return _next_profile(turn, failed, error.message, _spent(failed, error)) if helps else None
 

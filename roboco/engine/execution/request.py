@@ -21,6 +21,7 @@ from roboco.engine.engine import Engine
 from roboco.engine.execution.summarize import Failed, Ready, Refused, SummaryResult, ready_of
 from roboco.engine.prompt import render_prompt
 from roboco.engine.usage import unfinished_usage
+from roboco.errors import ModelError
 from roboco.ports.leases import TurnClaim
 from roboco.ports.model import Request
 from roboco.ports.tools import Listings
@@ -65,6 +66,8 @@ class Choice:
     """The name of the profile if it is not the agent's own, that of the agent's, and why it answers; else {}."""
     max_tokens: int | None = None
     """The most tokens of the request, because a longer one was refused, or None."""
+    too_long: tuple[int, ModelError] | None = None
+    """The tokens of the request that was refused as too long, and the refusal; None if none was."""
     spent: Usage = field(default_factory=Usage)
     """The usage of the requests that failed before."""
 

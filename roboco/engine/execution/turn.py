@@ -180,6 +180,10 @@ def _ask(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: C
             step = limit_step(prepared.refused, claim.snapshot.agent)  # `decide` chooses what follows
             metadata = step.metadata | summary_metadata(prepared.summary)
             return commit_turn(turn, StepContent(step.parts), metadata, step.agent_name)
+        if choice.too_long is not None and prepared.memory.tokens >= choice.too_long[0]:  # it has nothing to leave out
+            error = choice.too_long[1]
+            content = content_of_failure(claim, error.code, error.message)
+            return commit_turn(turn, content, failure_metadata(prepared, error, [], 0))
         outcome = _request_reply(turn, prepared, choice)
         if not isinstance(outcome, Choice):
             return outcome

@@ -215,7 +215,7 @@ def test_another_address_never_gets_the_key_of_the_environment(
     server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEAM_KEY", "the team's key")
-    with ModelServer() as other:
+    with ModelServer(dialect="ollama") as other:
         model = models(allowed=(f"TEAM_KEY@{other.base_url}", f"NO_SUCH_KEY@{other.base_url}"))
         read_reply(model.stream(make_request(base_url=other.base_url)))
         read_reply(model.stream(make_request(base_url=other.base_url, api_key_env="TEAM_KEY")))
@@ -255,7 +255,7 @@ def test_a_redirect_does_not_receive_the_key(
         def do_POST(self) -> None:
             received_keys.append(self.headers["authorization"])
             self.send_response(307)
-            self.send_header("location", f"{keyless.base_url}/chat/completions")
+            self.send_header("location", f"{server.base_url}/chat/completions")
             self.send_header("content-length", "0")
             self.end_headers()
 

@@ -28,6 +28,13 @@ LOCAL_URL = "http://llm_1:8080/v1"
         ({"base_url": GROQ_URL, "api_key_env": "GROQ_KEY"}, (LOCAL_URL, f"GROQ_KEY@{GROQ_URL}"), None),
         ({"base_url": GROQ_URL, "api_key_env": "OPENAI_API_KEY"}, (f"OPENAI_API_KEY@{GROQ_URL}",), None),
         ({"api_key_env": "SECOND_KEY"}, ("SECOND_KEY",), LOCAL_URL),
+        ({"provider": "anthropic"}, ("ANTHROPIC_API_KEY",), LOCAL_URL),
+        ({"provider": "google"}, ("GOOGLE_API_KEY",), None),
+        ({"provider": "groq"}, ("GROQ_API_KEY",), None),
+        ({"provider": "mistral", "api_key_env": "OTHER"}, ("OTHER@https://api.mistral.ai",), None),
+        ({"provider": "bedrock"}, ("https://bedrock-runtime.us-east-1.amazonaws.com",), None),
+        ({"provider": "openai-responses"}, (), LOCAL_URL),
+        ({"api_key_env": "GROQ_API_KEY"}, ("GROQ_API_KEY",), LOCAL_URL),
     ],
 )
 def test_a_server_that_the_operator_allows_is_accepted(
@@ -51,6 +58,16 @@ def test_a_server_that_the_operator_allows_is_accepted(
         ({"api_key_env": "GROQ_KEY"}, (f"GROQ_KEY@{GROQ_URL}",), None, "'GROQ_KEY'"),
         ({"api_key_env": "AWS_SECRET_ACCESS_KEY"}, (), LOCAL_URL, "'AWS_SECRET_ACCESS_KEY'"),
         ({"base_url": "https://api.openai.com/v1"}, (), LOCAL_URL, "'https://api.openai.com/v1'"),
+        ({"provider": "anthropic"}, ("OPENAI_API_KEY",), LOCAL_URL, "'ANTHROPIC_API_KEY'"),
+        ({"provider": "mistral"}, ("GROQ_API_KEY",), None, "'MISTRAL_API_KEY'"),
+        (
+            {"provider": "anthropic", "api_key_env": "OPENAI_API_KEY"},
+            (),
+            None,
+            "'OPENAI_API_KEY@https://api.anthropic.com'",
+        ),
+        ({"provider": "anthropic", "base_url": LOCAL_URL}, ("ANTHROPIC_API_KEY",), None, f"'{LOCAL_URL}'"),
+        ({"provider": "bedrock"}, (), None, "'https://bedrock-runtime.us-east-1.amazonaws.com'"),
     ],
 )
 def test_a_server_that_the_operator_does_not_allow_is_refused(

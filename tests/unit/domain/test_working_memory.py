@@ -1,5 +1,7 @@
 """Working memory: the messages for the model follow the protocol, and hold the required steps."""
 
+import json
+from itertools import pairwise, takewhile
 from typing import Any
 
 import pytest
@@ -80,14 +82,52 @@ def test_the_newest_steps_are_included_and_the_report_lists_them(
 @given(histories(), st.integers(1, 6))
 def test_recent_includes_steps_up_to_its_limit_and_splits_no_group(steps: list[TaskStep], limit: int) -> None:
     report = memory(steps, 1000, agent("one", steps=limit)).report
-    newest = len(steps) - count_left_out(report) - 1
-    groups = [group for group in _groups(steps[1:]) if not is_empty(group[0])]
-    expected = 0
-    for group in reversed(groups):
-        if expected and expected + len(group) > limit:
-            break
-        expected += len(group)
-    assert newest == expected
+    included = [seq for first, last in report["included"] for seq in range(first, last + 1) if seq > 0]
+    groups = [[step.seq for step in group] for group in _groups(steps[1:]) if not is_empty(group[0])]
+    kept = [group for group in groups if set(group) & set(included)]
+    assert [seq for group in kept for seq in group] == included
+    assert len(kept) <= 1 or len(included) <= limit + 1
+    begin = max(0, -(-(len(steps) - limit) // max(1, limit // 2)) * max(1, limit // 2))
+    assert kept[:-1] == [group for group in groups if group[0] >= begin][:-1]
+
+
+def shares_of_prefixes(context: dict[str, Any], steps_a_turn: int) -> list[float]:
+    """Return for a hundred turns the share of a prompt that is a prefix of the next one, in characters."""
+    of_agent = agent("one", **context)
+    lines: list[Line] = [("user", "the task")]
+    prompts = []
+    for turn in range(100):
+        prompts.append([json.dumps(message) for message in memory(steps_of(*lines), 200, of_agent).messages])
+        lines.append(("one", f"answer {turn} " + "words " * 50))
+        lines += [("user", f"question {turn} " + "words " * 50)] * (steps_a_turn - 1)
+    return [_shared(before, after) / len("".join(before)) for before, after in pairwise(prompts)]
+
+
+def _shared(before: list[str], after: list[str]) -> int:
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))
+    return sum(len(message) for message, _ in same)
+
+
+@pytest.mark.parametrize("steps_a_turn", [1, 2])
+@pytest.mark.parametrize("context", [{}, {"strategy": "budget", "tokens": 8000}], ids=str)
+def test_most_of_a_prompt_is_a_prefix_of_the_next_one(context: dict[str, Any], steps_a_turn: int) -> None:
+    """Caches of providers hit only the beginning of a prompt that is the same as before."""
+    shares = shares_of_prefixes(context, steps_a_turn)
+    assert sum(shares) / len(shares) >= 0.9, sorted(shares)[:20]
+
+
+@pytest.mark.parametrize(
+    "context", [{}, {"strategy": "budget", "tokens": 100_000}, {"strategy": "summary", "steps": 20}], ids=str
+)
+def test_no_strategy_sends_more_than_the_context_of_the_model(context: dict[str, Any]) -> None:
+    steps = steps_of(("user", "go"), *[("two", "x" * 4000)] * 30)
+    whole = build_working_memory(agent("one", **context), "PROMPT", PromptInputs(steps[0], tuple(steps)))
+    bounded = build_working_memory(
+        agent("one", **context), "PROMPT", PromptInputs(steps[0], tuple(steps), max_tokens=5000)
+    )
+    assert whole.tokens > 20_000
+    assert 2000 < bounded.tokens <= 5000
+    assert bounded.report["left_out"][0]["why"] == "does not fit into 5000 tokens"
 
 
 def _groups(steps: list[TaskStep]) -> list[list[TaskStep]]:

@@ -113,7 +113,7 @@ def test_the_initial_agent_is_named_or_the_first(model: dict[str, Any], first: s
 @pytest.mark.parametrize(
     ("context", "policy"),
     [
-        ({}, RecentContext(steps=20)),
+        ({}, RecentContext(steps=40)),
         ({"steps": 5}, RecentContext(steps=5)),
         ({"strategy": "recent", "steps": 500}, RecentContext(steps=500)),
         ({"strategy": "budget"}, BudgetContext(strategy="budget", tokens=8000)),
@@ -126,7 +126,7 @@ def test_a_context_has_defaults(context: dict[str, Any], policy: object) -> None
 
 
 @pytest.mark.parametrize(
-    ("contexts", "tail"), [([{}], 20), ([{"steps": 5}], 20), ([{"steps": 90}, {}], 90), ([{"strategy": "budget"}], 200)]
+    ("contexts", "tail"), [([{}], 40), ([{"steps": 5}], 20), ([{"steps": 90}, {}], 90), ([{"strategy": "budget"}], 200)]
 )
 def test_the_tail_is_as_long_as_the_longest_memory(contexts: list[dict[str, Any]], tail: int) -> None:
     agents = [{"name": f"a{n}", "prompt": "hi", "context": context} for n, context in enumerate(contexts)]
