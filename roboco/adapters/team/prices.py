@@ -9,13 +9,13 @@ so `team.json` holds numbers, and a replay counts the same cost.
 
 import importlib
 import ipaddress
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from roboco.adapters.extras import missing_packages
+from roboco.adapters.model.allowlist import base_url_of
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.errors import InvalidTeam
@@ -60,7 +60,7 @@ def priced_profile(profile: ModelProfile) -> ModelProfile:
     """Return the profile with prices if it has `price: auto`. Raise LookupError if they are not known."""
     if profile.price is None or profile.has_prices:
         return profile
-    address = profile.base_url or (os.environ.get("OPENAI_BASE_URL") if profile.provider == "openai" else None)
+    address = base_url_of(profile)
     if address and _is_own(address):
         return profile
     if missing_packages(_EXTRA):

@@ -17,7 +17,7 @@ from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.adapters.team.prices import priced_profile
 from roboco.cli.doctor.check import CheckResult
 from roboco.domain.prompt.chat import ChatMessage
-from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.model_profile import OWN_PARAMETERS, ModelProfile
 from roboco.domain.team.team import Team
 from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError, UsageError
@@ -198,6 +198,8 @@ class _ProfileCalls:
         found: dict[str, Any] = {}
         if more := [name for name in lessons.omittable if name not in profile.omit]:
             found["omit"] = [*profile.omit, *more]
+        if values := {name: value for name, value in lessons.values.items() if name not in OWN_PARAMETERS}:
+            found["parameters"] = profile.parameters | values
         if lessons.max_output and (profile.max_tokens or 0) > lessons.max_output:
             found["max_tokens"] = lessons.max_output
         if any(check.name == "tool call" and "tool_calls: json" in check.todo for check in checks):
