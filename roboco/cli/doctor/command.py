@@ -129,7 +129,9 @@ def _check_models(settings: Settings, team: str) -> Iterable[CheckResult]:
     if team:
         return _called_models(settings, team)
     asked = importlib.import_module("roboco.cli.doctor.models")  # which imports openai
-    checks: Iterable[CheckResult] = asked.check_models(team for _, team in loaded_teams(settings))
+    checks: Iterable[CheckResult] = asked.check_models(
+        (team for _, team in loaded_teams(settings)), settings.allowed_model_servers
+    )
     return checks
 
 
