@@ -37,7 +37,7 @@ _TOOL: Final = {
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     },
 }
-_LONG: Final = "Count from 1 to 300 in words, one number a line."
+_COUNTING_PROMPT: Final = "Count from 1 to 300 in words, one number a line."
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class _ProfileCalls:
         return CheckResult("", "ok", f"called with {str(arguments[0])[:60]}, and answered{kept}")
 
     def _limit(self) -> CheckResult:
-        _, reply = self._reply(replace(self._request(_LONG), max_tokens=LIMIT_TOKENS))
+        _, reply = self._reply(replace(self._request(_COUNTING_PROMPT), max_tokens=LIMIT_TOKENS))
         used = f"{reply.tokens_out} tokens for a limit of {LIMIT_TOKENS}"
         if reply.limit:
             return CheckResult("", "warn", f"the server ignores the maximum, so this process ended the stream: {used}")
@@ -160,7 +160,7 @@ class _ProfileCalls:
 
     def _interrupt(self) -> CheckResult:
         """Close the stream after its first text or reasoning, as an interrupt of a task does."""
-        reading = _Reading(self.model, self._request(_LONG))
+        reading = _Reading(self.model, self._request(_COUNTING_PROMPT))
         reading.heard.wait()
         whole, used, began = reading.ended, reading.stream.usage, time.monotonic()
         reading.stream.close()
