@@ -22,7 +22,7 @@ GROUPS: Final = {
         "redis_url", "broker_url", "workspace", "s3_endpoint_url", "s3_timeout", "callback_broker_url", "prefix",
     ),
     "Teams and tools": (
-        "teams_dir", "tool_modules", "sandbox_memory", "mcp_sandbox", "mcp_paths", "cache_dir",
+        "teams_dir", "tool_modules", "sandbox_memory", "mcp_sandbox", "mcp_paths", "mcp_tokens", "cache_dir",
         "embeddings_model", "embeddings_base_url", "embeddings_api_key_env",
     ),
     "Allowlists and identity": (
@@ -43,12 +43,12 @@ GATEWAY_GROUPS: Final = {
     ),
     "Gateway: web page": ("flower_url",),
     "Gateway: limits of each key": (
-        "requests_per_minute", "bytes_per_minute", "open_streams", "open_tasks", "tokens_per_day", "cost_per_day",
-        "max_steps", "max_tokens", "max_cost", "max_seconds",
+        "requests_per_minute", "bytes_per_minute", "open_streams", "open_tasks", "open_bytes", "tokens_per_day",
+        "cost_per_day", "max_steps", "max_tokens", "max_cost", "max_seconds",
     ),
     "Gateway: limits of each tenant": (
         "tenant_requests_per_minute", "tenant_bytes_per_minute", "tenant_open_streams", "tenant_open_tasks",
-        "tenant_tokens_per_day", "tenant_cost_per_day",
+        "tenant_open_bytes", "tenant_tokens_per_day", "tenant_cost_per_day",
     ),
     "Gateway: requests and streams": (
         "call_timeout", "max_body", "max_values", "max_upload", "link_seconds", "stream_seconds", "ping_seconds",

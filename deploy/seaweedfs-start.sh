@@ -34,7 +34,9 @@ done
 printf '{"identities": [%s], "policies": [%s, %s, %s, %s]}\n' "$identities" \
     "$(policy roboco-tasks s3-policy.json)" "$(policy roboco-coordinator s3-policy-coordinator.json)" \
     "$(policy roboco-gateway s3-policy-gateway.json)" "$(policy roboco-operator s3-policy-operator.json)" >"$made"
+# The only master elects itself: with the default time-out, 10 s, a restarted store answered 503 for 20 s.
 exec weed -logtostderr=true server -dir="$folder" -ip=127.0.0.1 -ip.bind=127.0.0.1 -master.volumeSizeLimitMB=1024 \
+    -master.electionTimeout=1s \
     -master.telemetry=false -volume.max=0 -volume.preStopSeconds=0 -filer -filer.localSocket=/tmp/filer.sock \
     -s3 -s3.port=9000 -s3.ip.bind=0.0.0.0 -s3.config="$made" -s3.localSocket=/tmp/s3.sock -s3.iam=false \
     -s3.port.iceberg=0 -s3.port.lance=0

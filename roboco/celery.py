@@ -11,7 +11,6 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from celery import Celery
-from celery.app import trace
 from celery.exceptions import Ignore
 
 from roboco.adapters.celery.names import ENDED_TASK, TEAM_TASK
@@ -58,7 +57,6 @@ def install(app: Celery, settings: Settings | None = None, queue: str | None = N
 
 
 def _register(app: Any, orchestrator: Any, options: dict[str, Any]) -> None:
-    tracing: Any = trace
     acknowledge_late: dict[str, Any] = {"acks_late": True, "reject_on_worker_lost": True, "shared": False, **options}
 
     team_task: Any = app.task(
@@ -78,7 +76,8 @@ def _register(app: Any, orchestrator: Any, options: dict[str, Any]) -> None:
     )
 
     def submit_invocation(self: Any, *previous: Any, **arguments: Any) -> Any:
-        ignored = bool(tracing.get_actual_ignore_result(self, self.request))
+        given = vars(self.request).get("ignore_result")  # absent if the caller has not chosen
+        ignored = bool(self.ignore_result if given is None else given)
         order = TeamInvocation(app, self.request, ignored, options.get("queue"))
         try:
             task = submit_team(orchestrator(), order, previous, dict(arguments))

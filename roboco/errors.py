@@ -102,7 +102,10 @@ class TransientError(RobocoError):
 
 
 class Overloaded(TransientError):
-    """Too many turns wait already (ROBOCO_MAX_QUEUED). Nothing was stored; the same submission may succeed later."""
+    """Too many turns wait already (ROBOCO_MAX_QUEUED), or Redis is nearly full.
+
+    Nothing was stored; the same submission may succeed later.
+    """
 
     code = "overloaded"
 

@@ -34,7 +34,8 @@ class Settings(BaseModel):
     redis_url: str = "redis://127.0.0.1:6379/0"
     """Address of the Redis that holds state and streams.
 
-    A Redis, a separate database in one, or a cluster (`redis+cluster://HOST:PORT,HOST:PORT`). With a password the
+    A Redis, a separate database in one, or a cluster (`redis+cluster://HOST:PORT,HOST:PORT`). The databases of a
+    Redis share their channels, so each deployment on it needs its own `ROBOCO_PREFIX`. With a password the
     address is `redis://USER:PASSWORD@HOST:PORT/DATABASE`. Write a `/`, `#`, `?`, `:`, `@` or `%` of the password as
     `%XX`.
     """
@@ -42,7 +43,8 @@ class Settings(BaseModel):
     """Address of Celery's broker: a Redis, or RabbitMQ (`amqp://`, `amqps://`).
 
     Without it the Redis of `ROBOCO_REDIS_URL` is the broker. It is required with a Redis Cluster, which Celery does
-    not support as a broker.
+    not support as a broker. The names of queues are fixed: each deployment needs its own database of Redis, or its own
+    virtual host of RabbitMQ. A worker does not start on the broker of another prefix or workspace.
     """
     workspace: str = f"file://{Path('.roboco/workspace').absolute()}"
     """Address of the workspace: `file:///FOLDER`, or `s3://BUCKET/PREFIX`.
@@ -95,6 +97,11 @@ class Settings(BaseModel):
     """
     allowed_mcp_env: tuple[str, ...] = ()
     """Names of the worker's variables that MCP servers may get."""
+    mcp_tokens: str | None = None
+    """Function `package.module:name` that returns the OAuth token of a task's user or tenant for an MCP server.
+
+    Its keyword arguments are `url`, `tenant`, `user` and `refresh`. Tools workers import it.
+    """
     mcp_sandbox: Literal["network", "offline", "off"] = "network"
     """Confinement of MCP servers that a tools worker starts.
 
@@ -137,7 +144,10 @@ class Settings(BaseModel):
     messages as dead letters and do not run them.
     """
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,40}$")] = "roboco"
-    """First part of every Redis key and channel: up to 40 letters, digits, `_`, `.` or `-`."""
+    """First part of the keys and channels of the state: up to 40 letters, digits, `_`, `.` or `-`.
+
+    It does not name the queues of the broker: a second deployment also needs another `ROBOCO_BROKER_URL`.
+    """
     lease_seconds: Annotated[float, Field(ge=0.5, le=3600)] = 15.0
     """Seconds for which a claim is valid without a heartbeat.
 
@@ -194,7 +204,7 @@ class Settings(BaseModel):
     limit minus 96 MiB for each process; without such a limit each sandbox has its full size.
     """
     max_queued: Annotated[int | None, Field(ge=1)] = None
-    """Number of waiting turns at which new tasks are refused; without it none is refused."""
+    """Number of turns that wait for workers or their start time at which new tasks are refused; without it none is."""
     tenant: Annotated[str | None, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")] = None
     """Tenant of a client, which can then name only that tenant's tasks; without it all tasks."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0

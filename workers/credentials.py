@@ -7,15 +7,10 @@ from celery import Celery
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisClusterException, RedisError
 
+from roboco.adapters.celery.broker_error import RABBITMQ_REFUSED
 from roboco.adapters.redis.client import connect_fail_fast
-from roboco.adapters.redis.credential_error import REDIS_URL_SETTING, find_refusal
+from roboco.adapters.redis.server_error import REDIS_URL_SETTING, find_refusal
 from roboco.settings import Settings
-
-RABBITMQ_REFUSED = (
-    "RabbitMQ refuses the user or password in ROBOCO_BROKER_URL: correct it, and write "
-    "amqp://USER:PASSWORD@HOST:PORT/VHOST, with each '/', '#', '?', ':', '@' and '%' of the password as %XX"
-)
-"""The error if RabbitMQ refuses the credentials of the broker's URL, and its remedy."""
 
 
 def check_credentials(app: Celery, settings: Settings, **_: Any) -> None:

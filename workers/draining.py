@@ -9,6 +9,9 @@ SIGTERM is the first one: the work then has the setting's time, unless less is l
 
 The deadline is in memory that the processes of a prefork pool share, so that each of them hands over its own call. A
 process that dies before that leaves its leases to expire, as after a crash.
+
+Some supervisors send SIGTERM to every process of the worker. A child ignores it while it runs a Celery task and its
+parent lives: the parent decides when the work ends, and kills a child by SIGKILL.
 """
 
 import logging
@@ -19,12 +22,13 @@ import signal
 import struct
 import threading
 import time
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final
 
 from billiard import active_children
 from celery import Celery
-from celery.signals import worker_ready, worker_shutting_down
+from celery.signals import task_postrun, task_prerun, worker_ready, worker_shutting_down
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +50,7 @@ class DrainDeadline:
         self._is_asked = False
         """True until the signal that `ask` has sent arrives."""
         self._was_terminated = False
+        self._usual_handler: Any = signal.SIG_DFL
 
     def begin(self) -> None:
         """Begin the time in which work may end; end it if another SIGTERM has begun it. A signal handler calls this."""
@@ -82,6 +87,22 @@ class DrainDeadline:
         if self._is_child():
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def ignore_sigterm(self, **_: Any) -> None:
+        """Let this process, if it is one of a prefork pool, ignore SIGTERM from now on."""
+        if self._is_child():
+            self._usual_handler = signal.signal(signal.SIGTERM, partial(self._keep_working, os.getpid()))
+
+    def obey_sigterm(self, **_: Any) -> None:
+        """Let this process, if it is one of a prefork pool, end at SIGTERM again."""
+        if self._is_child():
+            signal.signal(signal.SIGTERM, self._usual_handler)
+
+    def _keep_working(self, child_pid: int, *_: object) -> None:
+        """Return if this is a child of the worker. Its own children that inherit the handler end, as orphans do."""
+        if os.getpid() != child_pid or os.getppid() != self._main_pid:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGTERM)
+
     def _is_child(self) -> bool:
         return os.getpid() != self._main_pid
 
@@ -109,6 +130,8 @@ def install_draining(app: Celery, deadline: DrainDeadline) -> None:
         deadline.begin()
         signals.put(None)
 
+    task_prerun.connect(deadline.ignore_sigterm, weak=False)
+    task_postrun.connect(deadline.obey_sigterm, weak=False)
     worker_ready.connect(begin, weak=False)
     worker_shutting_down.connect(drain, weak=False)
 

@@ -2,15 +2,15 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from celery import Celery
 from celery.signals import task_prerun, worker_init, worker_process_shutdown
 
-from roboco.adapters.celery.dispatcher import SENT_AT
 from roboco.adapters.celery.names import QUEUE_OF
-from roboco.adapters.celery.queue_stats import queue_lengths
+from roboco.adapters.celery.queue_stats import SENT_AT, queue_lengths
 from roboco.adapters.redis.client import connect_fail_fast
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
@@ -58,12 +58,13 @@ class WorkerTelemetry:
             name = record.get("headers", {}).get("task")
             self._metrics.record(REFUSED, 1, name if isinstance(name, str) and name in QUEUE_OF else OTHER_VALUE)
 
-    def export_backlog(self) -> None:
-        """Export the backlog as well. Workers that sweep call this."""
+    def export_backlog(self, unread: Callable[[], Mapping[str, int]]) -> None:
+        """Export the backlog as well, with the `unread` messages. Workers that sweep call this."""
         if self._metrics is not None:
             client, keys = connect_fail_fast(self._settings.redis_url), Keys(self._settings.prefix)
             schedule, dead = RedisSchedule(Scripts(client), keys), RedisDeadLetters(lambda: client, keys)
-            self._metrics.add_reader(BacklogGauges(schedule.count, dead.count, lambda: queue_lengths(self._app)))
+            lengths = partial(queue_lengths, self._app)
+            self._metrics.add_reader(BacklogGauges(schedule.count, dead.count, lengths, unread))
 
     def _serve(self, **_: Any) -> None:
         """Serve the metrics from the worker's main process, before its pool starts; exit if the port is in use."""

@@ -19,19 +19,23 @@ from celery.signals import celeryd_init, worker_shutdown
 from celery.worker import state
 
 from roboco.adapters.celery.background import run_periodically
+from roboco.adapters.celery.broker_owner import Deployment
 from roboco.adapters.redis.client import connect_fail_fast
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.redis.task_store import RedisTaskStore
 from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
 from roboco.adapters.workspace.open import open_workspace
 from roboco.client.wiring import workspace_address
+from roboco.engine.formats import check_format
 from roboco.engine.registration import register
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import RobocoError, TransientError
-from roboco.ports.registry import Registration, WorkerLoad
+from roboco.ports.registry import COORDINATOR, Registration, WorkerLoad, WorkspaceIdentity
 from roboco.ports.workspace import Files
 from roboco.settings import Settings
+from roboco.workers.deployment import CLAIM_INTERVAL, BrokerClaim, check_channels
 from roboco.workers.draining import DrainDeadline
 
 _log = logging.getLogger(__name__)
@@ -49,7 +53,8 @@ _STORE_TIMEOUT = 5.0
 def install_registration(app: Celery, settings: Settings, queues: Sequence[str], deadline: DrainDeadline) -> None:
     """Register the workers of this application in the pools of these queues.
 
-    A worker whose workspace is not the coordinators' exits at its start. If Redis or the store does not answer then,
+    A worker exits at its start if its workspace is not the coordinators', or if its broker or its channels are another
+    deployment's. If Redis or the store does not answer then,
     the worker starts. A difference found later is logged only, because Redis may have lost the registration.
     """
     pools = tuple(queue.rpartition(".")[2] for queue in queues)
@@ -59,11 +64,16 @@ def install_registration(app: Celery, settings: Settings, queues: Sequence[str],
         interval = REGISTRATION_INTERVAL
         run_periodically(app, "roboco-registration", interval, lambda: _register_or_log(registrar), while_draining=True)
         worker_shutdown.connect(registrar.end, weak=False)
+        claim = BrokerClaim(app, registrar.deployments)
+        run_periodically(app, "roboco-broker-claim", CLAIM_INTERVAL, claim.repeat)
         try:
+            check_channels(settings)
             registrar()
+            claim()
         except TransientError as error:
             _log.warning("this worker is not registered yet: %s", error)
         except RobocoError as error:
+            registrar.end()
             raise SystemExit(f"this worker ends: {error}") from error
 
     celeryd_init.connect(begin, weak=False)
@@ -90,12 +100,22 @@ class Registrar:
         self._has_ended = False
         self._workers = RedisWorkerRegistry(scripts, keys, name)
         self._schedule = RedisSchedule(scripts, keys)
+        self._tasks = RedisTaskStore(scripts, keys)
         self._worker: tuple[Files, Registration] | None = None
+        self._replaced: WorkspaceIdentity | None = None
+
+    def deployments(self) -> tuple[Deployment, Deployment | None] | None:
+        """Return this deployment, and the one that it had with an earlier workspace; None before it has registered."""
+        if self._worker is None:
+            return None
+        prefix, earlier = self._settings.prefix, self._replaced
+        own = Deployment(prefix, self._worker[1].workspace.id)
+        return own, None if earlier is None else Deployment(prefix, earlier.id)
 
     def __call__(self) -> None:
-        """Register. UsageError if the workspace is not the coordinators'; TransientError if a server does not answer.
+        """Register. UsageError if the workspace is not the coordinators', or if an earlier release stored its tasks.
 
-        The workspace is read until that has succeeded once.
+        TransientError if a server does not answer. The workspace is read until that has succeeded once.
         """
         if self._has_ended:
             return
@@ -103,6 +123,9 @@ class Registrar:
             settings, wait = self._settings, min(_STORE_TIMEOUT, self._settings.s3_timeout)
             files = open_workspace(settings.workspace, settings.s3_endpoint_url, wait, attempts=1).files
             name = workspace_name(files, workspace_address(settings))
+            self._replaced = self._workers.workspace()
+            if COORDINATOR in self._pools:
+                check_format(files, self._tasks, name.address)
             self._worker = files, Registration(self._pools, settings.tool_modules, name)
         files, worker = self._worker
         left = self._deadline.seconds_left()

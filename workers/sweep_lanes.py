@@ -63,6 +63,13 @@ class SweepLanes:
         while (shard := self._take()) is not None:
             self._sweep_one(shard)
 
+    def retry_failed(self) -> None:
+        """Let the shards whose last sweep has failed be swept at once: Redis answers again."""
+        with self._lock:
+            self._ready_at = [
+                0.0 if failed else at for at, failed in zip(self._ready_at, self._has_failed, strict=True)
+            ]
+
     def _sweep_one(self, shard: int) -> None:
         try:
             found = self._sweep(shard)

@@ -28,6 +28,7 @@ from roboco.engine.coordinator.sweep import sweep_shard
 from roboco.errors import RobocoError
 from roboco.workers.process_engine import ProcessEngine
 from roboco.workers.sweep_lanes import THREADS, SweepLanes
+from roboco.workers.unread_messages import SEARCH_INTERVAL, UnreadMessages
 
 _log = logging.getLogger(__name__)
 
@@ -46,12 +47,18 @@ def install_sweeper(app: Celery, engine: ProcessEngine) -> None:
     of_kombu = BrokerScripts(app).load_missing
     first_shard = random.randrange(SHARDS)  # noqa: S311 - any shard will do
     lanes = SweepLanes(lambda shard: sweep_shard(engine(), shard, limit=1), interval, first_shard)
-    fill = ScheduleFill(lanes, lambda: fill_page(engine()))
+    unread = UnreadMessages(app)
+
+    def on_answer(silent_for: float) -> None:
+        engine().redis_silence.end(engine().clock.now(), silent_for)
+        lanes.retry_failed()
+
+    fill = ScheduleFill(lanes, lambda: fill_page(engine()), on_answer)
     app.conf.broker_pool_limit = CONNECTIONS
 
     def begin(**_: Any) -> None:
         _load_scripts(of_roboco, of_kombu)
-        engine.telemetry.export_backlog()
+        engine.telemetry.export_backlog(unread.by_setting)
 
     def act() -> None:
         _load_scripts(of_roboco, of_kombu)
@@ -60,6 +67,7 @@ def install_sweeper(app: Celery, engine: ProcessEngine) -> None:
     worker_ready.connect(begin, weak=False)
     worker_shutting_down.connect(fill.stop, weak=False)
     run_periodically(app, "roboco-sweeper", interval, act)
+    run_periodically(app, "roboco-unread-messages", SEARCH_INTERVAL, unread.search)
     run_periodically(app, "roboco-switches", SWITCHES_INTERVAL, lambda: _repair_switches(engine))
     for number in range(THREADS):
         run_periodically(app, f"roboco-sweeper-{number}", interval, lanes.run)
@@ -76,12 +84,21 @@ def _repair_switches(engine: ProcessEngine) -> None:
 
 
 class ScheduleFill:
-    """Fills the schedule, and opens the lanes when passes may start."""
+    """Fills the schedule, and opens the lanes when passes may start.
+
+    When the fill gets an answer again, `on_answer` gets the seconds for which it got none.
+    """
 
     def __init__(
-        self, lanes: SweepLanes, fill: Callable[[], FillStep], clock: Callable[[], float] = time.monotonic
+        self,
+        lanes: SweepLanes,
+        fill: Callable[[], FillStep],
+        on_answer: Callable[[float], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lanes = lanes
+        self._on_answer = on_answer
+        self._is_silent = False
         self._fill = fill
         self._clock = clock
         self._answered_at = clock()
@@ -101,10 +118,15 @@ class ScheduleFill:
         try:
             step = self._fill()
         except RobocoError as error:
+            self._is_silent = True
             _log.warning("filling the schedule failed and is tried again: %s", error)
         except Exception:
+            self._is_silent = True
             _log.exception("filling the schedule failed and is tried again")
         else:
+            if self._is_silent:
+                self._is_silent = False
+                self._on_answer(self._clock() - self._answered_at)
             self._answered_at = self._clock()
             self._open_lanes(not step.blocks_passes)
             return step.moved

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from billiard.exceptions import TimeLimitExceeded
 from celery import Celery, Task
 from celery.exceptions import Reject, SoftTimeLimitExceeded
+from celery.result import allow_join_result
 
 from roboco.adapters.celery.dispatcher import KILL_GRACE
 from roboco.adapters.celery.names import ADVANCE_TASK, COMMAND_TASKS, LIST_TOOLS_TASK, NOTIFY_TASK, TOOL_TASK, TURN_TASK
@@ -91,7 +92,8 @@ def register(app: Celery, engine: ProcessEngine) -> None:
 
     def tool(self: Any, *args: Any, **kwargs: Any) -> None:
         order = _parse(engine, self.request, lambda: parse_assignment(ToolAssignment, args, kwargs))
-        call_result(run_call(engine(), order))
+        with allow_join_result():  # of a Celery task of another application: those of this one have no results
+            call_result(run_call(engine(), order))
 
     def list_tools(self: Any, *args: Any, **kwargs: Any) -> None:
         order = _parse(engine, self.request, lambda: parse_assignment(ListingRequest, args, kwargs))

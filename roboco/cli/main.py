@@ -15,10 +15,8 @@ from roboco.cli.terminal.exit import (
     ERROR_FORMAT,
     EXIT_CODES,
     SUCCESS,
-    is_denied,
     report,
     report_abort,
-    report_denied,
     report_usage,
     wants_json,
 )
@@ -162,10 +160,6 @@ def run(arguments: list[str]) -> int:
         return report(error, as_json)
     except click.Abort as error:
         return report_abort(error)
-    except Exception as error:
-        if is_denied(error):
-            return report_denied(error, as_json)
-        raise
     return code if isinstance(code, int) else SUCCESS
 
 

@@ -123,9 +123,12 @@ def _decoded(key_id: str, stored: bytes) -> AccessKey:
     try:
         key = AccessKey.model_validate_json(stored)
     except ValidationError as error:
-        raise CorruptHistory(f"key {key_id} cannot be read: delete its file and create another key") from error
+        raise CorruptHistory(
+            f"key {key_id} cannot be read: restore its file from a backup, or move the file away and create another "
+            "key for its caller"
+        ) from error
     if key.id != key_id:
-        raise CorruptHistory(f"the file of key {key_id} holds another key: delete it")
+        raise CorruptHistory(f"the file of key {key_id} holds another key, and gives no access: move it away")
     return key
 
 

@@ -3,13 +3,15 @@
 from typing import Final
 
 from roboco.engine.engine import Engine
-from roboco.ports.caller_limits import Accepted, Account, LimitReached
+from roboco.ports.caller_limits import Accepted, Account, LimitReached, RefusedWrites
 from roboco.ports.daily_usage import Spending
 
-__all__ = ["Accepted", "Account", "CallerAccounts", "LimitReached"]
+__all__ = ["Accepted", "Account", "CallerAccounts", "LimitReached", "RefusedWrites"]
 
 CHECKED_TASKS: Final = 500
 """Tasks of a caller that are checked at a time, once it has reached its limit."""
+MAX_TASK_BYTES: Final = 160 * 1024
+"""Bytes that count of a task: Redis keeps no more of it, whatever its request had."""
 UNKNOWN_SECONDS: Final = 600.0
 """Seconds after which a task counts as ended that the task index does not know: it was never accepted, or long ago."""
 
@@ -36,10 +38,16 @@ class CallerAccounts:
         """Renew the lease of open streams with these numbers."""
         self._engine.caller_counts.renew_streams(account, process, own, shared)
 
-    def add_task(self, account: Account, task_id: str) -> LimitReached | None:
-        """Count an open task, unless a limit is reached. If it is, first remove tasks that have ended."""
-        refused = self._engine.open_tasks.add(account, task_id)
-        return self._engine.open_tasks.add(account, task_id) if refused and self._remove_ended(account) else refused
+    def add_task(self, account: Account, task_id: str, size: int) -> LimitReached | None:
+        """Count an open task, unless a limit is reached. If it is, first remove tasks that have ended.
+
+        `size` is that of the request which creates it.
+        """
+        size = min(size, MAX_TASK_BYTES)
+        refused = self._engine.open_tasks.add(account, task_id, size)
+        return (
+            self._engine.open_tasks.add(account, task_id, size) if refused and self._remove_ended(account) else refused
+        )
 
     def remove_task(self, account: Account, task_id: str) -> None:
         """Stop counting a task that was not accepted."""

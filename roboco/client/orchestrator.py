@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Self, Unpack
 
+from roboco.adapters.celery.broker_owner import Deployment, check_broker_owner
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.stream.follower import RedisFollower
@@ -42,7 +43,8 @@ from roboco.domain.team.model_offer import ModelProfileInfo, profile_infos
 from roboco.domain.team.team import Team
 from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
-from roboco.engine.intake.unattended import missing_worker_messages
+from roboco.engine.intake import early_files
+from roboco.engine.intake.wait_cause import missing_worker_messages
 from roboco.engine.registration import check_workspace
 from roboco.errors import Forbidden, TransientError, UsageError
 from roboco.ports.task_index import TaskPage
@@ -66,11 +68,12 @@ class Orchestrator(Administration):
         self._telemetry = client_telemetry(self.settings)
         dispatcher = build_dispatcher(self._producer)
         self._engine: Engine = build_engine(self.settings, dispatcher, self._client, HostProcess(self._telemetry))
-        self._workspace_checked = False
+        self._deployment_checked = False
         keys, archive = Keys(self.settings.prefix), self._engine.stored_events.read
         live = LiveState(self._engine, self._producer, self._client, keys, model_limits(self.settings))
         self._operations = Operations(self._engine, live.queues, live.rates, live.open_tasks)
-        self._follower = RedisFollower(self._client, self.settings.redis_url, keys, archive)
+        steps = self._engine.histories.read
+        self._follower = RedisFollower(self._client, self.settings.redis_url, keys, archive, steps)
 
     def __enter__(self) -> Self:
         return self
@@ -121,16 +124,17 @@ class Orchestrator(Administration):
         task_id = fields["task_id"] = self._submitted_id(fields.pop("tenant", None), fields.get("task_id"))
         if isinstance(eta := fields.get("eta"), datetime):
             fields["eta"] = eta.isoformat()
-        stored = [self.upload(task_id, file).name for file in options.get("files") or ()]
+        stored = [self.upload(task_id, file, by=options.get("by")).name for file in options.get("files") or ()]
         fields |= {"artifacts": [*options.get("artifacts", ()), *stored]} if stored else {}
         submission = parse_submission(fields | {"team": chosen.name, "prompt": prompt})
         for target in submission.notify:
             check_callback(target, self.settings.allowed_callbacks)
         if continuation is not None:
             submission = submission.model_copy(update={"notify": [continuation, *submission.notify]})
-        self._check_workspace()
-        submit(self._engine, submission, chosen)
-        return self._task(submission.task_id)
+        self._check_deployment()
+        task = self._task(submission.task_id)
+        task.created = submit(self._engine, submission, chosen)
+        return task
 
     def models(self, team: Team | str | Path) -> list[ModelProfileInfo]:
         """Return the model profiles of a team; `model` may name one when a task is submitted or forked."""
@@ -164,12 +168,35 @@ class Orchestrator(Administration):
         model = team.collaboration_model
         return self._engine.toolbox.router(model.router) if isinstance(model, Custom) else route
 
-    def upload(self, task_id: str, file: Path | BinaryIO, name: str | None = None) -> Artifact:
+    def upload(
+        self, task_id: str, file: Path | BinaryIO, name: str | None = None, *, by: str | None = None
+    ) -> Artifact:
         """Store a file of any size for a task that is submitted or forked later, and return it.
 
-        The first message of the task refers to it: `run(..., artifacts=[artifact.name])`.
+        The first message of the task refers to it: `run(..., artifacts=[artifact.name])`. Only a task of the same
+        caller `by` gets the file. If there is none a day after the last upload, it is removed.
+        Raises UsageError also if the id has files of another caller.
         """
-        return self._task(self._qualified_id(task_id)).upload(file, name)
+        task = self._task(self._qualified_id(task_id))
+        if self._engine.summaries.get(task.task_id) is not None:
+            return task.upload(file, name)
+        early_files.reserve(self._engine, task.task_id, by)
+        try:
+            stored = task.upload(file, name)
+        except Exception:
+            early_files.release(self._engine, task.task_id)
+            raise
+        early_files.confirm(self._engine, task.task_id, by, stored)
+        return stored
+
+    def early_files(self, task_id: str, by: str | None, after: str = "", limit: int = 100) -> list[Artifact] | None:
+        """Return a page of the files that the caller has uploaded for a task that is not submitted yet.
+
+        None if there is such a task, or if the files are another caller's.
+        """
+        task = self._task(self._qualified_id(task_id))
+        owner = early_files.owner_of(self._engine, task.task_id)
+        return None if owner is None or owner.by != by else task.artifact_page(after, limit)
 
     def task(self, task_id: str) -> Task:
         """Return the task with this id. Raises UsageError if there is none, TransientError if Redis does not answer."""
@@ -277,15 +304,20 @@ class Orchestrator(Administration):
         owner = own if tenant is None else check_tenant(tenant)
         return qualified_id(owner, f"task_{uuid.uuid4().hex}" if task_id is None else task_id)
 
-    def _check_workspace(self) -> None:
-        """Compare the workspace with the coordinators', once.
+    def _check_deployment(self) -> None:
+        """Compare the workspace and the owner of the broker with the coordinators', once.
 
-        If either cannot be read, the comparison is skipped: the submission itself raises the error.
+        If one of them cannot be read, the comparison is skipped: the submission itself raises the error.
         """
-        if not self._workspace_checked:
+        if not self._deployment_checked:
             with suppress(TransientError):
                 check_workspace(self._engine, workspace_address(self.settings))
-                self._workspace_checked = True
+                check_broker_owner(self._producer, self._deployment)
+                self._deployment_checked = True
+
+    def _deployment(self) -> Deployment:
+        own = self._engine.worker_status.own_workspace(self._engine, workspace_address(self.settings))
+        return Deployment(self.settings.prefix, own.id)
 
     def _task(self, task_id: str) -> Task:
         return Task(task_id, self._engine, self._follower, self.settings)

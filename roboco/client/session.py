@@ -1,8 +1,9 @@
 """Sessions: a task as a conversation, as a whole or as the changes since a token."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.state import ACHIEVED_GOALS
@@ -32,16 +33,20 @@ class SessionPoll:
     """True if the task waits, but an item that it has accepted makes it continue as soon as a worker applies it."""
 
 
-def session(engine: Engine, task_id: str) -> Session:
-    """Return the whole task as a conversation. Raises UsageError if there is no such task."""
-    whole = delta(engine, task_id, "")
-    first = next(iter(_read_steps(engine, task_id, 0, 1)), None)
+def session(engine: Engine, task_id: str, max_bytes: int | None = None) -> Session:
+    """Return the task as a conversation, or as many of its first messages. Raises UsageError if there is no such task.
+
+    `max_bytes` is as in `poll`.
+    """
+    found = poll(engine, task_id, "", max_bytes)
+    whole = found.changes
+    first = next(_read_steps(engine, task_id, 0, 1), None)
     if first is None:
         raise CorruptHistory(f"task {task_id!r} has no steps in its workspace; restore {history_path(task_id)!r}")
     fork, parent = engine.frozen_teams.own_fork_of(task_id, first), parent_of(task_id, first)
     return Session(
         task_id=task_id,
-        status=whole.status or TaskStatus.QUEUED,
+        status=found.status,
         reason=whole.reason or "",
         title=whole.title or "",
         model_profile=engine.frozen_teams.get(task_id).default_profile,
@@ -56,26 +61,26 @@ def session(engine: Engine, task_id: str) -> Session:
             parent_step_id=parent and parent.step_id,
         ),
         continuation_token=whole.continuation_token,
+        more=whole.more,
     )
 
 
-def delta(engine: Engine, task_id: str, text: str) -> SessionDelta:
-    """Return the changes since the delta that gave this token; without a token, the whole conversation.
+def poll(engine: Engine, task_id: str, text: str, max_bytes: int | None = None) -> SessionPoll:
+    """Return the changes since the delta that gave this token, and the state of the task at the same moment.
 
-    Raises UsageError if there is no such task, or if the token is invalid.
+    Without a token, all of the conversation is new. With `max_bytes`, the changes end before the step with which the
+    steps have more bytes, at least one step later, and say that more follow. Raises UsageError if there is no such
+    task, or if the token is invalid.
     """
-    return poll(engine, task_id, text).changes
-
-
-def poll(engine: Engine, task_id: str, text: str) -> SessionPoll:
-    """Return the same changes as `delta`, and the state of the task at the same moment."""
     token = ContinuationToken.parse(text) if text else ContinuationToken()
-    while (found := _poll(engine, task_id, text, token)) is None:
+    while (found := _poll(engine, task_id, text, token, max_bytes)) is None:
         continue  # the turn has ended while its text was read, so the next read finds another state
     return found
 
 
-def _poll(engine: Engine, task_id: str, text: str, token: ContinuationToken) -> SessionPoll | None:
+def _poll(
+    engine: Engine, task_id: str, text: str, token: ContinuationToken, max_bytes: int | None
+) -> SessionPoll | None:
     """Return the changes since the token, or None if the text of the running turn is not in the log any more."""
     task = engine.task_store.load(task_id, 1) or recover.load_task(engine, task_id)  # Redis may have lost an open task
     nothing = SessionDelta(continuation_token=text, messages_by_idx={})
@@ -87,12 +92,13 @@ def _poll(engine: Engine, task_id: str, text: str, token: ContinuationToken) -> 
         summary = engine.summaries.require(task_id)
         if text and token == ContinuationToken(steps=summary.steps):
             return SessionPoll(nothing, summary.status, False)
-        current = _CurrentState(ContinuationToken(steps=summary.steps), summary.status, summary.reason, (), None)
+        now = ContinuationToken(steps=summary.steps)
+        current = _CurrentState(now, summary.status, summary.reason, (), None, max_bytes)
         return SessionPoll(_delta_since(engine, task_id, token, current), summary.status, False)
     turn = _running_turn(engine, task_id, task)
     if turn is None and task.phase is Phase.TURN:
         return None
-    current = _CurrentState(_current_token(task), task.status, task.reason, task.tail, turn)
+    current = _CurrentState(_current_token(task), task.status, task.reason, task.tail, turn, max_bytes)
     changes = _delta_since(engine, task_id, token, current)
     return SessionPoll(changes, task.status, continues(engine, task_id, task))
 
@@ -106,22 +112,25 @@ class _CurrentState:
     reason: str
     tail: tuple[TaskStep, ...]
     turn: TurnInFlight | None
+    max_bytes: int | None
 
 
 def _delta_since(engine: Engine, task_id: str, token: ContinuationToken, current: _CurrentState) -> SessionDelta:
     steps = _read_steps(engine, task_id, max(0, token.steps - 1), current.token.steps, current.tail)
-    before = steps[0] if token.steps and steps else None
-    fresh = [step for step in steps if step.seq >= token.steps]
-    messages, rewind_to = session_delta(token, current.token, fresh, current.turn, before)
+    before = next(steps, None) if token.steps else None
+    fresh, more = _first_page(steps, current.max_bytes)
+    now = replace(current.token, steps=fresh[-1].seq + 1, turn_attempt=0) if more else current.token
+    messages, rewind_to = session_delta(token, now, fresh, None if more else current.turn, before)
     first = token == ContinuationToken()
     return SessionDelta(
-        continuation_token=str(current.token),
+        continuation_token=str(now),
         messages_by_idx=messages,
         rewind_to=rewind_to,
-        status=current.status,
+        status=None if more else current.status,
         reason=current.reason,
         title=title_of(fresh[0]) if first and fresh else None,
         goals=goals_of(engine.histories.read(task_id)) if first or any(map(_concerns_goals, fresh)) else None,
+        more=more,
     )
 
 
@@ -161,11 +170,24 @@ def _still_runs(engine: Engine, task_id: str, task: Snapshot) -> bool:
     return (now.generation, now.seq, now.attempt) == (task.generation, task.seq, task.attempt)
 
 
-def _read_steps(engine: Engine, task_id: str, start: int, end: int, known: Sequence[TaskStep] = ()) -> list[TaskStep]:
-    """Return the steps from `start` to before `end`; without a read, if `known` contains all of them."""
+def _read_steps(
+    engine: Engine, task_id: str, start: int, end: int, known: Sequence[TaskStep] = ()
+) -> Iterator[TaskStep]:
+    """Yield the steps from `start` to before `end`; without a read, if `known` contains all of them."""
     if known and known[0].seq <= start:
-        return [step for step in known if start <= step.seq < end]
-    return [step for step in engine.histories.read(task_id, start) if step.seq < end]
+        return (step for step in known if start <= step.seq < end)
+    return takewhile(lambda step: step.seq < end, engine.histories.read(task_id, start))
+
+
+def _first_page(steps: Iterable[TaskStep], max_bytes: int | None) -> tuple[list[TaskStep], bool]:
+    """Return the first steps with at most these bytes, at least one, and whether there are more."""
+    page, size = list[TaskStep](), 0
+    for step in steps:
+        size += 0 if max_bytes is None else len(step.line().encode())
+        if page and max_bytes is not None and size > max_bytes:
+            return page, True
+        page.append(step)
+    return page, False
 
 
 def _concerns_goals(step: TaskStep) -> bool:

@@ -33,7 +33,7 @@ from roboco.domain.stream.item import StreamItem, final_text
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import team_as_data
-from roboco.engine.intake.unattended import why_unattended
+from roboco.engine.intake.wait_cause import why_unattended
 from roboco.settings import Settings
 
 

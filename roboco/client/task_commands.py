@@ -199,7 +199,7 @@ def _handle_answer(engine: Engine, settings: Settings, arguments: dict[str, Any]
     error_prefix = {"success": None, "error": "the client could not run it", "declined": "declined by the client"}
     result = ToolResult(
         tool_call_id=command.call_id,
-        result=parse_result(command.result, most=answer.MAX_EXTERNAL_RESULT_CHARS),
+        result=parse_result(command.result, most=answer.MAX_EXTERNAL_RESULT_BYTES),
         is_error=command.status != "success",
         error=": ".join(filter(None, (error_prefix[command.status], command.error))) or None,
         runtime_ms=command.runtime_ms,

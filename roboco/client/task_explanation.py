@@ -1,6 +1,6 @@
 """TaskExplanation: who acted in a task and why, and why it ended or for which cause it waits."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from roboco.client.task_record import TaskRecord
 from roboco.domain.replay.explain import StepExplanation, current_status, explain
@@ -25,6 +25,8 @@ class TaskExplanation:
     """Why no worker processes the open task, or ""."""
     changes: list[ToolDifference]
     """The differences of changed tools whose open calls a person must approve or deny."""
+    left_out: list[str] = field(default_factory=list)
+    """The tools that MCP servers list and agents cannot call, each with the reason."""
 
 
 def explanation_of(task: TaskRecord, step: str | None = None) -> TaskExplanation:
@@ -35,7 +37,8 @@ def explanation_of(task: TaskRecord, step: str | None = None) -> TaskExplanation
     """
     past = task.recorded() if step is None else task.recorded_on_demand()
     missing = "" if past.status.ended else task.missing_worker()
-    return explain_task(task.task_id, past, step, missing, task.tool_changes())
+    found = explain_task(task.task_id, past, step, missing, task.tool_changes())
+    return replace(found, left_out=task.left_out_tools())
 
 
 def explain_task(

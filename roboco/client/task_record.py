@@ -36,9 +36,10 @@ from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import ToolDifference
 from roboco.engine.intake.answer import open_tool_changes
 from roboco.engine.intake.at_rest import stays_at_rest
-from roboco.engine.intake.unattended import why_unattended
+from roboco.engine.intake.wait_cause import why_unattended
 from roboco.engine.record.call_failures import call_failures
 from roboco.engine.record.newest_step import newest_step
+from roboco.engine.record.tool_listings import left_out_tools
 from roboco.errors import CorruptHistory
 from roboco.ports.task_store import Snapshot
 
@@ -190,48 +191,57 @@ class TaskRecord(TaskHandle):
         """
         return open_tool_changes(self._engine, self.task_id)
 
+    def left_out_tools(self) -> list[str]:
+        """Return the tools that MCP servers list and agents cannot call, each with the reason."""
+        return left_out_tools(self._engine, self.task_id)
+
     def missing_worker(self) -> str:
-        """Return why no worker processes the open task, with a remedy, or "" if one does or none is needed."""
+        """Return why the open task does not go on, with a remedy, or "" if no cause is known, as `why_unattended`."""
         return why_unattended(self._engine, workspace_address(self._settings), self.task_id)
 
     @overload
-    def session(self, *, form: Literal["roboco"] = "roboco") -> Session: ...
+    def session(self, *, form: Literal["roboco"] = "roboco", max_bytes: int | None = None) -> Session: ...
 
     @overload
-    def session(self, *, form: Literal["roboto"]) -> AgentSessionRecord: ...
+    def session(self, *, form: Literal["roboto"], max_bytes: int | None = None) -> AgentSessionRecord: ...
 
-    def session(self, *, form: SessionForm = "roboco") -> Session | AgentSessionRecord:
+    def session(self, *, form: SessionForm = "roboco", max_bytes: int | None = None) -> Session | AgentSessionRecord:
         """Return the task as a conversation: a message for each step, and one for a running turn.
 
-        The form "roboto" has the names, roles and statuses of roboto.ai's sessions.
+        The form "roboto" has the names, roles and statuses of roboto.ai's sessions. With `max_bytes`, return the first
+        messages whose steps have at most these bytes, at least one; `more` says that deltas have further ones.
         """
-        roboto, whole = is_roboto(form), sessions.session(self._engine, self.task_id)
+        roboto, whole = is_roboto(form), sessions.session(self._engine, self.task_id, max_bytes)
         return agent_session(whole) if roboto else whole
 
     @overload
-    def delta(self, token: str = "", *, form: Literal["roboco"] = "roboco") -> SessionDelta: ...
+    def delta(
+        self, token: str = "", *, form: Literal["roboco"] = "roboco", max_bytes: int | None = None
+    ) -> SessionDelta: ...
 
     @overload
-    def delta(self, token: str = "", *, form: Literal["roboto"]) -> AgentSessionDelta: ...
+    def delta(self, token: str = "", *, form: Literal["roboto"], max_bytes: int | None = None) -> AgentSessionDelta: ...
 
-    def delta(self, token: str = "", *, form: SessionForm = "roboco") -> SessionDelta | AgentSessionDelta:
+    def delta(
+        self, token: str = "", *, form: SessionForm = "roboco", max_bytes: int | None = None
+    ) -> SessionDelta | AgentSessionDelta:
         """Return the changes of the session since the delta that gave this token; without a token, all of it.
 
         If `rewind_to` is set, a client first drops its messages from that index on. Then it puts `messages_by_idx` in
-        their places, and holds the messages that `session` returns.
+        their places, and holds the messages that `session` returns. `max_bytes` bounds the delta as it does a session.
         Cost: one request to Redis if nothing is new, two while tools run. If Redis no longer has the task, the method
         reads its summary in the workspace.
         """
-        roboto, new = is_roboto(form), sessions.delta(self._engine, self.task_id, token)
+        roboto, new = is_roboto(form), self.poll(token, max_bytes).changes
         return agent_delta(new) if roboto else new
 
-    def poll(self, token: str = "") -> sessions.SessionPoll:
+    def poll(self, token: str = "", max_bytes: int | None = None) -> sessions.SessionPoll:
         """Return the same changes as `delta`, with the state of the task at the same moment.
 
         A message that was accepted a moment ago makes a waiting task continue as soon as a worker applies it: the
         result says so in `continues`, while the status still is that of the wait.
         """
-        return sessions.poll(self._engine, self.task_id, token)
+        return sessions.poll(self._engine, self.task_id, token, max_bytes)
 
     def rate(
         self,

@@ -28,9 +28,11 @@ from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.fill import RedisFillRecord
 from roboco.adapters.redis.inbox import RedisInbox
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.large_steps import StoredSteps
 from roboco.adapters.redis.lease_renewals import RedisLeaseRenewals
 from roboco.adapters.redis.leases import RedisToolLeases, RedisTurnLeases
 from roboco.adapters.redis.logs import RedisEventLogs
+from roboco.adapters.redis.mcp_tokens import RedisTokenStore
 from roboco.adapters.redis.rate_limits import RedisRateLimiter
 from roboco.adapters.redis.retention_progress import RedisRetentionProgress
 from roboco.adapters.redis.schedule import RedisSchedule
@@ -97,9 +99,10 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
     workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
     switches = SwitchBoard(workspace.files, RedisSwitchCache(scripts, keys), SystemClock())
     model = LazyModel(settings.allowed_model_servers)
+    large_steps = StoredSteps(workspace.histories.read)
     return Engine(
-        task_store=RedisTaskStore(scripts, keys),
-        turns=RedisTurnLeases(scripts, keys, settings.lease_seconds),
+        task_store=RedisTaskStore(scripts, keys, large_steps),
+        turns=RedisTurnLeases(scripts, keys, settings.lease_seconds, large_steps),
         calls=RedisToolLeases(scripts, keys, settings.lease_seconds),
         schedule=RedisSchedule(scripts, keys),
         fill=RedisFillRecord(scripts, keys),
@@ -207,7 +210,13 @@ def _build_toolbox(
 def build_mcp_servers(settings: Settings) -> McpServers:
     """Return the MCP servers that the operator allows, with the rights that the operator grants them."""
     confinement = Confinement(settings.mcp_sandbox, settings.mcp_paths)
-    return McpServers(settings.allowed_mcp_servers, settings.allowed_mcp_env, confinement=confinement)
+    return McpServers(
+        settings.allowed_mcp_servers,
+        settings.allowed_mcp_env,
+        confinement=confinement,
+        tokens=RedisTokenStore(settings.redis_url, Keys(settings.prefix)),
+        get_token=settings.mcp_tokens,
+    )
 
 
 def build_dispatcher(app: Celery) -> Dispatcher:

@@ -59,6 +59,8 @@ class CallerLimits(InputModel):
     """Streams that are open at the same time."""
     open_tasks: Count | None = None
     """Tasks created through the gateway that have not ended."""
+    open_bytes: Count | None = None
+    """Bytes of the requests that have created these tasks; 160 KB of each at most, as much as Redis keeps of a task."""
     tokens_per_day: Count | None = None
     """Tokens of models that its tasks use in a day (UTC)."""
     cost_per_day: Amount | None = None
@@ -104,6 +106,8 @@ class AccessKey(RecordModel):
     """The kinds of requests that it allows. A release ignores those that it does not know."""
     teams: tuple[str, ...] | None = None
     """The names of the teams that it may submit and reach, or None for all."""
+    functions: tuple[str, ...] | None = None
+    """The functions that its team objects may name, as "package.module:function", or None for all."""
     limits: CallerLimits = CallerLimits()
     """Its limits, in addition to those of the gateway's settings."""
     created_at: datetime

@@ -20,6 +20,11 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 """Made once: `json.dumps` makes one for each call with such options."""
 
 
+def json_bytes(value: Any) -> int:
+    """Return the size of the value's canonical JSON in bytes."""
+    return len(canonical_json(value).encode())
+
+
 def sha256(text: str) -> str:
     """Return the hexadecimal SHA-256 of the text in UTF-8."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -295,5 +295,5 @@ def targets_to_json(targets: list[NotifyTarget]) -> bytes:
 
 
 def targets_from_json(data: bytes) -> list[NotifyTarget]:
-    """Return the targets that such a file stores."""
-    return _TARGETS.validate_json(data)
+    """Return the targets that such a file stores, without fields that a later release has added."""
+    return _TARGETS.validate_json(data, extra="ignore")

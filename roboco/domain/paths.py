@@ -19,15 +19,28 @@ RESUME_PREFIX = "resume/"
 """Prefix of the schedule's entries for tasks that are paused by an outage of their model and are due to resume."""
 ENTER_PREFIX = "enter/"
 """Prefix of the schedule's entries for open tasks whose inbox is restored after Redis was emptied."""
+EARLY_FILES_PREFIX = "early/"
+"""Prefix of the schedule's entries for task ids that have files, and perhaps no task."""
 WORKSPACE_FILE = "_workspace.json"
 """The file with the id of the workspace, by which clients and workers detect that they use different ones."""
 SWITCHES_FILE = "_switches.json"
 """The record of everything that an operator has switched off."""
+OPERATOR_RECORDS = (ACCESS_KEYS, ERASURES, TOMBSTONES, SWITCHES_FILE)
+"""The records of operators and of the gateway. A bucket has them at another prefix: `operator_prefix`."""
 OPENED, CLOSED = b"", b"closed"
 """The content of the open marker of a task that takes items, and of one whose end is final. Between the two a task is
 closing: it takes no items, and a coordinator may open it again."""
 NOTIFY_PREFIX = "notify/"
 """Prefix of the schedule's entries for tasks with pending notifications. No task id contains a "/"."""
+
+
+def operator_prefix(prefix: str) -> str:
+    """Return the prefix of the records of operators in a bucket whose tasks have this prefix, which ends in "/".
+
+    It is beside that of the tasks, so that a policy allows the tasks alone. A policy that denies a part of a prefix
+    fails in stores that read "a//b" as "a/b". A bucket without a prefix has no place beside its tasks.
+    """
+    return f"{prefix.rstrip('/')}-operator/" if prefix else ""
 
 
 def access_key_path(key_id: str) -> str:
@@ -133,6 +146,11 @@ def artifact_path(task_id: str, name: str) -> str:
     return f"{artifacts_path(task_id)}{artifact_name(name)}"
 
 
+def early_files_path(task_id: str) -> str:
+    """Return the path of the owner of the files that were uploaded before the task was submitted."""
+    return f"{check_task_id(task_id)}/early_files.json"
+
+
 def uploads_path(task_id: str) -> str:
     """Return the folder of files that are being uploaded."""
     return f"{check_task_id(task_id)}/uploads/"
@@ -228,6 +246,11 @@ def finished_notifications_path(task_id: str, seq: int) -> str:
 def finished_notification_path(task_id: str, seq: int, name: str) -> str:
     """Return the path of one finished notification of this position. It remains, so that it is not delivered again."""
     return f"{finished_notifications_path(task_id, seq)}{check_item_id(name)}.json"
+
+
+def newest_notifications_path(task_id: str) -> str:
+    """Return the path of the record of each target's newest notification that was delivered or given up."""
+    return f"{check_task_id(task_id)}/newest_notifications.json"
 
 
 def continued_path(task_id: str, retries: int = 0) -> str:

@@ -10,7 +10,6 @@ Costs are whole billionths, so that a sum does not depend on the order of its pa
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Final
 
 from pydantic import ValidationError
@@ -19,9 +18,8 @@ from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.history.step import LIMIT, TOOL_EXECUTOR, TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.schema import RecordModel
-from roboco.domain.usage import UNFINISHED_USAGE, Usage, tool_usage_of, unfinished_usage, usage_of
+from roboco.domain.usage import UNFINISHED_USAGE, Usage, billionths, day_of, tool_usage_of, unfinished_usage, usage_of
 
-BILLION: Final = 1_000_000_000
 MAX_MODEL_CHARS: Final = 200
 """Characters of a model's name, which its server reports."""
 
@@ -115,16 +113,6 @@ def step_usage(task_id: str, step: TaskStep, caller: str) -> Iterator[UsageCell]
     if (broken := unfinished_usage(step.metadata)).tokens:
         agent = str(step.metadata[UNFINISHED_USAGE].get("agent") or caller)
         yield _cell(UsageCell(agent=agent, day=day), broken)
-
-
-def day_of(time: datetime) -> str:
-    """Return the day of a time, in UTC."""
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC).date().isoformat()
-
-
-def billionths(cost: float) -> int:
-    """Return a cost in billionths."""
-    return round(cost * BILLION)
 
 
 def _turn(step: TaskStep, day: str) -> Iterator[UsageCell]:

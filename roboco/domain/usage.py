@@ -1,10 +1,12 @@
 """Usage: the usage of an agent, a tool or a whole task."""
 
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from roboco.domain.schema import RecordModel
 
+BILLION: Final = 1_000_000_000
 UNFINISHED_USAGE = "unfinished_usage"
 """The metadata key of a step for the usage of unfinished replies before it (an estimate), and their agent."""
 
@@ -73,6 +75,16 @@ class Usage(RecordModel):
             calls=self.calls + more.calls,
             cost=round(self.cost + more.cost, 9),
         )
+
+
+def day_of(time: datetime) -> str:
+    """Return the day of a time, in UTC."""
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC).date().isoformat()
+
+
+def billionths(cost: float) -> int:
+    """Return a cost in billionths."""
+    return round(cost * BILLION)
 
 
 def usage_of(metadata: dict[str, Any]) -> Usage:

@@ -5,7 +5,8 @@ from typing import Final, Literal, get_args
 
 from roboco.domain.ids import tenant_of
 from roboco.domain.schema import RecordModel
-from roboco.domain.task_usage import BILLION, TaskUsage, UsageCell
+from roboco.domain.task_usage import TaskUsage, UsageCell
+from roboco.domain.usage import BILLION
 from roboco.errors import UsageError
 
 Dimension = Literal["tenant", "team", "agent", "model", "tool", "day"]

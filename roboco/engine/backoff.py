@@ -1,6 +1,6 @@
 """Backoff: growing delays of entries that fail repeatedly in this process."""
 
-FIRST_DELAY, MAX_DELAY = 5.0, 30.0
+FIRST_DELAY, MAX_DELAY = 1.0, 30.0
 """The first and the longest delay, in seconds. The delay doubles with each failure."""
 MAX_ENTRIES = 10_000
 """Entries whose failures are counted at most. Every failure of a further entry counts as its first."""
@@ -19,6 +19,11 @@ class Backoff:
             self._failures[entry] = failures
         return min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(failures - 1, 10))
 
-    def reset(self, entry: str) -> None:
-        """Reset the failures of the entry."""
-        self._failures.pop(entry, None)
+    def reset(self, entry: str) -> bool:
+        """Reset the failures of the entry. Return True if it had failed."""
+        return self._failures.pop(entry, None) is not None
+
+    def take_failed(self) -> list[str]:
+        """Return the entries that have failed, the first failure first, and reset them."""
+        failed, self._failures = self._failures, {}
+        return list(failed)

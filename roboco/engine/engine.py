@@ -14,6 +14,7 @@ from roboco.engine.held_work import HeldWork
 from roboco.engine.history_tail import HistoryTails, StepCache
 from roboco.engine.item_cache import ItemCache
 from roboco.engine.quarantine import Quarantine
+from roboco.engine.redis_silence import RedisSilence
 from roboco.engine.stored_events import StoredEvents
 from roboco.engine.summaries import Summaries
 from roboco.engine.switches import SwitchBoard
@@ -141,6 +142,7 @@ class Engine:
     telemetry: Telemetry = field(default_factory=NoTelemetry)
     quarantine: Quarantine = field(default_factory=Quarantine)
     backoff: Backoff = field(default_factory=Backoff)
+    redis_silence: RedisSilence = field(default_factory=RedisSilence)
     erasure_slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(PARALLEL_ERASURES))
     item_cache: ItemCache = field(default_factory=ItemCache)
     worker_status: WorkerStatus = field(default_factory=WorkerStatus)

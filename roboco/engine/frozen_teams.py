@@ -12,9 +12,9 @@ from roboco.domain.history.recorded_calls import RecordedCalls
 from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
-from roboco.domain.paths import lineage_path, recorded_calls_path, team_path
+from roboco.domain.paths import lineage_path, recorded_calls_path, team_path, tombstone_path
 from roboco.domain.team.team import Team
-from roboco.errors import CorruptHistory
+from roboco.errors import CorruptHistory, Erased
 from roboco.ports.workspace import Files
 
 _MAX_RECORDS = 8
@@ -45,6 +45,8 @@ class FrozenTeams:
             return team
         data = self._files.get(team_path(task_id))
         if data is None:
+            if self._files.size(tombstone_path(task_id)) is not None:
+                raise Erased(f"task {task_id!r} was erased")
             raise _MissingTeam(
                 f"task {task_id!r} has no {team_path(task_id)} in this worker's workspace: its client uses another "
                 "workspace (set ROBOCO_WORKSPACE to the same one), or the file was deleted (restore it)"
@@ -55,7 +57,7 @@ class FrozenTeams:
         """Return the team, or None if the workspace has none. Cost: one read, until this process has seen the team."""
         try:
             return self.get(task_id)
-        except _MissingTeam:
+        except (_MissingTeam, Erased):
             return None
 
     def freeze(self, task_id: str, team: Team) -> bool:
@@ -99,8 +101,8 @@ class FrozenTeams:
 
 @lru_cache(maxsize=100)
 def _parse_stored_team(data: bytes) -> Team:
-    """Return the team. The tasks of a team have equal files, which are parsed once."""
-    return Team.model_validate_json(data)
+    """Return the team without fields that a later release has added. Equal files are parsed once."""
+    return Team.model_validate_json(data, extra="ignore")
 
 
 def serialize_team(team: Team) -> bytes:
@@ -148,8 +150,9 @@ def _parse(record: type[StoredRecord], path: str, data: bytes) -> StoredRecord:
 
 def _unreadable(path: str, error: ValidationError) -> CorruptHistory:
     return CorruptHistory(
-        f"{path} cannot be read: {error.errors(include_url=False)[0]['msg'][:MAX_ERROR_CHARS]}; it may be of a newer "
-        "release than this process, or was changed: update the process, or restore the file"
+        f"{path} cannot be read: {error.errors(include_url=False)[0]['msg'][:MAX_ERROR_CHARS]}; it is of a release "
+        "before 0.1.0 or of a newer one than this process, or was changed: let workers of that release end the task, "
+        "or restore the file"
     )
 
 

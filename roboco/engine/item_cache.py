@@ -5,8 +5,10 @@ from collections import OrderedDict
 
 from roboco.domain.inbox.item import Item
 
-MAX_BYTES = 32 * 1024 * 1024
-"""Bytes of the cached items as JSON. The least recently used ones are dropped."""
+MAX_BYTES = 8 * 1024 * 1024
+"""Bytes of the cached items in memory. The least recently used ones are dropped."""
+ITEM_BYTES = 2048
+"""Bytes of an item in memory beside those of its JSON: measured 1,600 for a pause."""
 
 
 class ItemCache:
@@ -31,8 +33,8 @@ class ItemCache:
             return found[0]
 
     def add(self, task_id: str, generation: str, item: Item, size: int) -> None:
-        """Add an item of `size` bytes, and drop others if there are too many bytes."""
-        key = (task_id, generation, item.item_id)
+        """Add an item of `size` bytes as JSON, and drop others if there are too many bytes."""
+        key, size = (task_id, generation, item.item_id), size + ITEM_BYTES
         with self._lock:
             self._drop(key)
             self._items[key] = (item, size)

@@ -7,7 +7,7 @@
 
 If the answer of a receiver is lost, or the worker dies before it has stored the result, the notification is sent again
 with the same id, by which the receiver recognises it. A later notification of the same receiver waits for an earlier
-one, so each receiver gets its notifications in order.
+one, so each receiver gets its notifications in order. One that was stored after a later one was delivered is dropped.
 """
 
 import logging
@@ -16,10 +16,17 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from roboco.domain.dead_letter import dead_letter_of_lost_work
-from roboco.domain.notification import Notification, NotifyTarget, targets_from_json
+from roboco.domain.notification import Notification, NotificationName, NotifyTarget, targets_from_json
 from roboco.domain.paths import notification_path, notify_marker_path, notify_targets_path
 from roboco.engine.engine import Engine
-from roboco.engine.notifications import pending_names, read_notification, result_path, schedule_key, settle
+from roboco.engine.notifications import (
+    newest_finished,
+    pending_names,
+    read_notification,
+    result_path,
+    schedule_key,
+    settle,
+)
 from roboco.errors import RetryLater, TransientError, UsageError
 from roboco.ports.lease_renewals import AttemptLease
 
@@ -91,10 +98,21 @@ def _deliver_due(engine: Engine, task_id: str, exhausted: str | None) -> None:
     if not names:
         return
     targets = targets_from_json(engine.files.get(notify_targets_path(task_id)) or b"[]")
+    newest = newest_finished(engine, task_id)
     for index, of_receiver in groupby(names, _receiver_index):
         for name in of_receiver:
-            if not _deliver_one(engine, task_id, name, targets[index], exhausted):
+            if _is_late(engine, task_id, name, newest.get(index)):
+                engine.files.delete(notification_path(task_id, name))
+            elif not _deliver_one(engine, task_id, name, targets[index], exhausted):
                 break  # the later ones wait for it
+
+
+def _is_late(engine: Engine, task_id: str, name: str, newest: NotificationName | None) -> bool:
+    """Return True if a later notification of the receiver is finished. One that is delivered on request is not late."""
+    if newest is None or newest <= NotificationName.parse(name):
+        return False
+    notice = read_notification(engine, notification_path(task_id, name))
+    return notice is not None and notice.round == 0
 
 
 def _deliver_one(engine: Engine, task_id: str, name: str, target: NotifyTarget, exhausted: str | None) -> bool:

@@ -7,12 +7,16 @@ Each pass of the coordinator over a waiting or ended task stores its notificatio
 dies after the status has changed, the sweeper repeats the pass, and a task is closed only after its notifications are
 stored. From then on the marker makes the sweeper dispatch the delivery (notification_delivery.py) until none is left.
 
-Each receiver gets its notifications in the order of generation and epoch, which fence the decisions about the task. If
-a wait ends before a pass has stored its notification, there is none.
+Each receiver gets its notifications in the order of the decisions: by position, generation and epoch. A pass may store
+its notification late, after the task has moved on and a later one was delivered. The record of the newest finished
+notification of each target shows that, and the late one is dropped, as if its wait had ended before the pass.
 """
 
+import json
 import logging
+from collections.abc import Collection
 
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import letter_id_of
 from roboco.domain.notification import (
     MAX_TEXT_CHARS,
@@ -29,11 +33,13 @@ from roboco.domain.paths import (
     NOTIFY_PREFIX,
     finished_notification_path,
     finished_notifications_path,
+    newest_notifications_path,
     notification_path,
     notifications_path,
     notify_marker_path,
     notify_targets_path,
 )
+from roboco.engine.contention import RETRY_DELAYS, contention_error
 from roboco.engine.engine import Engine
 from roboco.errors import NotFound, StateConflict, TransientError
 from roboco.ports.task_store import Snapshot
@@ -75,11 +81,9 @@ def enqueue(engine: Engine, task_id: str, task: Snapshot) -> None:
     wanted = [index for index, one in enumerate(targets) if task.status in one.on]
     if not wanted:
         return
-    known = (
-        _notification_names(engine, notifications_path(task_id)),
-        _notification_names(engine, finished_notifications_path(task_id, task.seq)),
-    )
-    written = [_store(engine, task_id, task, index, known) for index in wanted]
+    pending = [NotificationName.parse(name) for name in pending_names(engine, task_id)]
+    finished = _finished_at(engine, task_id, task.seq) | newest_finished(engine, task_id)
+    written = [_store(engine, task_id, task, index, pending, finished.get(index)) for index in wanted]
     if any(written):
         engine.files.put(notify_marker_path(task_id), b"")
         engine.schedule.set(schedule_key(task_id), REDELIVERY_DELAY)
@@ -89,20 +93,24 @@ def enqueue(engine: Engine, task_id: str, task: Snapshot) -> None:
             _log.warning("the notifications of task %s are delivered later: %s", task_id, error)
 
 
-def _store(engine: Engine, task_id: str, task: Snapshot, target: int, known: tuple[set[str], set[str]]) -> bool:
-    """Store the notification. Return True if it is not delivered yet. `known` are the pending and the settled names.
+def _store(
+    engine: Engine,
+    task_id: str,
+    task: Snapshot,
+    target: int,
+    pending: Collection[NotificationName],
+    finished: NotificationName | None,
+) -> bool:
+    """Store the notification. Return True if it is not delivered yet.
 
-    Nothing is stored if the newest notification about this position reports this decision or a later one, or the same
-    one in an earlier generation: Redis may have lost that decision, so that the coordinator has made it again.
+    Nothing is stored if the newest notification of the target reports this decision or a later one, or the same one in
+    an earlier generation: Redis may have lost that decision, so that the coordinator has made it again.
     """
-    pending, settled = known
     name = NotificationName.of_decision(target, task.seq, (task.generation, task.epoch), task.status, task.reason)
-    here = [
-        other for other in map(NotificationName.parse, pending | settled) if (other.target, other.seq) == name.position
-    ]
-    newest = max(here, default=None)
+    known = [other for other in (*pending, finished) if other is not None and other.target == target]
+    newest = max(known, default=None)
     if newest is not None and (newest >= name or newest.repeats(name)):
-        return str(newest) not in settled
+        return newest in pending
     said, now = engine.tails.last_text(task_id, task), engine.schedule.time()
     notice = Notification(
         notification_id=notification_id_of(task_id, str(name)),
@@ -127,15 +135,54 @@ def _store(engine: Engine, task_id: str, task: Snapshot, target: int, known: tup
     return True
 
 
-def _notification_names(engine: Engine, folder: str) -> set[str]:
-    """Return the notifications in the folder. Other names are skipped, so that they do not block the task."""
+def _finished_at(engine: Engine, task_id: str, seq: int) -> dict[int, NotificationName]:
+    """Return the newest finished notification of each target at this position, for a task without the record."""
+    if engine.files.size(newest_notifications_path(task_id)) is not None:
+        return {}
+    names = map(NotificationName.parse, _names_in(engine, finished_notifications_path(task_id, seq)))
+    return {name.target: name for name in names}
+
+
+def newest_finished(engine: Engine, task_id: str) -> dict[int, NotificationName]:
+    """Return the newest notification of each target that was delivered or given up. Cost: one read."""
+    return _parse_newest(engine.files.get(newest_notifications_path(task_id)))
+
+
+def _parse_newest(data: bytes | None) -> dict[int, NotificationName]:
+    names = [] if data is None else [NotificationName.parse(name) for name in json.loads(data)]
+    return {name.target: name for name in names}
+
+
+def _record_finished(engine: Engine, task_id: str, name: NotificationName) -> None:
+    """Record the notification as finished, unless a later one of its target is."""
+    path = newest_notifications_path(task_id)
+    for delay in RETRY_DELAYS:
+        stored = engine.files.get_versioned(path)
+        newest = _parse_newest(None if stored is None else stored.data)
+        if (other := newest.get(name.target)) is not None and other >= name:
+            return
+        names = sorted((newest | {name.target: name}).values())
+        data = canonical_json([str(one) for one in names]).encode()
+        if engine.files.replace(path, data, None if stored is None else stored.version):
+            return
+        engine.clock.sleep(delay)
+    raise contention_error(path)
+
+
+def _names_in(engine: Engine, folder: str) -> list[str]:
+    """Return the notifications in the folder, in their order. Other names are skipped, so that they block nothing."""
     names = {name.removesuffix(".json") for name in engine.files.names(folder)}
     if strays := sorted(name for name in names if not NotificationName.is_valid(name)):
         _log.warning("skipped %d names below %s that are not notifications: %r", len(strays), folder, strays[:5])
-    return names.difference(strays)
+    return sorted(names.difference(strays), key=NotificationName.parse)
 
 
 def settle(engine: Engine, name: str, notice: Notification, outcome: DeliveryStatus) -> None:
+    """Store the result of a notification, which is delivered or given up, and remove it from the pending ones.
+
+    The order is recorded first: once the notification is not pending any more, an earlier one counts as late.
+    """
+    _record_finished(engine, notice.task_id, NotificationName.parse(name))
     result = notice.model_copy(update={"delivery": outcome, "attempts": notice.attempts + (outcome == "delivered")})
     engine.files.put(result_path(notice.task_id, name), result.model_dump_json().encode())
     engine.files.delete(notification_path(notice.task_id, name))
@@ -180,7 +227,8 @@ def result_path(task_id: str, name: str) -> str:
 
 
 def pending_names(engine: Engine, task_id: str) -> list[str]:
-    return sorted(_notification_names(engine, notifications_path(task_id)), key=NotificationName.parse)
+    """Return the names of the notifications that are not delivered, in their order."""
+    return _names_in(engine, notifications_path(task_id))
 
 
 def find_notification(engine: Engine, task_id: str, name: str) -> tuple[NotifyTarget, Notification]:

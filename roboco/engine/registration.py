@@ -30,7 +30,8 @@ def register(workers: WorkerRegistry, schedule: Schedule, files: Files, worker: 
     if other is not None:
         raise UsageError(
             f"worker {workers.node_name!r} {_difference(worker.workspace, other)}. If the workspace of the others "
-            f"is gone for good, delete the key {workers.workspace_key!r} in Redis"
+            f"is gone for good, delete the key {workers.workspace_key!r} in Redis: it names the workspace, and no task "
+            "is lost with it"
         )
 
 
@@ -56,11 +57,11 @@ def _difference(own: WorkspaceIdentity, other: WorkspaceIdentity) -> str:
     if own.address == other.address:
         return (
             f"uses the workspace {own.address}, which was deleted and made again, or lost its {WORKSPACE_FILE}, after "
-            "others used it: restore it from a backup, or set ROBOCO_PREFIX to another name to begin anew"
+            "others used it: restore it from a backup, or begin again with another ROBOCO_PREFIX and ROBOCO_BROKER_URL"
         )
     return (
         f"uses the workspace {own.address}, the others {other.address}: set ROBOCO_WORKSPACE to the same workspace for "
-        "all, or ROBOCO_PREFIX to another name if these are two deployments"
+        "all. If these are two deployments, give each its own ROBOCO_PREFIX and ROBOCO_BROKER_URL"
     )
 
 

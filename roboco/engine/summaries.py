@@ -62,13 +62,14 @@ class Summaries:
         return summary is not None and summary.status.ended
 
     def is_retried(self, task_id: str) -> bool:
-        """Return True if the task has failed and continues with a retry.
+        """Return True if the task has failed and continues with a retry. One that is erased does not continue.
 
         If its marker was read before, and there was none, the marker is lost: a marker is deleted after the summary
-        shows the end. `coordinator/archive.py` says why.
+        shows the end. `coordinator/archive.py` says why. Cost: one read, and another one for a retried task.
         """
         summary = self.get(task_id)
-        return summary is not None and not summary.status.ended and summary.retries > 0
+        continues = summary is not None and not summary.status.ended and summary.retries > 0
+        return continues and erased_error(self._files, task_id) is None
 
     def _compute(self, task_id: str) -> TaskSummary:
         # read the marker first: a closed task has all of its steps, and a task that ends after this counts as running

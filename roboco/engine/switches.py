@@ -15,7 +15,6 @@ if that cannot be read either, the last known switches do. A process that knows 
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -25,7 +24,7 @@ from roboco.domain.paths import SWITCHES_FILE
 from roboco.domain.switch import Switch, SwitchableWork, Switches, check_reason, check_target
 from roboco.errors import CorruptHistory, TransientError
 from roboco.ports.clock import Clock
-from roboco.ports.switch_cache import SwitchCache
+from roboco.ports.switch_cache import MissingRight, SwitchCache
 from roboco.ports.workspace import Files
 
 _log = logging.getLogger(__name__)
@@ -106,8 +105,12 @@ class SwitchBoard:
             if after is None:
                 self._publish(before)  # the earlier change may have missed Redis
                 return before
-            with suppress(TransientError):  # while Redis is away, the record counts
-                self._publish(before)  # a user of Redis without the right to switch is refused before anything changes
+            try:
+                self._publish(before)
+            except MissingRight:  # such a user of Redis is refused before anything changes
+                raise
+            except TransientError as error:
+                _log.debug("Redis is away, and the record counts: %s", error)
             if self._files.replace(SWITCHES_FILE, _encoded(after), None if stored is None else stored.version):
                 self._publish(after)
                 return before
@@ -163,6 +166,7 @@ def _decoded(stored: bytes) -> Switches:
         return Switches.model_validate_json(stored)
     except ValidationError as error:
         raise CorruptHistory(
-            f"the switches cannot be read: {error.errors()[0]['msg']}. Delete {SWITCHES_FILE} of the workspace and the "
-            "key `switches` in Redis, and switch things off again"
+            f"the switches cannot be read: {error.errors()[0]['msg']}. Restore {SWITCHES_FILE} of the workspace from a "
+            "backup, or from the key `switches` in Redis. Without both, everything that was switched off would begin: "
+            "stop the workers, move the file and the key away, switch things off again, and start the workers"
         ) from error

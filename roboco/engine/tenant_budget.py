@@ -1,24 +1,24 @@
 """tenant_budget: a tenant's budget of a day: each step is counted before Redis has it, and each turn is checked.
 
-    step stored in the workspace ─► counted (once, by its position) ─► committed in Redis ─► next turn: checked
-                                                                                              └── used up: it waits
-If a worker dies between two of these, the coordinator that applies the step counts it: a repetition changes nothing.
-If Redis is emptied, each open task is counted again as it is rebuilt; what tasks had used on that day that have ended
+    step stored in the workspace ─► usage of its task on this day ─► committed in Redis ─► next turn: checked
+                                    (set, if it is newer)                                   └── used up: it waits
+
+The state of a task holds what it has used on the day, as a fold of its history. So a count carries the whole usage of
+the task, and not that of a step: a repetition, a late one and one after any loss in Redis are right. If Redis is
+emptied, each open task is counted again as it is rebuilt, or by its next step; the usage of tasks that have ended
 before is lost. Turns that run at the same time may exceed the budget, each by its own usage.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from roboco.domain.history.step import TaskStep
+from roboco.domain.history.state import TaskState
 from roboco.domain.ids import tenant_of
-from roboco.domain.task_usage import BILLION, day_of, step_usage
 from roboco.domain.tenant_budget import BUDGET_WAIT, TenantBudgets
+from roboco.domain.usage import BILLION, day_of
 from roboco.ports.clock import Clock
-from roboco.ports.tenant_spending import StepSpending, TenantSpending
+from roboco.ports.tenant_spending import StateUsage, TenantSpending
 
 MAX_WAIT: Final = 300.0
 """Seconds after which a turn that waits for its tenant's budget checks it again: it may have been raised."""
@@ -32,27 +32,17 @@ class DayBudgets:
     spending: TenantSpending
     clock: Clock
 
-    def count(self, task_id: str, steps: Iterable[TaskStep]) -> None:
-        """Count steps for the budget of the task's tenant, if it has one. A repetition is harmless.
+    def count(self, task_id: str, before: TaskState | None, state: TaskState) -> None:
+        """Count the usage of the task's day for the budget of its tenant, if it has one. A repetition is harmless.
 
-        Raise TransientError if Redis does not answer: then the steps are not committed, and are counted later.
+        Count nothing if the usage is that of the state before, which was counted, or that of an earlier day. Raise
+        TransientError if Redis does not answer: then the step is not committed, and is counted later.
         """
-        if self.budgets.of(tenant_of(task_id)) is None:
+        used = state.day_usage
+        if self.budgets.of(tenant_of(task_id)) is None or (before is not None and before.day_usage == used):
             return
-        by_day: dict[str, list[StepSpending]] = defaultdict(list)
-        for step in steps:
-            cells = list(step_usage(task_id, step, ""))
-            tokens = sum(cell.tokens_in + cell.tokens_out for cell in cells)
-            cost = sum(cell.cost_billionths for cell in cells)
-            if tokens or cost:
-                by_day[day_of(step.created_at)].append(StepSpending(step.seq, tokens, cost))
-        for day, spent in by_day.items():
-            self.spending.count(task_id, day, spent)
-
-    def count_today(self, task_id: str, steps: Iterable[TaskStep]) -> None:
-        """Count the steps of today, as a task is rebuilt after a loss of Redis."""
-        today = day_of(self._now())
-        self.count(task_id, (step for step in steps if day_of(step.created_at) == today))
+        if used.day >= day_of(self._now()):
+            self.spending.count(task_id, used.day, StateUsage(state.steps, used.tokens, used.cost_billionths))
 
     def wait(self, task_id: str, agent: str) -> tuple[float, str] | None:
         """Return for how many seconds a turn waits for the tenant's budget, and why, or None if it can run.

@@ -24,6 +24,12 @@ def receipt_of(files: Files, task_id: str) -> ErasureReceipt | None:
     return None if data is None else parse_receipt(data) or _unreadable(task_id)
 
 
+def is_erased(files: Files, task_id: str) -> bool:
+    """Return True if nothing of the task is left. An archived one is not erased: it can be imported. Cost: one read."""
+    receipt = receipt_of(files, task_id)
+    return receipt is not None and receipt.status == "erased"
+
+
 def parse_receipt(data: bytes) -> ErasureReceipt | None:
     """Return the receipt, or None if the bytes are not one, as a full disk or a restore may leave them."""
     try:

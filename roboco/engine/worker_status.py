@@ -1,14 +1,15 @@
 """worker_status: the live workers, as a client sees them, and the id of the client's workspace."""
 
 import json
+import math
 import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from roboco.domain.paths import WORKSPACE_FILE
-from roboco.errors import CorruptHistory
+from roboco.errors import CorruptHistory, UsageError
 from roboco.ports.registry import WorkerRegistry, WorkspaceIdentity
 from roboco.ports.workspace import Files
 
@@ -16,11 +17,19 @@ CACHE_SECONDS = 5.0
 """Seconds for which the registry is cached: many followers of a process share it."""
 
 
+class BrokerPort(Protocol):
+    """The part of the dispatcher that this module uses."""
+
+    def fault(self) -> str: ...
+
+
 class StatusPorts(Protocol):
     """The ports that this module reads."""
 
     @property
     def workers(self) -> WorkerRegistry: ...
+    @property
+    def dispatcher(self) -> BrokerPort: ...
     @property
     def files(self) -> Files: ...
 
@@ -40,6 +49,7 @@ class WorkerStatus:
     def __init__(self) -> None:
         self._snapshot: RegistrySnapshot | None = None
         self._workspace: WorkspaceIdentity | None = None
+        self._broker = -math.inf, ""
 
     def registry_snapshot(self, parts: StatusPorts) -> RegistrySnapshot:
         """Return the content of the registry. Cost: five commands to Redis if the last ones are CACHED seconds old."""
@@ -50,6 +60,14 @@ class WorkerStatus:
             self._snapshot = seen
         return seen
 
+    def broker_fault(self, parts: StatusPorts) -> str:
+        """Return why the broker takes no messages, or "". It is asked at most every CACHE_SECONDS."""
+        at, found = self._broker
+        if time.monotonic() - at >= CACHE_SECONDS:
+            found = parts.dispatcher.fault()
+            self._broker = time.monotonic(), found
+        return found
+
     def own_workspace(self, parts: StatusPorts, address: str) -> WorkspaceIdentity:
         """Return the name of this process's workspace, which is read once."""
         own = self._workspace
@@ -58,22 +76,39 @@ class WorkerStatus:
         return own
 
 
+FORMAT: Final = 1
+"""The format in which this release stores tasks (`formats.py`)."""
+
+
 def workspace_name(files: Files, address: str) -> WorkspaceIdentity:
     """Return the name of the workspace with these files, at this address. If the workspace has no id, store one."""
     data = files.get(WORKSPACE_FILE)
     if data is None:
-        files.create(WORKSPACE_FILE, json.dumps({"id": uuid.uuid4().hex}).encode())
+        files.create(WORKSPACE_FILE, json.dumps({"id": uuid.uuid4().hex, "format": FORMAT}).encode())
         data = files.get(WORKSPACE_FILE)
     return WorkspaceIdentity(_id_of(data or b"", address), address)
 
 
+def _check_not_later(record: Any, address: str) -> None:
+    """Raise UsageError if the record of the workspace names a format of a later release."""
+    found = record.get("format") if isinstance(record, dict) else None
+    if isinstance(found, int) and found > FORMAT:
+        raise UsageError(
+            f"the workspace {address} has format {found} of a later release, and this process reads format {FORMAT}: "
+            "update it to that release"
+        )
+
+
 def _id_of(data: bytes, address: str) -> str:
     try:
-        found = json.loads(data)["id"]
+        record = json.loads(data)
+        found = record["id"]
     except (ValueError, TypeError, KeyError):
-        found = None
+        record = found = None
+    _check_not_later(record, address)
     if not isinstance(found, str) or not found.isalnum():
         raise CorruptHistory(
-            f"{WORKSPACE_FILE} in the workspace {address} does not hold an id: delete it, and it is made again"
+            f"{WORKSPACE_FILE} in the workspace {address} does not hold an id: restore it from a backup; without one "
+            "move it away, and restart all workers and clients, because another id is made"
         )
     return found

@@ -23,11 +23,12 @@ from fastapi import Depends, HTTPException, Request
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from roboco.domain.access_key import Scope as KeyScope
 from roboco.errors import RobocoError
 from roboco.gateway.bodies.json_values import JsonValues
-from roboco.gateway.calls import OWNER
+from roboco.gateway.calls import OWNER, RECEIVED
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.origin import path_of
+from roboco.gateway.origin import SAFE_METHODS, path_of
 from roboco.gateway.principal import ACCESS, Principal
 from roboco.gateway.problem import Problem
 
@@ -89,6 +90,7 @@ class Access:
         FastAPI lets this exception of a body pass, and answers 400 for any other.
         """
         self._received += len(piece)
+        RECEIVED.set(self._received)
         if self._max_body is None:
             return
         if self._received > self._max_body:
@@ -134,8 +136,13 @@ class Access:
         size = announced_bytes(self._scope)
         if self._max_body is not None and size > self._max_body:
             raise Problem(413, "too_large", f"the body has {size} bytes; at most {self._max_body} are allowed")
-        self.headers = await self._gateway.limits.admit(caller, size)
+        self.headers = await self._gateway.limits.admit(caller, size, self._is_essential(caller))
         return caller
+
+    def _is_essential(self, caller: Principal) -> bool:
+        """Return True if the request reads, stops a task, or is an operator's, as erasures are."""
+        stops = path_of(self._scope).endswith("/stop")
+        return self._scope["method"] in SAFE_METHODS or stops or KeyScope.OPERATE in caller.scopes
 
     def _body_limit(self) -> int | None:
         path = path_of(self._scope)

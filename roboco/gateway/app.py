@@ -17,6 +17,7 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.errors import RobocoError
 from roboco.gateway import health, sign_in
 from roboco.gateway.access import AccessMiddleware
+from roboco.gateway.bodies.body_budget import LargeBodies
 from roboco.gateway.closing import set_at_signals
 from roboco.gateway.cors import cors_options
 from roboco.gateway.gateway import Gateway
@@ -63,13 +64,14 @@ def create_app(
         title="Roboco",
         version="1",
         lifespan=lifespan,
-        openapi_url="/v1/openapi.json",
+        openapi_url=None,  # `describe` serves it
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,  # the address would have the host that the client names
     )
     app.state.gateway = gateway
     app.add_middleware(StreamHandover)  # the first one is the innermost
+    app.add_middleware(LargeBodies, budget=gateway.bodies)
     app.add_middleware(AccessMiddleware, gateway=gateway)
     app.add_middleware(OriginMiddleware, settings=gateway.settings)
     if gateway.settings.cors_origins:

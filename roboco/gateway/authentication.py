@@ -77,5 +77,6 @@ def principal_of(key: AccessKey, most: CallerLimits) -> Principal:
         tenant=key.tenant,
         scopes=frozenset(Scope(scope) for scope in key.scopes if scope in _SCOPES),
         teams=None if key.teams is None else frozenset(key.teams),
+        functions=None if key.functions is None else frozenset(key.functions),
         limits=most.tighter(key.limits),
     )

@@ -1,5 +1,6 @@
 """bounded_http: HTTP/1.1 of uvicorn on httptools, with bounds on what a client sends and leaves unread.
 
+    connection ─► MAX_HEAD_SECONDS ─► no head: aborted
     head ─► counted ─► too long: 431, closed     body ─► bounded where it is read     trailers ─► counted, dropped
                                                                                        └─► too long: closed
 
@@ -23,6 +24,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD: Final = 65_536
 """Bytes of a request's path and headers, or of its trailers. One piece of the network more may arrive before."""
+MAX_HEAD_SECONDS: Final = 60.0
+"""Seconds from the connection, or from the begin of a request, until its head is complete."""
 MAX_UNREAD: Final = 120.0
 """Seconds in which a client has to read MIN_READ bytes, while more than that waits for it."""
 MIN_READ: Final = 65_536
@@ -33,7 +36,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     """One connection."""
 
     # More names in the dictionary of a connection would exceed those that CPython shares: 1 KB more for each one.
-    __slots__ = ("_in_head", "_read_body", "_reader_check", "_unread")
+    __slots__ = ("_head_timer", "_in_head", "_read_body", "_reader_check", "_unread")
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -43,6 +46,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._read_body = False
         """Whether the last bytes had a piece of the body: most of them are that, then."""
         self._reader_check: asyncio.TimerHandle | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._start_head_timer()
 
     def data_received(self, data: bytes) -> None:
         """Parse the bytes, and close the connection if they make a head too long, or trailers."""
@@ -63,6 +72,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin to count."""
         self._unread, self._in_head = 0, True
+        self._start_head_timer()
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -71,9 +81,15 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Begin to count anew: the limit of the body applies now."""
+        """Begin to count anew: the limit of the body applies now.
+
+        What follows a request to change the protocol is no request, whatever a proxy takes it for: close then.
+        """
         self._unread, self._in_head = 0, False
+        self._end_head_timer()
         super().on_headers_complete()
+        if self.parser.should_upgrade():
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         """Begin to count anew with the next bytes: they may be trailers."""
@@ -98,7 +114,17 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Check no further."""
         self._end_checks()
+        self._end_head_timer()
         super().connection_lost(exc)
+
+    def _start_head_timer(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(MAX_HEAD_SECONDS, self.transport.abort)
+
+    def _end_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
     def _check_later(self) -> None:
         self._end_checks()

@@ -28,6 +28,8 @@ UPLOADS_OF_OWNER: Final = 8
 
 OWNER: Final[ContextVar[str]] = ContextVar("roboco_owner", default="")
 """The owner of the calls of a request, set once its caller is known. Those of the process itself have none."""
+RECEIVED: Final[ContextVar[int]] = ContextVar("roboco_received", default=0)
+"""The bytes that a request has had so far."""
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -222,6 +224,8 @@ class Calls:
     def __init__(self, deadline: float) -> None:
         self.reads = CallLine("read", 24, 128, deadline, LinePart(16, 64))
         """Reads of tasks and lists."""
+        self.histories = CallLine("history", 6, 128, deadline, LinePart(3, 64))
+        """Reads that hold a whole history in memory: few at a time."""
         self.streams = CallLine("stream", 12, 4096, deadline, LinePart(8, 2048))
         """Looks for the tasks of streams: all clients of a process that has ended come at once, and all are served."""
         self.controls = CallLine("control", 24, 128, deadline, LinePart(16, 64))
@@ -247,6 +251,7 @@ class Calls:
         """Start no further call."""
         for line in (
             self.reads,
+            self.histories,
             self.streams,
             self.controls,
             self.files,

@@ -11,6 +11,7 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
 from roboco.errors import CorruptHistory, Erased, Overloaded, RobocoError, StateConflict, TransientError, UsageError
 from roboco.gateway.authentication import Authenticator
+from roboco.gateway.bodies.body_budget import BodyBudget
 from roboco.gateway.calls import Calls, Turns
 from roboco.gateway.idempotency import NewTaskId
 from roboco.gateway.key_cache import KeyCache
@@ -40,6 +41,8 @@ class Gateway:
         self.limits = CallerLimiter(orchestrator.caller_limits, settings, self.calls)
         self.pieces = Turns(MAX_PIECES, MAX_PIECES_OF_OWNER)
         """Held while a piece of a file is read. Further downloads wait for their turn, whatever their number."""
+        self.bodies = BodyBudget()
+        """The bytes of the large responses that are being sent."""
         self.closing = asyncio.Event()
         """Set when the process is about to exit: streams end at an event then."""
         self.streams = OpenStreams(settings.ping_seconds, settings.stream_seconds, self.closing)

@@ -5,6 +5,7 @@
     message, result of a client tool ─► check_usage ───► usage of the day
     stream ──► open_stream ───► leased to this process; StreamLeases renews
     Redis does not answer ────► 503
+    Redis refuses to count ───► reads, stops, erasures and operators pass
 
 If Redis does not answer, reads are refused, too. Almost each of them needs Redis anyway, and without counts a caller
 could exhaust the store. `Principal.limits` are a caller's own limits or those of the settings, whichever are lower.
@@ -13,9 +14,9 @@ could exhaust the store. `Principal.limits` are a caller's own limits or those o
 import math
 from datetime import UTC, datetime, timedelta
 
-from roboco.client.caller_accounts import Account, CallerAccounts, LimitReached
+from roboco.client.caller_accounts import Account, CallerAccounts, LimitReached, RefusedWrites
 from roboco.domain.access_key import CallerLimits
-from roboco.gateway.calls import Calls
+from roboco.gateway.calls import RECEIVED, Calls
 from roboco.gateway.principal import Principal
 from roboco.gateway.problem import rate_limited
 from roboco.gateway.settings import GatewaySettings
@@ -31,15 +32,21 @@ class CallerLimiter:
         self._of_tenant = settings.tenant_limits()
         self.streams = StreamLeases(self._accounts, calls.limits)
 
-    async def admit(self, caller: Principal, size: int) -> dict[str, str]:
+    async def admit(self, caller: Principal, size: int, is_essential: bool = False) -> dict[str, str]:
         """Count a request with a body of this many bytes. Return headers of its response.
 
-        Raise Problem `rate_limited` if a limit is reached, and `unavailable` if Redis does not answer.
+        An essential one passes uncounted if Redis refuses to count. Raise Problem `rate_limited` if a limit is reached,
+        and `unavailable` if Redis does not answer.
         """
         if not caller.limited:
             return {}
         account = self.account(caller)
-        found = await self._line.run(self._accounts.admit, account, size)
+        try:
+            found = await self._line.run(self._accounts.admit, account, size)
+        except RefusedWrites:
+            if is_essential:
+                return {}
+            raise
         if isinstance(found, LimitReached):
             raise rate_limited(found.limit, found.seconds)
         limit = account.own.requests_per_minute
@@ -68,15 +75,15 @@ class CallerLimiter:
         """
         await self.check_usage(caller)
         account = self.account(caller)
-        if caller.limited and (account.own.open_tasks or account.shared.open_tasks):
-            refused = await self._line.run(self._accounts.add_task, account, task_id)
+        if caller.limited and _limits_tasks(account):
+            refused = await self._line.run(self._accounts.add_task, account, task_id, RECEIVED.get())
             if refused is not None:
                 raise rate_limited(refused.limit, refused.seconds)
 
     async def cancel_task(self, caller: Principal, task_id: str) -> None:
         """Stop counting a task whose submission was refused, so that nothing was stored."""
         account = self.account(caller)
-        if caller.limited and (account.own.open_tasks or account.shared.open_tasks):
+        if caller.limited and _limits_tasks(account):
             await self._line.run(self._accounts.remove_task, account, task_id)
 
     async def check_usage(self, caller: Principal) -> None:
@@ -95,6 +102,10 @@ class CallerLimiter:
     def account(self, caller: Principal) -> Account:
         """Return the caller's account: its own limits, and those of its tenant."""
         return Account(caller.tenant or "", caller.by, caller.limits, self._of_tenant)
+
+
+def _limits_tasks(account: Account) -> bool:
+    return any(of.open_tasks or of.open_bytes for of in (account.own, account.shared))
 
 
 def _seconds_of_day() -> float:

@@ -7,15 +7,17 @@ Without authentication the gateway serves its machine alone, which a page reache
 that resolves to 127.0.0.1 (DNS rebinding): so the header Host must name this machine. Pure.
 """
 
+import re
 from collections.abc import Collection
 from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from roboco.gateway.problem import Problem, forbidden
+from roboco.gateway.problem import Problem, forbidden, invalid
 
 HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
 """Paths that need no caller, and that the log leaves out."""
+_HOST: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,253})|\[[0-9a-f:.]{2,45}\]")
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -30,15 +32,17 @@ def is_loopback(host: str) -> bool:
 def check_host(scope: Any, allowed: Collection[str], local_only: bool) -> None:
     """Raise Problem `forbidden` unless the header Host names the gateway.
 
-    `allowed` are its names; if there are none, each name is allowed. With `local_only` the names of loopback are
-    allowed, too, and requests from other machines are refused.
+    `allowed` are its names; if there are none, each well-formed name is allowed. With `local_only` the names of
+    loopback are allowed, too, and requests from other machines are refused.
     """
     peer = (scope.get("client") or ("",))[0]
     if local_only and _is_remote(peer):
         raise forbidden("without authentication the gateway serves its own machine alone", "use a key")
+    name = host_name(scope)
+    if not _HOST.fullmatch(name):
+        raise invalid("the request needs one header Host with the name or address of the gateway")
     if not local_only and not allowed:
         return
-    name = host_name(scope)
     if name not in allowed and not (local_only and is_loopback(name)):
         raise forbidden("the header Host does not name this gateway", "an operator sets ROBOCO_GATEWAY_ALLOWED_HOSTS")
 

@@ -28,6 +28,8 @@ class Principal:
     """Its own limits or those of the settings, whichever are lower; also the ceilings of its tasks."""
     limited: bool = True
     """Whether requests, streams, tasks and usage count against limits."""
+    functions: frozenset[str] | None = None
+    """The functions that its team objects may name, or None for all."""
 
     @property
     def owner(self) -> str:

@@ -74,6 +74,8 @@ class GatewaySettings(BaseModel):
     """Streams that each key holds open at the same time."""
     open_tasks: Ceiling = 10_000
     """Open tasks that each key has created."""
+    open_bytes: Ceiling = 128 * 1024**2
+    """Bytes of the requests that have created open tasks of each key, at most 160 KB of each task."""
     tokens_per_day: Ceiling = 0
     """Tokens of models that the tasks of each key use in a day (UTC)."""
     cost_per_day: CostCeiling = 0.0
@@ -84,8 +86,10 @@ class GatewaySettings(BaseModel):
     """Bytes of the requests of all keys of a tenant together."""
     tenant_open_streams: Ceiling = 0
     """Streams that all keys of a tenant together hold open at the same time."""
-    tenant_open_tasks: Ceiling = 0
+    tenant_open_tasks: Ceiling = 20_000
     """Open tasks that all keys of a tenant together have created."""
+    tenant_open_bytes: Ceiling = 256 * 1024**2
+    """Bytes of the requests that have created open tasks of a tenant, at most 160 KB of each task."""
     tenant_tokens_per_day: Ceiling = 0
     """Tokens that the tasks of a tenant use in a day (UTC)."""
     tenant_cost_per_day: CostCeiling = 0.0

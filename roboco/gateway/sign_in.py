@@ -10,12 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from roboco.gateway import session_cookie
 from roboco.gateway.access import Caller
 from roboco.gateway.authentication import principal_of
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import TheGateway
 from roboco.gateway.origin import check_origin, host_name
 from roboco.gateway.principal import Principal
 from roboco.gateway.problem import Problem
 
-router = APIRouter(prefix="/v1", tags=["sign-in"])
+router = APIRouter(route_class=StrictJsonRoute, prefix="/v1", tags=["sign-in"])
 
 
 class SignIn(BaseModel):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from roboco.domain.access_key import CallerLimits
+from roboco.errors import TransientError
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,12 @@ class LimitReached:
     """The seconds after which the same request can be accepted, or an estimate."""
 
 
+class RefusedWrites(TransientError):
+    """Redis answers, and refuses writes for now: its memory or disk is full, or it is a replica."""
+
+
 class CallerCounts(Protocol):
-    """Counts of callers. Methods raise TransientError if the server does not answer."""
+    """Counts of callers. Methods raise TransientError if the server does not answer, RefusedWrites if it is full."""
 
     def admit(self, account: Account, size: int) -> Accepted | LimitReached:
         """Count a request with a body of this many bytes. A body beyond the limit is accepted if none is unpaid.

@@ -48,5 +48,14 @@ class Dispatcher(Protocol):
         known.
         """
 
+    def describe_queue(self, pool: str) -> str:
+        """Return how many messages wait for the pool, with the remedy, or "" if none waits.
+
+        Raise TransientError if that cannot be found out.
+        """
+
+    def fault(self) -> str:
+        """Return why no messages can be sent now, with the remedy, or "". It raises nothing."""
+
     def backlog(self, task_id: str) -> int:
         """Return the number of queued messages that workers take before, or beside, those of a new task of this id."""

@@ -13,8 +13,11 @@ class OpenTasks(Protocol):
     the server does not answer.
     """
 
-    def add(self, account: Account, task_id: str) -> LimitReached | None:
-        """Add the task, unless a limit is reached. Idempotent: a task that is there already is never refused."""
+    def add(self, account: Account, task_id: str, size: int = 0) -> LimitReached | None:
+        """Add the task with its bytes, unless a limit is reached.
+
+        Idempotent: a task that is there already is never refused. One task alone may have more bytes than the limit.
+        """
 
     def least_recently_checked(self, account: Account, limit: int) -> list[tuple[str, float]]:
         """Return tasks of the caller and of its tenant, each with the seconds since it was added or checked."""

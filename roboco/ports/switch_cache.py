@@ -2,6 +2,12 @@
 
 from typing import Protocol
 
+from roboco.errors import TransientError
+
+
+class MissingRight(TransientError):
+    """A server refuses its user a right. The call has changed nothing there; an operator may grant the right."""
+
 
 class SwitchCache(Protocol):
     """A text with a revision. It is lost when Redis is emptied."""

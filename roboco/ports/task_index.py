@@ -56,6 +56,9 @@ class TaskIndex(Protocol):
     def team(self, task_id: str) -> str | None:
         """Return the name of the task's team, or None if the index has no entry."""
 
+    def count_queued(self) -> int:
+        """Return the number of tasks whose first turn has not begun, for example because they start later."""
+
     def page(self, wanted: TaskFilter, cursor: str = "", limit: int = 50) -> TaskPage:
         """Return at most `limit` entries that match, after the cursor, the latest change first.
 

@@ -76,6 +76,7 @@ class TurnProgress:
     """How far the model call of a running turn has come, as its worker last recorded it."""
 
     model: str
+    """The name of the model, and its address if that is not the default."""
     request: int
     """The number of the request, from 1."""
     requests: int
@@ -284,6 +285,21 @@ class TaskStore(Protocol):
         """Return the task with at most `tail` of its newest steps, or None if the store does not have it.
 
         There may be fewer, because the store bounds their bytes; the history has the others.
+        """
+
+    def fault(self, task_id: str) -> str:
+        """Return why the store takes no writes of the task, with the remedy, or "".
+
+        Raise TransientError if it does not answer.
+        """
+
+    def eviction(self) -> str:
+        """Return that the store has evicted keys, with the remedy, or "". Raise TransientError as `fault` does."""
+
+    def memory_share(self, task_id: str) -> float:
+        """Return the part of its memory that the server of the task uses, from 0 to 1; 0 if it has no limit.
+
+        It may be a second old.
         """
 
     def create(

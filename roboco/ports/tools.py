@@ -20,9 +20,19 @@ Listings = Mapping[str, Listing]
 class MissingListing:
     """A missing listing that a turn needs."""
 
+    server: str
     seconds: float
     """Seconds for which the turn is deferred."""
     reason: str
+
+
+@dataclass(frozen=True)
+class TaskOwner:
+    """Whose token an MCP server may get for a task."""
+
+    tenant: str = ""
+    user: str | None = None
+    """The caller that created the task."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,8 @@ class ToolContext:
     step_id: str = ""
     """The step with the call."""
     cancellation: threading.Event = field(default_factory=threading.Event, compare=False, repr=False)
+    user: str | None = None
+    """The caller that created the task."""
 
     @property
     def cancelled(self) -> bool:
@@ -61,7 +73,7 @@ class Toolbox(Protocol):
         is started or called.
         """
 
-    def list_tools(self, team: Team, server: str) -> Listing:
+    def list_tools(self, team: Team, server: str, owner: TaskOwner) -> Listing:
         """Return the tools that this server of the team lists now, or the error. Only tools workers call this.
 
         It starts the server, or connects to it. Raise UsageError if the operator does not allow the server.

@@ -18,6 +18,7 @@ from tests.bench import (
     followers,
     gateway_creations,
     gateway_streams,
+    growth,
     history_length,
     interrupts,
     lease_renewals,
@@ -64,6 +65,7 @@ BENCHES: dict[str, Callable[[BenchStack, Size], Iterator[Result]]] = {
 }
 
 NAMED_ONLY: dict[str, Callable[[BenchStack, Size], Iterator[Result]]] = {
+    "soak": growth.measure,
     "scale": scale.measure,
     "scale_folder": scale.measure_folder,
     "scale_s3": scale.measure_s3,

@@ -18,6 +18,7 @@ import redis
 from roboco.adapters.redis.attempts import RedisAttempts
 from roboco.adapters.redis.client import connect, connect_for_renewals
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.large_steps import StoredSteps, no_steps
 from roboco.adapters.redis.lease_renewals import RedisLeaseRenewals
 from roboco.adapters.redis.leases import RedisTurnLeases
 from roboco.adapters.redis.scripts import Scripts
@@ -59,7 +60,7 @@ def _cluster() -> Iterator[Cluster]:
 def _measure_on(url: str, keys: Keys, count: int, rounds: int, where: str) -> Result:
     with connect(url) as client, connect_for_renewals(url, TIMEOUT) as renewing_client:
         claims = [_claim_turn(client, keys, f"task_{number}") for number in range(count)]
-        turns = RedisTurnLeases(Scripts(client), keys, LEASE)
+        turns = RedisTurnLeases(Scripts(client), keys, LEASE, StoredSteps(no_steps))
         renewals = RedisLeaseRenewals(Scripts(renewing_client), keys, LEASE)
         leases = [claim.lease for claim in claims]
         ways: dict[str, Callable[[], object]] = {
@@ -133,7 +134,7 @@ def _timed(act: Callable[[], Any]) -> tuple[float, float]:
 def _claim_turn(client: redis.Redis, keys: Keys, task_id: str) -> TurnClaim:
     """Create a task, and claim its first turn."""
     scripts = Scripts(client)
-    store = RedisTaskStore(scripts, keys)
+    store = RedisTaskStore(scripts, keys, StoredSteps(no_steps))
     steps = make_chain(1)
     store.create(task_id, steps, fold(steps), ())
     created = store.load(task_id, 1)
@@ -141,6 +142,8 @@ def _claim_turn(client: redis.Redis, keys: Keys, task_id: str) -> TurnClaim:
     decision = Decision(Phase.TURN, TaskStatus.RUNNING, agent="writer")
     epoch = store.record_decision(task_id, created.epoch, decision, ())
     assert epoch is not None
-    claim = RedisTurnLeases(scripts, keys, LEASE).claim(TurnAssignment(task_id, 1, epoch, 1), "me", 1)
+    claim = RedisTurnLeases(scripts, keys, LEASE, StoredSteps(no_steps)).claim(
+        TurnAssignment(task_id, 1, epoch, 1), "me", 1
+    )
     assert claim is not None
     return claim

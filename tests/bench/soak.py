@@ -15,7 +15,7 @@ from pathlib import Path
 
 from roboco.adapters.local.seaweed import start_seaweed
 from tests.bench.harness.bench_stack import DeployedStack
-from tests.bench.soak_faults import WORKERS, Faults
+from tests.bench.harness.soak_faults import WORKERS, Faults
 from tests.bench.soak_load import Load, scripted_reply
 from tests.support.servers.model_server import RequestRecord
 from tests.support.stack import Stack, s3_environment

@@ -110,6 +110,7 @@ def test_a_stuck_task_is_listed_with_its_cause(web: WebStack, light_page: Page) 
                 return True
             light_page.wait_for_timeout(500)
             light_page.reload()
+            button(light_page, "run").click()
             return False
 
         until(is_listed, 60, lambda: f"{task.task_id} is listed with its cause: {light_page.content()[:3000]}")
@@ -285,3 +286,14 @@ def test_operations_are_accessible(web: WebStack, open_watched: OpenContext, sch
         expect(dialog.locator("table, form").last).to_be_visible()
         assert_accessible(page)
         assert_no_sideways_scroll(page)
+
+
+def test_a_link_from_elsewhere_runs_nothing(web: WebStack, light_page: Page) -> None:
+    sent: list[str] = []
+    light_page.on("request", lambda request: sent.append(request.url) if "v1/usage" in request.url else None)
+    open_view(light_page, web.url, "#/operations/report_usage?by=team", "operations")
+    expect(button(light_page, "run")).to_be_enabled()
+    assert sent == []
+    button(light_page, "run").click()
+    expect(light_page.get_by_role("dialog").locator("details")).not_to_have_attribute("open", "")
+    assert len(sent) == 1

@@ -13,9 +13,10 @@ from tests.deployment.files import DEPLOY
 
 POOL, COORDINATOR = "s3-policy.json", "s3-policy-coordinator.json"
 GATEWAY, OPERATOR = "s3-policy-gateway.json", "s3-policy-operator.json"
-TASK, KEY, OTHER = "roboco/tasks/order-17/task.json", "roboco/tasks/_keys/4f1c.json", "roboco/others/file"
-RECEIPT, REQUEST, ARCHIVE = "roboco/tasks/_erased/t1", "roboco/tasks/_erasing/t1", "roboco/archive/t1.tar"
-SWITCHES = "roboco/tasks/_switches.json"
+TASK, KEY, OTHER = "roboco/tasks/order-17/task.json", "roboco/tasks-operator/_keys/4f1c.json", "roboco/others/file"
+RECEIPT, REQUEST = "roboco/tasks-operator/_erased/t1", "roboco/tasks-operator/_erasing/t1"
+ARCHIVE = "roboco/archive/t1.tar"
+SWITCHES = "roboco/tasks-operator/_switches.json"
 ALLOWED = {
     POOL: {TASK: "GPD", KEY: "", RECEIPT: "G", REQUEST: "G", ARCHIVE: "", SWITCHES: "G"},
     COORDINATOR: {TASK: "GPD", KEY: "", RECEIPT: "GPD", REQUEST: "GPD", ARCHIVE: "GPD", SWITCHES: "GPD"},

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import jsonschema
 import pytest
 import redis
 import yaml
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from roboco.adapters.local.process import LOOPBACK, Server, free_port, start_server
 from roboco.adapters.local.valkey import find_server
@@ -152,10 +155,29 @@ def test_dependencies_and_mounts_exist() -> None:
     for service in SERVICES.values():
         assert set(service.get("depends_on", {})) <= set(SERVICES)
         for volume in service.get("volumes", ()):
-            if volume.startswith("${TEAMS_FOLDER:-./teams}:"):
-                continue  # the user's own folder, which Docker creates
+            if volume.startswith(("${TEAMS_FOLDER:-./teams}:", "${MODULES_FOLDER:-./modules}:")):
+                continue  # a folder of the user, which Docker creates
             source = volume.partition(":")[0]
             assert (ROOT / source).exists() if source.startswith("./") else source in COMPOSE["volumes"], volume
+
+
+def test_images_and_objects_are_labelled_with_the_release() -> None:
+    release = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"org.opencontainers.image.version={release}\n" in (DEPLOY / "Dockerfile").read_text()
+    kustomization = (DEPLOY / "kubernetes" / "base" / "kustomization.yaml").read_text()
+    assert f'app.kubernetes.io/version: "{release}"' in kustomization
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_the_logs_of_a_service_that_stays_are_rotated(name: str) -> None:
+    stays = SERVICES[name].get("restart") != "no"
+    assert SERVICES[name].get("logging") == ({"driver": "local"} if stays else None)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_modules_of_tools_are_where_every_pool_imports_them(pool: str) -> None:
+    assert "${MODULES_FOLDER:-./modules}:/modules:ro" in SERVICES[pool]["volumes"]
+    assert "PYTHONPATH=/modules " in (DEPLOY / "Dockerfile").read_text()
 
 
 def test_monitoring_is_started_by_its_profile_alone() -> None:
@@ -191,6 +213,7 @@ def start_redis(tmp_path: Path, port: int, passwords: dict[str, str]) -> Server:
     configuration = tmp_path / "redis.conf"
     text = (DEPLOY / "redis.conf").read_text().replace("dir /data", f"dir {tmp_path}")
     configuration.write_text(f"{text}\nport {port}\nbind {LOOPBACK}\n")
+    (tmp_path / "redis-server").unlink(missing_ok=True)
     (tmp_path / "redis-server").symlink_to(find_server()[0])
     environment = {
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
@@ -211,6 +234,11 @@ def test_redis_starts_with_the_configuration_and_users(tmp_path: Path) -> None:
             for name, value in ((b"appendonly", b"yes"), (b"maxmemory-policy", b"noeviction"), (b"save", b"")):
                 assert client.execute_command("CONFIG", "GET", name) in ({name: value}, [name, value])
             assert set(client.acl_users()) == {"default", "roboco-coordinator", "roboco-probe", "roboco-admin"}
+            default: Any = client.acl_getuser("default")
+            assert "off" in default["flags"]
+            assert default["passwords"] == []
+            assert "+@all" in default["categories"]
+            assert "~*" in default["keys"]
         with redis.Redis(port=port) as anonymous, pytest.raises(redis.AuthenticationError):
             anonymous.ping()
     finally:
@@ -218,6 +246,24 @@ def test_redis_starts_with_the_configuration_and_users(tmp_path: Path) -> None:
     made = tmp_path / "made.acl"
     assert made.stat().st_mode & 0o077 == 0
     assert not any(password in made.read_text() for password in PASSWORDS.values())
+
+
+@pytest.mark.redis
+def test_a_restart_of_redis_replays_transactions_and_scripts(tmp_path: Path) -> None:
+    """The append-only file holds both as MULTI and EXEC, which the default user has to be allowed to replay."""
+    port = free_port()
+    address: dict[str, Any] = {"port": port, "username": "roboco-admin", "password": PASSWORDS["REDIS_PASSWORD_ADMIN"]}
+    with redis.Redis(**address, retry=Retry(NoBackoff(), 0)) as client:
+        for count in (0, 4):
+            server = start_redis(tmp_path, port, PASSWORDS)
+            try:
+                until(lambda: is_reachable(client), 60, lambda: (tmp_path / "redis.log").read_text())
+                assert client.dbsize() == count
+                client.pipeline(transaction=True).set("t1", 1).set("t2", 2).execute()
+                client.eval("redis.call('SET', KEYS[1], 1); redis.call('SET', KEYS[2], 2)", 2, "s1", "s2")
+            finally:
+                server.stop()
+    assert "no permission" not in (tmp_path / "redis.log").read_text().lower()
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,14 @@ def test_no_object_is_defined_twice(overlay: str) -> None:
     assert len(names) == len(set(names))
 
 
+def test_redis_refuses_writes_before_the_kernel_kills_it() -> None:
+    """Half of its limit is left for the copy that rewrites the append-only file."""
+    [redis] = [one for one in objects("small") if one["kind"] == "StatefulSet"]
+    [container] = redis["spec"]["template"]["spec"]["containers"]
+    assert container["command"][-2:] == ["--maxmemory", "1gb"]
+    assert container["resources"]["limits"]["memory"] == "2Gi"
+
+
 def test_redis_is_configured_as_in_compose() -> None:
     """Kustomize reads no file outside its folder, so the files exist twice."""
     for name in ("redis.conf", "redis-users.acl", "redis-start.sh"):

@@ -20,7 +20,7 @@ ALERTS: list[dict[str, Any]] = [
     rule for group in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"] for rule in group["rules"]
 ]
 DASHBOARD: dict[str, Any] = json.loads((MONITORING / "grafana/dashboards/roboco.json").read_text())
-SAME_IN_EACH_COORDINATOR = {"roboco_open_tasks", "roboco_dead_letters", "roboco_queue_length"}
+SAME_IN_EACH_COORDINATOR = {"roboco_open_tasks", "roboco_dead_letters", "roboco_queue_length", "roboco_unread_messages"}
 """Metrics that every coordinator reports with the same value, so their sum would grow with the workers."""
 ALERTS_TEST = Path(__file__).parent / "alerts_test.yml"
 PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]

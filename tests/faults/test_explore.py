@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from roboco.client.session import delta
 from roboco.domain.decision.action import Action, Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
@@ -13,13 +14,18 @@ from roboco.domain.decision.situation import Situation
 from roboco.domain.history.state import History
 from roboco.domain.inbox.item import Stop
 from roboco.domain.paths import RESTART_PREFIX
+from roboco.domain.session.session import SessionDelta
 from roboco.domain.team.team import Team
+from roboco.engine import notification_delivery, notifications
+from roboco.engine.coordinator import erasure_inventory
 from roboco.engine.coordinator import next_step as following
 from roboco.engine.coordinator.sweep import ONE_TIME_WORK
 from roboco.engine.engine import Engine
 from roboco.engine.intake import accept_item as receive
+from roboco.engine.tenant_budget import DayBudgets
 from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.leases import Chunk, EmitCallback, TurnClaim
+from tests.faults.explore import followers
 from tests.faults.explore.case import LOSSES, Case, Disturbance
 from tests.faults.explore.explore import shrink, violations
 from tests.faults.explore.shapes import SHAPES
@@ -52,9 +58,14 @@ FIXED_CASES = (
     "w9:back:6",
     "sequential 26:stop:0 5:hold:0 w7:hold:0 0:back:1 0:sweep:0",
     "sequential w6:back:0 0:sweep:0 70:stop:0 w0:back:1",
+    *(f"conversation {gap}:hold:1 0:stop:0" for gap in (41, 48, 54)),
+    "conversation w21:hold:1 w0:send:0",
+    "delegating w18:send:0 0:pause:5 w6:die:0",
+    "retried 58:retry:0 w9:send:0 0:die-late:0 0:wipe:0 0:erase:1",
+    "delegating 21:stop:0 200:erase:1",
 )
-"""Cases that once broke an invariant: an end that Redis kept was undone, an end that it lost remained, or a closed
-task applied an item that was accepted while Redis had lost the end."""
+"""Cases that once broke an invariant: an end that Redis kept was undone, an end that it lost remained, a closed task
+applied an item that was accepted while Redis had lost the end, or a receiver got an earlier notification last."""
 
 
 @pytest.mark.parametrize("line", FIXED_CASES)
@@ -103,6 +114,18 @@ def _wait_on(team: Team, history: History, situation: Situation, router: Router 
     return action if isinstance(action, Wait) else decide(team, history, situation, router)
 
 
+def _deliver_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notification_delivery, "_is_late", lambda *_: False)
+    monkeypatch.setattr(notifications, "newest_finished", lambda *_: {})
+
+
+def _read_deltas_late(engine: Engine, task_id: str, token: str) -> SessionDelta:
+    """Return a delta that leaves out the last message."""
+    new = delta(engine, task_id, token)
+    last = max(new.messages_by_idx, default=None)
+    return new.model_copy(update={"messages_by_idx": {i: m for i, m in new.messages_by_idx.items() if i != last}})
+
+
 BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]]] = {
     "a turn emits without a fence": (
         "live follower",
@@ -123,6 +146,22 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
         "items are applied",
         LOSSES,
         lambda monkeypatch: monkeypatch.setattr(following, "decide", _wait_on),
+    ),
+    "a late notification is delivered": ("order of notifications", LOSSES, _deliver_late),
+    "a step is not counted for the budget": (
+        "budget",
+        (),
+        lambda monkeypatch: monkeypatch.setattr(DayBudgets, "count", lambda *_: None),
+    ),
+    "sub-tasks are not erased": (
+        "nothing of an erased task remains",
+        LOSSES,
+        lambda monkeypatch: monkeypatch.setattr(erasure_inventory, "_sub_tasks", lambda *_: ()),
+    ),
+    "a delta lacks a message": (
+        "session",
+        LOSSES,
+        lambda monkeypatch: monkeypatch.setattr(followers, "delta", _read_deltas_late),
     ),
 }
 

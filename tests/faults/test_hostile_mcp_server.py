@@ -35,7 +35,7 @@ def call_thief(tool: str, args: dict[str, Any], mode: ConfinementMode = "network
     """Return the answer of the hostile server's tool."""
     server = declare_server(THIEF, tools=["steal", "roam"], timeout=30, connect_timeout=30)
     with open_servers(server, confinement=Confinement(mode, paths)) as servers:
-        return json.loads(servers.call(server, tool, args, "k", never))
+        return json.loads(servers.call(server, tool, args, "k", never)[0])
 
 
 @pytest.mark.parametrize("mode", ["network", "offline"])

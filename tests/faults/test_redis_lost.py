@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import redis
 
+from roboco.adapters.redis.memory_use import MAX_AGE
 from roboco.cli.drill.transcript import Transcript
+from roboco.errors import Overloaded
 from tests.support.journeys import GRAPH, answer, shape
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack
@@ -91,3 +93,29 @@ def test_a_task_waits_for_a_redis_that_refuses_writes(stack: Stack, refuse: str,
     assert transcript.texts == {step.step_id: step.text for step in task.history() if step.by_agent}
     assert pids == {name: worker.pid for name, worker in stack.workers.items()}
     assert all(worker.alive() for worker in stack.workers.values())
+
+
+def test_a_stop_ends_tasks_although_the_memory_of_redis_is_full(folder_stack: Stack) -> None:
+    """One task streams, and one starts in a year."""
+    began, never = threading.Event(), threading.Event()
+
+    def answer_never(request: Request) -> Reply:
+        began.set()
+        return Reply(text="a b c", held_until=never)
+
+    folder_stack.model.script(answer_never)
+    tasks = [folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt, countdown=later) for later in (None, 31_536_000)]
+    assert began.wait(60)
+    with redis.Redis.from_url(folder_stack.valkey.url) as client:
+        client.config_set("maxmemory", 1)
+        try:
+            time.sleep(MAX_AGE)
+            with pytest.raises(Overloaded, match="of its memory"):
+                folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+            for task in tasks:
+                task.stop("enough")
+            for task in tasks:
+                assert task.result(60).status == "cancelled"
+        finally:
+            client.config_set("maxmemory", 0)
+            never.set()

@@ -92,7 +92,7 @@ def test_a_step_waits_while_s3_refuses(stack: Stack, gate: Gate) -> None:
         chunks += item.type == "text_part_delta"
         if chunks == 5:
             gate.refusal = REFUSAL
-            with pytest.raises(TransientError, match="the S3 store failed"):
+            with pytest.raises(TransientError, match="the S3 store refuses"):
                 stack.orchestrator.run(ECHO, "Hello.")
             until(lambda: "waits until its server answers" in stack.log("agents"), 60, "a step waits")
             gate.refusal = b""

@@ -14,6 +14,7 @@ from typing import Any
 from roboco.adapters.mcp.confinement import Confinement
 from roboco.adapters.mcp.servers import McpServers
 from roboco.domain.team.mcp_server import McpServer
+from roboco.domain.team.tool_listing import ListedTool
 from tests.support.stack import BUSY_FACTOR
 
 SHOP = (sys.executable, str(Path(__file__).with_name("mcp_server_stdio.py")))
@@ -26,6 +27,16 @@ TOOLS = ["search", "reserve", "buy", "fail", "leak", "who", "slow", "process", "
 def never() -> bool:
     """Return False: the caller does not cancel."""
     return False
+
+
+def listed(servers: McpServers, server: McpServer) -> dict[str, ListedTool]:
+    """Return the tools that the server lists for the team."""
+    return servers.list_tools(server, "shop_").tools
+
+
+def call(servers: McpServers, server: McpServer, tool: str, args: dict[str, Any], key: str = "k") -> Any:
+    """Return the result of a call that is not cancelled."""
+    return servers.call(server, tool, args, key, never)[0]
 
 
 def declare_server(command: tuple[str, ...] = SHOP, **fields: Any) -> McpServer:

@@ -17,7 +17,7 @@ def never() -> bool:
 
 def hold(servers: McpServers, server: McpServer) -> None:
     """Keep a connection open, in this process and in a child that inherits it, until killed."""
-    servers.tools(server)
+    servers.list_tools(server, "shop_")
     child = os.fork()
     if child == 0:
         time.sleep(60)
@@ -28,14 +28,14 @@ def hold(servers: McpServers, server: McpServer) -> None:
 
 def fork(servers: McpServers, server: McpServer) -> None:
     """Print which server processes answer the parent, a child, and the parent again."""
-    before = servers.call(server, "process", {}, "k", never)
+    before = servers.call(server, "process", {}, "k", never)[0]
     child = os.fork()
     if child == 0:
-        print("child", servers.call(server, "process", {}, "k", never), flush=True)
+        print("child", servers.call(server, "process", {}, "k", never)[0], flush=True)
         servers.close()
         os._exit(0)
     os.waitpid(child, 0)
-    print("parent", before, servers.call(server, "process", {}, "k", never), flush=True)
+    print("parent", before, servers.call(server, "process", {}, "k", never)[0], flush=True)
     servers.close()
 
 

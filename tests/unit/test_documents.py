@@ -22,7 +22,7 @@ PATH = re.compile(r"`((?:(?:tests|workers|deploy|\.ci)/[\w./*-]+)|(?:roboco/[\w.
 """The path of a file or folder, and a test in it. `roboco/` without a file may be a prefix in a bucket."""
 MODULE = re.compile(r"python -m ((?:tests|roboco)\b[\w.]*)")
 VARIABLE = re.compile(r"\bROBOCO_[A-Z0-9_]+\b")
-NO_SETTINGS = {"ROBOCO_LOCAL_MODEL", "ROBOCO_ROOM"}
+NO_SETTINGS = {"ROBOCO_IMAGE", "ROBOCO_LOCAL_MODEL", "ROBOCO_ROOM"}
 SETTINGS_PAGE = ROOT / ".ci" / "settings_page.py"
 
 

@@ -45,6 +45,7 @@ def test_each_setting_is_an_environment_variable() -> None:
         "ROBOCO_ALLOWED_MCP_ENV": "WEB_KEY",
         "ROBOCO_MCP_SANDBOX": "offline",
         "ROBOCO_MCP_PATHS": "/srv/shop, /srv/notes:rw",
+        "ROBOCO_MCP_TOKENS": "shop.tokens:get_token",
         "ROBOCO_ALLOWED_WEBHOOKS": "https://hooks.example/, 10.0.0.0/8",
         "ROBOCO_ALLOWED_WEBHOOK_ENV": "HOOK_SECRET",
         "ROBOCO_CALLBACK_BROKER_URL": "redis://shop:1/0",

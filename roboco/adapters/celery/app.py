@@ -38,6 +38,7 @@ def app_settings(
         **broker_settings(broker_url),
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
+        "broker_channel_error_retry": True,  # an error of the broker ends no worker
         "broker_pool_acquire_timeout": 5,
         # The exchange "" routes directly to the list that is the queue. Kombu stores the bindings of any other exchange
         # in the broker, which could lose them.

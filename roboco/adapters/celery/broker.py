@@ -6,7 +6,15 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from celery import VERSION
+
 from roboco.errors import UsageError
+
+PRIORITIES: Final = tuple(range(10))
+"""The priorities of a message on Redis, where kombu keeps a list for each of them.
+
+Workers read all, because a producer with other `priority_steps` than these uses some of the same lists.
+"""
 
 # They are the same for every application on the broker's database, because the shortest visibility timeout wins there.
 # Without the socket timeouts a half-open connection blocks workers and producers for ever. All times are in seconds.
@@ -28,8 +36,7 @@ TRANSPORT_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType(
         "health_check_interval": 5,
         "max_connections": 50,
         "client_name": "roboco",
-        # kombu keeps one list for each; messages of other services have no priority, and go first
-        "priority_steps": [0, 3, 6],
+        "priority_steps": list(PRIORITIES),  # messages of other services have no priority, and go first
     }
 )
 # A message counts as sent once the broker has confirmed it: by then a quorum queue has it on most of its disks.
@@ -77,9 +84,10 @@ def producer_settings(url: str) -> dict[str, Any]:
     """Return further settings of an application that only sends: the transport, if it is one over Redis.
 
     Workers use these transports for all of their connections (`guard_transports`). In another process only Roboco's
-    application does.
+    application does, and only with the releases of kombu whose methods they replace.
     """
-    return {"broker_transport": _TRANSPORTS.get(urlsplit(url).scheme)}
+    known = VERSION[:2] >= (5, 7)  # it requires the same kombu
+    return {"broker_transport": _TRANSPORTS.get(urlsplit(url).scheme) if known else None}
 
 
 def queue_arguments(url: str) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from celery import Celery
 from kombu.transport import redis
 from redis.lock import Lock
 
-from roboco.adapters.celery.dispatcher import translating_errors
+from roboco.adapters.celery.broker_error import translating_errors
 from roboco.adapters.redis.scripts import load_missing
 
 _untyped: Any = redis  # its stubs lack these constants

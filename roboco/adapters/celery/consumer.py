@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 from celery.worker.consumer import Consumer
@@ -13,13 +14,12 @@ from celery.worker.state import reserved_requests
 from kombu.message import Message
 
 from roboco.adapters.celery.app import DeadLetterSink
+from roboco.adapters.celery.broker_error import explain_broker
 from roboco.adapters.celery.dead_letter import record_of, record_of_raw
 from roboco.adapters.celery.direct_publish import note_consumer
 from roboco.adapters.celery.message_signing import SigningKeys, as_bytes
 from roboco.adapters.celery.message_validation import validation_error
 from roboco.adapters.celery.names import QUEUE_OF
-from roboco.adapters.celery.receiving import WritesRefused, counting_as_lost
-from roboco.adapters.celery.transport import ScriptsMissing
 
 UNSIGNED_COMMANDS: Final = frozenset({"enable_events", "disable_events", "heartbeat"})
 """The commands of remote control that are allowed if messages are signed, because its messages are not signed."""
@@ -35,10 +35,6 @@ class _Blueprint(Consumer.Blueprint):  # type: ignore[misc, valid-type]
 
     default_steps = [step for step in Consumer.Blueprint.default_steps if not step.endswith(":DelayedDelivery")]
 
-    def start(self, parent: Any) -> None:
-        with counting_as_lost():
-            super().start(parent)
-
 
 class GuardedConsumer(Consumer):
     """Celery's consumer with fixes for a lost broker and checks for messages that it cannot run.
@@ -52,7 +48,7 @@ class GuardedConsumer(Consumer):
     Blueprint: Any = _Blueprint
 
     requeue_delay = 2.0  # seconds until a message whose dead letter could not be stored returns to its queue
-    retry_delay = 1.0  # seconds until a broker that lacks kombu's scripts or refuses writes is tried again
+    retry_delay = 1.0  # seconds until a broker that has failed again, or that refuses a command, is tried again
     event_delay = 0.25  # seconds for which events are collected: each publication is one message
     event_limit = 1000  # events that are published without waiting for that; Celery's default of 24 is six turns
 
@@ -76,6 +72,7 @@ class GuardedConsumer(Consumer):
             _refuse_commands()
         self._connection_failures = tuple(error for error in errors if not issubclass(KeyError, error))
         self._flush_due = -math.inf
+        self._failed_at = -math.inf
         self._stopping = False
         note_consumer(self.app, self)
 
@@ -101,8 +98,9 @@ class GuardedConsumer(Consumer):
 
     def _wait_if_unusable(self, exc: Exception) -> None:
         # Celery itself waits only for a broker that refuses connections.
-        if isinstance(exc, ScriptsMissing | WritesRefused):
-            logger.warning("cannot use the broker for now: %s", exc)
+        failed_at, self._failed_at = self._failed_at, time.monotonic()
+        if self._failed_at - failed_at < 2 * self.retry_delay or isinstance(exc, self.channel_errors):
+            logger.warning("cannot use the broker for now: %s", explain_broker(exc))
             time.sleep(self.retry_delay)
 
     def on_send_event_buffered(self) -> Any:
@@ -127,6 +125,11 @@ class GuardedConsumer(Consumer):
         dispatcher = self.event_dispatcher
         if dispatcher and (waits or not dispatcher.mutex.locked()):
             dispatcher.flush()
+
+    def ensure_connected(self, conn: Any) -> Any:
+        """Connect to the broker, which is tried again every few seconds. Kombu's own delays grow to half a minute."""
+        conn.ensure_connection = partial(conn.ensure_connection, interval_start=1, interval_step=1, interval_max=3)
+        return super().ensure_connected(conn)
 
     def connect(self) -> Any:
         """Connect to the broker. Messages that the transport refuses become dead letters like the consumer's own."""

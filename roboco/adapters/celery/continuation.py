@@ -13,7 +13,7 @@ from celery.app.task import Context
 from celery.canvas import maybe_signature
 from kombu.utils import json
 
-from roboco.adapters.celery.dispatcher import translating_errors
+from roboco.adapters.celery.broker_error import translating_errors
 from roboco.errors import TransientError, UsageError
 
 _log = logging.getLogger(__name__)
@@ -65,10 +65,10 @@ class Continuation:
             "priority": priority,
         }
         for signature in self._callbacks(self.request.callbacks or ()):
-            self.app.amqp._retry_publish(signature.apply_async, (result,), **options)
+            signature.apply_async((result,), **options)
         if chain := list(self.request.chain or ()):
             following = _signature(chain.pop(), self.app)
-            self.app.amqp._retry_publish(following.apply_async, (result,), chain=chain, **options)
+            following.apply_async((result,), chain=chain, **options)
 
     def _callbacks(self, callbacks: Sequence[Any]) -> list[Any]:
         """Return each group, and one group of all others, as the tracer sends them."""

@@ -1,31 +1,27 @@
 """dispatcher: the dispatcher on Celery. Its messages hold ids and numbers, and name their Celery task."""
 
 import logging
-import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from amqp.exceptions import AMQPError
 from celery import Celery
-from kombu.exceptions import KombuError
-from redis.exceptions import RedisError
 
 from roboco.adapters.celery import display
+from roboco.adapters.celery.broker_error import translating_errors
+from roboco.adapters.celery.broker_fault import write_fault
 from roboco.adapters.celery.direct_publish import publish
 from roboco.adapters.celery.fair_queues import FairQueues
 from roboco.adapters.celery.names import ADVANCE_TASK, LIST_TOOLS_TASK, NOTIFY_TASK, TOOL_TASK, TURN_TASK
-from roboco.adapters.redis.credential_error import BROKER_URL_SETTING, find_refusal
+from roboco.adapters.celery.queue_stats import SENT_AT, queue_description, read_queue_stats, sent_at
 from roboco.domain.history.priority import Priority
 from roboco.errors import TransientError
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 from roboco.ports.dispatcher import AttemptStatus
 from roboco.ports.task_store import Phase
 
-SENT_AT: Final = "roboco_sent_at"
-"""The header with the time at which a message was sent, in Unix seconds."""
 CONFIRM_TIMEOUT = 5.0
 """Seconds within which a broker with confirms has to confirm a message."""
 KILL_GRACE = 2.0
@@ -118,6 +114,18 @@ class CeleryDispatcher:
             oldest = self._queues.oldest_headers(name, task_id, None if name == ADVANCE_TASK else priority)
         return min(filter(None, map(sent_at, oldest)), default=None)
 
+    def describe_queue(self, pool: str) -> str:
+        """Return how many messages wait for the pool, with the remedy, or "" if none waits."""
+        [found] = read_queue_stats(self._app, [f"roboco.{pool}"])
+        return queue_description(found, pool)
+
+    def fault(self) -> str:
+        """Return why the broker takes no messages now, with the remedy, or "". It may take a second."""
+        try:
+            return write_fault(self._app)
+        except TransientError as error:
+            return str(error)
+
     def backlog(self, task_id: str) -> int:
         """Return the queued turns and coordinator passes in the queues of this task."""
         with translating_errors(TURN_TASK):
@@ -166,16 +174,6 @@ def _fields(order: TurnAssignment | ToolAssignment) -> dict[str, Any]:
 
 
 @contextmanager
-def translating_errors(name: str) -> Iterator[None]:
-    """Raise TransientError in place of the errors of a broker that does not accept the message `name`."""
-    try:
-        yield
-    except (KombuError, AMQPError, RedisError, OSError) as error:
-        problem = find_refusal(error, BROKER_URL_SETTING) or f"{error}; check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL"
-        raise TransientError(f"the broker does not take {name!r}: {problem}") from error
-
-
-@contextmanager
 def _dropping_connection(producer: Any) -> Iterator[None]:
     """Drop the connection after an error: an orderly close would wait for a broker that may not answer."""
     try:
@@ -185,12 +183,3 @@ def _dropping_connection(producer: Any) -> Iterator[None]:
         if connection is not None and connection.transport.driver_type == "amqp":
             connection.collect()
         raise
-
-
-def sent_at(headers: Any) -> float | None:
-    """Return when the message with these headers was sent, in Unix seconds, or None if Roboco did not send it."""
-    try:
-        at = float(headers[SENT_AT])
-    except (ValueError, KeyError, TypeError, OverflowError):
-        return None
-    return at if math.isfinite(at) else None

@@ -1,5 +1,7 @@
 """Statistics of Roboco's queues: how many messages wait, on any broker, and when the oldest was sent, on Redis."""
 
+import math
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
@@ -8,11 +10,15 @@ from typing import Any, Final
 from amqp.exceptions import NotFound
 from celery import Celery
 
-from roboco.adapters.celery.dispatcher import sent_at, translating_errors
+from roboco.adapters.celery.broker import PRIORITIES
+from roboco.adapters.celery.broker_error import translating_errors
 from roboco.adapters.celery.fair_queues import headers_of
 from roboco.adapters.celery.names import QUEUES, queue_lanes
+from roboco.adapters.celery.unread_lists import SEPARATOR
 
-PRIORITY_SUFFIXES: Final = ("", "\x06\x163", "\x06\x166")
+SENT_AT: Final = "roboco_sent_at"
+"""The header with the time at which a message was sent, in Unix seconds."""
+PRIORITY_SUFFIXES: Final = ("", *(f"{SEPARATOR}{step}" for step in PRIORITIES[1:]))
 """Suffixes of a queue's name in Redis, where kombu keeps one list for each of its `priority_steps`."""
 
 
@@ -79,3 +85,20 @@ def _queue_length(app: Celery, queue: str) -> int:
             return int(channel.queue_declare(queue, passive=True).message_count)
         except connection.channel_errors:  # nothing was ever sent to it; on Redis, nothing waits
             return 0
+
+
+def sent_at(headers: Any) -> float | None:
+    """Return when the message with these headers was sent, in Unix seconds, or None if Roboco did not send it."""
+    try:
+        at = float(headers[SENT_AT])
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return None
+    return at if math.isfinite(at) else None
+
+
+def queue_description(stats: QueueStats, pool: str) -> str:
+    """Return how many messages wait in the queue of the pool, with the remedy, or "" if none waits."""
+    if not stats.waiting:
+        return ""
+    age = "" if stats.oldest is None else f", the oldest for {max(0.0, time.time() - stats.oldest):.0f} s"
+    return f"{stats.waiting} messages wait in {stats.name}{age}: add {pool} workers"

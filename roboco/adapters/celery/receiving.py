@@ -15,8 +15,7 @@ digest and the reason of the lost message.
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from queue import Empty
 from typing import Any, Final
 
@@ -26,7 +25,6 @@ from redis.exceptions import RedisError
 
 from roboco.adapters.celery.dead_letter import record_of_raw
 from roboco.adapters.celery.envelope import RefusedMessage, read_envelope
-from roboco.adapters.redis.scripts import refuses_writes
 from roboco.domain.dead_letter import letter_id_of
 
 StoreRecord = Callable[[dict[str, Any]], None]
@@ -35,23 +33,10 @@ StoreRecord = Callable[[dict[str, Any]], None]
 logger = logging.getLogger(__name__)
 
 
-class WritesRefused(redis_exceptions.ConnectionError):
-    """The broker refuses writes for now: its disk is full, or it lacks replicas. A worker waits and tries again."""
-
-
-@contextmanager
-def counting_as_lost() -> Iterator[None]:
-    """Raise WritesRefused in place of a refusal to write, with which Celery would end the worker."""
-    try:
-        yield
-    except redis_exceptions.ResponseError as error:
-        if refuses_writes(error):
-            raise WritesRefused(str(error)) from error
-        raise
-
-
-def _refuses_command(error: redis_exceptions.ResponseError) -> bool:
+def _refuses_command(error: Exception) -> bool:
     """Return True if the broker does not know the command, or the user may not call it."""
+    if not isinstance(error, redis_exceptions.ResponseError):
+        return False
     return isinstance(error, redis_exceptions.NoPermissionError) or "unknown command" in str(error).lower()
 
 
@@ -107,13 +92,10 @@ class ReceivingChannel:
     def _read_answer(self, **options: Any) -> Any:
         own: Any = self
         try:
-            with counting_as_lost():
-                return own.client.parse_response(own.client.connection, self._command, **options)
-        except own.connection_errors:
-            own.client.connection.disconnect()
-            raise
-        except redis_exceptions.ResponseError as error:
+            return own.client.parse_response(own.client.connection, self._command, **options)
+        except Exception as error:
             if self._command == "BRPOP" or not _refuses_command(error):
+                own.client.connection.disconnect()  # it may lead to a replica, or have another user's rights
                 raise
             self.connection.count_free = None
             logger.warning(

@@ -26,9 +26,9 @@ from kombu import transport
 from kombu.transport import pyamqp, redis, virtual
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps
-from redis import Redis
 from redis import exceptions as redis_exceptions
 
+from roboco.adapters.celery.broker_error import ScriptsMissing
 from roboco.adapters.celery.envelope import (
     HeldMessage,
     RefusedMessage,
@@ -120,13 +120,6 @@ class QoS(redis.QoS):
         (client.lpush if leftmost else client.rpush)(key, serialize(message))
 
 
-class ScriptsMissing(redis_exceptions.ConnectionError):
-    """The broker does not hold kombu's scripts, and this worker may not load them.
-
-    Kombu and Celery treat it like a broker that does not answer: they try again.
-    """
-
-
 class GuardedChannel(ReceivingChannel):
     """The part of a channel over Redis that checks incoming messages, and reuses its client."""
 
@@ -148,12 +141,13 @@ class GuardedChannel(ReceivingChannel):
         own: Any = self
         put: Any = super()._put  # type: ignore[misc]  # a mixin
         with own.conn_or_acquire() as client:
-            if options or queue in own._expires or type(client) is not Redis:
+            direct = direct_calls_of(client)
+            if options or queue in own._expires or direct is None:
                 put(queue, message, **options)
                 return
             key = own._q_for_pri(queue, own._get_message_priority(message, reverse=False))
             try:
-                direct_calls_of(client).call("LPUSH", key, dumps(message))
+                direct.call("LPUSH", key, dumps(message))
             except LostConnectionError:
                 put(queue, message)  # the client retries as it is configured
 
@@ -162,13 +156,14 @@ class GuardedChannel(ReceivingChannel):
         own: Any = self
         put: Any = super()._put_fanout  # type: ignore[misc]  # a mixin
         with own.conn_or_acquire() as client:
-            if options.get("_publish_batch") is not None or type(client) is not Redis:
+            direct = direct_calls_of(client)
+            if options.get("_publish_batch") is not None or direct is None:
                 put(exchange, message, routing_key, **options)
                 return
             payload = dumps(message)
             try:
                 for topic in own._get_publish_topics(exchange, routing_key):
-                    direct_calls_of(client).call("PUBLISH", topic, payload)
+                    direct.call("PUBLISH", topic, payload)
             except LostConnectionError:
                 put(exchange, message, routing_key)  # the client retries as it is configured
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from celery import Celery
 
-from roboco.adapters.celery.dispatcher import translating_errors
+from roboco.adapters.celery.broker_error import translating_errors
 from roboco.errors import TransientError
 
 LOST_TIMEOUT: Final = 10.0
@@ -22,6 +22,8 @@ REMOVAL_TIMEOUT: Final = 120.0
 """Seconds after which a lost worker is removed."""
 QUERY_TIMEOUT: Final = 1.0
 """Seconds for which answers of workers to a query are collected."""
+CLOSE_TIMEOUT: Final = 1.0
+"""Seconds to wait for the threads at the end. One that still waits for the broker ends with the process."""
 POLL_INTERVAL: Final = 0.2
 """Seconds after which the listener notices that the monitor was closed."""
 
@@ -73,8 +75,9 @@ class WorkerMonitor:
     ) -> None:
         self._closed.set()
         self._has_new.set()
+        until = time.monotonic() + CLOSE_TIMEOUT
         for thread in self._threads:
-            thread.join(timeout=3)
+            thread.join(timeout=max(0.0, until - time.monotonic()))
 
     def workers(self) -> list[WorkerInfo]:
         """Return the workers whose events have arrived, sorted by name."""

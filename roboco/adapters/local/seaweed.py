@@ -117,6 +117,7 @@ def _arguments(folder: Path, config: Path, port: int) -> list[str]:
         "-admin.ui=false",
         "-master.telemetry=false",
         "-master.volumeSizeLimitMB=64",
+        "-master.electionTimeout=1s",  # the only master elects itself: by default a restart takes 20 s
         f"-bucket={BUCKET}",
     ]
 

@@ -2,7 +2,7 @@
 
 import shlex
 
-from roboco.domain.team.mcp_server import McpServer
+from roboco.domain.team.mcp_server import ClientCredentials, McpServer
 from roboco.domain.url import covers
 from roboco.errors import UsageError
 
@@ -13,7 +13,7 @@ def check_allowed(server: McpServer, allowed: tuple[str, ...], allowed_variables
     For a server that is started, an entry must be its whole command line; otherwise its address or a prefix of it.
     `allowed_variables` are the variables of the worker that servers may get; the server may name no other.
     """
-    if forbidden := sorted({*server.env, *server.headers.values()} - set(allowed_variables)):
+    if forbidden := sorted({*server.variables} - set(allowed_variables)):
         raise UsageError(
             f"MCP server {server.location!r} must not get variable {forbidden[0]} of this worker: name it in "
             "ROBOCO_ALLOWED_MCP_ENV to allow it"
@@ -22,6 +22,12 @@ def check_allowed(server: McpServer, allowed: tuple[str, ...], allowed_variables
         permitted = shlex.join(server.command) in allowed
     else:
         permitted = any(covers(entry, server.url or "") for entry in allowed)
+    issuer = server.auth.issuer if isinstance(server.auth, ClientCredentials) else ""
+    if issuer and not any(covers(entry, issuer) for entry in allowed):
+        raise UsageError(
+            f"issuer {issuer!r} of MCP server {server.location!r} is not allowed on this worker: name its address in "
+            "ROBOCO_ALLOWED_MCP_SERVERS to allow it"
+        )
     if not permitted:
         remedy = "command line" if server.command is not None else "address, or the beginning of it,"
         raise UsageError(

@@ -1,81 +1,143 @@
-"""The transport to an MCP server over streamable HTTP."""
+"""HTTP below the `mcp` package: bounds of size, faults of one request, and what is known about each request.
 
+The package ends the whole session if one request cannot be sent. So a fault becomes an error response of that request.
+"""
+
+import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-import anyio
 import httpx2
-from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
+from mcp_types import CONNECTION_CLOSED
 
-from roboco.adapters.mcp.streams import MAX_MESSAGE_BYTES, MessageStreams
+from roboco.adapters.mcp.watchdog import MAX_MESSAGE_BYTES, without_lone_surrogates
+from roboco.errors import UsageError
 
-_NOT_FOUND = 404
+_MAX_ERROR_BYTES = 64 * 1024
 _CLOSE_TIMEOUT = 2.0
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol, UsageError)
+_REFUSALS = frozenset(range(400, 500)) - {408, 425, 429}
+"""Statuses with which a server refuses a request before it runs a tool: after some others the tool may still run."""
 
 
-@dataclass
-class HttpState:
-    """The HTTP status of the current request, and whether the server does not know its session any more."""
+@dataclass(eq=False)
+class Exchange:
+    """A request to a server, as it was seen below the package."""
 
+    result: dict[str, Any] = field(default_factory=dict)
+    """The result, before the package has checked it."""
+    questions: list[dict[str, Any]] = field(default_factory=list)
+    """The requests that the server sent meanwhile: `method` and `params`."""
     status: int | None = None
-    session_unknown: bool = False
+    """The HTTP status, or None without a response."""
+    text: str = ""
+    """The beginning of the body of an error response."""
+    fault: str = ""
+    """Why there was no response, or ""."""
+    sent: bool = True
+    """False if the request certainly did not reach the server."""
+    began: bool = False
+    """True if the server has reported progress, so the tool has begun to run."""
+
+    @property
+    def refused(self) -> bool:
+        """Return True if the server has certainly not run the request."""
+        return not self.began and (not self.sent or self.status in _REFUSALS)
 
     @property
     def message(self) -> str:
-        """Return the status for messages, or "" if it is no error."""
+        """Return the HTTP status for messages, or "" if it is no error."""
         return f" (HTTP status {self.status})" if self.status is not None and self.status >= 300 else ""
 
 
-http_state: ContextVar[HttpState | None] = ContextVar("http_state", default=None)
-"""The HTTP state of the current request: the package runs each request in the context of its sender."""
+exchange: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
+"""The request of this context: the package sends each request in the context of its caller."""
 
 
-@asynccontextmanager
-async def http_streams(url: str, headers: dict[str, str], connect: float, read: float) -> AsyncIterator[MessageStreams]:
-    """Open a client of the address that sends the headers. It follows redirects only within the address's origin."""
-    async with (
-        httpx2.AsyncClient(
-            headers={**headers, "accept-encoding": "identity"},
-            timeout=httpx2.Timeout(connect, read=read),
-            event_hooks={"request": [_shorten_close_timeout], "response": [_on_response]},
-        ) as client,
-        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as (reads, writes),
-    ):
-        yield MessageStreams(reads, writes, anyio.Event())
+class BoundedClient(httpx2.AsyncClient):
+    """A client that accepts bounded responses, and answers a failed request of a session with an error response."""
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send the request. `exchange` records its fate if it has a message."""
+        if request.method == "DELETE":  # the end of a session is a courtesy, and must not wait as long as a call
+            request.extensions["timeout"] = httpx2.Timeout(_CLOSE_TIMEOUT).as_dict()
+        request.headers["accept-encoding"] = "identity"
+        found = exchange.get()
+        try:
+            response = await super().send(request, **options)
+            if found is not None and request.method == "POST":
+                await _record(found, response)
+            return response
+        except (httpx2.HTTPError, httpx2.StreamError, UsageError) as error:
+            if found is None or request.method != "POST":
+                raise
+            found.sent = not isinstance(error, _NOT_SENT)
+            kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
+            found.fault = f"{kind}{error}".removesuffix(": ")
+            return _error_response(request, found.fault)
 
 
-async def _shorten_close_timeout(request: httpx2.Request) -> None:
-    """Shorten the timeout of the request that ends a session: it is a courtesy and must not wait as long as a call."""
-    if request.method == "DELETE":
-        request.extensions["timeout"] = httpx2.Timeout(_CLOSE_TIMEOUT).as_dict()
+def open_client(headers: dict[str, str], timeout: httpx2.Timeout, auth: httpx2.Auth | None) -> BoundedClient:
+    """Return a client that sends the headers, whose responses are bounded and can be parsed."""
+
+    return BoundedClient(headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [clean_body]})
 
 
-async def _on_response(response: httpx2.Response) -> None:
-    """Record the status, and limit the size of the body."""
-    if (state := http_state.get()) is not None and response.request.method == "POST":
-        state.status = response.status_code
-        known = MCP_SESSION_ID in response.request.headers
-        state.session_unknown = known and response.status_code == _NOT_FOUND
-    packed = response.headers.get("content-encoding", "identity").lower() != "identity"
-    response.stream = _LimitedBody(response.stream, 0 if packed else MAX_MESSAGE_BYTES)
+async def clean_body(response: httpx2.Response) -> None:
+    """Bound the size of the body, and make it one that the package can parse."""
+    response.stream = _CleanBody(response)
 
 
-class _LimitedBody(httpx2.AsyncByteStream):
-    """A body whose iteration raises StreamError when it is too large."""
+async def _record(found: Exchange, response: httpx2.Response) -> None:
+    found.status = response.status_code
+    if response.is_error:
+        data = (await response.aread())[:_MAX_ERROR_BYTES]
+        markup = "html" in response.headers.get("content-type", "")
+        found.text = "" if markup else " ".join(data.decode(errors="replace").split())
 
-    def __init__(self, body: object, max_bytes: int) -> None:
-        assert isinstance(body, httpx2.AsyncByteStream)
-        self._body = body
-        self._bytes_left = max_bytes
+
+def _error_response(request: httpx2.Request, fault: str) -> httpx2.Response:
+    error = {"jsonrpc": "2.0", "id": 0, "error": {"code": CONNECTION_CLOSED, "message": fault}}
+    content = json.dumps(error).encode()
+    return httpx2.Response(502, headers={"content-type": "application/json"}, content=content, request=request)
+
+
+class _CleanBody(httpx2.AsyncByteStream):
+    """A body as lines that the package can parse. Its iteration raises StreamError when it is too large."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        self._body = response.stream
+        packed = response.headers.get("content-encoding", "identity").lower() != "identity"
+        streamed = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        self._max_bytes = 0 if packed else MAX_MESSAGE_BYTES
+        self._per_line = streamed  # an event has a bound in the package; a long stream of events is no fault
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._body:
-            self._bytes_left -= len(piece)
-            if self._bytes_left < 0:
-                raise httpx2.StreamError(f"the answer is compressed, or has more than {MAX_MESSAGE_BYTES} bytes")
-            yield piece
+        held: list[bytes] = []
+        size, first = 0, True
+        try:
+            async for piece in self._body:
+                lines, newline, rest = piece.rpartition(b"\n")
+                size = (0 if newline and self._per_line else size) + len(piece)
+                if size > self._max_bytes:
+                    raise httpx2.StreamError(f"the answer is compressed, or has more than {MAX_MESSAGE_BYTES} bytes")
+                if newline:
+                    yield _clean(b"".join([*held, lines, newline]), first)
+                    held, first = [], False
+                held.append(rest)
+        except httpx2.HTTPError as error:  # the package ends the session for it
+            raise httpx2.StreamError(f"{type(error).__name__}: {error}") from error
+        yield _clean(b"".join(held), first)
 
     async def aclose(self) -> None:
         await self._body.aclose()
+
+
+def _clean(line: bytes, first: bool) -> bytes:
+    """Return the line in valid UTF-8, without a byte order mark and lone surrogates."""
+    line = line.removeprefix(_BYTE_ORDER_MARK) if first else line
+    return without_lone_surrogates(line.decode(errors="replace").encode())

@@ -1,57 +1,176 @@
-"""Results of an MCP server's tool calls, as JSON."""
+"""Results of an MCP server's tool calls, as JSON. Each part of a result is read alone: an odd one loses no other."""
 
+import base64
+import binascii
+import json
+import re
 from typing import Any
 
-from mcp_types import (
-    AudioContent,
-    CallToolResult,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    TextResourceContents,
-)
-
-from roboco.adapters.mcp.media import ContentParts
-from roboco.domain.canonical_json import validated_json
+from roboco.domain.canonical_json import canonical_json, validated_json
+from roboco.domain.history.media import MAX_MEDIA_FILES, Media
 
 MAX_ERROR_CHARS = 4000
 """Maximum number of characters of an error that are passed on."""
+NO_CONTENT = "(the tool returned no content)"
+_MAX_SHOWN_KIND_CHARS = 40
+_WHITESPACE = b" \t\n\r\f\v"
+_DATA_URL_PREFIX = re.compile(rb"(?i)data:[^,]{0,200};base64,")
+_ENVELOPE = frozenset({"content", "structuredContent", "isError", "resultType", "_meta"})
+_LINK_FIELDS = {"uri": "uri", "name": "name", "title": "title", "description": "description", "mimeType": "mime_type"}
 
 
-def result_json(result: CallToolResult) -> Any:
-    """Return the structured content, else the text; ContentParts if there is anything beside text.
+def result_of(raw: dict[str, Any]) -> tuple[Any, tuple[Media, ...]]:
+    """Return the result of a call without its base64 data, and the files in it.
 
-    A part is an object with a `type`: `structured` (`value`), `text`, `image` and `audio` (`mime_type`, and `data` in
-    base64), `resource` (`uri`, `mime_type`, and `text` or `data`) or `resource_link` (`uri`, `name`, `mime_type`).
-    Before the result is stored or shown, `extract_media` removes the base64 data. Raise ValueError if the result is not
-    JSON, for instance because of NaN.
+    It is a text, the structured content, or a list of parts if there is more than one of them. A part is an object with
+    a `type`: `structured` (`value`), `text`, `image` and `audio` (`mime_type`), `resource` (`uri`, `mime_type`, perhaps
+    `text`), `resource_link` (`uri`, `name`, `title`, `description`, `mime_type`) or `left_out` (`reason`). A file that
+    cannot be kept has the reason in `left_out`.
     """
-    if all(isinstance(block, TextContent) for block in result.content):
-        return validated_json(text_content(result) if result.structured_content is None else result.structured_content)
-    structured = [] if result.structured_content is None else [_structured_part(result.structured_content)]
-    return ContentParts(validated_json([*structured, *map(_content_part, result.content)]))
+    structured = _structured(raw)
+    parts = [_part(block) for block in _blocks(raw)]
+    texts = [part["text"] for part in parts if part["type"] == "text"]
+    if len(texts) == len(parts) and (not structured or _repeats(texts, structured[0])):
+        return (structured[0] if structured else "\n".join(texts) or NO_CONTENT), ()
+    return _without_files([*({"type": "structured", "value": value} for value in structured), *parts])
 
 
-def text_content(result: CallToolResult) -> str:
-    """Return the text blocks of the result, joined by line breaks."""
-    return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+def error_of(raw: dict[str, Any]) -> str:
+    """Return the text of a result that reports an error."""
+    result, media = result_of(raw)
+    if isinstance(result, list):
+        result = "\n".join(_shown(part) for part in result)
+    text = result if isinstance(result, str) else canonical_json(result)
+    return "the tool failed and gave no reason" if text in ("", NO_CONTENT) and not media else text[:MAX_ERROR_CHARS]
 
 
-def _structured_part(value: Any) -> dict[str, Any]:
-    return {"type": "structured", "value": value}
+def _shown(part: dict[str, Any]) -> str:
+    shown = part.get("text") or part.get("value") or part
+    return shown if isinstance(shown, str) else canonical_json(shown)
 
 
-def _content_part(block: ContentBlock) -> dict[str, Any]:
+def _blocks(raw: dict[str, Any]) -> list[Any]:
+    content = raw.get("content")
+    match content:
+        case None:
+            return []
+        case list():
+            return content
+        case str():
+            return [{"type": "text", "text": content}]
+        case _:
+            return [content]
+
+
+def _structured(raw: dict[str, Any]) -> list[Any]:
+    """Return a list with the structured content, or with the fields of a result that has no content; else []."""
+    value = raw.get("structuredContent")
+    if value is None and raw.get("content") is None:
+        value = {name: one for name, one in raw.items() if name not in _ENVELOPE} or None
+    try:
+        return [] if value is None else [validated_json(value)]
+    except ValueError as error:
+        return [f"(left out: the structured content is no JSON: {error})"]
+
+
+def _repeats(texts: list[str], structured: Any) -> bool:
+    """Return True if the texts only repeat the structured content, as servers do for clients that cannot read it."""
+    if not texts:
+        return True
+    only = structured["result"] if isinstance(structured, dict) and list(structured) == ["result"] else structured
+    read = [_parsed(text) for text in texts]
+    return any(known in (structured, only) for known in (texts[0], read[0])) if len(texts) == 1 else read == only
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _part(block: Any) -> dict[str, Any]:
+    try:
+        return _known_part(validated_json(block))
+    except ValueError as error:
+        return {"type": "left_out", "reason": f"a part of the result is no JSON: {error}"}
+
+
+def _known_part(block: Any) -> dict[str, Any]:
     match block:
-        case TextContent():
-            return {"type": "text", "text": block.text}
-        case ImageContent() | AudioContent():
-            return {"type": block.type, "mime_type": block.mime_type, "data": block.data}
-        case ResourceLink():
-            return {"type": "resource_link", "uri": block.uri, "name": block.name, "mime_type": block.mime_type}
-        case EmbeddedResource():
-            held = block.resource
-            body = {"text": held.text} if isinstance(held, TextResourceContents) else {"data": held.blob}
-            return {"type": "resource", "uri": held.uri, "mime_type": held.mime_type, **body}
+        case {"type": "text", "text": str(text)}:
+            return {"type": "text", "text": text}
+        case {"type": "image" | "audio" as kind, "data": str(data)}:
+            return {"type": kind, "mime_type": block.get("mimeType"), "data": data}
+        case {"type": "resource_link", "uri": str()}:
+            return {"type": "resource_link"} | {new: block[old] for old, new in _LINK_FIELDS.items() if block.get(old)}
+        case {"type": "resource", "resource": {"text": str(text)} as held}:
+            return _resource(held) | {"text": text}
+        case {"type": "resource", "resource": {"blob": str(data)} as held}:
+            return _resource(held) | {"data": data}
+        case str():
+            return {"type": "text", "text": block}
+        case {"type": str(kind)}:
+            reason = f"a part of type {kind[:_MAX_SHOWN_KIND_CHARS]!r}, which is unknown or lacks its content"
+        case _:
+            reason = "a part without a type"
+    return {"type": "left_out", "reason": reason}
+
+
+def _resource(held: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "resource", "uri": held.get("uri"), "mime_type": held.get("mimeType")}
+
+
+def _without_files(parts: list[dict[str, Any]]) -> tuple[list[Any], tuple[Media, ...]]:
+    """Return the parts without base64 data, which no model can read, and the files.
+
+    If a structured part repeats the data of another part, a reference to that part replaces it.
+    """
+    media: list[Media] = []
+    places = {part["data"]: place for place, part in enumerate(parts) if "data" in part}
+    shown: list[Any] = []
+    for place, part in enumerate(parts):
+        rest = {name: value for name, value in part.items() if name != "data" and value is not None}
+        if part["type"] == "structured":
+            rest["value"] = _replace_data(places, part["value"])
+        elif "data" in part:
+            full = len(media) >= MAX_MEDIA_FILES
+            found = f"a result keeps at most {MAX_MEDIA_FILES} files" if full else _file(place, part)
+            if isinstance(found, Media):
+                media.append(found)
+            else:
+                rest["left_out"] = found
+        shown.append(rest)
+    return shown, tuple(media)
+
+
+def _file(place: int, part: dict[str, Any]) -> Media | str:
+    """Return the file in the part, or the reason why there is none."""
+    try:
+        data = _decode_base64(part["data"])
+    except (binascii.Error, ValueError):
+        return "its data is not base64"
+    mime_type = part["mime_type"] if isinstance(part["mime_type"], str) else ""
+    return Media(place, part["type"], mime_type, data) if data else "its data is empty"
+
+
+def _decode_base64(text: str) -> bytes:
+    """Return the decoded bytes. Raise ValueError if the text is not base64.
+
+    Line breaks and a preceding `data:` URL prefix are accepted.
+    """
+    digits = text.encode("ascii").translate(None, _WHITESPACE)
+    prefix = _DATA_URL_PREFIX.match(digits)
+    return base64.b64decode(digits[prefix.end() :] if prefix else digits, validate=True)
+
+
+def _replace_data(places: dict[str, int], value: Any) -> Any:
+    match value:
+        case str() if value in places:
+            return f"(the data of part {places[value] + 1} of this result)"
+        case list():
+            return [_replace_data(places, item) for item in value]
+        case dict():
+            return {name: _replace_data(places, item) for name, item in value.items()}
+        case _:
+            return value

@@ -5,11 +5,11 @@ import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from roboco.adapters.mcp.errors import mask_secrets
 from roboco.domain.url import strip_credentials
 
 MAX_LOGGED_LINES, MAX_LINE_CHARS = 20, 300
 """Maximum number of logged lines, counted from the end, and of characters of each."""
+_MIN_SECRET_CHARS = 4
 _SIGNAL_STATUS_BASE = 128
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
@@ -24,15 +24,22 @@ class ServerExit:
 
     status: int | None = None
     stderr: bytes = b""
+    fault: str = ""
+    """Why the watchdog ended the server, or ""."""
 
     def parse_report(self, report: bytes, unasked: bool) -> None:
-        """Store the watchdog's report: a line with the status, used only if `unasked`, then the end of stderr."""
+        """Store the watchdog's report: a line with the status, used only if `unasked`, or a fault, then the stderr."""
         line, _, self.stderr = report.partition(b"\n")
-        self.status = int(line) if line and unasked else None
+        try:
+            self.status = int(line) if line and unasked else None
+        except ValueError:
+            self.fault = line.decode(errors="replace")
 
     @property
     def message(self) -> str:
-        """Return the exit status for messages, or "" if there is none."""
+        """Return the exit status or the fault for messages, or "" if there is none."""
+        if self.fault:
+            return f" (it was ended: {self.fault})"
         if self.status is None:
             return ""
         logged = "; the log has the end of its stderr" if self.stderr.strip() else ""
@@ -65,3 +72,11 @@ def _printable(line: str) -> str:
         sign if sign.isprintable() else " " if sign == "\t" else "?" for sign in _ESCAPE_SEQUENCE.sub("", line)
     )
     return plain if len(plain) <= MAX_LINE_CHARS else f"{plain[:MAX_LINE_CHARS]}..."
+
+
+def mask_secrets(secrets: Iterable[str], text: str) -> str:
+    """Return the text with every secret masked: servers repeat what they receive."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _MIN_SECRET_CHARS:
+            text = text.replace(secret, "***")
+    return text

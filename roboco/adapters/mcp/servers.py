@@ -1,55 +1,67 @@
 """McpServers: the MCP servers that this process is connected to, their tools, and calls of these tools."""
 
+import importlib
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, Protocol
 
 from roboco.adapters.mcp.allowlist import check_allowed
-from roboco.adapters.mcp.client_session import McpClient, SessionExpired, check_installed, open_session
 from roboco.adapters.mcp.confinement import Confinement
-from roboco.adapters.mcp.tool import ListedTools, McpTool, apply_team_settings, unreachable_tool
+from roboco.adapters.mcp.listing import ListedTools, is_wanted
+from roboco.adapters.mcp.result import result_of
 from roboco.adapters.model.loop_thread import LoopThread
+from roboco.domain.history.media import Media
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
+from roboco.ports.tools import TaskOwner
 
-RETRY_DELAY = 5.0
-"""Seconds for which a failed discovery is cached."""
+NO_OWNER = TaskOwner()
+MAX_CONNECTIONS = 200
+"""Number of connections at which those without a session are forgotten."""
 IDLE_TIMEOUT = 60.0
 """Seconds after which an unused session is ended."""
-_NEVER = float("-inf")
+MAX_PAGES = 100
+"""Maximum number of pages of a server's list that are read."""
 _CLOSE_TIMEOUT = 5.0
 
 
-@dataclass
-class _ServerState:
-    """The state of one server in this process."""
+class ServerConnection(Protocol):
+    """The way to one MCP server, for any number of threads. It opens sessions as they are needed."""
 
-    discovering: threading.Lock = field(default_factory=threading.Lock)
-    session: McpClient | None = None
-    tools: dict[str, McpTool] | None = None
-    listed_at: float = _NEVER
-    failed_at: float = _NEVER
-    failure: str = "it did not answer in time"
-    changes: int = 0
+    @property
+    def mask(self) -> Callable[[str], str]:
+        """Return the function that masks the server's secrets in a text."""
 
-    def invalidate(self) -> None:
-        """Invalidate the listed tools."""
-        self.changes += 1
-        self.listed_at = _NEVER
+    @property
+    def is_idle(self) -> bool:
+        """Return True if there is no session."""
+
+    def list_page(self, cursor: str | None, until: float) -> tuple[list[Any], str | None]:
+        """Return a page of the list of tools, and the cursor of the next one. Raise UsageError for any failure."""
+
+    def call(self, name: str, args: dict[str, Any], key: str, cancelled: Callable[[], bool]) -> dict[str, Any]:
+        """Return the result of a call as the server sends it. Raise UsageError for any failure."""
+
+    def close(self) -> None:
+        """End the session. Idempotent."""
+
+    def wait_closed(self, until: float) -> None:
+        """Wait until the session has ended, at most until this time of `time.monotonic`."""
 
 
 class McpServers:
-    """Sessions with MCP servers. Safe for threads; a forked process starts without sessions.
+    """Connections to MCP servers. Safe for threads; a forked process starts without any.
 
     A server is started or contacted at its first use.
 
     `allowed`: command lines as `shlex.join` writes them, and addresses, which also allow all addresses below them.
     `variables`: variables of this process that servers may get. `confinement`: the confinement of servers that are
-    started. `cache_lifetime`: seconds for which a list of tools is cached.
+    started. `tokens` is what workers share about tokens, a `TokenStore`. `get_token` is the operator's function that
+    returns one: "package.module:name".
     """
 
     def __init__(
@@ -58,16 +70,16 @@ class McpServers:
         variables: tuple[str, ...] = (),
         *,
         confinement: Confinement = Confinement(),  # noqa: B008 - immutable
-        cache_lifetime: float = 300.0,
-        retry_delay: float = RETRY_DELAY,
         idle_timeout: float = IDLE_TIMEOUT,
+        tokens: Any = None,
+        get_token: str | None = None,
     ) -> None:
         self._allowed = allowed
         self._variables = variables
         self._confinement = confinement
-        self._cache_lifetime = cache_lifetime
-        self._retry_delay = retry_delay
         self._idle_timeout = idle_timeout
+        self._tokens = tokens
+        self._get_token = get_token
         self.reset()
         _INSTANCES.add(self)
 
@@ -75,116 +87,100 @@ class McpServers:
         """Forget every server without contacting it: after a fork, the parent still uses the sessions."""
         self._lock = threading.Lock()
         self._loop = LoopThread()
-        self._states: dict[str, _ServerState] = {}
+        self._connections: dict[tuple[str, TaskOwner], ServerConnection] = {}
+        self._own_names: dict[str, dict[str, str]] = {}
 
-    def tools(self, server: McpServer) -> dict[str, McpTool]:
-        """Return the tools that the team may use and the server has, by the server's names.
+    def list_tools(self, server: McpServer, prefix: str, owner: TaskOwner = NO_OWNER) -> ListedTools:
+        """Return the server's current tools by their short names, with the settings of the team.
 
-        Raise UsageError if the server is not allowed. Takes at most `connect_timeout`. While the server is down, its
-        last known tools are returned. If it was never reached, its tools accept any object, and their descriptions say
-        why.
+        `prefix` is the default prefix of their names. Raise UsageError if the server does not respond. Takes at most
+        `connect_timeout`.
         """
         self.check(server)
-        state = self._state_of(server)
-        if not self._is_fresh(state):
-            until = time.monotonic() + server.connect_timeout
-            if state.discovering.acquire(timeout=server.connect_timeout):
-                try:
-                    if not self._is_fresh(state):
-                        self._discover(server, state, until)
-                finally:
-                    state.discovering.release()
-        found = state.tools
-        if found is None:
-            found = {name: unreachable_tool(state.failure) for name in server.named_tools}
-        return {name: apply_team_settings(server, name, tool) for name, tool in found.items()}
+        connection = self._connection(server, owner)
+        until = time.monotonic() + server.connect_timeout
+        found, wanted = ListedTools(), is_wanted(server, prefix)
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page, cursor = connection.list_page(cursor, until)
+            for tool in page:
+                found.add(tool, wanted, connection.mask, time.monotonic() < until)
+            if cursor is None:
+                break
+        offered = found.offered(server, prefix)
+        self._own_names[server.cache_key] = {short: tool.remote or short for short, tool in offered.tools.items()}
+        return offered
 
-    def list_tools_now(self, server: McpServer) -> ListedTools:
-        """Return the server's current tools, with the effects and descriptions that the team declares.
-
-        Raise UsageError if it does not respond. Takes at most `connect_timeout`.
-        """
-        self.check(server)
-        state = self._state_of(server)
-        found = self._list_tools(server, state, time.monotonic() + server.connect_timeout)
-        tools = {name: apply_team_settings(server, name, tool) for name, tool in found.tools.items()}
-        return replace(found, tools=tools)
-
-    def call(self, server: McpServer, name: str, args: dict[str, Any], key: str, cancelled: Callable[[], bool]) -> Any:
-        """Return the tool's result in JSON, as `result_json` makes it. Raise UsageError for any failure.
+    def call(
+        self,
+        server: McpServer,
+        name: str,
+        args: dict[str, Any],
+        key: str,
+        cancelled: Callable[[], bool],
+        owner: TaskOwner = NO_OWNER,
+    ) -> tuple[Any, tuple[Media, ...]]:
+        """Return the result of the tool with this short name, and the files in it. Raise UsageError for any failure.
 
         A call that may have reached the server is never repeated. `key` is sent as `_meta` of the request.
         """
         self.check(server)
-        if server.settings_of(name) is None:
-            raise UsageError(
-                f"tool {name!r} of MCP server {server.location!r} is not among those that the team may use"
-            )
-        state = self._state_of(server)
-        try:
-            return self._session(server, state).call(name, args, key, cancelled)
-        except SessionExpired:
-            pass
-        try:
-            return self._session(server, state).call(name, args, key, cancelled)
-        except SessionExpired:
-            raise UsageError(f"MCP server {server.location!r} ended the session before the call was sent") from None
+        own_name = self._own_names.get(server.cache_key, {}).get(name, name)
+        return result_of(self._connection(server, owner).call(own_name, args, key, cancelled))
 
     def close(self) -> None:
         """End every session, and every process that was started for one."""
         with self._lock:
-            sessions = [known.session for known in self._states.values() if known.session is not None]
-            self._states = {}
-        for session in sessions:
-            session.close()
+            connections = [*self._connections.values()]
+            self._connections = {}
+        for connection in connections:
+            connection.close()
         until = time.monotonic() + _CLOSE_TIMEOUT
-        for session in sessions:
-            session.wait_closed(until)
+        for connection in connections:
+            connection.wait_closed(until)
 
     def check(self, server: McpServer) -> None:
         """Raise UsageError if the server is not allowed on this worker, or the package is not installed."""
         check_allowed(server, self._allowed, self._variables)
         check_installed()
 
-    def _state_of(self, server: McpServer) -> _ServerState:
+    def _connection(self, server: McpServer, owner: TaskOwner) -> ServerConnection:
+        """Return the connection of the server; one of the owner's if the server gets the owner's token."""
+        whose = {"user": owner, "tenant": TaskOwner(owner.tenant)}.get(str(server.auth), NO_OWNER)
         with self._lock:
-            return self._states.setdefault(server.cache_key, _ServerState())
+            if len(self._connections) >= MAX_CONNECTIONS:
+                self._connections = {key: one for key, one in self._connections.items() if not one.is_idle}
+            key = (server.cache_key, whose)
+            if key not in self._connections:
+                asks = self._get_token is not None and isinstance(server.auth, str)
+                get_token = _import_function(str(self._get_token)) if asks else None
+                tokens = (self._tokens, get_token, whose)
+                made = _connection_class()(server, self._loop, self._idle_timeout, self._confinement, tokens)
+                self._connections[key] = made
+            return self._connections[key]
 
-    def _is_fresh(self, state: _ServerState) -> bool:
-        """Return True if the cached tools, or a cached failure, are recent enough to use."""
-        now = time.monotonic()
-        return now - state.listed_at < self._cache_lifetime or now - state.failed_at < self._retry_delay
 
-    def _discover(self, server: McpServer, state: _ServerState, until: float) -> None:
-        changes = state.changes
-        try:
-            tools = self._list_tools(server, state, until).tools
-        except UsageError as failure:
-            state.failure = str(failure)
-            state.failed_at = time.monotonic()
-            return
-        state.tools = tools
-        state.failed_at = _NEVER
-        state.listed_at = time.monotonic() if state.changes == changes else _NEVER
+def _import_function(name: str) -> Callable[..., str]:
+    module, _, attribute = name.partition(":")
+    try:
+        found: Callable[..., str] = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"ROBOCO_MCP_TOKENS: {name!r} cannot be imported on this worker: {error}") from error
+    return found
 
-    def _list_tools(self, server: McpServer, state: _ServerState, until: float) -> ListedTools:
-        try:
-            return self._session(server, state).tools(until)
-        except SessionExpired:
-            pass
-        try:
-            return self._session(server, state).tools(until)
-        except SessionExpired:
-            raise UsageError(f"MCP server {server.location!r} ended the session") from None
 
-    def _session(self, server: McpServer, state: _ServerState) -> McpClient:
-        """Return the cached session, or a new one."""
-        with self._lock:
-            if state.session is None or state.session.ended:
-                state.session = open_session(
-                    server, self._loop, self._idle_timeout, state.invalidate, self._confinement
-                )
-            return state.session
+def check_installed() -> None:
+    """Raise UsageError if the `mcp` package is not installed."""
+    _connection_class()
+
+
+@lru_cache(maxsize=1)
+def _connection_class() -> Any:
+    """Return the class of connections. Its import takes 0.7 s and 30 MB; clients and coordinators never need it."""
+    try:
+        return importlib.import_module("roboco.adapters.mcp.connection").McpConnection
+    except ImportError as error:
+        raise UsageError(f"MCP servers need the extra 'roboco[mcp]': install it on this worker ({error})") from error
 
 
 _INSTANCES: "weakref.WeakSet[McpServers]" = weakref.WeakSet()

@@ -1,53 +1,91 @@
-"""The transport to an MCP server: the environment of its command, or the headers of its address."""
+"""The streams to an MCP server: a process below the watchdog, or HTTP."""
 
 import os
 import re
 import shutil
-from contextlib import AbstractAsyncContextManager
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
 
+import httpx2
+from mcp import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from roboco.adapters.mcp import watchdog
 from roboco.adapters.mcp.confinement import Confinement
-from roboco.adapters.mcp.http import http_streams
-from roboco.adapters.mcp.stdio import stdio_streams
-from roboco.adapters.mcp.streams import MessageStreams
+from roboco.adapters.mcp.http import open_client
+from roboco.adapters.mcp.server_exit import ServerExit
+from roboco.adapters.mcp.tokens import TokenAuth, required_variable
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 
 _INHERITED_VARIABLES = ("HOME", "PATH")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
+Streams = tuple[Any, Any]
+"""The stream of messages from the server, and the one to it, as the `mcp` package takes them."""
 
 
 class McpTransport:
-    """The streams to a server, with the secrets that they need. Raises UsageError if a secret is not set."""
+    """The way to a server, with the secrets that it needs.
 
-    def __init__(self, server: McpServer, confinement: Confinement) -> None:
+    `exit` is known after the streams of a process are closed. `lost` is True if the process ended by itself.
+    """
+
+    def __init__(self, server: McpServer, confinement: Confinement, auth: TokenAuth | None) -> None:
+        self.exit = ServerExit()
+        self.lost = False
+        self._values: tuple[str, ...] = ()
         self._server = server
         self._confinement = confinement
-        self._environment = {name: required_variable(name) for name in server.env}
-        self._headers = {header: _header_value(name) for header, name in server.headers.items()}
-        if server.command is not None and shutil.which(server.command[0]) is None:
-            raise UsageError(f"program {server.command[0]!r} is not installed on this worker")
+        self._auth = auth
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Return the values that must not appear in messages and logs."""
-        return (*self._environment.values(), *self._headers.values())
+        return self._values if self._auth is None else (*self._values, *self._auth.secrets)
 
-    def streams(self) -> AbstractAsyncContextManager[MessageStreams]:
-        """Return the context that opens the streams."""
+    def streams(self) -> AbstractAsyncContextManager[Streams]:
+        """Return the context of the streams. Raise UsageError if a variable that they need is not set."""
         server = self._server
-        if server.command is not None:
-            inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
-            environment = self._confinement.environment({**inherited, **self._environment})
-            return stdio_streams(self._confinement.command(server.command), environment)
-        return http_streams(server.url or "", self._headers, server.connect_timeout, server.timeout)
+        if server.command is None:
+            headers = {header: _header_value(name) for header, name in server.headers.items()}
+            self._values = tuple(headers.values())
+            return self._http(server.url or "", headers)
+        environment = {name: required_variable(name) for name in server.env}
+        self._values = tuple(environment.values())
+        if shutil.which(server.command[0]) is None:
+            raise UsageError(f"program {server.command[0]!r} is not installed on this worker")
+        inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
+        environment = self._confinement.environment({**inherited, **environment})
+        return self._stdio(self._confinement.command(server.command), environment)
 
+    @asynccontextmanager
+    async def _http(self, url: str, headers: dict[str, str]) -> AsyncIterator[Streams]:
+        timeout = httpx2.Timeout(self._server.connect_timeout, read=self._server.longest_call)
+        async with (
+            open_client(headers, timeout, self._auth) as client,
+            streamable_http_client(url, http_client=client, max_sse_event_size=watchdog.MAX_MESSAGE_BYTES) as streams,
+        ):
+            yield streams
 
-def required_variable(variable: str) -> str:
-    """Return the value of the worker's variable. Raise UsageError if it has none."""
-    value = os.environ.get(variable)
-    if not value:
-        raise UsageError(f"environment variable {variable!r} is not set on this worker")
-    return value
+    @asynccontextmanager
+    async def _stdio(self, command: tuple[str, ...], environment: dict[str, str]) -> AsyncIterator[Streams]:
+        """Start the command below the watchdog, and end it at the end of the context; then its exit status is known."""
+        program = (str(Path(watchdog.__file__)), str(os.getpid()), ",".join(environment), *command)
+        started = StdioServerParameters(
+            command=sys.executable, args=["-I", "-S", *program], env=environment, encoding_error_handler="replace"
+        )
+        report, reported = os.pipe()
+        os.set_blocking(report, False)
+        with os.fdopen(report, "rb", buffering=0) as reader, os.fdopen(reported, "w") as writer:
+            try:
+                async with stdio_client(started, writer) as streams:
+                    yield streams
+            finally:
+                with suppress(BlockingIOError):
+                    self.exit.parse_report(reader.read(2 * watchdog.MAX_STDERR_BYTES) or b"", self.lost)
 
 
 def _header_value(variable: str) -> str:

@@ -1,26 +1,34 @@
-"""A program between a worker and the MCP server that it started. It ends the server when the worker ends.
+"""A program between a worker and the MCP server that it started. It passes on the server's messages, and ends it.
 
-Started as `watchdog.py PID REPORT COMMAND...` in a new session; PID is the worker. The server inherits stdin and
-stdout. When the worker closes stdin, or dies for any reason, the server has GRACE_PERIOD seconds to end. Then the
-watchdog kills it, with everything in its process group. Imports nothing of Roboco, so that it starts in a few
-milliseconds.
+Started as `watchdog.py PID VARIABLES COMMAND...` in a new session; PID is the worker, and VARIABLES are the names of
+the environment's variables that the server gets. The server inherits stdin. Its stdout is read line by line: lines that
+are no messages are dropped, and a message is passed on without a byte order mark, a log text before it, or lone
+surrogates. If a message is too long, or if there is too much text between two messages, the server is ended.
 
-REPORT is the descriptor of a pipe to the worker. At the end the watchdog writes one line with the exit status to it,
-empty if the server has to be killed, and then the last MAX_STDERR_BYTES bytes of the server's stderr. The watchdog
-reads stderr, so that a server that floods it costs the worker nothing.
+When the worker closes stdin, or dies for any reason, the server has GRACE_PERIOD seconds to end. Then the watchdog
+kills it, with everything in its process group. Imports nothing of Roboco, so that it starts in a few milliseconds.
+
+stderr is a pipe to the worker. At the end the watchdog writes one line to it: the server's exit status, nothing if the
+server has to be killed, or the reason why the watchdog ended it. The last MAX_STDERR_BYTES bytes of the server's stderr
+follow. The watchdog reads that, so a server that floods it costs the worker nothing.
 """
 
 import contextlib
+import json
 import os
+import re
 import resource
 import select
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
-GRACE_PERIOD = 2.0
+GRACE_PERIOD = 1.5
 """Seconds that a server has to end after its input was closed."""
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+"""Maximum size of a message of a server, in bytes, and of the text between two messages."""
 MAX_OPEN_FILES, MAX_FILE_BYTES = 4096, 1 << 30
 """Maximum number of files that a server may hold open, and of bytes in a file that it writes."""
 MAX_STDERR_BYTES = 16 * 1024
@@ -29,26 +37,74 @@ _POLL_MILLISECONDS = 1000
 """Milliseconds between checks that the worker lives: a process that it forked may hold stdin open."""
 _EXIT_POLL_SECONDS = 0.05
 """Seconds between checks whether the server has ended, after its input was closed."""
+_READ_BYTES = 256 * 1024
+_MAX_TEXT_BEFORE, _MAX_TRIES = 4096, 8
+"""Bytes of text before a message on its line, and braces in the text that may begin the message."""
+_ESCAPES = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+"""An escape in a JSON text; the group is a lone surrogate, which no UTF-8 can hold."""
+
+
+def without_lone_surrogates(text: bytes) -> bytes:
+    """Return the JSON text with U+FFFD for each lone surrogate: parsers refuse a whole message for one."""
+    if b"\\ud" not in text and b"\\uD" not in text:
+        return text
+    return _ESCAPES.sub(lambda found: b"\\ufffd" if found[1] else found[0], text)
+
+
+def message_in(line: bytes) -> bytes:
+    """Return the message in a line of the server's output, or b"" if there is none.
+
+    After a text without a line break, such as a prompt, a message reaches from a brace to the end of the line.
+    """
+    line = line.removeprefix(b"\xef\xbb\xbf").strip()
+    if line.startswith(b"{"):
+        return without_lone_surrogates(line)
+    for start in [found.start() for found in re.finditer(rb"\{", line[:_MAX_TEXT_BEFORE])][:_MAX_TRIES]:
+        try:
+            if "jsonrpc" in json.loads(line[start:]):
+                return without_lone_surrogates(line[start:])
+        except (ValueError, RecursionError):
+            continue
+    return b""
+
+
+class _Messages:
+    """The messages in the server's output. `fault` is the reason why it cannot be read any more, or ""."""
+
+    def __init__(self) -> None:
+        self.fault = ""
+        self._line = b""
+        self._other_bytes = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield the messages that the data completes."""
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            if message := message_in(self._line + line):
+                self._other_bytes = 0
+                yield message + b"\n"
+            else:
+                self._other_bytes += len(self._line) + len(line)
+            self._line = b""
+        self._line += rest
+        if len(self._line) > MAX_MESSAGE_BYTES:
+            self.fault = f"it wrote a line of more than {MAX_MESSAGE_BYTES} bytes"
+        if self._other_bytes > MAX_MESSAGE_BYTES:
+            self.fault = f"it wrote more than {MAX_MESSAGE_BYTES} bytes that are no message"
 
 
 class _StderrTail:
     """The end of the server's stderr, without a truncated first line."""
 
-    def __init__(self, descriptor: int) -> None:
-        os.set_blocking(descriptor, False)
-        self.descriptor = descriptor
+    def __init__(self) -> None:
         self._tail = b""
         self._truncated = False
 
-    def read(self) -> bool:
-        """Read the available bytes. Return False at the end of the stream."""
-        try:
-            data = os.read(self.descriptor, 4 * MAX_STDERR_BYTES)
-        except BlockingIOError:
-            return True
+    def feed(self, data: bytes) -> None:
         self._truncated = self._truncated or len(self._tail) + len(data) > MAX_STDERR_BYTES
         self._tail = (self._tail + data)[-MAX_STDERR_BYTES:]
-        return bool(data)
 
     @property
     def last_lines(self) -> bytes:
@@ -56,32 +112,78 @@ class _StderrTail:
         return self._tail.partition(b"\n")[2] if self._truncated else self._tail
 
 
-def main(worker: int, report: int, command: list[str]) -> None:
+class _Server:
+    """The server's process, with what it writes."""
+
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        self.messages = _Messages()
+        self.stderr = _StderrTail()
+        self._output, output = os.pipe()
+        self._errors, errors = os.pipe()
+        self.process = subprocess.Popen(command, env=environment, stdout=output, stderr=errors)
+        os.close(output)
+        os.close(errors)
+        self.open_pipes = {self._output, self._errors}
+        for pipe in self.open_pipes:
+            os.set_blocking(pipe, False)
+
+    @property
+    def writes(self) -> bool:
+        """Return True if the server may write more messages."""
+        return self._output in self.open_pipes
+
+    def read(self, pipe: int) -> bool:
+        """Read the available bytes of a pipe, and pass on the messages in them. Return False if there are none."""
+        try:
+            data = os.read(pipe, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self.open_pipes.discard(pipe)
+        elif pipe == self._errors:
+            self.stderr.feed(data)
+        else:
+            for message in self.messages.feed(data):
+                _write(1, message)
+        return bool(data)
+
+    def drain(self) -> None:
+        """Read what an ended server has left in its pipes."""
+        for pipe in tuple(self.open_pipes):
+            while not self.messages.fault and self.read(pipe):
+                pass
+
+
+def main(worker: int, variables: list[str], command: list[str]) -> None:
     """Run the command until it or the worker ends, then end all that is left of it."""
     _set_limits()
     wakeup_read, wakeup_write = os.pipe()
     os.set_blocking(wakeup_write, False)
     signal.set_wakeup_fd(wakeup_write)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    stderr_read, stderr = os.pipe()
+    environment = {name: os.environ[name] for name in variables if name in os.environ}
     try:
-        server = subprocess.Popen(command, stderr=stderr)
+        server = _Server(command, environment)
     except OSError as error:
-        _report(report, 127, str(error).encode())
+        _report("127", str(error).encode())
         sys.exit(127)
-    os.close(stderr)
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 1)  # the worker must see the end of the server's output
-    stderr_tail = _StderrTail(stderr_read)
-    _watch(server, worker, wakeup_read, stderr_tail)
-    _wait_for_end(server, stderr_tail)
-    _report(report, server.poll(), stderr_tail.last_lines)
+    with contextlib.suppress(BrokenPipeError):  # the worker is gone
+        _watch(server, worker, wakeup_read)
+    if not server.messages.fault:
+        _wait_for_end(server)
+    status = server.process.poll()
+    _report(server.messages.fault or ("" if status is None else str(status)), server.stderr.last_lines)
     os.killpg(0, signal.SIGKILL)
 
 
-def _report(report: int, status: int | None, stderr: bytes) -> None:
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _report(end: str, stderr: bytes) -> None:
     with contextlib.suppress(OSError):  # the worker may be gone
-        os.write(report, (b"" if status is None else b"%d" % status) + b"\n" + stderr)
+        os.write(2, end.encode() + b"\n" + stderr)
 
 
 def _set_limits() -> None:
@@ -96,32 +198,36 @@ def _set_limits() -> None:
         resource.setrlimit(limit, (value, value))
 
 
-def _watch(server: "subprocess.Popen[bytes]", worker: int, wakeup: int, stderr_tail: _StderrTail) -> None:
-    """Return when the server has ended, its input has been closed, or the worker is gone."""
+def _watch(server: _Server, worker: int, wakeup: int) -> None:
+    """Pass on messages until the server has ended, its input has been closed, or the worker is gone."""
     poll = select.poll()
     poll.register(0, 0)  # only the hang-up: the data belongs to the server
     poll.register(wakeup, select.POLLIN)
-    poll.register(stderr_tail.descriptor, select.POLLIN)
-    while server.poll() is None and os.getppid() == worker:
+    for pipe in server.open_pipes:
+        poll.register(pipe, select.POLLIN)
+    while server.process.poll() is None and os.getppid() == worker and not server.messages.fault and server.writes:
         ready = [descriptor for descriptor, _ in poll.poll(_POLL_MILLISECONDS)]
         if 0 in ready:
             return
         if wakeup in ready:
             os.read(wakeup, 4096)  # a stopped child wakes this process, too
-        if stderr_tail.descriptor in ready and not stderr_tail.read():
-            poll.unregister(stderr_tail.descriptor)
+        for pipe in server.open_pipes.intersection(ready):
+            server.read(pipe)
+            if pipe not in server.open_pipes:
+                poll.unregister(pipe)
+    server.drain()
 
 
-def _wait_for_end(server: "subprocess.Popen[bytes]", stderr_tail: _StderrTail) -> None:
-    """Wait for the end of the server, at most GRACE_PERIOD seconds, and read its remaining stderr."""
+def _wait_for_end(server: _Server) -> None:
+    """Wait for the end of the server, at most GRACE_PERIOD seconds. It may write meanwhile."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)  # the worker must see the end of the server's output
     until = time.monotonic() + GRACE_PERIOD
-    while server.poll() is None and (left := until - time.monotonic()) > 0:
-        readable = select.select([stderr_tail.descriptor], [], [], min(left, _EXIT_POLL_SECONDS))[0]
-        if readable and not stderr_tail.read():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                server.wait(max(0.0, until - time.monotonic()))
-    stderr_tail.read()
+    while server.process.poll() is None and (left := until - time.monotonic()) > 0:
+        for pipe in select.select(list(server.open_pipes), [], [], min(left, _EXIT_POLL_SECONDS))[0]:
+            server.read(pipe)
+    server.drain()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    main(int(sys.argv[1]), [name for name in sys.argv[2].split(",") if name], sys.argv[3:])

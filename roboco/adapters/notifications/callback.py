@@ -8,8 +8,8 @@ from celery import Celery
 from celery.canvas import Signature
 
 from roboco.adapters.celery.app import callback_settings
+from roboco.adapters.celery.broker_error import translating_errors
 from roboco.adapters.celery.broker_identity import same_broker
-from roboco.adapters.celery.dispatcher import translating_errors
 from roboco.adapters.celery.names import BROKER_KEY, ENDED_TASK
 from roboco.domain.notification import Notification, NotifyTarget, callback_queue, check_callback
 from roboco.domain.url import strip_credentials

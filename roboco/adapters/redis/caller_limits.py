@@ -29,6 +29,7 @@ TASKS_TTL: Final = 30 * 86_400
 USAGE_TTL: Final = 2 * 86_400
 """Seconds for which the usage of a day is kept."""
 MILLION: Final = 1_000_000
+_TASK_LIMITS: Final = ("open_tasks", "open_bytes")
 _ADMIT_LIMITS: Final = ("requests_per_minute", "bytes_per_minute")
 
 
@@ -91,14 +92,16 @@ class RedisOpenTasks:
         self._scripts = scripts
         self._keys = keys
 
-    def add(self, account: Account, task_id: str) -> LimitReached | None:
+    def add(self, account: Account, task_id: str, size: int = 0) -> LimitReached | None:
         """Add the task, unless a limit is reached."""
-        limits = [_or_none(of.open_tasks) for of in (account.own, _shared(account))]
+        both = (account.own, _shared(account))
+        limits = [_or_none(getattr(of, name)) for name in _TASK_LIMITS for of in both]
         if not any(limits):
             return None
-        names = _pair(self._keys, account, "tasks")
-        index = int(self._scripts.run("caller_task_add", names, task_id, *limits, TASKS_TTL))
-        return LimitReached(_limit_name("open_tasks", index), TASK_RETRY) if index else None
+        index = int(self._scripts.run("caller_task_add", self._names(account), task_id, size, *limits, TASKS_TTL))
+        if not index:
+            return None
+        return LimitReached(_limit_name(_TASK_LIMITS[(index - 1) // 2], 2 - index % 2), TASK_RETRY)
 
     def least_recently_checked(self, account: Account, limit: int) -> list[tuple[str, float]]:
         """Return at most `limit` tasks of each set. Cost: O(limit)."""
@@ -112,10 +115,10 @@ class RedisOpenTasks:
     def remove(self, account: Account, task_ids: Sequence[str]) -> None:
         """Remove the tasks from both sets."""
         if task_ids:
-            with translating_errors(), self._scripts.client.pipeline(transaction=False) as pipe:
-                for name in _pair(self._keys, account, "tasks"):
-                    pipe.zrem(name, *task_ids)
-                pipe.execute()
+            self._scripts.run("caller_task_remove", self._names(account), *task_ids)
+
+    def _names(self, account: Account) -> list[str]:
+        return [*_pair(self._keys, account, "tasks"), *_pair(self._keys, account, "task_bytes")]
 
     def mark_checked(self, account: Account, task_ids: Sequence[str]) -> None:
         """Move the tasks behind the others. One that was removed meanwhile stays so."""

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit, urlunsplit
 import redis
 from redis.asyncio import Connection, ConnectionPool
 from redis.asyncio.retry import Retry as AsyncRetry
-from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
+from redis.backoff import FullJitterBackoff, NoBackoff
 from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
@@ -121,23 +121,31 @@ def channel_connection(url: str) -> Connection:
 class _RetryTransient(Retry):
     """Retries only errors that may pass: not a refused password, which redis-py counts as a lost connection."""
 
-    def call_with_retry(
-        self,
-        do: Any,
-        fail: Any,
-        is_retryable: Callable[[Exception], bool] | None = None,
-        with_failure_count: bool = False,
-    ) -> Any:
+    def call_with_retry(self, do: Callable[[], Any], *arguments: Any, **options: Any) -> Any:
         """Make the call and return its result. Repeat the call if its error may pass."""
 
-        def may_pass(error: Exception) -> bool:
-            return not isinstance(error, redis.AuthenticationError) and (is_retryable is None or is_retryable(error))
+        def call_once() -> Any:
+            try:
+                return do()
+            except redis.AuthenticationError as error:
+                raise _PasswordRefused(error) from error
 
-        return super().call_with_retry(do, fail, may_pass, with_failure_count)
+        try:
+            return super().call_with_retry(call_once, *arguments, **options)
+        except _PasswordRefused as error:
+            raise error.cause from None
+
+
+class _PasswordRefused(Exception):
+    """The error of a refused password, as one that no retry knows."""
+
+    def __init__(self, cause: redis.AuthenticationError) -> None:
+        super().__init__(cause)
+        self.cause = cause
 
 
 def _make_client(url: str, **options: Any) -> redis.Redis:
-    backoff = ExponentialWithJitterBackoff(base=0.05, cap=1)
+    backoff = FullJitterBackoff(cap=1, base=0.05)
     retry = _RetryTransient(backoff, 5, supported_errors=_RETRIED_ERRORS)
     common: dict[str, Any] = {
         "decode_responses": True,

@@ -3,12 +3,13 @@
 import random
 import threading
 import time
+from inspect import signature
 from types import TracebackType
 from typing import Any, Final, Self, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import redis
-from redis.cluster import ClusterNode, RedisCluster
+from redis.cluster import ClusterNode, NodesManager, RedisCluster
 from redis.commands.core import Script
 from redis.exceptions import RedisClusterException
 
@@ -48,6 +49,9 @@ class _Cluster(RedisCluster):
     )
 
 
+_KNOWS_FAILED_NODE: Final = "last_failed_node_name" in signature(NodesManager.initialize).parameters
+
+
 class LazyCluster:
     """A client of a cluster that connects at its first use. It takes the commands of a client of a single Redis."""
 
@@ -85,11 +89,12 @@ class LazyCluster:
     def refresh(self, max_age: float = 0.0, failed: str | None = None) -> Self:
         """Read the topology of the cluster again if it is older than `max_age` seconds. Return this client.
 
-        The node named `failed` is asked last.
+        The node named `failed` is asked last, if redis-py can do that.
         """
         cluster = self._connect()
         if time.monotonic() - self._refreshed_at > max_age:
-            cluster.nodes_manager.initialize(last_failed_node_name=failed)
+            hint: dict[str, Any] = {"last_failed_node_name": failed} if _KNOWS_FAILED_NODE else {}
+            cluster.nodes_manager.initialize(**hint)
             self._refreshed_at = time.monotonic()
         return self
 

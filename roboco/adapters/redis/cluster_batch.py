@@ -32,6 +32,9 @@ from redis.exceptions import (
 
 from roboco.adapters.redis.cluster import LazyCluster
 
+_TAKEN_FOR: Final = () if redis.VERSION >= (5, 3) else ("EVALSHA",)
+"""The command for which a connection is taken from a pool, which an older redis-py requires and does not use."""
+
 
 class BatchCommand(NamedTuple):
     """A command whose keys are in one slot."""
@@ -116,7 +119,7 @@ class _NodeBatch:
         self._unanswered = list(self._commands)
         try:
             self._client = self._cluster.get_redis_connection(self._node)
-            self._connection = self._client.connection_pool.get_connection()
+            self._connection = self._client.connection_pool.get_connection(*_TAKEN_FOR)
             self._connection.send_packed_command(self._pack())
         except redis.RedisError as error:
             self._fail(error)

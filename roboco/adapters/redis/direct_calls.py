@@ -29,6 +29,8 @@ from weakref import WeakKeyDictionary
 
 import redis
 
+from roboco.adapters.redis.server_error import is_temporary
+
 MAX_IDLE: Final = 16
 """Connections that are kept. Further ones return to the pool."""
 
@@ -62,8 +64,8 @@ class DirectCalls:
             packed = connection.pack_command(*commands[0]) if one else connection.pack_commands(commands)
             connection.send_packed_command(packed)
             answers = [_read(connection) for _ in commands]
-            if any(isinstance(answer, redis.ReadOnlyError) for answer in answers):
-                connection.mark_for_reconnect()  # it leads to a replica, for example after a failover
+            if any(map(is_temporary, answers)):
+                connection.mark_for_reconnect()  # it may lead to a replica, or have another user's rights
                 self._drop_idle()  # so do those that are as old
             return answers
 
@@ -133,8 +135,13 @@ _CALLS_BY_CLIENT: WeakKeyDictionary[redis.Redis, DirectCalls] = WeakKeyDictionar
 _lock = threading.Lock()
 
 
-def direct_calls_of(client: redis.Redis) -> DirectCalls:
-    """Return the calls of this client. All users of a client share them, so it keeps at most MAX_IDLE connections."""
+def direct_calls_of(client: redis.Redis) -> DirectCalls | None:
+    """Return the calls of this client, or None if it is no client of a single Redis, or of an older redis-py.
+
+    All users of a client share them, so it keeps at most MAX_IDLE connections.
+    """
+    if type(client) is not redis.Redis or not hasattr(redis.Connection, "mark_for_reconnect"):
+        return None
     with _lock:
         return _CALLS_BY_CLIENT.setdefault(client, DirectCalls(client))
 
@@ -142,14 +149,15 @@ def direct_calls_of(client: redis.Redis) -> DirectCalls:
 def ask(client: redis.Redis, *commands: Sequence[Any]) -> list[Any] | None:
     """Send all commands in one round trip, and return the answers as Redis gives them: redis-py does not convert them.
 
-    Return None if this is no client of a single Redis, or if the connection was lost: the caller then asks through the
+    Return None if the client has no direct calls, or if the connection was lost: the caller then asks through the
     client, which retries as it is configured. Raise redis.ResponseError if Redis refuses one of the commands, and the
     other errors of `DirectCalls.call`.
     """
-    if type(client) is not redis.Redis:
+    direct = direct_calls_of(client)
+    if direct is None:
         return None
     try:
-        answers = direct_calls_of(client).call_all(commands)
+        answers = direct.call_all(commands)
     except LostConnectionError:
         return None
     for answer in answers:

@@ -54,6 +54,10 @@ class Keys:
         """Channel: task and epoch of work whose end is requested."""
         return f"{self.prefix}:signals"
 
+    def mcp_token(self, digest: str) -> str:
+        """String with a time to live: an encrypted token for an MCP server, or the digest of a replaced one."""
+        return f"{self.prefix}:mcp-token:{{{digest}}}"
+
     @property
     def switches(self) -> str:
         """Hash: the revision of the switches, and the switches as JSON. The workspace has the record."""

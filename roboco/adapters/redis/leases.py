@@ -8,6 +8,7 @@ import uuid
 
 from roboco.adapters.redis.chunk_batcher import ChunkBatcher
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.large_steps import StoredSteps
 from roboco.adapters.redis.lease_renewals import renewal_call
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.redis.task_store import hash_fields, parse_snapshot
@@ -22,9 +23,10 @@ from roboco.ports.task_store import TokenUsage
 class RedisTurnLeases:
     """Leases on turns; each lasts `lease` seconds."""
 
-    def __init__(self, scripts: Scripts, keys: Keys, lease: float) -> None:
+    def __init__(self, scripts: Scripts, keys: Keys, lease: float, steps: StoredSteps) -> None:
         self._scripts = scripts
         self._keys = keys
+        self._steps = steps
         self._lease_ms = int(lease * 1000)
         self._batchers: dict[str, ChunkBatcher] = {}
         """A batcher for each server, so that one that hangs does not delay the chunks of others."""
@@ -40,8 +42,10 @@ class RedisTurnLeases:
         answer = self._scripts.run("claim", names, *arguments)
         if answer is None:
             return None
-        state, steps = answer
-        return TurnClaim(assignment, token, parse_snapshot(hash_fields(state), steps, (), self._lease_ms, {}))
+        state, lines = answer
+        fields = hash_fields(state)
+        held = self._steps.of(task_id, fields, lines)
+        return TurnClaim(assignment, token, parse_snapshot(fields, held, (), self._lease_ms, {}))
 
     def emit(self, claim: TurnClaim, chunk: Chunk, on_ack: EmitCallback) -> None:
         """Number, log and publish the chunk, once, and renew the lease, if this claim holds it."""

@@ -4,9 +4,8 @@ Because scripts travel by hash, workers of two releases can use one Redis during
 load scripts; other Redis users get a TransientError until a coordinator of their release has loaded them.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha1
 from importlib import resources
@@ -14,19 +13,12 @@ from typing import Any, NamedTuple
 
 import redis
 from redis.commands.core import Script
-from redis.exceptions import (
-    ClusterDownError,
-    ClusterError,
-    NoPermissionError,
-    NoScriptError,
-    RedisClusterException,
-    TryAgainError,
-)
+from redis.exceptions import NoPermissionError, NoScriptError
 
 from roboco.adapters.redis.cluster import LazyCluster
 from roboco.adapters.redis.cluster_batch import BatchCommand, send_batch
-from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.direct_calls import LostConnectionError, direct_calls_of
+from roboco.adapters.redis.server_error import SERVER_ERRORS, roboco_error
 from roboco.errors import TransientError
 
 _LUA_FOLDER = resources.files("roboco.adapters.redis") / "lua"
@@ -37,23 +29,16 @@ _LIBRARIES = {
 """The Lua functions that scripts share, each with the text that defines it. A function calls only later ones."""
 _LIBRARIES_LINE = "-- Shared functions are defined here.\n"
 """The line of a script before which none of them is called. Without it, they are defined at its beginning."""
+_ALLOW_OOM = "#!lua flags=allow-oom\n"
+"""The first line of a script that Redis runs although its `maxmemory` is reached.
+
+New tasks are refused long before. So tasks end, stops count and memory becomes free also while others fill Redis.
+"""
+_NEEDS_MEMORY = frozenset({"create", "dead_letter_add", "emit"})
+"""Scripts that add most of the memory. A full Redis refuses them: the work waits, or is tried again."""
 
 MAX_TOPOLOGY_AGE = 5.0
 """Seconds for which `load_missing` relies on the known primaries of a cluster."""
-_UNAVAILABLE_ERRORS = (
-    redis.ConnectionError,
-    redis.TimeoutError,
-    redis.BusyLoadingError,
-    ClusterDownError,
-    ClusterError,
-    RedisClusterException,
-    TryAgainError,
-)
-_WRITE_REFUSAL = re.compile(r"\b(MISCONF|NOREPLICAS|UNBLOCKED)\b")
-"""The codes of a Redis whose disk is full, that lacks replicas, or that becomes a replica while a command waits.
-
-redis-py has no class of error for them.
-"""
 
 
 class ScriptCall(NamedTuple):
@@ -70,7 +55,7 @@ class Scripts:
     def __init__(self, client: redis.Redis) -> None:
         self.client = client
         # Not for a cluster, nor for subclasses, which may do something else with a command.
-        self._direct = direct_calls_of(client) if type(client) is redis.Redis else None
+        self._direct = direct_calls_of(client)
         self._scripts = {name: client.register_script(text) for name, text in script_texts().items()}
 
     def hash_of(self, name: str) -> str:
@@ -105,7 +90,8 @@ class Scripts:
         commands = [self._command(call) for call in calls]
         answers = self._send(commands)
         missing = [index for index, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
-        if missing and self._loaded({calls[index].name for index in missing}):
+        if missing:
+            self._load({calls[index].name for index in missing})
             for index, answer in zip(missing, self._send([commands[index] for index in missing]), strict=True):
                 answers[index] = answer
         return [_translated(answer) for answer in answers]
@@ -123,15 +109,10 @@ class Scripts:
                 pipe.execute_command(*command)
             return list(pipe.execute(raise_on_error=False))
 
-    def _loaded(self, names: set[str]) -> bool:
-        """Load the scripts where they are missing. Return False if the Redis user may not."""
-        try:
+    def _load(self, names: set[str]) -> None:
+        """Load the scripts where they are missing, if the Redis user may. The servers that answer have them then."""
+        with suppress(TransientError):
             load_missing(self.client, [_text(self._scripts[name]) for name in names])
-        except NoPermissionError:
-            return False
-        except TransientError:
-            return True  # the servers that answer have them
-        return True
 
     def _command(self, call: ScriptCall) -> tuple[Any, ...]:
         return ("EVALSHA", self.hash_of(call.name), len(call.keys), *call.keys, *call.arguments)
@@ -141,12 +122,12 @@ class Scripts:
             return send_batch(self.client, [BatchCommand(command) for command in commands])
         try:
             return self._answers_to(commands)
-        except _UNAVAILABLE_ERRORS as error:
-            return [error] * len(commands)
         except (redis.DataError, UnicodeError) as error:  # one of the commands cannot be encoded: nothing was sent
             if len(commands) == 1:
                 return [error]
             return [answer for command in commands for answer in self._send([command])]
+        except SERVER_ERRORS as error:
+            return [error] * len(commands)
 
 
 def _text(script: Script) -> str:
@@ -162,7 +143,7 @@ def single_script(client: redis.Redis, name: str) -> Script:
 def script_texts() -> dict[str, str]:
     """Return the text of each script by its name, as Redis gets it."""
     return {
-        path.name.removesuffix(".lua"): _source(path.read_text())
+        path.name.removesuffix(".lua"): _first_line(path.name.removesuffix(".lua")) + _source(path.read_text())
         for path in _LUA_FOLDER.iterdir()
         if path.name.endswith(".lua") and not path.name.startswith("_")
     }
@@ -208,10 +189,10 @@ def load_missing(client: redis.Redis, texts: Iterable[str]) -> int:
     for node in nodes:
         try:
             loads += _load_missing(client, texts, target_nodes=node)
-        except _UNAVAILABLE_ERRORS as error:
+        except SERVER_ERRORS as error:
             failed = error
     if failed is not None:
-        raise _unavailable(failed) from failed
+        raise roboco_error(failed) from failed
     return loads
 
 
@@ -232,54 +213,18 @@ def _hash(text: str) -> str:
 def _translated(answer: Any) -> Any:
     if isinstance(answer, NoScriptError):
         return _scripts_missing()
-    if isinstance(answer, redis.ResponseError) and refuses_writes(answer):
-        return _writes_refused(answer)
-    return _unavailable(answer) if isinstance(answer, _UNAVAILABLE_ERRORS) else answer
+    return roboco_error(answer) if isinstance(answer, SERVER_ERRORS) else answer
 
 
 @contextmanager
 def translating_errors() -> Iterator[None]:
-    """Raise TransientError in place of the errors of a Redis that cannot be used now."""
-    try:
-        with translating_write_refusals():
-            yield
-    except NoScriptError as error:
-        raise _scripts_missing() from error
-    except _UNAVAILABLE_ERRORS as error:
-        raise _unavailable(error) from error
-
-
-@contextmanager
-def translating_write_refusals() -> Iterator[None]:
-    """Raise TransientError in place of a refusal to write. A Redis whose disk is full refuses PING in this way, too."""
+    """Raise errors of Roboco in place of those of Redis: TransientError unless the error is final."""
     try:
         yield
-    except redis.ResponseError as error:
-        if refuses_writes(error):
-            raise _writes_refused(error) from error
-        raise
-
-
-def refuses_writes(error: redis.ResponseError) -> bool:
-    """Return True if Redis refuses writes for now, not this command."""
-    return isinstance(error, redis.ReadOnlyError | redis.OutOfMemoryError) or bool(_WRITE_REFUSAL.search(str(error)))
-
-
-def _writes_refused(error: redis.ResponseError) -> TransientError:
-    if isinstance(error, redis.OutOfMemoryError):
-        remedy = "raise its `maxmemory`, of which `roboco doctor` shows the use"
-    elif isinstance(error, redis.ReadOnlyError) or "UNBLOCKED" in str(error):
-        remedy = "it is a replica, for example after a failover: check that ROBOCO_REDIS_URL leads to the primary"
-    else:
-        remedy = "check its disk and its replicas"
-    return TransientError(f"redis refuses writes: {str(error).rstrip('.')}; {remedy}")
-
-
-def _unavailable(error: Exception) -> TransientError:
-    if refused := find_refusal(error):
-        return TransientError(str(refused))
-    cause = str(error).rstrip(".")
-    return TransientError(f"redis does not answer: {cause}; check ROBOCO_REDIS_URL and that the server runs")
+    except NoScriptError as error:
+        raise _scripts_missing() from error
+    except SERVER_ERRORS as error:
+        raise roboco_error(error) from error
 
 
 def _scripts_missing() -> TransientError:
@@ -287,6 +232,10 @@ def _scripts_missing() -> TransientError:
         "Redis does not hold Roboco's scripts of this release yet; a coordinator worker loads them when it starts and "
         "before each sweep: check that one of this release runs"
     )
+
+
+def _first_line(name: str) -> str:
+    return "" if name in _NEEDS_MEMORY else _ALLOW_OOM
 
 
 def _source(operation: str) -> str:

@@ -2,11 +2,8 @@
 
 from typing import Any
 
-from redis.exceptions import NoPermissionError
-
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, translating_errors
-from roboco.errors import TransientError
 
 
 class RedisSwitchCache:
@@ -18,13 +15,8 @@ class RedisSwitchCache:
 
     def read(self) -> str | None:
         """Return the switches as JSON, or None if Redis does not have them."""
-        try:
-            with translating_errors():
-                found: Any = self._scripts.client.hget(self._keys.switches, "switches")
-        except NoPermissionError as error:
-            raise TransientError(
-                f"the Redis user may not read the switches ({error}): load deploy/redis-users.acl of this release"
-            ) from error
+        with translating_errors():
+            found: Any = self._scripts.client.hget(self._keys.switches, "switches")
         return None if found is None else str(found)
 
     def write(self, text: str, revision: int) -> None:

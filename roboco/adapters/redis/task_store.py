@@ -12,14 +12,19 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
+from redis.cluster import RedisCluster
+
+from roboco.adapters.redis.cluster import LazyCluster
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.large_steps import HeldSteps, StoredSteps, first_line
+from roboco.adapters.redis.memory_use import MemoryUse
 from roboco.adapters.redis.scripts import Scripts, translating_errors
+from roboco.adapters.redis.server_error import write_refusal
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState
-from roboco.domain.history.step import TaskStep, parse_step
+from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, unnumbered_json
@@ -28,8 +33,7 @@ from roboco.ports.task_store import CallState, Commit, Decision, Declined, Phase
 MAX_TAIL_STEPS = COORDINATOR_TAIL_LENGTH
 """Newest steps of a task that Redis keeps."""
 MAX_TAIL_BYTES = 64 * 1024
-"""The same in bytes of their JSON. The last step is kept in any case."""
-
+"""The same in bytes of their JSON. A last step with more is not kept: the workspace has it."""
 
 _NOT_APPLIED, _APPLIED = 0, 1
 """Answers of `commit.lua` and `create.lua`. Any other answer is the new epoch of the decision that it recorded."""
@@ -38,9 +42,11 @@ _NOT_APPLIED, _APPLIED = 0, 1
 class RedisTaskStore:
     """The state of tasks, one hash each."""
 
-    def __init__(self, scripts: Scripts, keys: Keys) -> None:
+    def __init__(self, scripts: Scripts, keys: Keys, steps: StoredSteps) -> None:
         self._scripts = scripts
         self._keys = keys
+        self._steps = steps
+        self._memory = MemoryUse()
 
     def load(self, task_id: str, tail: int) -> Snapshot | None:
         """Return the task with at most `tail` of its newest steps, at one moment, or None if Redis does not have it."""
@@ -50,12 +56,21 @@ class RedisTaskStore:
         if answer is None:
             return None
         state, steps, items, lease, calls, (seconds, micros) = answer
-        found = _call_states(hash_fields(calls), hash_fields(state)["epoch"])
-        task = parse_snapshot(hash_fields(state), steps, sorted(items), lease, self._with_leases(task_id, found))
         now, fields = int(seconds) + int(micros) / 1e6, hash_fields(state)
+        held = self._steps.of(task_id, fields, steps)
+        found = _call_states(hash_fields(calls), fields["epoch"])
+        task = parse_snapshot(fields, held, sorted(items), lease, self._with_leases(task_id, found))
         return replace(
             task, cancel_requested_for=_cancel_requested_for(fields, now), deferred_for=_deferred_for(fields, now)
         )
+
+    def memory_share(self, task_id: str) -> float:
+        """Return the part of its memory that the server of the task uses; 0 if it has no `maxmemory`.
+
+        Cost: one INFO a second for each server.
+        """
+        key = self._keys.state(task_id)
+        return self._memory.share(self._scripts.client, self._scripts.server_of(key), key)
 
     def create(
         self,
@@ -100,13 +115,15 @@ class RedisTaskStore:
         keys = self._keys
         names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.content(task_id)]
         names += [keys.inbox(task_id)]
-        newest = _newest_lines(steps)
+        newest, last = _newest_lines(steps), steps[-1].seq
         status = TaskStatus.QUEUED if state.steps == state.imported + 1 else TaskStatus.RUNNING
         fixed = [above_epoch, state.steps, _state_json(state)]
         counts = [len(newest), len(events)]
-        bodies = map(unnumbered_json, events)
+        bodies = [unnumbered_json(event, last) for event in events]
         return int(
-            self._scripts.run("create", names, *fixed, steps[0].line(), status, *counts, *newest, *bodies, *decision)
+            self._scripts.run(
+                "create", names, *fixed, first_line(steps[0]), status, *counts, *newest, *bodies, *decision
+            )
         )
 
     def record_decision(self, task_id: str, epoch: int, decision: Decision, events: Sequence[AnyEvent]) -> int | None:
@@ -141,7 +158,7 @@ class RedisTaskStore:
         names += [keys.calls(task_id), keys.content(task_id), keys.inbox(task_id)]
         step = [epoch, commit.step.seq, commit.step.line(), _state_json(commit.state)]
         limits = [MAX_TAIL_STEPS, MAX_TAIL_BYTES, "" if commit.kept_chunks is None else commit.kept_chunks]
-        events = list(map(unnumbered_json, commit.events))
+        events = [unnumbered_json(event, commit.step.seq) for event in commit.events]
         return int(self._scripts.run("commit", names, *step, *limits, len(events), *events, *decision))
 
     def reset_logs(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
@@ -163,6 +180,25 @@ class RedisTaskStore:
         """Let an ended task expire after these seconds. Return False if it has not ended in this generation."""
         return bool(self._scripts.run("expire", list(self._keys.task_keys(task_id)), seconds, generation))
 
+    def fault(self, task_id: str) -> str:
+        """Return why Redis takes no writes of the task now, with the remedy, or ""."""
+        with translating_errors():
+            return write_refusal(self._scripts.client, self._keys.lease(task_id, "probe"))
+
+    def eviction(self) -> str:
+        """Return that Redis has evicted keys, with the remedy, or ""."""
+        client: Any = self._scripts.client
+        with translating_errors():
+            if isinstance(client, LazyCluster):
+                nodes = list(client.info(target_nodes=RedisCluster.PRIMARIES).values())
+            else:
+                nodes = [client.info()]
+        for info in nodes:
+            policy, evicted = str(info.get("maxmemory_policy", "noeviction")), int(info.get("evicted_keys", 0))
+            if policy != "noeviction" and evicted:
+                return f"redis has evicted {evicted} keys (maxmemory-policy {policy}): set maxmemory-policy noeviction"
+        return ""
+
     def _with_leases(self, task_id: str, calls: dict[str, CallState]) -> dict[str, CallState]:
         open_calls = [call_id for call_id, call in calls.items() if call.claimed and call.outcome is None]
         if not open_calls:
@@ -177,13 +213,13 @@ class RedisTaskStore:
 
 
 def _newest_lines(steps: Sequence[TaskStep]) -> list[str]:
-    """Return the JSON of the newest steps within the limits of the tail; at least of the last one."""
+    """Return the JSON of the newest steps within the limits of the tail, or [] if the last one exceeds them."""
     lines: list[str] = []
     left = MAX_TAIL_BYTES
     for step in reversed(steps[-MAX_TAIL_STEPS:]):
         line = step.line()
         left -= len(line.encode())
-        if lines and left < 0:
+        if left < 0:
             break
         lines.append(line)
     return lines[::-1]
@@ -205,7 +241,7 @@ def _decision_args(choice: Decision) -> list[str]:
 
 def parse_snapshot(
     fields: Mapping[str, str],
-    steps: Sequence[str],
+    steps: HeldSteps,
     item_ids: Sequence[str],
     lease_ms: int,
     calls: Mapping[str, CallState],
@@ -240,8 +276,8 @@ def parse_snapshot(
         unfinished_usage=_unfinished_usage(fields),
         routing=json.loads(fields["routing"]),
         state=TaskState.model_validate_json(fields["history_state"]),
-        first=_parse_step(fields["first_step"]),
-        tail=tuple(map(_parse_step, steps)),
+        first=steps.first,
+        tail=steps.tail,
         item_ids=tuple(item_ids),
         calls=calls,
         progress=_progress(fields),
@@ -252,16 +288,6 @@ def _progress(fields: Mapping[str, str]) -> TurnProgress | None:
     """Return the progress of the claimed turn, if its worker has recorded it."""
     recorded = fields.get("note_epoch") == fields["epoch"] and fields["owner"] != ""
     return TurnProgress.parse(fields["note"]) if recorded else None
-
-
-def _parse_step(line: str) -> TaskStep:
-    """Return the step of a line. Short ones are cached, because the next turn reads them again."""
-    return _cached_step(line) if len(line) <= _MAX_CACHED_LINE_CHARS else parse_step(line)
-
-
-_cached_step = lru_cache(maxsize=2048)(parse_step)
-_MAX_CACHED_LINE_CHARS = 4096
-"""Characters of a line whose step is cached, so that the cache takes a few dozen megabytes at most."""
 
 
 def _unfinished_usage(fields: Mapping[str, str]) -> TokenUsage:

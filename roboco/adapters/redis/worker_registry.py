@@ -1,15 +1,11 @@
 """The registry of workers on Redis: for each pool a sorted set of workers and a hash of their modules."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
-
-from redis.exceptions import NoPermissionError
 
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, translating_errors
-from roboco.errors import TransientError
 from roboco.ports import registry
 from roboco.ports.registry import (
     COORDINATOR,
@@ -53,7 +49,7 @@ class RedisWorkerRegistry:
             keys = [self._keys.workspace, *map(self._keys.workers, (COORDINATOR, pool)), self._keys.modules(pool)]
             facts = [self.node_name, record, f"{workspace.id} {workspace.address}", int(pool == COORDINATOR)]
             limits = [self._live, WORKER_TTL, int(foreign_tasks)]
-            with _translating_errors():
+            with translating_errors():
                 other = self._scripts.run("register_worker", keys, *facts, *limits)
             if other:
                 return _parse_workspace(other)
@@ -64,7 +60,7 @@ class RedisWorkerRegistry:
         self._leave((*pools, DRAINING))
 
     def _leave(self, pools: tuple[str, ...]) -> None:
-        with _translating_errors(), self._client.pipeline(transaction=False) as pipe:
+        with translating_errors(), self._client.pipeline(transaction=False) as pipe:
             for pool in pools:
                 pipe.zrem(self._keys.workers(pool), self.node_name)
                 pipe.hdel(self._keys.modules(pool), self.node_name)
@@ -73,13 +69,13 @@ class RedisWorkerRegistry:
     def request_drain(self, name: str, timeout: float | None) -> None:
         """Ask the worker to drain. The request is lost after a minute."""
         text = json.dumps({"timeout": timeout})
-        with _translating_errors():
+        with translating_errors():
             self._client.set(self._keys.drain_request(name), text, ex=DRAIN_REQUEST_TTL)
 
     def take_drain_request(self) -> DrainRequest | None:
         """Return the request for this worker to drain, once, or None."""
         key = self._keys.drain_request(self.node_name)
-        with _translating_errors():
+        with translating_errors():
             found: Any = self._client.get(key)
             if found is None:
                 return None
@@ -89,7 +85,7 @@ class RedisWorkerRegistry:
     def find(self, name: str) -> registry.RegisteredWorker | None:
         """Return the worker with this node name, or None. Cost: two round trips."""
         names = (*POOLS, DRAINING)
-        with _translating_errors():
+        with translating_errors():
             seconds, micros = self._time()
             with self._client.pipeline(transaction=False) as pipe:
                 for pool in names:
@@ -104,7 +100,7 @@ class RedisWorkerRegistry:
 
     def seconds_since_registration(self) -> Mapping[str, float | None]:
         """Return for each pool the seconds since one of its workers registered, or None if none did within a day."""
-        with _translating_errors():
+        with translating_errors():
             newest: Any = [self._client.zrange(self._keys.workers(pool), -1, -1, withscores=True) for pool in POOLS]
             seconds, micros = self._time()
         now = seconds + micros / 1e6
@@ -116,7 +112,7 @@ class RedisWorkerRegistry:
 
     def modules(self, pool: str) -> Mapping[str, frozenset[str]]:
         """Return the modules of each live worker of the pool, for a thousand workers at most."""
-        with _translating_errors():
+        with translating_errors():
             seconds, micros = self._time()
             oldest = seconds + micros / 1e6 - self._live
             key = self._keys.workers(pool)
@@ -130,7 +126,7 @@ class RedisWorkerRegistry:
     def pool_status(self, pool: str, limit: int) -> PoolStatus:
         """Return the workers of the pool, at most `limit` of them one by one, in three round trips."""
         key = self._keys.workers(pool)
-        with _translating_errors():
+        with translating_errors():
             seconds, micros = self._time()
             now = seconds + micros / 1e6
             with self._client.pipeline(transaction=False) as pipe:
@@ -146,26 +142,13 @@ class RedisWorkerRegistry:
 
     def workspace(self) -> WorkspaceIdentity | None:
         """Return the workspace of the coordinators, or None if no coordinator has registered."""
-        with _translating_errors():
+        with translating_errors():
             found: Any = self._client.get(self._keys.workspace)
         return _parse_workspace(found or "")
 
     def _time(self) -> tuple[int, int]:
         answer: Any = self._client.time()
         return int(answer[0]), int(answer[1])
-
-
-@contextmanager
-def _translating_errors() -> Iterator[None]:
-    """Raise TransientError, with the remedy, if the Redis user may not use the registry or Redis does not answer."""
-    try:
-        with translating_errors():
-            yield
-    except NoPermissionError as error:
-        raise TransientError(
-            f"the Redis user may not use the registry of workers ({error}): give it the rights to the keys "
-            "'{workers}' of deploy/redis-users.acl"
-        ) from error
 
 
 def _record(worker: Registration) -> str:

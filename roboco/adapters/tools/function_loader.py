@@ -2,15 +2,18 @@
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from roboco.adapters.tools.function_tool import FunctionTool, describe_function, is_tool
 from roboco.domain.decision.router import Router
 from roboco.errors import NotRunnable, UsageError
 
+SHIPPED_MODULE: Final = "roboco.examples.house_style"
+"""The module of the team of `roboco demo`, which every worker can run: its one function is pure and looks up a text."""
+
 
 class FunctionLoader:
-    """Imports functions that teams name as "package.module:function", from the allowed modules only."""
+    """Imports functions that teams name as "package.module:function", from the allowed and the shipped module only."""
 
     def __init__(self, modules: tuple[str, ...]) -> None:
         self._modules = modules
@@ -40,7 +43,7 @@ class FunctionLoader:
 
     def _import_function(self, name: str) -> Callable[..., Any]:
         module_name, attribute = module_of(name), name.partition(":")[2]
-        if module_name not in self._modules:
+        if module_name not in (*self._modules, SHIPPED_MODULE):
             allowed = ", ".join(self._modules) or "no modules"
             message = f"function {name!r}: module {module_name!r} is not in ROBOCO_TOOL_MODULES, which names {allowed}"
             raise NotRunnable(message, module_name)

@@ -5,11 +5,13 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, get_args, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from roboco.adapters.tools.tool_result import to_json
+from roboco.domain.team.effect import Effect
+from roboco.domain.team.tool_spec import ToolDeclaration
 from roboco.errors import UsageError
 from roboco.ports.tools import ToolContext
 
@@ -20,6 +22,10 @@ Verify = Callable[[dict[str, Any], str], Any]
 
 _TOOL_ATTRIBUTE = "__roboco_tool__"
 _VERIFY_ATTRIBUTE = "__roboco_verify__"
+_LEAST_ATTRIBUTE = "__roboco_least__"
+ApprovalFloor = Literal["never", "required"]
+_EFFECTS: tuple[Effect, ...] = get_args(Effect)
+"""The effects, each stricter than the one before."""
 
 
 @overload
@@ -27,14 +33,25 @@ def tool(function: Function) -> Function: ...
 
 
 @overload
-def tool(*, verify: Verify | None = None) -> Callable[[Function], Function]: ...
+def tool(
+    *, verify: Verify | None = None, effect: Effect = "pure", approval: ApprovalFloor = "never"
+) -> Callable[[Function], Function]: ...
 
 
-def tool(function: Function | None = None, *, verify: Verify | None = None) -> Any:
+def tool(
+    function: Function | None = None,
+    *,
+    verify: Verify | None = None,
+    effect: Effect = "pure",
+    approval: ApprovalFloor = "never",
+) -> Any:
     """Mark a function as a tool that teams may name. The function itself does not change.
 
     It needs type hints and a docstring: the model sees both. A parameter annotated with `ToolContext` gets the call's
     context, and the model does not see it.
+
+    `effect` and `approval` are the least that a team must declare for the function; it may be stricter. Give them to
+    each function whose calls must not be repeated, or must be approved, in every team.
 
     If an irreversible call was started and its worker crashed, Roboco calls `verify(args, key)` to find out whether the
     call with these arguments (a JSON object) and this idempotency key had its effect. It may return:
@@ -50,6 +67,7 @@ def tool(function: Function | None = None, *, verify: Verify | None = None) -> A
         describe_function(marked)
         setattr(marked, _TOOL_ATTRIBUTE, True)
         setattr(marked, _VERIFY_ATTRIBUTE, verify)
+        setattr(marked, _LEAST_ATTRIBUTE, (effect, approval))
         return marked
 
     return mark if function is None else mark(function)
@@ -77,6 +95,22 @@ class FunctionTool:
     arguments: type[BaseModel]
     context: str | None
     verify: Verify | None
+    effect: Effect = "pure"
+    """The least effect that a team must declare."""
+    approval: ApprovalFloor = "never"
+    """The least approval."""
+
+    def check_declaration(self, declared: ToolDeclaration) -> None:
+        """Raise UsageError if a team declares a weaker effect or approval than the function demands."""
+        if _EFFECTS.index(declared.effect) < _EFFECTS.index(self.effect):
+            found, least = f"effect: {declared.effect}", f"effect: {self.effect}"
+        elif self.approval == "required" and declared.approval != "required":
+            found, least = "no approval of each call", "approval: required"
+        else:
+            return
+        raise UsageError(
+            f"tool {declared.name!r} of the team declares {found}, and its function demands {least}: declare that"
+        )
 
     def schema(self, name: str, description: str | None = None) -> dict[str, Any]:
         """Return the tool in the format of the chat completions protocol."""
@@ -135,9 +169,8 @@ def describe_function(function: Callable[..., Any]) -> FunctionTool:
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[f"parameter{len(fields)}"] = (hints[name], Field(default, alias=name))
     arguments = create_model(_name(function), __config__=ConfigDict(extra="forbid"), **fields)
-    return FunctionTool(
-        function, inspect.getdoc(function) or "", arguments, context, getattr(function, _VERIFY_ATTRIBUTE, None)
-    )
+    verify, least = getattr(function, _VERIFY_ATTRIBUTE, None), getattr(function, _LEAST_ATTRIBUTE, ("pure", "never"))
+    return FunctionTool(function, inspect.getdoc(function) or "", arguments, context, verify, *least)
 
 
 def _name(function: Callable[..., Any]) -> str:

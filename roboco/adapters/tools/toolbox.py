@@ -10,7 +10,6 @@ from roboco.adapters.artifacts.large_result import offload_large, truncate_large
 from roboco.adapters.artifacts.media import remove_media, store_media
 from roboco.adapters.json_schema import schema_error, value_error
 from roboco.adapters.mcp.listing import build_listing, find_listed_tool
-from roboco.adapters.mcp.media import extract_media
 from roboco.adapters.mcp.servers import McpServers
 from roboco.adapters.tools.builtin import BuiltinTools
 from roboco.adapters.tools.function_loader import FunctionLoader
@@ -29,14 +28,15 @@ from roboco.domain.history.tool_outcome import (
     successful_outcome,
     unknown_outcome,
 )
+from roboco.domain.ids import tenant_of
 from roboco.domain.paths import failure_path
 from roboco.domain.prompt.coordinator_tools import function_schema
 from roboco.domain.team.known_tools import known_tools
-from roboco.domain.team.team import Agent, Team
+from roboco.domain.team.team import Agent, Team, default_prefix
 from roboco.domain.team.tool_listing import Listing
 from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
 from roboco.errors import NotRunnable, TransientError, UsageError
-from roboco.ports.tools import Listings, ToolContext
+from roboco.ports.tools import Listings, TaskOwner, ToolContext
 from roboco.ports.workspace import Files
 
 _log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class FunctionToolbox:
         schemas = (self._schema(team, name, listings) for name in known_tools(team, agent, listings))
         return tuple(schema for schema in schemas if schema is not None)
 
-    def list_tools(self, team: Team, server: str) -> Listing:
+    def list_tools(self, team: Team, server: str, owner: TaskOwner) -> Listing:
         """Return the tools that this server of the team lists now, or the error.
 
         Raise UsageError if the server is not allowed on this worker.
@@ -95,7 +95,7 @@ class FunctionToolbox:
         declared = team.mcp_servers[server]
         self._servers.check(declared)
         try:
-            return build_listing(team, server, self._servers.list_tools_now(declared))
+            return build_listing(team, server, self._servers.list_tools(declared, default_prefix(server), owner))
         except self._time_limit_error:
             return Listing(error=f"MCP server {server!r} did not list its tools before the time of the call was up")
         except UsageError as error:
@@ -125,7 +125,7 @@ class FunctionToolbox:
         except UsageError as error:
             return failed_outcome(call.id, str(error), _elapsed_ms(started_at))
         except self._time_limit_error:
-            return _timed_out(call, spec, _elapsed_ms(started_at))
+            return _timed_out(team, call, spec, _elapsed_ms(started_at))
         except TransientError:
             raise
         except Exception as error:  # a tool may raise anything; the agent gets the error as the result
@@ -173,12 +173,15 @@ class FunctionToolbox:
                 return _CallResult(*self._builtin.call(call.tool_name, call.args, context))
             case ServerTool():
                 server = team.mcp_servers[spec.server]
+                owner = TaskOwner(tenant_of(context.task_id), context.user)
                 key, cancelled = context.idempotency_key, lambda: context.cancelled
-                result, media = extract_media(self._servers.call(server, spec.remote, call.args, key, cancelled))
+                result, media = self._servers.call(server, spec.remote, call.args, key, cancelled, owner)
                 return _CallResult(result, media=media)
             case ToolSpec():
+                function = self._functions.tool(spec.function)
+                function.check_declaration(spec)
                 with log_output(call.tool_name, context.task_id, self._mask):
-                    return _CallResult(self._functions.tool(spec.function).call(call.args, context))
+                    return _CallResult(function.call(call.args, context))
             case _:
                 raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
 
@@ -207,7 +210,7 @@ class FunctionToolbox:
         """Return the tool in the format of the protocol, or None if its server does not have it."""
         spec = team.tool(name)
         if isinstance(spec, ServerTool):
-            found = find_listed_tool(team.mcp_servers[spec.server], spec.remote, listings.get(spec.server))
+            found = find_listed_tool(team, spec, listings.get(spec.server))
             return None if found is None else function_schema(name, found.description, found.input_schema)
         if isinstance(spec, ToolSpec):
             return self._function_tool(name, spec).schema(name, spec.description)
@@ -217,15 +220,18 @@ class FunctionToolbox:
 
     def _function_tool(self, name: str, spec: ToolSpec) -> FunctionTool:
         try:
-            return self._functions.tool(spec.function)
+            function = self._functions.tool(spec.function)
         except NotRunnable as error:
             raise NotRunnable(f"tool {name!r}: {error}", error.module) from error
+        function.check_declaration(spec)
+        return function
 
 
-def _timed_out(call: ToolCall, spec: ToolDeclaration | None, runtime_ms: int) -> ToolOutcome:
+def _timed_out(team: Team, call: ToolCall, spec: ToolDeclaration | None, runtime_ms: int) -> ToolOutcome:
     """Return the outcome of a call that exceeded its time limit: unknown if it is irreversible, else a failure."""
-    limit = 0.0 if spec is None else spec.timeout
-    message = f"tool {call.tool_name!r} did not end within its {limit:g} s"
+    limit = 0.0 if spec is None else spec.time_limit
+    server = f" of MCP server {team.mcp_servers[spec.server].location!r}" if isinstance(spec, ServerTool) else ""
+    message = f"tool {call.tool_name!r}{server} did not end within its {limit:g} s"
     if spec is None or spec.effect != "irreversible":
         return failed_outcome(call.id, message, runtime_ms)
     return unknown_outcome(call.id, message, spec.on_unknown, runtime_ms)

@@ -31,7 +31,7 @@ _MAX_BACKWARD = 256
 """Steps at the end of a history that a reader holds at a time."""
 _READ_ONLY_ERRNOS = frozenset({errno.EROFS, errno.EINVAL})
 """Errors of a read-only file system: it has no data that must become durable."""
-_MAX_REMEMBERED_HISTORIES = 10_000
+_MAX_REMEMBERED_HISTORIES = 1_000
 """Histories that an object remembers as durable; each needs about 500 bytes."""
 
 
@@ -70,7 +70,8 @@ class FolderHistories:
             if step.seq > count:
                 raise CorruptHistory(
                     f"task {task_id!r} has {count} steps in its workspace, but step {step.seq} was to be added: "
-                    "the workspace has lost steps; restore it, or remove the task's open marker to give it up"
+                    "the workspace has lost steps; restore it, or move the task's open marker away to give it up; its "
+                    "files stay"
                 )
             _write(descriptor, version.size, end, step.line().encode() + b"\n")
             self._remember(task_id, _DurableHistory(_version(descriptor), count + 1))

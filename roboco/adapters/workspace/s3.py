@@ -1,5 +1,6 @@
 """Files of the workspace in an S3-compatible store, below a prefix of a bucket."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -7,14 +8,16 @@ from itertools import islice
 from typing import Any, BinaryIO
 
 import boto3
-from boto3.exceptions import S3UploadFailedError
+from boto3.exceptions import Boto3Error
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from roboco.adapters.workspace.path import checked_path
 from roboco.adapters.workspace.request_pool import for_each
 from roboco.adapters.workspace.tries import MAX_TRIES, tries
+from roboco.domain.paths import OPERATOR_RECORDS, operator_prefix
 from roboco.domain.url import strip_credentials
 from roboco.errors import TransientError
 from roboco.ports.workspace import FolderPage, StoredFile, VersionedFile
@@ -34,7 +37,19 @@ _STREAM_TRANSFER = TransferConfig(
 )
 _STREAM_TRANSFER.max_in_memory_upload_chunks = 2
 """Of a source that is read once, each part is held in memory: at most 3 parts, 24 MB. 10,000 parts hold 80 GB."""
-_REFUSAL_CODES = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
+_TAGGED = frozenset({"PutObject", "GetObject", "HeadObject", "UploadPart"})
+"""Operations whose success has an entity tag in its headers."""
+_ROOTS = {
+    "ListObjectsV2": b"ListBucketResult",
+    "CopyObject": b"CopyObjectResult",
+    "CreateMultipartUpload": b"InitiateMultipartUploadResult",
+    "UploadPartCopy": b"CopyPartResult",
+    "CompleteMultipartUpload": b"CompleteMultipartUploadResult",
+}
+"""The root element of the body with which an operation succeeds."""
+_MEANINGFUL_STATUSES = frozenset({404, 409, 412, 416, 501})
+"""HTTP statuses that say something about an object, and not that the store has failed."""
+_STORE_FULL = re.compile("Full|Quota")
 _NO_BUCKET_CODE = "NoSuchBucket"
 _CURSOR_REFUSED_CODE = "InvalidArgument"
 
@@ -58,7 +73,9 @@ def connect_s3(
     )
     session = boto3.session.Session()
     region = region or session.region_name or "us-east-1"
-    return session.client("s3", endpoint_url=endpoint_url, region_name=region, config=config)
+    client = session.client("s3", endpoint_url=endpoint_url, region_name=region, config=config)
+    client.meta.events.register("before-parse.s3", _refuse_foreign_answer)
+    return client
 
 
 class _KeepOpen:
@@ -98,7 +115,8 @@ class S3Objects:
             try:
                 self._client.put_object(Bucket=self._bucket, Key=self._key(path), Body=data, **condition, **extra)
             except ClientError as error:
-                if condition and (_status(error) in CONFLICT_STATUSES or (if_match and _status(error) == 404)):
+                gone = if_match and _status(error) == 404 and _code(error) != _NO_BUCKET_CODE
+                if condition and (_status(error) in CONFLICT_STATUSES or gone):
                     return False
                 if condition and _status(error) == _NOT_IMPLEMENTED:
                     raise TransientError(
@@ -123,10 +141,7 @@ class S3Objects:
         """Store the rest of the source, in parts if it is large. Parts of a source that fails are dropped."""
         config = _TRANSFER if source.seekable() else _STREAM_TRANSFER
         with _translating_errors(self._client, self._bucket):
-            try:
-                self._client.upload_fileobj(_KeepOpen(source), self._bucket, self._key(path), extra, Config=config)
-            except S3UploadFailedError as error:
-                raise TransientError(f"the S3 store failed for bucket {self._bucket!r}: {error}") from error
+            self._client.upload_fileobj(_KeepOpen(source), self._bucket, self._key(path), extra, Config=config)
 
     def copy(self, source: str, path: str) -> None:
         """Store the bytes of another object, which the store copies itself. Do nothing if there is no source.
@@ -199,7 +214,17 @@ class S3Objects:
             self._client.delete_object(Bucket=self._bucket, Key=self._key(path))
 
     def _key(self, path: str) -> str:
-        return self._prefix + checked_path(path)
+        prefix = operator_prefix(self._prefix) if path.startswith(OPERATOR_RECORDS) else self._prefix
+        return prefix + checked_path(path)
+
+    def misplaced_records(self) -> list[str]:
+        """Return the keys of objects below the prefix of the tasks at which earlier releases had operators' records."""
+        found = list[str]()
+        for record in OPERATOR_RECORDS if self._prefix else ():
+            with _translating_errors(self._client, self._bucket):
+                page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix + record, MaxKeys=1)
+            found += [entry["Key"] for entry in page.get("Contents", [])]
+        return found
 
     def names(self, folder: str) -> list[str]:
         """Return the names directly below a folder, sorted; those of folders without the "/"."""
@@ -237,7 +262,7 @@ class S3Objects:
             with _translating_errors(self._client, self._bucket):
                 page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=base, **start)
             for entry in page.get("Contents", []):
-                yield StoredFile(entry["Key"].removeprefix(self._prefix), int(entry["Size"]))
+                yield StoredFile(folder + entry["Key"].removeprefix(base), int(entry["Size"]))
             if not (token := str(page.get("NextContinuationToken") or "")):
                 return
 
@@ -347,28 +372,54 @@ class S3Files:
         return len(for_each(self.delete, [file.path for file in islice(self._objects.tree(folder), limit)]))
 
 
+def _refuse_foreign_answer(operation_model: Any, response_dict: Mapping[str, Any], **_: Any) -> None:
+    """Raise TransientError for an answer that no S3 store gives, such as the page of a proxy. boto3 would trust it.
+
+    To follow a redirection that names no region, boto3 would call itself without an end.
+    """
+    status, headers, name = response_dict["status_code"], response_dict["headers"], operation_model.name
+    if status < 300:
+        root = _ROOTS.get(name)
+        foreign = (name in _TAGGED and "ETag" not in headers) or (bool(root) and root not in response_dict["body"])
+    elif status < 400:
+        foreign = status != 304 and "x-amz-bucket-region" not in headers
+    else:
+        foreign = status in _MEANINGFUL_STATUSES and "html" in headers.get("Content-Type", "")
+    if foreign:
+        kind = headers.get("Content-Type", "no content type")
+        raise TransientError(
+            f"the S3 store answers {name} unlike S3 (HTTP {status}, {kind}); check ROBOCO_S3_ENDPOINT_URL, and the "
+            "proxy before the store"
+        )
+
+
 @contextmanager
 def _translating_errors(client: Any, bucket: str) -> Iterator[None]:
+    """Raise TransientError in place of each error of the store: none is final, because the store may be repaired."""
     try:
         yield
     except ClientError as error:
         if _code(error) == _NO_BUCKET_CODE:
             raise _no_bucket(strip_credentials(client.meta.endpoint_url), bucket) from error
-        if _code(error) in _REFUSAL_CODES:
-            raise TransientError(
-                f"the S3 store refuses bucket {bucket!r}: {_code(error)}; check AWS_ACCESS_KEY_ID, "
-                "AWS_SECRET_ACCESS_KEY, ROBOCO_S3_ENDPOINT_URL and ROBOCO_WORKSPACE"
-            ) from error
-        if _code(error) == "RequestTimeTooSkewed":
-            raise TransientError(
-                f"the S3 store refuses bucket {bucket!r}, because its clock and that of this machine differ by more "
-                "than 15 minutes; let both keep the time by NTP"
-            ) from error
-        raise TransientError(f"the S3 store failed for bucket {bucket!r}: {error}") from error
-    except BotoCoreError as error:
+        text = _code(error) if _status(error) in (401, 403) else f"HTTP {_status(error)}: {error}"
+        raise TransientError(f"the S3 store refuses bucket {bucket!r}: {text}; {_remedy(error)}") from error
+    except (BotoCoreError, Boto3Error, ResponseParserError) as error:
         raise TransientError(
             f"the S3 store does not answer: {error}; check ROBOCO_S3_ENDPOINT_URL and the AWS_* credentials"
         ) from error
+
+
+def _remedy(error: ClientError) -> str:
+    status, code = _status(error), _code(error)
+    if code == "RequestTimeTooSkewed":
+        return "let it and this machine keep the time by NTP: their clocks differ by more than 15 minutes"
+    if status in (401, 403) or "Token" in code:
+        return "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, ROBOCO_S3_ENDPOINT_URL and ROBOCO_WORKSPACE"
+    if status == 413:
+        return "raise the limit of the proxy before it for the size of a request"
+    if status == 507 or _STORE_FULL.search(code):
+        return "make room in the store, or raise its quota"
+    return "see its log, and that of a proxy before it"
 
 
 def _no_bucket(endpoint_url: str, bucket: str) -> TransientError:

@@ -144,7 +144,7 @@ class S3Histories:
                     return fresh, len(names) < size
         raise CorruptHistory(
             f"task {task_id!r} lacks a step at or after {start}: an object below {segments_path(task_id)} is missing; "
-            "restore it, or remove the task's open marker to give the task up"
+            "restore it, or move the task's open marker away to give the task up; its files stay"
         )
 
     def _compacted_lines(self, task_id: str, start: int) -> Iterator[bytes]:
@@ -219,8 +219,8 @@ def _lacks_count(task_id: str, stored: StoredObject | None, lines: list[bytes]) 
 def _unreadable(task_id: str) -> str:
     return (
         f"object {history_path(task_id)!r} of task {task_id!r} has no {_STEPS_KEY!r} in its metadata, and its last "
-        "line does not say how many steps it holds: restore the object, or remove the task's open marker to give the "
-        "task up"
+        "line does not say how many steps it holds: restore the object, or move the task's open marker away to give "
+        "the task up; its files stay"
     )
 
 

@@ -57,6 +57,8 @@ def demo(topic: str | None, name: str, listed: bool, web: bool, as_json: bool) -
 
     It is a writer and a critic, unless another team is named. It needs no server and no key, and uses OPENAI_API_KEY if
     it is set. On a terminal, Ctrl-C asks for a message and interrupts the team with it; twice stops the task.
+
+    The exit code is 1 if the task does not complete, also if it waits.
     """
     if listed:
         _print_teams(Screen(sys.stdout))
@@ -67,7 +69,7 @@ def demo(topic: str | None, name: str, listed: bool, web: bool, as_json: bool) -
     team = shipped_team(name)
     allowed = tuple(join(server.command) for server in team.mcp_servers.values() if server.command)
     prompt = example.prompt.format(topic=topic or example.topic)
-    code = run_team(team, RunOptions(prompt, as_json=as_json, allowed=allowed, tools=_tool_modules(team), web=web))
+    code = run_team(team, RunOptions(prompt, as_json=as_json, allowed=allowed, web=web, must_complete=True))
     if code == 0 and not as_json:
         Screen(sys.stdout).paragraph((f"make your own: {_program()} init my-team", "dim"))
     return code
@@ -79,11 +81,6 @@ def shipped_team(name: str) -> Team:
     for server in data.get("mcp_servers", {}).values():
         server["command"] = [sys.executable, *server["command"][1:]]
     return parse_team(data, f"{name}.yaml")
-
-
-def _tool_modules(team: Team) -> tuple[str, ...]:
-    """Return the modules of the team's tools, which a worker has to import."""
-    return tuple({spec.function.partition(":")[0]: None for spec in team.tools})
 
 
 def _program() -> str:

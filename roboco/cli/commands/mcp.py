@@ -9,7 +9,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from roboco.adapters.mcp.tool import McpTool, apply_team_settings
+from roboco.adapters.mcp.listing import describe_left_out
 from roboco.cli.doctor.server_tools import ListingResult, TeamServer, fetch_tools
 from roboco.cli.doctor.teams import loaded_teams
 from roboco.cli.terminal import options
@@ -20,6 +20,7 @@ from roboco.cli.terminal.screen import Screen
 from roboco.client.team_lookup import resolve_team
 from roboco.domain.team.known_tools import missing_tools_error
 from roboco.domain.team.team import Team, default_prefix
+from roboco.domain.team.tool_listing import ListedTool
 from roboco.errors import UsageError
 from roboco.settings import Settings, load_settings
 
@@ -51,9 +52,10 @@ def tools(server: str, team: str | None, as_json: bool) -> int:
     found = TeamServer(_team_with_server(settings, team, server), server)
     answer = _list_all(settings, found)
     shown = list(_listed_tools(found, answer))
-    mistake = missing_tools_error(found.team, server, answer.offer.tools, answer.offer.other_names)
+    offer = answer.offer
+    mistake = missing_tools_error(found.team, server, offer.tools, offer.other_names, offer.left_out)
     if as_json:
-        print_json({"tools": [tool.record() for tool in shown], "mistake": mistake})
+        print_json({"tools": [tool.record() for tool in shown], "left_out": offer.left_out, "mistake": mistake})
     else:
         _print(Screen(sys.stdout), shown, answer, mistake)
     return FAILED if mistake else SUCCESS
@@ -66,7 +68,7 @@ class _ListedTool:
     name: str
     called: str | None
     """Its name for agents, or None if the team does not use it or cannot call it."""
-    tool: McpTool
+    tool: ListedTool
 
     def record(self) -> dict[str, Any]:
         """Return the tool as JSON."""
@@ -110,11 +112,13 @@ def _list_all(settings: Settings, found: TeamServer) -> ListingResult:
 
 
 def _listed_tools(found: TeamServer, answer: ListingResult) -> Iterator[_ListedTool]:
-    declared = found.declared
-    for name, tool in answer.offer.tools.items():
-        known = declared.settings_of(name) is not None
-        called = declared.name_of(default_prefix(found.name), name) if known else None
-        yield _ListedTool(name, called, apply_team_settings(declared, name, tool))
+    declared, prefix = found.declared, default_prefix(found.name)
+    for short, tool in answer.offer.tools.items():
+        settings = declared.settings_of(prefix, short)
+        called = declared.name_of(prefix, short) if settings is not None else None
+        declares = {"effect": settings.effect, "description": settings.description} if settings is not None else {}
+        changes = {part: value for part, value in declares.items() if value is not None}
+        yield _ListedTool(tool.remote or short, called, tool.model_copy(update=changes))
 
 
 def _print(screen: Screen, shown: list[_ListedTool], answer: ListingResult, mistake: str) -> None:
@@ -133,11 +137,13 @@ def _print(screen: Screen, shown: list[_ListedTool], answer: ListingResult, mist
         *([f"{answer.offer.unnamed_count} more"] if answer.offer.unnamed_count else []),
     ]:
         screen.line((f"not shown: {', '.join(others)}", "dim"))
+    if left_out := describe_left_out(answer.offer):
+        screen.line((left_out, "yellow"))
     if mistake:
         screen.line((mistake, "yellow"))
 
 
-def _parameter_list(tool: McpTool) -> str:
+def _parameter_list(tool: ListedTool) -> str:
     """Return the names of the parameters with their types; a "?" marks those that a call may leave out."""
     properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
     listed = properties if isinstance(properties, dict) else {}

@@ -24,25 +24,36 @@ class TaskReplay:
     def __init__(self, orchestrator: Orchestrator, task_id: str) -> None:
         self._orchestrator = orchestrator
         self.task_id = task_id
+        self._is_stale = False
+        """True if Redis did not answer: each further question would wait for its whole time-out, too."""
 
     def recorded(self, with_router: bool = True) -> RecordedTask:
         """Return the recorded task. Raises UsageError if there is none, or if its router cannot be imported here."""
         task = self._orchestrator.stored_task(self.task_id)
         summary, stale = current_summary(task)
         if stale:
+            self._is_stale = True
             click.echo(stale, err=True)
         return task.recorded(summary, self.router(task.team()) if with_router else route)
 
     def open_changes(self) -> list[ToolDifference]:
         """Return how the tools have changed that a person must approve before the task continues."""
+        if self._is_stale:
+            return []
         return self._orchestrator.stored_task(self.task_id).tool_changes()
 
+    def left_out_tools(self) -> list[str]:
+        """Return the tools that MCP servers list and agents cannot call, each with the reason."""
+        return self._orchestrator.stored_task(self.task_id).left_out_tools()
+
     def missing_worker(self) -> str:
-        """Return why no worker processes the open task, or "" if one does or Redis does not answer."""
+        """Return why the open task does not go on, also if Redis does not answer, or "" if no cause is known."""
+        if self._is_stale:
+            return ""
         try:
             return self._orchestrator.stored_task(self.task_id).missing_worker()
-        except TransientError:
-            return ""
+        except TransientError as error:
+            return str(error)
 
     def team(self, name: str) -> Team:
         """Return the team of this file, or of this name in ROBOCO_TEAMS_DIR."""

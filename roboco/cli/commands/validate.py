@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from roboco.adapters.mcp.listing import describe_left_out
 from roboco.adapters.team.file import load_team
 from roboco.adapters.team.prices import with_prices
 from roboco.adapters.tools.function_loader import FunctionLoader
@@ -63,11 +64,10 @@ def _load_and_check(file: Path) -> tuple[Team, list[str], list[str]]:
     if mistakes:
         raise InvalidTeam(str(file), tuple(mistakes))
     notes = [f"{_location(answer)} is not compared: {answer.error}" for answer in answers if answer.error]
-    return (
-        team,
-        notes,
-        [*_missing_descriptions(team, FunctionLoader(settings.tool_modules))] if settings.tool_modules else [],
-    )
+    warnings = [f"{_location(answer)}: {text}" for answer in answers if (text := describe_left_out(answer.offer))]
+    if settings.tool_modules:
+        warnings += _missing_descriptions(team, FunctionLoader(settings.tool_modules))
+    return team, notes, warnings
 
 
 def _location(answer: ListingResult) -> str:

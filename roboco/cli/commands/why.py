@@ -1,6 +1,7 @@
 """roboco why: the agents that acted in a task, and the rules that chose them."""
 
 import sys
+from dataclasses import replace
 from typing import Final
 
 import click
@@ -33,9 +34,9 @@ def why(task_id: str, step: str | None, as_json: bool) -> None:
     """
     with task_replay(task_id) as replay:
         past = replay.recorded(with_router=False)
-        changes = replay.open_changes()
+        changes, left_out = replay.open_changes(), replay.left_out_tools()
         missing = "" if past.status.ended else replay.missing_worker()
-    found = explain_task(task_id, past, step, missing, changes)
+    found = replace(explain_task(task_id, past, step, missing, changes), left_out=left_out)
     if as_json:
         print_json(found)
         return
@@ -43,6 +44,8 @@ def why(task_id: str, step: str | None, as_json: bool) -> None:
     screen.line(("task ", "dim"), task_id, (f" · team {found.team}", "dim"))
     for scene in found.steps:
         _print_step(screen, scene)
+    for text in left_out:
+        _print_line(screen, "tools", text, "yellow")
     for change in changes:
         show_change(screen, change)
     _print_end(screen, found.status, found.end)

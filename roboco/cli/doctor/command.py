@@ -85,7 +85,11 @@ def _check_groups(models: str | None, flower: str | None) -> Iterator[CheckGroup
     else:
         budget = read_budget(settings.sandbox_memory, 1)
         yield CheckGroup("settings", lambda: _check_settings(settings), in_caller_thread=True)
-        yield CheckGroup("redis and broker", lambda: _check_servers(settings))
+        if settings.broker_url is None:
+            yield CheckGroup("redis", lambda: _check_only_server(settings))
+        else:
+            yield CheckGroup("redis", lambda: _check_redis(settings))
+            yield CheckGroup("broker", lambda: check_broker(settings))
         yield CheckGroup("workspace", lambda: check_workspace(settings))
         yield CheckGroup("teams", lambda: _check_teams(settings), in_caller_thread=True)
         yield CheckGroup("mcp", lambda: _check_mcp(settings))
@@ -96,7 +100,8 @@ def _check_groups(models: str | None, flower: str | None) -> Iterator[CheckGroup
         yield CheckGroup("flower", lambda: [check_flower(flower)])
     yield CheckGroup("sandbox", lambda: [check_sandbox(budget)])
     yield CheckGroup("model", lambda: [check_model(os.environ)], in_caller_thread=True)
-    yield CheckGroup("local parts", check_local_servers)
+    if not os.environ.get("ROBOCO_REDIS_URL"):  # a laptop, and no deployment
+        yield CheckGroup("local parts", check_local_servers)
 
 
 def _check_settings(settings: Settings) -> Iterator[CheckResult]:
@@ -146,12 +151,17 @@ def _called_models(settings: Settings, team: str) -> Iterator[CheckResult]:
         yield from (replace(check, name=f"model {result.profile}, {check.name}") for check in result.checks)
 
 
-def _check_servers(settings: Settings) -> Iterator[CheckResult]:
+def _check_redis(settings: Settings) -> Iterator[CheckResult]:
+    return check_redis(settings, bool(os.environ.get("ROBOCO_REDIS_URL")))
+
+
+def _check_only_server(settings: Settings) -> Iterator[CheckResult]:
+    """Check Redis. If it answers, check it as the broker, too."""
     reachable = False
-    for check in check_redis(settings, bool(os.environ.get("ROBOCO_REDIS_URL"))):
+    for check in _check_redis(settings):
         reachable = reachable or (check.name == "redis" and check.state == "ok")
         yield check
-    if reachable or settings.broker_url is not None:
+    if reachable:
         yield from check_broker(settings)
 
 

@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from statistics import median
@@ -10,20 +11,22 @@ from typing import Any, Final
 
 import redis
 from redis.cluster import RedisCluster
-from redis.exceptions import NoPermissionError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.cluster import LazyCluster
-from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.large_steps import StoredSteps, no_steps
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.redis.server_error import explain
 from roboco.adapters.redis.task_store import RedisTaskStore
 from roboco.cli.doctor.check import CheckResult, expect
+from roboco.cli.doctor.deployments import check_channels
 from roboco.domain.shard import SHARDS
 from roboco.domain.url import strip_credentials
-from roboco.errors import RobocoError
+from roboco.errors import CorruptHistory, RobocoError
 from roboco.settings import Settings
 
 MIN_VERSION: Final = (7, 0)
@@ -52,7 +55,8 @@ def check_redis(settings: Settings, is_configured: bool) -> Iterator[CheckResult
         todo = "check ROBOCO_REDIS_URL and that the server runs"
         if not is_configured:
             todo = "run `roboco dev`, or set ROBOCO_REDIS_URL; `roboco run` and `roboco demo` start their own"
-        found, todo = find_refusal(error) or (str(error), todo)
+        known = isinstance(error, ResponseError | AuthenticationError)
+        found, todo = explain(error) if known else (str(error), todo)
         yield CheckResult("redis", "fail" if is_configured else "warn", f"{where}: {found}", todo)
 
 
@@ -77,7 +81,10 @@ def _check_server(settings: Settings, client: redis.Redis, where: str) -> Iterat
     yield expect("redis latency", trip < MAX_ROUND_TRIP, f"round trip {trip * 1000:.1f} ms", todo)
     yield _check_clock(client)
     yield from _check_nodes(nodes)
+    if not isinstance(client, LazyCluster) and nodes[""].get("aof_enabled"):
+        yield from _check_replay(client)
     yield _check_keys(client, keys)
+    yield check_channels(client, settings)
     letters = RedisDeadLetters(lambda: client, keys).count()
     yield expect("dead letters", letters == 0, str(letters), "see `roboco dead-letters`")
 
@@ -143,20 +150,39 @@ def _check_persistence(facts: dict[str, Any]) -> Iterator[CheckResult]:
     )
 
 
+def _check_replay(client: redis.Redis) -> Iterator[CheckResult]:
+    """Check that the default user may run every command: Redis replays transactions of its file with its rights.
+
+    Yield nothing if this user may not read the rights of others, as most may not.
+    """
+    try:
+        default: Any = client.acl_getuser("default")
+    except RedisError:
+        return
+    right = "+@all" in default["categories"] and "~*" in default["keys"]
+    found = "the default user may run every command" if right else "a restart loses transactions (redis#14541)"
+    todo = "set `user default off resetpass ~* &* +@all`: it cannot log in, and keeps its rights while the file is read"
+    yield expect("redis replay", right, found, todo, "fail")
+
+
 def _check_keys(client: redis.Redis, keys: Keys) -> CheckResult:
     """Check that this version can read the keys below the prefix."""
     kinds = {keys.dead_letters: "hash", keys.sentinel: "string", keys.schedule_fill: "hash"}
     kinds |= {key(shard): "zset" for key in (keys.schedule, keys.scheduled_jobs) for shard in range(SHARDS)}
-    todo = "give this version another ROBOCO_PREFIX, or let the tasks of the other version end first"
+    todo = (
+        "let the tasks of the other version end first, or give this version another ROBOCO_PREFIX and another "
+        "ROBOCO_BROKER_URL"
+    )
     for key, kind in kinds.items():
         if (found := str(client.type(key))) not in (kind, "none"):
             return CheckResult("redis keys", "fail", f"{key} is a {found}, expected a {kind}", todo)
     schedule = RedisSchedule(Scripts(client), keys)
     asked = islice(schedule.task_ids(), SAMPLED_TASKS)
-    board = RedisTaskStore(Scripts(client), keys)
+    board = RedisTaskStore(Scripts(client), keys, StoredSteps(no_steps))
     for task_id in asked:
         try:
-            board.load(task_id, 1)
+            with suppress(CorruptHistory):  # a large step, which is in the workspace
+                board.load(task_id, 1)
         except (KeyError, ValueError) as error:
             found = f"task {task_id!r} below {keys.prefix!r} cannot be read: {type(error).__name__}"
             return CheckResult("redis keys", "fail", found, todo)

@@ -4,18 +4,17 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from roboco.adapters.mcp.listing import callable_tools
+from roboco.adapters.mcp.listing import ListedTools
 from roboco.adapters.mcp.servers import McpServers
-from roboco.adapters.mcp.tool import ListedTools
 from roboco.adapters.process_guard import guard_process
 from roboco.client.wiring import build_mcp_servers
 from roboco.domain.team.known_tools import missing_tools_error
 from roboco.domain.team.mcp_server import McpServer
-from roboco.domain.team.team import Team
+from roboco.domain.team.team import Team, default_prefix
 from roboco.errors import UsageError
 from roboco.settings import Settings
 
@@ -44,7 +43,7 @@ class ListingResult:
     """The tools that a server lists, or the error for which they are not known."""
 
     server: TeamServer
-    offer: ListedTools = ListedTools({})  # noqa: RUF009 - immutable
+    offer: ListedTools = field(default_factory=ListedTools)
     error: str = ""
     """Why the tools are not known, or ""."""
     refused: bool = False
@@ -52,16 +51,17 @@ class ListingResult:
 
     @property
     def names(self) -> list[str]:
-        """The server's own names of the tools that the team may use and agents can call."""
-        return list(callable_tools(self.server.declared, self.server.name, self.offer))
+        """The server's own names of the tools that agents can call."""
+        return [tool.remote or short for short, tool in self.offer.tools.items()]
 
     @property
     def mistake(self) -> str:
         """The tools that the team names and the server does not list, as a sentence; "" if there are none."""
+        offer = self.offer
         return (
             ""
             if self.error
-            else missing_tools_error(self.server.team, self.server.name, self.names, self.offer.other_names)
+            else missing_tools_error(self.server.team, self.server.name, offer.tools, offer.other_names, offer.left_out)
         )
 
 
@@ -120,6 +120,6 @@ def _fetch(adapter: McpServers, server: TeamServer) -> ListingResult:
     except UsageError as error:
         return ListingResult(server, error=str(error), refused=True)
     try:
-        return ListingResult(server, adapter.list_tools_now(limited))
+        return ListingResult(server, adapter.list_tools(limited, default_prefix(server.name)))
     except UsageError as error:
         return ListingResult(server, error=str(error))

@@ -35,9 +35,8 @@ def _check_server(settings: Settings, answer: ListingResult) -> CheckResult:
         return CheckResult(name, "fail", answer.error, todo)
     if answer.mistake:
         return CheckResult(name, "fail", answer.mistake, "correct the team file; `roboco mcp tools` lists them")
-    called = {remote: answer.offer.tools[remote] for remote in answer.names}
-    if answer.server.declared.allows_all_tools and (left_out := describe_left_out(called, answer.offer)):
-        return CheckResult(name, "warn", left_out, "choose a shorter prefix, or name the tools that the team needs")
+    if left_out := describe_left_out(answer.offer):
+        return CheckResult(name, "warn", left_out, "correct the server, or name the tools that the team needs")
     return CheckResult(name, "ok", f"lists {_tool_list(answer.names)}")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from roboco.adapters.mcp.client_session import check_installed
+from roboco.adapters.mcp.servers import check_installed
 from roboco.adapters.team.file import load_team
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.cli.doctor.check import CheckResult, expect

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from roboco.adapters.mcp.listing import callable_tools
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.cli.doctor.server_tools import ListingResult
 from roboco.cli.drill.stand_ins import StandIn, function_name
+from roboco.domain.team.mcp_server import McpToolSettings
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import SERVER_TOOLS_PREFIX, Agent, Team, default_prefix
 from roboco.domain.team.tool_spec import ServerTool, ToolSpec
@@ -77,20 +77,20 @@ class Replacement:
     def _server_tools(self, team: Team, server: str, replaced: Replaced) -> list[ToolSpec]:
         """Return stand-ins for the tools of a server, as it lists them, or without arguments if it is not listed."""
         declared, listing = team.mcp_servers[server], self.listings.get((id(team), server))
-        offered = {} if listing is None else callable_tools(declared, server, listing.offer)
+        offered = {} if listing is None else listing.offer.tools
         if not offered:
             lost = "its tools have no arguments here" if declared.named_tools else "the drill leaves it out"
             why = listing.error if listing is not None else "it was not asked"
             replaced.notes.append(f"MCP server {server!r} is not listed, so {lost}: {why}")
         specs = []
-        for remote in offered or declared.named_tools:
-            name, offer = declared.name_of(default_prefix(server), remote), offered.get(remote)
+        prefix = default_prefix(server)
+        for remote in offered or declared.named_by_short_name(prefix):
+            name, offer = declared.name_of(prefix, remote), offered.get(remote)
             spec = None if name is None else team.tool(name)
             if name is None or spec is None:
                 continue
-            effect = (declared.named_tools[remote].effect if remote in declared.named_tools else None) or (
-                offer.effect if offer else "irreversible"
-            )
+            settings = declared.settings_of(prefix, remote) or McpToolSettings()
+            effect = settings.effect or (offer.effect if offer else "irreversible")
             plan = StandIn(name) if offer is None else StandIn(name, "", offer.description, offer.input_schema)
             common = {key: getattr(spec, key) for key in ("name", "approval", "on_unknown", "price")}
             timeout = min(spec.timeout, MAX_TOOL_TIMEOUT)

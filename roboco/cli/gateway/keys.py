@@ -62,6 +62,13 @@ def keys() -> None:
 )
 @click.option("--team", "teams", metavar="NAME", multiple=True, help="A team that it may use; may be repeated.")
 @click.option(
+    "--function",
+    "functions",
+    metavar="MODULE:NAME",
+    multiple=True,
+    help="A function that its team objects may name (scope teams); may be repeated. Without it all.",
+)
+@click.option(
     "--limit",
     "limits",
     metavar="NAME=NUMBER",

@@ -51,21 +51,17 @@ class RunOptions:
     """Start a worker even if ROBOCO_REDIS_URL is set."""
     allowed: tuple[str, ...] = ()
     """MCP servers that the worker of this command may start."""
-    tools: tuple[str, ...] = ()
-    """Modules of tools that the worker of this command imports."""
     web: bool = False
     """Serve the web view of the task, until Ctrl-C."""
+    must_complete: bool = False
+    """A task that waits is a failure: the team asks its user nothing."""
 
 
 def run_team(team: Team, options: RunOptions) -> int:
     """Run the team, show it live, and return the exit code. Every process that it starts ends before."""
     settings = caller_settings()
-    settings = settings.model_copy(
-        update={
-            "allowed_mcp_servers": (*settings.allowed_mcp_servers, *options.allowed),
-            "tool_modules": (*settings.tool_modules, *options.tools),
-        }
-    )
+    allowed = (*settings.allowed_mcp_servers, *options.allowed)
+    settings = settings.model_copy(update={"allowed_mcp_servers": allowed})
     screen = Screen(sys.stdout)
     notes = Screen(sys.stderr) if options.as_json else screen
     note = partial(_note, notes)
@@ -83,7 +79,8 @@ def run_team(team: Team, options: RunOptions) -> int:
         try:
             as_json = Conversation(task, JsonLines(sys.stdout), check=check) if options.as_json else None
             conversation = as_json or _interactive_conversation(task, screen, check)
-            code = _follow(conversation, task, notes, partial(_next_command, task, stack.has_worker))
+            describe_next = partial(_next_command, task, stack.has_worker)
+            code = _follow(conversation, task, notes, describe_next, options.must_complete)
         except BrokenPipeError:
             task.stop("the reader of its output has gone")
             _wait_until_closed(task)
@@ -149,7 +146,19 @@ def _interactive_conversation(task: Task, screen: Screen, check: Callable[[], No
     return Conversation(task, view, user=user, check=check_and_animate)
 
 
-def _follow(conversation: Conversation, task: Task, notes: Screen, describe_next: Callable[[TaskStatus], str]) -> int:
+def exit_code(status: TaskStatus, must_complete: bool) -> int:
+    """Return the exit code of a command whose task has this status."""
+    waits = status.waiting and not must_complete
+    return SUCCESS if waits or status is TaskStatus.COMPLETED else FAILED
+
+
+def _follow(
+    conversation: Conversation,
+    task: Task,
+    notes: Screen,
+    describe_next: Callable[[TaskStatus], str],
+    must_complete: bool,
+) -> int:
     """Show the conversation until the task has ended, waits, or is stopped. Return the exit code."""
     try:
         status = conversation.follow()
@@ -161,7 +170,7 @@ def _follow(conversation: Conversation, task: Task, notes: Screen, describe_next
     if status.waiting:
         _note(notes, f"the task waits ({status}); to continue:")
         _note_command(notes, describe_next(status))
-    return SUCCESS if status.waiting or status is TaskStatus.COMPLETED else FAILED
+    return exit_code(status, must_complete)
 
 
 def _stop_in_time(conversation: Conversation, note: Report) -> bool:

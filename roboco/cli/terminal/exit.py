@@ -4,11 +4,9 @@ With `--json` the message is one JSON object on a line, with `code` and `message
 """
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from typing import Final
-from urllib.parse import urlsplit
 
 import click
 
@@ -57,24 +55,6 @@ def report_usage(error: click.ClickException, as_json: bool) -> int:
     else:
         error.show()
     return error.exit_code
-
-
-def is_denied(error: Exception) -> bool:
-    """Return True if Redis has refused a command because its user lacks a right. It does not import redis."""
-    redis = sys.modules.get("redis.exceptions")
-    return redis is not None and isinstance(error, redis.NoPermissionError)
-
-
-def report_denied(error: Exception, as_json: bool) -> int:
-    """Print that the Redis user lacks a right. Return the exit code."""
-    user = urlsplit(os.environ.get("ROBOCO_REDIS_URL", "")).username or "default"
-    message = (
-        f"Redis user {escape_invisible(user)!r} lacks a right that this command needs: {escape_invisible(str(error))}; "
-        "name another user in ROBOCO_REDIS_URL (and ROBOCO_BROKER_URL, if it is set): of deploy/redis-users.acl, "
-        "roboco-client may manage dead letters and roboco-admin may run every command"
-    )
-    print_error("permission_denied", message, as_json)
-    return FAILED
 
 
 def report_abort(error: click.Abort) -> int:

@@ -1,7 +1,10 @@
 """Sampler: takes one snapshot after another, from Redis, the broker, the heartbeats of workers and the workspace."""
 
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any, Final
 
 from celery import Celery
 
@@ -16,7 +19,11 @@ from roboco.client.operator.open_teams import OpenTeams
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import model_limits
 from roboco.domain.team.team import Team
+from roboco.engine.intake.wait_cause import wait_cause
 from roboco.errors import TransientError
+
+MAX_CAUSES: Final = 20
+"""Tasks in a picture whose causes are looked up."""
 
 
 class Sampler:
@@ -32,37 +39,51 @@ class Sampler:
         self._open_teams = OpenTeams(lambda task_id: orchestrator.stored_task(task_id).team())
         self._known: dict[str, Team] = {}
         self._last = TopSnapshot(time.time())
+        self._threads = ThreadPoolExecutor(2, "roboco-top")
 
     def close(self) -> None:
         """Close the connections."""
+        self._threads.shutdown(wait=False)
         self._client.close()
 
     def sample(self, max_tasks: int) -> TopSnapshot:
         """Return a picture with at most `max_tasks` tasks."""
         now = replace(self._last, at=time.time(), workers=tuple(self._heartbeats.workers()), errors=())
-        for sample in (self._sample_redis, self._sample_queues):
+        # Both at once: each may take its whole time-out.
+        parts = [self._threads.submit(self._sample_redis, now.at, max_tasks), self._threads.submit(self._sample_queues)]
+        for part in parts:
             try:
-                now = sample(now, max_tasks)
+                now = replace(now, **part.result())
             except TransientError as error:
                 now = replace(now, errors=(*now.errors, str(error)))
         self._last = now
         return now
 
-    def _sample_redis(self, now: TopSnapshot, most: int) -> TopSnapshot:
+    def _sample_redis(self, at: float, most: int) -> dict[str, Any]:
         tasks = self._redis.tasks(most)
         self._known = self._open_teams.update(task.task_id for task in tasks)
         before = {row.task.task_id: row.task.tokens_out for row in self._last.tasks}
-        seconds = now.at - self._last.at
-        return replace(
-            now,
-            open_tasks=self._redis.open_tasks(),
-            dead_letters=self._redis.dead_letters(),
-            tasks=tuple(self._row(task, before.get(task.task_id), seconds) for task in tasks),
-            rates=tuple(self._redis.rates(self._known.items())),
-        )
+        seconds = at - self._last.at
+        return {
+            "open_tasks": self._redis.open_tasks(),
+            "dead_letters": self._redis.dead_letters(),
+            "tasks": tuple(self._row(task, before.get(task.task_id), seconds) for task in self._with_causes(tasks)),
+            "rates": tuple(self._redis.rates(self._known.items())),
+        }
 
-    def _sample_queues(self, now: TopSnapshot, most: int) -> TopSnapshot:
-        return replace(now, queues=tuple(read_queue_stats(self._app, QUEUES)))
+    def _with_causes(self, tasks: Sequence[LiveTask]) -> Iterator[LiveTask]:
+        """Yield the tasks; the first ones that no worker works on with the cause of that, as `roboco why` names it."""
+        engine, idle = self._orchestrator._engine, 0
+        for task in tasks:
+            idle += not task.working
+            if task.working or idle > MAX_CAUSES:
+                yield task
+                continue
+            cause = wait_cause(engine, task.task_id, engine.task_store.load(task.task_id, 1))
+            yield task if cause is None else replace(task, reason=cause.text)
+
+    def _sample_queues(self) -> dict[str, Any]:
+        return {"queues": tuple(read_queue_stats(self._app, QUEUES))}
 
     def _row(self, task: LiveTask, before: int | None, seconds: float) -> TaskRow:
         team = self._known.get(task.task_id)

@@ -3,8 +3,6 @@
 import logging
 from typing import Any
 
-from redis.exceptions import RedisError
-
 from roboco.adapters.celery.dead_letter import dead_letter_of
 from roboco.adapters.celery.display import redact_error
 from roboco.adapters.celery.names import TEAM_TASK
@@ -28,6 +26,6 @@ def refuse(orchestrator: Orchestrator, request: Any, error: UsageError | Overloa
     else:
         try:
             orchestrator._engine.dead_letters.add(letter)
-        except (TransientError, RedisError) as away:
+        except TransientError as away:
             stored = f"; its dead letter cannot be stored ({away})"
     _log.warning("Celery task %s (%s) is refused%s: %s", request.id, TEAM_TASK, stored, redact_error(error))

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from celery import Celery
 
-from roboco.adapters.celery.dispatcher import CONFIRM_TIMEOUT, translating_errors
+from roboco.adapters.celery.broker_error import translating_errors
+from roboco.adapters.celery.dispatcher import CONFIRM_TIMEOUT
 from roboco.adapters.celery.message_signing import SigningKeys
 from roboco.adapters.celery.names import TEAM_TASK
 from roboco.domain.dead_letter import DeadLetter

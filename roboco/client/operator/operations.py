@@ -11,15 +11,13 @@ list of stuck tasks asks the broker too, and names its error if it does not answ
 may run at any time, any number of times. No answer grows with the number of tasks, messages or dead letters.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Final, Unpack
 
 import redis
 from celery import Celery
-from redis.exceptions import NoPermissionError
 
 from roboco.adapters.celery.names import QUEUES
 from roboco.adapters.celery.queue_stats import QueueStats, read_queue_stats
@@ -33,7 +31,7 @@ from roboco.domain.rate_report import RateReport
 from roboco.domain.schema import RecordModel
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.engine.engine import Engine
-from roboco.errors import NotFound, TransientError
+from roboco.errors import NotFound
 from roboco.ports.registry import DRAINING, LIVENESS_TIMEOUT, POOLS, PoolStatus, RegisteredWorker
 
 MAX_WORKERS: Final = 1000
@@ -242,14 +240,3 @@ def _running_work(name: str, since: float | None) -> RunningWork:
     kind = next((part for part in parts if part in WORK_KINDS), "")
     began = None if since is None else datetime.fromtimestamp(since, UTC)
     return RunningWork(id=name, task_id=task_id if kind else "", kind=kind, since=began)
-
-
-@contextmanager
-def naming_missing_rights() -> Iterator[None]:
-    """Raise TransientError, with the remedy, if the Redis user of this process lacks a right."""
-    try:
-        yield
-    except NoPermissionError as error:
-        raise TransientError(
-            f"the Redis user of this process lacks a right ({error}): load deploy/redis-users.acl of this release"
-        ) from error

@@ -8,45 +8,27 @@ Cost: one read of the index and one of the broker's queues for each page, and on
 page. The workspace is not read, so that a list is possible while it is slow. Nothing is written.
 """
 
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from datetime import datetime, timedelta
+from typing import Final
 
-from roboco.adapters.celery.queue_stats import QueueStats
+from roboco.adapters.celery.queue_stats import QueueStats, queue_description
 from roboco.domain.history.start_time import start_time_of
 from roboco.domain.log_text import log_text
-from roboco.domain.rate_report import NEXT_ATTEMPT, RATE_WAIT
 from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus
-from roboco.domain.switch import SWITCHED_OFF, check_target
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
-from roboco.domain.tenant_budget import BUDGET_WAIT
 from roboco.engine.engine import Engine
-from roboco.engine.intake.unattended import awaited_pool, missing_worker_message
+from roboco.engine.intake.wait_cause import Kind, default_threshold, wait_cause
 from roboco.errors import TransientError, UsageError
-from roboco.ports.registry import COORDINATOR
 from roboco.ports.task_store import Phase, Snapshot
 
 STATUSES: Final = frozenset({TaskStatus.QUEUED, TaskStatus.RUNNING})
 """The statuses in which a task should progress by itself."""
 MAX_CAUSE_CHARS: Final = 600
 """Characters of a cause at most."""
-Kind = Literal[
-    "no_worker",
-    "no_state",
-    "provider_outage",
-    "rate_limit",
-    "budget",
-    "switched_off",
-    "declined",
-    "lost_attempts",
-    "queue",
-    "deferred",
-    "unknown",
-]
 
 
 class StuckTask(RecordModel):
@@ -71,11 +53,6 @@ class StuckPage(RecordModel):
     """The cursor of the next page, or "" after the last one."""
     complete: bool
     """False while the task index is rebuilt from the workspace: until then tasks may be missing."""
-
-
-def default_threshold(engine: Engine) -> timedelta:
-    """Return the time without progress after which a task counts as stuck: longer than a lost worker delays it."""
-    return timedelta(seconds=2 * (engine.policy.lease + engine.policy.redelivery_delay))
 
 
 def stuck_page(
@@ -110,11 +87,8 @@ class _Queues:
             except TransientError as error:
                 self._error = str(error)
                 raise
-        queue = self._found.get(f"roboco.{pool}")
-        if queue is None or not queue.waiting:
-            return ""
-        age = "" if queue.oldest is None else f", the oldest for {_seconds_since(queue.oldest):.0f} s"
-        return f"{queue.waiting} messages wait in {queue.name}{age}: add {pool} workers"
+        found = self._found.get(f"roboco.{pool}")
+        return "" if found is None else queue_description(found, pool)
 
 
 def _stuck_task(engine: Engine, queues: _Queues, entry: TaskEntry, until: datetime) -> StuckTask | None:
@@ -123,14 +97,13 @@ def _stuck_task(engine: Engine, queues: _Queues, entry: TaskEntry, until: dateti
     progressed = entry.updated_at if task is None else max(entry.updated_at, task.tail[-1].created_at)
     if progressed > until or (task is not None and not _should_progress(engine, task)):
         return None
-    found = _cause(engine, queues, entry.task_id, task)
+    found = wait_cause(engine, entry.task_id, task, queue=queues.describe, patience=timedelta(0))
     if found is None:
         return None
-    kind, cause = found
     stuck_for = max(0.0, (engine.now() - progressed).total_seconds())
-    text = log_text(cause, MAX_CAUSE_CHARS)
+    text = log_text(found.text, MAX_CAUSE_CHARS)
     return StuckTask(
-        task_id=entry.task_id, team=entry.team, status=entry.status, stuck_for=stuck_for, kind=kind, cause=text
+        task_id=entry.task_id, team=entry.team, status=entry.status, stuck_for=stuck_for, kind=found.kind, cause=text
     )
 
 
@@ -138,84 +111,3 @@ def _should_progress(engine: Engine, task: Snapshot) -> bool:
     if task.phase is not Phase.END and task.status not in STATUSES:
         return False
     return start_time_of(task.first.metadata, task.first.created_at) <= engine.now()
-
-
-def _cause(engine: Engine, queues: _Queues, task_id: str, task: Snapshot | None) -> tuple[Kind, str] | None:
-    """Return why the task does not progress, or None if a worker or a sub-task is at work for it."""
-    pool = awaited_pool(engine, task_id, task)
-    if not pool:
-        return None if task is None or not _is_losing(task) else ("lost_attempts", _attempts(task))
-    if missing := missing_worker_message(engine, pool):
-        return "no_worker", missing
-    if task is None:
-        return "no_state", "Redis does not have the task: a coordinator restores it from the workspace in some minutes"
-    if target := _switched_off_target(task.reason):
-        return "switched_off", f"{task.reason}; on again: roboco switch on {shlex.quote(target)}"
-    if task.phase is Phase.TURN and task.deferred_for is not None:
-        return _deferral(task)
-    if task.declined.count:
-        workers = ", ".join(task.declined.workers)
-        return (
-            "declined",
-            f"workers declined its turn {task.declined.count} times, because they cannot run it: {workers}",
-        )
-    if _is_losing(task):
-        return "lost_attempts", _attempts(task)
-    return _waiting_in_queue(queues, pool, task)
-
-
-def _switched_off_target(reason: str) -> str:
-    """Return the target of the switch that the reason names, or "". Errors of model servers may hold any text."""
-    target, found, _ = reason.partition(SWITCHED_OFF)
-    try:
-        return check_target(target) if found else ""
-    except UsageError:
-        return ""
-
-
-def _deferral(task: Snapshot) -> tuple[Kind, str]:
-    again = f"{task.reason.partition(NEXT_ATTEMPT)[0]}{NEXT_ATTEMPT}{task.deferred_for or 0:.0f} s"
-    if task.declined.count:
-        return "declined", again
-    refused = f"; the model server has refused it {task.refusals} times in {task.refused_for:.0f} s"
-    if BUDGET_WAIT in task.reason:
-        return "budget", again
-    if RATE_WAIT in task.reason:
-        return "rate_limit", again + (refused if task.refusals else "")
-    return ("provider_outage", again + refused) if task.refusals else ("deferred", again)
-
-
-def _waiting_in_queue(queues: _Queues, pool: str, task: Snapshot) -> tuple[Kind, str]:
-    sent = f"its work was sent to {pool} workers {_seconds_since(task.dispatched_at):.0f} s ago, and sent again "
-    sent += f"{task.redeliveries} times"
-    try:
-        if waiting := queues.describe(pool):
-            return "queue", waiting
-    except TransientError as error:
-        return "unknown", f"{sent}; the queues are not known: {error}"
-    remedy = "see the logs of coordinators" if pool == COORDINATOR else f"see the logs of {pool} workers"
-    return "unknown", f"{sent}; {remedy}, and roboco why"
-
-
-def _is_losing(task: Snapshot) -> bool:
-    """Return True if workers have lost attempts at the pending turn or at one of its calls."""
-    return (task.phase is Phase.TURN and task.attempt > 1) or _lost_calls(task) > 0
-
-
-def _lost_calls(task: Snapshot) -> int:
-    calls = task.calls.values() if task.phase is Phase.TOOLS else ()
-    return sum(state.attempt - 1 for state in calls if state.outcome is None)
-
-
-def _attempts(task: Snapshot) -> str:
-    """Return the history of the leases of the pending work."""
-    if task.phase is Phase.TURN:
-        who, lost = f"the turn of {task.agent}", task.attempt - 1
-    else:
-        who, lost = "its tool calls", _lost_calls(task)
-    left = f"a worker has it, its lease ends in {task.lease_left:.0f} s" if task.lease_left > 0 else "no worker has it"
-    return f"attempts at {who} that workers lost: {lost}; messages sent again: {task.redeliveries}; {left}"
-
-
-def _seconds_since(unix_seconds: float) -> float:
-    return max(0.0, datetime.now(UTC).timestamp() - unix_seconds)

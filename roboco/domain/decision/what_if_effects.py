@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from roboco.domain.team.effect import Effect
-from roboco.domain.team.mcp_server import McpServer
+from roboco.domain.team.mcp_server import McpServer, McpToolSettings
 from roboco.domain.team.team import Team, default_prefix
 
 
@@ -19,7 +19,7 @@ def effects_to_keep(team: Team, source: Team) -> dict[str, Effect]:
     for spec in (spec for one in _teams(source) for spec in one.tools if spec.effect != "pure"):
         names[spec.name] = functions[spec.function] = spec.effect
     for prefix, server in servers:
-        for remote, settings in server.named_tools.items():
+        for remote, settings in _named_tools(prefix, server):
             if settings.effect not in (None, "pure") and (name := server.name_of(prefix, remote)):
                 names[name] = settings.effect
     kept = {
@@ -36,15 +36,20 @@ def _of_server(prefix: str, server: McpServer, names: dict[str, Effect], known: 
     """Return the effects to keep of the tools of a server of the run. `known` are its declarations for the task."""
     kept = {name: effect for name, effect in names.items() if server.remote_of(prefix, name) is not None}
     for declared in known:
-        for remote, settings in declared.named_tools.items():
+        for remote, settings in _named_tools(prefix, declared):
             name = server.name_of(prefix, remote)
             if name is not None and settings.effect not in (None, "pure"):
                 kept[name] = settings.effect
-        for remote, own in server.named_tools.items():
-            settings_before, name = declared.settings_of(remote), server.name_of(prefix, remote)
+        for remote, own in _named_tools(prefix, server):
+            settings_before, name = declared.settings_of(prefix, remote), server.name_of(prefix, remote)
             if name is not None and own.effect == "pure" and settings_before and settings_before.effect is None:
                 kept.setdefault(name, "irreversible")
     return kept
+
+
+def _named_tools(prefix: str, server: McpServer) -> Iterator[tuple[str, McpToolSettings]]:
+    """Yield the short name of each named tool, with the team's settings of it."""
+    return ((remote, server.named_tools[name]) for remote, name in server.named_by_short_name(prefix).items())
 
 
 def _is_same(server: McpServer, other: McpServer) -> bool:

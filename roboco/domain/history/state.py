@@ -11,13 +11,24 @@ from typing import Any
 
 from pydantic import Field
 
+from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.history.goal import GoalState
 from roboco.domain.history.loop_detector import LoopDetector
 from roboco.domain.history.start_time import start_time_of
 from roboco.domain.history.step import LIMIT, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.ids import step_id_at
 from roboco.domain.limits import deep_merge
 from roboco.domain.schema import RecordModel
-from roboco.domain.usage import UNFINISHED_USAGE, Usage, number_or_zero, tool_usage_of, unfinished_usage, usage_of
+from roboco.domain.usage import (
+    UNFINISHED_USAGE,
+    Usage,
+    billionths,
+    day_of,
+    number_or_zero,
+    tool_usage_of,
+    unfinished_usage,
+    usage_of,
+)
 
 REMINDED_GOALS = "reminded_goals"
 """The metadata key of a reminder's step for the names of the open goals."""
@@ -34,6 +45,37 @@ COORDINATOR_TAIL_LENGTH = 64
 """The number of newest steps that the coordinator loads. Routers see no more steps of an agent's current run."""
 AFTER_RESULTS = "results"
 """The rule by which an agent that called tools acts again."""
+
+
+class DayUsage(RecordModel):
+    """What a task has used on a day, for the budget of its tenant."""
+
+    day: str
+    """The day in UTC: YYYY-MM-DD. It never goes backwards, whatever the clocks of workers show."""
+    tokens: int = 0
+    cost_billionths: int = 0
+    """Billionths of the currency of the prices."""
+
+    def after(self, step: TaskStep) -> "DayUsage":
+        """Return the usage on the day of the step, including the step."""
+        parts = [*_own_usage(step), unfinished_usage(step.metadata)]
+        tokens, cost = sum(part.tokens for part in parts), sum(billionths(part.cost) for part in parts)
+        if step.is_imported or not (tokens or cost):
+            return self
+        day = max(self.day, day_of(step.created_at))
+        before = self if day == self.day else DayUsage(day=day)
+        return DayUsage(day=day, tokens=before.tokens + tokens, cost_billionths=before.cost_billionths + cost)
+
+
+def _own_usage(step: TaskStep) -> list[Usage]:
+    """Return the usage of a turn or of its calls. Sub-tasks count their own."""
+    if step.agent_name == TOOL_EXECUTOR:
+        return [used for name, used in tool_usage_of(step.metadata).items() if name != DELEGATE]
+    return [usage_of({"usage": step.metadata.get("usage")})]
+
+
+NO_DAY = DayUsage(day="")
+"""The usage of a task before its first step with usage."""
 
 
 class TaskState(RecordModel):
@@ -95,6 +137,8 @@ class TaskState(RecordModel):
     """How often the task continued after it had failed."""
     retried_at: datetime | None = None
     """The time of the last retry. Limits of seconds count from then."""
+    day_usage: DayUsage = Field(default_factory=lambda: NO_DAY)
+    """The usage on the day of the newest step with usage. Steps that a fork has copied count for nothing."""
 
     @property
     def tokens(self) -> int:
@@ -157,6 +201,8 @@ class TaskState(RecordModel):
             interrupted=step.is_interruption or (self.interrupted and step.agent_name != USER),
             retries=self.retries + step.is_retry,
             retried_at=step.created_at if step.is_retry else self.retried_at,
+            day_usage=self.day_usage.after(step),
+            **(self.model_extra or {}),  # of a later release
             **self._usage_after(step, spent),
             **self._limits_after(step),
         )
@@ -282,11 +328,16 @@ def is_conclusive(history: History, routes_by_run: bool) -> bool:
     return not routes_by_run or len(History(history.state, tuple(steps)).current_run) < len(steps)
 
 
-def fold(steps: Iterable[TaskStep]) -> TaskState:
-    """Return the state after all these steps, which start with the first one."""
+def fold(steps: Iterable[TaskStep], task_id: str = "") -> TaskState:
+    """Return the state after all these steps, which start with the first one.
+
+    The usage of a day is right only with the id of their task, by which steps that a fork has copied are left out.
+    """
     state = TaskState()
     for step in steps:
         state = state.after(step)
+        if task_id and step.step_id != step_id_at(task_id, step.seq):
+            state = state.model_copy(update={"day_usage": NO_DAY})
     return state
 
 

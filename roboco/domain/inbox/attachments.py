@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from roboco.domain.canonical_json import canonical_json, validated_json
+from roboco.domain.canonical_json import json_bytes, validated_json
 from roboco.domain.history.goal import MAX_GOALS, Goal
 from roboco.domain.inbox.client_tool import MAX_CLIENT_TOOLS, ClientTool
 from roboco.domain.schema import InputModel
@@ -13,8 +13,8 @@ from roboco.errors import UsageError
 
 MAX_ARTIFACTS = 20
 """The largest number of files of one message."""
-MAX_ATTACHMENTS_CHARS = 64 * 1024
-"""The largest attachments of a message, in characters of their JSON."""
+MAX_ATTACHMENTS_BYTES = 64 * 1024
+"""The largest attachments of a message, in bytes of their JSON."""
 
 
 class ToolScope(BaseModel):
@@ -63,10 +63,10 @@ class Attachments(InputModel):
         for where, names in (("goals", [goal.name for goal in self.goals]), ("client_tools", self.tool_names)):
             if twice := _first_duplicate(names):
                 raise UsageError(f"{where}: {twice!r} is there twice; names must differ")
-        if (size := len(canonical_json(self.metadata()))) > MAX_ATTACHMENTS_CHARS:
+        if (size := json_bytes(self.metadata())) > MAX_ATTACHMENTS_BYTES:
             raise UsageError(
-                f"goals, client_tools, client_context and scope: have {size} characters of JSON, at most "
-                f"{MAX_ATTACHMENTS_CHARS} are possible"
+                f"goals, client_tools, client_context and scope: have {size} bytes of JSON, at most "
+                f"{MAX_ATTACHMENTS_BYTES} are possible"
             )
 
     @property

@@ -4,7 +4,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
-from roboco.domain.canonical_json import canonical_json, sha256, validated_json, well_formed
+from roboco.domain.canonical_json import canonical_json, json_bytes, sha256, validated_json, well_formed
 from roboco.domain.history.priority import Priority
 from roboco.domain.history.start_time import MAX_DELAY_SECONDS
 from roboco.domain.inbox.attachments import Attachments
@@ -15,8 +15,10 @@ from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.errors import UsageError
 
 D = TypeVar("D", bound=InputModel)
-MAX_CONTEXT_CHARS = 64 * 1024
-"""The largest context, in characters of its JSON."""
+MAX_MESSAGE_BYTES = MAX_PROMPT_CHARS
+"""The largest prompt or message, in bytes of its JSON: a control character has six."""
+MAX_CONTEXT_BYTES = 64 * 1024
+"""The largest context, in bytes of its JSON."""
 
 _MAX_MISTAKES = 20
 """The largest number of mistakes in one error."""
@@ -72,20 +74,16 @@ def parse_submission(arguments: dict[str, Any]) -> Submission:
     submission.check()
     if not submission.prompt.strip():
         raise UsageError("prompt: is empty; describe the work for the team")
-    if len(submission.prompt) > MAX_PROMPT_CHARS:
-        raise UsageError(
-            f"prompt: has {len(submission.prompt)} characters, at most {MAX_PROMPT_CHARS} are possible; "
-            "store large inputs elsewhere and name them in the prompt"
-        )
-    if (size := len(canonical_json(submission.context))) > MAX_CONTEXT_CHARS:
-        raise UsageError(f"context: has {size} characters of JSON, at most {MAX_CONTEXT_CHARS} are possible")
+    _check_text(submission.prompt, "prompt", "; store large inputs elsewhere and name them in the prompt")
+    if (size := json_bytes(submission.context)) > MAX_CONTEXT_BYTES:
+        raise UsageError(f"context: has {size} bytes of JSON, at most {MAX_CONTEXT_BYTES} are possible")
     _check_history(submission.history)
     return submission
 
 
 def _check_history(messages: list[ImportedMessage]) -> None:
     """Raise UsageError if the imported messages are too large together."""
-    size = len(canonical_json([message.model_dump() for message in messages]).encode())
+    size = json_bytes([message.model_dump() for message in messages])
     if size > MAX_IMPORTED_BYTES:
         raise UsageError(f"history: has {size} bytes of JSON, at most {MAX_IMPORTED_BYTES} are possible; shorten it")
 
@@ -113,19 +111,27 @@ def parse_message(text: object, name: str = "message") -> str:
     """
     if not isinstance(text, str) or not text.strip():
         raise UsageError(f"{name}: must be a text that is not empty (found {str(text)[:60]!r})")
-    if len(text) > MAX_PROMPT_CHARS:
-        raise UsageError(f"{name}: has {len(text)} characters, at most {MAX_PROMPT_CHARS} are possible")
-    return well_formed(text)
+    if len(text) <= MAX_MESSAGE_BYTES:
+        text = well_formed(text)
+    _check_text(text, name)
+    return text
 
 
-def parse_result(result: object, name: str = "result", most: int = MAX_CONTEXT_CHARS) -> Any:
+def _check_text(text: str, name: str, remedy: str = "") -> None:
+    """Raise UsageError if the text is too long. A much too long one is not encoded."""
+    size = len(text) if len(text) > MAX_MESSAGE_BYTES else json_bytes(text) - 2
+    if size > MAX_MESSAGE_BYTES:
+        raise UsageError(f"{name}: has {size} bytes or more, at most {MAX_MESSAGE_BYTES} are possible{remedy}")
+
+
+def parse_result(result: object, name: str = "result", most: int = MAX_CONTEXT_BYTES) -> Any:
     """Return a tool call's result from outside.
 
     Raise UsageError if it is not JSON or too long.
     """
     clean = _validated(name, result)
-    if (size := len(canonical_json(clean))) > most:
-        raise UsageError(f"{name}: has {size} characters of JSON, at most {most} are possible")
+    if (size := json_bytes(clean)) > most:
+        raise UsageError(f"{name}: has {size} bytes of JSON, at most {most} are possible")
     return clean
 
 

@@ -4,11 +4,10 @@ from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE, HANDOFF
 from roboco.domain.history.state import TaskState
+from roboco.domain.prompt.offered_schema import offered_schema
 from roboco.domain.team.team import Agent, Team
 
 ToolSchema = dict[str, Any]
-_ALTERNATIVES = ("anyOf", "oneOf", "allOf")
-_REFUSED_AT_ROOT = frozenset({*_ALTERNATIVES, "not", "enum", "const", "if", "then", "else"})
 
 
 def coordinator_tools(team: Team, agent: Agent, state: TaskState) -> tuple[ToolSchema, ...]:
@@ -62,21 +61,5 @@ def function_schema(name: str, description: str, parameters: ToolSchema) -> Tool
 
     `parameters` is the JSON Schema of its arguments, in any form.
     """
-    function = {"name": name, "description": description, "parameters": _plain_object(parameters)}
+    function = {"name": name, "description": description, "parameters": offered_schema(parameters)}
     return {"type": "function", "function": function}
-
-
-def _plain_object(schema: ToolSchema) -> ToolSchema:
-    """Return the schema as one that every provider accepts: of an object with properties, without alternatives.
-
-    Alternatives at the root become optional properties. What is lost is checked when the tool is called.
-    """
-    properties = schema.get("properties")
-    merged = dict(properties) if isinstance(properties, dict) else {}
-    for keyword in _ALTERNATIVES:
-        parts = schema.get(keyword)
-        for part in parts if isinstance(parts, list) else ():
-            if isinstance(part, dict) and isinstance(part.get("properties"), dict):
-                merged = part["properties"] | merged
-    rest = {name: value for name, value in schema.items() if name not in _REFUSED_AT_ROOT}
-    return {"type": "object", "properties": {}} | rest | {"type": "object", "properties": merged}

@@ -144,7 +144,7 @@ def agent_session(session: Session) -> AgentSessionRecord:
         org_id=tenant_of(session.task_id),
         created_by=USER,
         created=session.created,
-        status=agent_status(session.status) if session.messages else AgentSessionStatus.NOT_STARTED,
+        status=_status_of(session),
         title=session.title or None,
         model_profile=session.model_profile,
         messages=[agent_message(message) for message in session.messages],
@@ -157,12 +157,19 @@ def agent_session(session: Session) -> AgentSessionRecord:
     )
 
 
+def _status_of(session: Session) -> AgentSessionStatus:
+    """Return the status of the session. While messages are to follow, it is the team's turn: the client goes on."""
+    if not session.messages:
+        return AgentSessionStatus.NOT_STARTED
+    return AgentSessionStatus.ROBOTO_TURN if session.more else agent_status(session.status)
+
+
 def agent_delta(delta: SessionDelta) -> AgentSessionDelta:
     """Return the delta in roboto.ai's form."""
     return AgentSessionDelta(
         continuation_token=delta.continuation_token,
         messages_by_idx={index: agent_message(message) for index, message in delta.messages_by_idx.items()},
-        status=None if delta.status is None else agent_status(delta.status),
+        status=AgentSessionStatus.ROBOTO_TURN if delta.more else delta.status and agent_status(delta.status),
         title=delta.title,
         goals=delta.goals,
         task_status=delta.status,

@@ -159,6 +159,8 @@ class Session(RecordModel):
     lineage: Lineage = Lineage()
     continuation_token: str
     """The token with which the client requests later changes."""
+    more: bool = False
+    """True if further messages exist already: the delta of the token has the next ones."""
 
 
 class SessionDelta(RecordModel):
@@ -175,6 +177,8 @@ class SessionDelta(RecordModel):
     title: str | None = None
     goals: list[SessionGoal] | None = None
     """All goals, not only the new ones."""
+    more: bool = False
+    """True if further changes exist already: the delta of this token has the next ones, and the status."""
 
 
 @dataclass(frozen=True)

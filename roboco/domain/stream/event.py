@@ -231,6 +231,8 @@ ExecutionEvent = Annotated[
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(ExecutionEvent | StreamChunk | ReasoningChunk)
 _MESSAGE_TYPES: tuple[type[RecordModel], ...] = (*_Event.__subclasses__(), StreamChunk, ReasoningChunk)
 _KNOWN_TYPES = frozenset(kind.model_fields["type"].default for kind in _MESSAGE_TYPES)
+MAX_LOGGED_BYTES = 16 * 1024
+"""The largest event in a log, in bytes of its JSON, if it repeats a step: a larger one refers to the step."""
 _NUMBER_FIELDS = {"seq", "generation", "chunks", "events"}
 
 
@@ -242,9 +244,25 @@ def parse_stream_message(record: dict[str, Any]) -> "AnyEvent | StreamChunk":
     return message
 
 
-def unnumbered_json(message: "AnyEvent | StreamChunk") -> str:
-    """Return the message's JSON without its numbers and opening brace. The script that numbers it adds both."""
-    return message.model_dump_json(exclude=_NUMBER_FIELDS)[1:]
+def unnumbered_json(message: "AnyEvent | StreamChunk", step_seq: int | None = None) -> str:
+    """Return the message's JSON without its numbers and opening brace. The script that numbers it adds both.
+
+    If the message is large and repeats the step at `step_seq`, it refers to the step: `from_stored` inserts it again.
+    """
+    body = message.model_dump_json(exclude=_NUMBER_FIELDS)[1:]
+    if step_seq is None or len(body.encode()) <= MAX_LOGGED_BYTES:
+        return body
+    match message:
+        case StepEnded():
+            left_out: dict[str, Any] = {"step": True}
+        case UserMessageAdded():
+            left_out = {"text": True}
+        case ToolCalled():
+            left_out = {"tool_call": {"args": True}}
+        case _:
+            return body
+    numbers = dict.fromkeys(_NUMBER_FIELDS, True)
+    return f'{message.model_dump_json(exclude=numbers | left_out)[1:-1]},"step_seq":{step_seq}}}'
 
 
 AnyEvent = (

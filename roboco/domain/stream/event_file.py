@@ -1,7 +1,7 @@
 """events.jsonl and its segments: the events in the workspace.
 
-The event of a step's end refers to the step, which is in the history. The name of a segment is the generation of the
-logs and the number of its first event; its lines have consecutive numbers.
+The event of a step's end refers to the step, which is in the history. Events of large steps do so in Redis already. The
+name of a segment is the generation of the logs and the number of its first event; its lines have consecutive numbers.
 """
 
 import json
@@ -88,4 +88,23 @@ def from_stored(
         while step is not None and step.seq < seq:
             step = next(steps, None)
         if step is not None and step.seq == seq:
-            yield record | {"step": step.model_dump(mode="json")}
+            yield with_step(record, step)
+
+
+def refers_to_step(record: dict[str, Any]) -> bool:
+    """Return True if the message has a part of a step of the history left out."""
+    return "step_seq" in record
+
+
+def with_step(record: dict[str, Any], step: TaskStep) -> dict[str, Any]:
+    """Return the message with the part of the step that it has left out, and without the step's position."""
+    whole = {name: value for name, value in record.items() if name != "step_seq"}
+    match record["type"]:
+        case "event_user_message":
+            return whole | {"text": step.text}
+        case "event_tool_call":
+            called = whole["tool_call"]
+            args = next((call.args for call in step.calls if call.id == called["id"]), {})
+            return whole | {"tool_call": called | {"args": args}}
+        case _:
+            return whole | {"step": step.model_dump(mode="json")}

@@ -1,6 +1,7 @@
 """known_tools: an agent's tools according to the listings of its MCP servers, and tools that a server lacks."""
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from roboco.domain.team.team import SERVER_TOOLS_PREFIX, Agent, Team, default_prefix
 from roboco.domain.team.tool_listing import Listing
@@ -8,8 +9,8 @@ from roboco.domain.team.tool_spec import ServerTool
 
 LIST_TOOLS = "list_tools"
 """A placeholder for the tools of a server that allows all and is not listed yet: a call of it lists them."""
-_MAX_LISTED_NAMES = 20
-"""The largest number of names in a message."""
+_MAX_LISTED_NAMES, _MAX_REASONS = 20, 5
+"""The largest number of names in a message, and of reasons."""
 
 
 def known_tools(team: Team, agent: Agent, listings: Mapping[str, Listing]) -> tuple[str, ...]:
@@ -42,28 +43,38 @@ def unlisted_tool_error(team: Team, agent: Agent, name: str, listings: Mapping[s
     )
 
 
-def missing_tools_error(team: Team, server: str, has: Iterable[str], others: Iterable[str] = ()) -> str:
+def missing_tools_error(
+    team: Team,
+    server: str,
+    has: Iterable[str],
+    others: Iterable[str] = (),
+    left_out: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Return an error about the server's tools that the team names and the server does not list, or "".
 
-    `has` are the listed tools that the team may use, `others` the names of the rest.
+    `has` are the listed tools that the team may use, `others` the names of the rest, and `left_out` the tools that
+    cannot be offered, with the reasons.
     """
     listed = list(has)
-    lacking = [remote for remote in _named(team, server) if remote not in listed]
+    named = team.mcp_servers[server].named_by_short_name(default_prefix(server))
+    lacking = [named.get(remote, remote) for remote in _named(team, server) if remote not in listed]
     if not lacking:
         return ""
     found = _listed([*listed, *others])
+    why = "".join(f"; {name!r} is left out: {left_out[name]}" for name in lacking[:_MAX_REASONS] if name in left_out)
     return (
-        f"MCP server {server!r} has no tool {_listed(lacking)}, which team {team.name!r} names; it lists: {found}; "
-        "correct the name in the team file"
+        f"MCP server {server!r} has no tool {_listed(lacking)}, which team {team.name!r} names; it lists: {found}{why}"
+        "; correct the name in the team file"
     )
 
 
 def _named(team: Team, server: str) -> list[str]:
-    """Return the server's own names of the tools that the team names: for the server, for agents and in limits."""
+    """Return the short names of the tools that the team names: for the server, for agents and in limits."""
     declared = team.mcp_servers[server]
     listed = [name for agent in team.agents for name in agent.tools if not name.startswith(SERVER_TOOLS_PREFIX)]
     remotes = [declared.remote_of(default_prefix(server), name) for name in [*listed, *team.limits.tools]]
-    return list(dict.fromkeys([*declared.named_tools, *(remote for remote in remotes if remote is not None)]))
+    own = declared.named_by_short_name(default_prefix(server))
+    return list(dict.fromkeys([*own, *(remote for remote in remotes if remote is not None)]))
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 """McpServer: a server of the Model Context Protocol that a team declares, and the tools that the team may use."""
 
-import re
 import shlex
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
@@ -9,19 +9,21 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.schema import EnvVarName, InputModel, Price
 from roboco.domain.team.effect import Effect
+from roboco.domain.team.server_tool_names import is_plain, names_by_short_name, short_names
 from roboco.domain.url import url_error
 
 MAX_SERVER_TOOLS = 200
 """The largest number of tools of one server that a team may use."""
 ALL_TOOLS = "all"
 """In place of the names of a server's tools: all tools that it lists when a task first needs it."""
-_REMOTE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+MAX_PROGRESS_FACTOR, MAX_PROGRESS_SECONDS = 10.0, 3600.0
+"""While its server reports progress, a call lasts for this number of time-outs at most, and this number of seconds."""
+_TIME_LIMIT_SLACK = 15.0
 _RESERVED = frozenset({"connection", "content-encoding", "content-length", "content-type", "host", "transfer-encoding"})
 _MAX_LOCATION_CHARS = 120
 
 Header = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
-RemoteName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+RemoteName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,128}$")]
 
 
 class McpToolSettings(InputModel):
@@ -48,6 +50,37 @@ ServerTools = Annotated[
 """The tools of a server that a team may use, by the server's names, or all of them."""
 
 
+class ClientCredentials(InputModel):
+    """Client credentials of OAuth 2.1, as the server's authorization server has issued them."""
+
+    issuer: Annotated[str, Field(max_length=2000)]
+    """The URL of the authorization server. The secret is sent to no other."""
+    client_id: EnvVarName
+    """The variable of the worker with the id."""
+    client_secret: EnvVarName
+    """The variable of the worker with the secret."""
+    scope: Annotated[str, Field(max_length=1000, pattern=r"^[!#-\[\]-~ ]+$")] | None = None
+    """The scopes, separated by spaces. By default those that the server or the issuer names."""
+
+    @field_validator("issuer")
+    @classmethod
+    def _plain_issuer(cls, value: str) -> str:
+        if mistake := url_error(value):
+            raise ValueError(mistake)
+        return value
+
+
+def _auth_kind(value: Any) -> str:
+    return "owner" if isinstance(value, str) else "client"
+
+
+Auth = Annotated[
+    Annotated[Literal["user", "tenant"], Tag("owner")] | Annotated[ClientCredentials, Tag("client")],
+    Discriminator(_auth_kind),
+]
+"""Whose token a server gets: that of the task's user or tenant, or one for client credentials."""
+
+
 class McpServer(InputModel):
     """A server that a worker starts with `command`, or reaches at `url`."""
 
@@ -57,6 +90,8 @@ class McpServer(InputModel):
     """The variables of the worker that the command inherits."""
     headers: dict[Header, EnvVarName] = {}
     """For each header the variable that contains its value. Values themselves are never part of a team file."""
+    auth: Auth | None = None
+    """The OAuth token: of the task's `user` or `tenant` from the function of ROBOCO_MCP_TOKENS, or of a client."""
     tools: ServerTools = "all"
     """The tools that the team may use.
 
@@ -110,6 +145,10 @@ class McpServer(InputModel):
             raise ValueError("env is for a command: a url has headers")
         if self.url is None and self.headers:
             raise ValueError("headers are for a url: a command has env")
+        if self.auth is not None and (
+            self.url is None or any(name.lower() == "authorization" for name in self.headers)
+        ):
+            raise ValueError("auth is for a url without a header 'Authorization'")
         if self.prefix == "" and self.allows_all_tools:
             raise ValueError("an empty prefix needs the tools to be named: with all of them it would take every name")
         if self.prefix is not None:
@@ -126,42 +165,67 @@ class McpServer(InputModel):
         """Return the tools that the team names, by the server's own names; none if the team may use all."""
         return {} if isinstance(self.tools, str) else self.tools
 
-    def settings_of(self, remote: str) -> McpToolSettings | None:
-        """Return the team's settings of the server's tool, or None if the team may not use it."""
+    def named_by_short_name(self, prefix: str) -> Mapping[str, str]:
+        """Return each name under `tools` by the short name of its tool: see `server_tool_names`."""
+        return names_by_short_name(self.name_prefix(prefix), tuple(self.named_tools))
+
+    def settings_of(self, prefix: str, remote: str) -> McpToolSettings | None:
+        """Return the team's settings of the tool with this short name, or None if the team may not use it."""
         if self.allows_all_tools:
-            return McpToolSettings() if _REMOTE_NAME.fullmatch(remote) else None
-        return self.named_tools.get(remote)
+            return McpToolSettings()
+        named = self.named_by_short_name(prefix).get(remote)
+        return None if named is None else self.named_tools[named]
 
     def remote_names(self, prefix: str) -> dict[str, str]:
-        """Return the server's own name of each named tool by the name that agents call.
+        """Return the short name of each named tool by the name that agents call.
 
-        Raise ValueError if one is too long.
+        Raise ValueError if the prefix is too long for one.
         """
-        names = {self.name_prefix(prefix) + name: name for name in self.named_tools}
-        if wrong := [name for name in names if not _TOOL_NAME.fullmatch(name)]:
-            raise ValueError(f"tool name {wrong[0]!r} must be a letter and up to 63 letters, digits, '_' and '-'")
-        return names
+        begins = self.name_prefix(prefix)
+        names = short_names(begins, tuple(self.named_tools))
+        if wrong := [name for name in self.named_tools if name not in names]:
+            raise ValueError(
+                f"tool name {begins + wrong[0]!r} must be a letter and up to 63 letters, digits, '_' and '-': choose a "
+                "shorter prefix"
+            )
+        return {begins + short: short for short in names.values()}
 
     def remote_of(self, prefix: str, name: str) -> str | None:
-        """Return the server's own name of the tool that agents call by this name.
+        """Return the short name of the tool that agents call by this name.
 
         Return None if no tool of this server can have that name.
         """
         begins = self.name_prefix(prefix)
         remote = name.removeprefix(begins)
-        if self.allows_all_tools:
-            possible = name.startswith(begins) and _REMOTE_NAME.fullmatch(remote) and _TOOL_NAME.fullmatch(name)
-            return remote if possible else None
-        return remote if name.startswith(begins) and remote in self.named_tools else None
+        if not name.startswith(begins) or not remote or not is_plain(name):
+            return None
+        return remote if self.allows_all_tools or remote in self.named_by_short_name(prefix) else None
 
     def name_of(self, prefix: str, remote: str) -> str | None:
-        """Return the name by which agents call the server's tool, or None if they cannot call it."""
+        """Return the name by which agents call the tool with this short name, or None if they cannot call it."""
         name = self.name_prefix(prefix) + remote
         return name if self.remote_of(prefix, name) == remote else None
 
     def name_prefix(self, prefix: str) -> str:
         """Return the prefix of the names by which agents call the server's tools."""
         return prefix if self.prefix is None else self.prefix
+
+    @property
+    def longest_call(self) -> float:
+        """Return the seconds after which a call ends although its server reports progress."""
+        return max(self.timeout, min(MAX_PROGRESS_FACTOR * self.timeout, MAX_PROGRESS_SECONDS))
+
+    @property
+    def time_limit(self) -> float:
+        """Return the seconds in which a worker lists the tools, opens a session, and makes a call."""
+        return 2 * self.connect_timeout + self.longest_call + _TIME_LIMIT_SLACK
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Return the names of the worker's variables that the server or its issuer gets."""
+        credentials = self.auth if isinstance(self.auth, ClientCredentials) else None
+        of_client = () if credentials is None else (credentials.client_id, credentials.client_secret)
+        return (*self.env, *self.headers.values(), *of_client)
 
     @property
     def cache_key(self) -> str:

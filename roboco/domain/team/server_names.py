@@ -1,14 +1,14 @@
 """ServerNames: the names by which agents call the tools of a team's MCP servers, from the data of a team file."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import permutations
+from typing import Any
 
 from roboco.domain.builtin_tools import CLIENT_PREFIX, GOAL_PREFIX
 from roboco.domain.team.mcp_server import ALL_TOOLS
+from roboco.domain.team.server_tool_names import short_names
 from roboco.domain.team.team import default_prefix
 
-_MAX_NAME_CHARS = 64
-"""The largest number of characters of a tool's name in the chat completions protocol."""
 _RESERVED = f"names that begin with {CLIENT_PREFIX!r} or {GOAL_PREFIX!r}"
 
 
@@ -22,13 +22,52 @@ class ServerNames:
         self.servers = [str(name) for name in servers] if isinstance(servers, dict) else []
         self.open_prefixes: dict[str, str] = {}
         self._named: dict[str, list[str]] = {}
+        self._own_names: dict[str, str] = {}
         for name, server in servers.items() if isinstance(servers, dict) else ():
             self._read(str(name), server if isinstance(server, dict) else {"tools": {}})
+
+    def with_offered_names(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return the data of the team, with the name by which agents call it for each tool of a server."""
+        agents, limits = data.get("agents"), data.get("limits")
+        if isinstance(agents, list):
+            data = data | {"agents": [_renamed_tools(agent, self._listed) for agent in agents]}
+        if isinstance(limits, dict):
+            data = data | {"limits": _renamed_tools(limits, self._limited)}
+        return data | {key: self._in_conditions(data[key]) for key in ("collaboration_model",) if key in data}
+
+    def _in_conditions(self, value: Any) -> Any:
+        """Return the routing with the offered names in its conditions."""
+        if isinstance(value, list):
+            return [self._in_conditions(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        return {
+            key: self.offered_name(one)
+            if key in ("tool_called", "tool_failed") and isinstance(one, str)
+            else self._in_conditions(one)
+            for key, one in value.items()
+        }
+
+    def _listed(self, tools: Any) -> Any:
+        names = tools if isinstance(tools, list) else []
+        return [self.offered_name(name) if isinstance(name, str) else name for name in names] or tools
+
+    def _limited(self, tools: Any) -> Any:
+        limits = tools if isinstance(tools, dict) else {}
+        return {self.offered_name(name): limit for name, limit in limits.items()} or tools
 
     @property
     def tools(self) -> list[str]:
         """Return the names by which agents call the tools that the team names."""
         return [name for names in self._named.values() for name in names]
+
+    def offered_name(self, name: str) -> str:
+        """Return the name by which agents call the tool: a team file may also have the prefix and the server's name."""
+        if name in self._own_names:
+            return self._own_names[name]
+        begins = next((begins for begins in self.open_prefixes.values() if name.startswith(begins)), None)
+        own = "" if begins is None else name.removeprefix(begins)
+        return name if begins is None else begins + short_names(begins, (own,)).get(own, own)
 
     def may_have(self, name: str) -> bool:
         """Return True if a server that allows all its tools may have one with this name for agents."""
@@ -40,8 +79,6 @@ class ServerNames:
         for server, names in self._named.items():
             at = f"mcp_servers.{server}.tools"
             for name in names:
-                if len(name) > _MAX_NAME_CHARS:
-                    yield f"{at}: {name!r} is longer than {_MAX_NAME_CHARS} characters, choose a shorter prefix"
                 if name in taken:
                     yield f"{at}: there is another tool {name!r}, choose another prefix"
                 if name.startswith((CLIENT_PREFIX, GOAL_PREFIX)):
@@ -68,4 +105,11 @@ class ServerNames:
         if tools == ALL_TOOLS:
             self.open_prefixes |= {name: begins} if begins else {}
         named = tools if isinstance(tools, list | tuple | dict) else ()
-        self._named[name] = [f"{begins}{tool}" for tool in named]
+        short = short_names(begins, tuple(tool for tool in named if isinstance(tool, str)))
+        self._named[name] = [begins + one for one in short.values()]
+        self._own_names |= {begins + own: begins + one for own, one in short.items() if own != one}
+
+
+def _renamed_tools(holder: Any, rename: Callable[[Any], Any]) -> Any:
+    """Return the agent or the limits with renamed `tools`."""
+    return holder | {"tools": rename(holder["tools"])} if isinstance(holder, dict) and "tools" in holder else holder

@@ -131,7 +131,7 @@ class Team(InputModel):
     def _server_tool(self, name: str) -> ServerTool | None:
         for server_name, server in self.mcp_servers.items():
             remote = server.remote_of(default_prefix(server_name), name)
-            settings = None if remote is None else server.settings_of(remote)
+            settings = None if remote is None else server.settings_of(default_prefix(server_name), remote)
             if remote is not None and settings is not None:
                 return ServerTool(
                     name=name,
@@ -139,6 +139,7 @@ class Team(InputModel):
                     effect=settings.effect or "irreversible",
                     approval=settings.approval,
                     timeout=server.timeout,
+                    longest=server.time_limit,
                     price=settings.price,
                     server=server_name,
                     remote=remote,

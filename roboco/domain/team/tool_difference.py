@@ -4,10 +4,8 @@ import json
 from typing import Literal
 
 from roboco.domain.schema import RecordModel
-from roboco.domain.team.tool_listing import ListedTool, ToolChange
+from roboco.domain.team.tool_listing import COMPARED_PARTS, ListedTool, ToolChange
 
-COMPARED_PARTS: tuple[Literal["description", "input_schema", "effect"], ...] = ("description", "input_schema", "effect")
-"""The parts of a tool that a person approves."""
 MAX_EVENT_TEXT_CHARS, MAX_EVENT_CALLS = 240, 4
 """The most characters of each text in an event, and the most calls whose differences it holds."""
 MAX_TEXT_CHARS = 4000
@@ -39,7 +37,7 @@ def tool_difference(call_id: str, known: ListedTool | None, change: ToolChange, 
     parts = tuple(
         _part(part, known, change.tool, max_chars)
         for part in COMPARED_PARTS
-        if known is None or getattr(known, part) != getattr(change.tool, part)
+        if known is None or known.comparable(part) != change.tool.comparable(part)
     )
     return ToolDifference(call_id=call_id, server=change.server, tool=change.remote, parts=parts)
 

@@ -1,16 +1,26 @@
 """Listing: the tools of an MCP server as a task knows them, so that a later change of one is detected."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from roboco.domain.canonical_json import canonical_json, sha256
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.schema import RecordModel
 from roboco.domain.team.effect import Effect
 from roboco.errors import CorruptHistory
 
 MAX_LISTING_CHARS = 4 * 1024 * 1024
 """The largest listing of one server that a task stores, in characters of its JSON."""
+
+
+COMPARED_PARTS: tuple[Literal["description", "input_schema", "effect"], ...] = ("description", "input_schema", "effect")
+"""The parts of a tool that a person approves."""
+_SETS = frozenset({"enum", "required", "type", "anyOf", "oneOf", "allOf", "examples"})
+"""Keywords whose lists have no order."""
+_TEXTS = frozenset({"title", "description", "$comment"})
+_SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_VALUES = frozenset({"const", "default", "example"})
+"""Keywords whose values are no schemas."""
 
 
 class ListedTool(RecordModel):
@@ -20,11 +30,23 @@ class ListedTool(RecordModel):
     input_schema: dict[str, Any]
     effect: Effect
 
-    @property
-    def digest(self) -> str:
-        """Return a digest of description, schema and effect. It changes if one of them changes."""
-        said = {"description": self.description, "input_schema": self.input_schema, "effect": self.effect}
-        return sha256(canonical_json(said))
+    remote: str = ""
+    """The name of the tool at its server, if its short name differs, else ""."""
+
+    def comparable(self, part: str) -> Any:
+        """Return a part of the tool as it is compared: without white space and order that mean nothing."""
+        value = getattr(self, part)
+        match part:
+            case "description":
+                return _one_spaced(value)
+            case "input_schema":
+                return _unordered(value)
+            case _:
+                return value
+
+    def is_same(self, other: "ListedTool") -> bool:
+        """Return True if a person who has approved one of the tools has approved the other one."""
+        return all(self.comparable(part) == other.comparable(part) for part in COMPARED_PARTS)
 
 
 class Listing(RecordModel):
@@ -40,12 +62,24 @@ class Listing(RecordModel):
 
     Either the operator does not allow the server, or it lacks a tool that the team names.
     """
+    left_out: dict[str, str] = {}
+    """The tools that agents cannot call, by the server's names, with the reasons."""
     missing: str = ""
     """The tools that the server lacks. A listing with this text is never stored."""
 
     def updated_with(self, newer: "Listing") -> "Listing":
         """Return this listing, updated with the tools of a newer one."""
-        return Listing(tools=self.tools | newer.tools)
+        return self.model_copy(update={"tools": self.tools | newer.tools})
+
+
+class ListingRequests(RecordModel):
+    """The requests for the listing of a server that a task has sent to tools workers."""
+
+    checks: int = 0
+    """How often its turn has found no listing."""
+    requests: int = 0
+    requested_at: float = 0.0
+    """The time of the newest request, in Unix seconds."""
 
 
 class ToolChange(RecordModel):
@@ -67,3 +101,29 @@ def parse_listing(path: str, data: bytes) -> Listing:
     except ValidationError as error:
         message = error.errors(include_url=False)[0]["msg"]
         raise CorruptHistory(f"{path} cannot be read: {message}; restore the file, or stop the task") from error
+
+
+def _one_spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _unordered(schema: Any) -> Any:
+    """Return the schema with the lists sorted that are sets in JSON Schema, and with texts of single spaces."""
+    if isinstance(schema, list):
+        return [_unordered(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {keyword: _unordered_value(keyword, value) for keyword, value in schema.items()}
+
+
+def _unordered_value(keyword: str, value: Any) -> Any:
+    if keyword in _TEXTS and isinstance(value, str):
+        return _one_spaced(value)
+    if keyword in _SETS and isinstance(value, list):
+        members = value if keyword in ("enum", "required", "type", "examples") else [_unordered(one) for one in value]
+        return sorted({canonical_json(one) for one in members})
+    if keyword == "dependentRequired" and isinstance(value, dict):
+        return {name: _unordered_value("required", names) for name, names in value.items()}
+    if keyword in _SCHEMAS_BY_NAME and isinstance(value, dict):
+        return {name: _unordered(one) for name, one in value.items()}
+    return value if keyword in _VALUES else _unordered(value)

@@ -35,6 +35,11 @@ class ToolDeclaration(InputModel):
     price: Price = 0.0
     """The cost of each call, in the currency of the profiles' prices. A call counts once, however often it runs."""
 
+    @property
+    def time_limit(self) -> float:
+        """Return the seconds after which the worker ends a call that has not ended by itself."""
+        return self.timeout
+
 
 class ToolSpec(ToolDeclaration):
     """A tool of the team."""
@@ -48,4 +53,11 @@ class ServerTool(ToolDeclaration):
 
     server: str
     remote: str
-    """The name of the tool at the server."""
+    """The short name of the tool: see `server_tool_names`."""
+    longest: float = 0.0
+    """The seconds after which the worker ends a call with all that it needs: see `McpServer.time_limit`."""
+
+    @property
+    def time_limit(self) -> float:
+        """Return the seconds after which the worker ends a call that has not ended by itself."""
+        return self.longest or self.timeout

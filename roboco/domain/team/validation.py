@@ -39,6 +39,7 @@ def validate_team(data: object, source: str = "team", mistakes: tuple[str, ...] 
     else:
         if large := _too_large(data):
             raise InvalidTeam(source, (*found[:_MAX_MISTAKES], large))
+        data = _with_offered_names(data)
     try:
         team = Team.model_validate(data)
     except ValidationError as error:
@@ -51,6 +52,16 @@ def validate_team(data: object, source: str = "team", mistakes: tuple[str, ...] 
         more = (f"and {len(mistakes) - _MAX_MISTAKES} mistakes more",) if len(mistakes) > _MAX_MISTAKES else ()
         raise InvalidTeam(source, mistakes[:_MAX_MISTAKES] + more)
     return team
+
+
+def _with_offered_names(data: Any) -> Any:
+    """Return the data with the name by which agents call it for each tool of an MCP server, in nested teams too."""
+    if not isinstance(data, dict):
+        return data
+    teams = data.get("teams")
+    if isinstance(teams, dict):
+        data = data | {"teams": {name: _with_offered_names(inner) for name, inner in teams.items()}}
+    return ServerNames(data.get("mcp_servers")).with_offered_names(data)
 
 
 def _rules_of_runs(data: dict[str, Any], path: str = "") -> Iterator[str]:

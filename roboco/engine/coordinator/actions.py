@@ -129,10 +129,11 @@ def _append_step(
     if stored.digest != step.digest:
         recover.catch_up(engine, task_id, task)
         return
-    engine.day_budgets.count(task_id, [step])
+    state = task.state.after(step)
+    engine.day_budgets.count(task_id, task.state, state)
     report_attempts(engine.dispatcher, task_id, task, step)
     events = recover.events_on_apply(engine, task_id, task, step, action.unpublished_results)
-    if not engine.task_store.commit(task_id, task.epoch, Commit(step, task.state.after(step), events)):
+    if not engine.task_store.commit(task_id, task.epoch, Commit(step, state, events)):
         _apply_stored_steps(engine, task_id)
     elif task.status is not TaskStatus.RUNNING:
         index_as(engine, task_id, task, TaskStatus.RUNNING, task.epoch + 1)

@@ -19,11 +19,11 @@ stay free.
 """
 
 import logging
+from contextlib import suppress
 
 from roboco.domain.canonical_json import sha256
 from roboco.domain.inbox.item import Stop
 from roboco.domain.paths import (
-    CLOSED,
     ENTER_PREFIX,
     ERASE_PREFIX,
     NOTIFY_PREFIX,
@@ -31,6 +31,7 @@ from roboco.domain.paths import (
     RESTART_PREFIX,
     RESUME_PREFIX,
     erasure_path,
+    fork_name_path,
     notify_marker_path,
     open_marker_path,
     task_folder,
@@ -109,13 +110,10 @@ def _carry_out(engine: Engine, task_id: str) -> float | None:
     request = _request_of(engine, task_id)
     if request is None:
         return None
-    marker = _marker_before_receipt(engine, request)
-    if marker == OPENED:
+    if not request.stop and _is_retried(engine, task_id):
         engine.files.delete(erasure_path(task_id))
-        _log.warning("task %s is not erased: it was retried after the request, which did not allow to stop it", task_id)
+        _log.warning("task %s is not erased: it was retried before its client had completed the request", task_id)
         return None
-    if marker is not None and not (marker == CLOSED and _has_timed_out(engine, request)):
-        return _pause(engine, request)  # a coordinator is closing it, or opens it again
     return _continue(engine, request, StoredReceipt.open(engine, request))
 
 
@@ -133,11 +131,9 @@ def _continue(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -
     return _check_late_files(engine, request, receipt.now)
 
 
-def _marker_before_receipt(engine: Engine, request: ErasureRequest) -> bytes | None:
-    """Return the open marker of a task that has to end by itself before its receipt is written."""
-    if request.stop or engine.files.size(tombstone_path(request.task_id)) is not None:
-        return None
-    return engine.files.get(open_marker_path(request.task_id))
+def _is_retried(engine: Engine, task_id: str) -> bool:
+    """Return True if the task, which had ended, is open, and its receipt is not written yet."""
+    return engine.files.get(open_marker_path(task_id)) == OPENED and engine.files.size(tombstone_path(task_id)) is None
 
 
 def _request_of(engine: Engine, task_id: str) -> ErasureRequest | None:
@@ -170,13 +166,13 @@ def _pause(engine: Engine, request: ErasureRequest) -> float:
 def _has_ended(engine: Engine, request: ErasureRequest) -> bool:
     """Return True if the task has ended and its receivers know, or if it had the time for that. Else stop it.
 
-    Without `stop` the task had ended when the receipt was written: a marker is that of a client that was late.
+    Without `stop` an open marker is that of a client that was late.
     """
     task_id = request.task_id
     if _has_timed_out(engine, request):
         return True
-    marker = engine.files.get(open_marker_path(task_id)) if request.stop else None
-    if marker is None:
+    marker = engine.files.get(open_marker_path(task_id))
+    if marker is None or (marker == OPENED and not request.stop):
         return engine.files.get(notify_marker_path(task_id)) is None
     if marker == OPENED:
         item = Stop(
@@ -217,6 +213,8 @@ def _remove(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -> 
     task_id = request.task_id
     _forget(engine, task_id)
     _remove_letters(engine, task_id)
+    if not request.archive:
+        _remove_fork_name(engine, task_id)
     for _ in range(MAX_PAGES):
         if not engine.files.delete_tree(task_folder(task_id), PAGE_SIZE):
             break
@@ -238,6 +236,13 @@ def _forget(engine: Engine, task_id: str) -> None:
         engine.schedule.remove(f"{prefix}{task_id}")
     engine.task_index.remove(task_id)
     reset_attempts(engine, task_id)
+
+
+def _remove_fork_name(engine: Engine, task_id: str) -> None:
+    """Remove the name of the task from the folder of its source, if it is a fork."""
+    with suppress(CorruptHistory):  # then an erasure of the source skips the name, because its task has a receipt
+        if (fork := engine.frozen_teams.fork_of(task_id)) is not None:
+            engine.files.delete(fork_name_path(fork.task_id, task_id))
 
 
 def _remove_letters(engine: Engine, task_id: str) -> None:

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.history.step import parse_step
 from roboco.domain.ids import sub_task_id
-from roboco.domain.paths import forks_path, summary_path, task_folder
+from roboco.domain.paths import forks_path, task_folder
 from roboco.domain.removal.erasure import MAX_LISTED, ErasureReceipt, ErasureRequest, concerns
 from roboco.engine.engine import Engine
 from roboco.engine.intake.request_erasure import request_erasure
+from roboco.engine.tombstones import is_erased
 from roboco.errors import CorruptHistory, UsageError
 from roboco.ports.dead_letters import DeadLetterPage
 
@@ -37,7 +38,7 @@ def take_inventory(engine: Engine, request: ErasureRequest) -> dict[str, object]
             sub_tasks.append(child)
     except CorruptHistory as error:
         problem = f"sub-tasks may remain, because the history cannot be read: {error}"
-    forks = _names_below(engine, forks_path(task_id))
+    forks = [fork for fork in _names_below(engine, forks_path(task_id)) if not is_erased(engine.files, fork)]
     for fork in forks if request.forks == "erase" else ():
         _request_other(engine, request, fork)
     if len(sub_tasks) > MAX_LISTED or len(forks) > MAX_LISTED:
@@ -71,13 +72,16 @@ def letters_of(engine: Engine, task_id: str) -> list[str]:
 
 
 def _sub_tasks(engine: Engine, task_id: str) -> Iterable[str]:
-    """Yield the sub-tasks. Only lines that may delegate are parsed. Cost: a request for each delegating call."""
+    """Yield the sub-tasks, also one that was stopped before it was submitted and holds no more than this stop.
+
+    Only lines that may delegate are parsed. Cost: a request for each delegating call.
+    """
     for line in engine.histories.lines(task_id):
         if f'"{DELEGATE}"'.encode() not in line:
             continue
         for call in parse_step(line).calls:
             child = sub_task_id(task_id, call.id)
-            if call.tool_name == DELEGATE and engine.files.size(summary_path(child)) is not None:
+            if call.tool_name == DELEGATE and next(engine.files.tree(task_folder(child)), None) is not None:
                 yield child
 
 

@@ -127,7 +127,7 @@ class NextStep:
 
         Return False if a coordinator has to continue: it decides, or the epoch has changed.
         """
-        self.engine.day_budgets.count(self.task_id, [commit.step])
+        self.engine.day_budgets.count(self.task_id, self.task.state, commit.state)
         after = self._after_commit(commit)
         action = after.decide_locally()
         if action is None:
@@ -212,5 +212,5 @@ class NextStep:
 def dispatch_call(engine: Engine, team: Team, assignment: ToolAssignment, call: ToolCall) -> None:
     """Send the call to the tools workers."""
     spec = team.tool(call.tool_name)
-    timeout = BUILTIN_TIMEOUT if spec is None else spec.timeout
+    timeout = BUILTIN_TIMEOUT if spec is None else spec.time_limit
     engine.dispatcher.tool(assignment, call.tool_name, timeout)

@@ -75,6 +75,18 @@ def clear_stale_cancellation(engine: Engine, task_id: str, task: Snapshot) -> bo
     return True
 
 
+def wait_for_renewal(engine: Engine, task_id: str, by_sweeper: bool) -> bool:
+    """Return True if an expired lease must not be voided yet, and schedule the next check of its task.
+
+    Its worker may live, and renew the lease, because Redis did not answer. Only the process of the sweeper knows that.
+    """
+    left = engine.redis_silence.grace(engine.clock.now(), engine.policy.lease)
+    if by_sweeper and not left:
+        return False
+    engine.schedule.set(task_id, left + EXPIRY_MARGIN if left else 0.0)
+    return True
+
+
 def schedule_check_after_lease(engine: Engine, task_id: str, lease_left: float) -> None:
     """Schedule the next check for the moment after the lease expires."""
     engine.schedule.set(task_id, max(lease_left, 0.0) + EXPIRY_MARGIN)

@@ -32,6 +32,7 @@ from roboco.engine.coordinator.pending import (
     clear_stale_cancellation,
     needs_redelivery,
     schedule_check_after_lease,
+    wait_for_renewal,
 )
 from roboco.engine.coordinator.switched_off import call_work, check_delay
 from roboco.engine.engine import Engine
@@ -75,9 +76,11 @@ class PendingCalls:
         for call, state in unclaimed:
             if (again or call.id in due) and not self._is_blocked(call, state):
                 self._dispatch(self._assignment(call, state), call)
-        for call, state in open_calls:
-            if state.claimed and state.lease_left <= 0:
-                restart_call(self.engine, self.team, self._assignment(call, state), call)
+        expired = [(call, state) for call, state in open_calls if state.claimed and state.lease_left <= 0]
+        if expired and wait_for_renewal(self.engine, self.task_id, by_sweeper=redeliver):
+            return Rest()
+        for call, state in expired:
+            restart_call(self.engine, self.team, self._assignment(call, state), call)
         self._schedule_check(open_calls)
         return Rest() if open_calls else Decide()
 

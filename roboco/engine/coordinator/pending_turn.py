@@ -15,6 +15,7 @@ from roboco.engine.coordinator.pending import (
     clear_stale_cancellation,
     needs_redelivery,
     schedule_check_after_lease,
+    wait_for_renewal,
 )
 from roboco.engine.coordinator.switched_off import check_delay, turn_work
 from roboco.engine.engine import Engine
@@ -38,11 +39,14 @@ def check_turn(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliv
     if task.lease_left > 0:
         schedule_check_after_lease(engine, task_id, task.lease_left)
         return Rest()
+    if wait_for_renewal(engine, task_id, by_sweeper=redeliver):
+        return Rest()
     if recover.catch_up(engine, task_id, task):  # the worker had stored the step
         return Repeat()
     if task.counted_attempt >= engine.policy.max_attempts:
         return _give_up(engine, task_id, task)
-    if restart_turn(engine, task_id, task, "the worker that made it was lost"):
+    reason = engine.redis_silence.lost_reason(engine.clock.now(), engine.policy.lease, "made")
+    if restart_turn(engine, task_id, task, reason):
         engine.telemetry.record(LEASE_EXPIRATIONS, 1, "turn")
     return Rest()
 

@@ -28,22 +28,25 @@ from roboco.ports.task_store import Snapshot
 from roboco.ports.telemetry import Operation
 
 
-def submit(engine: Engine, submission: Submission, team: Team) -> None:
+def submit(engine: Engine, submission: Submission, team: Team) -> bool:
     """Accept the task and dispatch its first turn, or wake a coordinator if the next step is not a turn.
 
-    When this returns, the task will end or wait, whatever fails. A repetition of the submission changes nothing. Raise
-    UsageError if the submission is wrong, or if the task id has other content already. Raise Overloaded if too many
-    turns are queued, and TransientError if a server fails before the acceptance: the client sends the submission again.
+    When this returns, the task will end or wait, whatever fails. A repetition of the submission changes nothing.
+    Return True if this call has stored the first step: of several at the same time, one has.
+    Raise UsageError if the submission is wrong, or if the task id has other content already. Raise Overloaded if too
+    many turns are queued, and TransientError if a server fails before the acceptance: the client sends the submission
+    again.
     """
     with engine.telemetry.operation(Operation("submit", check_task_id(submission.task_id))):
         accepted = accept_task(engine, submission, team)
         if accepted is None:
-            return
+            return False
         with falling_back_to_sweeper(accepted.task_id):
             if _load_and_start(engine, accepted):
-                return
+                return not accepted.is_known
             engine.dispatcher.advance(accepted.task_id)
         index_accepted(engine, accepted)
+        return not accepted.is_known
 
 
 def _load_and_start(engine: Engine, accepted: AcceptedTask) -> bool:

@@ -18,7 +18,15 @@ from collections.abc import Callable
 from functools import partial
 
 from roboco.domain.dead_letter import dead_letter_of_lost_work
-from roboco.domain.paths import ENTER_PREFIX, ERASE_PREFIX, RESTART_PREFIX, RESUME_PREFIX, open_marker_path, team_path
+from roboco.domain.paths import (
+    EARLY_FILES_PREFIX,
+    ENTER_PREFIX,
+    ERASE_PREFIX,
+    RESTART_PREFIX,
+    RESUME_PREFIX,
+    open_marker_path,
+    team_path,
+)
 from roboco.engine import notifications as notify
 from roboco.engine.attempt_counts import reset_attempts
 from roboco.engine.coordinator import outage
@@ -27,6 +35,7 @@ from roboco.engine.coordinator.advance import advance
 from roboco.engine.coordinator.archive import close_again
 from roboco.engine.coordinator.erase import erase_task
 from roboco.engine.engine import Engine
+from roboco.engine.intake import early_files
 from roboco.engine.record import recover
 from roboco.engine.record.recover import restore_inbox
 from roboco.errors import CorruptHistory, TransientError
@@ -41,6 +50,8 @@ CLAIM_SECONDS = 30.0
 """Seconds after which a claimed entry is due again: its sweeper may have died."""
 FOREIGN_TASK_DELAY = 60.0
 """Seconds after which a task that is not in this workspace is tried again."""
+RETRIES_PER_SECOND = 100
+"""Entries that a sweeper retries in a second after the end of an outage."""
 FIRST_RETRY_DELAY = 5.0
 """Seconds until the next pass over a task whose pass failed or killed its worker. The delay doubles each time."""
 
@@ -79,9 +90,19 @@ def _run_isolated(engine: Engine, entry: str, work: Callable[[], None]) -> None:
         delay = engine.backoff.record_failure(entry)
         _log.exception("%s failed; the sweeper retries it in %g s", _description_of(entry), delay)
     else:
-        engine.backoff.reset(entry)
+        if engine.backoff.reset(entry):
+            _hurry_others(engine)
         return
     engine.schedule.set(entry, delay)
+
+
+def _hurry_others(engine: Engine) -> None:
+    """Retry the entries that have failed soon, RETRIES_PER_SECOND: an entry of them has succeeded, so a server answers.
+
+    Raise TransientError if the schedule does not answer.
+    """
+    for number, entry in enumerate(engine.backoff.take_failed()):
+        engine.schedule.schedule_no_later_than(entry, number / RETRIES_PER_SECOND)
 
 
 def _description_of(entry: str) -> str:
@@ -151,7 +172,8 @@ def _quarantine(engine: Engine, task_id: str, error: CorruptHistory) -> None:
     engine.schedule.set(task_id, IDLE_CHECK_INTERVAL)
     _log.error(
         "task %s cannot continue, because its history is broken: %s. Restore history.jsonl (or the objects below "
-        "history/) from a backup and run: roboco dead-letters requeue %s. Or delete %s to abandon the task",
+        "history/) from a backup and run: roboco dead-letters requeue %s. To give it up, move the marker %s away: its "
+        "files stay, and it continues if the marker is put back",
         task_id,
         error,
         dead_letter.letter_id,
@@ -200,5 +222,6 @@ ONE_TIME_WORK: dict[str, Callable[[Engine, str], None]] = {
     ENTER_PREFIX: _recover_items,
     RESUME_PREFIX: outage.resume_task,
     ERASE_PREFIX: erase_task,
+    EARLY_FILES_PREFIX: early_files.expire,
 }
 """Work that is done once for a task, by the prefix of its entry in the schedule."""

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass, field, replace
 
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
 from roboco.engine.execution.cancellation import Cancellation
@@ -19,16 +20,17 @@ class ProgressNote:
     def __init__(self) -> None:
         self._followed: tuple[str, ModelStream] | None = None
 
-    def follow(self, model: str, stream: ModelStream) -> None:
+    def follow(self, profile: ModelProfile, stream: ModelStream) -> None:
         """Record the progress of this call from now on."""
-        self._followed = (model, stream)
+        where = f" at {profile.base_url}" if profile.base_url else ""
+        self._followed = (f"{profile.model[:100]!r}{where[:100]}", stream)
 
     def note(self) -> str:
         """Return the record, or "" before the first call."""
         if self._followed is None:
             return ""
         model, stream = self._followed
-        return TurnProgress(model[:200], **asdict(stream.progress)).to_json()
+        return TurnProgress(model, **asdict(stream.progress)).to_json()
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """failed_turn: what follows if a server does not answer during a turn.
 
 no text published ─► deferred, as for an outage of the model          (no attempt is counted)
-text published ────► restarted: event_turn_restart voids the text     (at most `max_attempts`)
-last attempt ──────► the error is the step
+text published ────► restarted: event_turn_restart voids the text     (no attempt is counted)
+Redis is silent ───► this worker waits for it, and then does one of both
 """
 
 from roboco.domain.canonical_json import well_formed
@@ -10,11 +10,10 @@ from roboco.domain.url import strip_credentials
 from roboco.engine.coordinator.pending_turn import restart_turn
 from roboco.engine.execution.attempt_outcome import TurnOutcome
 from roboco.engine.execution.claimed_turn import ClaimedTurn
-from roboco.engine.execution.commit_turn import commit_turn
 from roboco.engine.execution.deferral import defer_for_outage
-from roboco.engine.execution.reply import content_of_failure
 from roboco.engine.execution.turn_result import TurnResult
 from roboco.engine.record import recover
+from roboco.engine.retry import retry
 from roboco.errors import ModelError, TransientError
 
 MAX_ERROR_CHARS = 2000
@@ -24,8 +23,15 @@ MAX_ERROR_CHARS = 2000
 def try_later(turn: ClaimedTurn, error: TransientError) -> TurnResult:
     """Try the turn again later, because a server did not answer. Text that this attempt has published becomes void.
 
-    Raise TransientError if Redis does not answer either. Then the turn is tried again after its lease.
+    While Redis does not answer either, wait for it, so that the turn goes on as soon as it does. Raise TransientError
+    after `store_timeout`: then the turn is tried again after its lease.
     """
+    engine = turn.engine
+    work = f"the restart of step {turn.claim.assignment.seq} of task {turn.claim.assignment.task_id}"
+    return retry(lambda: _try_later(turn, error), lambda: True, work, engine.clock, engine.policy.store_timeout)
+
+
+def _try_later(turn: ClaimedTurn, error: TransientError) -> TurnResult:
     engine, claim = turn.engine, turn.claim
     now = engine.task_store.load(claim.assignment.task_id, 1)
     if now is None or not now.attempt_chunks:
@@ -34,9 +40,8 @@ def try_later(turn: ClaimedTurn, error: TransientError) -> TurnResult:
     if recover.catch_up(engine, claim.assignment.task_id, now):  # the step was stored before
         engine.dispatcher.advance(claim.assignment.task_id)
         return TurnOutcome.REPLACED
-    if claim.snapshot.counted_attempt >= engine.policy.max_attempts:
-        return commit_turn(turn, content_of_failure(claim, "server", error_text(str(error))), {})
-    restart_turn(engine, claim.assignment.task_id, claim.snapshot, error_text(str(error)), claim.token)
+    reason = error_text(str(error))
+    restart_turn(engine, claim.assignment.task_id, claim.snapshot, reason, claim.token, handed_over=True)
     return TurnOutcome.CUT_OFF
 
 

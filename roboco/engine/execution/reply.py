@@ -10,7 +10,7 @@ from roboco.domain.history.state import TaskState
 from roboco.domain.ids import call_id_at
 from roboco.domain.prompt.coordinator_tools import schema_of
 from roboco.domain.team.known_tools import unlisted_tool_error
-from roboco.domain.team.team import Team
+from roboco.domain.team.team import Team, default_prefix
 from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Engine
 from roboco.ports.leases import TurnClaim
@@ -117,7 +117,7 @@ def _declared_effect(team: Team, name: str, listings: Listings) -> str | None:
     spec = team.tool(name)
     if not isinstance(spec, ServerTool):
         return None
-    settings = team.mcp_servers[spec.server].settings_of(spec.remote)
+    settings = team.mcp_servers[spec.server].settings_of(default_prefix(spec.server), spec.remote)
     if settings is None or settings.effect is not None:
         return None
     listing = listings.get(spec.server)

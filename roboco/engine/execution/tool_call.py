@@ -29,7 +29,8 @@ from roboco.engine.execution.not_runnable import release_call
 from roboco.engine.held_work import HeldItem
 from roboco.engine.intake.answer import approved_call
 from roboco.engine.record.recorded_answers import recorded_answer
-from roboco.errors import NotRunnable
+from roboco.engine.record.tool_listings import user_of
+from roboco.errors import Erased, NotRunnable
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.lease_renewals import CallLease
 from roboco.ports.task_store import Snapshot
@@ -41,7 +42,10 @@ def run_call(engine: Engine, order: ToolAssignment) -> CallOutcome | SwitchedOff
     """Run the call, unless it is done, claimed by another worker, or cancelled."""
     operation = Operation("tool", order.task_id, order.seq, order.attempt, order.call_id)
     with engine.telemetry.operation(operation) as span:
-        return _claim_and_run(engine, order, span)
+        try:
+            return _claim_and_run(engine, order, span)
+        except Erased:  # a late message
+            return CallOutcome.DONE
 
 
 def _claim_and_run(engine: Engine, order: ToolAssignment, span: OperationSpan) -> CallOutcome | SwitchedOff:
@@ -88,7 +92,15 @@ def _run(
     key = f"{order.task_id}/{call.id}"
     scope = task.state.scope
     context = ToolContext(
-        order.task_id, step.agent_name, call.id, key, order.attempt, scope, step.step_id, cancellation
+        order.task_id,
+        step.agent_name,
+        call.id,
+        key,
+        order.attempt,
+        scope,
+        step.step_id,
+        cancellation,
+        user=user_of(task),
     )
     claimed = ClaimedCall(engine, team, order, token, call, spec, context)
     span.annotate(agent=step.agent_name, tool=call.tool_name)

@@ -62,9 +62,9 @@ from roboco.engine.execution.turn_metadata import (
 )
 from roboco.engine.execution.turn_result import TurnResult, stored_failure
 from roboco.engine.record import rate_tickets as tickets
-from roboco.engine.record.tool_listings import listings_for
+from roboco.engine.record.tool_listings import listings_for, wake_turn
 from roboco.engine.usage import or_estimate
-from roboco.errors import Conflict, CorruptHistory, ModelError, NotRunnable, TransientError, UsageError
+from roboco.errors import Conflict, CorruptHistory, Erased, ModelError, NotRunnable, TransientError, UsageError
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.model import ModelStream, Reply
 from roboco.ports.rate_limits import Admitted, Queued
@@ -78,7 +78,10 @@ def run_turn(engine: Engine, order: TurnAssignment) -> TurnResult:
     """Run the turn, unless it is done, claimed by another worker, or cancelled."""
     operation = Operation("turn", order.task_id, order.seq, order.attempt)
     with engine.telemetry.operation(operation) as span:
-        return _claim_and_run(engine, order, span)
+        try:
+            return _claim_and_run(engine, order, span)
+        except Erased:  # a late message
+            return TurnOutcome.OBSOLETE
 
 
 def _claim_and_run(engine: Engine, order: TurnAssignment, span: OperationSpan) -> TurnResult:
@@ -149,7 +152,9 @@ def _run(turn: ClaimedTurn) -> TurnResult:
         return commit_turn(turn, content_of_failure(claim, "team", str(error)), {})
     if isinstance(listings, MissingListing):
         if not turn.cancellation.requested:
-            return defer(turn, listings.seconds, listings.reason, TurnOutcome.DEFERRED)
+            outcome = defer(turn, listings.seconds, listings.reason, TurnOutcome.DEFERRED)
+            wake_turn(engine, claim.assignment.task_id, listings.server)
+            return outcome
         listings = {}
     return _run_with(turn, listings)
 
@@ -181,9 +186,9 @@ def _ask(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: C
             metadata = step.metadata | summary_metadata(prepared.summary)
             return commit_turn(turn, StepContent(step.parts), metadata, step.agent_name)
         if choice.too_long is not None and prepared.memory.tokens >= choice.too_long[0]:  # it has nothing to leave out
-            error = choice.too_long[1]
-            content = content_of_failure(claim, error.code, error.message)
-            return commit_turn(turn, content, failure_metadata(prepared, error, [], 0))
+            refusal = choice.too_long[1]
+            content = content_of_failure(claim, refusal.code, refusal.message)
+            return commit_turn(turn, content, failure_metadata(prepared, refusal, [], 0))
         outcome = _request_reply(turn, prepared, choice)
         if not isinstance(outcome, Choice):
             return outcome
@@ -202,7 +207,7 @@ def _request_reply(turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice)
     output = TokenStream(engine, claim, turn.cancellation, prepared.memory.tokens)
     stream = engine.model.stream(request, output.listener(request.profile))
     turn.cancellation.attach(stream)
-    turn.progress.follow(prepared.request.profile.model, stream)
+    turn.progress.follow(prepared.request.profile, stream)
     return _stream_reply(turn, prepared, choice, output, stream, admission == Admitted(tasks_waiting=True))
 
 

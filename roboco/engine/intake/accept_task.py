@@ -34,13 +34,15 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.engine import notifications as notify
 from roboco.engine.engine import Engine
+from roboco.engine.intake import early_files
 from roboco.engine.intake.attachments import check_attachments
+from roboco.engine.intake.capacity import check_capacity
 from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.engine.prompt import render_prompt
 from roboco.engine.record.recover import erase_again, restore_inbox
 from roboco.engine.task_entries import put_entry
 from roboco.engine.tombstones import check_not_erased
-from roboco.errors import Overloaded, StateConflict, UsageError
+from roboco.errors import StateConflict, UsageError
 from roboco.ports.telemetry import Operation
 
 
@@ -86,13 +88,15 @@ def accept_task(
     if submission.model is not None:
         team = team.with_profile(submission.model)
     team.check_agent(submission.agent)
+    if submission.artifacts:
+        early_files.take(engine, task_id, submission.by)
     artifacts = check_attachments(engine, task_id, submission)
     steps = first_steps(submission, team, parent, artifacts, engine.now())
     check_prompts(engine, team, task_id, steps[0])
     engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     check_not_erased(engine.files, task_id)
     if parent is None:
-        check_queue_capacity(engine, task_id)
+        check_capacity(engine, task_id)
     _store_team(engine, task_id, team)
     notify.store_targets(engine, task_id, submission.notify)
     stored = _store_steps(engine, task_id, steps)
@@ -102,6 +106,7 @@ def accept_task(
         )
     if _store_summary(engine, task_id, team, stored).status.ended:
         return None
+    early_files.take(engine, task_id, stored[-1].metadata.get("by"))
     _store_marker(engine, task_id)
     return AcceptedTask(task_id, team, stored, is_known=stored[0].digest != steps[0].digest)
 
@@ -144,18 +149,6 @@ def check_not_erased_again(engine: Engine, task_id: str) -> None:
 def index_accepted(engine: Engine, accepted: AcceptedTask) -> None:
     """Enter the task in the task index as queued, unless it has a newer entry."""
     put_entry(engine, entry_of(_first_summary(accepted.task_id, accepted.team, accepted.steps)))
-
-
-def check_queue_capacity(engine: Engine, task_id: str) -> None:
-    """Raise Overloaded if the queues are too long for a new task. A repetition is not a new task."""
-    max_queued = engine.policy.max_queued
-    if max_queued is None or engine.files.size(summary_path(task_id)) is not None:
-        return
-    if (waiting := engine.dispatcher.backlog(task_id)) >= max_queued:
-        raise Overloaded(
-            f"task {task_id!r} is not accepted: {waiting} turns wait for workers, at most {max_queued} may "
-            "(ROBOCO_MAX_QUEUED); submit it again later"
-        )
 
 
 def check_prompts(engine: Engine, team: Team, task_id: str, first: TaskStep) -> None:

@@ -29,8 +29,8 @@ from roboco.errors import NotFound, StateConflict, TransientError, UsageError
 from roboco.ports.task_store import Snapshot
 from roboco.ports.tools import ToolContext
 
-MAX_EXTERNAL_RESULT_CHARS = 16 * 1024 * 1024
-"""The most characters of JSON in the result of a client tool. A file takes a result that the history cannot hold."""
+MAX_EXTERNAL_RESULT_BYTES = 16 * 1024 * 1024
+"""The most bytes of JSON in the result of a client tool. A file takes a result that the history cannot hold."""
 MAX_SHOWN_ID_CHARS = 80
 """The most characters of a call id in an error message."""
 

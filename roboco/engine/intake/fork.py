@@ -38,7 +38,9 @@ from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
+from roboco.engine.intake import early_files
 from roboco.engine.intake.accept_item import check_idempotent, stored_item
+from roboco.engine.intake.capacity import check_capacity
 from roboco.engine.intake.fallback import falling_back_to_sweeper
 from roboco.engine.record import recover
 from roboco.engine.task_entries import put_entry
@@ -86,10 +88,12 @@ def fork(engine: Engine, request: ForkRequest) -> None:
     team = team if request.model is None else team.with_profile(request.model)
     _check_run(request, team)
     team.check_agent(None if request.message is None else request.message.agent)
+    check_capacity(engine, task_id)
     engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     check_not_erased(engine.files, task_id)
     engine.files.create(fork_name_path(request.source, task_id), b"")  # an erasure of the source finds the fork by it
     check_not_erased(engine.files, request.source)
+    early_files.take(engine, task_id, request.by)
     _store_files(engine, request, team, steps)
     summary = _store_summary(engine, task_id, team, steps)
     if summary.status.ended:

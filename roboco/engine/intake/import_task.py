@@ -9,8 +9,6 @@ no open marker and no entry in the schedule. If the archived task is erased mean
 """
 
 import hashlib
-import io
-import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,6 +36,7 @@ from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine
+from roboco.engine.intake.tar_reader import TarMember, UnreadableTar, members_of
 from roboco.engine.task_entries import put_entry
 from roboco.engine.tombstones import erased_error, receipt_of
 from roboco.errors import CorruptHistory, Erased, StateConflict, UsageError
@@ -48,8 +47,6 @@ MAX_BYTES: Final = 64 * 1024**3
 MAX_RECORD_BYTES: Final = 32 * 1024**2
 """Bytes of a file that is read into memory: a summary, a team, the description of an artifact."""
 MAX_HISTORY_BYTES: Final = 512 * 1024**2
-MAX_READ_BYTES: Final = 64 * 1024**2
-"""Bytes that the tar may have read at once: a header may name any length, and a store takes parts of 16 MiB."""
 PIECE_BYTES: Final = 1024**2
 
 
@@ -93,7 +90,10 @@ def import_task(engine: Engine, source: BinaryIO, check: Callable[[str], object]
 
 def _check_free(engine: Engine, task_id: str) -> None:
     if engine.files.size(summary_path(task_id)) is not None:
-        raise StateConflict(f"task {task_id!r} exists in this workspace; erase it before you import it")
+        raise StateConflict(
+            f"task {task_id!r} exists in this workspace, and stays as it is: to read that of the tar beside it, import "
+            "it into another workspace"
+        )
     receipt = receipt_of(engine.files, task_id)
     if receipt is not None and receipt.status != "archived":
         raise erased_error(engine.files, task_id) or StateConflict(f"task {task_id!r} was erased")
@@ -191,21 +191,15 @@ def _compare(contents: _Contents, manifest: TarManifest) -> None:
 def _members(source: BinaryIO) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield path and content of each member. Raise UsageError if the tar holds anything but plain files of a task.
 
-    The header of a member takes bounded memory, and sizes are checked before content is read.
+    Sizes are checked before content is read.
     """
-    source.seek(0)
     names, total = set[str](), 0
-    with tarfile.open(fileobj=cast(Any, _Bounded(source)), mode="r:", errorlevel=2) as tar:
-        while (info := tar.next()) is not None:
-            cast(Any, tar).members = []  # it would keep each header
-            path, total = _checked(info), total + info.size
-            if path in names or len(names) >= MAX_FILES or total > MAX_BYTES:
-                raise _refused(f"it holds {path!r} twice, over {MAX_FILES:,} files, or over {MAX_BYTES:,} bytes")
-            names.add(path)
-            content = tar.extractfile(info)
-            if content is None:
-                raise _refused(f"{path!r} is no file")
-            yield path, content
+    for member in members_of(source):
+        path, total = _checked(member), total + member.size
+        if path in names or len(names) >= MAX_FILES or total > MAX_BYTES:
+            raise _refused(f"it holds {path!r} twice, over {MAX_FILES:,} files, or over {MAX_BYTES:,} bytes")
+        names.add(path)
+        yield path, member.open(source)
 
 
 @contextmanager
@@ -213,15 +207,15 @@ def _reading_tar() -> Iterator[None]:
     """Raise UsageError if the tar cannot be read."""
     try:
         yield
-    except (tarfile.TarError, EOFError, RecursionError, _TooLong) as error:
+    except (UnreadableTar, RecursionError) as error:
         raise _refused(f"it cannot be read: {error}") from error
 
 
-def _checked(info: tarfile.TarInfo) -> str:
+def _checked(info: TarMember) -> str:
     """Return the path of the member. Raise UsageError if it is no plain file with the name of a task's file."""
     name = info.name
     path = name.removeprefix(FILES_PREFIX) if name.startswith(FILES_PREFIX) else ""
-    if not info.isreg() or info.issparse() or (name not in (HEADER_NAME, MANIFEST_NAME) and not is_portable(path)):
+    if name not in (HEADER_NAME, MANIFEST_NAME) and not is_portable(path):
         raise _refused(f"{name[:120]!r} is no plain file of a task")
     limit = MAX_BYTES
     if path == HISTORY_FILE:
@@ -248,28 +242,6 @@ def _refused(mistake: str) -> UsageError:
     return UsageError(f"this is not the tar of a task: {mistake}; nothing was imported")
 
 
-class _TooLong(Exception):
-    """A header of a tar names more bytes than are read at once."""
-
-
-class _Bounded(io.RawIOBase):
-    """A source of which little is read at once: a header of a tar may name any length."""
-
-    def __init__(self, source: BinaryIO) -> None:
-        super().__init__()
-        self._source = source
-
-    def read(self, size: int = -1) -> bytes:
-        """Return at most `size` bytes. Raise _TooLong if they are too many."""
-        if not 0 <= size <= MAX_READ_BYTES:
-            raise _TooLong(f"a header has {size} bytes")
-        return self._source.read(size)
-
-    def seek(self, position: int, whence: int = 0) -> int:
-        """Move to a position, and return it."""
-        return self._source.seek(position, whence)
-
-
 class _Hashed:
     """A member of which the digest is computed as it is read."""
 
@@ -283,7 +255,9 @@ class _Hashed:
         return b"".join(self)
 
     def __iter__(self) -> Iterator[bytes]:
-        for line in self._member:
+        while line := self._member.readline(MAX_RECORD_BYTES + 1):
+            if len(line) > MAX_RECORD_BYTES:
+                raise UnreadableTar(f"a line has more than {MAX_RECORD_BYTES:,} bytes")
             self.digest.update(line)
             self.size += len(line)
             yield line

@@ -21,7 +21,7 @@ from roboco.domain.replay.recorded_call import recorded_calls_of
 from roboco.domain.team.team import Team
 from roboco.domain.team.what_if import WhatIf
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept_task import check_prompts, check_queue_capacity
+from roboco.engine.intake.accept_task import check_prompts
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.errors import NotFound, UsageError
 
@@ -87,7 +87,6 @@ def start_runs(engine: Engine, request: WhatIfRequest) -> list[str]:
     team = _team_of_repetition(engine, started[0], team) or team
     check_prompts(engine, team, started[0], steps[0])
     for task_id in started:
-        check_queue_capacity(engine, task_id)
         fork(engine, ForkRequest(source, task_id, asked, team=team, by=request.by, recorded=record))
     return started
 

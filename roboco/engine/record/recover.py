@@ -93,7 +93,8 @@ def rebuild(engine: Engine, task_id: str) -> None:
     verify_chain(lines)
     steps = [parse_step(line) for line in lines]
     event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
-    engine.day_budgets.count_today(task_id, steps)
+    state = fold(steps, task_id)
+    engine.day_budgets.count(task_id, None, state)
     reopen(engine, task_id)
     stored = engine.files.get(summary_path(task_id))
     before = None if stored is None else parse_summary(stored)
@@ -101,7 +102,7 @@ def rebuild(engine: Engine, task_id: str) -> None:
         store_retry(engine, task_id, steps[before.steps])
     restore_inbox(engine, task_id)  # first: a worker that finds the task in Redis must find its items
     archived_epoch = 0 if before is None else before.epoch
-    engine.task_store.create(task_id, steps, fold(steps), [event], archived_epoch)
+    engine.task_store.create(task_id, steps, state, [event], archived_epoch)
     engine.schedule.set(task_id, engine.policy.redelivery_delay)
 
 
@@ -201,14 +202,14 @@ def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
             return True
         missing = chain(newest, missing)
     for step in missing:
-        state = state.after(step)
+        earlier, state = state, state.after(step)
         if not moved:
             report_attempts(engine.dispatcher, task_id, task, step)
         if moved:
             events = step_events(engine, task_id, step, before, _unpublished_results(step, {}))
         else:
             events = events_on_apply(engine, task_id, task, step, _unpublished_results(step, task.calls))
-        engine.day_budgets.count(task_id, [step])
+        engine.day_budgets.count(task_id, earlier, state)
         if not engine.task_store.commit(task_id, epoch, Commit(step, state, events)):
             return True
         epoch, before, moved = epoch + 1, step, True

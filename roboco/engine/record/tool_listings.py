@@ -7,8 +7,9 @@
 
 An agents worker composes its request from the stored listing alone. A tools worker lists the tools again before each
 call. If the server has changed the tool since the task stored it, the call does not run until a person approves the
-change. A listing that fails is retried with growing pauses. After `policy.max_attempts` failures the turn continues
-without it: the descriptions of the server's tools hold the error, and a call of one of them lists the tools once more.
+change. The listing wakes the turn that waits for it. One that fails is retried with growing pauses. After
+`policy.max_attempts` failures the turn continues without it: the descriptions of the server's tools hold the error, and
+a call of one of them lists the tools once more.
 
 The tools of a server with `tools: all` are those of the stored listing. A tool that the server adds later is not
 offered. A server that lacks a tool which the team names ends the task: only another team file can help.
@@ -17,7 +18,9 @@ offered. A server that lacks a tool which the team names ends the task: only ano
 from collections.abc import Iterable
 
 from roboco.domain.history.part import ToolCall
+from roboco.domain.history.priority import priority_of
 from roboco.domain.history.tool_outcome import ToolOutcome, changed_tool_outcome, failed_outcome
+from roboco.domain.ids import tenant_of
 from roboco.domain.paths import (
     approved_tools_path,
     failed_listing_path,
@@ -25,17 +28,21 @@ from roboco.domain.paths import (
     listing_requests_path,
     tool_change_path,
 )
+from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.team import Agent, Team
-from roboco.domain.team.tool_difference import COMPARED_PARTS, ToolDifference, tool_difference
-from roboco.domain.team.tool_listing import Listing, ToolChange, parse_listing
+from roboco.domain.team.tool_difference import ToolDifference, tool_difference
+from roboco.domain.team.tool_listing import COMPARED_PARTS, Listing, ListingRequests, ToolChange, parse_listing
 from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Engine
 from roboco.errors import NotFound, TransientError, UsageError
-from roboco.ports.assignment import ListingRequest
-from roboco.ports.tools import Listings, MissingListing
+from roboco.ports.assignment import ListingRequest, TurnAssignment
+from roboco.ports.task_store import Snapshot
+from roboco.ports.tools import Listings, MissingListing, TaskOwner
 
 FIRST_RETRY_DELAY, MAX_RETRY_DELAY = 0.25, 60.0
 """Seconds until a deferred turn checks for a listing again. The delay doubles each time."""
+LOST_REQUEST_DELAY = 30.0
+"""Seconds, beside the server's `connect_timeout`, after which a request without an answer is sent again."""
 
 
 def servers_of(team: Team, agent: Agent) -> tuple[str, ...]:
@@ -64,7 +71,7 @@ def listings_for(engine: Engine, task_id: str, team: Team, agent: Agent) -> List
             if listing.refused:
                 raise UsageError(listing.error)
             if listing.attempts < engine.policy.max_attempts:
-                return _request_listing(engine, task_id, agent, server, listing)
+                return _request_listing(engine, task_id, agent, (server, team.mcp_servers[server]), listing)
         found[server] = listing
     return found
 
@@ -88,7 +95,7 @@ def list_tools(engine: Engine, request: ListingRequest) -> None:
     team = engine.frozen_teams.get(request.task_id)
     if request.server not in team.mcp_servers:
         raise UsageError(f"server: team {team.name!r} of task {request.task_id!r} has no MCP server {request.server!r}")
-    listing = _current_listing(engine, team, request.server)
+    listing = _current_listing(engine, team, request.task_id, request.server)
     if listing.missing:
         listing = Listing(error=listing.missing, refused=True)
     if listing.error:
@@ -100,13 +107,31 @@ def list_tools(engine: Engine, request: ListingRequest) -> None:
         engine.files.put(path, listing.model_dump_json().encode())
     else:
         engine.files.create(path, listing.model_dump_json().encode())
+    wake_turn(engine, request.task_id, request.server)
+
+
+def wake_turn(engine: Engine, task_id: str, server: str) -> None:
+    """Dispatch the deferred turn if the listing is stored, or will not come. A turn that waits for more defers again.
+
+    Its deferral and the listing may overlap, so both end with this. If it is lost, the turn's own delay ends.
+    """
+    if stored_listing(engine, task_id, server) is None:
+        failed = _failed_listing(engine, task_id, server)
+        if not failed.refused and failed.attempts < engine.policy.max_attempts:
+            return
+    task = engine.task_store.load(task_id, 1)
+    if task is None or task.claimed or task.deferred_for is None:
+        return
+    if engine.turns.count_redelivery(task_id, task.epoch, dispatched=True):
+        order = TurnAssignment(task_id, task.seq, task.epoch, task.attempt, priority_of(task.first))
+        engine.dispatcher.turn(order, task.agent)
 
 
 def changed_tool_refusal(
     engine: Engine, team: Team, task_id: str, call: ToolCall, spec: ServerTool
 ) -> ToolOutcome | None:
     """Return the outcome of a call that may not run because its tool differs from the task's, or None if it may."""
-    current = _current_listing(engine, team, spec.server)
+    current = _current_listing(engine, team, task_id, spec.server)
     if current.error:
         return failed_outcome(call.id, current.error)
     stored = stored_listing(engine, task_id, spec.server)
@@ -120,14 +145,26 @@ def changed_tool_refusal(
     if (tool := current.tools.get(spec.remote)) is None:
         return failed_outcome(call.id, f"not run: MCP server {spec.server!r} has no tool {spec.remote!r} any more")
     before = stored.tools.get(spec.remote)
-    if before is not None and before.digest == tool.digest:
+    if before is not None and before.is_same(tool):
         return None
     change = ToolChange(server=spec.server, remote=spec.remote, tool=tool)
     engine.files.create(tool_change_path(task_id, call.id), change.model_dump_json().encode())
-    names = [part for part in COMPARED_PARTS if before is None or getattr(before, part) != getattr(tool, part)]
+    names = [part for part in COMPARED_PARTS if before is None or before.comparable(part) != tool.comparable(part)]
     return changed_tool_outcome(
         call, f"MCP server {spec.server!r} has changed {', '.join(names)} of tool {spec.remote!r}"
     )
+
+
+def left_out_tools(engine: Engine, task_id: str) -> list[str]:
+    """Return the tools that servers list for the task and its agents cannot call, each with the reason."""
+    team = engine.frozen_teams.get(task_id)
+    found = ((server, stored_listing(engine, task_id, server)) for server in team.mcp_servers)
+    return [
+        f"tool {name!r} of MCP server {server!r} is left out: {reason}"
+        for server, listing in found
+        if listing is not None
+        for name, reason in listing.left_out.items()
+    ]
 
 
 _CALL_AGAIN = "so call the tool again if its result is still needed"
@@ -168,25 +205,43 @@ def approve_change(engine: Engine, task_id: str, call_id: str) -> None:
     raise TransientError(f"other approvals change {path} at the same time; approve call {call_id!r} again")
 
 
-def _current_listing(engine: Engine, team: Team, server: str) -> Listing:
+def user_of(task: Snapshot) -> str | None:
+    """Return the caller that created the task, or None."""
+    user = task.first.metadata.get("by")
+    return user if isinstance(user, str) else None
+
+
+def _current_listing(engine: Engine, team: Team, task_id: str, server: str) -> Listing:
     """Return the server's present listing, or one with the error."""
+    task = engine.task_store.load(task_id, 1) if team.mcp_servers[server].auth == "user" else None
+    owner = TaskOwner(tenant_of(task_id), None if task is None else user_of(task))
     try:
-        return engine.toolbox.list_tools(team, server)
+        return engine.toolbox.list_tools(team, server, owner)
     except UsageError as error:
         return Listing(error=str(error)[:2000], refused=True)
 
 
-def _request_listing(engine: Engine, task_id: str, agent: Agent, server: str, failed: Listing) -> MissingListing:
-    path = listing_requests_path(task_id, server)
-    requests = (_read_listing(engine, path) or Listing()).attempts
-    engine.files.put(path, Listing(attempts=requests + 1).model_dump_json().encode())
-    engine.dispatcher.list_tools(ListingRequest(task_id, server))
-    delay = min(MAX_RETRY_DELAY, FIRST_RETRY_DELAY * 2.0 ** min(requests, 30))
+def _request_listing(
+    engine: Engine, task_id: str, agent: Agent, of: tuple[str, McpServer], failed: Listing
+) -> MissingListing:
+    """Send a request for the listing, unless one is still without an answer. Return for how long the turn waits."""
+    server, declared = of
+    path, now = listing_requests_path(task_id, server), engine.now().timestamp()
+    data = engine.files.get(path)
+    known = ListingRequests() if data is None else ListingRequests.model_validate_json(data)
+    lost = now - known.requested_at > declared.connect_timeout + LOST_REQUEST_DELAY
+    send = lost or failed.attempts >= known.requests
+    newer: dict[str, float] = {"checks": known.checks + 1}
+    newer |= {"requests": known.requests + 1, "requested_at": now} if send else {}
+    engine.files.put(path, known.model_copy(update=newer).model_dump_json().encode())
+    if send:
+        engine.dispatcher.list_tools(ListingRequest(task_id, server))
+    delay = min(MAX_RETRY_DELAY, FIRST_RETRY_DELAY * 2.0 ** min(known.checks, 30))
     reason = f"{agent.name} waits until a tools worker has listed the tools of MCP server {server!r}"
     if failed.error:
         max_attempts = engine.policy.max_attempts
         reason = f"{reason}; {failed.attempts} of {max_attempts} attempts have failed: {failed.error}"[:1000]
-    return MissingListing(delay, reason)
+    return MissingListing(server, delay, reason)
 
 
 def _failed_listing(engine: Engine, task_id: str, server: str) -> Listing:

@@ -10,11 +10,11 @@ from typing import Any, Final
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from roboco.domain.canonical_json import well_formed
 from roboco.errors import RobocoError
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.problem import Problem, problem_of
 
 PARAM: Final = "param"
@@ -62,7 +62,7 @@ def error_response(problem: Problem) -> JSONResponse:
     return JSONResponse(error_object(problem), problem.status, {**problem.headers, "x-should-retry": again})
 
 
-class OpenAIRoute(APIRoute):
+class OpenAIRoute(StrictJsonRoute):
     """A route whose errors have OpenAI's shape, also those of authentication and of the request's form."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from roboco.client.task import Task
-from roboco.domain.canonical_json import sha256
+from roboco.domain.canonical_json import json_bytes, sha256
 from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.openai import accepting, answering
@@ -28,6 +28,7 @@ from roboco.gateway.openai.following import (
     whole_response,
 )
 from roboco.gateway.openai.ids import ResponseId, shown_task_id, task_of_conversation
+from roboco.gateway.openai.outputs import OutputItem
 from roboco.gateway.openai.parameters import RESPONSES, check_parameters
 from roboco.gateway.openai.problems import OpenAIRoute, wrong_parameter
 from roboco.gateway.openai.reading import input_items, read_response
@@ -42,6 +43,8 @@ from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, unavailable
 
 router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
+MAX_PAGE_BYTES = 4 * 1024 * 1024
+"""Bytes of a page of input items, unless its first item alone has more."""
 CANCEL_SECONDS = 5.0
 """Seconds for which a cancellation waits until the work has ended."""
 
@@ -78,7 +81,7 @@ async def _answer(request: Request, gateway: Gateway, of: _Accepted, held: Async
     known_position = accepted.start.item_id is None
     if body.background and not body.stream and known_position:
         await batches.aclose()
-        return JSONResponse(await gateway.calls.reads.run(read_response, accepted.task, head, position))
+        return JSONResponse(await gateway.calls.histories.run(read_response, accepted.task, head, position))
     if body.stream and known_position:
         return _event_stream(gateway, response_frames(batches, None), held)
     if body.stream or body.background:
@@ -101,7 +104,7 @@ async def get_response(
     """Return a response as of now, or stream its events, all or those after a sequence number."""
     caller.require(Scope.READ)
     found = ResponseId.parse(response_id)
-    line = gateway.calls.streams if stream else gateway.calls.reads  # many clients resume their streams at once
+    line = gateway.calls.streams if stream else gateway.calls.histories  # many clients resume their streams at once
     task, head, whole = await line.run(_find_response, gateway, caller, found)
     if not stream:
         return JSONResponse(whole)
@@ -119,7 +122,7 @@ async def cancel_response(response_id: str, caller: Caller, gateway: TheGateway)
     """
     caller.require(Scope.CONTROL)
     found = ResponseId.parse(response_id)
-    reads = gateway.calls.reads
+    reads = gateway.calls.histories
     task, head, now = await reads.run(_find_response, gateway, caller, found)
     if now["status"] in ("queued", "in_progress"):
         item_id = f"oa-cancel-{sha256(f'{task.task_id}/{found.position}')[:32]}"
@@ -143,20 +146,31 @@ async def list_input_items(
     found = ResponseId.parse(response_id)
     task = await gateway.task(caller, found.task_id)
     head = await _head(gateway, caller, task)
-    items = await gateway.calls.reads.run(input_items, task, head, found.position)
+    items = await gateway.calls.histories.run(input_items, task, head, found.position)
     items = items[::-1] if order == "desc" else items
     ids = [item["id"] for item in items]
     if after is not None and after not in ids:
         raise wrong_parameter("after", f"no item {after[:80]!r}")
     first = 0 if after is None else ids.index(after) + 1
-    page = items[first : first + limit]
+    page = _page(items[first : first + limit])
     return {
         "object": "list",
         "data": page,
         "first_id": page[0]["id"] if page else None,
         "last_id": page[-1]["id"] if page else None,
-        "has_more": first + limit < len(items),
+        "has_more": first + len(page) < len(items),
     }
+
+
+def _page(items: list[OutputItem]) -> list[OutputItem]:
+    """Return the first items with at most 4 MiB, at least one if there is one."""
+    size, page = 0, list[OutputItem]()
+    for item in items:
+        size += json_bytes(item)
+        if page and size > MAX_PAGE_BYTES:
+            break
+        page.append(item)
+    return page
 
 
 @router.delete("/responses/{response_id}", summary="Not possible: histories are not erased")

@@ -56,6 +56,14 @@ async def read_task(
     return await read_json(request, gateway, lambda: read(gateway.find_task(caller, task_id)))
 
 
+async def read_whole(
+    request: Request, gateway: Gateway, caller: Principal, task_id: str, read: Callable[[Task], object]
+) -> Response:
+    """Do the same as `read_task` for a read that holds the whole history in memory."""
+    found = await gateway.calls.histories.run(tagged_json, lambda: read(gateway.find_task(caller, task_id)))
+    return tagged_response(request, found)
+
+
 async def change_task(gateway: Gateway, caller: Principal, task_id: str, change: Callable[[Task], Outcome]) -> Outcome:
     """Return the result of a control of the caller's task. Slow reads of others do not delay it."""
     return await gateway.calls.controls.run(lambda: change(gateway.find_task(caller, task_id)))

@@ -24,6 +24,7 @@ from roboco.client.operator.bulk_report import BulkOutcome
 from roboco.client.options import BulkOptions
 from roboco.domain.task_filter import parse_time
 from roboco.gateway.access import Caller
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, chosen_bulk_id
 from roboco.gateway.principal import Principal, Scope
@@ -37,7 +38,7 @@ from roboco.gateway.rest.responses import problems
 from roboco.gateway.rest.submission import chosen_team
 from roboco.gateway.teams import team_of_fork
 
-router = APIRouter(tags=["operations"])
+router = APIRouter(route_class=StrictJsonRoute, tags=["operations"])
 _CONTENT: Final = ("tool", "result", "error", "declined", "happened", "message", "agent", "if_busy", "model")
 Log = Callable[[BulkOutcome], None]
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Response
 
 from roboco.client.task import Task
 from roboco.gateway.access import Caller
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, are_answered, chosen_item_id, is_stored, reporting_reuse
 from roboco.gateway.principal import Principal, Scope
@@ -18,7 +19,7 @@ from roboco.gateway.rest.models import AnswerRequest, ApprovalRequest, CallDecis
 from roboco.gateway.rest.parameters import CallId, TaskId
 from roboco.gateway.rest.responses import problems
 
-router = APIRouter(tags=["calls"], responses=problems(404, 409, 413))
+router = APIRouter(route_class=StrictJsonRoute, tags=["calls"], responses=problems(404, 409, 413))
 
 
 @router.post("/tasks/{task_id}/calls/{call_id}/approve", response_model=CallDecision, summary="Approve a tool call")

@@ -14,6 +14,7 @@ from roboco.client.task import Task
 from roboco.domain.replay.run_comparison import WhatIfReport
 from roboco.errors import RobocoError
 from roboco.gateway.access import Caller
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, reporting_reuse, task_id_of_key
 from roboco.gateway.principal import Principal, Scope
@@ -26,7 +27,7 @@ from roboco.gateway.rest.responses import problems, readable
 from roboco.gateway.rest.submission import chosen_team
 from roboco.gateway.teams import limited_team
 
-router = APIRouter(tags=["tasks"])
+router = APIRouter(route_class=StrictJsonRoute, tags=["tasks"])
 WhatIfId = Annotated[
     str,
     Path(

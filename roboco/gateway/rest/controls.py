@@ -15,6 +15,7 @@ from roboco.client.receipt import Receipt, is_final, latest_receipt
 from roboco.client.task import Task
 from roboco.errors import RobocoError, UsageError
 from roboco.gateway.access import Caller
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.budget import check_within_budget, default_limits
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, chosen_item_id, is_stored, reporting_reuse
@@ -33,7 +34,7 @@ from roboco.gateway.rest.models import (
 from roboco.gateway.rest.parameters import ItemId, TaskId, WaitSeconds
 from roboco.gateway.rest.responses import problems, readable
 
-router = APIRouter(tags=["controls"], responses=problems(404, 409, 413))
+router = APIRouter(route_class=StrictJsonRoute, tags=["controls"], responses=problems(404, 409, 413))
 FIRST_POLL: Final = 0.02
 """Seconds between the first two reads of a receipt. Each interval is twice the one before."""
 MAX_POLL: Final = 0.5

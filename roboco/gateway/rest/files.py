@@ -16,10 +16,11 @@ from roboco.client.task import Task
 from roboco.domain.history.part import Artifact
 from roboco.errors import UsageError
 from roboco.gateway.access import Caller
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, not_found
-from roboco.gateway.rest.answers import as_json, read_task
+from roboco.gateway.rest.answers import as_json, read_json
 from roboco.gateway.rest.caching import has_match
 from roboco.gateway.rest.file_headers import file_etag, file_headers
 from roboco.gateway.rest.models import FileList
@@ -28,7 +29,7 @@ from roboco.gateway.rest.ranges import ByteRange, Unsatisfiable, requested_range
 from roboco.gateway.rest.responses import problems, readable
 from roboco.gateway.rest.upload_body import UploadBody, too_large
 
-router = APIRouter(tags=["files"])
+router = APIRouter(route_class=StrictJsonRoute, tags=["files"])
 PIECE_BYTES: Final = 256 * 1024
 """Bytes that are read from the store at a time."""
 _BINARY: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
@@ -50,26 +51,34 @@ async def list_files(
     after: Annotated[str, Query(max_length=128, description="The last name of the page before.")] = "",
     limit: Annotated[int, Query(ge=1, le=200)] = 100,
 ) -> Response:
-    """Return the task's files by name, with their types, sizes, digests and versions. `next` is for `after`."""
+    """Return the task's files by name, with their types, sizes, digests and versions. `next` is for `after`.
+
+    Of a task that is not submitted yet, this returns the files that the same caller has uploaded.
+    """
     caller.require(Scope.READ)
 
-    def page(task: Task) -> dict[str, Any]:
-        found = task.artifact_page(after, limit)
+    def page() -> dict[str, Any]:
+        found = gateway.orchestrator.early_files(caller.task_id(task_id), caller.by, after, limit)
+        if found is None:
+            found = gateway.find_task(caller, task_id).artifact_page(after, limit)
         return {"files": found, "next": found[-1].name if len(found) == limit else None}
 
-    return await read_task(request, gateway, caller, task_id, page)
+    return await read_json(request, gateway, page)
 
 
 @router.put(
     "/tasks/{task_id}/files/{name}",
     status_code=201,
     response_model=Artifact,
-    responses=problems(404, 408, 413),
+    responses=problems(404, 408, 409, 413),
     openapi_extra=_UPLOAD,
     summary="Upload a file",
 )
 async def put_file(request: Request, gateway: TheGateway, caller: Caller, task_id: TaskId, name: FileName) -> Response:
     """Store the body as a file of the task, which need not be created yet. A message names it in `artifacts`.
+
+    Files of a task that is not created belong to their caller: only a task of the same caller gets them, they count
+    among its open tasks, and a day after the last upload they are removed.
 
     If the task has another file of this name, both stay, and the response has the name of the new version. An upload
     that fails leaves nothing.
@@ -81,7 +90,7 @@ async def put_file(request: Request, gateway: TheGateway, caller: Caller, task_i
     "/tasks/{task_id}/files",
     status_code=201,
     response_model=Artifact,
-    responses=problems(404, 408, 413),
+    responses=problems(404, 408, 409, 413),
     openapi_extra=_UPLOAD,
     summary="Upload a file whose name is in the query",
 )
@@ -98,10 +107,12 @@ async def _stored(request: Request, gateway: Gateway, caller: Principal, task_id
     body = UploadBody(request.stream(), limit)
 
     def store() -> Artifact:
-        whole_id = _upload_target(gateway, caller, task_id)
-        return gateway.orchestrator.upload(whole_id, cast(BinaryIO, body), name)
+        return gateway.orchestrator.upload(whole_id, cast(BinaryIO, body), name, by=caller.by)
 
     with gateway.calls.upload_shares.hold(caller.owner):
+        whole_id, is_unused = await gateway.calls.reads.run(_upload_target, gateway, caller, task_id)
+        if is_unused:
+            await gateway.limits.create_task(caller, whole_id)
         file = await gateway.calls.uploads.run(store)
     headers = {"Location": f"/v1/tasks/{task_id}/files/{file.name}", "ETag": file_etag(file)}
     return Response(as_json(file), 201, headers, "application/json")
@@ -201,8 +212,8 @@ async def _pieces(gateway: Gateway, task: Task, name: str, part: ByteRange) -> A
         place += len(piece)
 
 
-def _upload_target(gateway: Gateway, caller: Principal, task_id: str) -> str:
-    """Return the whole id of a task that exists and is the caller's, or of one that does not exist yet.
+def _upload_target(gateway: Gateway, caller: Principal, task_id: str) -> tuple[str, bool]:
+    """Return the whole id of a task, and True if it does not exist yet.
 
     The agents of a task that exists find its new files: that is a control.
     """
@@ -212,4 +223,4 @@ def _upload_target(gateway: Gateway, caller: Principal, task_id: str) -> str:
         raise caller.unknown_task(task_id)
     if stored is not None:
         caller.require(Scope.CONTROL)
-    return whole_id
+    return whole_id, stored is None

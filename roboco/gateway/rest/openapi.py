@@ -4,15 +4,20 @@ FastAPI knows parameters, bodies and responses. Here follow the ways to authenti
 of operations, and the docstrings of fields, which pydantic does not read by itself.
 """
 
+import asyncio
+import json
+from functools import cache
+from threading import Lock
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from roboco.adapters.team.field_descriptions import field_docstrings
 from roboco.gateway.rest.models import ProblemDocument
 
+PATH: Final = "/v1/openapi.json"
 DESCRIPTION: Final = """Start, follow, steer and stop tasks of teams of LLM agents.
 
 A control that is answered with 503, or not at all, may be sent again with the same `Idempotency-Key` or `item_id`: it
@@ -63,14 +68,27 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
 
 
 def describe(app: FastAPI) -> None:
-    """Let the application return the completed document. It is built at its first use."""
+    """Let the application return the completed document, also at `PATH`.
+
+    It is built at its first use, once, in a thread: that takes seconds, in which the process serves other requests.
+    """
+    lock = Lock()
 
     def document() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = _completed(app)
-        return app.openapi_schema
+        with lock:
+            if app.openapi_schema is None:
+                app.openapi_schema = _completed(app)
+            return app.openapi_schema
+
+    @cache
+    def body() -> bytes:
+        return json.dumps(document(), separators=(",", ":")).encode()
+
+    async def read_document() -> Response:
+        return Response(await asyncio.to_thread(body), media_type="application/json")
 
     app.openapi = document  # type: ignore[method-assign] # FastAPI documents this way
+    app.add_api_route(PATH, read_document, include_in_schema=False)
 
 
 def _completed(app: FastAPI) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from roboco.domain.switch import Switch
 from roboco.domain.task_filter import parse_time
 from roboco.errors import NotFound
 from roboco.gateway.access import Caller
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import TheGateway
 from roboco.gateway.problem import not_found
 from roboco.gateway.rest.answers import as_json
@@ -47,7 +48,7 @@ from roboco.gateway.rest.operator_calls import run_operation as _run
 from roboco.gateway.rest.parameters import LetterId
 from roboco.gateway.rest.responses import problems, readable
 
-router = APIRouter(tags=["operations"])
+router = APIRouter(route_class=StrictJsonRoute, tags=["operations"])
 
 
 @router.get("/operations", response_model=OperationsOverview, responses=readable(), summary="Show the deployment")

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from fastapi import Request, Response
 
-from roboco.client.operator.operations import naming_missing_rights
 from roboco.errors import Overloaded, RetryLater, TransientError
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.principal import Principal
@@ -20,13 +19,8 @@ async def read_operation(request: Request, gateway: Gateway, caller: Principal, 
 async def run_operation(gateway: Gateway, caller: Principal, call: Callable[[], Outcome]) -> Outcome:
     """Return the result of the call for an operator. Raise Problem `unavailable` with the name of a silent server."""
     caller.require_operator()
-
-    def named() -> Outcome:
-        with naming_missing_rights():
-            return call()
-
     try:
-        return await gateway.calls.operations.run(named)
+        return await gateway.calls.operations.run(call)
     except (Overloaded, RetryLater):
         raise
     except TransientError as error:

@@ -15,15 +15,16 @@ from roboco.domain.session.session import Session, SessionDelta
 from roboco.domain.status import TaskStatus
 from roboco.errors import CorruptHistory, TransientError
 from roboco.gateway.access import Caller
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
-from roboco.gateway.rest.answers import RawJson, read_task
+from roboco.gateway.rest.answers import RawJson, read_task, read_whole
 from roboco.gateway.rest.models import HistoryPage, PendingReport, Verification
 from roboco.gateway.rest.parameters import TaskId, WaitSeconds
 from roboco.gateway.rest.responses import readable
 
-router = APIRouter(tags=["records"], responses=readable(404))
+router = APIRouter(route_class=StrictJsonRoute, tags=["records"], responses=readable(404))
 MAX_HISTORY_BYTES: Final = 4 * 1024 * 1024
 """Bytes of the steps of a page, unless its first step alone has more."""
 FIRST_POLL: Final = 0.1
@@ -60,9 +61,14 @@ async def get_history(
 async def get_session(
     request: Request, gateway: TheGateway, caller: Caller, task_id: TaskId, form: FormParameter = "roboco"
 ) -> Response:
-    """Return a message for each step, and one for a running turn. Its `continuation_token` is for `delta`."""
+    """Return a message for each step, and one for a running turn. Its `continuation_token` is for `delta`.
+
+    The messages have at most 4 MiB, but at least one is returned. If `more` is true, `delta` has further ones.
+    """
     caller.require(Scope.READ)
-    return await read_task(request, gateway, caller, task_id, lambda task: task.session(form=form))
+    return await read_whole(
+        request, gateway, caller, task_id, lambda task: task.session(form=form, max_bytes=MAX_HISTORY_BYTES)
+    )
 
 
 @router.get(
@@ -79,9 +85,12 @@ async def get_delta(
     """Return the changes since a token; without a token, all of the conversation.
 
     If `rewind_to` is set, first drop the messages from that index on. Then put `messages_by_idx` in their places.
+    A delta has at most 4 MiB, but at least one message. If `more` is true, the next delta has further changes.
     """
     caller.require(Scope.READ)
-    return await read_task(request, gateway, caller, task_id, lambda task: task.delta(token, form=form))
+    return await read_task(
+        request, gateway, caller, task_id, lambda task: task.delta(token, form=form, max_bytes=MAX_HISTORY_BYTES)
+    )
 
 
 @router.get("/tasks/{task_id}/result", response_model=TaskResult, summary="Read the result")
@@ -97,7 +106,7 @@ async def get_result(
     caller.require(Scope.READ)
     if wait:
         await _wait_at_rest(gateway, caller, task_id, wait)
-    return await read_task(request, gateway, caller, task_id, _result)
+    return await read_whole(request, gateway, caller, task_id, _result)
 
 
 @router.get("/tasks/{task_id}/why", response_model=TaskExplanation, summary="Explain who acted and why")
@@ -110,7 +119,7 @@ async def explain_task(
 ) -> Response:
     """Return the rule and the candidates of each step, and why the task ended or waits."""
     caller.require(Scope.READ)
-    return await read_task(request, gateway, caller, task_id, lambda task: explanation_of(task, step))
+    return await read_whole(request, gateway, caller, task_id, lambda task: explanation_of(task, step))
 
 
 @router.get("/tasks/{task_id}/context", response_model=ContextReport, summary="Show the prompt of a turn")
@@ -123,14 +132,14 @@ async def get_context(
 ) -> Response:
     """Return the steps that the prompt of a turn contained, those that it left out and why, and its tokens."""
     caller.require(Scope.READ)
-    return await read_task(request, gateway, caller, task_id, lambda task: task.context_report(step))
+    return await read_whole(request, gateway, caller, task_id, lambda task: task.context_report(step))
 
 
 @router.get("/tasks/{task_id}/usage", response_model=UsageReport, summary="Show the usage")
 async def get_usage(request: Request, gateway: TheGateway, caller: Caller, task_id: TaskId) -> Response:
     """Return the steps, tokens, calls, seconds and cost of the task, of each agent and of each tool, and the limits."""
     caller.require(Scope.READ)
-    return await read_task(request, gateway, caller, task_id, usage_report)
+    return await read_whole(request, gateway, caller, task_id, usage_report)
 
 
 @router.get("/tasks/{task_id}/pending", response_model=PendingReport, summary="Show what the task waits for")

@@ -27,6 +27,7 @@ from roboco.domain.schema import InputModel
 from roboco.domain.task_summary import TaskSummary
 from roboco.gateway.access import Caller
 from roboco.gateway.bodies.mistakes import FewMistakes
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.rest.answers import as_json
 from roboco.gateway.rest.operator_calls import read_operation, run_operation
@@ -34,7 +35,7 @@ from roboco.gateway.rest.parameters import MAX_WAIT, TaskId
 from roboco.gateway.rest.responses import problems, readable
 from roboco.gateway.rest.upload_body import UploadBody, too_large
 
-router = APIRouter(tags=["operations"])
+router = APIRouter(route_class=StrictJsonRoute, tags=["operations"])
 PIECE_BYTES: Final = 1024 * 1024
 HELD_BYTES: Final = 1024 * 1024
 """Bytes of an imported tar that are held in memory; a longer one is in a temporary file."""

@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Depends
 from fastapi.routing import APIRoute
 
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.rest import (
     bulk,
     calls,
@@ -24,7 +25,10 @@ def _operation_id(route: APIRoute) -> str:
 
 
 router = APIRouter(
-    prefix="/v1", generate_unique_id_function=_operation_id, dependencies=[Depends(refuse_unknown_parameters)]
+    route_class=StrictJsonRoute,
+    prefix="/v1",
+    generate_unique_id_function=_operation_id,
+    dependencies=[Depends(refuse_unknown_parameters)],
 )
 for part in (teams, tasks, comparisons, controls, calls, records, files, operations, removal, bulk, usage):
     router.include_router(part.router)

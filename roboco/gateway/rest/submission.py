@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import NewTaskId
@@ -35,7 +36,7 @@ def create_task(gateway: Gateway, caller: Principal, body: NewTask, new: NewTask
     options = given_options(body, "team", "prompt", "tenant", "task_id")
     tenant = caller.tenant or body.tenant
     task = gateway.orchestrator.run(team, body.prompt, by=caller.by, task_id=new.task_id, tenant=tenant, **options)
-    return CreatedTask(task_id=task.task_id, team=team.name, created=stored is None)
+    return CreatedTask(task_id=task.task_id, team=team.name, created=task.created)
 
 
 def check_submission(caller: Principal, body: NewTask) -> None:
@@ -58,6 +59,7 @@ def chosen_team(gateway: Gateway, caller: Principal, team: str | dict[str, JsonV
     found = gateway.orchestrator.sent_team(team)
     if Scope.OPERATE not in caller.scopes:
         _check_addresses(found)
+    _check_functions(caller, found)
     return found
 
 
@@ -76,6 +78,16 @@ def _repeated_team(gateway: Gateway, task_id: str, wanted: Team, body: NewTask) 
         return frozen if frozen is not None and frozen.name == wanted.name else None
     same = wanted if body.model is None else wanted.with_profile(body.model)
     return frozen if frozen.model_copy(update={"limits": same.limits}) == same else None
+
+
+def _check_functions(caller: Principal, team: Team) -> None:
+    """Raise Problem `forbidden` if a sent team names a function that the caller's key does not allow."""
+    model = team.collaboration_model
+    named = [tool.function for tool in team.tools] + ([model.router] if isinstance(model, Custom) else [])
+    if caller.functions is not None and (other := [name for name in named if name not in caller.functions]):
+        raise forbidden(f"this key may not use the function {other[0]!r}", "use a key that allows it")
+    for member in team.teams.values():
+        _check_functions(caller, member)
 
 
 def _check_addresses(team: Team) -> None:

@@ -11,6 +11,7 @@ from roboco.domain.ids import tenant_of
 from roboco.domain.task_filter import STATUS_NAMES, parse_time
 from roboco.domain.task_summary import TaskSummary
 from roboco.gateway.access import Caller
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, NewTaskId, new_task_id, reporting_reuse
 from roboco.gateway.principal import Principal, Scope
@@ -22,7 +23,7 @@ from roboco.gateway.rest.responses import problems, readable
 from roboco.gateway.rest.submission import create_task as submit_task
 from roboco.gateway.rest.submission import fork_options
 
-router = APIRouter(tags=["tasks"])
+router = APIRouter(route_class=StrictJsonRoute, tags=["tasks"])
 Time = Annotated[
     str | None,
     Query(max_length=64, description="A time in ISO 8601, or a duration before now: 30m, 2h, 1d.", examples=["1d"]),

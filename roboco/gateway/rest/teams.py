@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request, Response
 
 from roboco.client.team_details import TeamDetails, team_details
 from roboco.gateway.access import Caller
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.rest.answers import read_json
@@ -15,7 +16,7 @@ from roboco.gateway.rest.parameters import TeamName
 from roboco.gateway.rest.responses import readable
 from roboco.gateway.teams import named_team, usable_teams
 
-router = APIRouter(tags=["teams"])
+router = APIRouter(route_class=StrictJsonRoute, tags=["teams"])
 
 
 @router.get("/teams", response_model=TeamList, responses=readable(), summary="List the teams that this key may use")

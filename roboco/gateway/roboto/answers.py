@@ -1,6 +1,6 @@
 """Answers with a session, and the header of requests that names a tenant."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Header
 from fastapi.responses import JSONResponse
@@ -10,6 +10,8 @@ from roboco.gateway.gateway import Gateway
 from roboco.gateway.roboto.errors import enveloped
 from roboco.gateway.roboto.record import session_record
 
+MAX_SESSION_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of the steps of a session or delta, unless its first step alone has more. Deltas have the others."""
 OrgId = Annotated[str | None, Header(alias="X-Roboto-Org-Id", max_length=64)]
 
 
@@ -19,6 +21,6 @@ async def answer_with_session(gateway: Gateway, task: Task, shown: int | None = 
 
 
 def _answer(task: Task, shown: int | None) -> JSONResponse:
-    session = task.session()
-    poll = task.poll(session.continuation_token)
+    session = task.session(max_bytes=MAX_SESSION_BYTES)
+    poll = task.poll(session.continuation_token, MAX_SESSION_BYTES)
     return enveloped(session_record(session, poll.continues, task.team().name, shown))

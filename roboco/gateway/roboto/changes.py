@@ -166,7 +166,7 @@ def changes_since(token: GivenToken, poll: SessionPoll, reader: Reader) -> Chang
         messages[first] = _ABANDONED
     return Changes(
         token=_next_token(token, now, poll.changes, void),
-        status=session_status(poll.status, poll.continues),
+        status=session_status(poll.status, poll.continues or poll.changes.more),
         messages=messages,
         title=poll.changes.title,
         goals=None if poll.changes.goals is None else goal_records(poll.changes.goals),

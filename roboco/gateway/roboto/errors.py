@@ -10,11 +10,11 @@ from typing import Any, Final
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from roboco.domain.canonical_json import well_formed
 from roboco.errors import RobocoError
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.problem import Problem, invalid, problem_of
 
 _CODES: Final[Mapping[str, tuple[int, str]]] = {
@@ -54,7 +54,7 @@ def error_response(problem: Problem, repeatable: bool = True) -> JSONResponse:
     return JSONResponse({"error": {"error_code": code, "message": well_formed(message)}}, status, problem.headers)
 
 
-class RobotoRoute(APIRoute):
+class RobotoRoute(StrictJsonRoute):
     """A route whose errors have roboto.ai's form."""
 
     repeatable = True

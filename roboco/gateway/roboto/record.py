@@ -21,9 +21,9 @@ def session_record(session: Session, continues: bool, team: str, shown: int | No
     at = ContinuationToken.parse(session.continuation_token)
     token = GivenToken.after(at, running_text(session.messages))
     messages = without_blank_turn(session.messages)
-    status = session_status(session.status, continues)
+    status = AgentSessionStatus.ROBOTO_TURN if session.more else session_status(session.status, continues)
     if shown is not None:
-        more_follow = 0 < shown < len(session.messages)
+        more_follow = 0 < shown < len(session.messages) or session.more
         status = AgentSessionStatus.ROBOTO_TURN if more_follow else status
         token, messages = GivenToken(ContinuationToken(steps=shown)), messages[:shown]
     record = agent_session(session.model_copy(update={"messages": messages}))

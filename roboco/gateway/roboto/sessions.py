@@ -76,7 +76,7 @@ async def send(session_id: str, request: SendRequest, gateway: TheGateway, calle
     task = await gateway.task(caller, session_id)
     now = datetime.now(UTC)
     await gateway.admit_message(caller, lambda: is_accepted(task, caller.by, request, now))
-    await gateway.calls.controls.run(send_message, task, caller.by, request, now)
+    await gateway.calls.histories.run(send_message, task, caller.by, request, now)
     return enveloped(None)
 
 
@@ -88,7 +88,7 @@ async def submit_results(
     task = await gateway.task(caller, session_id)
     call_ids = [outcome.tool_use_id for outcome in request.tool_results]
     await gateway.admit_message(caller, lambda: are_answered(task, call_ids))
-    await gateway.calls.controls.run(answer_tools, task, caller.by, request)
+    await gateway.calls.histories.run(answer_tools, task, caller.by, request)
     return enveloped(None)
 
 

@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse
 from roboco.client.task import Task
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.principal import Principal
+from roboco.gateway.roboto.answers import MAX_SESSION_BYTES
 from roboco.gateway.roboto.changes import Changes, GivenToken, Reader, changes_since
 from roboco.gateway.roboto.errors import enveloped
 
@@ -45,7 +46,7 @@ async def next_changes(
 
 def _poll(task: Task, token: GivenToken, reader: Reader) -> tuple[Changes, JSONResponse]:
     """Return the changes as of now, and the answer with them, which takes long to write for a long session."""
-    changes = changes_since(token, task.poll(str(token.at)), reader)
+    changes = changes_since(token, task.poll(str(token.at), MAX_SESSION_BYTES), reader)
     return changes, enveloped(changes.data())
 
 

@@ -66,8 +66,18 @@ class ProcessMeter:
     @property
     def memory_mb(self) -> float:
         """The resident memory in MB."""
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+        return resident_kb(self.pid) * 1024 / 1e6
+
+
+def resident_kb(pid: int) -> float:
+    """Return the resident memory of a process. Raise OSError if it has ended."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1024
+
+
+def tree_of(pid: int) -> list[int]:
+    """Return the ids of a process and of all its descendants."""
+    return [pid, *_descendants(pid)]
 
 
 def cpu_with_children(pid: int) -> float:

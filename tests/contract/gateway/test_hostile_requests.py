@@ -1,10 +1,13 @@
 """Requests that are written to break the gateway get an answer that says what is wrong with them."""
 
 import json
+from threading import current_thread
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 
+from roboco.gateway.rest import openapi
 from tests.support.gateway_rest import KEY, RestWorld
 
 DEEP = "[" * 900 + "]" * 900
@@ -100,3 +103,33 @@ def test_a_body_of_utf_16_is_refused(rest: RestWorld) -> None:
 
 def test_a_text_may_have_any_number_of_commas(rest: RestWorld) -> None:
     assert rest.post("/v1/tasks", {"team": "desk", "prompt": ",[{" * 30_000}).status_code == 201
+
+
+@pytest.mark.parametrize("path", ["/v1/tasks", "/openai/v1/responses", "/v1/ai/chats", "/v1/sign-in"])
+def test_a_name_that_is_twice_in_an_object_is_refused(rest: RestWorld, path: str) -> None:
+    body = b'{"team": "desk", "prompt": "a", "context": {"a": 1, "a": 2}, "team": "lab"}'
+    answer = rest.client.post(path, content=body, headers={KEY: "acme", "Content-Type": "application/json"})
+    assert (answer.status_code, "twice" in answer.text) == (400, True)
+
+
+def test_half_characters_in_a_context_are_replaced(rest: RestWorld) -> None:
+    body = b'{"team": "desk", "prompt": "a", "task_id": "t", "context": {"a": "\\ud800", "\\udfff": ["\\ud800"]}}'
+    headers = {KEY: "acme", "Content-Type": "application/json"}
+    answer = rest.client.post("/v1/tasks", content=body, headers=headers)
+    assert answer.status_code == 201, answer.text
+    again = rest.client.post("/v1/tasks", content=body, headers=headers)
+    assert again.json()["created"] is False, again.text
+
+
+def test_the_document_of_the_api_is_built_in_a_thread(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = list[str]()
+    built = openapi._completed
+
+    def recorded(app: FastAPI) -> dict[str, Any]:
+        threads.append(current_thread().name)
+        return built(app)
+
+    monkeypatch.setattr(openapi, "_completed", recorded)
+    bodies = {rest.client.get("/v1/openapi.json").content for _ in range(3)}
+    assert len(bodies) == len(threads) == 1
+    assert not threads[0].startswith(("MainThread", "AnyIO", "asyncio-portal"))

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from roboco.client.caller_accounts import RefusedWrites
 from roboco.client.task import Task
 from roboco.domain.access_key import CallerLimits
 from roboco.gateway.principal import ALL_SCOPES, Principal, Scope
@@ -193,6 +194,23 @@ def test_a_task_gets_the_budget_of_its_caller(world: LimitedWorld, request_of: t
     [created] = world.tasks() - before
     limits = world.rest.orchestrator.task(created).team().limits
     assert (limits.max_steps, limits.max_tokens) == (7, 9000)
+
+
+def test_reads_stops_and_operators_pass_while_redis_refuses_to_count(
+    world: LimitedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.limit(requests_per_minute=5)
+
+    def refuse(*_: object) -> None:
+        raise RefusedWrites("redis refuses writes")
+
+    monkeypatch.setattr(type(world.rest.orchestrator.caller_limits), "admit", refuse)
+    assert world.rest.client.get("/v1/tasks").status_code == 200
+    assert world.post(("/v1/tasks/rests/stop", {"reason": "enough"})).is_success
+    assert world.post(CREATIONS["task"]).status_code == 503
+    world.caller = replace(world.caller, tenant=None, scopes=ALL_SCOPES)
+    erasure = {"reason": "asked", "forks": "keep"}
+    assert world.post(("/v1/operations/erasures/acme:unknown", erasure)).status_code != 503
 
 
 @pytest.mark.parametrize("request_of", CREATIONS.values())

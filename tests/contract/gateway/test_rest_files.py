@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from roboco.errors import TransientError
 from roboco.gateway.calls import OWNER
 from roboco.gateway.rest import files
 from roboco.gateway.rest.ranges import ByteRange
-from tests.support.gateway_rest import KEY, RestWorld, rest_world
+from tests.support.gateway_rest import CALLERS, KEY, RestWorld, rest_world
 
 DATA = bytes(range(256)) * 5000
 
@@ -248,3 +249,48 @@ def test_many_downloads_take_turns_and_all_are_whole(stored: RestWorld, monkeypa
     task = stored.orchestrator.task("acme:t")
     monkeypatch.setattr(Task, "artifact_bytes", slow)
     assert set(asyncio.run(all_downloads())) == {DATA}
+
+
+def test_files_for_a_task_that_does_not_exist_belong_to_their_caller(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CALLERS, "second", replace(CALLERS["acme"], by="key:second"))
+    path = "/v1/tasks/t/files/a.csv"
+    assert put(rest, path, b"planted", **{KEY: "second"}).status_code == 201
+    assert put(rest, path, b"mine").status_code == 409
+    assert [one["artifact_id"] for one in rest.get("/v1/tasks/t/files", caller="second").json()["files"]] == ["a.csv"]
+    assert rest.get("/v1/tasks/t/files").status_code == 404
+    body = {"team": "desk", "prompt": "hello", "task_id": "t", "artifacts": ["a.csv"]}
+    assert rest.post("/v1/tasks", body).status_code == 400
+    rest.run("acme:t")
+    assert rest.get("/v1/tasks/t/files").json()["files"] == []
+    assert rest.get(path).status_code == 404
+    assert put(rest, path, b"mine").status_code == 201
+    assert rest.get(path).content == b"mine"
+
+
+def test_a_file_that_arrives_after_the_task_of_another_caller_is_removed(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CALLERS, "second", replace(CALLERS["acme"], by="key:second"))
+    stored = Task.upload
+
+    def late(task: Task, *given: Any) -> Any:
+        rest.run("acme:t")
+        return stored(task, *given)
+
+    monkeypatch.setattr(Task, "upload", late)
+    assert put(rest, "/v1/tasks/t/files/a.csv", b"planted", **{KEY: "second"}).status_code == 409
+    assert rest.get("/v1/tasks/t/files").json()["files"] == []
+
+
+def test_files_without_a_task_are_removed_after_a_day(rest: RestWorld) -> None:
+    for name in ("t", "used"):
+        assert put(rest, f"/v1/tasks/{name}/files/a.csv", b"x").status_code == 201
+    rest.run("acme:used", artifacts=["a.csv"])
+    rest.world.clock.move(86_401)
+    rest.world.sweep()
+    rest.world.drain()
+    assert rest.get("/v1/tasks/t/files").status_code == 404
+    assert not [path for path in rest.world.files.held if path.startswith("acme:t/")]
+    assert rest.get("/v1/tasks/used/files/a.csv").content == b"x"

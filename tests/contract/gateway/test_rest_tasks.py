@@ -1,6 +1,7 @@
 """Teams and tasks over HTTP: who may see and submit them, and what a repeated request does."""
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from roboco.errors import TransientError
 from roboco.gateway import teams
 from roboco.gateway.rest import answers, controls
 from roboco.gateway.rest.caching import etag_of
-from tests.support.gateway_rest import DESK, KEY, RestWorld
+from tests.support.gateway_rest import CALLERS, DESK, KEY, RestWorld
 from tests.support.memory_ports.model import says
 
 TASK = {"team": "desk", "prompt": "hello"}
@@ -107,6 +108,17 @@ def test_a_team_object_needs_its_scope_and_names_no_server(rest: RestWorld) -> N
             assert create(rest, TASK | {"team": team}).status_code == 403, team
     assert create(rest, TASK | {"team": own | {"models": {"m": {"model": "x", "base_url": "http://a.example"}}}},
                   caller="local").status_code == 201  # fmt: skip
+
+
+def test_a_team_object_names_only_the_functions_of_its_key(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CALLERS, "acme", replace(CALLERS["acme"], functions=frozenset({"shop.tools:ship"})))
+    own = {"name": "own", "agents": [{"name": "a", "prompt": "p"}]}
+    allowed, other = ({"name": name, "function": f"shop.tools:{name}"} for name in ("ship", "refund"))
+    assert create(rest, TASK | {"team": own | {"tools": [allowed]}}).status_code == 201
+    router = {"collaboration_model": {"type": "custom", "router": "shop.tools:refund"}}
+    for team in ({"tools": [allowed, other]}, router, {"teams": {"helper": own | {"tools": [other]}}}):
+        answer = create(rest, TASK | {"team": own | team})
+        assert (answer.status_code, "shop.tools:refund" in answer.text) == (403, True), team
 
 
 @pytest.mark.parametrize(
@@ -230,7 +242,7 @@ def test_the_event_loop_digests_no_body(rest: RestWorld, monkeypatch: pytest.Mon
     for path in ("tasks", "tasks/t", "tasks/t/session", "tasks/t/history", "teams", "teams/desk"):
         assert rest.get(f"/v1/{path}").status_code == 200
     assert len(threads) == 6
-    assert all(name.startswith("roboco-gateway-read") for name in threads)
+    assert all(name.startswith(("roboco-gateway-read", "roboco-gateway-history")) for name in threads)
 
 
 def test_a_mounted_gateway_returns_addresses_below_its_path(rest: RestWorld) -> None:

@@ -324,7 +324,7 @@ def test_what_is_said_to_be_the_providers_replaces_nothing_of_ours() -> None:
 def test_a_limit_never_asks_for_more_than_a_model_can(
     own: int | None, left: int | None, learned: int | None, sent: int | None
 ) -> None:
-    request = replace(make_request(**({"max_tokens": own} if own else {})), max_tokens=left)
+    request = replace(make_request(max_tokens=own), max_tokens=left)
     assert sent_max_tokens(request, learned) == sent
 
 

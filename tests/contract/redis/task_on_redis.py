@@ -11,6 +11,7 @@ from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.fill import RedisFillRecord
 from roboco.adapters.redis.inbox import RedisInbox
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.large_steps import StoredSteps
 from roboco.adapters.redis.lease_renewals import RedisLeaseRenewals
 from roboco.adapters.redis.leases import RedisToolLeases, RedisTurnLeases
 from roboco.adapters.redis.logs import RedisEventLogs
@@ -41,10 +42,11 @@ class TaskOnRedis(TaskUnderTest):
         self.client = client
         self.keys = keys
         scripts = Scripts(client)
-        self.store = RedisTaskStore(scripts, keys)
-        self.turns = RedisTurnLeases(scripts, keys, LONG_LEASE)
+        large_steps = StoredSteps(lambda _, start: self.steps[start:])
+        self.store = RedisTaskStore(scripts, keys, large_steps)
+        self.turns = RedisTurnLeases(scripts, keys, LONG_LEASE, large_steps)
         self.calls = RedisToolLeases(scripts, keys, LONG_LEASE)
-        self.short_lease_turns = RedisTurnLeases(scripts, keys, SHORT_LEASE)
+        self.short_lease_turns = RedisTurnLeases(scripts, keys, SHORT_LEASE, large_steps)
         self.short_lease_calls = RedisToolLeases(scripts, keys, SHORT_LEASE)
         self.renewals = RedisLeaseRenewals(scripts, keys, LONG_LEASE)
         self.short_lease_renewals = RedisLeaseRenewals(scripts, keys, SHORT_LEASE)

@@ -9,6 +9,7 @@ import redis
 from roboco.adapters.local.valkey import find_server
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.large_steps import StoredSteps, no_steps
 from roboco.adapters.redis.leases import RedisTurnLeases
 from roboco.adapters.redis.scripts import Scripts
 from roboco.ports.assignment import TurnAssignment
@@ -44,7 +45,7 @@ def lost_claim(task_id: str) -> TurnClaim:
 
 def test_a_chunk_does_not_wait_for_another_node(cluster: Cluster, client: redis.Redis, prefix: str) -> None:
     keys = Keys(prefix)
-    turns = RedisTurnLeases(Scripts(client), keys, LONG_LEASE)
+    turns = RedisTurnLeases(Scripts(client), keys, LONG_LEASE, StoredSteps(no_steps))
     tasks = {cluster.owner(keys.state(task_id)): task_id for task_id in (f"task_{number}" for number in range(20))}
     acknowledged = list[tuple[int, LeaseStatus | Exception]]()
 

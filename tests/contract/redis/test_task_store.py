@@ -14,13 +14,15 @@ from roboco.domain.history.state import fold
 from roboco.domain.history.step import USER
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import AnyEvent, StepEnded, UserMessageAdded
+from roboco.domain.stream.event_file import with_step
 from roboco.errors import TransientError
 from roboco.ports import task_store as ports
 from roboco.ports.task_store import CallState, Commit, Decision, Phase, Snapshot
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest
-from tests.contract.samples import TASK, USAGE, make_chain, status_event, step_after, text_chunk
+from tests.contract.samples import NOON, TASK, USAGE, make_chain, status_event, step_after, text_chunk
 from tests.support.memory_ports import task_store as memory_task_store
 
 TURN = Decision(Phase.TURN, TaskStatus.RUNNING, agent="writer")
@@ -517,6 +519,25 @@ def test_the_tail_is_bounded_in_bytes(task: TaskUnderTest, monkeypatch: pytest.M
     task.record_decision()
     task.commit()
     assert list(task.snapshot.tail) == task.steps[-1:]
+
+
+def test_large_steps_are_loaded_and_do_not_fill_redis(redis_task: TaskOnRedis) -> None:
+    task, text = redis_task, "\x01" * 40_000  # each character has six bytes in JSON
+    task.steps = [first] = [step_after([], text)]
+    events: list[AnyEvent] = [
+        UserMessageAdded(task_id=TASK, timestamp=NOON, step_id=first.step_id, text=text),
+        StepEnded(task_id=TASK, timestamp=NOON, step=first),
+    ]
+    assert task.store.create(TASK, task.steps, fold(task.steps), events)
+    task.record_decision()
+    claimed = task.claim().snapshot
+    assert (claimed.first, claimed.tail, task.snapshot.tail) == (first, (first,), (first,))
+    client: Any = task.client
+    assert sum(client.memory_usage(name, samples=0) for name in task.names() if TASK in name) < 8192
+    message, end = (with_step(record, first) for record in task.events())
+    assert (message["text"], end["step"]) == (text, first.model_dump(mode="json"))
+    assert task.commit()
+    assert (task.snapshot.first, task.snapshot.tail) == (first, (task.steps[1],))
 
 
 def use_every_key(task: TaskOnRedis) -> None:

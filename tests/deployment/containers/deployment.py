@@ -8,8 +8,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.deployment.containers.room import Room
@@ -26,13 +24,9 @@ PUBLISHED = ("_callers", "_operators")
 
 
 def variables(images: dict[str, str]) -> dict[str, str]:
-    """Return the variables of `.env`. The commands of deploy/README.md make them, after those that name images."""
-    commands = printed_commands().partition("\n")[2].partition("docker compose up")[0]
-    with TemporaryDirectory() as folder:
-        file = Path(folder, ".env")
-        file.write_text("".join(f"{name}={value}\n" for name, value in images.items()))
-        subprocess.run(["sh", "-euc", commands], cwd=folder, check=True)
-        made = dict(line.split("=", 1) for line in file.read_text().splitlines())
+    """Return the variables of `.env`. make-secrets.sh prints those that name no images."""
+    printed = subprocess.run([DEPLOY / "make-secrets.sh"], check=True, capture_output=True, text=True).stdout
+    made = images | dict(line.split("=", 1) for line in printed.splitlines())
     return made | descriptors() | {"REDIS_PASSWORD_CLIENT": made["REDIS_PASSWORD_PROBE"][::-1]}
 
 

@@ -1,5 +1,6 @@
 """Files that an operator adds to compose.yaml: nginx with TLS before two gateways, and a store outside."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from tests.deployment.containers.deployment import FILES, POOLS, SCALE, Deployme
 from tests.deployment.containers.images import IMAGES, load_or_build
 from tests.deployment.containers.outside import call
 from tests.deployment.containers.room import Room
+from tests.support.documents import example
 from tests.support.stack import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
@@ -29,6 +31,29 @@ def test_callers_reach_two_gateways_through_nginx(room: Room) -> None:
             result = caller.finish()
             assert result["status"] == "completed"
             assert result["resumed"] >= 1
+
+
+def test_a_producer_outside_submits_with_the_documented_program(room: Room, images: dict[str, str]) -> None:
+    """It reaches Redis at the published port, as the user that may only submit, and signs with the key of `.env`."""
+    password = "producer0123456789abcdef"
+    with deployed(room, images, "deploy/compose.producer.yaml", REDIS_PASSWORD_PRODUCER=password) as deployment:
+        submit_from_outside(deployment, room.shared / "producer")
+        until(lambda: '"completed"' in show(deployment, "order-17"), 120, lambda: show(deployment, "order-17"))
+
+
+def submit_from_outside(deployment: Deployment, folder: Path) -> None:
+    """Run the producer of deploy/README.md on the host."""
+    folder.mkdir(exist_ok=True)
+    for name in ("signing.py", "producer.py"):
+        (folder / name).write_text(example("file", name))
+    names = ("REDIS_PASSWORD_PRODUCER", "ROBOCO_SIGNING_KEYS")
+    variables = [f"{name}={deployment.values[name]}" for name in names]
+    deployment.room.from_outside("env", *variables, sys.executable, folder / "producer.py")
+
+
+def show(deployment: Deployment, task_id: str) -> str:
+    """Return what `roboco show` prints."""
+    return deployment.run_in("client", "roboco", "show", task_id, "--json", check=False)
 
 
 def gateway_of_stream(deployment: Deployment) -> str:

@@ -49,6 +49,43 @@ def test_a_caller_outside_submits_and_follows(deployment: Deployment) -> None:
         assert caller.finish()["status"] == "completed"
 
 
+def test_a_restart_of_redis_with_its_users_loses_nothing(deployment: Deployment) -> None:
+    """Each user has written by then; a dead letter and the usage of a day are written only by transactions."""
+    assert deployment.start_load(2).finish()["findings"] == []
+    redis_cli(deployment, "LPUSH", "roboco.agents", "no message of anyone")
+    until(lambda: redis_cli(deployment, "HLEN", "roboco:{dead}:letters") == "1", 60, "the dead letter is stored")
+    services = ("coordinator", "agents", "tools", "gateway", "flower")
+    deployment.compose("stop", "--timeout", "20", *services)
+    before = lasting_keys(deployment)
+    assert any(":usage:" in key for key in before)
+    deployment.compose("restart", "redis")
+    deployment.wait_healthy(["redis"])
+    assert lasting_keys(deployment) == before
+    deployment.up("--no-recreate", *SCALE)
+    assert deployment.start_load(2).finish()["findings"] == []
+
+
+def lasting_keys(deployment: Deployment) -> dict[str, str]:
+    """Return each key of Redis that does not expire within minutes, with the digest of its value."""
+    script = """
+        local found = {}
+        for _, key in ipairs(redis.call('KEYS', '*')) do
+            local left = redis.call('PTTL', key)
+            if left == -1 or left > 600000 then
+                table.insert(found, key .. ' ' .. redis.sha1hex(redis.call('DUMP', key)))
+            end
+        end
+        return found"""
+    return dict(line.rsplit(" ", 1) for line in redis_cli(deployment, "EVAL", script, "0").splitlines())
+
+
+def redis_cli(deployment: Deployment, *command: str) -> str:
+    """Run a command of Redis as the operator."""
+    password = deployment.values["REDIS_PASSWORD_ADMIN"]
+    words = ("redis-cli", "--user", "roboco-admin", *command)
+    return deployment.run_in("redis", *words, changes={"REDISCLI_AUTH": password}).strip()
+
+
 def test_flower_answers_its_user_alone(deployment: Deployment) -> None:
     assert fetch(deployment, 5555, "/healthcheck")[0] == 200
     assert fetch(deployment, 5555, "/api/workers")[0] == 401

@@ -29,6 +29,7 @@ ENVIRONMENT_FAULTS = {
     "wipe": 4,
     "restart": 4,
     "back": 4,
+    "refuse": 2,
 }
 """Disturbances by other workers, the broker, time and Redis."""
 USER_ACTIONS = {
@@ -45,6 +46,10 @@ USER_ACTIONS = {
     "raise": 2,
     "fork": 1,
     "submit": 1,
+    "retry": 3,
+    "erase": 2,
+    "off": 2,
+    "on": 2,
 }
 """Actions of users."""
 KINDS = PROCESS_FAULTS | ENVIRONMENT_FAULTS | USER_ACTIONS
@@ -57,6 +62,8 @@ THEMES = (
     ("pause", "resume", "step", "send", "interrupt", "halt", "stop"),
     (*PROCESS_FAULTS, *_SCHEDULING, "lose", "copy", "send", "stop"),
     (*_SCHEDULING, *LOSSES, "die", "send", "stop", "pause"),
+    (*_SCHEDULING, "die", "die-late", "wipe", "refuse", "retry", "erase", "send", "stop"),
+    (*_SCHEDULING, "die", "wipe", "off", "on", "send", "stop"),
 )
 """Each case uses the kinds of one theme: a few kinds in one schedule find more than all of them in each."""
 WRITES = (
@@ -77,13 +84,16 @@ FOLLOWS = {
     "halt": ("send", "resume"),
     "restart": ("sweep",),
     "back": ("sweep",),
+    "off": ("on", "stop"),
+    "refuse": ("refuse", "sweep"),
+    "retry": ("send", "erase", "stop"),
     "hold": ("stop", "halt", "send", "sweep", "deliver"),
 }
 """Kinds that often matter shortly after another one."""
 
 
-INDEX_CALLS = ("task_index.", "index_progress.")
-"""The beginnings of names of port calls of the task index."""
+UNCOUNTED_CALLS = ("task_index.", "index_progress.", "tenant_spending.count")
+"""The beginnings of names of port calls that no decision about a step reads."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +121,9 @@ class Disturbance:
     def applies_to(self, name: str) -> bool:
         """Return True if calls with this name count down the gap.
 
-        Those of the task index do not: no decision reads it, and recorded cases keep their meaning.
+        Those of the task index and of budgets do not, so that recorded cases keep their meaning.
         """
-        return not name.startswith(INDEX_CALLS) and (not self.writes or name.startswith(WRITES))
+        return not name.startswith(UNCOUNTED_CALLS) and (not self.writes or name.startswith(WRITES))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ class Deployment(Protocol):
     world: World
     copies: list[StoredData]
     losses: int
+    refusing: bool
     unnoticed_restart: bool
 
     @property
@@ -97,6 +98,10 @@ def _back(run: Deployment, choice: int) -> None:
     run.unnoticed_restart |= run.world.server.held.filled_instance == 0
 
 
+def _refuse(run: Deployment, choice: int) -> None:
+    run.refusing = not run.refusing
+
+
 ENVIRONMENT_FAULTS: dict[str, Callable[[Deployment, int], None]] = {
     "release": _release,
     "deliver": _deliver,
@@ -110,5 +115,6 @@ ENVIRONMENT_FAULTS: dict[str, Callable[[Deployment, int], None]] = {
     "wipe": _wipe,
     "restart": _restart,
     "back": _back,
+    "refuse": _refuse,
 }
 """Functions by the kind of the disturbance. The choice is from 0 to 7."""

@@ -1,4 +1,4 @@
-"""Clients that follow a task live, after a reconnection, or once the task is closed."""
+"""Clients that follow a task live, after a reconnection, or once the task is closed, and one that polls its session."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -7,11 +7,14 @@ from typing import Any, cast
 from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.adapters.redis.stream.log_merger import LOST_EVENTS, LogMerger
 from roboco.adapters.redis.stream.position import Record, StreamPosition
+from roboco.client.session import delta, session
 from roboco.client.stream import TaskStream
 from roboco.client.worker_check import WorkerCheck
+from roboco.domain.session.session import SessionMessage
+from roboco.domain.status import TaskStatus
 from roboco.domain.stream.item import ItemData, StepFinal, TextPartDelta
 from roboco.domain.stream.merged import Cursor, MergedStream
-from roboco.engine.intake.unattended import why_unattended
+from roboco.engine.intake.wait_cause import why_unattended
 from roboco.engine.stored_events import StoredEvents
 from tests.faults.explore.violation import Violation
 from tests.support.memory_ports.reader import ItemReader
@@ -110,4 +113,34 @@ class TaskFollower:
 
     def _show(self, item: Any) -> None:
         self.reader.show(item)
-        self.ends += item.type == "event_task_end"
+        if item.type == "event_task_end" and not self._continues():
+            self.ends += 1
+
+    def _continues(self) -> bool:
+        """Return True if the task was retried after the end that the follower has received."""
+        later = self.world.histories.read(self.task_id, len(self.reader.steps))
+        return any(step.is_retry for step in later)
+
+
+class SessionClient:
+    """A client that polls deltas, as a browser does."""
+
+    def __init__(self, world: World, task_id: str) -> None:
+        self._world = world
+        self._task_id = task_id
+        self._messages: dict[int, SessionMessage] = {}
+        self._token = ""
+        self._status: TaskStatus | None = None
+
+    def poll(self) -> str:
+        """Poll a delta. Return how the client's conversation then differs from the whole session, or ""."""
+        new = delta(self._world.engine, self._task_id, self._token)
+        kept = (
+            self._messages if new.rewind_to is None else {i: m for i, m in self._messages.items() if i < new.rewind_to}
+        )
+        self._messages = kept | new.messages_by_idx
+        self._token, self._status = new.continuation_token, new.status or self._status
+        whole = session(self._world.engine, self._task_id)
+        if dict(enumerate(whole.messages)) != self._messages:
+            return f"{sorted(self._messages)} of {len(whole.messages)} messages"
+        return "" if self._status is whole.status else f"{self._status}, {whole.status}"

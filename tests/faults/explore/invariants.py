@@ -9,19 +9,33 @@ from typing import Any
 from roboco.client.receipt import find_receipt
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.inbox.item import Interrupt, Item, parse_item
-from roboco.domain.paths import events_path, inbox_path, open_marker_path, summary_path
+from roboco.domain.notification import NotificationName, targets_from_json
+from roboco.domain.paths import (
+    TOMBSTONES,
+    events_path,
+    inbox_path,
+    notify_marker_path,
+    notify_targets_path,
+    open_marker_path,
+    summary_path,
+    tombstone_path,
+)
+from roboco.domain.removal.erasure import ErasureReceipt
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event_file import to_stored
 from roboco.domain.task_summary import TaskSummary
+from roboco.domain.task_usage import TaskUsage
+from roboco.domain.usage import day_of
 from roboco.engine.coordinator.rebuild_index import rebuild_index
 from roboco.engine.intake.accept_item import stored_item
 from roboco.ports.task_store import Phase
 from tests.faults.explore.followers import TaskFollower
 from tests.faults.explore.run import Run
+from tests.faults.explore.shapes import TASK
 from tests.faults.explore.users import UserAction
 from tests.faults.explore.violation import Violation, require
 from tests.support.memory_ports.server import StoredTask
-from tests.support.memory_ports.world import TASK, World
+from tests.support.memory_ports.world import World
 
 END = "event_task_end"
 MAY_FOLLOW_THE_END = ("event_stream_reset", "event_error", "content_chunk")
@@ -36,9 +50,10 @@ def check(run: Run) -> list[Violation]:
     """Return the broken invariants of a quiet deployment."""
     world = run.world
     checks: list[Callable[[], None]] = [partial(_check_processes, run), partial(_check_payments, world)]
+    checks += [partial(one, run) for one in (_check_repeated_turns, _check_budget, _check_erasures, _check_session)]
     for task in [CheckedTask(world, task_id) for task_id in run.users.tasks()]:
         checks += [partial(one, run, task) for one in _checks(run, task)]
-    checks += [partial(_check_action, run, deed) for deed in run.users.actions]
+    checks += [partial(_check_action, run, deed) for deed in run.users.actions if not is_erased(world, deed.task_id)]
     checks.append(partial(_check_index, run))
     checks.append(partial(_check_pauses, run))
     return [broken for one in checks if (broken := _violation_of(one)) is not None]
@@ -72,6 +87,62 @@ def _check_index(run: Run) -> None:
     require("index", listed == expected, f"listed {listed}, expected {expected}")
 
 
+def _check_repeated_turns(run: Run) -> None:
+    """Require that no process dispatches a turn whose step was stored before, unless Redis was behind the workspace."""
+    require("finished turns", run.losses or not run.repeated_turns, run.repeated_turns)
+
+
+def _check_session(run: Run) -> None:
+    """Require that a client that polls deltas holds the conversation of `session`."""
+    if TASK in run.users.tasks():
+        difference = run.session.poll()
+        require("session", not difference, difference)
+
+
+def _check_budget(run: Run) -> None:
+    """Require that the tenant has used on this day what the histories show.
+
+    Redis may have lost the usage of tasks that have ended, and that of erased tasks is in no history.
+    """
+    world, day = run.world, day_of(run.world.engine.now())
+    own, others = Counter[str](), Counter[str]()
+    for task_id in run.users.tasks():
+        usage = TaskUsage(task_id=task_id).after(world.histories.read(task_id))
+        counts = own if CheckedTask(world, task_id).open else others
+        for cell in usage.cells:
+            counts.update(tokens=(cell.tokens_in + cell.tokens_out) * (cell.day == day))
+    spent, _ = world.engine.tenant_spending.spent("acme", day)
+    erased = any(path.startswith(TOMBSTONES) for path in world.files.held)
+    lowest = own["tokens"] + (0 if run.losses else others["tokens"])
+    require("budget", lowest <= spent, f"{spent} tokens, at least {lowest} are recorded")
+    require("budget", erased or spent <= own["tokens"] + others["tokens"], f"{spent} tokens, {own} {others} recorded")
+
+
+def _check_erasures(run: Run) -> None:
+    """Require that each accepted erasure is complete, and that nothing of an erased task and its sub-tasks remains."""
+    world = run.world
+    for deed in run.users.actions:
+        if deed.kind == "erase" and deed.answer == "accepted":
+            require("accepted erasure", is_erased(world, deed.task_id), deed)
+    held = world.server.held
+    for task_id in [path.removeprefix(TOMBSTONES) for path in world.files.held if path.startswith(TOMBSTONES)]:
+        receipt = ErasureReceipt.model_validate_json(world.files.held[tombstone_path(task_id)])
+        require("accepted erasure", receipt.finished_at is not None, task_id)
+        traces = [path for path in world.files.held if path.startswith((f"{task_id}/", f"{task_id}."))]
+        traces += [
+            path for path in (open_marker_path(task_id), notify_marker_path(task_id)) if path in world.files.held
+        ]
+        traces += [name for name in (task_id,) if name in world.histories.held or name in held.tasks]
+        traces += [name for name in held.schedule if name == task_id or name.startswith(f"{task_id}.")]
+        traces += [f"index {name}" for name in held.entries if name == task_id]
+        require("nothing of an erased task remains", not traces, traces)
+
+
+def is_erased(world: World, task_id: str) -> bool:
+    """Return True if the task was erased."""
+    return tombstone_path(task_id) in world.files.held
+
+
 class CheckedTask:
     """The state of a task in the workspace and in Redis."""
 
@@ -93,6 +164,16 @@ class CheckedTask:
     def history(self) -> list[TaskStep]:
         """The committed steps."""
         return self.world.history(self.task_id)
+
+    @property
+    def retries(self) -> int:
+        """How often the task continued after it had failed."""
+        return sum(step.is_retry for step in self.history)
+
+    @property
+    def begun_retry(self) -> bool:
+        """True if the newest step is a retry whose client died before it was accepted. The next retry completes it."""
+        return not self.open and self.history[-1].is_retry and self.summary.steps == len(self.history) - 1
 
     @property
     def stored(self) -> StoredTask | None:
@@ -153,6 +234,8 @@ def _check_waiting(run: Run, task: CheckedTask) -> None:
         require("items are applied", task.world.waits_on(task.task_id), _state(task, board))
     ids = {item.item_id for item in task.inbox()}
     noted = task.world.server.held.inboxes.get(task.task_id, set())
+    if not waits:  # an item whose client died before it was accepted is found once the task waits
+        ids -= {deed.item_id for deed in run.users.actions if deed.answer == "unknown"} - noted
     require("inbox agrees", ids == noted, f"{task.task_id} stored {sorted(ids)}, noted {sorted(noted)}")
 
 
@@ -176,15 +259,18 @@ def _state(task: CheckedTask, board: StoredTask) -> str:
 def _check_closed(run: Run, task: CheckedTask) -> None:
     task_id, summary = task.task_id, task.summary
     require("task.json of a closed task", summary.status.ended, f"{task_id} is {summary.status} {summary.reason!r}")
-    require("task.json of a closed task", summary.steps == len(task.history), f"{summary.steps} of {len(task.history)}")
+    steps = len(task.history) - task.begun_retry
+    require("task.json of a closed task", summary.steps == steps, f"{summary.steps} of {steps}")
 
 
 def _check_events(run: Run, task: CheckedTask) -> None:
     events = [json.loads(line) for line in task.stored_events]
     ends = [event["status"] for event in events if event["type"] == END]
-    require("events.jsonl has one end", len(ends) == 1, f"{task.task_id} {_types(events)}")
+    most = 1 + task.retries - task.begun_retry  # Redis may lose an end before it is archived
+    require("events.jsonl has one end", 1 <= len(ends) <= most, f"{task.task_id} {_types(events)}")
+    require("events.jsonl has one end", run.losses or len(ends) == most, f"{task.task_id} {_types(events)}")
     require("events.jsonl has one end", events[-1]["type"] == END, f"{task.task_id} {_types(events)}")
-    require("statuses agree", ends == [task.summary.status], f"{ends}, {task.summary.status}")
+    require("statuses agree", ends[-1] == task.summary.status, f"{ends}, {task.summary.status}")
 
 
 def _check_one_end(run: Run, task: CheckedTask) -> None:
@@ -192,7 +278,7 @@ def _check_one_end(run: Run, task: CheckedTask) -> None:
 
     Redis may lose an end that followers have received.
     """
-    if run.losses:
+    if run.losses or task.retries:
         return
     records = [json.loads(message) for task_id, message in task.world.server.published if task_id == task.task_id]
     first = next((index for index, record in enumerate(records) if record["type"] == END), len(records))
@@ -243,21 +329,29 @@ def _types(events: Any) -> str:
 
 
 def _check_notices(run: Run, task: CheckedTask) -> None:
+    """Require that each target got its notifications in their order, and that its last one is the task's end.
+
+    A repetition of a notification, which has the same name, may arrive at any time.
+    """
     world = task.world
     require("notified", f"_notify/{task.task_id}" not in world.files.held, f"{task.task_id} has pending notifications")
-    heard = [notice.status for _, notice in world.notifier.deliveries if notice.task_id == task.task_id]
-    targets = task.history[0].metadata.get("notify") if task.stored is not None else None
-    expected = bool(targets) and summary_path(task.task_id) in world.files.held and task.task_id == TASK
-    if expected and task.summary.status in (TaskStatus.COMPLETED, TaskStatus.CANCELLED):
-        require("notified", heard.count(task.summary.status) >= int(targets or 0), f"{task.summary.status}: {heard}")
+    targets = targets_from_json(world.files.held.get(notify_targets_path(task.task_id)) or b"[]")
+    for index, target in enumerate(targets):
+        notices = [notice for _, notice in world.notifier.deliveries if notice.task_id == task.task_id]
+        heard = {notice.name: notice.status for notice in notices if notice.target == index}
+        names = list(map(NotificationName.parse, heard))
+        require("order of notifications", names == sorted(names), f"{target.label}: {list(heard)}")
+        if not task.open and task.summary.status in target.on:
+            require("notified", list(heard.values())[-1:] == [task.summary.status], f"{target.label}: {list(heard)}")
 
 
 def _check_late(run: Run, task: CheckedTask) -> None:
-    _check_follower(run, task, TaskFollower(task.world, task.task_id), "late")
+    if not task.begun_retry:
+        _check_follower(run, task, TaskFollower(task.world, task.task_id), "late")
 
 
 def _check_live(run: Run, task: CheckedTask) -> None:
-    if task.task_id == TASK and not run.unnoticed_restart:
+    if task.task_id == TASK and not run.unnoticed_restart and not task.retries:  # a reader may leave at the first end
         _check_follower(run, task, run.follower, "live")
 
 
@@ -288,12 +382,13 @@ def _check_payments(world: World) -> None:
         if call.tool_name == "pay"
     }
     require("irreversible once", all(runs[call_id] <= 1 for call_id in irreversible), runs)
-    require("only known calls run", set(runs) <= paid, set(runs) - paid)
+    erased = any(path.startswith(TOMBSTONES) for path in world.files.held)
+    require("only known calls run", erased or set(runs) <= paid, set(runs) - paid)
 
 
-def _check_action(run: Run, deed: UserAction) -> None:
+def _check_action(run: Run, deed: UserAction) -> None:  # noqa: C901 - one branch for each kind of action
     world = run.world
-    if deed.answer != "accepted":
+    if deed.answer != "accepted" or deed.kind in ("off", "on", "erase"):
         return
     if deed.kind in ("submit", "fork"):
         require("accepted task", summary_path(deed.task_id) in world.files.held, deed)
@@ -302,10 +397,12 @@ def _check_action(run: Run, deed: UserAction) -> None:
     item = stored_item(world.engine, deed.task_id, deed.item_id)
     steps = [step for step in task.history if step.metadata.get("item_id") == deed.item_id]
     if deed.kind == "stop":
-        require("stop stops", not task.open, deed)
+        require("stop stops", not task.open or task.retries, deed)
         return
     if item is None:
         raise Violation("accepted item", f"{deed} is not stored")
+    if deed.kind == "retry":
+        require("accepted retry", steps, deed)
     if deed.kind in ANSWERING_ACTIONS:
         done = item.applied_at_seq is not None or task.summary.status is not TaskStatus.COMPLETED
         require("accepted item", done, f"{deed}, {item}")

@@ -28,6 +28,7 @@ class SimulatedProcess:
         self.error: Exception | None = None
         self.ended = False
         self.dead = False
+        self.steps_at_start: dict[str, int] = {}  # the number of stored steps of each task as the process began
         self.call_fault: CallFault = make_call
         self.pending = ""
         self._work = work

@@ -23,9 +23,9 @@ from roboco.errors import TransientError
 from tests.faults.explore.call_faults import CALL_FAULTS
 from tests.faults.explore.case import USER_ACTIONS, Case, Disturbance
 from tests.faults.explore.environment_faults import ENVIRONMENT_FAULTS
-from tests.faults.explore.followers import TaskFollower
+from tests.faults.explore.followers import SessionClient, TaskFollower
 from tests.faults.explore.process import SimulatedProcess
-from tests.faults.explore.shapes import SHAPES
+from tests.faults.explore.shapes import SHAPES, TASK
 from tests.faults.explore.users import UserAction, UserRequest, Users
 from tests.faults.explore.violation import Violation
 from tests.support.memory_ports.dispatcher import (
@@ -38,7 +38,7 @@ from tests.support.memory_ports.dispatcher import (
 )
 from tests.support.memory_ports.sweeping import sweep
 from tests.support.memory_ports.watch import PortCall
-from tests.support.memory_ports.world import SWEEP_INTERVAL, TASK
+from tests.support.memory_ports.world import SWEEP_INTERVAL
 
 RECHECK_DELAY = 4000.0
 """Seconds after which every waiting task is reconciled and the schedule is filled again."""
@@ -49,6 +49,7 @@ MAX_SWEEPS = 200
 MAX_PROCESSES = 500
 """Processes after which a busy deployment breaks the invariant `settles`. Most schedules start fewer than 40."""
 NEVER = 1_000_000
+STORE_CALLS = ("files.", "histories.")
 
 
 @dataclass
@@ -67,8 +68,12 @@ class Run:
         self.world = shape.world(self._watch)
         self.users = Users(self.world, shape)
         self.follower = TaskFollower(self.world, TASK)
+        self.session = SessionClient(self.world, TASK)
         self.errors: list[Exception] = []
         self.losses = 0
+        self.refusing = False  # the store refuses each request
+        self.repeated_turns: list[str] = []
+        """Turns that a process has dispatched although their step was stored before this process began."""
         self.unnoticed_restart = False  # Redis was restarted after a loss of all data that no sweeper had noticed
         self._left = list(case.disturbances)
         self._gap = self._left[0].gap if self._left else 0
@@ -89,7 +94,9 @@ class Run:
     def settle(self) -> None:
         """Run without further disturbances until the deployment is quiet."""
         self._left = []
-        self.world.server.deaf = False
+        self.world.server.deaf = self.refusing = False
+        if self.world.engine.switches.stored().off:
+            self._act("on", 0)
         for held in self._held:
             held.disturbances = 0
         for _ in range(MAX_SWEEPS):
@@ -189,11 +196,22 @@ class Run:
             return call()
         if self._trace is not None:
             self._trace(f"    {process.name:<14} {_described(name, call)}")
-        made = partial(self._make, call)
+        if name == "dispatcher.turn":
+            args: Any = getattr(call, "args", None)
+            order = args[0]
+            if process.steps_at_start.get(order.task_id, 0) > order.seq:
+                self.repeated_turns.append(str(order))
+        made = partial(self._make, self._refused(name) if self.refusing and name.startswith(STORE_CALLS) else call)
         if not self._left or not self._left[0].is_due(self._gap, name):
             self._gap -= bool(self._left) and self._left[0].applies_to(name)
             return made()
         return process.pause(name, made)
+
+    def _refused(self, name: str) -> PortCall:
+        def refuse() -> Any:
+            raise TransientError(f"the store refuses {name}")
+
+        return refuse
 
     def _make(self, call: PortCall) -> Any:
         answer = call()
@@ -240,7 +258,9 @@ class Run:
             work(engine)
             self._idle_engines.append(engine)
 
-        self._stack.append(SimulatedProcess(f"{name} {number}", run))
+        process = SimulatedProcess(f"{name} {number}", run)
+        process.steps_at_start = {task_id: len(lines) for task_id, lines in self.world.histories.held.items()}
+        self._stack.append(process)
 
     def beat(self) -> None:
         """Start the heartbeats of all processes."""

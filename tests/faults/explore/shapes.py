@@ -1,22 +1,33 @@
 """Teams that use different parts of the engine. Their model scripts depend only on the request."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from roboco.domain.inbox.imported_message import ImportedMessage
 from roboco.domain.team.team import Team
+from roboco.domain.tenant_budget import TenantBudgets
 from roboco.engine.engine import LogLimits, Policy
 from roboco.ports.model import Request
+from roboco.ports.workspace import StoredFile
 from tests.support.memory_ports.journeys import member, own_turns, speaker
 from tests.support.memory_ports.model import Script, ScriptedModel, ScriptedReply, says
 from tests.support.memory_ports.notifications import HOOK, SHOP
 from tests.support.memory_ports.toolbox import Function, MemoryToolbox
 from tests.support.memory_ports.watch import Watch
+from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 from tests.support.memory_ports.world import Given, World, team_of
 
 LOG_LIMITS = LogLimits(max_events=5, max_bytes=4000, kept_events=2, kept_bytes=2000, waiting_bytes=0)
-POLICY = Policy(lease=15.0, redelivery_delay=10.0, max_attempts=1000, log_limits=LOG_LIMITS)
+TASK = "acme:task_1"
+POLICY = Policy(
+    budgets=TenantBudgets(("acme=/1000000",)),
+    lease=15.0,
+    redelivery_delay=10.0,
+    max_attempts=1000,
+    log_limits=LOG_LIMITS,
+)
 """A policy with so high a limit of attempts that no schedule exhausts it. Logs are archived and trimmed often."""
 TAIL_STEPS = 2
 """Steps of a task that Redis keeps, so few that workers read the others from the workspace."""
@@ -35,7 +46,30 @@ class Shape:
         """Return a new deployment for this shape."""
         world = World(Given(ScriptedModel(self.script), MemoryToolbox(dict(self.functions)), POLICY), watch)
         world.server.tail_steps = TAIL_STEPS
+        world.files = TaskFiles(world.histories)
+        world.engine = world.process()
         return world
+
+
+class TaskFiles(MemoryFiles):
+    """Files among which the histories are, too, when a task is removed."""
+
+    def __init__(self, histories: MemoryHistories) -> None:
+        super().__init__()
+        self._histories = histories
+
+    def tree(self, folder: str) -> Iterator[StoredFile]:
+        """Return the files below a folder, with the history."""
+        lines = self._histories.held.get(folder.removesuffix("/"))
+        own = [StoredFile(f"{folder}history.jsonl", 1)] if lines else []
+        return iter([*own, *super().tree(folder)])
+
+    def delete_tree(self, folder: str, limit: int) -> int:
+        """Remove at most `limit` files below a folder, and the history."""
+        removed = len(list(islice(self.tree(folder), limit)))
+        self._histories.held.pop(folder.removesuffix("/"), None)
+        super().delete_tree(folder, limit)
+        return removed
 
 
 def _count_turns(request: Request) -> ScriptedReply:
@@ -119,6 +153,15 @@ SHAPES: dict[str, Shape] = {
                 ImportedMessage(role="assistant", text="and more"),
             ],
         },
+    ),
+    "retried": Shape(
+        team_of(
+            agents=[member("one"), member("two")],
+            collaboration_model={"type": "sequential", "rounds": 2},
+            limits={"max_steps": 3, "at_limit": "end"},
+        ),
+        _count_turns,
+        options={"notify": [HOOK | {"on": ["failed", "completed", "cancelled"]}]},
     ),
     "rated": Shape(
         team_of(agents=[member("one"), member("two")], models={"m": {"model": "m", "requests_per_minute": 1}}),

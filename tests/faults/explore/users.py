@@ -9,9 +9,10 @@ from roboco.domain.decision.tool_answers import is_client_call, needs_approval
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.ids import answer_id, approval_id
-from roboco.domain.inbox.item import Stop, UserMessage
+from roboco.domain.inbox.item import RetryRequest, Stop, UserMessage
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.limits import LimitOverrides
+from roboco.domain.removal.erasure import ErasureRequest
 from roboco.engine.coordinator.submit import submit
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import FrozenTeams
@@ -20,10 +21,12 @@ from roboco.engine.intake import send as message
 from roboco.engine.intake.accept_item import IdLookup, accept_item
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.engine.intake.limits import set_limits
+from roboco.engine.intake.request_erasure import request_erasure
+from roboco.engine.intake.retry_task import retry_task
 from roboco.errors import TransientError, UsageError
 from roboco.ports.task_store import Phase
-from tests.faults.explore.shapes import Shape
-from tests.support.memory_ports.world import TASK, World
+from tests.faults.explore.shapes import TASK, Shape
+from tests.support.memory_ports.world import World
 
 MAX_REQUESTS = 3
 """Maximal number of times a client sends the same request while no server answers."""
@@ -44,7 +47,7 @@ class UserAction:
     answer: Literal["unknown", "accepted", "refused"] = "unknown"
 
 
-UserRequest = Callable[[Engine], None]
+UserRequest = Callable[[Engine], object]
 
 
 @dataclass
@@ -64,8 +67,12 @@ class Users:
             return self._on_call(kind, task_id, choice)
         item_id = f"{kind}{len(self.actions)}"
         if kind == "fork":
-            return self._new(UserAction(kind, item_id), lambda engine: fork(engine, ForkRequest(task_id, item_id)))
+            fork_id = f"acme:{item_id}"
+            return self._new(UserAction(kind, fork_id), lambda engine: fork(engine, ForkRequest(task_id, fork_id)))
         deed = UserAction(kind, task_id, item_id, self._has_ended(task_id))
+        if kind == "erase":
+            request = ErasureRequest(task_id=task_id, requested_at=self.world.engine.now(), stop=choice % 2 == 1)
+            return self._new(deed, lambda engine: request_erasure(engine, request))
         return self._new(deed, self._request(kind, task_id, item_id))
 
     def stop(self, task_id: str) -> tuple[UserAction, UserRequest]:
@@ -123,6 +130,11 @@ class Users:
             "pause": lambda engine: pause.pause(engine, task_id, item_id),
             "step": lambda engine: pause.step(engine, task_id, item_id),
             "resume": lambda engine: pause.resume(engine, task_id, item_id),
+            "retry": lambda engine: retry_task(
+                engine, task_id, RetryRequest(item_id=item_id, created_at=at, limits={"max_steps": 30})
+            ),
+            "off": lambda engine: engine.switches.switch_off("queue:agents", "maintenance", False, None, at),
+            "on": lambda engine: engine.switches.switch_on("queue:agents"),
             "raise": lambda engine: set_limits(engine, task_id, LimitOverrides(max_steps=30), item_id),
         }
         return requests[kind]

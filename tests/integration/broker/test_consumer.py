@@ -315,7 +315,12 @@ def test_a_worker_waits_for_a_broker_that_refuses_writes(
 
     admin: Any = consumer_stack.redis
     admin.execute_command(*refuse.split())
-    until(lambda: consumer_stack.has_logged(f"cannot use the broker for now: {logged}") or worker.poll() is not None)
+    until(
+        lambda: (
+            consumer_stack.has_logged(f"cannot use the broker for now: redis refuses writes: {logged}")
+            or worker.poll() is not None
+        )
+    )
     admin.execute_command(*accept.split())
     consumer_stack.app.send_task(TURN_TASK, ["after"])
     until(lambda: consumer_stack.lines("ran") == ["before", "after"] or worker.poll() is not None)
@@ -330,8 +335,8 @@ def test_a_worker_waits_for_a_broker_that_refuses_writes(
 @pytest.mark.parametrize(
     ("refuse", "accept", "logged"),
     [
-        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "You can't write against a read only replica"),
-        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "command not allowed when used memory > 'maxmemory'"),
+        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "READONLY You can't write against a read only replica"),
+        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "OOM command not allowed when used memory > 'maxmemory'"),
     ],
 )
 def test_a_worker_starts_at_a_broker_that_refuses_writes(
@@ -340,7 +345,12 @@ def test_a_worker_starts_at_a_broker_that_refuses_writes(
     admin: Any = consumer_stack.redis
     admin.execute_command(*refuse.split())
     worker = consumer_stack.start_worker(pool)
-    until(lambda: consumer_stack.has_logged(f"cannot use the broker for now: {logged}") or worker.poll() is not None)
+    until(
+        lambda: (
+            consumer_stack.has_logged(f"cannot use the broker for now: redis refuses writes: {logged}")
+            or worker.poll() is not None
+        )
+    )
     admin.execute_command(*accept.split())
     consumer_stack.app.send_task(TURN_TASK, ["after"])
     until(lambda: consumer_stack.lines("ran") == ["after"] or worker.poll() is not None)

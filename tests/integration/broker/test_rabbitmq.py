@@ -11,6 +11,7 @@ from kombu import Connection
 from kombu.exceptions import OperationalError
 
 from roboco.adapters.celery.app import app_settings, create_app
+from roboco.adapters.celery.broker_error import RABBITMQ_REFUSED
 from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE
 from roboco.cli.drill.servers.gate import Gate
@@ -20,7 +21,7 @@ from roboco.errors import TransientError
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.task_store import Phase
 from roboco.settings import Settings
-from roboco.workers.credentials import RABBITMQ_REFUSED, check_credentials
+from roboco.workers.credentials import check_credentials
 from tests.conftest import need
 from tests.support.double_delivery import send_twice
 from tests.support.journeys import GRAPH, JOURNEYS, StackJourney, answer, shape
@@ -165,6 +166,19 @@ def test_a_message_without_confirmation_raises(rabbit: RabbitServer) -> None:
             sender.advance("task_2")
         assert held.reached.is_set()
         held.drop()
+        app.close()
+
+
+def test_an_alarm_of_rabbitmq_is_the_cause_for_which_work_waits(rabbit: RabbitServer) -> None:
+    app = producer_app(Settings(broker_url=rabbit.url))
+    dispatcher = CeleryDispatcher(app)
+    try:
+        assert dispatcher.fault() == ""
+        rabbit.control("set_vm_memory_high_watermark", "0")
+        until(lambda: "RabbitMQ has an alarm" in dispatcher.fault(), 30, dispatcher.fault)
+        rabbit.control("set_vm_memory_high_watermark", "0.9")
+        until(lambda: dispatcher.fault() == "", 30, dispatcher.fault)
+    finally:
         app.close()
 
 

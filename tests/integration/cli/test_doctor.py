@@ -11,6 +11,7 @@ import redis
 from celery import Celery
 
 from roboco import Settings
+from roboco.adapters.celery.broker_owner import OWNER
 from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE, queue_lanes
 from roboco.adapters.local.process import free_port
 from roboco.adapters.local.seaweed import S3Server
@@ -25,6 +26,7 @@ from roboco.cli.doctor.redis import check_redis
 from roboco.cli.doctor.webhooks import check_webhooks
 from roboco.cli.doctor.workspace import check_workspace
 from roboco.client.wiring import producer_app
+from roboco.domain.paths import WORKSPACE_FILE
 from roboco.domain.shard import shard_of
 from tests.conftest import need, running
 from tests.integration.cli.process import CommandProcess
@@ -79,7 +81,12 @@ def test_a_correct_redis_passes_every_check(settings: Settings, admin: redis.Red
     ours = states(check_redis(settings, True))
     assert ours.pop("redis latency") in ("ok", "warn")  # a machine under load is slow
     assert ours == dict.fromkeys(
-        ("redis", "redis rights", "redis clock", "redis memory", "redis disk", "redis keys", "dead letters"), "ok"
+        (
+            *("redis", "redis rights", "redis clock", "redis memory", "redis disk", "redis replay", "redis keys"),
+            "redis channels",
+            "dead letters",
+        ),
+        "ok",
     )
     assert not admin.keys(f"{settings.prefix}:*")
 
@@ -127,6 +134,20 @@ def test_missing_rights_of_a_redis_user_are_named(settings: Settings, admin: red
     assert not any("pw@" in check.found for check in seen.values())
 
 
+def test_a_default_user_without_rights_fails_since_redis_replays_its_file_with_them(
+    settings: Settings, admin: redis.Redis
+) -> None:
+    admin.acl_setuser("able", enabled=True, passwords=["+pw"], keys=["*"], channels=["*"], commands=["+@all"])
+    url = settings.redis_url.replace("redis://", "redis://able:pw@")
+    with redis.Redis.from_url(url) as able:
+        try:
+            able.execute_command("ACL", "SETUSER", "default", "off", "-@all")
+            ours = settings.model_copy(update={"redis_url": url})
+            assert by_name(check_redis(ours, True))["redis replay"].state == "fail"
+        finally:
+            able.execute_command("ACL", "SETUSER", "default", "on", "+@all")
+
+
 def test_a_prefix_with_keys_of_another_application_fails(settings: Settings, admin: redis.Redis) -> None:
     schedule = Keys(settings.prefix).schedule(shard_of("task_1"))
     admin.zadd(schedule, {"task_1": 1})
@@ -152,6 +173,8 @@ def test_a_shared_broker_without_workers_is_reported(settings: Settings, admin: 
     assert {name: check.state for name, check in seen.items()} == {
         "broker": "ok",
         "broker database": "warn",
+        "broker deployment": "ok",
+        "unread messages": "ok",
         "queue roboco.coordinator": "fail",
         "queue roboco.agents": "fail",
         "backlog agents": "warn",
@@ -160,6 +183,40 @@ def test_a_shared_broker_without_workers_is_reported(settings: Settings, admin: 
     assert "also used for celery" in seen["broker database"].found
     assert seen["backlog agents"].found.startswith("1 messages wait, the oldest for")
     admin.delete("_kombu.binding.celery", AGENTS_QUEUE)
+
+
+def test_a_broker_or_channels_of_another_deployment_fail(settings: Settings, admin: redis.Redis) -> None:
+    admin.set(OWNER, "theirs abc")
+    check = by_name(check_broker(settings))["broker deployment"]
+    assert check.state == "fail"
+    assert "ROBOCO_PREFIX='theirs', workspace abc" in check.todo
+    own = json.loads(Path(settings.workspace.removeprefix("file://"), WORKSPACE_FILE).read_bytes())["id"]
+    admin.set(OWNER, f"{settings.prefix} {own}")
+    assert states(check_broker(settings))["broker deployment"] == "ok"
+    admin.delete(OWNER)
+
+    with redis.Redis.from_url(settings.redis_url.rpartition("/")[0] + "/7") as other:
+        other.set(Keys(settings.prefix).workspace, "id file:///there")
+        check = by_name(check_redis(settings, True))["redis channels"]
+        assert (check.state, check.found) == ("fail", "shared with database 7")
+        assert "ROBOCO_PREFIX of one of them" in check.todo
+        other.delete(Keys(settings.prefix).workspace)
+
+
+def test_a_list_that_no_worker_reads_is_named_with_the_setting_of_its_producer(
+    settings: Settings, admin: redis.Redis
+) -> None:
+    with Celery(broker=settings.broker) as shop:
+        shop.conf.broker_transport_options = {"global_keyprefix": "shop:"}
+        shop.send_task("roboco.submit", queue=COORDINATOR_QUEUE, declare=[])
+    check = by_name(check_broker(settings))["unread messages"]
+    assert check.state == "fail"
+    assert check.found == "1 messages wait in the list 'shop:roboco.coordinator' of the broker, which no worker reads"
+    assert check.todo == (
+        "remove global_keyprefix='shop:' from broker_transport_options of the producer; move them: repeat "
+        'LMOVE "shop:roboco.coordinator" roboco.coordinator RIGHT LEFT in redis-cli until it answers nil'
+    )
+    admin.delete("shop:roboco.coordinator")
 
 
 @pytest.mark.parametrize("queue", [COORDINATOR_QUEUE, "roboco.agents.3"])
@@ -215,7 +272,7 @@ def test_a_bucket_must_keep_objects_and_accept_the_keys(settings: Settings, s3: 
         ({"links": "RequestTimeTooSkewed"}, "s3 links", "warn", "403 RequestTimeTooSkewed", "NTP"),
         ({"conditions": "ignored"}, "workspace", "fail", "does not honour If-None-Match", "use a store that honours"),
         ({"conditions": "501"}, "workspace", "fail", "refuses writes with If-None-Match (501", "use a store"),
-        ({"unavailable": True}, "workspace", "fail", "the S3 store failed", "ROBOCO_WORKSPACE"),
+        ({"unavailable": True}, "workspace", "fail", "the S3 store refuses", "ROBOCO_WORKSPACE"),
     ],
 )
 def test_a_bucket_that_lacks_a_feature_is_reported_with_the_remedy(
@@ -319,12 +376,18 @@ def test_rabbitmq_without_workers_or_credentials_is_reported(tmp_path: Path) -> 
         assert (version.state == "warn") == ("consumer_timeout" in version.todo)
         assert {name: check.state for name, check in seen.items()} == {
             "broker": "ok",
+            "broker deployment": "ok",
             "queue roboco.coordinator": "fail",
             "queue roboco.agents": "fail",
             "backlog agents": "ok",
             "queue roboco.tools": "fail",
         }
         assert seen["backlog agents"].found == "2 messages wait"
+        rabbit.set("disk_free_limit.absolute = 1000000000000000")
+        alarmed = by_name(check_broker(settings))
+        assert alarmed["broker"].state == "fail"
+        assert "has an alarm" in alarmed["broker"].found
+        assert "rabbitmq-diagnostics alarms" in alarmed["broker"].todo
         wrong = Settings(broker_url=rabbit.url.replace("secret", "canary"))
         refused = by_name(check_broker(wrong))
         assert {name: check.state for name, check in refused.items()} == {"broker": "fail"}

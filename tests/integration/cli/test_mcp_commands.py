@@ -140,7 +140,7 @@ def test_doctor_checks_each_server_of_the_teams() -> None:
     assert found["mcp desk/good"].found == "lists 1 tool: one"
     assert "has no tool 'won'" in found["mcp desk/typo"].found
     assert "exit status 1" in found["mcp desk/dead"].found
-    assert "1 tools are left out because of their names ('one')" in found["mcp desk/odd"].found
+    assert "1 tool is left out: 'one' (no name is left for it" in found["mcp desk/odd"].found
     assert all(check.todo for check in found.values() if check.state != "ok")
     assert SECRET not in str(found)
     (elsewhere,) = check_servers(Settings(), [load_team(write_team(good={}))])

@@ -1,6 +1,7 @@
 """Web servers that misbehave in the place of an MCP server."""
 
 import gzip
+import json
 import logging
 import threading
 import time
@@ -12,12 +13,11 @@ from typing import Any, cast
 import pytest
 
 from roboco.errors import UsageError
-from tests.support.mcp_servers import declare_server, never, open_servers
+from tests.support.mcp_servers import call, declare_server, listed, open_servers
 
 pytestmark = pytest.mark.slow
 
-INITIALIZED = b"""{"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-06-18", "capabilities": {},
-"serverInfo": {"name": "web", "version": "1"}}}"""
+INITIALIZED = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "web", "version": "1"}}
 Serve = Callable[[BaseHTTPRequestHandler], None]
 
 
@@ -61,6 +61,11 @@ def mute(handler: BaseHTTPRequestHandler) -> None:
     time.sleep(3)
 
 
+def answer_to(body: bytes) -> bytes:
+    """Return the response to the first request of a session."""
+    return json.dumps({"jsonrpc": "2.0", "id": json.loads(body)["id"], "result": INITIALIZED}).encode()
+
+
 CLIENT_HAS_CLOSED = threading.Event()
 
 
@@ -68,7 +73,7 @@ def ignore_calls_and_close(handler: BaseHTTPRequestHandler) -> None:
     """Complete the handshake, and answer neither calls nor the end of the session."""
     body = handler.rfile.read(int(handler.headers["Content-Length"] or 0))
     if b'"initialize"' in body:
-        send_response(handler, 200, {"Content-Type": "application/json", "Mcp-Session-Id": "7"}, INITIALIZED)
+        send_response(handler, 200, {"Content-Type": "application/json", "Mcp-Session-Id": "7"}, answer_to(body))
     elif b'"notifications/initialized"' in body:
         send_response(handler, 202, {})
     else:
@@ -122,10 +127,11 @@ def test_a_web_server_without_the_protocol_is_an_error(
         connect_timeout = 2.0 if serve is mute else 30.0
         server = declare_server(url=url, headers={"Authorization": "WEB_AUTH_HEADER"}, connect_timeout=connect_timeout)
         with open_servers(server) as servers:
-            assert error in servers.tools(server)["buy"].description
+            with pytest.raises(UsageError, match=error) as listing:
+                listed(servers, server)
             with pytest.raises(UsageError, match=error) as raised:
-                servers.call(server, "buy", {}, "k", never)
-    assert "secret-of-the-web" not in str(raised.value) + caplog.text
+                call(servers, server, "buy", {})
+    assert "secret-of-the-web" not in f"{listing.value} {raised.value} {caplog.text}"
 
 
 def test_a_redirect_to_another_server_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +145,7 @@ def test_a_redirect_to_another_server_is_not_followed(monkeypatch: pytest.Monkey
         with serving(redirect) as url:
             server = declare_server(url=url, headers={"Authorization": "WEB_AUTH_HEADER"})
             with open_servers(server) as servers, pytest.raises(UsageError, match="not followed"):
-                servers.call(server, "buy", {}, "k", never)
+                call(servers, server, "buy", {})
     assert requests == []
 
 
@@ -148,9 +154,8 @@ def test_close_does_not_wait_for_the_server() -> None:
         server = declare_server(url=url, timeout=0.5)
         with open_servers(server) as servers:
             with pytest.raises(UsageError, match="it did not answer in time"):
-                servers.call(server, "buy", {}, "k", never)
-            (known,) = servers._states.values()
+                call(servers, server, "buy", {})
+            (known,) = servers._connections.values()
             servers.close()
-            assert known.session is not None
-            assert cast(Any, known.session)._running.ended.is_set()
+            assert cast(Any, known)._session.running.ended.is_set()
     CLIENT_HAS_CLOSED.set()

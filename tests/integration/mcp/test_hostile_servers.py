@@ -6,20 +6,30 @@ import resource
 import signal
 import subprocess
 import sys
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from roboco.adapters.mcp import session
 from roboco.adapters.mcp.allowlist import check_allowed
 from roboco.adapters.mcp.confinement import Confinement, ConfinementMode
-from roboco.adapters.mcp.listing import build_listing
+from roboco.adapters.mcp.listing import MAX_DESCRIPTION_CHARS, build_listing
 from roboco.adapters.mcp.servers import McpServers
-from roboco.adapters.mcp.tool import MAX_DESCRIPTION_CHARS
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.validation import validate_team
 from roboco.errors import UsageError
-from tests.support.mcp_servers import HOSTILE, SHOP, WORKER, declare_server, is_running, never, open_servers, wait_until
+from tests.support.mcp_servers import (
+    HOSTILE,
+    SHOP,
+    WORKER,
+    call,
+    declare_server,
+    is_running,
+    listed,
+    never,
+    open_servers,
+    wait_until,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +44,7 @@ def hostile(kind: str, **fields: Any) -> McpServer:
 def test_a_huge_description_and_schema_are_cut() -> None:
     server = hostile("huge")
     with open_servers(server) as servers:
-        tools = servers.tools(server)
+        tools = listed(servers, server)
     assert len(tools["one"].description) == MAX_DESCRIPTION_CHARS
     assert tools["two"].input_schema == ANY_OBJECT
     assert "left out: it has 1000034 characters" in tools["two"].description
@@ -43,14 +53,14 @@ def test_a_huge_description_and_schema_are_cut() -> None:
 def test_a_team_gets_only_its_named_tools_of_ten_thousand() -> None:
     server = hostile("many")
     with open_servers(server) as servers:
-        assert list(servers.tools(server)) == ["tool9999"]
+        assert list(listed(servers, server)) == ["tool9999"]
 
 
 def test_ten_thousand_tools_are_too_many_for_a_team_that_takes_all() -> None:
     server = hostile("many", tools="all")
     data = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "mcp_servers": {"shop": server.model_dump()}}
     with open_servers(server) as servers:
-        offer = servers.list_tools_now(server)
+        offer = servers.list_tools(server, "shop_")
     assert (len(offer.tools), len(offer.other_names), offer.unnamed_count) == (1000, 50, 8950)
     with pytest.raises(UsageError, match="'shop' lists 10000 tools, at most 200 are kept: name those that the team"):
         build_listing(validate_team(data), "shop", offer)
@@ -59,7 +69,7 @@ def test_ten_thousand_tools_are_too_many_for_a_team_that_takes_all() -> None:
 def test_an_invalid_part_of_a_schema_is_left_out() -> None:
     server = hostile("bad-schema")
     with open_servers(server) as servers:
-        tools = servers.tools(server)
+        tools = listed(servers, server)
     assert tools["one"].input_schema == {"type": "object", "properties": {"a": {}}}
     assert tools["one"].description == "(Left out of the server's schema of the arguments: #/properties/a/type.)"
     assert (tools["three"].description, list(tools["three"].input_schema)) == ("fine", ["type", "properties"])
@@ -68,62 +78,44 @@ def test_an_invalid_part_of_a_schema_is_left_out() -> None:
 def test_schemas_that_cost_too_much_to_check_are_left_out() -> None:
     server = hostile("costly", tools=[f"tool{number}" for number in range(50)])
     with open_servers(server) as servers:
-        assert all(tool.input_schema == ANY_OBJECT for tool in servers.tools(server).values())
+        assert all(tool.input_schema == ANY_OBJECT for tool in listed(servers, server).values())
 
 
-@pytest.mark.parametrize(
-    ("kind", "error", "more"),
-    [
-        ("silent", "did not answer in time", {"connect_timeout": 1.0}),
-        ("no-schema", "does not follow the protocol", {}),
-    ],
-)
-def test_a_failed_listing_is_the_description_of_the_tools(kind: str, error: str, more: dict[str, float]) -> None:
-    server = hostile(kind, **more)
-    with open_servers(server) as servers:
-        assert error in servers.tools(server)["one"].description
+def test_a_silent_server_is_an_error_of_the_listing() -> None:
+    server = hostile("silent", connect_timeout=1.0)
+    with open_servers(server) as servers, pytest.raises(UsageError, match="could not be reached: it did not answer in"):
+        listed(servers, server)
 
 
 def test_an_endless_list_has_no_tools() -> None:
     server = hostile("endless")
     with open_servers(server) as servers:
-        assert servers.tools(server) == {}
+        assert listed(servers, server) == {}
 
 
-@pytest.mark.parametrize("tools", ["all", ["tool99_0"]])
-def test_large_pages_are_not_read_to_their_end(tools: Any) -> None:
-    server = hostile("endless-large", tools=tools)
-    with open_servers(server) as servers, pytest.raises(UsageError) as raised:
-        servers.list_tools_now(server)
-    assert "lists its tools in pages that are too large: the first 2 take more than 16777216 bytes" in str(raised.value)
-
-
-def test_a_session_keeps_no_schemas_of_a_list() -> None:
-    server = hostile("many")
+def test_large_pages_are_read_until_the_time_is_up() -> None:
+    server = hostile("endless-large", tools="all", connect_timeout=2.0)
     with open_servers(server) as servers:
-        servers.tools(server)
-        (known,) = servers._states.values()
-        assert known.session is not None
-        session_client = known.session._opened.result()  # type: ignore[attr-defined]
-    assert session_client._tool_output_schemas == {}
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(UsageError, match="did not list its tools: it did not answer in time"):
+            listed(servers, server)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
 
 
 @pytest.mark.parametrize("kind", ["garbage", "modern", "stubborn"])
 def test_harmless_violations_of_the_protocol_are_tolerated(kind: str) -> None:
     server = hostile(kind)
     with open_servers(server) as servers:
-        assert list(servers.tools(server)) == ["one"]
-        assert servers.call(server, "one", {}, "k", never) == "called one"
+        assert list(listed(servers, server)) == ["one"]
+        assert call(servers, server, "one", {}) == "called one"
 
 
 @pytest.mark.parametrize(
     ("kind", "error", "more"),
     [
         ("mute", "did not complete the call of 'one': it did not answer in time", {"timeout": 2.0}),
-        ("nan", "not JSON compliant", {}),
-        ("wrong-result", "does not follow the protocol", {}),
-        ("flood", "the connection was lost", {}),
-        ("long-line", "the connection was lost|did not answer in time", {"timeout": 2.0}),
+        ("flood", r"lost \(it was ended: it wrote more than 16777216 bytes that are no message\)", {}),
+        ("long-line", r"lost \(it was ended: it wrote a line of more than 16777216 bytes\)", {}),
     ],
 )
 def test_calls_of_a_misbehaving_server_are_errors(
@@ -134,9 +126,22 @@ def test_calls_of_a_misbehaving_server_are_errors(
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for _ in range(2):
             with pytest.raises(UsageError, match=error):
-                servers.call(server, "one", {}, "k", never)
+                call(servers, server, "one", {})
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
     assert len(caplog.text) < 2000
+
+
+@pytest.mark.parametrize(
+    ("kind", "result"),
+    [
+        ("nan", "(left out: the structured content is no JSON: Out of range float values are not JSON compliant)"),
+        ("wrong-result", "no list"),
+    ],
+)
+def test_an_odd_result_is_read_as_far_as_possible(kind: str, result: str) -> None:
+    server = hostile(kind)
+    with open_servers(server) as servers:
+        assert call(servers, server, "one", {}) == result
 
 
 def test_a_server_that_stops_answering_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,10 +149,10 @@ def test_a_server_that_stops_answering_is_replaced(monkeypatch: pytest.MonkeyPat
     server = hostile("deaf", timeout=0.3)
     with open_servers(server) as servers:
         with pytest.raises(UsageError, match="did not complete"):
-            servers.call(server, "one", {}, "k", never)
-        (known,) = servers._states.values()
-        wait_until(lambda: known.session is not None and known.session.ended)
-        assert list(servers.tools(server)) == ["one"]
+            call(servers, server, "one", {})
+        (known,) = servers._connections.values()
+        wait_until(cast(Any, known)._session.running.ended.is_set)
+        assert list(listed(servers, server)) == ["one"]
 
 
 def test_a_program_that_does_not_start_is_an_error() -> None:
@@ -155,9 +160,10 @@ def test_a_program_that_does_not_start_is_an_error() -> None:
     ends = declare_server(("/bin/false",))
     for server, error in ((missing, "is not installed"), (ends, "the connection was lost")):
         with open_servers(server) as servers:
-            assert error in servers.tools(server)["buy"].description
             with pytest.raises(UsageError, match=error):
-                servers.call(server, "buy", {}, "k", never)
+                listed(servers, server)
+            with pytest.raises(UsageError, match=error):
+                call(servers, server, "buy", {})
 
 
 PRINT_SECRET = "import os, sys; print('no licence for', os.environ['SHOP_TOKEN'], file=sys.stderr, flush=True); "
@@ -184,7 +190,7 @@ def test_a_server_that_dies_at_its_start_is_reported_with_the_cause(
     monkeypatch.setenv("SHOP_TOKEN", "secret-of-the-shop")
     server = declare_server((sys.executable, "-c", PRINT_SECRET + last), env=["SHOP_TOKEN"])
     with open_servers(server, confinement=Confinement(mode)) as servers, pytest.raises(UsageError) as raised:
-        servers.list_tools_now(server)
+        servers.list_tools(server, "shop_")
     assert f"{error[mode]}; the log has the end of its stderr" in str(raised.value)
     assert "its stderr ends with\n  | no licence for ***" in caplog.text
     assert "secret-of-the-shop" not in caplog.text + str(raised.value)
@@ -193,7 +199,7 @@ def test_a_server_that_dies_at_its_start_is_reported_with_the_cause(
 def test_stderr_of_a_server_that_never_answers_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     server = declare_server(("/bin/sh", "-c", "echo waiting for the database >&2; sleep 60"), connect_timeout=1)
     with open_servers(server) as servers, pytest.raises(UsageError, match=r"did not answer in time$"):
-        servers.list_tools_now(server)
+        servers.list_tools(server, "shop_")
     wait_until(lambda: "it could not be reached; its stderr ends with\n  | waiting for the database" in caplog.text)
 
 
@@ -201,7 +207,7 @@ def test_flood_of_stderr_blocks_nothing_and_is_logged_in_part(caplog: pytest.Log
     flood = "import sys; sys.stderr.write('a' * 100_000 + ' secret\\n' + 'line\\n' * 100_000 + '\\x1b[31mlast\\x07\\n')"
     server = declare_server((sys.executable, "-c", flood))
     with open_servers(server) as servers, pytest.raises(UsageError, match="exit status 0"):
-        servers.list_tools_now(server)
+        servers.list_tools(server, "shop_")
     assert caplog.text.endswith("  | line\n" * 19 + "  | last?\n")
     assert caplog.text.count("| ") == 20
 
@@ -294,7 +300,7 @@ def test_a_server_gets_no_variable_that_the_operator_does_not_name() -> None:
 def test_a_server_that_is_not_allowed_is_not_started() -> None:
     servers = McpServers(("python -m shop",))
     with pytest.raises(UsageError, match="ROBOCO_ALLOWED_MCP_SERVERS"):
-        servers.tools(declare_server(SHOP))
+        listed(servers, declare_server(SHOP))
     with pytest.raises(UsageError, match="ROBOCO_ALLOWED_MCP_SERVERS"):
         servers.call(declare_server(SHOP), "search", {}, "k", never)
-    assert servers._states == {}
+    assert servers._connections == {}

@@ -10,13 +10,10 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from roboco.adapters.local.process import free_port
-from roboco.adapters.mcp.servers import McpServers
-from roboco.adapters.mcp.tool import ListedTools
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 from tests.support.mcp_servers import (
@@ -24,8 +21,10 @@ from tests.support.mcp_servers import (
     SHOP,
     TOOLS,
     WORKER,
+    call,
     declare_server,
     is_running,
+    listed,
     never,
     open_servers,
     run_http_server,
@@ -56,7 +55,7 @@ def shop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mcp
 
 def test_tools_are_listed_with_description_schema_and_effect(shop: McpServer, caplog: pytest.LogCaptureFixture) -> None:
     with open_servers(shop) as servers:
-        tools = servers.tools(shop)
+        tools = listed(servers, shop)
     assert "MCP server" not in caplog.text, "an ordinary end is not logged"
     assert list(tools) == TOOLS
     assert tools["search"].description == "Find articles."
@@ -68,37 +67,35 @@ def test_settings_of_the_team_override_the_server(shop: McpServer) -> None:
     settings = {"buy": {"effect": "pure"}, "search": {"description": "Look."}, "missing": {}}
     server = McpServer.model_validate(shop.model_dump() | {"tools": settings})
     with open_servers(server) as servers:
-        tools = servers.tools(server)
+        tools = listed(servers, server)
         assert {name: tool.effect for name, tool in tools.items()} == {"buy": "pure", "search": "pure"}
         assert tools["search"].description == "Look."
-        with pytest.raises(UsageError, match="not among those"):
-            servers.call(server, "reserve", {"article": "a"}, "k", never)
 
 
 def test_calls_return_structured_content_texts_images_and_errors(shop: McpServer) -> None:
     with open_servers(shop) as servers:
-        found = servers.call(shop, "search", {"query": "tea", "limit": 1}, "k", never)
+        found = call(servers, shop, "search", {"query": "tea", "limit": 1})
         assert found == {"query": "tea", "found": ["article 0"]}
-        assert servers.call(shop, "buy", {"article": "tea"}, "key 7", never) == "bought tea with key key 7"
-        text, image = servers.call(shop, "picture", {}, "k", never)
-        assert text == {"type": "text", "text": "a dot"}
-        assert image == {"type": "image", "mime_type": "image/png", "data": "iVBORyBkb3Q="}
+        assert call(servers, shop, "buy", {"article": "tea"}, "key 7") == "bought tea with key key 7"
+        (text, image), (media,) = servers.call(shop, "picture", {}, "k", never)
+        assert (text, image) == ({"type": "text", "text": "a dot"}, {"type": "image", "mime_type": "image/png"})
+        assert (media.part, media.data) == (1, b"\x89PNG dot")
         with pytest.raises(UsageError, match="no tea left"):
-            servers.call(shop, "fail", {"text": "no tea left"}, "k", never)
+            call(servers, shop, "fail", {"text": "no tea left"})
         with pytest.raises(UsageError, match="Field required"):
-            servers.call(shop, "search", {}, "k", never)
+            call(servers, shop, "search", {})
 
 
 def test_a_secret_reaches_the_server_and_no_output(shop: McpServer, caplog: pytest.LogCaptureFixture) -> None:
     with open_servers(shop) as servers, caplog.at_level(logging.DEBUG):
-        answer = servers.call(shop, "who", {}, "k", never)
+        answer = call(servers, shop, "who", {})
         assert answer.startswith(hashlib.sha256(SECRET.encode()).hexdigest())
         if shop.command is not None:
             assert (
                 {"HOME", "PATH", "SHOP_TOKEN"} <= set(answer.split()[1:]) <= {"HOME", "LC_CTYPE", "PATH", "SHOP_TOKEN"}
             )
         with pytest.raises(UsageError, match=r"refused \*\*\*") as raised:
-            servers.call(shop, "leak", {}, "k", never)
+            call(servers, shop, "leak", {})
     assert "secret-of-the-shop" not in str(raised.value) + caplog.text + shop.cache_key + shop.location
 
 
@@ -106,25 +103,26 @@ def test_an_unset_variable_is_an_error(shop: McpServer, monkeypatch: pytest.Monk
     monkeypatch.delenv("SHOP_TOKEN")
     with open_servers(shop) as servers:
         with pytest.raises(UsageError, match="'SHOP_TOKEN' is not set"):
-            servers.call(shop, "search", {"query": "tea"}, "k", never)
-        assert "'SHOP_TOKEN' is not set" in servers.tools(shop)["search"].description
+            call(servers, shop, "search", {"query": "tea"})
+        with pytest.raises(UsageError, match="'SHOP_TOKEN' is not set"):
+            listed(servers, shop)
 
 
 def test_a_header_with_a_line_break_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "secret\r\nX-Other: 1")
     server = declare_server(url="http://127.0.0.1:1/mcp", headers={"Authorization": "SHOP_TOKEN"})
     with open_servers(server) as servers, pytest.raises(UsageError, match="a header cannot contain") as raised:
-        servers.call(server, "search", {}, "k", never)
+        call(servers, server, "search", {})
     assert "secret" not in str(raised.value)
 
 
 def test_a_slow_call_ends_at_its_timeout(shop: McpServer) -> None:
     server = McpServer.model_validate(shop.model_dump() | {"timeout": 3})
     with open_servers(server) as servers:
-        servers.tools(server)
+        listed(servers, server)
         with pytest.raises(UsageError, match=r"did not answer in time \(3 s\); whether it had an effect is not known"):
-            servers.call(server, "slow", {"seconds": 300}, "k", never)
-        assert servers.call(server, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
+            call(servers, server, "slow", {"seconds": 300})
+        assert call(servers, server, "reserve", {"article": "tea"}) == "reserved tea"
 
 
 def test_a_cancelled_call_ends_at_once(shop: McpServer, tmp_path: Path) -> None:
@@ -132,18 +130,16 @@ def test_a_cancelled_call_ends_at_once(shop: McpServer, tmp_path: Path) -> None:
     with open_servers(shop) as servers:
         with pytest.raises(UsageError, match="cancelled"):
             servers.call(shop, "slow", {"seconds": 300, "started": str(mark)}, "k", mark.exists)
-        assert servers.call(shop, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
+        assert call(servers, shop, "reserve", {"article": "tea"}) == "reserved tea"
 
 
 def test_threads_share_one_session(shop: McpServer, tmp_path: Path) -> None:
     with open_servers(shop) as servers, ThreadPoolExecutor(8) as pool:
-        assert len(set(pool.map(lambda _: servers.call(shop, "process", {}, "k", never), range(16)))) == 1
+        assert len(set(pool.map(lambda _: call(servers, shop, "process", {}), range(16)))) == 1
         mark, cancelled = tmp_path / "started", threading.Event()
         slow = pool.submit(servers.call, shop, "slow", {"seconds": 300, "started": str(mark)}, "k", cancelled.is_set)
         wait_until(mark.exists)
-        assert servers.call(shop, "reserve", {"article": "tea"}, "k", never) == "reserved tea", (
-            "a slow call delays no other call"
-        )
+        assert call(servers, shop, "reserve", {"article": "tea"}) == "reserved tea", "a slow call delays no other call"
         cancelled.set()
         with pytest.raises(UsageError, match="cancelled"):
             slow.result()
@@ -162,9 +158,9 @@ def test_a_call_fails_if_its_server_is_killed_and_the_next_restarts_it(tmp_path:
         killer.start()
         cause = "its process ended because of signal SIGKILL"
         with pytest.raises(UsageError, match=rf"lost \({cause}\); whether it had an effect is not known"):
-            servers.call(server, "slow", {"seconds": 30, "started": str(mark)}, "k", never)
+            call(servers, server, "slow", {"seconds": 30, "started": str(mark)})
         killer.join()
-        assert servers.call(server, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
+        assert call(servers, server, "reserve", {"article": "tea"}) == "reserved tea"
 
 
 def test_a_call_fails_if_its_web_server_is_killed_and_the_next_reconnects(tmp_path: Path) -> None:
@@ -173,13 +169,13 @@ def test_a_call_fails_if_its_web_server_is_killed_and_the_next_reconnects(tmp_pa
     mark = tmp_path / "started"
     with open_servers(server) as servers, ThreadPoolExecutor(1) as pool:
         with run_http_server(port) as process:
-            call = pool.submit(servers.call, server, "slow", {"seconds": 30, "started": str(mark)}, "k", never)
+            pending = pool.submit(servers.call, server, "slow", {"seconds": 30, "started": str(mark)}, "k", never)
             wait_until(mark.exists)
             process.kill()
             with pytest.raises(UsageError, match=r"lost|did not complete"):
-                call.result()
+                pending.result()
         with run_http_server(port):
-            assert servers.call(server, "reserve", {"article": "tea"}, "k", never) == "reserved tea"
+            assert call(servers, server, "reserve", {"article": "tea"}) == "reserved tea"
 
 
 def test_an_expired_session_is_renewed() -> None:
@@ -187,89 +183,39 @@ def test_an_expired_session_is_renewed() -> None:
     server = declare_server(url=f"http://127.0.0.1:{port}/mcp")
     with open_servers(server) as servers:
         with run_http_server(port):
-            first = servers.call(server, "process", {}, "k", never)
+            first = call(servers, server, "process", {})
         with run_http_server(port):
-            assert servers.call(server, "process", {}, "k", never) != first
+            assert call(servers, server, "process", {}) != first
 
 
 def test_a_web_server_that_starts_later_is_found() -> None:
     port = free_port()
     server = declare_server(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
-    with open_servers(server, retry_delay=0.05) as servers:
-        assert "could not be reached" in servers.tools(server)["buy"].description
-        assert servers.tools(server)["buy"].input_schema == {"type": "object"}
-        with pytest.raises(UsageError, match="could not be reached"):
-            servers.call(server, "buy", {}, "k", never)
+    with open_servers(server) as servers:
+        for ask in (lambda: listed(servers, server), lambda: call(servers, server, "buy", {})):
+            with pytest.raises(UsageError, match="could not be reached: ConnectError"):
+                ask()
         with run_http_server(port):
-            wait_until(lambda: servers.tools(server)["buy"].description == "Buy an article.")
+            assert listed(servers, server)["buy"].description == "Buy an article."
 
 
 def test_a_server_that_is_ready_later_is_found(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     server = declare_server((*HOSTILE, "plain", str(ready)), tools=["one"], connect_timeout=2)
-    with open_servers(server, retry_delay=0.05) as servers:
-        assert "did not answer in time" in servers.tools(server)["one"].description
+    with open_servers(server) as servers:
+        with pytest.raises(UsageError, match="could not be reached: it did not answer in time"):
+            listed(servers, server)
         ready.touch()
-        wait_until(lambda: "reached" not in servers.tools(server)["one"].description)
-        assert servers.call(server, "one", {}, "k", never) == "called one"
-
-
-@pytest.fixture
-def listings(monkeypatch: pytest.MonkeyPatch) -> list[McpServer]:
-    """Return a list that records the server of each request for tools."""
-    requested: list[McpServer] = []
-    list_tools = McpServers._list_tools
-
-    def record(self: McpServers, server: McpServer, *rest: Any) -> ListedTools:
-        requested.append(server)
-        return list_tools(self, server, *rest)
-
-    monkeypatch.setattr(McpServers, "_list_tools", record)
-    return requested
-
-
-def test_after_a_failed_listing_the_known_tools_are_served_without_a_retry(listings: list[McpServer]) -> None:
-    port = free_port()
-    server = declare_server(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
-    with open_servers(server, cache_lifetime=0.0, retry_delay=3600) as servers:
-        with run_http_server(port):
-            before = servers.tools(server)
-        for _ in range(100):
-            assert servers.tools(server) == before
-    assert len(listings) == 2
-
-
-def test_an_unknown_tool_error_refreshes_the_cached_list(shop: McpServer) -> None:
-    server = McpServer.model_validate(shop.model_dump() | {"tools": ["old", "retire"]})
-    with open_servers(server) as servers:
-        assert "old" in servers.tools(server)
-        servers.call(server, "retire", {"name": "old"}, "k", never)
-        assert "old" in servers.tools(server)
-        with pytest.raises(UsageError, match="Unknown tool"):
-            servers.call(server, "old", {}, "k", never)
-        assert "old" not in servers.tools(server)
-
-
-def test_a_notification_of_a_changed_list_refreshes_the_cache() -> None:
-    server = declare_server()
-    with open_servers(server) as servers:
-        assert "buy" in servers.tools(server)
-        servers.call(server, "retire", {"name": "buy", "notify": True}, "k", never)
-        wait_until(lambda: "buy" not in servers.tools(server))
-
-
-def test_concurrent_callers_share_one_listing(shop: McpServer, listings: list[McpServer]) -> None:
-    with open_servers(shop) as servers, ThreadPoolExecutor(8) as pool:
-        assert all(list(tools) == TOOLS for tools in pool.map(servers.tools, [shop] * 8))
-    assert len(listings) == 1
+        assert "one" in listed(servers, server)
+        assert call(servers, server, "one", {}) == "called one"
 
 
 def test_an_idle_session_ends() -> None:
     server = declare_server()
     with open_servers(server, idle_timeout=2) as servers:
-        first = int(servers.call(server, "process", {}, "k", never))
+        first = int(call(servers, server, "process", {}))
         wait_until(lambda: not is_running(first))
-        second = int(servers.call(server, "process", {}, "k", never))
+        second = int(call(servers, server, "process", {}))
         assert second != first
     wait_until(lambda: not is_running(second))
 
@@ -288,7 +234,7 @@ def test_a_missing_extra_is_named_by_the_first_use() -> None:
         "import sys; sys.modules['mcp'] = None\n"
         "from roboco.adapters.mcp.servers import McpServers\n"
         "from roboco.domain.team.mcp_server import McpServer\n"
-        "McpServers(('x',)).tools(McpServer.model_validate({'command': ['x'], 'tools': ['a']}))"
+        "McpServers(('x',)).list_tools(McpServer.model_validate({'command': ['x'], 'tools': ['a']}), 'x_')"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=180)
     assert "roboco.errors.UsageError: MCP servers need the extra 'roboco[mcp]'" in done.stderr

@@ -90,7 +90,7 @@ def is_stored(stack: Stack, task_id: str) -> bool:
     [
         ({"prompt": None}, "prompt: Input should be a valid string"),
         ({"prompt": 7}, "prompt: Input should be a valid string"),
-        ({"prompt": "x" * 5_000_000}, "prompt: has 5000000 characters, at most 262144 are possible"),
+        ({"prompt": "x" * 5_000_000}, "prompt: has 5000000 bytes or more, at most 262144 are possible"),
         ({"team": 3}, "team"),
         ({"team": "unknown"}, "ROBOCO_TEAMS_DIR"),
         ({"team": {"name": "x", "agents": []}}, "agents: Tuple should have at least 1 item"),

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from roboco import Orchestrator, Settings
-from roboco.adapters.celery.dispatcher import translating_errors
+from roboco.adapters.celery.broker_error import translating_errors
 from roboco.adapters.local.process import free_port
 from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
 from roboco.adapters.redis import client

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roboco import Orchestrator, Overloaded, Settings, Task, UsageError, parse_team
-from roboco.adapters.local.process import start_server
+from roboco.adapters.local.process import Server, start_server
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import LONG_LEASE, ROOT, Stack, until
 
@@ -104,7 +104,7 @@ def test_a_submission_is_refused_while_too_many_turns_wait(single_turn_stack: St
             try:
                 taken.append(limited.run(TEAM, f"task {len(taken)}"))
             except Overloaded as error:
-                return "turns wait for workers, at most 3 may" in str(error)
+                return "turns wait for workers or their start time, at most 3 may" in str(error)
             return False
 
         until(is_refused, 60, "a submission is refused")
@@ -139,22 +139,28 @@ def test_a_client_of_a_tenant_sees_only_its_own_tasks(single_turn_stack: Stack) 
 
 
 BEAT_MODULE = """
+import time
 from celery import Celery
+from celery.beat import BeatLazyFunc
+
+def id_of_slot():
+    return f"news-{{time.time() // 4:.0f}}"
+
 app = Celery("shop", broker={broker!r})
 app.conf.beat_schedule = {{
     "every second": {{
         "task": "roboco.submit",
         "schedule": 1.0,
-        "kwargs": {{"team": "echo", "prompt": "what is new?", "tenant": "acme"}},
+        "kwargs": {{
+            "task_id": BeatLazyFunc(id_of_slot), "team": "echo", "prompt": "what is new?", "tenant": "acme"
+        }},
         "options": {{"queue": "roboco.coordinator"}},
     }}
 }}
 """
 
 
-def test_celery_beat_submits_tasks_on_schedule(single_turn_stack: Stack, tmp_path: Path) -> None:
-    single_turn_stack.model.script(lambda request: Reply(text="nothing"))
-    (tmp_path / "shop_beat.py").write_text(BEAT_MODULE.format(broker=single_turn_stack.settings.broker))
+def start_beat(stack: Stack, folder: Path, name: str) -> Server:
     command = [
         sys.executable,
         "-m",
@@ -162,23 +168,36 @@ def test_celery_beat_submits_tasks_on_schedule(single_turn_stack: Stack, tmp_pat
         "-A",
         "shop_beat",
         "beat",
-        "-s",
-        str(tmp_path / "schedule"),
+        "-l",
+        "INFO",
         "--pidfile=",
+        "-s",
+        str(folder / name),
     ]
-    path = f"{tmp_path}:{ROOT}"
-    beat = start_server(
-        "beat",
-        command,
-        env=single_turn_stack.environment | {"PYTHONPATH": path},
-        log=tmp_path / "beat.log",
-        cwd=tmp_path,
-    )
+    environment = stack.environment | {"PYTHONPATH": f"{folder}:{ROOT}"}
+    return start_server(name, command, env=environment, log=folder / f"{name}.log", cwd=folder)
+
+
+def test_two_beats_make_one_task_in_each_slot(single_turn_stack: Stack, tmp_path: Path) -> None:
+    """A beat sends each second, and a slot has four: all messages of a slot are the same task."""
+    single_turn_stack.model.script(lambda request: Reply(text="nothing"))
+    (tmp_path / "shop_beat.py").write_text(BEAT_MODULE.format(broker=single_turn_stack.settings.broker))
+    beats = [start_beat(single_turn_stack, tmp_path, name) for name in ("old", "new")]
     try:
         with client_of_tenant(single_turn_stack, "acme") as acme:
-            until(lambda: sum(one.status == "completed" for one in acme.tasks()) >= 2, 60, "two tasks have completed")
+            until(lambda: sum(one.status == "completed" for one in acme.tasks()) >= 3, 60, "three tasks have completed")
     finally:
-        beat.stop()
+        for beat in beats:
+            beat.stop()
+    sent = [(tmp_path / f"{name}.log").read_text().count("Sending due task") for name in ("old", "new")]
+    with client_of_tenant(single_turn_stack, "acme") as acme:
+        made = single_turn_stack.model.requests
+        until(lambda: len(made) == len(list(acme.tasks())), 60, "each slot has one task, and one turn")
+        ids = [one.task_id for one in acme.tasks()]
+    assert all(task_id.startswith("acme:news-") for task_id in ids)
+    assert min(sent) > 0
+    assert sum(sent) > len(ids)
+    assert single_turn_stack.orchestrator.dead_letters() == []
 
 
 def test_an_invalid_tenant_name_is_refused() -> None:

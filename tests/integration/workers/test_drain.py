@@ -3,9 +3,10 @@
 No lease expires here: it outlasts the test. So work continues only if the worker has handed it over.
 """
 
+import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -153,11 +154,15 @@ def test_a_call_that_may_run_twice_continues_on_another_worker(tmp_path: Path, s
         assert stack.count_tool_lines() == 2
 
 
-def test_an_irreversible_call_runs_to_its_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kill", [os.kill, os.killpg])
+def test_an_irreversible_call_runs_to_its_end(tmp_path: Path, kill: Callable[[int, int], None]) -> None:
+    """Also if the signal reaches every process of the worker, as by `stopasgroup` of supervisord."""
     with stack_of(tmp_path, "agents", "tools", drain_timeout=0) as stack:
         stack.model.script(calling("append_line", when="soon"))
         task = stack.orchestrator.run(caller_team("append_line"), "Go.")
-        replace_worker(stack, "tools", stack.count_tool_lines)
+        until(stack.count_tool_lines, 60, "the call has begun")
+        kill(stack.workers["tools"].pid, signal.SIGTERM)
+        assert stack.workers["tools"].process.wait(SHUTDOWN_TIMEOUT) == 0, stack.log("tools")[-3000:]
         assert task.result(60).status == "completed"
         assert [result.result for result in task.history()[2].results] == ["appended"]
         assert stack.count_tool_lines() == 1

@@ -109,10 +109,12 @@ def _operations(web: WebStack, page: Page) -> None:
 
 
 def open_operation(page: Page, web: WebStack, name: str, **values: str) -> Locator:
-    """Open an operation with these values of its fields, and return its dialog."""
+    """Open an operation with these values of its fields, run it if it is a read, and return its dialog."""
     open_view(page, web.url, f"#/operations/{name}?{urlencode(values)}", "operations")
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
+    if (show := dialog.locator("button.primary[data-action=run]")).count():
+        show.click()
     return dialog
 
 

@@ -8,7 +8,7 @@ from roboco.domain.ids import tenant_of
 from roboco.ports.caller_limits import Accepted, Account, LimitReached
 from roboco.ports.clock import Clock
 from roboco.ports.daily_usage import Spending
-from roboco.ports.tenant_spending import StepSpending
+from roboco.ports.tenant_spending import StateUsage
 from tests.support.memory_ports.server import MemoryServer
 
 LEASE = 30.0
@@ -82,15 +82,19 @@ class MemoryOpenTasks:
         self._server = server
         self._clock = clock
 
-    def add(self, account: Account, task_id: str) -> LimitReached | None:
+    def add(self, account: Account, task_id: str, size: int = 0) -> LimitReached | None:
         """Add the task, unless a limit is reached."""
         with self._server as held:
             for key, prefix, limits in _both(account):
                 known = held.open_tasks.get(key, {})
+                total = sum(held.open_bytes.get(one, 0) for one in known)
                 if limits.open_tasks is not None and task_id not in known and len(known) >= limits.open_tasks:
                     return LimitReached(f"{prefix}open_tasks", 10.0)
+                if limits.open_bytes is not None and task_id not in known and 0 < total > limits.open_bytes - size:
+                    return LimitReached(f"{prefix}open_bytes", 10.0)
+            held.open_bytes[task_id] = max(size, held.open_bytes.get(task_id, 0))
             for key, _, limits in _both(account):
-                if limits.open_tasks is not None:
+                if limits.open_tasks is not None or limits.open_bytes is not None:
                     held.open_tasks.setdefault(key, {})[task_id] = self._clock.now()
         return None
 
@@ -144,24 +148,23 @@ class MemoryDailyUsage:
 
 
 class MemoryTenantSpending:
-    """Sums by tenant and day, and the newest counted step of each task and day."""
+    """Usage by task and day."""
 
     def __init__(self, server: MemoryServer) -> None:
         self._server = server
 
-    def count(self, task_id: str, day: str, steps: Sequence[StepSpending]) -> None:
-        """Add the steps that are not counted yet."""
+    def count(self, task_id: str, day: str, used: StateUsage) -> None:
+        """Replace the usage of the task, unless a newer one is stored."""
         with self._server as held:
-            for step in steps:
-                if step.seq > held.counted.get((task_id, day), -1):
-                    held.counted[task_id, day] = step.seq
-                    tokens, billionths = held.spent.get((tenant_of(task_id), day), (0, 0))
-                    held.spent[tenant_of(task_id), day] = (tokens + step.tokens, billionths + step.billionths)
+            stored = held.spent.get((task_id, day))
+            if stored is None or stored.steps < used.steps:
+                held.spent[task_id, day] = used
 
     def spent(self, tenant: str, day: str) -> tuple[int, int]:
         """Return the tokens and billionths."""
         with self._server as held:
-            return held.spent.get((tenant, day), (0, 0))
+            used = [one for (task_id, at), one in held.spent.items() if (tenant_of(task_id), at) == (tenant, day)]
+        return sum(one.tokens for one in used), sum(one.billionths for one in used)
 
 
 def _both(account: Account) -> list[tuple[tuple[str, str], str, CallerLimits]]:

@@ -76,6 +76,14 @@ class QueueDispatcher:
         """Send a tools worker a message to run the call."""
         self._send(ToolMessage(assignment, name, timeout))
 
+    def describe_queue(self, pool: str) -> str:
+        """Return "": a test has no queues."""
+        return ""
+
+    def fault(self) -> str:
+        """Return "": it has none."""
+        return ""
+
     def list_tools(self, request: ListingRequest) -> None:
         """Send a tools worker a message to list the tools of an MCP server."""
         self._send(ListToolsMessage(request))

@@ -15,6 +15,7 @@ from roboco.ports.index_progress import Rebuild
 from roboco.ports.registry import DRAINING, POOLS, DrainRequest, Registration, WorkspaceIdentity
 from roboco.ports.retention_progress import RetentionScan
 from roboco.ports.task_store import Declined, Phase, TokenUsage
+from roboco.ports.tenant_spending import StateUsage
 
 
 @dataclass
@@ -188,13 +189,13 @@ class StoredData:
     workspace: WorkspaceIdentity | None = None
     entries: dict[str, TaskEntry] = field(default_factory=dict)
     rebuild: Rebuild | None = None
-    counted: dict[tuple[str, str], int] = field(default_factory=dict)
-    spent: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    spent: dict[tuple[str, str], StateUsage] = field(default_factory=dict)
     index_trimmed: datetime | None = None
     index_lock: tuple[str, float] = ("", 0.0)
     paid: dict[tuple[str, str, str], float] = field(default_factory=dict)
     streams: dict[tuple[str, str], dict[str, tuple[int, float]]] = field(default_factory=dict)
     open_tasks: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+    open_bytes: dict[str, int] = field(default_factory=dict)
     usage: dict[tuple[str, str, str], Spending] = field(default_factory=dict)
 
 

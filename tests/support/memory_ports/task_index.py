@@ -60,6 +60,11 @@ class MemoryTaskIndex:
         with self._server as held:
             return held.entries[task_id].team if task_id in held.entries else None
 
+    def count_queued(self) -> int:
+        """Return the number of queued tasks."""
+        with self._server as held:
+            return sum(entry.status is TaskStatus.QUEUED for entry in held.entries.values())
+
     def page(self, wanted: TaskFilter, cursor: str = "", limit: int = 50) -> TaskPage:
         """Return a page of the entries, the latest change first."""
         milliseconds, dash, task_id = cursor.partition("-")

@@ -27,6 +27,14 @@ class MemoryTaskStore:
         self._server = server
         self._clock = clock
 
+    def fault(self, task_id: str) -> str:
+        """Return "": it has none."""
+        return ""
+
+    def eviction(self) -> str:
+        """Return "": nothing is evicted."""
+        return ""
+
     def load(self, task_id: str, tail: int) -> Snapshot | None:
         """Return the task with at most `tail` of its newest steps, or None if it is unknown."""
         now = self._clock.now()
@@ -39,6 +47,10 @@ class MemoryTaskStore:
             if task is None:
                 return None
             return snapshot(task, tail, now, tuple(sorted(held.inboxes.get(task_id, ()))))
+
+    def memory_share(self, task_id: str) -> float:
+        """Return 0: there is no limit."""
+        return 0.0
 
     def create(
         self,

@@ -12,7 +12,7 @@ from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_listing import Listing
 from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
 from roboco.errors import NotRunnable, UsageError
-from roboco.ports.tools import Listings, ToolContext
+from roboco.ports.tools import Listings, TaskOwner, ToolContext
 
 Function = Callable[[dict[str, Any], ToolContext], object]
 """A tool of a test: takes the arguments and the context, and returns JSON or a ToolOutcome."""
@@ -55,7 +55,7 @@ class MemoryToolbox:
         """Return the first violation of the JSON Schema by the arguments, or an empty text."""
         return value_error(schema, args)
 
-    def list_tools(self, team: Team, server: str) -> Listing:
+    def list_tools(self, team: Team, server: str, owner: TaskOwner) -> Listing:
         """Return the listing from `servers`, or one with an error. Raise UsageError for the server "evil"."""
         if server == "evil":
             raise UsageError(f"MCP server {server!r} is not allowed on this worker")

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -39,9 +40,22 @@ class RabbitServer:
         self.server.process.wait()
         until(self._is_closed, 60, "nothing listens at RabbitMQ's port any more")
 
+    def control(self, *words: str) -> None:
+        """Run a command of rabbitmqctl."""
+        command = shutil.which("rabbitmqctl", path=os.pathsep.join(_SCRIPT_FOLDERS)) or "rabbitmqctl"
+        environment = os.environ | self.environment
+        subprocess.run([command, *words], env=environment, check=True, capture_output=True, timeout=60)
+
     def restart(self) -> None:
         """Restart the server with its data."""
         self.server = _start_server(self.folder, self.environment, self.port)
+
+    def set(self, line: str) -> None:
+        """Restart the server with one more line in its configuration."""
+        self.kill()
+        with (self.folder / "rabbitmq.conf").open("a") as file:
+            file.write(f"{line}\n")
+        self.restart()
 
     def stop(self) -> None:
         """Stop the server and its port mapper."""

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from roboco.adapters.celery.dead_letter import record_of
-from roboco.adapters.celery.dispatcher import SENT_AT, sent_at
 from roboco.adapters.celery.fair_queues import headers_of
 from roboco.adapters.celery.message_signing import SigningKeys
 from roboco.adapters.celery.message_validation import validation_error
 from roboco.adapters.celery.names import TURN_TASK
+from roboco.adapters.celery.queue_stats import SENT_AT, sent_at
 from roboco.adapters.celery.transport import AmqpMessage
 from roboco.domain.canonical_json import canonical_json
 from tests.faults.hostile.producer import BODY, MALFORMED, headers

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from roboco.adapters.json_schema import schema_error, value_error
+from roboco.adapters.mcp.listing import ListedTools
 from roboco.adapters.mcp.reduced_schema import reduced_schema
-from roboco.adapters.mcp.tool import EffectHints, describe_tool
+from roboco.domain.team.tool_listing import ListedTool
 
 STRING = {"type": "string"}
 ZOD_EMAIL = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$"
@@ -59,7 +60,7 @@ def test_root_keeps_its_supported_keywords(schema: Any, reduced: Any) -> None:
 @pytest.mark.parametrize("schema", [{"type": "array"}, 5, {"allOf": [{}] * 16_000, "nullable": True}])
 def test_unusable_schema_becomes_that_of_any_object(schema: Any) -> None:
     assert isinstance(reduced_schema(schema), str)
-    assert describe_tool("text", schema, EffectHints()).input_schema == {"type": "object"}
+    assert _listed("text", schema).input_schema == {"type": "object"}
 
 
 def test_reference_to_a_reduced_definition_is_left_out_of_not() -> None:
@@ -76,7 +77,7 @@ def test_patterns_that_are_too_heavy_together_are_left_out() -> None:
 
 def test_description_names_the_omitted_keywords() -> None:
     properties = {f"p{number}\ud800{'x' * 99}": {"pattern": "(?=x)"} for number in range(9)}
-    tool = describe_tool("Buy.", {"type": "object", "properties": properties}, EffectHints())
+    tool = _listed("Buy.", {"type": "object", "properties": properties})
     assert tool.description.startswith("Buy. (Left out of the server's schema of the arguments: #/properties/p0")
     assert tool.description.endswith(" and 5 more.)")
     assert len(tool.description.encode()) < 500
@@ -142,3 +143,10 @@ def _reduce(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
     assert not isinstance(reduced_root, str), reduced_root
     assert schema_error(reduced_root[0]) == ""
     return reduced_root
+
+
+def _listed(description: str, schema: Any) -> ListedTool:
+    """Return a tool as it is kept of a server's list."""
+    found = ListedTools()
+    found.add({"name": "one", "description": description, "inputSchema": schema}, lambda name: True, str, True)
+    return found.tools["one"]

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 import pytest
-from redis.exceptions import NoPermissionError
 
 from roboco import errors
 from roboco.cli import main
@@ -35,7 +34,6 @@ FAILURES = [
     (errors.CorruptHistory("step 3"), 1, "corrupt_history"),
     (errors.Conflict("taken"), 1, "replaced"),
     (click.UsageError("no such option"), 2, "invalid"),
-    (NoPermissionError("no rights"), 1, "permission_denied"),
 ]
 
 

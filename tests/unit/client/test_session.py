@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from roboco.client.session import delta, poll, session
+from roboco.client.session import poll, session
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.session.agent_session import agent_delta, agent_session
 from roboco.domain.session.session import MessageStatus, SessionDelta, SessionMessage
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
@@ -19,23 +20,24 @@ from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 
 class PollingClient:
-    """A client that polls deltas, as a browser does."""
+    """A client that polls deltas, as a browser does; pages of these bytes of steps."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, page: int | None = None) -> None:
         self.world = world
+        self.page = page
         self.messages: dict[int, SessionMessage] = {}
         self.token = ""
         self.status: TaskStatus | None = None
 
     def poll(self) -> SessionDelta:
-        """Poll a delta, and apply it."""
-        new = delta(self.world.engine, TASK, self.token)
+        """Poll a delta, and apply it, with those that follow at once."""
+        new = poll(self.world.engine, TASK, self.token, self.page).changes
         if new.rewind_to is not None:
             self.messages = {index: message for index, message in self.messages.items() if index < new.rewind_to}
         self.messages |= new.messages_by_idx
         self.token = new.continuation_token
         self.status = new.status or self.status
-        return new
+        return self.poll() if new.more else new
 
     def check(self) -> None:
         """Assert that the client holds the messages and status of the whole session."""
@@ -63,7 +65,7 @@ def run_and_poll(journey_name: str, every: int) -> tuple[World, PollingClient]:
 
     world = JOURNEYS[journey_name].world(watch)
     world.submit(JOURNEYS[journey_name].team)
-    clients.append(PollingClient(world))
+    clients.append(PollingClient(world, page=1 if every == 7 else None))
     JOURNEYS[journey_name].run(world, submitted=True)
     return world, clients[0]
 
@@ -75,6 +77,20 @@ def test_a_polling_client_holds_the_whole_session(name: str, every: int) -> None
     client.poll()
     client.check()
     assert [message.text for message in client.messages.values()] == [step.text for step in world.history()]
+
+
+def test_a_session_ends_before_the_step_with_which_it_is_too_large() -> None:
+    world = SEQUENTIAL.run(SEQUENTIAL.world())
+    whole = session(world.engine, TASK)
+    limit = sum(len(step.line()) for step in world.history()[:2])
+    first = session(world.engine, TASK, limit)
+    assert (first.messages, first.more, first.status) == (whole.messages[:2], True, whole.status)
+    rest = poll(world.engine, TASK, first.continuation_token, 10**9).changes
+    assert (list(rest.messages_by_idx.values()), rest.more) == (whole.messages[2:], False)
+    assert rest.continuation_token == whole.continuation_token
+    assert (agent_session(first).status, agent_session(whole).status) == ("roboto_turn", "user_turn")
+    page = poll(world.engine, TASK, "", limit).changes
+    assert (page.status, agent_delta(page).status) == (None, "roboto_turn")
 
 
 def record_names(seen: list[str]) -> Any:
@@ -189,7 +205,7 @@ def test_a_session_has_title_model_status_and_goals() -> None:
     assert [goal.status for goal in first.goals] == ["open"]
     world.settle()
     assert [goal.status for goal in session(world.engine, TASK).goals] == ["failed"]
-    assert delta(world.engine, TASK, first.continuation_token).goals == session(world.engine, TASK).goals
+    assert poll(world.engine, TASK, first.continuation_token).changes.goals == session(world.engine, TASK).goals
 
 
 def test_a_turn_in_the_queue_is_not_started() -> None:
@@ -207,7 +223,7 @@ def test_an_unknown_task_or_token_is_refused() -> None:
         session(world.engine, "unknown")
     world.submit(SEQUENTIAL.team)
     with pytest.raises(UsageError, match="token"):
-        delta(world.engine, TASK, "nonsense")
+        poll(world.engine, TASK, "nonsense")
 
 
 def waiting_for_a_user() -> World:

@@ -12,7 +12,7 @@ from roboco.client.stream import TaskStream
 from roboco.client.worker_check import WorkerCheck
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.intake.unattended import why_unattended
+from roboco.engine.intake.wait_cause import why_unattended
 from tests.contract.samples import NOON
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.world import TASK, World, world_parts

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep
-from roboco.domain.task_usage import BILLION, TaskUsage, parse_task_usage, step_usage
+from roboco.domain.task_usage import TaskUsage, parse_task_usage, step_usage
+from roboco.domain.usage import BILLION
 from roboco.domain.usage_table import UsageTable
 from tests.unit.domain.steps import TASK, histories, steps_of
 

@@ -8,10 +8,12 @@ import pytest
 from roboco.domain.inbox.item import Stop
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Policy
+from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.errors import Overloaded, UsageError
 from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.journeys import SEQUENTIAL, assert_whole
 from tests.support.memory_ports.model import says
+from tests.support.memory_ports.task_store import MemoryTaskStore
 from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import SWEEP_INTERVAL, TASK, World, team_of, world_parts
 
@@ -112,7 +114,7 @@ def test_a_new_task_is_refused_when_the_queue_is_full() -> None:
     world = world_with_policy(max_queued=2)
     for number in range(2):
         world.submit(TEAM, task_id=f"task_{number}")
-    with pytest.raises(Overloaded, match="2 turns wait for workers, at most 2 may"):
+    with pytest.raises(Overloaded, match="2 turns wait for workers or their start time, at most 2 may"):
         world.submit(TEAM, task_id="task_2")
     assert "task_2" not in world.engine.files.names("")
     world.submit(TEAM, task_id="task_1")
@@ -120,6 +122,29 @@ def test_a_new_task_is_refused_when_the_queue_is_full() -> None:
     world.submit(TEAM, task_id="task_2")
     world.settle("task_2")
     assert world.status("task_2") is TaskStatus.COMPLETED
+
+
+def test_tasks_that_start_later_count_as_waiting() -> None:
+    world = world_with_policy(max_queued=2)
+    for number in range(2):
+        world.submit(TEAM, task_id=f"task_{number}", countdown=86_400)
+        world.drain()
+    with pytest.raises(Overloaded, match="2 turns wait"):
+        world.submit(TEAM, task_id="task_2")
+
+
+def test_a_new_task_is_refused_while_redis_is_nearly_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_with_policy()
+    world.submit(TEAM)
+    monkeypatch.setattr(MemoryTaskStore, "memory_share", lambda *_: 0.8)
+    with pytest.raises(Overloaded, match="Redis uses 80% of its memory"):
+        world.submit(TEAM, task_id="task_2")
+    with pytest.raises(Overloaded):
+        fork(world.engine, ForkRequest(TASK, "task_2"))
+    assert "task_2" not in world.engine.files.names("")
+    world.submit(TEAM)
+    world.settle()
+    assert world.status() is TaskStatus.COMPLETED
 
 
 def test_all_messages_of_a_task_have_its_priority() -> None:

@@ -10,8 +10,9 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.team.tool_listing import ListedTool, Listing
 from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.intake.answer import CallResolution, open_tool_changes, resolve_unknown
-from roboco.engine.record.tool_listings import changed_tool_refusal, stored_listing
+from roboco.engine.record.tool_listings import changed_tool_refusal, listings_for, stored_listing
 from roboco.errors import UsageError
+from roboco.ports.tools import MissingListing
 from tests.support.memory_ports.dispatcher import ListToolsMessage
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import says
@@ -68,6 +69,30 @@ def test_turn_without_listing_requests_it_and_waits() -> None:
     assert runs == [{"number": 0}]
     assert world.summary().status is TaskStatus.COMPLETED
     assert world.given.toolbox.described[0] == {"shop": listing()}
+
+
+def test_listing_wakes_the_turn_that_waits_for_it() -> None:
+    world, runs = run_shop_task()
+    while not runs:
+        world.deliver(world.dispatcher.queue.popleft())  # no sweeper and no time passes
+    assert sum(isinstance(letter, ListToolsMessage) for letter in world.dispatcher.sent) == 1
+
+
+def test_turn_that_still_waits_sends_no_second_request() -> None:
+    world, _ = run_shop_task()
+    for _ in range(3):
+        team = world.engine.frozen_teams.get(TASK)
+        listings = listings_for(world.engine, TASK, team, team.agents[0])
+        assert isinstance(listings, MissingListing)
+    assert sum(isinstance(letter, ListToolsMessage) for letter in world.dispatcher.sent) == 1
+
+
+def test_order_of_an_enum_is_no_change() -> None:
+    colours: dict[str, Any] = {"properties": {"colour": {"enum": ["red", "blue"]}}}
+    again: dict[str, Any] = {"properties": {"colour": {"enum": ["blue", "red"]}}}
+    world, runs = run_shop_task(1, later=listing("Buy  an article. ", **again), at_first=listing(**colours))
+    world.settle()
+    assert (len(runs), world.summary().status) == (1, TaskStatus.COMPLETED)
 
 
 def test_first_listing_counts() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -28,6 +28,10 @@ class _Transport(asyncio.Transport):
         super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
         self.sent = b""
         self.closed = False
+        self.aborted = asyncio.Event()
+
+    def abort(self) -> None:
+        self.aborted.set()
 
     def write(self, data: Any) -> None:
         self.sent += data
@@ -85,6 +89,28 @@ def _sent(*pieces: bytes) -> _Connection:
         return connection
 
     return asyncio.run(send())
+
+
+def test_nothing_that_follows_an_upgrade_is_a_request() -> None:
+    upgrade = b"GET / HTTP/1.1\r\nHost: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    connection = _sent(upgrade + REQUEST, REQUEST)
+    assert connection.transport.sent.count(b"HTTP/1.1") == 1
+    assert connection.transport.closed
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost:"])
+def test_a_connection_without_a_request_ends(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_http, "MAX_HEAD_SECONDS", 0.01)
+
+    async def wait(data: bytes) -> bool:
+        connection = _Connection()
+        await connection.send(data)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(connection.transport.aborted.wait(), 0.2)
+        return connection.transport.aborted.is_set()
+
+    assert asyncio.run(wait(sent))
+    assert not asyncio.run(wait(REQUEST))
 
 
 def test_trailers_are_no_headers() -> None:

@@ -135,7 +135,7 @@ def test_a_shard_that_fails_is_tried_again_with_growing_delays() -> None:
         lanes.run()
         clock.now += INTERVAL
     counts = Counter(shards.swept)
-    assert counts.pop(7) == 4, "after 0, 5, 15 and 35 s"
+    assert counts.pop(7) == 6, "after 0, 1, 3, 7, 15 and 31 s"
     assert set(counts.values()) == {60}
     shards.failing = set()
     for _ in range(30):
@@ -202,13 +202,40 @@ def test_a_fill_without_an_answer_closes_the_lanes_for_a_limited_time() -> None:
             raise TransientError("time-out")
         return FillStep(moved=False, blocks_passes=answers.pop())
 
-    fill = ScheduleFill(lanes, step, clock)
+    fill = ScheduleFill(lanes, step, clock=clock)
     assert is_open_after(fill, lanes) is True
     assert is_open_after(fill, lanes) is False
     clock.now += FILL_TIMEOUT
     assert is_open_after(fill, lanes) is True
     answers.append(True)
     assert is_open_after(fill, lanes) is False
+
+
+def test_the_end_of_a_silence_of_redis_lets_failed_shards_be_swept_at_once() -> None:
+    shards, clock, answers, silences = Shards(), Clock(), [False, True, False], list[float]()
+    lanes = lanes_of(shards, clock)
+
+    def step() -> FillStep:
+        if not answers.pop():
+            raise TransientError("time-out")
+        return FillStep(moved=False, blocks_passes=False)
+
+    def on_answer(seconds: float) -> None:
+        silences.append(seconds)
+        lanes.retry_failed()
+
+    fill = ScheduleFill(lanes, step, on_answer, clock)
+    shards.failing = {7}
+    for _ in range(28):
+        lanes.run()
+        clock.now += INTERVAL
+    fill.run()
+    assert silences == []
+    shards.failing, before = set(), shards.swept.count(7)
+    fill.run()
+    lanes.run()
+    assert silences == [28 * INTERVAL]
+    assert shards.swept.count(7) == before + 1
 
 
 def is_open_after(fill: ScheduleFill, lanes: SweepLanes) -> bool:

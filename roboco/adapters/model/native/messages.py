@@ -31,7 +31,6 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.tools import ToolDefinition
 
-from roboco.adapters.model.function_schema import function_schema
 from roboco.domain.prompt.chat import ChatMessage
 
 RESPONSE = "response"
@@ -68,7 +67,7 @@ def tool_definition(tool: Mapping[str, Any]) -> ToolDefinition:
     return ToolDefinition(
         name=function["name"],
         description=function.get("description"),
-        parameters_json_schema=function_schema(function.get("parameters")),
+        parameters_json_schema=function.get("parameters"),
         strict=function.get("strict"),
     )
 

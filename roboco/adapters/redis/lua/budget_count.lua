@@ -1,28 +1,30 @@
--- budget_count: add steps of a task to what its tenant has used on a day, each once.
+-- budget_count: replace what a task has used on a day, and correct the sums of its tenant.
 -- KEYS[1]  hash `tokens`, and `billionths` of the currency: of the tenant on this day
--- KEYS[2]  hash: the position of the newest counted step of each task on this day
+-- KEYS[2]  hash: for each task "STEPS TOKENS BILLIONTHS", its usage on this day after this number of steps
 -- ARGV[1]  task id
 -- ARGV[2]  seconds for which the hashes are kept
--- ARGV[3], [4], [5], ...  position, tokens and billionths of each step, in the order of positions
--- Return the number of steps that were counted now.
--- A sum stops at 9e15: larger numbers are not exact in Lua, and an overflow would refuse each repetition.
--- Cost: O(1) for each step.
-local function add(field, amount)
-  local sum = tonumber(redis.call('HGET', KEYS[1], field) or 0) + tonumber(amount)
-  redis.call('HSET', KEYS[1], field, string.format('%.0f', math.min(sum, 9e15)))
+-- ARGV[3]  the number of steps of the task
+-- ARGV[4]  tokens
+-- ARGV[5]  billionths
+-- Return 1, or 0 if a value after as many steps, or after more, is stored.
+-- A value stops at 9e15: larger numbers are not exact in Lua, and an overflow would refuse each repetition.
+-- Cost: O(1).
+local function bounded(value)
+  return math.min(tonumber(value), 9e15)
 end
-local newest, counted = tonumber(redis.call('HGET', KEYS[2], ARGV[1]) or -1), 0
-for i = 3, #ARGV, 3 do
-  local seq = tonumber(ARGV[i])
-  if seq > newest then
-    add('tokens', ARGV[i + 1])
-    add('billionths', ARGV[i + 2])
-    newest, counted = seq, counted + 1
-  end
+local stored = redis.call('HGET', KEYS[2], ARGV[1]) or '-1 0 0'
+local steps, tokens, billionths = string.match(stored, '^(%-?%d+) (%d+) (%d+)$')
+if tonumber(steps) >= tonumber(ARGV[3]) then
+  return 0
 end
-if counted > 0 then
-  redis.call('HSET', KEYS[2], ARGV[1], newest)
-  redis.call('EXPIRE', KEYS[1], ARGV[2])
-  redis.call('EXPIRE', KEYS[2], ARGV[2])
+local function add(field, before, after)
+  local sum = tonumber(redis.call('HGET', KEYS[1], field) or 0) + bounded(after) - tonumber(before)
+  redis.call('HSET', KEYS[1], field, string.format('%.0f', bounded(sum)))
 end
-return counted
+add('tokens', tokens, ARGV[4])
+add('billionths', billionths, ARGV[5])
+redis.call('HSET', KEYS[2], ARGV[1],
+  string.format('%s %.0f %.0f', ARGV[3], bounded(ARGV[4]), bounded(ARGV[5])))
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+redis.call('EXPIRE', KEYS[2], ARGV[2])
+return 1

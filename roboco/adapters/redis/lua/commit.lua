@@ -4,7 +4,7 @@
 -- KEYS[1] state (hash)  KEYS[2] tail (list)  KEYS[3] events (stream, channel)  KEYS[4] lease (string)
 -- KEYS[5] calls (hash)  KEYS[6] content (stream)  KEYS[7] inbox (set)
 -- ARGV[1] expected epoch  ARGV[2] seq of the step  ARGV[3] step (JSON)  ARGV[4] state of the history after it (JSON)
--- ARGV[5] maximum of the steps and  ARGV[6] of their bytes in the tail, which keeps the last step in any case
+-- ARGV[5] maximum of the steps and  ARGV[6] of their bytes in the tail; a larger step empties it
 -- ARGV[7] number of the newest chunks to keep, or '' for all
 -- ARGV[8] number of events that follow  ARGV[9..] bodies of the events, then any decision, for `record_decision`
 -- Return 1 if the step is applied now or was applied before; 0 if the fence moved or the position is not the next one;
@@ -23,8 +23,14 @@ redis.call('HSET', KEYS[1], 'epoch', tonumber(ARGV[1]) + 1, 'seq', tonumber(ARGV
   'phase', 'idle', 'status', 'running', 'reason', '', 'attempt', 1, 'owner', '', 'emitted', 0, 'redeliveries', 0, 'handovers', 0,
   'dispatched_at', redis.call('TIME')[1])
 redis.call('DEL', KEYS[4], KEYS[5])
-local steps = redis.call('RPUSH', KEYS[2], ARGV[3])
-local bytes = redis.call('HINCRBY', KEYS[1], 'tail_bytes', #ARGV[3])
+local steps, bytes = 0, 0
+if #ARGV[3] <= tonumber(ARGV[6]) then
+  steps = redis.call('RPUSH', KEYS[2], ARGV[3])
+  bytes = redis.call('HINCRBY', KEYS[1], 'tail_bytes', #ARGV[3])
+else
+  redis.call('DEL', KEYS[2])
+  redis.call('HSET', KEYS[1], 'tail_bytes', 0)
+end
 local trimmed = 0
 while trimmed < steps - 1 and (steps - trimmed > tonumber(ARGV[5]) or bytes > tonumber(ARGV[6])) do
   bytes = bytes - #redis.call('LRANGE', KEYS[2], trimmed, trimmed)[1]

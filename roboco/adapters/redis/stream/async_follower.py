@@ -11,6 +11,7 @@ from roboco.adapters.redis.stream.follower import RedisFollower, unreachable_err
 from roboco.adapters.redis.stream.log_merger import ArchiveNeeded, is_unnumbered
 from roboco.adapters.redis.stream.position import Record, StreamPosition
 from roboco.adapters.redis.stream.subscriber import ControlSignal
+from roboco.domain.stream.event_file import refers_to_step
 from roboco.errors import TransientError
 
 BATCH_SIZE = 100
@@ -46,7 +47,7 @@ class AsyncFollower:
                     yield None
                 elif is_unnumbered(word):
                     yield word
-                elif position.is_next(word):
+                elif position.is_next(word) and not refers_to_step(word):
                     yield position.advance(word)
                 elif not position.already_seen(word):
                     listener.catch_up()

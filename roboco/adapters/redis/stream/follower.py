@@ -19,14 +19,22 @@ import redis
 from redis.client import PubSub
 
 from roboco.adapters.redis.client import connect_subscriber
-from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.large_steps import ReadLargeSteps, no_steps
 from roboco.adapters.redis.logs import RedisEventLogs
-from roboco.adapters.redis.scripts import translating_errors, translating_write_refusals
-from roboco.adapters.redis.stream.log_merger import LogMerger, ReadArchive, UnreachableArchive, is_unnumbered
+from roboco.adapters.redis.scripts import translating_errors
+from roboco.adapters.redis.stream.log_merger import (
+    ArchiveNeeded,
+    LogMerger,
+    ReadArchive,
+    UnreachableArchive,
+    is_unnumbered,
+    lost_step,
+)
 from roboco.adapters.redis.stream.position import Record, StreamPosition, read_record
 from roboco.adapters.redis.stream.subscriptions import SubscriptionHubs
 from roboco.adapters.threads import ThreadPool
+from roboco.domain.stream.event_file import refers_to_step, with_step
 from roboco.errors import TransientError
 
 RECHECK_INTERVAL = 1.0
@@ -44,12 +52,16 @@ ARCHIVE_THREADS = 8
 class RedisFollower:
     """Follows tasks. Each iterator has a separate connection; iterators in event loops share `hubs` and the threads.
 
-    `archive` reads the events that are trimmed from the logs.
+    `archive` reads the events that are trimmed from the logs, and `steps` those of the history that are too large for
+    an event.
     """
 
-    def __init__(self, client: redis.Redis, url: str, keys: Keys, archive: ReadArchive) -> None:
+    def __init__(
+        self, client: redis.Redis, url: str, keys: Keys, archive: ReadArchive, steps: ReadLargeSteps = no_steps
+    ) -> None:
         self._client = client
         self._archive = archive
+        self._steps = steps
         self._url = url
         self._keys = keys
         self._logs = RedisEventLogs(client, keys)
@@ -69,7 +81,7 @@ class RedisFollower:
                 for record in self._read_connected(task_id, position):
                     answered = time.monotonic()
                     yield record
-            except (redis.ConnectionError, redis.TimeoutError, TransientError) as error:
+            except TransientError as error:
                 if time.monotonic() - answered > UNREACHABLE_TIMEOUT:
                     raise unreachable_error(error, UNREACHABLE_TIMEOUT) from error
                 time.sleep(0.1)
@@ -82,7 +94,7 @@ class RedisFollower:
         while True:
             try:
                 yield from self._read_changes(task_id, until)
-            except (redis.ConnectionError, redis.TimeoutError, TransientError):
+            except TransientError:
                 yield None  # the caller reads the task next, and waits for Redis there
                 time.sleep(0.1)
 
@@ -92,7 +104,7 @@ class RedisFollower:
         """Yield the messages of the logs after the position, in order; of a new generation from its first message.
 
         `page` is the number of messages of a log that are read at a time. Without the archive, raise ArchiveNeeded if
-        the logs lack events.
+        the logs lack events, or the step of an event.
         """
         archive = self._archive if with_archive else None
         generation = self._generation(task_id)
@@ -106,10 +118,22 @@ class RedisFollower:
                     continue
                 if record["generation"] != generation:
                     break
-                yield position.advance(record)
+                yield position.advance(self._whole(task_id, record, with_archive))
             else:
                 return
             generation = self._generation(task_id)
+
+    def _whole(self, task_id: str, record: Record, with_archive: bool) -> Record:
+        """Return the message with its step, if it refers to one, or an error in its place if the history lacks that."""
+        if not refers_to_step(record):
+            return record
+        if not with_archive:
+            raise ArchiveNeeded
+        try:
+            step = next(iter(self._steps(task_id, record["step_seq"])), None)
+        except TransientError as error:
+            raise UnreachableArchive(str(error)) from error
+        return with_step(record, step) if step is not None else lost_step(record)
 
     def log_ends(self, task_ids: Sequence[str]) -> dict[str, StreamPosition]:
         """Return the last positions in the logs of those tasks that have logs, in one round trip.
@@ -135,7 +159,7 @@ class RedisFollower:
 
     def _read_connected(self, task_id: str, position: StreamPosition) -> Iterator[Record | None]:
         channels = [self._keys.content(task_id), self._keys.events(task_id)]
-        with translating_write_refusals(), connect_subscriber(self._url) as client, client.pubsub() as pubsub:
+        with translating_errors(), connect_subscriber(self._url) as client, client.pubsub() as pubsub:
             pubsub.subscribe(*channels)
             _await_subscription(pubsub, len(channels))
             yield from self.replay(task_id, position)
@@ -149,7 +173,7 @@ class RedisFollower:
                     yield from self._on_message(task_id, position, read_record(message["data"]))
 
     def _read_changes(self, task_id: str, until: float) -> Iterator[Record | None]:
-        with translating_write_refusals(), connect_subscriber(self._url) as client, client.pubsub() as pubsub:
+        with translating_errors(), connect_subscriber(self._url) as client, client.pubsub() as pubsub:
             pubsub.subscribe(self._keys.events(task_id))
             _await_subscription(pubsub, 1)
             yield None
@@ -170,7 +194,7 @@ class RedisFollower:
             yield from self.replay(task_id, position)
         elif is_unnumbered(record):
             yield record
-        elif position.is_next(record):
+        elif position.is_next(record) and not refers_to_step(record):
             yield position.advance(record)
         elif not position.already_seen(record):
             yield from self.replay(task_id, position)
@@ -179,7 +203,7 @@ class RedisFollower:
 def unreachable_error(error: Exception, seconds: float) -> TransientError:
     """Return the error of a follower that gives up after these seconds. It names the server that does not answer."""
     server = "the workspace" if isinstance(error, UnreachableArchive) else "redis"
-    return TransientError(f"{server} does not answer for {seconds:g} s: {find_refusal(error) or error}")
+    return TransientError(f"{server} does not answer for {seconds:g} s: {error}")
 
 
 def _end_position(events: Any, chunks: Any) -> StreamPosition | None:

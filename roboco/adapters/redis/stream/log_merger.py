@@ -149,3 +149,10 @@ def _lost_events(following: Record, after: int) -> Record:
         "message": f"events {missing} are neither in Redis nor in the workspace: {remedy}",
     }
     return fields
+
+
+def lost_step(record: Record) -> Record:
+    """Return the error event in place of one whose step is not in the workspace. It has the same number."""
+    numbers = {name: record[name] for name in ("seq", "generation", "chunks", "task_id", "timestamp")}
+    message = f"step {record['step_seq']} is not in the workspace: restore the task's folder"
+    return numbers | {"type": "event_error", "code": LOST_EVENTS, "message": message}

@@ -16,8 +16,8 @@ from functools import partial
 
 import redis
 
-from roboco.adapters.redis.credential_error import find_refusal
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.server_error import explain
 from roboco.adapters.redis.stream.position import LiveRecord, Record, StreamPosition, read_record
 from roboco.adapters.redis.stream.pubsub import PubSubConnection
 from roboco.adapters.redis.stream.subscriber import Subscriber
@@ -73,8 +73,7 @@ class Subscription:
             if listener.disconnected_since is None:
                 listener.disconnected_since = now
             elif now - listener.disconnected_since > UNREACHABLE_TIMEOUT:
-                why = find_refusal(error) or error
-                listener.fail(TransientError(f"redis does not answer for {UNREACHABLE_TIMEOUT:g} s: {why}"))
+                listener.fail(TransientError(f"redis does not answer for {UNREACHABLE_TIMEOUT:g} s: {explain(error)}"))
 
     def fail(self, error: BaseException) -> None:
         """Raise this error in all followers."""

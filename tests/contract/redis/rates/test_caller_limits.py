@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pytest
 import redis
-from redis.exceptions import NoPermissionError
 
 from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis.caller_limits import RedisCallerCounts, RedisDailyUsage, RedisOpenTasks
@@ -14,6 +13,7 @@ from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, load_missing, script_texts
 from roboco.domain.access_key import CallerLimits
+from roboco.errors import TransientError
 from roboco.ports.caller_limits import Accepted, Account, CallerCounts, LimitReached
 from roboco.ports.daily_usage import DailyUsage, Spending
 from roboco.ports.open_tasks import OpenTasks
@@ -179,6 +179,27 @@ def test_open_tasks_are_limited_and_a_repetition_is_not_refused(limits: Limits) 
     assert {task_id for task_id, _ in limits.tasks.least_recently_checked(caller, 10)} == {"t1", "t3"}
 
 
+def test_bytes_of_open_tasks_are_limited(limits: Limits) -> None:
+    caller = account("acme", open_bytes=100)
+    assert limits.tasks.add(caller, "large", 1000) is None
+    assert limits.tasks.add(caller, "large", 1000) is None
+    refused = limits.tasks.add(caller, "t1", 1)
+    assert refused is not None
+    assert refused.limit == "open_bytes"
+    limits.tasks.remove(caller, ["large", "unknown"])
+    assert limits.tasks.add(caller, "t1", 60) is None
+    assert limits.tasks.add(caller, "t2", 40) is None
+    assert limits.tasks.add(caller, "t2", 40) is None
+    assert limits.tasks.add(caller, "t3", 1) is not None
+    limits.tasks.remove(caller, ["t1"])
+    assert limits.tasks.add(caller, "t3", 60) is None
+    shared = account("acme", by="key:two", shared=CallerLimits(open_bytes=100))
+    assert limits.tasks.add(shared, "t4", 100) is None
+    refused = limits.tasks.add(account("acme", by="key:three", shared=CallerLimits(open_bytes=100)), "t5", 1)
+    assert refused is not None
+    assert refused.limit == "tenant_open_bytes"
+
+
 def test_usage_of_the_day_is_counted_for_the_caller_and_its_tenant(limits: Limits) -> None:
     limits.usage.add("acme", "key:one", Spending(10, 0.25))
     limits.usage.add("acme", "key:two", Spending(5, 0.000001))
@@ -196,7 +217,7 @@ def test_every_key_expires_and_identities_cannot_leave_their_slot(client: redis.
     RedisOpenTasks(scripts, keys).add(caller, "acme:t1")
     RedisDailyUsage(scripts, keys).add("acme", caller.by, Spending(1, 1.0))
     names = list(client.scan_iter(f"{prefix}:*"))
-    assert len(names) == 10
+    assert len(names) == 12
     for name in names:
         assert str(name).startswith(f"{prefix}:{{gate:acme}}:")
         assert 0 < client.pttl(str(name)) <= 31 * 86_400_000
@@ -223,6 +244,6 @@ def test_the_redis_users_of_the_gateway_and_of_workers_suffice(valkey: ValkeySer
         for user in ("roboco-coordinator", "roboco-agents"):
             with connect(url_of(valkey, user)) as client:
                 RedisDailyUsage(Scripts(client), Keys()).add("acme", caller.by, Spending(1, 0.5))
-                with pytest.raises(NoPermissionError):
+                with pytest.raises(TransientError, match="NOPERM"):
                     RedisCallerCounts(Scripts(client), Keys()).admit(caller, 1)
         assert RedisDailyUsage(Scripts(admin), Keys()).today("acme", caller.by)[0] == Spending(2, 1.0)

@@ -16,20 +16,21 @@ from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.redis import client as redis_client
 from roboco.adapters.redis import logs as redis_logs
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.large_steps import ReadLargeSteps, no_steps
 from roboco.adapters.redis.stream import async_follower as redis_async_follower
 from roboco.adapters.redis.stream import follower as redis_follower
 from roboco.adapters.redis.stream import log_merger as redis_log_merger
 from roboco.adapters.redis.stream import subscriptions as redis_subscriptions
 from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.adapters.redis.stream.log_merger import ReadArchive
+from roboco.adapters.redis.stream.log_merger import LOST_EVENTS, ReadArchive
 from roboco.adapters.redis.stream.position import Record, StreamPosition
-from roboco.domain.stream.event import ErrorOccurred
+from roboco.domain.stream.event import ErrorOccurred, StepEnded
 from roboco.errors import TransientError
 from tests.contract.redis.stream.blocking_follower import BlockingFollower
 from tests.contract.redis.stream.publisher import END, Archive, Publisher, no_archive, text_of
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.unreachable_redis import wait_for_error
-from tests.contract.samples import NOON, TASK, status_event
+from tests.contract.samples import NOON, TASK, status_event, step_after
 from tests.support.stack import until
 
 pytestmark = pytest.mark.redis
@@ -51,8 +52,10 @@ def make_follower(request: pytest.FixtureRequest) -> Iterator[Callable[[redis.Re
     """Yield a function that creates followers: synchronous ones, or asynchronous ones in an event loop."""
     loops: list[BlockingFollower] = []
 
-    def create(client: redis.Redis, url: str, keys: Keys, archive: ReadArchive = no_archive) -> AnyFollower:
-        follower = RedisFollower(client, url, keys, archive)
+    def create(
+        client: redis.Redis, url: str, keys: Keys, archive: ReadArchive = no_archive, steps: ReadLargeSteps = no_steps
+    ) -> AnyFollower:
+        follower = RedisFollower(client, url, keys, archive, steps)
         if request.param == "thread":
             return follower
         loops.append(BlockingFollower(follower))
@@ -111,6 +114,27 @@ def test_followers_that_disconnect_receive_every_message_once(follower: AnyFollo
         connections = [done.result(timeout=60) for done in followers]
     assert received == [publisher.published] * 2
     assert min(connections) > MIN_CONNECTIONS
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_followers_receive_large_steps_from_the_history(
+    valkey: ValkeyServer, redis_task: TaskOnRedis, make_follower: Callable[..., AnyFollower], is_stored: bool
+) -> None:
+    steps = (lambda _, start: redis_task.steps[start:]) if is_stored else no_steps
+    follower = make_follower(redis_task.client, valkey.url, redis_task.keys, no_archive, steps)
+    redis_task.create(1, status_event("a"))
+    with following(follower, StreamPosition()) as records:
+        assert next(filter(None, records))["reason"] == "a"
+        for number in range(2):
+            redis_task.record_decision()
+            text = str(number) * 50_000
+            end = StepEnded(task_id=TASK, timestamp=NOON, step=step_after(redis_task.steps, text))
+            assert redis_task.commit(end, text=text)
+            record = next(filter(None, records))
+            if is_stored:
+                assert record["step"] == redis_task.steps[-1].model_dump(mode="json")
+            else:
+                assert record["code"] == LOST_EVENTS
 
 
 def test_a_replay_continues_from_any_position(

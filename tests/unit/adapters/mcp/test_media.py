@@ -5,12 +5,10 @@ import json
 from typing import Any
 
 import pytest
-from mcp_types import CallToolResult, ImageContent
 
 from roboco.adapters.artifacts.media import remove_media, store_media
 from roboco.adapters.artifacts.store import list_artifacts, read_artifact
-from roboco.adapters.mcp.media import ContentParts, extract_media
-from roboco.adapters.mcp.result import result_json
+from roboco.adapters.mcp.result import result_of
 from roboco.domain.history.media import MAX_MEDIA_FILES
 from roboco.domain.history.part import ArtifactPart, ToolCall, ToolCallPart, ToolResult, ToolResultPart
 from roboco.domain.history.tool_outcome import ToolOutcome
@@ -25,18 +23,20 @@ def base64_of(data: bytes) -> str:
 
 
 def image(data: bytes = PIXEL, mime_type: str = "image/png") -> dict[str, Any]:
-    """Return a part as `result_json` creates it."""
-    return {"type": "image", "mime_type": mime_type, "data": base64_of(data)}
+    """Return a part as a server sends it."""
+    return {"type": "image", "mimeType": mime_type, "data": base64_of(data)}
 
 
 def file(data: bytes, mime_type: str | None, kind: str = "resource") -> dict[str, Any]:
-    """Return a resource part as `result_json` creates it."""
-    return {"type": kind, "uri": "shop://menu", "mime_type": mime_type, "data": base64_of(data)}
+    """Return a part with a file as a server sends it."""
+    if kind == "audio":
+        return {"type": kind, "mimeType": mime_type, "data": base64_of(data)}
+    return {"type": kind, "resource": {"uri": "shop://menu", "mimeType": mime_type, "blob": base64_of(data)}}
 
 
 def outcome_of(*parts: dict[str, Any]) -> ToolOutcome:
     """Return the outcome of a call with these parts as its result."""
-    result, media = extract_media(ContentParts(parts))
+    result, media = result_of({"content": list(parts)})
     return ToolOutcome(result=ToolResult(tool_call_id="tc_1", result=result), media=media)
 
 
@@ -109,8 +109,8 @@ def test_unreadable_data_is_left_out_with_the_reason() -> None:
 
 
 def test_structured_content_does_not_repeat_the_data() -> None:
-    structured = {"type": "structured", "value": {"result": [{"data": base64_of(PIXEL), "width": 1}]}}
-    result, _ = extract_media(ContentParts([structured, image()]))
+    structured = {"result": [{"data": base64_of(PIXEL), "width": 1}]}
+    result, _ = result_of({"structuredContent": structured, "content": [image()]})
     assert result[0]["value"] == {"result": [{"data": "(the data of part 2 of this result)", "width": 1}]}
 
 
@@ -126,9 +126,8 @@ def test_structured_content_does_not_repeat_the_data() -> None:
     ],
 )
 def test_structured_content_is_not_read_as_a_list_of_parts(value: Any) -> None:
-    assert extract_media(result_json(CallToolResult(content=[], structured_content=value))) == (value, ())
-    content = [ImageContent(type="image", data=base64_of(b"another"), mime_type="image/png")]
-    parts, media = extract_media(result_json(CallToolResult(content=content, structured_content=value)))
+    assert result_of({"content": [], "structuredContent": value}) == (value, ())
+    parts, media = result_of({"content": [image(b"another")], "structuredContent": value})
     assert (parts[0], len(media)) == ({"type": "structured", "value": value}, 1)
 
 

@@ -15,6 +15,7 @@ from roboco.adapters.artifacts.store import read_artifact
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.adapters.tools.function_tool import tool
 from roboco.adapters.tools.toolbox import FunctionToolbox
+from roboco.cli.commands.demo import shipped_team
 from roboco.domain.decision.route import Route
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome
@@ -46,6 +47,12 @@ class TimeLimitReached(Exception):
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+@tool(effect="irreversible", approval="required")
+def refund(amount: int) -> int:
+    """Refund an amount."""
+    raise AssertionError(amount)
 
 
 @tool
@@ -319,6 +326,12 @@ def test_only_marked_functions_of_allowed_modules_are_tools(
     assert re.search(expected, str(outcome.result.error))
 
 
+def test_the_function_of_the_demo_is_a_tool_wherever_workers_run() -> None:
+    """`roboco demo` is tried in deployments that allow no module, or other ones."""
+    for spec in shipped_team("demo").tools:
+        FunctionLoader(()).tool(spec.function)  # raises NotRunnable if it is not allowed
+
+
 def test_only_functions_of_allowed_modules_are_routers() -> None:
     assert toolbox().router(f"{THIS_MODULE}:my_router") is my_router
     with pytest.raises(UsageError, match="not in ROBOCO_TOOL_MODULES"):
@@ -393,3 +406,29 @@ def test_a_binary_artifact_is_refused_by_artifact_read() -> None:
     files = MemoryFiles()
     files.put(f"{TASK}/artifacts/a.bin", b"\xff\xfe")
     assert "is not a text in UTF-8" in str(run("artifact_read", files, uri="a.bin").result.error)
+
+
+@pytest.mark.parametrize(
+    ("declared", "refusal"),
+    [
+        ({"effect": "pure", "approval": "required"}, "declares effect: pure, and its function demands effect: irrev"),
+        ({"effect": "idempotent", "approval": "required"}, "declares effect: idempotent"),
+        ({}, "declares no approval of each call, and its function demands approval: required"),
+        ({"approval": {"argument": "amount", "above": 5}}, "declares no approval of each call"),
+        ({"approval": "required"}, ""),
+    ],
+)
+def test_a_team_may_only_tighten_what_a_function_demands(declared: dict[str, Any], refusal: str) -> None:
+    function = {"name": "refund", "function": f"{THIS_MODULE}:refund", **declared}
+    team = validate_team(
+        {"name": "t", "agents": [{"name": "a", "prompt": "p", "tools": ["refund"]}], "tools": [function]}
+    )
+    if not refusal:
+        assert toolbox().describe(team, team.agents[0], {})
+        return
+    call = ToolCall(id="tc_1", tool_name="refund", args={"amount": 1})
+    outcome = toolbox().run(team, call, team.tool("refund"), CONTEXT)
+    assert outcome.result.is_error
+    assert refusal in str(outcome.result.error)
+    with pytest.raises(UsageError, match=refusal):
+        toolbox().describe(team, team.agents[0], {})

@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from roboco import Team, UsageError, parse_team
-from roboco.adapters.mcp.tool import ListedTools, McpTool
+from roboco.adapters.mcp.listing import ListedTools
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.cli.doctor.server_tools import ListingResult, TeamServer
 from roboco.cli.drill.drilled_team import Replaced, Replacement, check_real_tools, model_addresses
 from roboco.cli.drill.stand_ins import function_name
 from roboco.cli.drill.weaknesses import find_weaknesses
+from roboco.domain.team.tool_listing import ListedTool
 
 TOOLS = "tests.unit.cli.drill.drilled_tools"
 FUNCTIONS = FunctionLoader((TOOLS,))
@@ -32,7 +33,7 @@ TEAM = parse_team(DATA)
 
 
 def replaced(team: Team = TEAM, *, real: frozenset[str] = frozenset(), listed: bool = True) -> tuple[Team, Replaced]:
-    offer = ListedTools({"look": McpTool("Look.", {"type": "object"}, "pure")})
+    offer = ListedTools({"look": ListedTool(description="Look.", input_schema={"type": "object"}, effect="pure")})
     listing = ListingResult(TeamServer(team, "lib"), offer)
     listings = {(id(team), "lib"): listing} if listed else {}
     return Replacement(SERVER, real, FUNCTIONS, listings).apply(team)

@@ -13,6 +13,7 @@ from roboco.cli.interactive.run_team import RunOptions
 from roboco.cli.stack import local_stack
 from roboco.cli.terminal.signals import install_signal_handlers
 from roboco.client.orchestrator import Orchestrator
+from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 
 TEAM = parse_team({"name": "desk", "agents": [{"name": "writer", "prompt": "You write."}]})
@@ -89,6 +90,21 @@ def test_a_wrong_address_is_reported_while_the_model_loads(
         run_team.run_team(TEAM, RunOptions("hi", worker=True))
     assert [model.closed for model in models] == [True]
     assert worker.stop_timeouts == [0]
+
+
+@pytest.mark.parametrize(
+    ("status", "codes"),
+    [
+        (TaskStatus.COMPLETED, (0, 0)),
+        (TaskStatus.PAUSED, (0, 1)),
+        (TaskStatus.USER_TURN, (0, 1)),
+        (TaskStatus.FAILED, (1, 1)),
+    ],
+)
+def test_a_task_that_waits_is_a_failure_of_a_team_that_must_complete(
+    status: TaskStatus, codes: tuple[int, int]
+) -> None:
+    assert (run_team.exit_code(status, False), run_team.exit_code(status, True)) == codes
 
 
 @pytest.mark.usefixtures("signal_handlers")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -318,3 +319,12 @@ def test_the_rate_of_a_run_holds_across_its_pages(rest: RestWorld) -> None:
     run.pace = CountingPace(1)
     list(run.pages(limit=3))
     assert waits[0] >= 4
+
+
+def test_two_gateways_that_run_one_bulk_control_at_the_same_time_reach_each_task_once(rest: RestWorld) -> None:
+    tasks = submit(rest, *"abcd")
+    first, second = (bulk(rest, "pause", bulk_id="bulk_one") for _ in range(2))
+    pages = zip_longest(first.pages(limit=1), second.pages(limit=1))
+    found = [outcomes(*filter(None, both)) for both in pages]
+    assert {task_id for page in found for task_id in page} == set(tasks)
+    assert [len(items(rest, task_id)) for task_id in tasks] == [1, 1, 1, 1]

@@ -11,19 +11,21 @@ import yaml
 
 from roboco.adapters.celery.queue_stats import QueueStats
 from roboco.client.operator.operations import Operations
-from roboco.client.operator.stuck import StuckTask, default_threshold
+from roboco.client.operator.stuck import StuckTask
 from roboco.client.task_list import with_current_reason
 from roboco.domain.inbox.item import parse_item
 from roboco.domain.task_filter import TaskFilter
-from roboco.domain.task_usage import day_of
 from roboco.domain.tenant_budget import TenantBudgets
+from roboco.domain.usage import day_of
+from roboco.engine.intake.wait_cause import default_threshold, why_unattended
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.ports.registry import POOLS, Registration, WorkspaceIdentity
-from roboco.ports.tenant_spending import StepSpending
+from roboco.ports.tenant_spending import StateUsage
 from tests.support.gateway_rest import DESK, RestWorld, rest_world
-from tests.support.memory_ports.dispatcher import Message, ToolMessage, TurnMessage
+from tests.support.memory_ports.dispatcher import Message, QueueDispatcher, ToolMessage, TurnMessage
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
+from tests.support.memory_ports.task_store import MemoryTaskStore
 
 HERE = WorkspaceIdentity("a", "file:///a")
 
@@ -90,6 +92,32 @@ def test_a_task_whose_message_waits_in_a_long_queue_names_its_depth(rest: RestWo
     assert (found.kind, found.cause) == ("queue", "512 messages wait in roboco.agents: add agents workers")
 
 
+@pytest.mark.parametrize("kind", ["redis", "broker"])
+def test_a_server_that_takes_no_writes_is_the_cause_before_a_missing_worker(
+    rest: RestWorld, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full Redis loses registrations, so no worker seems to live."""
+    submit(rest)
+    deliver_before(rest, TurnMessage)
+    wait(rest)
+    server = QueueDispatcher if kind == "broker" else MemoryTaskStore
+    monkeypatch.setattr(server, "fault", lambda *_: "it is full; make room")
+    [found] = stuck(rest)
+    assert found.kind == kind
+    assert found.cause.endswith("it is full; make room")
+    assert why_unattended(rest.world.engine, "", "acme:t") == found.cause
+
+
+def test_work_that_was_sent_a_moment_ago_has_no_cause(rest: RestWorld) -> None:
+    submit(rest)
+    deliver_before(rest, TurnMessage)
+    start_workers(rest, *POOLS)
+    assert why_unattended(rest.world.process(), "", "acme:t") == ""
+    wait(rest)
+    start_workers(rest, *POOLS)
+    assert "its work was sent to agents workers" in why_unattended(rest.world.process(), "", "acme:t")
+
+
 def test_a_silent_broker_does_not_hide_the_task(rest: RestWorld) -> None:
     def fail() -> Any:
         raise TransientError("the broker is silent")
@@ -143,7 +171,7 @@ def test_a_turn_that_waits_for_the_budget_of_its_tenant_names_it(rest: RestWorld
     world = rest.world
     world.given = replace(world.given, policy=replace(world.given.policy, budgets=TenantBudgets(("acme=/5",))))
     world.engine = world.process()
-    world.engine.tenant_spending.count("acme:earlier", day_of(world.engine.now()), [StepSpending(0, 7, 0)])
+    world.engine.tenant_spending.count("acme:earlier", day_of(world.engine.now()), StateUsage(2, 7, 0))
     submit(rest)
     deliver_before(rest, TurnMessage)
     world.deliver(world.dispatcher.queue.popleft())

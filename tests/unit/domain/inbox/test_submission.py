@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.domain.inbox.submission import MAX_CONTEXT_CHARS, parse_message, parse_submission
-from roboco.domain.team.team import MAX_PROMPT_CHARS
+from roboco.domain.inbox.submission import MAX_CONTEXT_BYTES, MAX_MESSAGE_BYTES, parse_message, parse_submission
 from roboco.errors import UsageError
 
 GOOD: dict[str, Any] = {"task_id": "t1", "team": "desk", "prompt": "go"}
@@ -81,9 +80,13 @@ def test_a_submission_is_parsed() -> None:
         ({"prompt": ""}, "prompt: "),
         ({"prompt": " \n"}, "prompt: is empty"),
         (
-            {"prompt": "x" * (MAX_PROMPT_CHARS + 1)},
-            f"prompt: has {MAX_PROMPT_CHARS + 1} characters, at most {MAX_PROMPT_CHARS}",
+            {"prompt": "x" * (MAX_MESSAGE_BYTES + 1)},
+            f"prompt: has {MAX_MESSAGE_BYTES + 1} bytes or more, at most {MAX_MESSAGE_BYTES}",
         ),
+        ({"prompt": "\x01" * 43_700}, "prompt: has 262200 bytes or more"),
+        ({"prompt": "😀" * 65_540}, "prompt: has 262160 bytes or more"),
+        ({"client_context": {"a": "😀" * 17_000}}, "have 68.* bytes of JSON"),
+        ({"context": {"a": "😀" * 17_000}}, "context: has 68.* bytes of JSON"),
         ({"notify": [{}]}, "give either 'celery' or 'webhook'"),
         ({"notify": [{"webhook": "https://a.example"}]}, "give 'secret_env', the variable"),
         ({"notify": [{"celery": {"args": []}}]}, "is not a signature"),
@@ -91,7 +94,7 @@ def test_a_submission_is_parsed() -> None:
         ({"notify": [{"celery": {"task": "a"}, "on": ["running"]}]}, "passes too soon for a notification"),
         ({"notify": [{"celery": {"task": "a"}}] * 9}, "notify: .* at most 8"),
         ({"context": []}, r"context: .* \(found \[\]\)"),
-        ({"context": {"a": "x" * MAX_CONTEXT_CHARS}}, f"context: has .* at most {MAX_CONTEXT_CHARS}"),
+        ({"context": {"a": "x" * MAX_CONTEXT_BYTES}}, f"context: has .* at most {MAX_CONTEXT_BYTES}"),
         ({"team": 5}, r"team: .* \(found 5\)"),
         ({"agent": 5}, r"agent: .* \(found 5\)"),
         ({"promt": "x"}, "promt: no such argument, possible are .*task_id, team, prompt, context, agent"),
@@ -145,9 +148,10 @@ def test_a_context_that_is_no_json_is_refused(number: float) -> None:
 
 def test_a_message_is_a_text_of_bounded_length() -> None:
     assert parse_message("hi \ud83d\ude00") == "hi \U0001f600"
-    assert parse_message("x" * MAX_PROMPT_CHARS)
+    assert parse_message("x" * MAX_MESSAGE_BYTES)
     for wrong in (None, 5, "", "  \n", b"hi", ["hi"]):
         with pytest.raises(UsageError, match="message: must be a text that is not empty"):
             parse_message(wrong)
-    with pytest.raises(UsageError, match=f"at most {MAX_PROMPT_CHARS}"):
-        parse_message("x" * (MAX_PROMPT_CHARS + 1))
+    for large in ("x" * (MAX_MESSAGE_BYTES + 1), "\x01" * 43_700):
+        with pytest.raises(UsageError, match=f"at most {MAX_MESSAGE_BYTES}"):
+            parse_message(large)

@@ -102,7 +102,10 @@ def test_the_error_for_a_team_of_a_newer_release_names_the_cause() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
     _change_stored_team(world, lambda data: data.update(a_field_to_come=1))
-    with pytest.raises(CorruptHistory, match=r"task_1/team.json cannot be read.*newer release"):
+    world.submit(GRAPH.team)
+    _change_stored_team(world, lambda data: data["collaboration_model"].update(type="to_come"))
+    world.engine = world.process()
+    with pytest.raises(CorruptHistory, match=r"task_1/team.json cannot be read.*before 0.1.0 or of a newer one"):
         world.submit(GRAPH.team)
 
 
@@ -172,7 +175,7 @@ def calls_of(act: Callable[[World], object]) -> list[str]:
 
 @pytest.mark.parametrize("accept", [accept_and_wake, submit])
 def test_an_accepted_task_is_completed_if_the_client_dies_at_any_port_call(
-    accept: Callable[[Engine, Submission, Team], None],
+    accept: Callable[[Engine, Submission, Team], object],
 ) -> None:
     """Once the marker is written, the task is accepted, and no client has to submit it again."""
     at_once = accept is submit
@@ -297,3 +300,29 @@ def test_the_prompts_of_a_team_share_a_budget() -> None:
     submit(world.engine, submission_of(few, task_id="few"), few)
     with pytest.raises(UsageError, match=r"prompt of agent 'a\d': .*more than 200000 steps"):
         submit(world.engine, submission_of(many, task_id="many"), many)
+
+
+def test_of_two_submissions_at_the_same_time_one_has_created_the_task() -> None:
+    winners = set[str]()
+    for number in range(1, 30):
+        world, count = MANUAL.world(), 0
+        created: dict[str, bool] = {}
+
+        def watch(
+            name: str, call: Any, world: World = world, number: int = number, created: dict[str, bool] = created
+        ) -> Any:
+            nonlocal count
+            count += 1
+            if count == number:
+                world.watch = make_call
+                world.clock.move(0.001)
+                created["second"] = submit(world.process(), submission_of(MANUAL.team), MANUAL.team)
+            return call()
+
+        world.watch = watch
+        created["first"] = submit(world.process(), submission_of(MANUAL.team), MANUAL.team)
+        world.watch = make_call
+        if "second" in created:
+            assert sorted(created.values()) == [False, True]
+            winners.update(name for name, value in created.items() if value)
+    assert winners == {"first", "second"}

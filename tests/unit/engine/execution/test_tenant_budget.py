@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.history.state import fold
+from roboco.domain.inbox.item import UserMessage
 from roboco.domain.status import TaskStatus
-from roboco.domain.task_usage import BILLION, TaskUsage, day_of
+from roboco.domain.task_usage import TaskUsage
 from roboco.domain.tenant_budget import TenantBudget, TenantBudgets, parse_budget
+from roboco.domain.usage import BILLION, day_of
 from roboco.engine.engine import Policy
+from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.engine.tenant_budget import MAX_WAIT
 from roboco.errors import TransientError, UsageError
 from tests.support.memory_ports.journeys import TOOLS, member
@@ -149,7 +153,6 @@ def test_an_emptied_redis_counts_open_tasks_again() -> None:
     world.settle(TASK)
     before = spent(world)
     world.server.held.spent.clear()
-    world.server.held.counted.clear()
     world.server.held.tasks.clear()
     assert spent(world) == (0, 0)
     world.send("more", task_id=TASK)
@@ -158,14 +161,64 @@ def test_an_emptied_redis_counts_open_tasks_again() -> None:
     assert spent(world) > before
 
 
-def test_steps_of_earlier_days_are_not_counted_again() -> None:
+def test_a_redis_that_is_emptied_while_a_turn_ends_forgets_nothing_of_an_open_task() -> None:
+    """The step is counted in the emptied Redis before its commit is refused and the task is rebuilt."""
+    for name in ("task_store.commit", "task_store.commit_with_decision", "tenant_spending.count"):
+        world = world_of("acme=1000")
+        world.submit(TEAM, task_id=TASK)
+        world.settle(TASK)
+
+        def watch(called: str, call: Any, name: str = name, world: World = world) -> Any:
+            if called == name and len(world.history(TASK)) == 4 and not world.server.wiped:
+                world.server.wipe()
+            return call()
+
+        world.watch = watch
+        world.send("more", task_id=TASK)
+        world.settle(TASK)
+        assert len(world.history(TASK)) == 4
+        assert spent(world) == recorded(world, TASK)
+
+
+def test_a_redis_that_was_set_back_counts_the_steps_that_it_lost() -> None:
+    world = world_of("acme=1000")
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+    earlier = world.server.copy()
+    for number in range(2):
+        world.send("more", f"item-{number}", task_id=TASK)
+        world.settle(TASK)
+    world.server.restore(earlier)
+    world.send("more", "item-2", task_id=TASK)
+    world.settle(TASK)
+    assert spent(world) == recorded(world, TASK)
+
+
+def test_a_day_begins_with_its_first_step_and_earlier_days_are_not_counted_again() -> None:
     world = world_of("acme=1000")
     world.submit(TEAM, task_id=TASK)
     world.settle(TASK)
     world.clock.move(2 * 86_400)
-    world.server.held.counted.clear()
-    world.engine.day_budgets.count_today(TASK, world.history(TASK))
+    world.engine.day_budgets.count(TASK, None, fold(world.history(TASK), TASK))
     assert spent(world) == (0, 0)
+    world.send("more", task_id=TASK)
+    world.settle(TASK)
+    assert spent(world) == recorded(world, TASK) != (0, 0)
+
+
+def test_steps_that_a_fork_has_copied_count_for_its_source_only() -> None:
+    world = world_of("acme=1000")
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+    fork(world.engine, ForkRequest(TASK, "acme:fork1", message=message_of("again")))
+    world.settle("acme:fork1")
+    assert len(world.history("acme:fork1")) == 4
+    assert spent(world) == recorded(world, TASK, "acme:fork1")
+
+
+def message_of(text: str) -> UserMessage:
+    """Return a message with this text."""
+    return UserMessage(item_id="of-a-fork", created_at=datetime(2026, 1, 1, tzinfo=UTC), text=text)
 
 
 def test_the_cost_of_tools_counts() -> None:

@@ -10,7 +10,7 @@ from roboco.client.worker_check import WorkerCheck
 from roboco.domain.paths import WORKSPACE_FILE, summary_path
 from roboco.engine.execution.tool_call import run_call
 from roboco.engine.execution.turn import run_turn
-from roboco.engine.intake.unattended import missing_worker_messages, why_unattended
+from roboco.engine.intake.wait_cause import missing_worker_messages, why_unattended
 from roboco.engine.registration import check_workspace, register
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import CorruptHistory, TransientError, UsageError
@@ -133,7 +133,7 @@ def test_a_workspace_other_than_that_of_the_coordinators_is_named() -> None:
     message = missing_worker(world)
     assert message == (
         "this client uses the workspace file:///w on a, the others s3://bucket: set ROBOCO_WORKSPACE to the same "
-        "workspace for all, or ROBOCO_PREFIX to another name if these are two deployments"
+        "workspace for all. If these are two deployments, give each its own ROBOCO_PREFIX and ROBOCO_BROKER_URL"
     )
     with pytest.raises(UsageError, match="the others s3://bucket"):
         check_workspace(world.engine, WORKSPACE_URL)
@@ -176,7 +176,7 @@ def test_a_workspace_has_one_id() -> None:
     first = workspace_name(world.files, WORKSPACE_URL)
     assert workspace_name(world.files, "another address").id == first.id
     world.files.held[WORKSPACE_FILE] = b'{"id": "a b"}'
-    with pytest.raises(CorruptHistory, match="does not hold an id: delete it"):
+    with pytest.raises(CorruptHistory, match="does not hold an id: restore it"):
         workspace_name(world.files, WORKSPACE_URL)
 
 

@@ -11,7 +11,7 @@ import pytest
 from roboco.domain.inbox.item import UserMessage
 from roboco.domain.paths import inbox_path, item_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.item_cache import ItemCache
+from roboco.engine.item_cache import ITEM_BYTES, ItemCache
 from roboco.engine.record.inbox_items import MAX_UNCACHED_ITEMS, pending_items
 from tests.support.memory_ports.journeys import MANUAL
 from tests.support.memory_ports.task_store import MemoryTaskStore
@@ -116,7 +116,7 @@ def test_a_stop_among_many_messages_counts_at_once() -> None:
 
 
 def test_the_cache_is_bounded() -> None:
-    cache = ItemCache(max_bytes=100)
+    cache = ItemCache(max_bytes=100 + 4 * ITEM_BYTES)
     start = datetime(2026, 1, 1, tzinfo=UTC)
     items = [UserMessage(item_id=f"i{n}", created_at=start + timedelta(seconds=n), text="x") for n in range(5)]
     for item in items[:4]:
@@ -124,6 +124,6 @@ def test_the_cache_is_bounded() -> None:
     assert cache.get("task", "g", "i0") == items[0]
     cache.add("task", "g", items[4], 25)
     assert [cache.get("task", "g", f"i{n}") is not None for n in range(5)] == [True, False, True, True, True]
-    cache.add("task", "g", items[4], 101)
+    cache.add("task", "g", items[4], 101 + 4 * ITEM_BYTES)
     assert not any(cache.get("task", "g", f"i{n}") for n in range(5))
     assert cache.get("task", "other", "i0") is None

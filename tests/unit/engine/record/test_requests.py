@@ -25,8 +25,10 @@ from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 Requests = Counter[str]
 
 APPEND = Counter(["PUT history/", "HEAD history.jsonl"])
-SUBMIT = APPEND + Counter(["GET task_1", "PUT team.json", "PUT task.json", "PUT _open", "LIST inbox/"])
-"""The first one looks for the receipt of an erased task."""
+SUBMIT = APPEND + Counter(
+    ["GET task_1", "PUT team.json", "PUT task.json", "GET early_files.json", "PUT _open", "LIST inbox/"]
+)
+"""The first one looks for the receipt of an erased task, the fourth for files that another caller has uploaded."""
 TURN = APPEND
 READ_TEAM = Counter(["GET team.json"])
 FIRST_WAIT = Counter(

@@ -1,6 +1,7 @@
 """Erased tasks: nothing of them remains, and nothing that arrives late revives them."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -8,11 +9,17 @@ import pytest
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.ids import sub_task_id
 from roboco.domain.inbox.item import RetryRequest
-from roboco.domain.paths import erasure_path, forks_path, open_marker_path, tombstone_path
+from roboco.domain.paths import erasure_path, forks_path, item_path, open_marker_path, tombstone_path
+from roboco.domain.removal.erasure import ErasureRequest
 from roboco.engine.coordinator.erase import LATE_CHECKS, STOP_TIMEOUT
+from roboco.engine.execution.attempt_outcome import CallOutcome, TurnOutcome
+from roboco.engine.execution.tool_call import run_call
+from roboco.engine.execution.turn import run_turn
 from roboco.engine.intake.retry_task import retry_task
 from roboco.errors import AlreadyEnded, Erased, NotFound, StateConflict, TransientError
-from tests.support.memory_ports.journeys import GRAPH, MANUAL
+from roboco.ports.assignment import ToolAssignment
+from tests.support.memory_ports.dispatcher import TurnMessage
+from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL
 from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import TASK, world_parts
 from tests.unit.engine.coordinator.test_delegate import script as delegating
@@ -274,13 +281,134 @@ def _erase_with_a_failure(number: int, failure: BaseException, after: bool) -> N
     assert world.traces() == [], where
 
 
-def test_a_task_that_was_retried_after_the_request_is_not_erased() -> None:
-    world = ended_task()
-    world.erase()
+def failed_task() -> ObjectWorld:
+    world = ObjectWorld(world_parts(FAILING.script))
+    world.submit(FAILING.team)
+    world.settle()
+    assert world.summary().status == "failed"
+    return world
+
+
+def retry(world: ObjectWorld) -> None:
+    """Retry the task as another process."""
+    retry_task(world.process(), TASK, RetryRequest(item_id="r1", created_at=world.engine.now()))
+
+
+def test_an_erasure_that_overlaps_a_retry_is_refused_or_carried_out() -> None:
+    """A retry at each call of the request: an accepted request is never void, and a refused one removes nothing."""
+    accepted = set[bool]()
+    for number in range(1, 40):
+        world, count = failed_task(), 0
+
+        def watch(name: str, call: Any, world: ObjectWorld = world, number: int = number) -> Any:
+            nonlocal count
+            count += 1
+            if count == number:
+                world.watch = make_call
+                with suppress(Erased):
+                    retry(world)
+            return call()
+
+        world.watch = watch
+        try:
+            world.erase()
+        except StateConflict:
+            assert erasure_path(TASK) not in world.files.held
+            accepted.add(False)
+        else:
+            world.watch = make_call
+            finish(world)
+            assert world.traces() == []
+            accepted.add(True)
+    assert accepted == {False, True}
+
+
+def finish(world: ObjectWorld) -> None:
+    world.sweep_until(lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None)
+
+
+def test_a_retry_that_overlaps_an_accepted_erasure_is_refused_or_stopped() -> None:
+    for number in range(1, 40):
+        world, count = failed_task(), 0
+
+        def watch(name: str, call: Any, world: ObjectWorld = world, number: int = number) -> Any:
+            nonlocal count
+            count += 1
+            if count == number:
+                world.watch = make_call
+                with suppress(StateConflict, TransientError):
+                    world.erase()
+            return call()
+
+        world.watch = watch
+        with suppress(Erased, StateConflict, NotFound):
+            retry(world)
+        world.watch = make_call
+        if erasure_path(TASK) in world.files.held:
+            finish(world)
+            assert world.traces() == []
+        else:
+            assert world.history()
+
+
+def test_a_request_whose_client_died_before_it_was_accepted_does_not_stop_a_retried_task() -> None:
+    world = failed_task()
+    request = ErasureRequest(task_id=TASK, requested_at=world.engine.now())
+    world.files.held[erasure_path(TASK)] = request.model_dump_json().encode()
     world.files.held[open_marker_path(TASK)] = b""
+    world.engine.schedule.set(f"erase/{TASK}")
     world.sweep_until(lambda: erasure_path(TASK) not in world.files.held)
     assert tombstone_path(TASK) not in world.files.held
     assert world.history()
+
+
+def test_a_retried_task_that_redis_has_lost_is_erased_soon() -> None:
+    """The marker that the erasure removes is not restored as that of a retry."""
+    world = failed_task()
+    retry(world)
+    world.server.wipe()
+    began = world.clock.now()
+    world.erase(stop=True)
+    world.sweep_until(lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None)
+    assert world.clock.now() - began < 60
+    assert world.traces() == []
+
+
+def test_a_sub_task_that_never_began_leaves_no_stop() -> None:
+    world = ObjectWorld(world_parts(delegating))
+    world.submit(delegating_team())
+    world.settle()
+    child = next(sub_task_id(TASK, call.id) for step in world.history() for call in step.calls)
+    world.files.delete_tree(f"{child}/", 1000)
+    world.files.held[item_path(child, "stop-1")] = b"{}"
+    erase(world, stop=True)
+    world.sweep_until(lambda: erasure_path(child) not in world.files.held, LATE_CHECKS[-1] / 10)
+    assert [path for path in world.files.held if path.startswith(f"{child}/")] == []
+
+
+def test_an_erased_fork_does_not_hinder_the_erasure_of_its_source() -> None:
+    world = ended_task()
+    fork_task(world)
+    world.settle(FORK)
+    with pytest.raises(StateConflict, match="has forks"):
+        world.erase(forks="refuse")
+    world.erase(FORK, stop=True)
+    world.sweep_until(lambda: tombstone_path(FORK) in world.files.held and world.receipt(FORK).finished_at is not None)
+    assert world.files.names(forks_path(TASK)) == []
+    world.files.held[f"{forks_path(TASK)}{FORK}"] = b""  # a late client stores it again
+    erase(world, forks="refuse")
+    assert world.receipt().forks == []
+
+
+def test_a_late_message_of_an_erased_task_is_dropped() -> None:
+    world = graph_world()
+    world.submit(GRAPH.team, at_once=True)
+    turn = world.dispatcher.queue.popleft()
+    erase(world, stop=True)
+    assert isinstance(turn, TurnMessage)
+    assert run_turn(world.process(), turn.assignment) is TurnOutcome.OBSOLETE
+    call = ToolAssignment(TASK, 1, turn.assignment.epoch, "tc_1", 1)
+    assert run_call(world.process(), call) is CallOutcome.DONE
 
 
 def test_a_task_whose_erasure_is_requested_cannot_be_retried() -> None:

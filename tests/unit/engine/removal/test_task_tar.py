@@ -10,6 +10,7 @@ import pytest
 from roboco.domain.paths import CLOSED, erasure_path, open_marker_path, tombstone_path
 from roboco.engine.intake import import_task as importing
 from roboco.engine.intake.import_task import import_task
+from roboco.engine.intake.tar_reader import BLOCK
 from roboco.engine.record.task_tar import HashedReader, check_exportable, task_tar
 from roboco.engine.retry import CLOSE_TIMEOUT
 from roboco.errors import Erased, StateConflict, TransientError, UsageError
@@ -125,7 +126,7 @@ def test_an_open_task_is_not_exported() -> None:
 
 def test_an_existing_task_is_not_replaced() -> None:
     world = ended_task()
-    with pytest.raises(StateConflict, match="exists"):
+    with pytest.raises(StateConflict, match="exists in this workspace, and stays as it is"):
         import_task(world.engine, io.BytesIO(tar_of(world)))
 
 
@@ -224,7 +225,12 @@ def test_hostile_bytes_are_refused() -> None:
     header = tarfile.TarInfo("x")
     header.type, header.size = tarfile.XHDTYPE, 8 * 1024**3
     many = b"".join(_extended_headers(5000))
-    for hostile in (b"", b"x" * 5000, gzip.compress(data), data[: len(data) // 2], header.tobuf(), many):
+    header.size = 80_000
+    quadratic = header.tobuf() + b"1" * 80_000 + bytes(BLOCK)  # one number for a slow pattern
+    header.size = 512
+    forms = [header.tobuf() + record.ljust(512, b"\0") + data for record in (b"20 path=a\n", b"18 GNU.sparse=1\n")]
+    broken = (b"", b"x" * 5000, gzip.compress(data), data[: len(data) // 2], header.tobuf(), many, quadratic)
+    for hostile in (*broken, *forms):
         with pytest.raises(UsageError, match="not the tar of a task"):
             import_task(target.engine, io.BytesIO(hostile))
     assert target.files.held == {}

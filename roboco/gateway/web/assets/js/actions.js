@@ -1,6 +1,6 @@
 // actions: each operation for operators, as a form that the gateway's own description yields.
 //
-//   #/operations/NAME?FIELD=VALUE ─► form ─┬─ one request ─► tables and facts, or a file
+//   #/operations/NAME?FIELD=VALUE ─► form ─┬─ one request (of a read at once, if a link of this page leads here) ─► tables and facts, or a file
 //                                          └─ with dry_run: count ─► confirm ─► page, page, ... (after an error: from there)
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
@@ -97,10 +97,10 @@ export function Action({ name, actions, query, onClose }) {
     } while (isPaged && all.cursor && !held.ended);
     const known = { ...all, ...held.values };
     const next = Object.entries(actions).find(([, one]) => !isRead && one.method === "get" && one.path.startsWith(path) && one.schema.required.every(name => name in known));
-    if (next) location.replace(actionAddress(next[0], next[1].schema.required.map(name => [name, known[name]])));
+    if (next) location.replace(document.hash = actionAddress(next[0], next[1].schema.required.map(name => [name, known[name]])));
   });
   useEffect(() => {
-    if (isRead && form.fields.every(one => !one.required || one.text)) run({});
+    if (isRead && document.hash === location.hash && form.fields.every(one => !one.required || one.text)) run({});
     return () => (held.ended = true);
   }, []);
   useEffect(() => {

@@ -1,0 +1,256 @@
+"""OAuth tokens for MCP servers: an `Authorization` header, and one new token if the server refuses it.
+
+    request with the known token ─► 401 ─► lock ─► another worker's new token? ─no─► get one ─► request, once more
+
+Of all workers one gets the new token. Redis has the lock, and the token of client credentials, encrypted with a key
+that derives from the client's secret. A token of the operator's function is not stored; Redis has the digest of the one
+that was replaced last.
+"""
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from typing import Protocol
+
+import anyio
+import httpx2
+from cryptography.fernet import Fernet, InvalidToken
+from mcp.client.auth import OAuthFlowError
+from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from pydantic import ValidationError
+
+from roboco.adapters.mcp.http import clean_body
+from roboco.domain.canonical_json import sha256
+from roboco.domain.team.mcp_server import ClientCredentials, McpServer
+from roboco.errors import UsageError
+from roboco.ports.tools import TaskOwner
+
+GetToken = Callable[..., str]
+"""The operator's function: `url`, `tenant`, `user` and `refresh` are its keyword arguments."""
+_UNAUTHORIZED = 401
+_EARLY_SECONDS = 30
+"""Seconds before its end at which a token counts as expired."""
+_DEFAULT_LIFETIME = 3600
+_MAX_SHOWN_CHARS = 500
+
+
+class TokenStore(Protocol):
+    """What workers share about tokens. A store that does not answer is one without entries and locks."""
+
+    def get(self, name: str) -> str | None:
+        """Return the stored text, or None."""
+
+    def put(self, name: str, value: str, seconds: int) -> None:
+        """Store a text for these seconds."""
+
+    def lock(self, name: str) -> AbstractContextManager[None]:
+        """Return a context that one process at a time is in, unless another one does not leave it for a minute."""
+
+
+TokenAccess = tuple[TokenStore, GetToken | None, TaskOwner]
+"""What workers share about tokens, the operator's function, and whose token the server gets from it."""
+
+
+def token_auth(server: McpServer, access: TokenAccess) -> "TokenAuth | None":
+    """Return what sends the tokens of the server, or None if it gets none. Raise UsageError if there can be none."""
+    store, get_token, owner = access
+    if server.auth is None:
+        return None
+    if isinstance(server.auth, ClientCredentials):
+        return ClientTokens(server, store, server.auth)
+    if get_token is None:
+        raise UsageError(
+            f"MCP server {server.location!r} gets the token of the task's {server.auth}: set ROBOCO_MCP_TOKENS to the "
+            "function that returns it"
+        )
+    if server.auth == "user" and owner.user is None:
+        raise UsageError(
+            f"MCP server {server.location!r} gets the token of the task's user, and the task has none: submit it with "
+            "a caller, or use `auth: tenant`"
+        )
+    return FunctionTokens(server, store, get_token, owner)
+
+
+class TokenAuth(httpx2.Auth):
+    """Sends a token. `secrets` are the values that must not appear in messages."""
+
+    def __init__(self, server: McpServer, store: TokenStore, owner: str) -> None:
+        self.secrets: tuple[str, ...] = ()
+        self._url = server.url or ""
+        self._store = store
+        self._name = sha256(json.dumps([server.cache_key, owner]))
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Send the request with the known token; if it is refused, send it once more with a new one."""
+        held = await self._known()
+        response = yield self._with_token(request, held)
+        if response.status_code != _UNAUTHORIZED:
+            return
+        await response.aread()
+        async with _in_thread(self._store.lock(self._name)):
+            token = await self._renewed(held)
+        yield self._with_token(request, token)
+
+    def _with_token(self, request: httpx2.Request, token: str) -> httpx2.Request:
+        if token:
+            self.secrets = tuple(dict.fromkeys([token, *self.secrets]))[:4]
+            request.headers["authorization"] = f"Bearer {token}"
+        return request
+
+    async def _known(self) -> str:
+        """Return the known token, or "" if there is none."""
+        raise NotImplementedError
+
+    async def _renewed(self, refused: str) -> str:
+        """Return a token in place of the refused one. Raise UsageError if there is none."""
+        raise NotImplementedError
+
+
+class FunctionTokens(TokenAuth):
+    """The tokens of the operator's function, for a tenant or a user."""
+
+    def __init__(self, server: McpServer, store: TokenStore, get_token: GetToken, owner: TaskOwner) -> None:
+        super().__init__(server, store, json.dumps([owner.tenant, owner.user]))
+        self._get_token = get_token
+        self._tenant, self._user = owner.tenant, owner.user
+        self._token = ""
+
+    async def _known(self) -> str:
+        self._token = self._token or await self._ask(refresh=False)
+        return self._token
+
+    async def _renewed(self, refused: str) -> str:
+        replaced = await anyio.to_thread.run_sync(self._store.get, self._name) == sha256(refused)
+        found = await self._ask(refresh=False) if replaced else refused  # another worker has replaced it
+        if found == refused:
+            found = await self._ask(refresh=True)
+            await anyio.to_thread.run_sync(self._store.put, self._name, sha256(refused), _DEFAULT_LIFETIME)
+        self._token = found
+        return found
+
+    async def _ask(self, refresh: bool) -> str:
+        whose = f"tenant {self._tenant or 'none'!r}" + (f" and user {self._user!r}" if self._user is not None else "")
+        known = {"url": self._url, "tenant": self._tenant, "user": self._user, "refresh": refresh}
+        try:
+            token = await anyio.to_thread.run_sync(lambda: self._get_token(**known))
+        except Exception as error:  # the operator's function may raise anything
+            text = f"{type(error).__name__}: {error}"[:_MAX_SHOWN_CHARS]
+            raise UsageError(f"the function of ROBOCO_MCP_TOKENS has no token for {whose}: {text}") from error
+        if not token or not token.isascii() or not token.isprintable():
+            raise UsageError(
+                f"the function of ROBOCO_MCP_TOKENS has no token for {whose}: the user must sign in to the server's "
+                "provider in the application of the function"
+            )
+        return token
+
+
+class ClientTokens(TokenAuth):
+    """The tokens of client credentials, which all workers share."""
+
+    def __init__(self, server: McpServer, store: TokenStore, credentials: ClientCredentials) -> None:
+        super().__init__(server, store, "")
+        self._credentials = credentials
+        self._id, self._secret = (
+            required_variable(credentials.client_id),
+            required_variable(credentials.client_secret),
+        )
+        self.secrets = (self._secret,)
+        key = hashlib.sha256(f"roboco mcp token\0{self._name}\0{self._secret}".encode()).digest()
+        self._cipher = Fernet(base64.urlsafe_b64encode(key))
+
+    async def _known(self) -> str:
+        data = await anyio.to_thread.run_sync(self._store.get, self._name)
+        try:
+            return "" if data is None else self._cipher.decrypt(data).decode()
+        except InvalidToken:
+            return ""
+
+    async def _renewed(self, refused: str) -> str:
+        found = await self._known()
+        if found and found != refused:
+            return found
+        received = _Received()
+        issuer = self._credentials.issuer
+        provider = ClientCredentialsOAuthProvider(
+            self._url, received, self._id, self._secret, scope=self._credentials.scope, issuer=issuer
+        )
+        try:
+            auth = _UntilToken(provider, received, self._credentials.scope)
+            hooks = {"response": [clean_body]}
+            async with httpx2.AsyncClient(auth=auth, timeout=_EARLY_SECONDS, event_hooks=hooks) as client:
+                await client.post(self._url, json={})
+        except (OAuthFlowError, httpx2.HTTPError, httpx2.StreamError, ValidationError) as error:
+            text = f"{type(error).__name__}: {error}"[:_MAX_SHOWN_CHARS]
+            raise UsageError(f"issuer {issuer!r} gives no token for its client: {text}") from error
+        if received.tokens is None:
+            raise UsageError(f"issuer {issuer!r} gives no token for its client: check its id, secret and scope")
+        token = received.tokens
+        seconds = (token.expires_in or _DEFAULT_LIFETIME) - _EARLY_SECONDS
+        if seconds > 0:
+            data = self._cipher.encrypt(token.access_token.encode()).decode()
+            await anyio.to_thread.run_sync(self._store.put, self._name, data, seconds)
+        return token.access_token
+
+
+class _Received:
+    """The token that the package has received. Its storage is empty, so that it always gets one."""
+
+    def __init__(self) -> None:
+        self.tokens: OAuthToken | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return None
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        pass
+
+
+class _UntilToken(httpx2.Auth):
+    """The package's flow: it finds the issuer's address for tokens, and gets one. It ends before the last request."""
+
+    def __init__(self, provider: httpx2.Auth, received: _Received, scope: str | None) -> None:
+        self._provider = provider
+        self._scope = scope
+        self._received = received
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        flow = self._provider.async_auth_flow(request)
+        with suppress(StopAsyncIteration):
+            outgoing = await flow.__anext__()
+            while self._received.tokens is None:
+                response = yield outgoing
+                await response.aread()
+                if self._scope and response.status_code == _UNAUTHORIZED:  # the package asks for what the server names
+                    named = response.headers.get("www-authenticate", "").removeprefix("Bearer").strip()
+                    response.headers["www-authenticate"] = f'Bearer scope="{self._scope}", {named}'
+                outgoing = await flow.asend(response)
+        await flow.aclose()
+
+
+@asynccontextmanager
+async def _in_thread(context: AbstractContextManager[None]) -> AsyncIterator[None]:
+    """Enter and leave a context that waits, in a thread."""
+    await anyio.to_thread.run_sync(context.__enter__)
+    try:
+        yield
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(context.__exit__, None, None, None)
+
+
+def required_variable(variable: str) -> str:
+    """Return the value of the worker's variable. Raise UsageError if it has none."""
+    value = os.environ.get(variable)
+    if not value:
+        raise UsageError(f"environment variable {variable!r} is not set on this worker")
+    return value

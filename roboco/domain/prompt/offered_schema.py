@@ -1,0 +1,61 @@
+"""The schema of a tool's arguments as model servers accept it.
+
+OpenAI's server refuses a whole request for an object without `properties`, for an array without `items`, and for
+`anyOf` and the like at the root. The server of the tool, and the worker's own check, still use the listed schema.
+"""
+
+from typing import Any
+
+_MAP_KEYWORDS = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
+_LIST_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SINGLE_KEYWORDS = frozenset(
+    {"items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else"}
+)
+_NOT_AT_THE_ROOT = frozenset({"anyOf", "oneOf", "allOf", "not", "enum", "const", "if", "then", "else"})
+_MAY_BE_NULL = frozenset({"default", "const", "example"})
+
+
+def offered_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema of an object that accepts all values that the schema accepts."""
+    kept = {keyword: value for keyword, value in schema.items() if keyword not in _NOT_AT_THE_ROOT}
+    if len(kept) < len(schema):  # what they require may be the only mention of a parameter
+        kept = {"properties": _parameters(schema)} | {name: one for name, one in kept.items() if name != "properties"}
+    complete: dict[str, Any] = _complete(kept)
+    return {"type": "object", "properties": {}} | complete | {"type": "object"}
+
+
+def _parameters(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the schema, and of the alternatives at its root."""
+    listed = [one for keyword in ("anyOf", "oneOf", "allOf") for one in schema.get(keyword) or ()]
+    found = [one["properties"] for one in listed if isinstance(one, dict) and isinstance(one.get("properties"), dict)]
+    names = {name for one in found for name in one}
+    own = schema.get("properties") or {}
+    same = {name: [one[name] for one in found if name in one] for name in sorted(names - own.keys())}
+    return {name: ones[0] if len(ones) == 1 else {"anyOf": ones} for name, ones in same.items()} | own
+
+
+def _complete(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return {"not": {}} if schema is False else {}
+    complete = {
+        keyword: _complete_value(keyword, value)
+        for keyword, value in schema.items()
+        if (value is not None or keyword in _MAY_BE_NULL) and not (keyword == "enum" and value == [])
+    }
+    kinds = complete.get("type")
+    listed = kinds if isinstance(kinds, list) else [kinds]
+    if "object" in listed:
+        complete.setdefault("properties", {})
+    if "array" in listed:
+        complete.setdefault("items", {})
+    return complete
+
+
+def _complete_value(keyword: str, value: Any) -> Any:
+    if keyword in _MAP_KEYWORDS and isinstance(value, dict):
+        return {name: _complete(one) for name, one in value.items()}
+    if keyword in _LIST_KEYWORDS and isinstance(value, list):
+        return [_complete(one) for one in value]
+    if keyword == "additionalProperties" and isinstance(value, bool):
+        return value
+    return _complete(value) if keyword in _SINGLE_KEYWORDS else value

@@ -1,0 +1,61 @@
+"""`deploy/try.sh` with a program in the place of Docker: the secrets that it makes, and the commands that it runs."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.deployment.files import DEPLOY
+
+DOCKER = """#!/bin/sh
+echo "$*" >>docker.log
+case "$*" in
+*imagetools*) echo sha256:0123 ;;
+*"keys create"*) printf 'a line\\nthe-key\\n' ;;
+esac
+"""
+SECRETS = 7 + 2 * 5 + 3
+"""Passwords of Redis, two keys of S3 for each of five, Flower's user, the signing key and the cookie's secret."""
+
+
+def run_try(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the script in a copy of the folder deploy."""
+    if not (folder / "deploy").exists():
+        (folder / "deploy").mkdir()
+        for name in ("try.sh", "pin-images.sh", "make-secrets.sh"):
+            shutil.copy(DEPLOY / name, folder / "deploy" / name)
+        (folder / "docker").write_text(DOCKER)
+        (folder / "docker").chmod(0o755)
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}"} | variables
+    command = [folder / "deploy" / "try.sh"]
+    return subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+
+def test_the_first_run_makes_secrets_and_starts_everything(tmp_path: Path) -> None:
+    done = run_try(tmp_path, OPENAI_API_KEY="sk-one")
+    assert done.returncode == 0, done.stderr
+    assert "with the key the-key" in done.stdout
+    file = tmp_path / ".env"
+    assert file.stat().st_mode & 0o077 == 0
+    values = dict(line.split("=", 1) for line in file.read_text().splitlines())
+    assert values.pop("OPENAI_API_KEY") == "sk-one"
+    secrets = [value for name, value in values.items() if not name.endswith("_IMAGE")]
+    assert len(secrets) == len(set(secrets)) == SECRETS
+    commands = (tmp_path / "docker.log").read_text().splitlines()[-3:]
+    assert commands[0] == "compose up --build --detach --wait"
+    assert commands[1] == "compose exec -T gateway roboco demo"
+    assert values["S3_SECRET_KEY_OPERATOR"] in commands[2]
+
+
+def test_a_later_run_keeps_the_secrets(tmp_path: Path) -> None:
+    run_try(tmp_path, OPENAI_BASE_URL="http://host.docker.internal:11434/v1")
+    before = (tmp_path / ".env").read_text()
+    assert "OPENAI_BASE_URL=http://host.docker.internal:11434/v1\n" in before
+    assert run_try(tmp_path).returncode == 0
+    assert (tmp_path / ".env").read_text() == before
+
+
+def test_without_a_model_nothing_is_made(tmp_path: Path) -> None:
+    done = run_try(tmp_path)
+    assert (done.returncode, "set OPENAI_API_KEY" in done.stderr) == (64, True)
+    assert not (tmp_path / ".env").exists()

@@ -1,0 +1,116 @@
+"""Any error of the Redis of the state, or of the broker: no task fails, no worker exits, and work goes on after it."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco import TransientError
+from roboco.adapters.local.valkey import ValkeyServer
+from roboco.domain.status import TaskStatus
+from tests.support.flower import flower
+from tests.support.journeys import GRAPH, PARALLEL, answer, shape
+from tests.support.servers.model_server import Reply, Request
+from tests.support.servers.refusing_redis import RefusingRedis
+from tests.support.stack import Stack, until
+
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
+
+LEASE = 2.0
+ERRORS = (
+    "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+    "NOPERM this user has no permissions to run the command",
+    "ERR Proxy: upstream failure",
+)
+
+
+@pytest.fixture(scope="module")
+def proxies() -> dict[str, RefusingRedis]:
+    """The proxies of the running stack, before its state and before its broker."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def stack(proxies: dict[str, RefusingRedis], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Workers and a client behind the proxies."""
+
+    @contextmanager
+    def around(valkey: ValkeyServer) -> Iterator[dict[str, Any]]:
+        with RefusingRedis(valkey.port) as state, RefusingRedis(valkey.port) as broker:
+            proxies.update(state=state, broker=broker)
+            yield {"redis_url": state.url, "broker_url": broker.url}
+
+    with Stack(tmp_path_factory.mktemp("stack"), around=around, lease_seconds=LEASE) as running:
+        running.model.script(answer_slowly)
+        yield running
+
+
+def answer_slowly(request: Request) -> Reply:
+    reply = answer(request)
+    return Reply(text=reply.text, tool_calls=reply.tool_calls, interval=0.1)
+
+
+@pytest.mark.parametrize("seconds", [LEASE / 2, 2 * LEASE], ids=["less than a lease", "more than a lease"])
+@pytest.mark.parametrize("error", ERRORS, ids=lambda text: text.split()[0])
+@pytest.mark.parametrize("server", ["state", "broker"])
+def test_work_waits_for_a_server_that_refuses_every_command(
+    stack: Stack, proxies: dict[str, RefusingRedis], server: str, error: str, seconds: float
+) -> None:
+    pids = {pool: worker.pid for pool, worker in stack.workers.items()}
+    tasks = [stack.orchestrator.run(journey.team, journey.prompt) for journey in (GRAPH, PARALLEL)]
+    next(item for item in tasks[0].stream() if item.type == "text_part_delta")
+    proxies[server].refuse(error)
+    time.sleep(seconds)
+    if server == "state":
+        with pytest.raises(TransientError, match="; "):
+            stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+    proxies[server].accept()
+    for task, journey in zip(tasks, (GRAPH, PARALLEL), strict=True):
+        assert task.result(60).status is TaskStatus.COMPLETED
+        assert shape(task.history()) == journey.expected
+    assert pids == {pool: worker.pid for pool, worker in stack.workers.items()}
+    assert all(worker.alive() for worker in stack.workers.values())
+    assert proxies[server].refused
+
+
+def test_flower_goes_on_after_errors_of_the_broker(stack: Stack, proxies: dict[str, RefusingRedis]) -> None:
+    with flower(stack) as seen:
+        proxies["broker"].refuse(ERRORS[0])
+        time.sleep(2 * LEASE)
+        proxies["broker"].accept()
+        task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+        assert task.result(60).status is TaskStatus.COMPLETED
+        until(lambda: seen.rows(task.task_id), 60, "Flower shows a later task")
+
+
+def test_why_names_the_redis_that_takes_no_writes(stack: Stack, proxies: dict[str, RefusingRedis]) -> None:
+    """Reads are answered, as by a full Redis or a replica."""
+    stack.model.script(lambda request: Reply(text="slowly " * 100, interval=0.1))
+    task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+    try:
+        for server, kind in (("state", "redis refuses writes"), ("broker", "the broker takes no messages: redis")):
+            proxies[server].refuse("OOM command not allowed when used memory > 'maxmemory'.", "SET$|LPUSH")
+            until(lambda kind=kind: task.missing_worker().startswith(kind), 30, lambda: repr(task.missing_worker()))  # type: ignore[misc]
+            proxies[server].accept()
+    finally:
+        proxies["state"].accept()
+        proxies["broker"].accept()
+        stack.model.script(answer_slowly)
+        task.stop()
+
+
+def test_a_turn_that_redis_interrupts_names_redis_as_the_reason(
+    stack: Stack, proxies: dict[str, RefusingRedis], tmp_path: Path
+) -> None:
+    task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+    next(item for item in task.stream() if item.type == "text_part_delta")
+    proxies["state"].refuse(ERRORS[0])
+    time.sleep(2 * LEASE)
+    proxies["state"].accept()
+    assert task.result(60).status is TaskStatus.COMPLETED
+    reasons = [str(getattr(item.data, "reason", "")) for item in task.stream() if item.type == "event_turn_restart"]
+    assert reasons
+    assert all("BUSY" in reason or "Redis did not answer" in reason for reason in reasons), reasons

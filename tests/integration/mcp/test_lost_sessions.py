@@ -1,0 +1,190 @@
+"""MCP servers over HTTP that forget sessions, or refuse requests, in the ways of public servers."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from roboco.errors import UsageError
+from tests.support.mcp_servers import call, declare_server, listed, open_servers
+
+pytestmark = pytest.mark.slow
+
+Refusal = tuple[int, str, bytes]
+"""Status, content type and body."""
+
+
+class ForgetfulServer:
+    """A server with one tool, `buy`. `refusal` answers a request of a session that it does not know."""
+
+    def __init__(self, refusal: Refusal | None = None) -> None:
+        self.refusal = refusal
+        self.sessions: set[str] = set()
+        self.opened = 0
+        self.bought = 0
+        self.requests: list[str] = []
+        self.on_call: Callable[[BaseHTTPRequestHandler, Any], bool] = lambda handler, request: False
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        """Answer one request."""
+        request = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+        self.requests.append(request["method"])
+        if request["method"] == "initialize":
+            self.opened += 1
+            self.sessions.add(str(self.opened))
+            found = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
+            respond(handler, request, found, {"Mcp-Session-Id": str(self.opened)})
+        elif self.refusal is not None and handler.headers["Mcp-Session-Id"] not in self.sessions:
+            status, kind, body = self.refusal
+            send(handler, status, kind, body.replace(b'"ID"', json.dumps(request.get("id")).encode()))
+        elif "id" not in request:
+            send(handler, 202, "text/plain", b"")
+        elif request["method"] == "tools/list":
+            respond(handler, request, {"tools": [{"name": "buy", "inputSchema": {"type": "object"}}]})
+        elif request["method"] == "tools/call":
+            if not self.on_call(handler, request):
+                self.bought += 1
+                respond(handler, request, {"content": [{"type": "text", "text": f"bought {self.bought}"}]})
+        else:
+            respond(handler, request, {})
+
+
+def respond(handler: BaseHTTPRequestHandler, request: Any, result: Any, headers: dict[str, str] | None = None) -> None:
+    """Send the result of a request."""
+    body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
+    send(handler, 200, "application/json", body, headers)
+
+
+def send(
+    handler: BaseHTTPRequestHandler, status: int, kind: str, body: bytes, headers: dict[str, str] | None = None
+) -> None:
+    """Send a response."""
+    handler.send_response(status)
+    for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}.items():
+        handler.send_header(name, value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+@contextmanager
+def serving(server: ForgetfulServer) -> Iterator[str]:
+    """Yield the address of the server."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            server.answer(self)
+
+        def do_GET(self) -> None:
+            send(self, 405, "text/plain", b"")
+
+        do_DELETE = do_GET  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=http.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{http.server_address[1]}/mcp"
+    finally:
+        http.shutdown()
+        http.server_close()
+        thread.join()
+
+
+def rpc_error(message: str, code: int = -32000) -> bytes:
+    return f'{{"jsonrpc":"2.0","id":"ID","error":{{"code":{code},"message":"{message}"}}}}'.encode()
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        (404, "application/json", rpc_error("Session not found", -32001)),
+        (404, "text/plain", b"gone"),
+        (400, "application/json", rpc_error("Bad Request: No valid session ID provided")),
+        (400, "application/json", b'{"error": "Invalid session ID"}'),
+        (400, "text/plain", b"Bad Request"),
+        (401, "text/plain", b"Unauthorized: Session not found"),
+        (409, "application/json", b'{"detail": "session expired"}'),
+        (410, "text/plain", b""),
+        (422, "text/plain", b"Unexpected message, expect initialize request"),
+        (500, "text/plain", b"Internal error: unknown session"),
+        (503, "application/json", rpc_error("session is not initialized")),
+        (200, "application/json", rpc_error("Invalid or missing session")),
+    ],
+    ids=lambda refusal: f"{refusal[0]} {refusal[2].decode()[:40]}",
+)
+@pytest.mark.parametrize("first", ["list", "call"])
+def test_a_forgotten_session_is_renewed_once(refusal: Refusal, first: str) -> None:
+    server = ForgetfulServer(refusal)
+    with serving(server) as url:
+        declared = declare_server(url=url, tools=["buy"], connect_timeout=20, timeout=20)
+        with open_servers(declared) as servers:
+            assert call(servers, declared, "buy", {}) == "bought 1"
+            for number in range(2, 5):
+                server.sessions.clear()
+                if first == "list":
+                    assert list(listed(servers, declared)) == ["buy"]
+                assert call(servers, declared, "buy", {}) == f"bought {number}"
+    assert server.opened == 4
+
+
+def test_a_call_that_may_have_run_is_not_repeated() -> None:
+    server = ForgetfulServer()
+
+    def fail(handler: BaseHTTPRequestHandler, request: Any) -> bool:
+        server.bought += 1
+        send(handler, 500, "text/plain", b"Internal error: the browser's session was not found")
+        return True
+
+    with serving(server) as url:
+        declared = declare_server(url=url, tools=["buy"], connect_timeout=20, timeout=20)
+        with open_servers(declared) as servers:
+            listed(servers, declared)
+            server.on_call = fail
+            with pytest.raises(UsageError, match=r"the browser's session was not found \(HTTP status 500\)"):
+                call(servers, declared, "buy", {})
+    assert (server.bought, server.opened) == (1, 1)
+
+
+@pytest.mark.parametrize("status", [429, 500, 502])
+def test_a_refusal_that_names_no_session_is_an_error_with_its_text(status: int) -> None:
+    server = ForgetfulServer()
+    with serving(server) as url:
+        declared = declare_server(url=url, tools=["buy"], connect_timeout=20, timeout=20)
+        with open_servers(declared) as servers:
+            listed(servers, declared)
+
+            def refuse(handler: BaseHTTPRequestHandler, request: Any) -> bool:
+                send(handler, status, "text/plain", b"slow down, please")
+                return True
+
+            server.on_call = refuse
+            with pytest.raises(UsageError, match=rf"refused: slow down, please \(HTTP status {status}\)"):
+                call(servers, declared, "buy", {})
+            server.on_call = lambda handler, request: False
+            assert call(servers, declared, "buy", {}) == "bought 1"
+    assert server.opened == 1
+
+
+def test_a_body_with_a_mark_and_a_lone_surrogate_is_read() -> None:
+    server = ForgetfulServer()
+
+    def odd(handler: BaseHTTPRequestHandler, request: Any) -> bool:
+        text = '{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"a \\ud83d b"}]}}'
+        body = b"\xef\xbb\xbf" + text.replace("ID", str(request["id"])).encode()
+        send(handler, 200, "application/json; charset=utf-8", body)
+        return True
+
+    server.on_call = odd
+    with serving(server) as url:
+        declared = declare_server(url=url, tools=["buy"], connect_timeout=20, timeout=20)
+        with open_servers(declared) as servers:
+            assert call(servers, declared, "buy", {}) == "a \ufffd b"

@@ -1,0 +1,217 @@
+"""MCP servers as people run them: odd tools, results, output and sessions, each from a report of a user."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.domain.prompt.offered_schema import offered_schema
+from roboco.domain.team.mcp_server import McpServer
+from roboco.errors import UsageError
+from tests.support import mcp_scripted_stdio
+from tests.support.mcp_servers import call, declare_server, never, open_servers
+from tests.support.openai_schema import schema_mistakes
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = Path(mcp_scripted_stdio.__file__)
+GOOD = {"name": "good", "description": "Good.", "inputSchema": {"type": "object", "properties": {}}}
+
+
+def scripted(**script: Any) -> McpServer:
+    """Return a server that answers as scripted; the team may use all of its tools."""
+    script = {"tools": [GOOD]} | script
+    fields = {name: script.pop(name) for name in ("timeout", "prefix") if name in script}
+    named = script.pop("named", "all")
+    return declare_server((sys.executable, str(PROGRAM), json.dumps(script)), tools=named, **fields)
+
+
+def result_of_call(**script: Any) -> Any:
+    """Return what a call of the tool `good` returns."""
+    server = scripted(**script)
+    with open_servers(server) as servers:
+        return call(servers, server, "good", {})
+
+
+def error_of_call(**script: Any) -> str:
+    with pytest.raises(UsageError) as raised:
+        result_of_call(**script)
+    return str(raised.value)
+
+
+ODD_SCHEMAS: list[Any] = [
+    None,
+    {"type": "string"},
+    {"anyOf": [{"type": "object"}, {"type": "object"}]},
+    {},
+    "nonsense",
+    [],
+    True,
+    {"type": ["object", "null"]},
+    {"type": None},
+    {"type": "object", "properties": None},
+    {"type": "object", "properties": {"a": True, "b": {"type": "array"}}, "required": "a"},
+    {"oneOf": [{"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}]},
+    {"type": "object", "properties": {"a": {"type": "object"}, "b": {"type": ["array", "null"], "title": None}}},
+    {"type": "object", "properties": {"a": {"enum": []}}, "allOf": [{"required": ["a"]}]},
+    {"$ref": "#/definitions/x", "definitions": {"x": {"type": "object"}}},
+]
+
+
+def test_an_odd_schema_keeps_no_tool_back() -> None:
+    odd = [{"name": f"odd{number}", "inputSchema": schema} for number, schema in enumerate(ODD_SCHEMAS)]
+    server = scripted(tools=[GOOD, {"name": "none"}, *odd])
+    with open_servers(server) as servers:
+        offer = servers.list_tools(server, "odd_")
+        assert call(servers, server, "odd3", {"a": 1}) == "called odd3"
+    assert list(offer.tools) == ["good", "none", *(one["name"] for one in odd)]
+    assert offer.left_out == {}
+    for tool in offer.tools.values():
+        assert schema_mistakes(offered_schema(tool.input_schema)) == [], tool.input_schema
+
+
+def test_a_tool_that_cannot_be_offered_is_left_out_alone_with_the_reason() -> None:
+    bad = [5, None, {}, {"name": 7}, {"name": ""}, {"name": "a\nb"}, {"name": "x" * 200}, GOOD]
+    server = scripted(tools=[*bad, {"name": "last", "description": 5, "annotations": "x"}])
+    with open_servers(server) as servers:
+        offer = servers.list_tools(server, "odd_")
+    assert list(offer.tools) == ["good", "last"]
+    assert set(offer.left_out.values()) == {"it has no valid name"}
+    assert {"5", "{'name': 7}", "a\nb", "x" * 128} <= set(offer.left_out)
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (
+            {"content": [{"type": "text", "text": "line 4"}], "structuredContent": {"count": 3}},
+            [{"type": "structured", "value": {"count": 3}}, {"type": "text", "text": "line 4"}],
+        ),
+        ({"content": [{"type": "text", "text": '{"count": 3}'}], "structuredContent": {"count": 3}}, {"count": 3}),
+        ({"structuredContent": {"count": 3}}, {"count": 3}),
+        ({"content": [], "structuredContent": [1, 2]}, [1, 2]),
+        ({"content": None}, "(the tool returned no content)"),
+        ({"content": []}, "(the tool returned no content)"),
+        ({}, "(the tool returned no content)"),
+        ({"content": "plain"}, "plain"),
+        ({"content": {"type": "text", "text": "one"}}, "one"),
+        ({"toolResult": 5}, {"toolResult": 5}),
+        (
+            {"content": [{"type": "text", "text": "a"}, {"type": "widget", "x": 1}, {"text": "b"}, None, "c"]},
+            [
+                {"type": "text", "text": "a"},
+                {
+                    "type": "left_out",
+                    "reason": "a part of type 'widget', which is unknown or lacks its content",
+                },
+                {"type": "left_out", "reason": "a part without a type"},
+                {"type": "left_out", "reason": "a part without a type"},
+                {"type": "text", "text": "c"},
+            ],
+        ),
+        (
+            {"content": [{"type": "resource_link", "uri": "a://b", "name": "n", "title": "T", "description": "D"}]},
+            [{"type": "resource_link", "uri": "a://b", "name": "n", "title": "T", "description": "D"}],
+        ),
+        (
+            {"content": [{"type": "resource", "resource": {"uri": "a://b", "text": "hello"}}]},
+            [{"type": "resource", "uri": "a://b", "text": "hello"}],
+        ),
+        ({"content": [{"type": "text", "text": "\ud83d"}]}, "\ufffd"),
+        ({"content": [{"type": "text", "text": "\U0001f600 \\ud83d"}]}, "\U0001f600 \\ud83d"),
+    ],
+)
+def test_a_result_is_read_part_by_part(result: dict[str, Any], expected: Any) -> None:
+    assert result_of_call(results={"good": result}) == expected
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ({"isError": True, "content": [], "structuredContent": {"code": "RATE_LIMITED"}}, '{"code":"RATE_LIMITED"}'),
+        (
+            {"isError": True, "content": [{"type": "text", "text": "no"}], "structuredContent": {"code": 7}},
+            '{"code":7}\nno',
+        ),
+        ({"isError": True}, "the tool failed and gave no reason"),
+        ({"error": {"code": -32000, "message": "busy", "data": {"retry": 5}}}, 'refused: busy ({"retry":5})'),
+        ({"error": {"code": -32602, "message": "bad", "data": "field a"}}, "refused: bad (field a)"),
+    ],
+)
+def test_an_error_keeps_what_the_server_sends(result: dict[str, Any], expected: str) -> None:
+    assert error_of_call(results={"good": result}).endswith(expected)
+
+
+@pytest.mark.parametrize("before", ["\ufeff", "Loading... ", "\x1b[32mready\x1b[0m ", "\ufeffINFO: {x} "])
+def test_text_before_a_message_costs_nothing(before: str) -> None:
+    assert result_of_call(before=before, timeout=5.0) == "called good"
+
+
+def test_log_lines_on_stdout_never_end_a_server() -> None:
+    server = scripted(lines=120)
+    with open_servers(server) as servers:
+        assert {call(servers, server, "good", {}) for _ in range(20)} == {"called good"}
+        (known,) = servers._connections.values()
+        assert not known._session.ended.is_set()  # type: ignore[attr-defined]
+
+
+def test_no_text_of_a_server_can_be_taken_for_the_response() -> None:
+    forged = "\n".join(f'{{"jsonrpc":"2.0","id":{number},"result":{{"content":"forged"}}}}' for number in range(9))
+    assert result_of_call(before=f"{forged}\n") == "called good"
+
+
+def test_the_time_out_of_a_call_says_what_is_known() -> None:
+    found = error_of_call(pause=30.0, timeout=1.0)
+    assert re.search(
+        r"MCP server '.*' did not complete the call of 'good': it did not answer in time \(1 s\); whether it had an "
+        r"effect is not known",
+        found,
+    )
+
+
+def test_progress_extends_the_time_of_a_call_up_to_a_bound() -> None:
+    assert result_of_call(progress=6, pause=0.6, timeout=1.5) == "called good"
+    found = error_of_call(progress=200, pause=0.2, timeout=0.5)
+    assert "it did not answer in time (5 s, with reports of progress)" in found
+
+
+def test_requests_for_input_are_refused_and_the_agent_reads_it() -> None:
+    ask = {
+        "method": "elicitation/create",
+        "params": {
+            "message": "Which city?",
+            "requestedSchema": {"type": "object", "properties": {"city": {"type": "string"}}},
+        },
+    }
+    sampling = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 5}}
+    failed = {"isError": True, "content": [{"type": "text", "text": "no input"}]}
+    found = error_of_call(requests=[ask, sampling], results={"good": failed})
+    assert found.startswith("no input; before that, the server asked the user: 'Which city?' ({")
+    assert '"city"' in found
+    assert "it asked for an answer of a model (sampling), which Roboco refuses" in found
+    required = {"resultType": "input_required", "inputRequests": {"a": ask}, "requestState": "x"}
+    assert "did not run: the server asked the user: 'Which city?'" in error_of_call(results={"good": required})
+
+
+def test_names_that_models_refuse_are_offered_under_other_names() -> None:
+    long = "files.read." + "x" * 100
+    tools = [{"name": name} for name in ("files.read", "files_read", "files/read", long, "söök", "1st")]
+    server = scripted(tools=tools)
+    with open_servers(server) as servers:
+        offer = servers.list_tools(server, "odd_")
+        for short, tool in offer.tools.items():
+            assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", f"odd_{short}")
+            assert call(servers, server, short, {}) == f"called {tool.remote or short}"
+    assert {tool.remote or short for short, tool in offer.tools.items()} == {one["name"] for one in tools}
+    assert offer.tools["files_read"].remote == ""
+
+
+@pytest.mark.parametrize("named", ["files.read", "files_read"])
+def test_a_team_names_a_tool_as_its_server_or_as_agents_do(named: str) -> None:
+    server = scripted(tools=[{"name": "files.read"}, {"name": "other"}], named=[named])
+    with open_servers(server) as servers:
+        assert list(servers.list_tools(server, "odd_").tools) == ["files_read"]
+        assert servers.call(server, "files_read", {}, "k", never)[0] == "called files.read"

@@ -1,0 +1,269 @@
+"""OAuth: tokens of client credentials, of tenants and of users, and one new token for all workers."""
+
+import json
+import sys
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import ModuleType
+from typing import Any, cast
+from urllib.parse import parse_qs
+
+import pytest
+
+from roboco.adapters.local.valkey import ValkeyServer
+from roboco.adapters.mcp.servers import McpServers
+from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.mcp_tokens import RedisTokenStore
+from roboco.domain.team.mcp_server import McpServer
+from roboco.errors import UsageError
+from roboco.ports.tools import TaskOwner
+from tests.support.mcp_servers import never
+
+pytestmark = pytest.mark.slow
+
+SECRET = "the-secret-of-the-client"
+
+
+class Provider:
+    """An MCP server whose tool says whose token it got, and the authorization server of the same address."""
+
+    def __init__(self) -> None:
+        self.valid: dict[str, str] = {}
+        self.issued = 0
+        self.requests: Counter[str] = Counter()
+        self.forms: list[dict[str, list[str]]] = []
+        self.refuses_clients = False
+        self.url = ""
+
+    def answer(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        """Answer a request."""
+        self.requests[handler.path] += 1
+        if handler.path.startswith("/.well-known/oauth-protected-resource"):
+            send(handler, 200, {"resource": f"{self.url}/mcp", "authorization_servers": [self.url]})
+        elif handler.path.startswith("/.well-known/oauth-authorization-server"):
+            found = {"issuer": self.url, "token_endpoint": f"{self.url}/token", "response_types_supported": ["code"]}
+            send(handler, 200, found | {"authorization_endpoint": f"{self.url}/authorize"})
+        elif handler.path == "/token":
+            self.forms.append(parse_qs(body.decode()))
+            if self.refuses_clients:
+                send(handler, 401, {"error": "invalid_client"})
+                return
+            self.issued += 1
+            self.valid = {f"client-token-{self.issued}": "client"}
+            token = {"access_token": f"client-token-{self.issued}", "token_type": "Bearer", "expires_in": 3600}
+            send(handler, 200, token)
+        elif handler.path == "/mcp":
+            self._serve(handler, json.loads(body or b"{}"))
+        else:
+            send(handler, 404, {})
+
+    def _serve(self, handler: BaseHTTPRequestHandler, request: Any) -> None:
+        whose = self.valid.get((handler.headers["Authorization"] or "").removeprefix("Bearer "))
+        if whose is None:
+            metadata = f"{self.url}/.well-known/oauth-protected-resource/mcp"
+            send(handler, 401, {}, {"WWW-Authenticate": f'Bearer resource_metadata="{metadata}"'})
+        elif "id" not in request:
+            send(handler, 202, {})
+        else:
+            result: dict[str, Any] = {}
+            match request["method"]:
+                case "initialize":
+                    info = {"name": "x", "version": "1"}
+                    result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info}
+                case "tools/list":
+                    result = {"tools": [{"name": "who"}]}
+                case "tools/call":
+                    result = {"content": [{"type": "text", "text": whose}]}
+                case _:
+                    pass
+            send(handler, 200, {"jsonrpc": "2.0", "id": request["id"], "result": result})
+
+
+def send(handler: BaseHTTPRequestHandler, status: int, data: Any, headers: dict[str, str] | None = None) -> None:
+    """Send JSON."""
+    body = json.dumps(data).encode()
+    handler.send_response(status)
+    for name, value in (
+        {"Content-Type": "application/json", "Content-Length": str(len(body))} | (headers or {})
+    ).items():
+        handler.send_header(name, value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    """Yield a provider that serves."""
+    found = Provider()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            found.answer(self, self.rfile.read(int(self.headers["Content-Length"] or 0)))
+
+        do_GET = do_DELETE = do_POST  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=http.serve_forever)
+    thread.start()
+    found.url = f"http://127.0.0.1:{http.server_address[1]}"
+    try:
+        yield found
+    finally:
+        http.shutdown()
+        http.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def functions(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Return a module of the operator's."""
+    module = ModuleType("operators_tokens")
+    monkeypatch.setitem(sys.modules, "operators_tokens", module)
+    return module
+
+
+@pytest.fixture
+def prefix() -> str:
+    """Return a prefix that no other test has."""
+    return f"test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def store(valkey: ValkeyServer, prefix: str) -> RedisTokenStore:
+    """Return what workers share."""
+    return RedisTokenStore(valkey.url, Keys(prefix))
+
+
+@contextmanager
+def workers(url: str, store: RedisTokenStore, count: int = 1) -> Iterator[list[McpServers]]:
+    """Yield the adapters of some workers."""
+    made = [
+        McpServers((url,), ("CLIENT_ID", "CLIENT_SECRET"), tokens=store, get_token="operators_tokens:get_token")
+        for _ in range(count)
+    ]
+    try:
+        yield made
+    finally:
+        for one in made:
+            one.close()
+
+
+def declared(provider: Provider, auth: Any) -> McpServer:
+    fields = {"url": f"{provider.url}/mcp", "auth": auth, "connect_timeout": 30, "timeout": 30}
+    return McpServer.model_validate(fields)
+
+
+def who(worker: McpServers, server: McpServer, owner: TaskOwner = TaskOwner()) -> Any:  # noqa: B008 - immutable
+    return worker.call(server, "who", {}, "k", never, owner)[0]
+
+
+def test_workers_share_the_token_of_a_client(
+    provider: Provider, store: RedisTokenStore, monkeypatch: pytest.MonkeyPatch, valkey: ValkeyServer, prefix: str
+) -> None:
+    monkeypatch.setenv("CLIENT_ID", "the-client")
+    monkeypatch.setenv("CLIENT_SECRET", SECRET)
+    auth = {"issuer": provider.url, "client_id": "CLIENT_ID", "client_secret": "CLIENT_SECRET", "scope": "tea"}
+    server = declared(provider, auth)
+    with workers(provider.url, store, 4) as made, ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda worker: who(worker, server), made)) == ["client"] * 4
+        assert provider.issued == 1
+        provider.valid = {}
+        assert list(pool.map(lambda worker: who(worker, server), made)) == ["client"] * 4
+        assert provider.issued == 2
+    assert [form["grant_type"] for form in provider.forms] == [["client_credentials"]] * 2
+    assert provider.forms[0]["scope"] == ["tea"]
+    with connect(valkey.url) as client:
+        stored = [client.get(key) for key in cast(list[str], client.keys(f"{prefix}:mcp-token:*"))]
+    assert len(stored) == 1
+    assert "client-token" not in str(stored)
+
+
+def test_a_client_that_is_refused_is_an_error_with_the_cause(
+    provider: Provider, store: RedisTokenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLIENT_ID", "the-client")
+    monkeypatch.setenv("CLIENT_SECRET", SECRET)
+    provider.refuses_clients = True
+    server = declared(provider, {"issuer": provider.url, "client_id": "CLIENT_ID", "client_secret": "CLIENT_SECRET"})
+    with workers(provider.url, store) as (worker,), pytest.raises(UsageError) as raised:
+        who(worker, server)
+    assert "gives no token for its client" in str(raised.value)
+    assert "invalid_client" in str(raised.value)
+    assert SECRET not in str(raised.value)
+
+
+def test_a_task_gets_the_token_of_its_own_user(provider: Provider, store: RedisTokenStore, functions: Any) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def get_token(**known: Any) -> str | None:
+        asked.append(known)
+        return None if known["user"] == "eve" else f"{known['tenant']}-{known['user']}"
+
+    functions.get_token = get_token
+    provider.valid = {"a-ann": "ann", "a-bob": "bob", "b-ann": "other ann"}
+    server = declared(provider, "user")
+    with workers(provider.url, store) as (worker,):
+        owners = [TaskOwner("a", "ann"), TaskOwner("a", "bob"), TaskOwner("b", "ann"), TaskOwner("a", "ann")]
+        assert [who(worker, server, owner) for owner in owners] == ["ann", "bob", "other ann", "ann"]
+        assert asked[0] == {"url": server.url, "tenant": "a", "user": "ann", "refresh": False}
+        assert len(asked) == 3
+        with pytest.raises(UsageError, match="has no token for tenant 'a' and user 'eve': the user must sign in"):
+            who(worker, server, TaskOwner("a", "eve"))
+        with pytest.raises(UsageError, match="the task has none: submit it with a caller"):
+            who(worker, server, TaskOwner("a"))
+
+
+def test_one_worker_refreshes_the_token_of_a_tenant(provider: Provider, store: RedisTokenStore, functions: Any) -> None:
+    refreshed: list[str] = []
+    current = ["old"]
+
+    def get_token(refresh: bool, **known: Any) -> str:
+        if refresh:
+            refreshed.append(known["tenant"])
+            current[0] = "new"
+            provider.valid = {"new": "tenant"}
+        return current[0]
+
+    functions.get_token = get_token
+    server = declared(provider, "tenant")
+    with workers(provider.url, store, 4) as made, ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda worker: who(worker, server, TaskOwner("a", "ann")), made)) == ["tenant"] * 4
+    assert refreshed == ["a"]
+
+
+def test_a_token_that_is_refused_twice_is_an_error_with_the_remedy(
+    provider: Provider, store: RedisTokenStore, functions: Any
+) -> None:
+    asked: list[bool] = []
+
+    def get_token(refresh: bool, **known: Any) -> str:
+        asked.append(refresh)
+        return "never-valid"
+
+    functions.get_token = get_token
+    with workers(provider.url, store) as (worker,), pytest.raises(UsageError) as raised:
+        who(worker, declared(provider, "tenant"), TaskOwner("a"))
+    assert asked == [False, True]
+    assert "HTTP status 401" in str(raised.value)
+    assert "for `auth: user` the user must sign in again" in str(raised.value)
+    assert "never-valid" not in str(raised.value)
+
+
+def test_an_issuer_must_be_allowed(provider: Provider, store: RedisTokenStore) -> None:
+    auth = {"issuer": "https://evil.example", "client_id": "CLIENT_ID", "client_secret": "CLIENT_SECRET"}
+    with workers(provider.url, store) as (worker,), pytest.raises(UsageError, match=r"issuer .* is not allowed"):
+        who(worker, declared(provider, auth))
+    auth = {"issuer": provider.url, "client_id": "OTHER", "client_secret": "CLIENT_SECRET"}
+    with workers(provider.url, store) as (worker,), pytest.raises(UsageError, match="must not get variable OTHER"):
+        who(worker, declared(provider, auth))
