@@ -71,6 +71,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "roboco.domain.status": ("TaskStatus",),
     "roboco.domain.history.step": ("TaskStep",),
     "roboco.domain.stream.item": (
+        "ReasoningDelta",
         "StepFinal",
         "StreamItem",
         "TextPartDelta",

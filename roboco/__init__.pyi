@@ -46,7 +46,15 @@ from roboco.domain.stream.event import (
     UserInterrupted,
     UserMessageAdded,
 )
-from roboco.domain.stream.item import StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem, TypedItem
+from roboco.domain.stream.item import (
+    ReasoningDelta,
+    StepFinal,
+    StreamItem,
+    TextPartDelta,
+    ToolCallItem,
+    ToolResultItem,
+    TypedItem,
+)
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.model_offer import ModelProfileInfo
@@ -99,6 +107,7 @@ __all__ = [
     "Orchestrator",
     "Overloaded",
     "Part",
+    "ReasoningDelta",
     "Receipt",
     "Rehearsal",
     "RetryLater",

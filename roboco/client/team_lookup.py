@@ -1,4 +1,5 @@
 """team_lookup: find the team that a caller names. `adapters/team/file.py` reads its file, and `domain/team` checks it.
+`adapters/team/prices.py` looks its prices up.
 
 A local caller may pass a Team, a path or a name. A message from another service holds a name or the team itself: a path
 in a message is refused, so that a remote client cannot have a worker read any file.
@@ -8,6 +9,7 @@ import re
 from pathlib import Path
 
 from roboco.adapters.team.file import SUFFIXES, load_team, parse_team
+from roboco.adapters.team.prices import with_prices
 from roboco.domain.team.team import Team
 from roboco.errors import NotFound, UsageError
 from roboco.settings import Settings
@@ -18,16 +20,16 @@ _TEAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 def resolve_team(settings: Settings, team: Team | str | Path) -> Team:
     """Return the team itself, the team of the file at a path, or the team of this name in ROBOCO_TEAMS_DIR.
 
-    A string with "/" or "." is a path. Raise UsageError if there is no such file or name, and InvalidTeam if the file
-    has mistakes.
+    A string with "/" or "." is a path. Prices replace `price: auto`. Raise UsageError if there is no such file or name,
+    and InvalidTeam if the file has mistakes.
     """
     match team:
         case Team():
-            return team
+            return with_prices(team)
         case Path():
-            return load_team(team)
+            return with_prices(load_team(team), str(team))
         case str() if "/" in team or "." in team:
-            return load_team(Path(team))
+            return with_prices(load_team(Path(team)), team)
         case str():
             return _named_team(settings, team)
     raise UsageError(f"team: must be a Team, a path or a name (found {team!r:.60})")
@@ -38,7 +40,7 @@ def resolve_sent_team(settings: Settings, team: object) -> Team:
 
     Raise UsageError if there is no team of this name, and InvalidTeam if the team has mistakes.
     """
-    return _named_team(settings, team) if isinstance(team, str) else parse_team(team)
+    return _named_team(settings, team) if isinstance(team, str) else with_prices(parse_team(team))
 
 
 def _named_team(settings: Settings, name: str) -> Team:
@@ -48,7 +50,7 @@ def _named_team(settings: Settings, name: str) -> Team:
     files = team_files(folder)
     if name not in files:
         raise NotFound(f"no team {name[:80]!r} in {str(folder)!r}, possible are {', '.join(sorted(files)) or 'none'}")
-    return load_team(files[name])
+    return with_prices(load_team(files[name]), str(files[name]))
 
 
 def team_files(folder: Path) -> dict[str, Path]:

@@ -20,6 +20,7 @@ from roboco.ports.workspace import Files
 _MAX_RECORDS = 8
 """The most records of runs that a process keeps: each may have 16 MB."""
 
+_NO_PRICES: Final = {"price_in": 0.0, "price_out": 0.0, "price_cached_in": None, "price_cache_write": None}
 MAX_ERROR_CHARS: Final = 300
 """Characters of the reason why a file cannot be read."""
 StoredRecord = TypeVar("StoredRecord", bound=BaseModel)
@@ -62,13 +63,14 @@ class FrozenTeams:
     def freeze(self, task_id: str, team: Team) -> bool:
         """Freeze the team, and keep it. Return False, and change nothing, if the task has another team.
 
+        If it has this team with prices that were looked up earlier, that one is kept.
         It is durable once the caller has stored another file of the task, as each acceptance does before its marker.
         So the process that accepts a task need not read the file that it has just written.
         """
-        data = serialize_team(team)
-        if not _freeze(self._files, task_id, data):
+        frozen = _freeze(self._files, task_id, team)
+        if frozen is None:
             return False
-        self._just_frozen[task_id] = _parse_stored_team(data)
+        self._just_frozen[task_id] = frozen
         self.get(task_id)
         self._just_frozen.pop(task_id, None)
         return True
@@ -108,15 +110,28 @@ def serialize_team(team: Team) -> bytes:
     return team.model_dump_json(by_alias=True, exclude_none=True).encode()
 
 
-def _freeze(files: Files, task_id: str, data: bytes) -> bool:
-    """Store the team of a task. Return False, and change nothing, if the task has another team.
+def _freeze(files: Files, task_id: str, team: Team) -> Team | None:
+    """Store the team of a task. Return the stored team, or None, and change nothing, if the task has another one.
 
     The teams are compared, not their bytes: a file of another release may lack fields, which then have their defaults.
     """
+    data = serialize_team(team)
     if files.create(team_path(task_id), data, durable=False):
-        return True
+        return _parse_stored_team(data)
     stored = files.get(team_path(task_id))
-    return stored is not None and _parse_team(task_id, stored) == _parse_team(task_id, data)
+    found = None if stored is None else _parse_team(task_id, stored)
+    same = found is not None and _as_declared(found) == _as_declared(_parse_stored_team(data))
+    return found if same else None
+
+
+def _as_declared(team: Team) -> Team:
+    """Return the team without prices that were looked up: a later repetition of a submission may find others."""
+    models = {
+        name: profile if profile.price is None else profile.model_copy(update=_NO_PRICES)
+        for name, profile in team.models.items()
+    }
+    teams = {name: _as_declared(inner) for name, inner in team.teams.items()}
+    return team.model_copy(update={"models": models, "teams": teams})
 
 
 def _parse_team(task_id: str, data: bytes) -> Team:

@@ -64,7 +64,7 @@ class ChatWire:
 
     async def exchange(self, request: Request, assembly: ReplyAssembly, output: Output) -> None:
         """Send the request and read its reply. Learn from a refusal that names a parameter, and repeat the request."""
-        lessons = self._lessons_of(request.profile)
+        lessons = self.lessons_of(request.profile)
         for left in range(MAX_LESSONS, -1, -1):
             body = request_body(request, lessons)
             assembly.max_tokens = _stream_limit(request, body)
@@ -81,7 +81,8 @@ class ChatWire:
                 )
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _lessons_of(self, profile: ModelProfile) -> Lessons:
+    def lessons_of(self, profile: ModelProfile) -> Lessons:
+        """Return what this process knows of the profile's server and model."""
         server = (base_url_of(profile) or DEFAULT_BASE_URL, profile.model)
         lessons = self._lessons.pop(server, None) or _first_lessons(profile)
         self._lessons[server] = lessons

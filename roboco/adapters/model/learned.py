@@ -91,6 +91,25 @@ class Lessons:
         name = self.renamed.get(name, name)
         return "" if name in self.omitted else name
 
+    @property
+    def omittable(self) -> list[str]:
+        """The names for `omit` of a profile, so that no process has to learn them."""
+        return sorted(self.omitted | self.message_fields)
+
+    def sentences(self) -> list[str]:
+        """Return what was learned, each as the end of a sentence that begins with "this process"."""
+        found = [f"sends no {name!r}" for name in self.omittable]
+        found += [f"sends {new!r} in place of {old!r}" for old, new in sorted(self.renamed.items())]
+        found += [f"sends {name!r} as {value!r}" for name, value in sorted(self.values.items())]
+        found += [f"asks for at most {self.max_output} output tokens"] if self.max_output else []
+        of_messages = {
+            "sends ids of calls with nine letters and digits": self.short_call_ids,
+            "sends a message of the model between results of tools and a message of the user": self.answers_tools,
+            "sends the reasoning of all earlier replies back": self.all_reasoning,
+            "sends the agent's prompt as a message of the user": self.system_as_user,
+        }
+        return found + [sentence for sentence, learned in of_messages.items() if learned]
+
     def _learn_name(self, text: str, body: Mapping[str, Any]) -> str:
         suggestion = _INSTEAD.search(text)
         if suggestion is None:

@@ -40,6 +40,7 @@ from roboco.adapters.model.json_tool_calls import (
     response_format,
     words_request,
 )
+from roboco.adapters.model.learned import Lessons
 from roboco.adapters.model.loop_thread import LoopTask, LoopThread
 from roboco.adapters.model.native.wire import NativeWire
 from roboco.adapters.model.provider_state import for_server, marked, server_identity
@@ -48,6 +49,7 @@ from roboco.adapters.model.sse import UNREADABLE
 from roboco.adapters.model.tool_call_filter import SpokenWords
 from roboco.adapters.model.wire import Output, Wire
 from roboco.domain.canonical_json import canonical_json
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.tokens import IMAGE_TOKENS, estimate_tokens
 from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError
@@ -120,6 +122,15 @@ class OpenAIModel:
         if place not in self._wires:
             self._wires[place] = ChatWire() if profile.provider in _CHAT_PROVIDERS else NativeWire()
         return self._wires[place]
+
+    def learned(self, profile: ModelProfile) -> Lessons:
+        """Return what this process has learned of the profile's server and model from refusals."""
+        wire = self._wires.get((os.getpid(), profile.provider))
+        return wire.lessons_of(profile) if isinstance(wire, ChatWire) else Lessons()
+
+    def shut(self, seconds: float) -> None:
+        """Close all connections of this process, for at most `seconds`. Any thread may call this."""
+        self._loop.submit(self.close()).ended.wait(seconds)
 
     async def close(self) -> None:
         """Close all connections of this process. Call it in the loop."""

@@ -7,6 +7,7 @@ import click
 
 from roboco.adapters.mcp.listing import describe_left_out
 from roboco.adapters.team.file import load_team
+from roboco.adapters.team.prices import with_prices
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.cli.doctor.server_tools import ListingResult, fetch_tools, team_servers
 from roboco.cli.doctor.teams import missing_functions
@@ -55,7 +56,7 @@ def _load_and_check(file: Path) -> tuple[Team, list[str], list[str]]:
 
     Raises InvalidTeam with all mistakes.
     """
-    team = load_team(file)
+    team = with_prices(load_team(file), str(file))
     settings = load_settings()
     mistakes = [*missing_functions(team, settings)] if settings.tool_modules else []
     answers = fetch_tools(settings, team_servers(team)) if settings.allowed_mcp_servers else []

@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import click
 
@@ -30,6 +31,7 @@ from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.progress import Progress
 from roboco.cli.terminal.screen import Screen
+from roboco.client.team_lookup import resolve_team
 from roboco.errors import UsageError
 from roboco.settings import Settings, load_settings
 
@@ -37,13 +39,19 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 @click.command()
-@click.option("--models", is_flag=True, help="Also ask the servers of the models.")
+@click.option(
+    "--models",
+    metavar="[TEAM]",
+    is_flag=False,
+    flag_value="",
+    help="Also ask the servers of the models; with a team, call each of its profiles for real.",
+)
 @click.option("--flower", metavar="URL", help="Also check that Flower at this address asks for a password.")
 @click.option(
     "--timeout", type=click.FloatRange(1, 600), default=30, show_default=True, help="Seconds for all checks together."
 )
 @options.as_json
-def doctor(models: bool, flower: str | None, timeout: float, as_json: bool) -> int:
+def doctor(models: str | None, flower: str | None, timeout: float, as_json: bool) -> int:
     """Check everything that a deployment needs.
 
     A finding is ok, a warning or a failure; the exit code is 1 if a check fails. Some checks are about this machine:
@@ -65,7 +73,7 @@ def doctor(models: bool, flower: str | None, timeout: float, as_json: bool) -> i
     return FAILED if failed else SUCCESS
 
 
-def _check_groups(models: bool, flower: str | None) -> Iterator[CheckGroup]:
+def _check_groups(models: str | None, flower: str | None) -> Iterator[CheckGroup]:
     """Yield all checks; those that wait for different servers are in different groups."""
     yield CheckGroup("python", lambda: [check_python()], in_caller_thread=True)
     budget = MemoryBudget()
@@ -85,8 +93,8 @@ def _check_groups(models: bool, flower: str | None) -> Iterator[CheckGroup]:
         yield CheckGroup("workspace", lambda: check_workspace(settings))
         yield CheckGroup("teams", lambda: _check_teams(settings), in_caller_thread=True)
         yield CheckGroup("mcp", lambda: _check_mcp(settings))
-        if models:
-            yield CheckGroup("models", lambda: _check_models(settings))
+        if models is not None:
+            yield CheckGroup("models", lambda: _check_models(settings, models))
         yield CheckGroup("webhooks", lambda: check_webhooks(settings))
     if flower is not None:
         yield CheckGroup("flower", lambda: [check_flower(flower)])
@@ -118,13 +126,29 @@ def _check_mcp(settings: Settings) -> Iterator[CheckResult]:
     yield from check_servers(settings, (team for _, team in loaded_teams(settings)))
 
 
-def _check_models(settings: Settings) -> Iterable[CheckResult]:
+def _check_models(settings: Settings, team: str) -> Iterable[CheckResult]:
+    """Check the models of a team by calls, or without one, whether the servers of all teams' models have them."""
     if missing := missing_packages("workers"):
         found = f"not asked: {', '.join(missing)} not installed here"
         return [CheckResult("models", "fail", found, "pip install 'roboco[workers]'")]
+    if team:
+        return _called_models(settings, team)
     asked = importlib.import_module("roboco.cli.doctor.models")  # which imports openai
-    checks: Iterable[CheckResult] = asked.check_models(team for _, team in loaded_teams(settings))
+    checks: Iterable[CheckResult] = asked.check_models(
+        (team for _, team in loaded_teams(settings)), settings.allowed_model_servers
+    )
     return checks
+
+
+def _called_models(settings: Settings, team: str) -> Iterator[CheckResult]:
+    try:
+        found = resolve_team(settings, team)
+    except UsageError as error:
+        yield CheckResult("models", "fail", str(error), "correct the team")
+        return
+    calls = importlib.import_module("roboco.cli.doctor.model_calls")  # which imports the packages that call models
+    for result in calls.check_profiles(settings, found):
+        yield from (replace(check, name=f"model {result.profile}, {check.name}") for check in result.checks)
 
 
 def _check_redis(settings: Settings) -> Iterator[CheckResult]:

@@ -77,7 +77,10 @@ class ModelProfile(InputModel):
     price_cache_write: Price | None = None
     """The price of a million input tokens that the provider writes to its cache. By default it is `price_in`."""
     price: Literal["auto"] | None = None
-    """With "auto", the prices are taken from a published list when the task is submitted."""
+    """With "auto", the client takes the prices from a published list when it submits a task.
+
+    Prices that the profile has are kept.
+    """
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
     """A limit for all tasks of the team, on all workers."""
     tokens_per_minute: Annotated[int, Field(ge=1)] | None = None

@@ -256,6 +256,18 @@ def test_models_lists_the_profiles_of_a_team(tmp_path: Path) -> None:
     assert call("models", "plain.yaml").output == "the team declares no model profiles\n"
 
 
+def test_validate_names_a_model_without_a_listed_price(tmp_path: Path) -> None:
+    team = tmp_path / "desk.yaml"
+    team.write_text(MODELS.replace("gpt-4o-mini", "unheard-of, price: auto"))
+    error = call("validate", "desk.yaml").exception
+    assert isinstance(error, InvalidTeam)
+    assert error.mistakes[0].startswith(
+        "models.fast.price: the list of prices (genai-prices) has no model 'unheard-of'"
+    )
+    team.write_text(MODELS.replace("gpt-4o-mini", "gpt-4o-mini, price: auto"))
+    assert "is valid" in call("validate", "desk.yaml").output
+
+
 def test_help_explains_ctrl_c() -> None:
     for name in ("run", "demo"):
         message = "Ctrl-C asks for a message and interrupts the team with it; twice stops the task"

@@ -15,6 +15,7 @@ from roboco.cli.doctor.models import check_models
 from roboco.cli.doctor.teams import check_mcp, check_teams, check_tools, loaded_teams
 from roboco.cli.doctor.workspace import deletes_old_objects, version_expiry_days
 from roboco.domain.builtin_tools import PYTHON
+from roboco.domain.team.team import Team
 
 GOOD = "agents: [{name: a, prompt: x}]"
 
@@ -60,7 +61,27 @@ def test_missing_mcp_servers_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_model_without_a_key_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert states_of(check_models([])) == {"model gpt-4o-mini": "fail"}
+
+
+@pytest.mark.parametrize(
+    ("profile", "allowed", "state", "found"),
+    [
+        ({"base_url": "http://127.0.0.1:9/v1", "api_key_env": "SHOP_TOKEN"}, (), "fail", "may not use the address"),
+        ({"provider": "anthropic"}, ("ANTHROPIC_API_KEY",), "fail", "ANTHROPIC_API_KEY is not set"),
+        ({"provider": "bedrock"}, ("https://bedrock-runtime.us-east-1.amazonaws.com",), "ok", "not asked"),
+    ],
+)
+def test_models_are_asked_by_the_rules_of_the_agents_workers(
+    monkeypatch: pytest.MonkeyPatch, profile: dict[str, str], allowed: tuple[str, ...], state: str, found: str
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    declared = {"name": "t", "models": {"m": {"model": "x", **profile}}, "agents": [{"name": "a", "prompt": "x"}]}
+    [check] = check_models([Team.model_validate(declared)], allowed)
+    assert check.state == state
+    assert found in check.found
 
 
 def test_too_few_open_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

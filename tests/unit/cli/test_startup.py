@@ -5,7 +5,18 @@ import sys
 
 import pytest
 
-HEAVY = {"boto3", "openai", "prometheus_client", "snowballstemmer", "flower", "mcp", "aiohttp", "httpx2", "xllamacpp"}
+HEAVY = {
+    "boto3",
+    "openai",
+    "genai_prices",
+    "prometheus_client",
+    "snowballstemmer",
+    "flower",
+    "mcp",
+    "aiohttp",
+    "httpx2",
+    "xllamacpp",
+}
 LIBRARIES = HEAVY | {"celery", "kombu", "redis", "pydantic", "rich", "jinja2", "yaml"}
 
 

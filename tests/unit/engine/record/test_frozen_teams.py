@@ -3,6 +3,7 @@
 import pytest
 
 from roboco.domain.paths import lineage_path, recorded_calls_path, team_path
+from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import CorruptHistory
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
 
@@ -40,3 +41,18 @@ def test_a_file_that_cannot_be_read_is_a_broken_record_with_its_cause_and_remedy
         with pytest.raises(CorruptHistory, match=f"{path} cannot be read: .*restore the file") as raised:
             read("a")
         assert len(str(raised.value)) < 700
+
+
+def test_a_repeated_submission_with_other_looked_up_prices_keeps_the_first_ones() -> None:
+    world = MANUAL.world()
+    models = {"m": ModelProfile(model="x", price="auto", price_in=1.0, price_out=2.0, default=True)}
+    team = MANUAL.team.model_copy(update={"models": models})
+    later = team.model_copy(update={"models": {"m": models["m"].model_copy(update={"price_in": 3.0})}})
+    other = team.model_copy(update={"models": {"m": models["m"].model_copy(update={"model": "y"})}})
+    teams = world.process().frozen_teams
+    assert teams.freeze("a", team)
+    assert world.process().frozen_teams.freeze("a", later)
+    again = world.process().frozen_teams
+    assert again.freeze("a", later)
+    assert again.get("a").models["m"].price_in == 1.0
+    assert not again.freeze("a", other)
