@@ -193,4 +193,6 @@ class LeaseHeartbeat:
 
 
 def _with_note(work: _Work) -> Lease:
-    return replace(work.lease, note=work.note()) if isinstance(work.lease, TurnLease) else work.lease
+    if not isinstance(work.lease, TurnLease):
+        return work.lease
+    return replace(work.lease, note=work.context.copy().run(work.note))

@@ -1,5 +1,7 @@
 """claimed_turn: a turn that a worker has claimed, and the results of an attempt to run it."""
 
+import logging
+import time
 from dataclasses import asdict, dataclass, field, replace
 
 from roboco.domain.team.model_profile import ModelProfile
@@ -14,11 +16,18 @@ from roboco.ports.task_store import TurnProgress
 from roboco.ports.telemetry import OperationSpan
 
 
+_log = logging.getLogger(__name__)
+
+LOGGED_SILENCE = 30.0
+"""Seconds of silence of a model after which its worker logs that."""
+
+
 class ProgressNote:
     """The record of how far a turn's model call has come. The heartbeat reads it in another thread."""
 
     def __init__(self) -> None:
         self._followed: tuple[str, ModelStream] | None = None
+        self._logged = 0.0  # the time since when the model was silent, of the last warning
 
     def follow(self, profile: ModelProfile, stream: ModelStream) -> None:
         """Record the progress of this call from now on."""
@@ -26,11 +35,17 @@ class ProgressNote:
         self._followed = (f"{profile.model[:100]!r}{where[:100]}", stream)
 
     def note(self) -> str:
-        """Return the record, or "" before the first call."""
+        """Return the record, or "" before the first call. Log a model that has been silent for long, once."""
         if self._followed is None:
             return ""
         model, stream = self._followed
-        return TurnProgress(model, **asdict(stream.progress)).to_json()
+        progress = TurnProgress(model, **asdict(stream.progress))
+        silence = time.time() - progress.heard_at
+        if silence >= LOGGED_SILENCE and progress.heard_at != self._logged:
+            self._logged = progress.heard_at
+            limit = f"the limit is {progress.limit:.0f} s"
+            _log.warning("model %s has sent nothing for %.0f s; %s", model, silence, limit)
+        return progress.to_json()
 
 
 @dataclass(frozen=True)
