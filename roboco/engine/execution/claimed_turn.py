@@ -15,7 +15,6 @@ from roboco.ports.rate_limits import Ticket
 from roboco.ports.task_store import TurnProgress
 from roboco.ports.telemetry import OperationSpan
 
-
 _log = logging.getLogger(__name__)
 
 LOGGED_SILENCE = 30.0
