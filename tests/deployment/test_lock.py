@@ -12,12 +12,21 @@ from tests.deployment.files import DEPLOY, ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = ("workers", "flower", "gateway", "mcp", "otel", "sandbox")
+
+
+def packages_of(extra: str) -> list[str]:
+    """Return the requirements of an extra, those of the project's other extras in their place."""
+    found: list[str] = []
+    for needed in PROJECT["project"]["optional-dependencies"][extra]:
+        requirement = Requirement(needed)
+        others = sorted(requirement.extras) if requirement.name == PROJECT["project"]["name"] else []
+        found += chain.from_iterable(map(packages_of, others)) if others else [needed]
+    return found
+
+
 NEEDED = {
     "build.lock": PROJECT["build-system"]["requires"],
-    "requirements.lock": [
-        *PROJECT["project"]["dependencies"],
-        *chain.from_iterable(PROJECT["project"]["optional-dependencies"][extra] for extra in EXTRAS),
-    ],
+    "requirements.lock": [*PROJECT["project"]["dependencies"], *chain.from_iterable(map(packages_of, EXTRAS))],
 }
 _ENTRY = re.compile(r"([a-z0-9-]+)==([^ ;]+)( ; [^\\]+)? \\((\n    --hash=sha256:[0-9a-f]{64}( \\)?)+)\n")
 

@@ -1,7 +1,9 @@
 """outage: a model server refuses a turn, fails or cannot be reached.
 
     refused ─► deferred 1, 2, 4, ... 60 s ─► refused until the timeout ─► paused ─► the model answers another task
-               (no thread waits)             (coordinator's pass)         (inbox item)   ─► resumed (by the sweeper)
+               (no thread waits; ended as    (coordinator's pass)         (inbox item)   ─► resumed (by the sweeper)
+               soon as the model answers
+               another task)
                                                                              ▲                      │
                                      paused again, until a user resumes it ──┴── refused again ◄────┘
 
@@ -15,6 +17,7 @@ import logging
 from collections.abc import Iterable
 
 from roboco.domain.canonical_json import well_formed
+from roboco.domain.history.priority import priority_of
 from roboco.domain.inbox.item import Item, Pause, Resume, parse_item
 from roboco.domain.paths import RESUME_PREFIX, applied_folder, inbox_path, item_path
 from roboco.domain.rate_report import NEXT_ATTEMPT
@@ -24,7 +27,8 @@ from roboco.domain.url import strip_credentials
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import accept_item, stored_item
 from roboco.errors import ModelError, UsageError
-from roboco.ports.task_store import Snapshot
+from roboco.ports.assignment import TurnAssignment
+from roboco.ports.task_store import Phase, Snapshot
 
 _log = logging.getLogger(__name__)
 
@@ -116,9 +120,10 @@ def schedule_resumptions(engine: Engine, profile: ModelProfile) -> None:
 
 
 def resume_task(engine: Engine, task_id: str) -> None:
-    """Resume the task if an outage has paused it. A pause that the user has set remains."""
+    """Resume the task if an outage has paused it, or end its delay. A pause that the user has set remains."""
     ends = _outage_pauses(engine, task_id)
     if not ends:
+        _end_delay(engine, task_id)
         return
     item_id = f"resumed-{ends[-1]}"
     item = stored_item(engine, task_id, item_id) or Resume(item_id=item_id, created_at=engine.now(), supersedes=ends)
@@ -126,6 +131,17 @@ def resume_task(engine: Engine, task_id: str) -> None:
         accept_item(engine, task_id, item, enforce_capacity=False)
     except UsageError as error:
         _log.info("task %s is not resumed after an outage: %s", task_id, error)
+
+
+def _end_delay(engine: Engine, task_id: str) -> None:
+    """Dispatch a turn that the model's server has refused, and that waits for its next attempt."""
+    task = engine.task_store.load(task_id, 1)
+    if task is None or task.phase is not Phase.TURN or task.claimed or not (task.deferred_for and task.refusals):
+        return
+    if engine.turns.count_redelivery(task_id, task.epoch, dispatched=True):
+        engine.schedule.set(task_id, engine.policy.redelivery_delay)
+        order = TurnAssignment(task_id, task.seq, task.epoch, task.attempt, priority_of(task.first))
+        engine.dispatcher.turn(order, task.agent)
 
 
 def _outage_pauses(engine: Engine, task_id: str) -> tuple[str, ...]:

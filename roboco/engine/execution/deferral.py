@@ -22,6 +22,8 @@ from roboco.ports.leases import NO_TOKENS
 from roboco.ports.task_store import TokenUsage
 
 _NOTHING = Usage()
+MIN_AWAITED_DELAY = 2.0
+"""Seconds of a delay after which the turn awaits the next answer of its model."""
 QUARANTINE_DELAY, MAX_QUARANTINE_DELAY = 5.0, 15.0
 """The first and the longest delay, in seconds, of a turn that waits for quarantine. The delay doubles."""
 
@@ -51,7 +53,11 @@ def defer_for_outage(turn: ClaimedTurn, error: ModelError, spent: Usage = _NOTHI
     if (left := outage.seconds_to_fallback(turn.engine, turn.team, task)) is not None:
         seconds = min(seconds, max(1.0, left))
     reason = outage.wait_reason(task.agent, error, seconds)
-    return defer(turn, seconds, reason, TurnOutcome.OUTAGE, _used(error, spent))
+    outcome = defer(turn, seconds, reason, TurnOutcome.OUTAGE, _used(error, spent))
+    if outcome is TurnOutcome.OUTAGE and seconds > MIN_AWAITED_DELAY:  # an answer to another task ends the delay
+        profile = turn.team.profile(turn.team.agent(task.agent))
+        turn.engine.rate_limiter.add_waiting_task(profile, turn.claim.assignment.task_id)
+    return outcome
 
 
 def _used(error: ModelError, spent: Usage) -> TokenUsage:

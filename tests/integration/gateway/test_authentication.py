@@ -218,7 +218,7 @@ def test_a_key_cannot_raise_the_limits_of_the_settings(tmp_path: Path) -> None:
         limits = world.me(world.key(limits={"requests_per_minute": 50, "max_tokens": 7})).json()["limits"]
         assert limits["requests_per_minute"] == 10
         assert limits["max_tokens"] == 7
-        assert world.gateway.settings.tenant_limits() == CallerLimits()
+        assert world.gateway.settings.tenant_limits() == CallerLimits(open_tasks=20_000, open_bytes=256 * 1024 * 1024)
 
 
 @pytest.mark.parametrize("given", ["", "a" * 65, "a b", "ä", "x\ty"])

@@ -318,3 +318,36 @@ def test_a_turn_is_committed_although_its_tokens_cannot_be_recorded() -> None:
     run_for(world, 5)
     assert world.summary("t0").status is TaskStatus.COMPLETED
     assert len(server.requested_at) == 1
+
+
+def test_an_answer_to_another_task_ends_the_delay_of_a_refused_turn() -> None:
+    server = FailingModel()
+    world = world_with_tasks(server, 2)
+    run_for(world, 70)
+    assert [world.status(f"t{number}") for number in (0, 1)] == [TaskStatus.RUNNING] * 2
+    server.error = None
+    submit(world, 2)
+    run_for(world, 5)
+    assert [world.summary(f"t{number}").status for number in (0, 1, 2)] == [TaskStatus.COMPLETED] * 3
+
+
+def test_a_task_that_an_answer_has_resumed_is_not_resumed_a_second_time_by_others() -> None:
+    server = FailingModel()
+    world = world_with_tasks(server, outage_timeout=30)
+    run_for(world, 100)
+    assert world.status("t0") is TaskStatus.PAUSED
+    for number in (1, 2):
+        server.error = None
+        submit(world, number, outage_timeout=30)
+        world.drain()
+        server.error = UNREACHABLE
+        run_for(world, 100)
+        assert world.status("t0") is TaskStatus.PAUSED
+    reason = world.server.held.tasks["t0"].reason
+    assert "it continues when you resume it" in reason
+    requests = len(server.requested_at)
+    server.error = None
+    submit(world, 3, outage_timeout=30)
+    run_for(world, 100)
+    assert world.status("t0") is TaskStatus.PAUSED
+    assert len(server.requested_at) == requests + 1
