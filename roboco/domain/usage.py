@@ -39,6 +39,17 @@ class ModelUsage:
             self.estimated or more.estimated,
         )
 
+    def maximum(self, other: "ModelUsage") -> "ModelUsage":
+        """Return the larger of both, count by count."""
+        return ModelUsage(
+            max(self.tokens_in, other.tokens_in),
+            max(self.tokens_out, other.tokens_out),
+            max(self.cached_in, other.cached_in),
+            max(self.cache_write, other.cache_write),
+            max(self.reasoning, other.reasoning),
+            self.estimated and other.estimated,
+        )
+
     def metadata(self) -> dict[str, object]:
         """Return the usage as metadata of a step. Counts that are 0 and that not every model has are left out."""
         parts = {"cached_in": self.cached_in, "cache_write": self.cache_write, "reasoning": self.reasoning}

@@ -7,11 +7,13 @@
 
 Servers differ in nearly everything. The rules, with the servers that need them:
 
-* A new index begins a call. So does, at an index that has one, a new id, or a name after whole arguments (Ollama and
-  Gemini's endpoint give all calls the index 0). A fragment with neither name nor id belongs to the last call.
+* A new index begins a call. So does, at an index that has one, a name with a new id, or after whole arguments (Ollama
+  and Gemini's endpoint give all calls the index 0). A fragment with neither name nor id belongs to the last call, and
+  so does a new id without a name while arguments are not whole (vLLM gives each fragment an id).
+* Each entry of one list that has a name is a call.
 * A name that arrives again is a repetition (MiniMax on NIM), unless name and addition together are a tool's name.
 * Content may be a list of parts, of which some are reasoning (Mistral). Reasoning has three names.
-* A reply that was not streamed has `message` in place of `delta`.
+* A reply that was not streamed has `message` in place of `delta`. After deltas, a message is their repetition.
 * An unknown field of a message or call may be one that the provider wants back, such as a signature. It is kept.
 """
 
@@ -23,16 +25,23 @@ from roboco.adapters.model.errors import ServerFailure
 from roboco.adapters.model.reply_assembly import PartialCall, ReplyAssembly
 from roboco.adapters.model.reported_usage import reported_usage
 
-_REASONING_TEXTS = ("reasoning_content", "reasoning", "thinking")
+_REASONING_TEXTS = ("reasoning_content", "reasoning", "thinking", "reasoning_text", "thinking_content", "thought")
+_REASONING_PARTS = frozenset({"thinking", "reasoning", "reasoning_text", "reasoning_content"})
 _RETURNED_REASONING = ("reasoning_content", "reasoning")
 """Texts of reasoning that providers want back under the same name."""
 _KNOWN_MESSAGE_FIELDS = frozenset(
     {
         *("role", "content", "tool_calls", "function_call", "refusal", "audio", "name", "index", "id", "type"),
-        *("reasoning_content", "reasoning", "thinking", "annotations", "citations", "obfuscation", "token_ids"),
+        *_REASONING_TEXTS,
+        *("annotations", "citations", "obfuscation", "token_ids"),
         *("channel", "executed_tools", "padding", "context", "logprobs", "finish_reason"),
     }
 )
+_MARKS = frozenset({"error", "errors", "base_resp", "x_groq", "message"})
+"""Fields of chunks and choices that may hold an error, usage or a whole message."""
+_FAILED_REASONS = frozenset({"insufficient_system_resource", "network_error", "abort", "aborted", "cancelled"})
+"""Finish reasons of a server that could not go on: DeepSeek, Zhipu, vLLM."""
+_KEEP_ALIVES = ("ping", "heartbeat", "keepalive", "keep-alive")
 _KNOWN_CALL_FIELDS = frozenset({"index", "id", "type", "function", "name", "arguments"})
 
 
@@ -44,6 +53,7 @@ class ChatReader:
         self._tool_names = tool_names
         self._by_index: dict[int, PartialCall] = {}
         self._by_id: dict[str, PartialCall] = {}
+        self._has_deltas = False
 
     def add_chunk(self, chunk: Any) -> tuple[str, str]:
         """Add a chunk, and return its text and its reasoning.
@@ -57,78 +67,100 @@ class ChatReader:
         assembly.set_model(chunk.get("model"))
         choices = chunk.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+        delta = choice.get("delta")
+        if isinstance(delta, dict) and _is_plain(chunk, choice, delta):
+            self._has_deltas = True
+            return assembly.add_text(delta["content"]), ""
+        return self._add_any(chunk, choice)
+
+    def _add_any(self, chunk: dict[str, Any], choice: dict[str, Any]) -> tuple[str, str]:
+        assembly, delta, message = self._assembly, choice.get("delta"), choice.get("message")
         if (usage := reported_usage(chunk, choice)) is not None:
-            assembly.usage = usage
+            assembly.add_usage(usage)
         if (error := _error_in(chunk, choice)) is not None and not assembly.finished:
             raise ServerFailure.within_stream(error)
         if not choice:
             return "", ""
         assembly.finish(choice.get("finish_reason"))
-        delta = choice.get("delta") or choice.get("message")
-        if isinstance(delta, dict):
-            return self._add_delta(delta)
+        if delta and isinstance(delta, dict):
+            added = self._add_delta(delta)
+            self._has_deltas = assembly.has_output
+            return added
+        if isinstance(message, dict) and not self._has_deltas:
+            return self._add_delta(message)
         return (assembly.add_text(choice["text"]) if isinstance(choice.get("text"), str) else ""), ""
 
     def _add_delta(self, delta: dict[str, Any]) -> tuple[str, str]:
-        text, thought = _split_content(delta.get("content"))
-        reasoning = "".join(thought) or self._reasoning_text(delta)
+        text, thought, refusal = _split_content(delta.get("content"))
+        reasoning = thought or self._reasoning_text(delta)
         said = self._assembly.add_text(text)
         thought_of = self._assembly.add_reasoning(reasoning) if reasoning else ""
-        if isinstance(refusal := delta.get("refusal"), str) and refusal:
+        if isinstance(further := delta.get("refusal"), str):
+            refusal += further
+        if refusal:
             self._assembly.add_refusal(refusal)
-        for call in _calls_of(delta):
-            self._add_call(call)
-        for name in delta.keys() - _KNOWN_MESSAGE_FIELDS:
-            merge_field(self._assembly.provider, name, delta[name])
+        if delta.get("tool_calls") or delta.get("function_call"):
+            begun: list[PartialCall] = []
+            for call in _calls_of(delta):
+                self._add_call(call, begun)
+        for name in delta:
+            if name not in _KNOWN_MESSAGE_FIELDS:
+                self._assembly.keep(self._assembly.provider, name, delta[name])
         return said, thought_of
 
     def _reasoning_text(self, delta: dict[str, Any]) -> str:
         for name in _REASONING_TEXTS:
             if isinstance(text := delta.get(name), str) and text:
                 if name in _RETURNED_REASONING:
-                    merge_field(self._assembly.provider, name, text)
+                    self._assembly.keep(self._assembly.provider, name, text)
                 return text
         details = delta.get("reasoning_details")
         return "".join(_texts_of(details)) if isinstance(details, list) else ""
 
-    def _add_call(self, fragment: dict[str, Any]) -> None:
+    def _add_call(self, fragment: dict[str, Any], begun: list[PartialCall]) -> None:
+        """Add a fragment of a call. `begun` are the calls that have a fragment in the same list."""
         function = fragment.get("function")
         function = function if isinstance(function, dict) else fragment
         name = function.get("name") if isinstance(function.get("name"), str) else ""
         arguments = _arguments_text(function.get("arguments"))
         call_id = fragment.get("id") if isinstance(fragment.get("id"), str) else ""
-        call = self._call_of(_index_of(fragment.get("index")), call_id or "", name or "", arguments)
+        call = self._call_of(_index_of(fragment.get("index")), call_id or "", name or "", arguments, begun)
         if call is None:
             return
+        begun.append(call)
         if name:
             call.name = self._joined_name(call.name, name)
-        if arguments and not (call.is_complete() and call.arguments.getvalue() == arguments):
+        if arguments and not (call.has_arguments(arguments) and call.is_complete()):
             self._assembly.add_arguments(call, arguments)
-        for key in fragment.keys() - _KNOWN_CALL_FIELDS:
-            merge_field(call.provider, key, fragment[key])
+        for key in fragment:
+            if key not in _KNOWN_CALL_FIELDS:
+                self._assembly.keep(call.provider, key, fragment[key])
 
-    def _call_of(self, index: int | None, call_id: str, name: str, arguments: str) -> PartialCall | None:
+    def _call_of(
+        self, index: int | None, call_id: str, name: str, arguments: str, begun: list[PartialCall]
+    ) -> PartialCall | None:
         """Return the call to which a fragment belongs. Begin it if it is a new one; return None beyond the limit."""
         calls = self._assembly.calls
         if index is None:
-            current = self._by_id.get(call_id) if call_id else calls[-1] if calls else None
+            current = self._by_id.get(call_id) or (calls[-1] if calls and not (name and call_id) else None)
         else:
             current = self._by_index.get(index) or (calls[-1] if calls and not (name or call_id) else None)
-        if current is not None and not self._begins_another(current, call_id, name, arguments):
+        again = bool(name) and current in begun
+        if current is not None and not again and not self._begins_another(current, call_id, name, arguments):
             return current
-        begun = self._assembly.begin_call(call_id=call_id)
-        if begun is not None:
-            self._by_id |= {call_id: begun} if call_id else {}
-            self._by_index |= {} if index is None else {index: begun}
-        return begun
+        call = self._assembly.begin_call(call_id=call_id)
+        if call is not None:
+            self._by_id |= {call_id: call} if call_id else {}
+            self._by_index |= {} if index is None else {index: call}
+        return call
 
     def _begins_another(self, current: PartialCall, call_id: str, name: str, arguments: str) -> bool:
         """Return True if a fragment at the place of this call begins another one."""
         if call_id and current.id and call_id != current.id:
-            return True
-        if not name:
+            return bool(name) or not current.name or current.is_complete()
+        if not name or not (arguments.strip() or name != current.name):
             return False
-        if call_id and call_id == current.id and arguments in ("", current.arguments.getvalue()):
+        if call_id and call_id == current.id and (not arguments.strip() or current.has_arguments(arguments)):
             return False  # the whole call again
         if current.is_complete():
             return True
@@ -143,43 +175,15 @@ class ChatReader:
         return more[:256]
 
 
-def merge_field(fields: dict[str, Any], name: str, value: Any) -> None:
-    """Add a further piece of a field: texts and lists are continued, objects are joined, anything else is replaced."""
-    before = fields.get(name)
-    if value is None:
-        return
-    if isinstance(before, str) and isinstance(value, str):
-        fields[name] = before + value
-    elif isinstance(before, list) and isinstance(value, list):
-        for item in value:
-            _merge_item(before, item)
-    elif isinstance(before, dict) and isinstance(value, dict):
-        for key in value:
-            merge_field(before, key, value[key])
-    elif isinstance(value, list):
-        fields[name] = []
-        merge_field(fields, name, value)
-    else:
-        fields[name] = dict(value) if isinstance(value, dict) else value
-
-
-def _merge_item(items: list[Any], item: Any) -> None:
-    """Continue the last item of a list if this one is a further piece of it, as in OpenRouter's reasoning_details."""
-    last = items[-1] if items else None
-    same = (
-        isinstance(last, dict)
-        and isinstance(item, dict)
-        and item.get("type") == last.get("type") == "reasoning.text"
-        and item.get("index") == last.get("index")
+def _is_plain(chunk: dict[str, Any], choice: dict[str, Any], delta: dict[str, Any]) -> bool:
+    """Return True if the chunk holds a piece of the text and nothing else, as nearly every one does."""
+    return (
+        len(delta) == 1
+        and isinstance(delta.get("content"), str)
+        and _MARKS.isdisjoint(chunk)
+        and _MARKS.isdisjoint(choice)
+        and not (choice.get("finish_reason") or chunk.get("usage") or choice.get("usage"))
     )
-    if not same or not isinstance(last, dict):
-        items.append(dict(item) if isinstance(item, dict) else item)
-        return
-    for key, value in item.items():
-        if key == "text":
-            merge_field(last, key, value)
-        elif value is not None:
-            last[key] = value
 
 
 def _calls_of(delta: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -205,20 +209,25 @@ def _arguments_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _split_content(content: Any) -> tuple[str, list[str]]:
-    """Return the text of a content, and the texts of its reasoning."""
+def _split_content(content: Any) -> tuple[str, str, str]:
+    """Return the text, the reasoning and the refusal of a content."""
     if content is None or isinstance(content, str):
-        return content or "", []
+        return content or "", "", ""
     texts: list[str] = []
     thoughts: list[str] = []
+    refusals: list[str] = []
     for part in content if isinstance(content, list) else [content]:
         if isinstance(part, str):
             texts.append(part)
-        elif isinstance(part, dict) and str(part.get("type")) in ("thinking", "reasoning"):
+        elif not isinstance(part, dict):
+            continue
+        elif str(part.get("type")) in _REASONING_PARTS:
             thoughts += _texts_of(part.get("thinking") or part.get("reasoning") or part.get("text"))
-        elif isinstance(part, dict) and isinstance(part.get("text"), str):
+        elif isinstance(part.get("text"), str):
             texts.append(part["text"])
-    return "".join(texts), thoughts
+        elif isinstance(part.get("refusal"), str):
+            refusals.append(part["refusal"])
+    return "".join(texts), "".join(thoughts), "".join(refusals)
 
 
 def _texts_of(value: Any) -> Iterator[str]:
@@ -231,15 +240,30 @@ def _texts_of(value: Any) -> Iterator[str]:
 
 def _error_in(chunk: dict[str, Any], choice: dict[str, Any]) -> Any:
     """Return the error that the chunk holds, or None."""
-    delta = choice.get("delta")
-    for place in (chunk, choice, delta if isinstance(delta, dict) else {}):
-        if place.get("error"):
-            return place["error"]
-    if choice and str(choice.get("finish_reason")).lower() == "error":
-        return {"message": "the model server ended the reply with an error that it does not name"}
-    if "choices" in chunk or "usage" in chunk:
-        return None
+    for place in (chunk, choice, choice.get("delta"), choice.get("message")):
+        if isinstance(place, dict) and (error := place.get("error") or place.get("errors")):
+            return error
+    status = chunk.get("base_resp")
+    if isinstance(status, dict) and status.get("status_code"):  # MiniMax
+        return status
+    if choice:
+        return _error_of_reason(str(choice.get("finish_reason") or "").lower())
     if chunk.get("object") == "error" or chunk.get("type") == "error":
         return chunk
+    if chunk.get("choices") is None and any(isinstance(chunk.get(name), str) for name in ("message", "detail")):
+        return chunk
+    if "choices" in chunk or "usage" in chunk or chunk.get("type") in _KEEP_ALIVES:
+        return None
     known = any(name in chunk for name in ("id", "model", "object", "x_groq", "prompt_filter_results", "created"))
     return None if known or not chunk else chunk
+
+
+def _error_of_reason(reason: str) -> dict[str, str] | None:
+    """Return the error that a finish reason is, or None: with these, a reply has ended before its end."""
+    if "malformed_function_call" in reason or "unexpected_tool_call" in reason:  # Gemini
+        return {"code": "malformed_function_call", "message": f"the reply ended with the reason {reason[:100]!r}"}
+    if reason == "error":
+        return {"message": "the model server ended the reply with an error that it does not name"}
+    if reason in _FAILED_REASONS:
+        return {"message": f"the model server ended the reply with the reason {reason!r}"}
+    return None

@@ -14,6 +14,7 @@ import logging
 import os
 from collections import OrderedDict
 from contextlib import suppress
+from copy import deepcopy
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -24,7 +25,7 @@ from yarl import URL
 
 from roboco.adapters.model.allowlist import DEFAULT_BASE_URL, base_url_of, model_key
 from roboco.adapters.model.chat_reader import ChatReader
-from roboco.adapters.model.errors import CONTEXT_LENGTH, ServerFailure, model_error
+from roboco.adapters.model.errors import CONTEXT_LENGTH, ServerFailure, model_error, redact_secrets
 from roboco.adapters.model.learned import MAX_LESSONS, Lessons
 from roboco.adapters.model.provider_state import chat_messages
 from roboco.adapters.model.reply_assembly import ReplyAssembly
@@ -41,6 +42,8 @@ MAX_ERROR_BYTES = 64 * 1024
 """Maximum number of bytes that are read of the body of an error."""
 SMALL_MAX_TOKENS = 4096
 """Output tokens that every current model can be asked for. What the limits leave is sent only if it is less."""
+ERROR_TIMEOUT = 5.0
+"""Seconds to wait for the rest of an error."""
 CONNECT_TIMEOUT = 10.0
 DRAIN_TIMEOUT = 0.1
 """Seconds to wait for the end after the last event: only a connection that was read to its end is reused."""
@@ -64,35 +67,8 @@ class ChatWire:
 
     async def exchange(self, request: Request, assembly: ReplyAssembly, output: Output) -> None:
         """Send the request and read its reply. Learn from a refusal that names a parameter, and repeat the request."""
-        lessons = self.lessons_of(request.profile)
-        for left in range(MAX_LESSONS, -1, -1):
-            body = request_body(request, lessons)
-            assembly.max_tokens = _stream_limit(request, body)
-            try:
-                return await self._exchange(request, body, assembly, output)
-            except ServerFailure as failure:
-                lesson = lessons.learn(failure, body) if left and _may_teach(failure, request) else ""
-                if not lesson:
-                    raise
-                server = base_url_of(request.profile) or DEFAULT_BASE_URL
-                model = request.profile.model
-                _log.warning(
-                    "from now on this process %s to model %r at %s: %s", lesson, model, server, failure.text[:300]
-                )
-        raise AssertionError("unreachable: the last attempt returns or raises")
-
-    def lessons_of(self, profile: ModelProfile) -> Lessons:
-        """Return what this process knows of the profile's server and model."""
-        server = (base_url_of(profile) or DEFAULT_BASE_URL, profile.model)
-        lessons = self._lessons.pop(server, None) or _first_lessons(profile)
-        self._lessons[server] = lessons
-        if len(self._lessons) > MAX_LEARNED_MODELS:
-            self._lessons.popitem(last=False)
-        return lessons
-
-    async def _exchange(self, request: Request, body: dict[str, Any], assembly: ReplyAssembly, output: Output) -> None:
         try:
-            response = await self._post(request, body)
+            response = await self._accepted(request, assembly)
             try:
                 await _read_reply(response, request, assembly, output)
             finally:
@@ -103,6 +79,41 @@ class ChatWire:
             ) from error
         except aiohttp.ClientError as error:
             raise ConnectionError(str(error) or type(error).__name__) from error
+
+    async def _accepted(self, request: Request, assembly: ReplyAssembly) -> aiohttp.ClientResponse:
+        """Return the response of a server that accepts the request. What it took to get there is kept only then."""
+        lessons, learned = self.lessons_of(request.profile), []
+        for left in range(MAX_LESSONS, -1, -1):
+            body = request_body(request, lessons)
+            assembly.max_tokens = _stream_limit(request, body)
+            try:
+                response = await self._post(request, body)
+            except ServerFailure as failure:
+                lessons = deepcopy(lessons)
+                lesson = lessons.learn(failure, body) if left and _may_teach(failure, request) else ""
+                if not lesson:
+                    raise
+                learned.append((lesson, redact_secrets(failure.text, request)[:300]))
+            else:
+                if learned:
+                    self._remember(request.profile, lessons, learned)
+                return response
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def lessons_of(self, profile: ModelProfile) -> Lessons:
+        """Return what this process knows of the profile's server and model."""
+        server = _server_of(profile)
+        lessons = self._lessons.pop(server, None) or _first_lessons(profile)
+        self._lessons[server] = lessons
+        if len(self._lessons) > MAX_LEARNED_MODELS:
+            self._lessons.popitem(last=False)
+        return lessons
+
+    def _remember(self, profile: ModelProfile, lessons: Lessons, learned: list[tuple[str, str]]) -> None:
+        server, model = _server_of(profile)
+        self._lessons[server, model] = lessons
+        for lesson, words in learned:
+            _log.warning("from now on this process %s to model %r at %s: %s", lesson, model, server, words)
 
     async def _post(self, request: Request, body: dict[str, Any]) -> aiohttp.ClientResponse:
         if self._session is None:
@@ -125,6 +136,10 @@ class ChatWire:
         if response.status >= 300:
             raise await _failure_of(response)
         return response
+
+
+def _server_of(profile: ModelProfile) -> tuple[str, str]:
+    return base_url_of(profile) or DEFAULT_BASE_URL, profile.model
 
 
 def _may_teach(failure: ServerFailure, request: Request) -> bool:
@@ -273,12 +288,15 @@ async def _failure_of(response: aiohttp.ClientResponse) -> ServerFailure:
     """Return the refusal, with the first MAX_ERROR_BYTES of its body. Close the connection if there is more."""
     body = bytearray()
     encoding = response.headers.get("Content-Encoding", "").strip().lower()
-    with suppress(aiohttp.ClientError, ModelError):
-        async for piece in unpacked(response.content.iter_any(), encoding):
-            body += piece
-            if len(body) >= MAX_ERROR_BYTES:
-                break
-    response.close() if not response.content.at_eof() else response.release()
+    try:
+        with suppress(aiohttp.ClientError, ModelError, TimeoutError):
+            async with asyncio.timeout(ERROR_TIMEOUT):
+                async for piece in unpacked(response.content.iter_any(), encoding):
+                    body += piece
+                    if len(body) >= MAX_ERROR_BYTES:
+                        break
+    finally:
+        response.close() if not response.content.at_eof() else response.release()
     text = bytes(body[:MAX_ERROR_BYTES]).removeprefix(b"\xef\xbb\xbf")
     found: Any = text.decode(errors="replace")
     if 300 <= response.status < 400:

@@ -29,6 +29,8 @@ MAX_MESSAGE_CHARS = 400
 """Characters of the message of a ModelError."""
 _MAX_QUOTED_CHARS = 200
 """Characters of a server's message, before a remedy."""
+_MIN_SECRET_CHARS = 4
+"""Characters from which on a value is masked. A shorter one is no secret, and part of many words and numbers."""
 _OUTAGE_STATUSES = frozenset({408, 409, 425})
 _CODES_OF_STATUSES = {
     401: "auth",
@@ -81,7 +83,10 @@ KINDS = (
         r"|(?:prompt|input|messages?|request)(?: \S+){0,4} too (?:long|large)\b(?!.{0,20}field)"
         r"|too many (?:input |prompt )?tokens"
         r"|reduce your message size|input length(?: \S+){0,6} exceed|longer than the (?:model|maximum|context)"
-        r"|(?:tokens?|prompt) exceeds?(?: \S+){0,5} (?:context|window|maximum|limit)|request_too_large",
+        r"|(?:tokens?|prompt) exceeds?(?: \S+){0,5} (?:context|window|maximum|limit)|request_too_large"
+        r"|(?:context|prompt|input) length exceeded|greater than the context length|exceeds max(?:imum)? length"
+        r"|token count(?: \S+){0,3} exceeds|range of input length|max input characters|exceed max message tokens"
+        r"|inputs?['\"`]? (?:must have less than|tokens \+)|not exceed max_num_tokens|request more than max tokens",
         "the request is too long for the model",
         "give its agent `context: {strategy: budget, tokens: 8000}` in the team file, with fewer tokens than the model "
         "takes, or its profile a `context_window`",
@@ -91,7 +96,8 @@ KINDS = (
         "quota",
         r"insufficient_quota|insufficient[ _]balance|insufficient[ _](?:funds|credits?)|credit balance is too low"
         r"|payment required|out of credits?|requires more credits|billing_hard_limit|billing_not_active"
-        r"|account_deactivated"
+        r"|account_deactivated|exceeded_current_quota|balance is insufficient|arrearage|available credits"
+        r"|specified api usage limits|(?:monthly|spend(?:ing)?) (?:spend )?limit(?!.{0,400}retry)"
         r"|exceeded your (?:current|monthly) (?:quota|spend)(?!.{0,400}retry)",
         "the account has no credit left",
         "add credit, or change the account",
@@ -100,7 +106,7 @@ KINDS = (
     _kind(
         "content_filter",
         r"content_filter|content[ _]policy|content management policy|ResponsibleAI|data_inspection_failed|flagged"
-        r"|moderation|safety system|prompt_blocked|inappropriate content|content_blocked",
+        r"|moderation|safety system|prompt_blocked|inappropriate content|content_blocked|content exists risk|敏感内容",
         "a filter of the provider refuses the prompt or the reply",
         "change what the agent is asked or shown, or the provider's filter",
         *(400, 403, 422),
@@ -158,12 +164,25 @@ class ServerFailure(Exception):
     @property
     def labels(self) -> str:
         """The code, type and parameter that the server names, joined by spaces."""
-        return " ".join(str(value)[:100] for value in _labels(self.body))
+        return " ".join(str(value)[:100] for value in _values_of(self.body, _LABEL_FIELDS))
+
+    @property
+    def places(self) -> list[str]:
+        """The parts of the request that the server names as wrong, such as "messages[0].role"."""
+        return [str(value)[:200] for value in _values_of(self.body, ("param", "loc"))]
 
     @property
     def in_words(self) -> str:
         """The labels and the text, in which kinds are recognised."""
         return f"{self.labels} {self.text}"[:4000]
+
+
+_TEXT_FIELDS = (
+    *("error", "errors", "message", "detail", "msg", "title", "status_msg", "error_msg", "error_message"),
+    *("errorMessage", "error_description"),
+)
+_HOLDERS = ("error", "errors", "message", "detail")
+_LABEL_FIELDS = ("code", "type", "status", "param", "error_code", "status_code")
 
 
 def failure_text(body: Any, depth: int = 0) -> str:
@@ -174,9 +193,7 @@ def failure_text(body: Any, depth: int = 0) -> str:
         return "; ".join(filter(None, (failure_text(one, depth + 1) for one in body[:5]))) if depth < 6 else ""
     if not isinstance(body, dict) or depth > 6:
         return "" if body is None else str(body)[:1000]
-    parts = [
-        failure_text(body[name], depth + 1) for name in ("error", "message", "detail", "msg", "title") if body.get(name)
-    ]
+    parts = [failure_text(body[name], depth + 1) for name in _TEXT_FIELDS if body.get(name)]
     metadata = body.get("metadata")
     if isinstance(metadata, dict) and metadata.get("raw"):  # OpenRouter quotes the provider behind it here
         parts.append(failure_text(metadata["raw"], depth + 1))
@@ -200,14 +217,20 @@ def _text_of_string(body: str, depth: int) -> str:
     return text
 
 
-def _labels(body: Any, depth: int = 0) -> list[Any]:
+def _values_of(body: Any, names: tuple[str, ...], depth: int = 0) -> list[Any]:
+    """Return the values of these fields in a body and the errors that it holds."""
     if isinstance(body, list) and body and depth < 4:
-        return _labels(body[0], depth + 1)
+        return _values_of(body[0], names, depth + 1)
     if not isinstance(body, dict) or depth > 4:
         return []
-    own = [body[name] for name in ("code", "type", "status", "param") if isinstance(body.get(name), str | int)]
-    inner = [_labels(body[name], depth + 1) for name in ("error", "message", "detail") if name in body]
-    return own + [label for labels in inner for label in labels]
+    own = [_joined(body[name]) for name in names if isinstance(body.get(name), str | int | list)]
+    inner = [_values_of(body[name], names, depth + 1) for name in _HOLDERS if name in body]
+    return own + [value for values in inner for value in values]
+
+
+def _joined(value: Any) -> Any:
+    """Return a path as FastAPI gives it, without its first word, in one text."""
+    return ".".join(str(one)[:50] for one in value[:8]).removeprefix("body.") if isinstance(value, list) else value
 
 
 def model_error(failure: ServerFailure, request: Request) -> ModelError:
@@ -217,11 +240,12 @@ def model_error(failure: ServerFailure, request: Request) -> ModelError:
         possible = not (status and kind.statuses) or status in kind.statuses
         if possible and kind.pattern.search(failure.in_words):
             return _error_of(kind, failure, request)
-    if code := _CODES_OF_STATUSES.get(status):
+    numbers = [] if status else re.findall(r"(?<!\d)[45]\d\d(?!\d)", failure.labels)  # its code may be a status
+    if code := _CODES_OF_STATUSES.get(int(numbers[0]) if numbers else status):
         return _error_of(_by_code(code), failure, request)
-    model, quoted = request.profile.model, _redact_key(failure.text, request)
-    if not status:  # an error in a reply: its code may be a status
-        code = "status" if re.search(r"(?<!\d)4[0-9][0-9](?!\d)", failure.labels) else "model"
+    model, quoted = request.profile.model, redact_secrets(failure.text, request)
+    if not status:
+        code = "status" if any(number.startswith("4") for number in numbers) else "model"
         return redact_error(ModelError(code, f"model {model!r} failed: {quoted}", False), request)
     retryable = status >= 500 or status in _OUTAGE_STATUSES
     message = f"model {model!r} answers {status}: {quoted}"
@@ -236,7 +260,7 @@ def _error_of(kind: FailureKind, failure: ServerFailure, request: Request) -> Mo
     key = key_variable(request.profile)
     where = f" ({failure.status})" if failure.status else ""
     subject = f"model {request.profile.model!r}"
-    quoted = _redact_key(failure.text, request)[:_MAX_QUOTED_CHARS].rstrip(". ")
+    quoted = redact_secrets(failure.text, request)[:_MAX_QUOTED_CHARS].rstrip(". ")
     if kind.code == "auth":
         named = f"the key in {key}" if key else "a request without a key"
         return redact_error(
@@ -251,17 +275,18 @@ def _error_of(kind: FailureKind, failure: ServerFailure, request: Request) -> Mo
 
 def redact_error(error: ModelError, request: Request) -> ModelError:
     """Return the error as well-formed text of bounded length, without the model's key."""
-    message = _redact_key(error.message, request)[:MAX_MESSAGE_CHARS]
+    message = redact_secrets(error.message, request)[:MAX_MESSAGE_CHARS]
     return ModelError(error.code, message, error.retryable, error.retry_after, error.tokens_in, error.tokens_out)
 
 
 def secrets_of(request: Request) -> list[str]:
     """Return the values of the variables that the request's profile sends, the longest first."""
     names = (key_variable(request.profile), *request.profile.headers.values())
-    return sorted(filter(None, (os.environ.get(name, "") for name in names if name)), key=len, reverse=True)
+    values = (os.environ.get(name, "") for name in names if name)
+    return sorted((value for value in values if len(value) >= _MIN_SECRET_CHARS), key=len, reverse=True)
 
 
-def _redact_key(text: str, request: Request) -> str:
+def redact_secrets(text: str, request: Request) -> str:
     """Return the text, well-formed and with "***" in place of the model's key and headers.
 
     Call it before any truncation: a truncated key would not be found.

@@ -22,7 +22,8 @@ _REFUSED = re.compile(
     r"unsupported|not support|n't support|unknown|unrecogni[sz]ed|not permitted|forbidden|not allowed|unexpected|extra"
     r"|cannot find field|not available|no longer|deprecated|not accept"
     r"|invalid (?:parameter|argument|field)|not recogni[sz]ed"
-    r"|not valid|removed|only the default|must be (?:unset|omitted)|not enabled|grammar|schema|structured",
+    r"|not valid|removed|only the default|must be (?:unset|omitted|auto|one of)|not enabled|grammar|schema|structured"
+    r"|may only be|cannot both|mutually exclusive|only supports|cannot be used|incompatible",
     re.IGNORECASE,
 )
 _INSTEAD = re.compile(
@@ -36,9 +37,9 @@ _REASONING_WANTED = re.compile(
 _CALL_ID = re.compile(
     r"tool[_ ]call[_ ]id.{0,80}(?:length|a-z|characters|pattern)|length of 9", re.IGNORECASE | re.DOTALL
 )
-_TOO_MANY = re.compile(r"max(?:imum)?[_ ]?(?:completion[_ ]|output[_ ]|new[_ ])?tokens", re.IGNORECASE)
+_TOO_MANY = re.compile(r"max(?:imum)?[_ ]?(?:(?:completion|output|new)[_ ]?)?tokens", re.IGNORECASE)
 _TOO_LARGE = re.compile(
-    r"too large|at most|less than or equal|maximum|exceed|valid range|greater than|higher|lower than|> \d|must be",
+    r"too large|at most|less than or equal|maximum|exceed|range|greater than|higher|lower than|> \d|must be",
     re.IGNORECASE,
 )
 _OF_CONTEXT = re.compile(r"context length", re.IGNORECASE)
@@ -77,13 +78,14 @@ class Lessons:
         """Learn from the refusal of this request. Return what, for the log, or "" if it teaches nothing new."""
         if failure.status not in TEACHING_STATUSES:
             return ""
-        text = failure.in_words
+        text = f"{' '.join(map(repr, failure.places))} {failure.in_words}"
+        about = {name: value for name, value in body.items() if not _of_prompt(failure) or name in _FIXED}
         return (
-            self._learn_name(text, body)
+            self._learn_name(text, about)
             or self._learn_value(text, body)
-            or self._learn_maximum(text, body)
+            or self._learn_maximum(text, about)
             or self._learn_messages(text, body)
-            or self._learn_omission(text, body)
+            or self._learn_omission(text, about)
         )
 
     def sent_name(self, name: str) -> str:
@@ -125,7 +127,7 @@ class Lessons:
 
     def _learn_value(self, text: str, body: Mapping[str, Any]) -> str:
         found = _SET_TO.search(text)
-        if found is None or found[1] in _FIXED or body.get(found[1]) == found[2]:
+        if found is None or found[1] in _FIXED.union(_LIMIT_NAMES) or body.get(found[1]) == found[2]:
             return ""
         self.values[found[1]] = found[2]
         return f"sends {found[1]!r} as {found[2]!r}"
@@ -141,7 +143,8 @@ class Lessons:
         smaller = [number for number in map(int, _NUMBER.findall(text)) if 16 <= number < sent]
         if not smaller:
             return ""
-        self.max_output = max(smaller)
+        largest = max(smaller)
+        self.max_output = largest - (f"{largest} (exclusive)" in text)
         return f"asks for at most {self.max_output} output tokens"
 
     def _omit_limit(self, body: Mapping[str, Any]) -> str:
@@ -189,6 +192,11 @@ class Lessons:
         return ""
 
 
+def _of_prompt(failure: ServerFailure) -> bool:
+    """Return True if the server says that the messages or tools are wrong: a word in them is no parameter."""
+    return any(re.match(r"(?:messages|tools|functions|input|contents)\b", one) for one in failure.places)
+
+
 def _named(text: str, body: Mapping[str, Any]) -> list[str]:
     """Return the parameters of the request that the text names, in the order in which it names them."""
     found = [(place, name) for name in body if name not in _FIXED and (place := _place(text, name)) >= 0]
@@ -196,12 +204,18 @@ def _named(text: str, body: Mapping[str, Any]) -> list[str]:
 
 
 def _place(text: str, name: str) -> int:
-    """Return where the text names the parameter, in snake case or camel case, or -1."""
+    """Return where the text names the parameter, in snake case, camel case or words, or -1."""
     camel = re.sub(r"_(\w)", lambda match: match[1].upper(), name)
-    places = [
-        match.start() for one in {name, camel} if (match := re.search(rf"(?<![\w]){re.escape(one)}(?![\w])", text))
-    ]
-    return min(places, default=-1)
+    spaced = name.replace("_", " ")
+    pattern = "|".join(rf"(?<!\w){re.escape(one)}(?!\w)" for one in sorted({name, camel, spaced}))
+    if name.isalpha() and name == camel:  # a plain word, such as "user" or "stop", may be one of the sentence
+        word = re.escape(name)
+        pattern = (
+            rf"['\"`]{word}['\"`]|(?:parameter|argument|field|propert\w+|option|input|keyword|param|key|body)s?\b"
+            rf"(?:[\w ]{{0,40}}:)?[ .]{{1,2}}\[?{word}(?!\w)|(?<!\w){word}(?= ?(?::|=|(?:is|are|was) |parameter|not ))"
+        )
+    found = re.search(pattern, text, re.IGNORECASE)
+    return found.start() if found else -1
 
 
 def _mentions(text: str, name: str) -> bool:

@@ -315,7 +315,7 @@ class _ModelCall:
                     "model call failed before its first text, attempt %d of %d: %s",
                     attempt,
                     self._model.max_attempts,
-                    error,
+                    redact_error(error, request),
                 )
                 delay = max(self._model.retry_delay * 2 ** (attempt - 1), error.retry_after or 0.0)
                 await asyncio.sleep(min(MAX_RETRY_DELAY, delay))
@@ -344,8 +344,12 @@ class _ModelCall:
             async with asyncio.timeout(request.profile.first_token_timeout) as limit:
                 await wire.exchange(request, assembly, self._output(request, assembly, on_text, limit))
         except ServerFailure as error:
+            if assembly.is_whole and not error.status:
+                return None
             return _Failure(model_error(error, request), not error.status, error)  # a status: it was not run
         except ModelError as error:
+            if assembly.is_whole and error.code == UNREADABLE:
+                return None
             return _Failure(_of_reply(request, error), assembly.has_chunks or error.code == UNREADABLE, error)
         except TimeoutError as error:
             return None if assembly.is_whole else _Failure(_silence(request, assembly), True, error)

@@ -42,20 +42,16 @@ MAX_REFUSAL_CHARS = 2_000
 MAX_TOKEN_COUNT = 1_000_000_000
 """Larger token counts are reduced to this value, so that sums of counts fit into 64 bits."""
 FINISH_REASONS = {
-    "function_call": "tool_calls",
-    "max_tokens": "length",
-    "max_output_tokens": "length",
-    "model_length": "length",
-    "end_turn": "stop",
-    "eos": "stop",
-    "stop_sequence": "stop",
-    "tool_use": "tool_calls",
-    "safety": "content_filter",
-    "SAFETY": "content_filter",
-    "MAX_TOKENS": "length",
-    "STOP": "stop",
+    **dict.fromkeys(("stop", "end_turn", "eos", "eos_token", "stop_sequence", "complete", "completed"), "stop"),
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length", "max_length"), "length"),
+    **dict.fromkeys(("tool_calls", "tool_call", "function_call", "tool_use"), "tool_calls"),
+    **dict.fromkeys(
+        ("content_filter", "safety", "recitation", "prohibited_content", "blocklist", "spii", "sensitive", "refusal"),
+        "content_filter",
+    ),
 }
 """Reasons of other protocols, which some servers of chat completions send, in the words of chat completions."""
+_MAX_CHECKED_CHARS = 4 * MAX_ARGUMENT_CHARS
 
 
 @dataclass
@@ -68,20 +64,42 @@ class PartialCall:
     arguments: StringIO = field(default_factory=StringIO)
     provider: dict[str, Any] = field(default_factory=dict)
     """Further fields, which the provider must receive again with the call."""
+    _fragment: str = ""
+    _is_cumulative: bool = True
+    _checked_chars: int = 0
 
     def is_complete(self) -> bool:
-        """Return True if the arguments are a whole JSON object."""
-        text = self.arguments.getvalue().strip()
-        if not (text.startswith("{") and text.endswith("}")):
-            return False
-        try:
-            return isinstance(json.loads(text), dict)
-        except (ValueError, RecursionError):
-            return False
+        """Return True if the arguments are a whole JSON object. After many checks of long arguments, return False."""
+        self._checked_chars += self.arguments.tell()
+        return self._checked_chars <= _MAX_CHECKED_CHARS and _is_object(self.arguments.getvalue())
+
+    def has_arguments(self, text: str) -> bool:
+        """Return True if these are the arguments until now."""
+        return self.arguments.tell() == len(text) and self.arguments.getvalue() == text
+
+    def add_arguments(self, text: str) -> int:
+        """Add a piece of the arguments, and return its length."""
+        self._is_cumulative = self._is_cumulative and text.startswith(self._fragment)
+        self._fragment = text if self._is_cumulative else ""
+        return self.arguments.write(text)
 
     def to_requested_call(self) -> RequestedCall:
-        """Return the call as the model wrote it."""
-        return RequestedCall(well_formed(self.name), well_formed(self.arguments.getvalue()))
+        """Return the call as the model wrote it.
+
+        Some servers repeat all arguments in each piece, so that the last one counts, or begin or end with "{}".
+        """
+        text = self.arguments.getvalue()
+        last = self._fragment if self._is_cumulative else ""
+        meant = (text, last, text.strip().removeprefix("{}"), text.strip().removesuffix("{}"))
+        return RequestedCall(well_formed(self.name), well_formed(next(filter(_is_object, meant), text)))
+
+
+def _is_object(text: str) -> bool:
+    text = text.strip()
+    try:
+        return text.startswith("{") and text.endswith("}") and isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 class ReplyAssembly:
@@ -98,6 +116,7 @@ class ReplyAssembly:
         """The output tokens, as an estimate, at which the reply is truncated; None if there is no limit."""
         self.ended = False
         """True if the server has marked the end of its stream."""
+        self._provider_size = 0
         self._started_at = time.monotonic()
         self._first_token_at: float | None = None
         self._model = model
@@ -180,17 +199,42 @@ class ReplyAssembly:
 
     def set_model(self, name: object) -> None:
         """Note the name of the model, as its server gives it."""
-        if isinstance(name, str) and name:
+        if isinstance(name, str) and name and name != self._model:
             self._model = short_name(name)
 
     def finish(self, reason: object) -> None:
-        """Note the reason for which the model has ended its reply. Anything but a text with letters is no reason."""
-        if isinstance(reason, str) and reason.lower() not in ("", "null", "none"):
-            self._finish_reason = FINISH_REASONS.get(reason, short_name(reason))
+        """Note the reason for which the model has ended its reply. Anything but a text with letters is no reason.
+
+        A later "stop" replaces none that says more.
+        """
+        if not isinstance(reason, str) or (word := reason.strip().lower()) in ("", "null", "none"):
+            return
+        word = word.removeprefix("finish_reason_")
+        known = "content_filter" if word.startswith("content_filter") else FINISH_REASONS.get(word)
+        if known != "stop" or not self._finish_reason:
+            self._finish_reason = known or short_name(reason)
+
+    def add_usage(self, usage: ModelUsage) -> None:
+        """Note reported usage. Servers report the sum until now, some of them only a part of it in each chunk."""
+        self.usage = usage if self.usage is None else self.usage.maximum(usage)
+
+    def keep(self, fields: dict[str, Any], name: str, value: Any) -> None:
+        """Keep a further piece of a field that the provider must receive again with the reply, or with a call."""
+        if value is None or self._provider_size > MAX_PROVIDER_BYTES:
+            return
+        self._provider_size += len(name) + (len(value) if isinstance(value, str) else _json_size(value))
+        if self._provider_size <= MAX_PROVIDER_BYTES:
+            merge_field(fields, name, value)
 
     def add_text(self, text: str) -> str:
         """Add words, and return those that are well-formed now."""
-        text = self._truncate(self._join_surrogates(text))
+        if not text and not self._pending_surrogate:
+            return ""
+        size = len(text)
+        if text.isascii() and not self._pending_surrogate and self._text_size + size <= MAX_TEXT_BYTES:
+            self._text_size += size
+        else:
+            text = self._truncate(self._join_surrogates(text))
         if text:
             self._note_output(text)
         return text
@@ -227,7 +271,7 @@ class ReplyAssembly:
         left = MAX_ARGUMENT_CHARS - self._arguments_size
         if len(text) > left:
             self._exceeded_limit = f"{MAX_ARGUMENT_CHARS} characters of arguments"
-        self._arguments_size += call.arguments.write(text[:left])
+        self._arguments_size += call.add_arguments(text[:left])
         self._note_output(text)
 
     def reply(self) -> Reply:
@@ -263,6 +307,8 @@ class ReplyAssembly:
         return "tool_calls" if self.calls else "stop" if self.ended else ""
 
     def _provider_state(self) -> dict[str, Any]:
+        if self._provider_size > MAX_PROVIDER_BYTES:
+            return {"left_out": MAX_PROVIDER_BYTES}
         calls = [({"id": call.id} if call.id else {}) | call.provider for call in self.calls]
         state: dict[str, Any] = {"message": self.provider} if self.provider else {}
         state |= {"calls": calls} if any(calls) else {}
@@ -306,6 +352,53 @@ class ReplyAssembly:
         return text
 
 
+def merge_field(fields: dict[str, Any], name: str, value: Any) -> None:
+    """Add a further piece of a field: texts and lists are continued, objects are joined, anything else is replaced."""
+    before = fields.get(name)
+    if value is None:
+        return
+    if isinstance(before, str) and isinstance(value, str):
+        fields[name] = before + value
+    elif isinstance(before, list) and isinstance(value, list):
+        for item in value:
+            _merge_item(before, item)
+    elif isinstance(before, dict) and isinstance(value, dict):
+        for key in value:
+            merge_field(before, key, value[key])
+    elif isinstance(value, list):
+        fields[name] = []
+        merge_field(fields, name, value)
+    else:
+        fields[name] = dict(value) if isinstance(value, dict) else value
+
+
+def _merge_item(items: list[Any], item: Any) -> None:
+    """Continue the last item of a list if this one is a further piece of it, as in OpenRouter's reasoning_details."""
+    last = items[-1] if items else None
+    same = (
+        isinstance(last, dict)
+        and isinstance(item, dict)
+        and item.get("type") == last.get("type") == "reasoning.text"
+        and item.get("index") == last.get("index")
+    )
+    if not same or not isinstance(last, dict):
+        items.append(dict(item) if isinstance(item, dict) else item)
+        return
+    for key, value in item.items():
+        if key == "text":
+            merge_field(last, key, value)
+        elif value is not None:
+            last[key] = value
+
+
+def _json_size(value: Any) -> int:
+    """Return the size of the value as JSON. One that cannot be sent again counts as too large."""
+    try:
+        return len(json.dumps(value, allow_nan=False))
+    except (ValueError, RecursionError):
+        return MAX_PROVIDER_BYTES + 1
+
+
 def short_name(value: str) -> str:
     """Return the beginning of the text, well-formed."""
     return well_formed(value[:MAX_NAME_CHARS])
@@ -314,8 +407,8 @@ def short_name(value: str) -> str:
 def token_count(value: object) -> int:
     """Return the count, or 0 if the value is not a count."""
     if isinstance(value, str):
-        value = value.strip()
-        value = int(value) if value.isascii() and value.isdigit() and len(value) < 19 else 0
+        whole, _, rest = value.strip().partition(".")
+        value = int(whole) if whole.isascii() and whole.isdigit() and len(whole) < 19 and not rest.strip("0") else 0
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_TOKEN_COUNT:
         return MAX_TOKEN_COUNT if isinstance(value, int | float) and value > MAX_TOKEN_COUNT else 0
     return int(value)

@@ -15,7 +15,6 @@ the cache, xAI's and Gemini's count of output excludes reasoning. The reported t
 that a part is never larger than the whole.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from roboco.adapters.model.reply_assembly import MAX_TOKEN_COUNT, token_count
@@ -24,17 +23,11 @@ from roboco.domain.usage import ModelUsage
 
 def reported_usage(chunk: dict[str, Any], choice: dict[str, Any]) -> ModelUsage | None:
     """Return the usage that a chunk reports, or None."""
-    for place in _places(chunk, choice):
-        if isinstance(usage := place.get("usage"), dict) and (read := _read(usage)) != ModelUsage():
+    for place in (chunk, chunk.get("x_groq"), choice, choice.get("delta"), choice.get("message")):
+        usage = place.get("usage") if isinstance(place, dict) else None
+        if isinstance(usage, dict) and (read := _read(usage)) != ModelUsage():
             return read
     return None
-
-
-def _places(chunk: dict[str, Any], choice: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield chunk
-    for place in (chunk.get("x_groq"), choice, choice.get("delta"), choice.get("message")):
-        if isinstance(place, dict):
-            yield place
 
 
 def _read(usage: dict[str, Any]) -> ModelUsage:

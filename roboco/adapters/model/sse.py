@@ -10,6 +10,7 @@ an error in a field `error`, compressed bytes, a byte order mark. All of these a
 import json
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import suppress
 from typing import Any
 
 from roboco.adapters.model.errors import ServerFailure
@@ -38,13 +39,14 @@ async def iter_chunks(pieces: AsyncIterator[bytes], encoding: str = "") -> Async
             if data.startswith(b"[DONE]"):
                 yield None
                 return
-            if data.strip():
-                yield parse_json(data)
+            for value in _values(data):
+                yield value
     for data in parser.end():
         if data.startswith(b"[DONE]"):
             yield None
-        elif data.strip():
-            yield parse_json(data)
+            return
+        for value in _values(data):
+            yield value
 
 
 async def unpacked(pieces: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
@@ -70,6 +72,25 @@ async def unpacked(pieces: AsyncIterator[bytes], encoding: str) -> AsyncIterator
                 raise ModelError("too_long", f"the model server's reply has more than {size} bytes", False)
             piece = unpacker.unconsumed_tail
             yield data
+    yield unpacker.flush(_PIECE_BYTES)
+
+
+def _values(data: bytes) -> list[Any]:
+    """Return the chunks of an event: one, a list of them, or one in each line if a server leaves out blank lines."""
+    if not data.strip():
+        return []
+    try:
+        value = parse_json(data)
+        is_list = isinstance(value, list) and value and isinstance(value[0], dict) and "choices" in value[0]
+        return value if is_list else [value]
+    except ModelError:
+        lines = [line.strip().removeprefix(b"data:") for line in data.splitlines()]
+        lines = [line for line in lines if line.strip() not in (b"", b"[DONE]")]
+        if lines == [data]:
+            raise
+        with suppress(ModelError):
+            return list(map(parse_json, lines))
+        raise
 
 
 def parse_json(data: bytes) -> Any:
@@ -93,7 +114,8 @@ class EventParser:
         self._data: list[bytes] = []  # of an event that has not ended
         self._data_size = 0
         self._head: bytearray | None = bytearray()  # the first bytes, until it is known what the body is
-        self._body: bytearray | None = None  # the whole body, if it is no stream
+        self._body: bytearray | None = None  # the rest of the body, if it is no stream of events
+        self._has_lines = False  # the lines of the body are JSON objects, until now
         self._comments = b""  # the beginning of what is neither data nor a comment
         self._has_data = False
 
@@ -104,6 +126,8 @@ class EventParser:
         if self._body is not None:
             _check_size(len(self._body) + len(data))
             self._body += data
+            if self._has_lines and b"\n" in data:
+                yield from self._whole_lines()
             return
         _check_size(len(self._partial_line) + len(data))
         if not (b"\n" in data or b"\r" in data or self._partial_line.endswith(b"\r")):
@@ -116,22 +140,34 @@ class EventParser:
         complete = not lines or lines[-1].endswith((b"\n", b"\r"))
         self._partial_line = bytearray(pending if complete else lines.pop() + pending)
         for line in lines:
-            yield from self._add_line(line.rstrip(b"\r\n"))
+            if (event := self._add_line(line.rstrip(b"\r\n"))) is not None:
+                yield event
 
     def end(self) -> Iterator[bytes]:
         """Yield the data that is left when the body has ended: of a last event without its end, or of a JSON body.
 
         Raise ServerFailure, which quotes the body, if it has no data at all.
         """
-        if self._head is not None:
-            yield from self._add_line(bytes(self._head))
         if self._body is not None:
-            yield from _of_json_body(bytes(self._body))
+            if self._body.startswith(b"<"):
+                raise ServerFailure.within_stream(self._body.decode(errors="replace"))
+            if self._body.strip():
+                yield bytes(self._body)
             return
-        yield from self._add_line(bytes(self._partial_line).rstrip(b"\r\n"))
-        yield from self._add_line(b"")
+        for rest in (bytes(self._head or self._partial_line).rstrip(b"\r\n"), b""):
+            if (event := self._add_line(rest)) is not None:
+                yield event
         if not self._has_data and self._comments:
             raise ServerFailure.within_stream(self._comments.decode(errors="replace"))
+
+    def _whole_lines(self) -> Iterator[bytes]:
+        """Yield the whole lines of a body, as long as each is a JSON object."""
+        assert self._body is not None
+        lines = bytes(self._body).split(b"\n")
+        while len(lines) > 1 and (not lines[0].strip() or _is_json_object(lines[0])):
+            yield lines.pop(0)
+        self._has_lines = len(lines) == 1
+        self._body = bytearray(b"\n".join(lines))
 
     def _after_head(self, data: bytes) -> bytes:
         """Return what follows the byte order mark and white space at the beginning, and recognise a body."""
@@ -148,34 +184,30 @@ class EventParser:
         self._head = None
         if begin[:1] in (b"{", b"[", b"<"):
             self._body = bytearray()
+            self._has_lines = begin[:1] == b"{"
         return begin
 
-    def _add_line(self, line: bytes) -> Iterator[bytes]:
-        """Add the line to the event. If it is empty, the event has ended: yield its data."""
-        if line.startswith(_FIELDS):
+    def _add_line(self, line: bytes) -> bytes | None:
+        """Add the line to the event. If it is empty, the event has ended: return its data."""
+        if not line:
+            if self._data:
+                data, self._data, self._data_size = self._data, [], 0
+                return data[0] if len(data) == 1 else b"\n".join(data)
+        elif line.startswith(_FIELDS):
             self._data_size += len(line)
             _check_size(self._data_size)
             self._has_data = True
             self._data.append(line.partition(b":")[2].removeprefix(b" "))
-        elif not line:
-            if self._data:
-                data, self._data, self._data_size = self._data, [], 0
-                yield b"\n".join(data)
         elif not self._has_data and not line.startswith((b":", b"event:", b"id:", b"retry:")):
             self._comments = (self._comments + line + b"\n")[:2000]
+        return None
 
 
-def _of_json_body(body: bytes) -> Iterator[bytes]:
-    """Yield a body that is one JSON value, or each of its lines if these are JSON values."""
-    if body.startswith(b"<"):
-        raise ServerFailure.within_stream(body.decode(errors="replace"))
-    lines = body.splitlines()
+def _is_json_object(line: bytes) -> bool:
     try:
-        json.loads(body)
+        return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
-        yield from lines if len(lines) > 1 else [body]
-    else:
-        yield body
+        return False
 
 
 def _check_size(size: int) -> None:

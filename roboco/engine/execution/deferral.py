@@ -12,6 +12,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
 from roboco.domain.switch import Switch
 from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.usage import Usage
 from roboco.engine.coordinator import outage
 from roboco.engine.coordinator.switched_off import check_delay
 from roboco.engine.execution.attempt_outcome import SwitchedOff, TurnOutcome
@@ -20,6 +21,7 @@ from roboco.errors import ModelError
 from roboco.ports.leases import NO_TOKENS
 from roboco.ports.task_store import TokenUsage
 
+_NOTHING = Usage()
 MIN_AWAITED_DELAY = 2.0
 """Seconds of a delay after which the turn awaits the next answer of its model."""
 QUARANTINE_DELAY, MAX_QUARANTINE_DELAY = 5.0, 15.0
@@ -31,34 +33,39 @@ def defer_for_rate_limit(turn: ClaimedTurn, profile: ModelProfile, seconds: floa
     return defer(turn, seconds, _rate_reason(turn, profile, seconds), TurnOutcome.RATE_LIMITED)
 
 
-def defer_for_provider_limit(turn: ClaimedTurn, profile: ModelProfile, error: ModelError) -> TurnOutcome:
+def defer_for_provider_limit(
+    turn: ClaimedTurn, profile: ModelProfile, error: ModelError, spent: Usage = _NOTHING
+) -> TurnOutcome:
     """Defer the turn, and hold back all requests to the model server, which refused one for its rate limit."""
     seconds = outage.retry_delay(error, turn.claim.snapshot.refusals)
     turn.engine.rate_limiter.pause(profile, seconds)
-    return defer(turn, seconds, _rate_reason(turn, profile, seconds), TurnOutcome.RATE_LIMITED, _used(error))
+    return defer(turn, seconds, _rate_reason(turn, profile, seconds), TurnOutcome.RATE_LIMITED, _used(error, spent))
 
 
 def _rate_reason(turn: ClaimedTurn, profile: ModelProfile, seconds: float) -> str:
     return f"{turn.claim.snapshot.agent} waits {seconds:.0f} s{RATE_WAIT}{profile.model}"
 
 
-def defer_for_outage(turn: ClaimedTurn, error: ModelError) -> TurnOutcome:
+def defer_for_outage(turn: ClaimedTurn, error: ModelError, spent: Usage = _NOTHING) -> TurnOutcome:
     """Defer the turn, because its model cannot be reached or its server fails. Other turns are not held back."""
     task = turn.claim.snapshot
     seconds = outage.retry_delay(error, task.refusals)
     if (left := outage.seconds_to_fallback(turn.engine, turn.team, task)) is not None:
         seconds = min(seconds, max(1.0, left))
     reason = outage.wait_reason(task.agent, error, seconds)
-    outcome = defer(turn, seconds, reason, TurnOutcome.OUTAGE, _used(error))
+    outcome = defer(turn, seconds, reason, TurnOutcome.OUTAGE, _used(error, spent))
     if outcome is TurnOutcome.OUTAGE and seconds > MIN_AWAITED_DELAY:  # an answer to another task ends the delay
         profile = turn.team.profile(turn.team.agent(task.agent))
         turn.engine.rate_limiter.add_waiting_task(profile, turn.claim.assignment.task_id)
     return outcome
 
 
-def _used(error: ModelError) -> TokenUsage:
-    """Return the tokens for which the provider may charge, although the call failed. The next step counts them."""
-    return TokenUsage(error.tokens_in, error.tokens_out)
+def _used(error: ModelError, spent: Usage) -> TokenUsage:
+    """Return the tokens for which providers may charge, although the call failed. The next step counts them.
+
+    `spent` is the usage of other requests of this attempt.
+    """
+    return TokenUsage(error.tokens_in + spent.tokens_in, error.tokens_out + spent.tokens_out)
 
 
 def defer_for_quarantine(turn: ClaimedTurn) -> TurnOutcome:

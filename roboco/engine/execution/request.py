@@ -70,6 +70,8 @@ class Choice:
     """The tokens of the request that was refused as too long, and the refusal; None if none was."""
     spent: Usage = field(default_factory=Usage)
     """The usage of the requests that failed before."""
+    chunks: int = 0
+    """The number of chunks, all of reasoning, that these requests have emitted."""
 
 
 def prepare_request(

@@ -29,17 +29,20 @@ from roboco.ports.telemetry import STREAM_LAG_SECONDS
 class TokenStream:
     """The output of a turn."""
 
-    def __init__(self, engine: Engine, claim: TurnClaim, cancellation: Cancellation, tokens_in: int) -> None:
+    def __init__(
+        self, engine: Engine, claim: TurnClaim, cancellation: Cancellation, spent: TokenUsage, chunks: int = 0
+    ) -> None:
+        """`spent` are the tokens of the prompt and of earlier requests of the attempt, which emitted `chunks`."""
         self.texts: list[str] = []
         """The texts that were emitted; final once `finish` has returned."""
-        self.chunk_count = 0
-        """The number of chunks that were emitted, of text and of reasoning."""
+        self.chunk_count = chunks
+        """The number of chunks that the attempt has emitted, of text and of reasoning."""
         self.truncated = False
         """True if some text was dropped at the end; final once `finish` has returned."""
         self._engine = engine
         self._claim = claim
         self._cancellation = cancellation
-        self._tokens_in = tokens_in
+        self._spent = spent
         self._step_id = step_id_at(claim.assignment.task_id, claim.assignment.seq)
         self._bytes_out = 0
         self._changed = threading.Condition()
@@ -119,7 +122,7 @@ class TokenStream:
             if kind is StreamChunk:
                 self.texts.append(text)
             self._bytes_out += len(text.encode())
-            used = TokenUsage(self._tokens_in, estimate_tokens_of_bytes(self._bytes_out))
+            used = self._spent.plus(TokenUsage(0, estimate_tokens_of_bytes(self._bytes_out)))
             chunk = Chunk(self.chunk_count, self._message(kind, text), used)
         try:
             self._engine.turns.emit(self._claim, chunk, lambda answer: self._on_ack(answer, since))

@@ -15,6 +15,7 @@ wins.
 """
 
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
@@ -68,6 +69,7 @@ from roboco.errors import Conflict, CorruptHistory, Erased, ModelError, NotRunna
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.model import ModelStream, Reply
 from roboco.ports.rate_limits import Admitted, Queued
+from roboco.ports.task_store import TokenUsage
 from roboco.ports.telemetry import Operation, OperationSpan
 from roboco.ports.tools import Listings, MissingListing
 
@@ -188,7 +190,8 @@ def _ask(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: C
         if choice.too_long is not None and prepared.memory.tokens >= choice.too_long[0]:  # it has nothing to leave out
             refusal = choice.too_long[1]
             content = content_of_failure(claim, refusal.code, refusal.message)
-            return commit_turn(turn, content, failure_metadata(prepared, refusal, [], 0))
+            counted = ModelError(refusal.code, refusal.message, False)  # `choice.spent` has its tokens
+            return commit_turn(turn, content, failure_metadata(prepared, counted, [], choice.chunks))
         outcome = _request_reply(turn, prepared, choice)
         if not isinstance(outcome, Choice):
             return outcome
@@ -204,7 +207,8 @@ def _request_reply(turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice)
             return defer_for_rate_limit(turn, prepared.request.profile, admission.seconds)
         tickets.release_tickets(engine, turn.team, claim.assignment.task_id, claim.snapshot)
     request = embed_images(engine, claim.assignment.task_id, prepared.request)
-    output = TokenStream(engine, claim, turn.cancellation, prepared.memory.tokens)
+    spent = TokenUsage(prepared.memory.tokens + choice.spent.tokens_in, choice.spent.tokens_out)
+    output = TokenStream(engine, claim, turn.cancellation, spent, choice.chunks)
     stream = engine.model.stream(request, output.listener(request.profile))
     turn.cancellation.attach(stream)
     turn.progress.follow(prepared.request.profile, stream)
@@ -248,7 +252,7 @@ def _stream_reply(
     if not status:
         return TurnOutcome.REPLACED
     if failed_with is not None and not cancellation.requested:
-        return _handle_failure(turn, prepared, choice, texts, failed_with)
+        return _handle_failure(turn, prepared, choice, output, failed_with)
     if reply is not None and not output.truncated:  # text that was not published before the requested end is dropped
         content = content_of_reply(engine, turn.team, claim, "".join(texts), reply, prepared.listings)
         metadata = reply_metadata(prepared, reply) | {"chunks": output.chunk_count}
@@ -279,24 +283,24 @@ def _record_reply(turn: ClaimedTurn, profile: ModelProfile, reply: Reply, awaite
 
 
 def _handle_failure(
-    turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice, texts: list[str], error: ModelError
+    turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice, output: TokenStream, error: ModelError
 ) -> TurnResult | Choice:
     """Return another way to ask, start another attempt, or commit the error as the step if none can succeed.
 
     If the call failed before the first text, the turn is deferred. If the model server refused the call for its rate
     limit, the requests of all workers to that server are held back.
     """
-    engine, claim = turn.engine, turn.claim
+    engine, claim, texts = turn.engine, turn.claim, output.texts
     if not texts and (other := next_choice(turn, choice, prepared.memory.tokens, error)) is not None:
         order = claim.assignment
         _log.warning("step %d of task %s is requested in another way: %s", order.seq, order.task_id, error)
-        return other
+        return replace(other, chunks=output.chunk_count)
     if error.code == "rate_limit" and not texts:
-        return defer_for_provider_limit(turn, prepared.request.profile, error)
+        return defer_for_provider_limit(turn, prepared.request.profile, error, choice.spent)
     if error.retryable and not texts:
-        return defer_for_outage(turn, error)
+        return defer_for_outage(turn, error, choice.spent)
     if texts and error.retryable and claim.snapshot.counted_attempt < engine.policy.max_attempts:
         restart_turn(engine, claim.assignment.task_id, claim.snapshot, str(error), claim.token)
         return TurnOutcome.CUT_OFF
     content = content_of_failure(claim, error.code, error.message, "".join(texts))
-    return commit_turn(turn, content, failure_metadata(prepared, error, texts, len(texts)))
+    return commit_turn(turn, content, failure_metadata(prepared, error, texts, output.chunk_count))

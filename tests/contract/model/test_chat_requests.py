@@ -246,6 +246,39 @@ def test_a_refusal_that_names_no_parameter_teaches_nothing(server: ModelServer, 
     assert len(server.requests) == 1
 
 
+def test_a_lesson_that_does_not_help_is_forgotten(
+    server: ModelServer, models: Callable[..., OpenAIModel], caplog: pytest.LogCaptureFixture
+) -> None:
+    profile: dict[str, Any] = {"temperature": 0.4}
+    server.script(lambda request: Reply(status=400, text="`temperature` and its friends are not supported today"))
+    model = models()
+    read_failure(model.stream(make_request(**profile)))
+    server.script(lambda request: Reply("fine"))
+    read_reply(model.stream(make_request(**profile)))
+    assert ["temperature" in record.request.body for record in server.requests] == [True, False, True]
+    assert "from now on" not in caplog.text
+
+
+def test_no_secret_is_in_the_log_of_a_lesson_or_a_repetition(
+    server: ModelServer,
+    models: Callable[..., OpenAIModel],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "abc-secret-1")
+    words = f"`seed` is not supported for {API_KEY} and abc-secret-1"
+    garbage = Reply(garbage=f"data: {words}\n\n".encode())
+    replies = iter([Reply(status=400, text=words), garbage, garbage, Reply("fine")])
+    server.script(lambda request: next(replies))
+    model = models(allowed=("SHOP_TOKEN",), retry_delay=0.01)
+    request = make_request(parameters={"seed": 1}, headers={"X-Token": "SHOP_TOKEN"})
+    _, error = read_failure(model.stream(request))
+    assert "from now on" in caplog.text
+    assert "attempt 1 of 2" in caplog.text
+    for secret in (API_KEY, "abc-secret-1"):
+        assert secret not in caplog.text + error.message
+
+
 def tool_loop(**message: Any) -> Any:
     """Return a request with a call of an earlier reply, its result and a message of the user."""
     call = {"id": "tc_1", "type": "function", "function": {"name": "add", "arguments": "{}"}}

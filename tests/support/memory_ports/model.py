@@ -25,6 +25,10 @@ class ScriptedReply:
     tokens: tuple[int, int] = (10, 5)
     meanwhile: Callable[[], None] = lambda: None
     mistake: str = ""
+    reasoning: tuple[str, ...] = ()
+    """Texts of reasoning before the texts."""
+    finish_reason: str = ""
+    refusal: str = ""
 
 
 Script = Callable[[Request], ScriptedReply]
@@ -69,6 +73,9 @@ class ScriptedStream:
 
     def __iter__(self) -> Iterator[str | Reply]:
         """Yield the texts, then the Reply. Raise the script's ModelError. Stop once the connection is closed."""
+        for thought in self._said.reasoning:
+            if self._listener is not None and self._listener.on_reasoning is not None:
+                self._listener.on_reasoning(thought)
         for text in self._said.texts:
             if self.closed:
                 return
@@ -96,4 +103,12 @@ class ScriptedStream:
         )
         tokens_in, tokens_out = self._said.tokens
         reason = "malformed" if self._said.mistake else "tool_calls" if calls else "stop"
-        return Reply("scripted", reason, calls, ModelUsage(tokens_in, tokens_out), mistake=self._said.mistake)
+        return Reply(
+            "scripted",
+            self._said.finish_reason or reason,
+            calls,
+            ModelUsage(tokens_in, tokens_out),
+            mistake=self._said.mistake,
+            refusal=self._said.refusal,
+            reasoning="".join(self._said.reasoning),
+        )

@@ -1,10 +1,15 @@
 """The data of server-sent events, at whatever bytes the stream is split."""
 
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.adapters.model.sse import EventParser
+from roboco.adapters.model.sse import EventParser, iter_chunks
 
 STREAM_BYTES = (
     b"data: a\n\ndata:b\ndata:  c\r\n\r\n: a comment\n\nevent: x\nid: 7\ndata: d\r\rdata: \xc3\xa4\n\ndata: not ended\n"
@@ -40,3 +45,38 @@ def test_a_block_without_data_is_no_event(without_data: bytes) -> None:
 def test_a_long_line_is_read_from_small_pieces() -> None:
     pieces = [b"data: ", *[b"x" * 100] * 20_000, b"\n\n"]
     assert [len(data) for data in read(*pieces)] == [2_000_000]
+
+
+FIRST, LAST = {"choices": [{"delta": {"content": "Fo"}}]}, {"choices": [{"delta": {"content": "ur."}}]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps(FIRST) + "\n" + json.dumps(LAST) + "\n",
+        json.dumps(FIRST) + "\r\n\r\n" + json.dumps(LAST),
+        json.dumps([FIRST, LAST], indent=2),
+        f"data: {json.dumps(FIRST)}\ndata: {json.dumps(LAST)}\ndata: [DONE]\n",
+        f"data: data: {json.dumps(FIRST)}\n\ndata: data: {json.dumps(LAST)}\n\n",
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_chunks_are_found_in_other_forms_of_a_body(body: str, size: int) -> None:
+    assert asyncio.run(chunks_of(body.encode(), size)) == [FIRST, LAST]
+
+
+def test_lines_of_json_are_returned_as_they_arrive() -> None:
+    events = EventParser()
+    assert list(events.feed(b'{"a": 1}\n{"b"')) == [b'{"a": 1}']
+    assert list(events.feed(b": 2}")) == []
+    assert list(events.end()) == [b'{"b": 2}']
+
+
+async def chunks_of(body: bytes, size: int) -> list[Any]:
+    """Return the chunks of a body that arrives in pieces of this size."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), size):
+            yield body[start : start + size]
+
+    return [chunk async for chunk in iter_chunks(pieces()) if chunk is not None]

@@ -19,6 +19,7 @@ from tests.support.memory_ports.world import SWEEP_INTERVAL, World, team_of, wor
 UNREACHABLE = ModelError("connection", "model 'm' cannot be reached: refused", True)
 WRONG_KEY = ModelError("auth", "model 'm' refuses the key in KEY (401); set a valid one", False)
 OUTAGE_TIMEOUT = 900.0
+ANSWER = ScriptedReply(("text",))
 
 
 class FailingModel:
@@ -128,6 +129,29 @@ def test_paused_tasks_continue_when_the_model_answers_another_one(lost: bool) ->
     assert world.status("t1") is TaskStatus.PAUSED
     assert world.server.held.tasks["t1"].reason == "paused by the user"
     assert not any(world.server.held.awaiting.values())
+
+
+def test_others_resume_a_task_once_for_each_turn() -> None:
+    server = FailingModel()
+    world = World(world_parts(lambda request: server(request) if "always" in str(request.messages) else ANSWER))
+    server.world = world
+    team = team_of(agents=[{"name": "one", "prompt": "hi"}], models={"m": {"model": "m", "outage_timeout": 30}})
+    world.submit(team, "always", task_id="t0")
+    run_for(world, 100)
+    assert "or when the model answers another task" in world.summary("t0").reason
+    sent = len(server.requested_at)
+    world.submit(team, "once", task_id="t1")
+    run_for(world, 100)
+    assert len(server.requested_at) > sent, "the answer has resumed it"
+    assert "it continues when you resume it" in world.summary("t0").reason
+    sent = len(server.requested_at)
+    world.submit(team, "twice", task_id="t2")
+    run_for(world, 100)
+    assert (world.status("t0"), len(server.requested_at)) == (TaskStatus.PAUSED, sent)
+    server.error = None
+    world.resume("mine", task_id="t0")
+    run_for(world, 70)
+    assert world.summary("t0").status is TaskStatus.COMPLETED
 
 
 def test_an_answer_of_another_model_resumes_nothing() -> None:

@@ -12,6 +12,7 @@ from roboco.engine.execution.token_stream import TokenStream
 from roboco.errors import TransientError
 from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.leases import Chunk, EmitCallback, TurnClaim
+from roboco.ports.task_store import TokenUsage
 from roboco.ports.telemetry import STREAM_LAG_SECONDS
 from tests.support.memory_ports.telemetry import MemoryTelemetry
 
@@ -51,7 +52,7 @@ class _StreamCase:
         self.cancellation.attach(cast(Any, self.stream))
         order = type("O", (), {"task_id": "task_1", "seq": 3, "attempt": 2})()
         claim: Any = type("C", (), {"assignment": order, "snapshot": type("T", (), {"agent": "writer"})()})()
-        self.tokens = TokenStream(cast(Engine, engine), claim, self.cancellation, 70)
+        self.tokens = TokenStream(cast(Engine, engine), claim, self.cancellation, TokenUsage(70))
 
     def now(self) -> float:
         return 0.0

@@ -1,0 +1,193 @@
+"""Replies as servers were seen to send them, byte by byte, and what is read from each."""
+
+import json
+from typing import Any
+
+import pytest
+
+from roboco.adapters.model.openai_model import OpenAIModel
+from roboco.errors import ModelError
+from roboco.ports.model import Reply as ModelReply
+from tests.contract.model.model_calls import TOOL, make_request
+from tests.support.servers.model_server import ModelServer, Reply
+
+A, B = '{"a":1,"b":2}', '{"a":3,"b":4}'
+NOW: dict[str, Any] = {
+    **TOOL,
+    "function": {"name": "now", "description": "", "parameters": {"type": "object", "properties": {}}},
+}
+END = b"data: [DONE]\n\n"
+
+
+def event(value: Any) -> bytes:
+    return b"data: %s\n\n" % json.dumps(value).encode()
+
+
+def d(reason: str | None = None, **delta: Any) -> bytes:
+    return event({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
+
+
+def call(index: Any, call_id: Any, name: str | None, arguments: Any) -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    return {"index": index, "id": call_id, "function": {key: one for key, one in function.items() if one is not None}}
+
+
+def calls(*fragments: tuple[Any, Any, str | None, Any]) -> bytes:
+    """Return a reply with each fragment of a call in an event."""
+    return b"".join(d(tool_calls=[call(*one)]) for one in fragments) + d("tool_calls") + END
+
+
+def chunk(**fields: Any) -> bytes:
+    """Return a chunk with the text "Four." and further fields."""
+    return event({"choices": [{"index": 0, "delta": {"content": "Four."}}]} | fields)
+
+
+FOUR = d(content="Four.") + d("stop") + END
+ONE, TWO = [("add", A)], [("add", A), ("add", B)]
+
+CALLS: dict[str, tuple[bytes, list[tuple[str, str]]]] = {
+    "a new id in each fragment": (
+        calls((0, "x1", "add", ""), (0, "x2", None, '{"a":1,'), (0, "x3", None, '"b":2}')),
+        ONE,
+    ),
+    "a new id in each fragment, no index": (
+        calls((None, "x1", "add", ""), (None, "x2", None, '{"a":1,'), (None, "x3", None, '"b":2}')),
+        ONE,
+    ),
+    "all arguments again in each fragment": (
+        calls((0, "x", "add", '{"a"'), (0, None, None, '{"a":1,'), (0, None, None, A)),
+        ONE,
+    ),
+    "the whole call at the end": (calls((0, "x", "add", '{"a":1,'), (0, "x", None, '"b":2}'), (0, "x", "add", A)), ONE),
+    "an empty object before the arguments": (calls((0, "x", "add", "{}"), (0, "x", None, A)), ONE),
+    "one id for two calls": (calls((0, "x", "add", A), (0, "x", "add", B)), TWO),
+    "two entries of one list": (
+        d("tool_calls", tool_calls=[{"function": {"name": "now"}}, {"function": {"name": "now"}}]) + END,
+        [("now", ""), ("now", "")],
+    ),
+    "two entries of one list with one index": (
+        d("tool_calls", tool_calls=[call(0, "p", "now", ""), call(0, "q", "add", A)]) + END,
+        [("now", ""), ("add", A)],
+    ),
+    "fragments of two calls by turns": (
+        calls(
+            (0, "x", "add", '{"a":1,'), (1, "y", "add", '{"a":3,'), (0, None, None, '"b":2}'), (1, "", None, '"b":4}')
+        ),
+        TWO,
+    ),
+    "an index that is a text": (calls(("0", "x", "add", A), ("1", "y", "add", B)), TWO),
+    "an empty id first": (calls((0, "", "add", ""), (0, "x", None, A)), ONE),
+}
+
+TEXTS: dict[str, bytes] = {
+    "parts": d(content=[{"type": "text", "text": "Fo"}, {"type": "thinking", "thinking": "hm"}])
+    + d("stop", content={"type": "text", "text": "ur."})
+    + END,
+    "the message beside the deltas": event({"choices": [{"delta": {"content": "Fo"}, "message": {"content": "Fo"}}]})
+    + event({"choices": [{"delta": {"content": "ur."}, "message": {"content": "Four."}}]})
+    + event({"choices": [{"delta": {}, "message": {"content": "Four."}, "finish_reason": "stop"}]}),
+    "events without blank lines": FOUR.replace(b"\n\n", b"\n"),
+    "lines that end with CR": FOUR.replace(b"\n", b"\r"),
+    "the field name twice": FOUR.replace(b"data: {", b"data: data: {"),
+    "keep-alives": b': ping\n\nevent: ping\ndata: {"type": "ping"}\n\ndata: {}\n\ndata:\n\n' + FOUR,
+    "the end twice": FOUR + END,
+    "garbage after the end": FOUR.removesuffix(END) + b"data: {oops\n\n",
+    "an end in each chunk": d("stop", content="Fo") + d("stop", content="ur.") + END,
+    "no error": chunk(base_resp={"status_code": 0, "status_msg": ""}, error=None) + d("stop") + END,
+}
+
+FAILURES: dict[str, tuple[bytes, str, str]] = {
+    "in a delta": (event({"choices": [{"delta": {"error": {"message": "it broke"}}}]}), "model", "it broke"),
+    "in a message": (event({"choices": [{"message": {"error": {"message": "it broke"}}}]}), "model", "it broke"),
+    "a list": (event([{"error": {"code": 503, "message": "busy"}}]), "overloaded", "busy"),
+    "MiniMax": (
+        event({"id": "1", "choices": None, "base_resp": {"status_code": 2049, "status_msg": "invalid api key"}}),
+        "auth",
+        "invalid api key",
+    ),
+    "no choices": (
+        event({"id": None, "choices": None, "model": None, "code": 400, "message": "bad thing"}),
+        "status",
+        "bad thing",
+    ),
+    "Baidu": (event({"error_code": 1, "error_msg": "a limit"}), "model", "a limit"),
+    "429 after a text": (chunk() + event({"error": {"code": 429, "message": "x"}}), "rate_limit", "rate limit"),
+    "529": (event({"error": {"code": 529, "message": "x"}}), "overloaded", "is overloaded"),
+    "401": (event({"error": {"code": 401, "message": "x"}}), "auth", "refuses the key"),
+    "402": (event({"error": {"code": 402, "message": "x"}}), "quota", "no credit"),
+    "a reason": (chunk() + d("insufficient_system_resource") + END, "model", "insufficient_system_resource"),
+}
+
+
+def read(server: ModelServer, model: OpenAIModel, body: bytes) -> tuple[str, ModelReply]:
+    server.script(lambda request: Reply(garbage=body))
+    *texts, reply = model.stream(make_request("go", TOOL, NOW))
+    assert isinstance(reply, ModelReply)
+    return "".join(map(str, texts)), reply
+
+
+@pytest.mark.parametrize("given", CALLS)
+def test_calls_are_read_as_they_were_meant(server: ModelServer, model: OpenAIModel, given: str) -> None:
+    body, expected = CALLS[given]
+    _, reply = read(server, model, body)
+    assert [(call.name, call.arguments) for call in reply.calls] == expected
+
+
+@pytest.mark.parametrize("given", TEXTS)
+def test_a_text_is_read_once_and_whole(server: ModelServer, model: OpenAIModel, given: str) -> None:
+    text, reply = read(server, model, TEXTS[given])
+    assert (text, reply.finish_reason) == ("Four.", "stop")
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("given", FAILURES)
+def test_an_error_is_found_where_it_is(server: ModelServer, model: OpenAIModel, given: str) -> None:
+    body, code, quote = FAILURES[given]
+    with pytest.raises(ModelError) as failed:
+        read(server, model, body)
+    assert failed.value.code == code
+    assert quote in failed.value.message
+
+
+@pytest.mark.parametrize(
+    ("reasons", "expected"),
+    [
+        (["length", "stop"], "length"),
+        (["stop", "tool_calls"], "tool_calls"),
+        (["SAFETY"], "content_filter"),
+        (["content_filter: PROHIBITED_CONTENT"], "content_filter"),
+        (["MAX_TOKENS"], "length"),
+        (["null", "end_turn"], "stop"),
+    ],
+)
+def test_the_reason_that_says_most_counts(
+    server: ModelServer, model: OpenAIModel, reasons: list[str], expected: str
+) -> None:
+    _, reply = read(server, model, b"".join([chunk(), *map(d, reasons), END]))
+    assert reply.finish_reason == expected
+
+
+def usage(**counts: Any) -> dict[str, Any]:
+    return {"usage": counts}
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [chunk(**usage(prompt_tokens=10, completion_tokens=1)), chunk(**usage(prompt_tokens=10, completion_tokens=5))],
+        [chunk(**usage(prompt_tokens=10, completion_tokens=0)), chunk(**usage(prompt_tokens=0, completion_tokens=5))],
+        [chunk(**usage(prompt_tokens=10, completion_tokens=5)), chunk(**usage(prompt_tokens=0, completion_tokens=0))],
+        [chunk(**usage(prompt_tokens="10", completion_tokens="5.0")), chunk(usage=None)],
+    ],
+)
+def test_the_largest_reported_counts_are_the_usage(
+    server: ModelServer, model: OpenAIModel, chunks: list[bytes]
+) -> None:
+    _, reply = read(server, model, b"".join([*chunks, d("stop"), END]))
+    assert (reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.estimated) == (10, 5, False)
+
+
+def test_a_malformed_call_of_gemini_is_asked_for_again(server: ModelServer, model: OpenAIModel) -> None:
+    _, reply = read(server, model, d("function_call_filter: MALFORMED_FUNCTION_CALL") + END)
+    assert reply.finish_reason == "malformed"
+    assert len(server.requests) == reply.reprompts + 1 == 3
