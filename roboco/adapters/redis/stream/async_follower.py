@@ -5,11 +5,12 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 from roboco.adapters.redis.stream.follower import RedisFollower, unreachable_error
 from roboco.adapters.redis.stream.log_merger import ArchiveNeeded, is_unnumbered
-from roboco.adapters.redis.stream.position import Record, StreamPosition
+from roboco.adapters.redis.stream.position import LiveRecord, Record, StreamPosition
 from roboco.adapters.redis.stream.subscriber import ControlSignal
 from roboco.domain.stream.event_file import refers_to_step
 from roboco.errors import TransientError
@@ -47,8 +48,9 @@ class AsyncFollower:
                     yield None
                 elif is_unnumbered(word):
                     yield word
-                elif position.is_next(word) and not refers_to_step(word):
-                    yield position.advance(word)
+                elif position.is_next(word) and (whole := await self._whole(task_id, word)) is not None:
+                    yield position.advance(whole)
+                    del whole  # a silent follower holds no message
                 elif not position.already_seen(word):
                     listener.catch_up()
 
@@ -64,6 +66,19 @@ class AsyncFollower:
                     yield None
                 elif word.get("type") != "content_chunk":
                     yield word
+
+    async def _whole(self, task_id: str, word: Record) -> Record | None:
+        """Return the message with its step, which is read once for all followers, or None if it cannot be read now."""
+        if not refers_to_step(word) or not isinstance(word, LiveRecord):
+            return None if refers_to_step(word) else word
+        if word.whole is None:
+            read = partial(self._follower.with_large_step, task_id, word)
+            word.whole = asyncio.ensure_future(self._follower.archive_threads.run(lambda: LiveRecord(read())))
+        try:
+            return await asyncio.shield(word.whole)
+        except TransientError:
+            word.whole = None
+            return None
 
     async def _replay(self, task_id: str, position: StreamPosition) -> AsyncGenerator[Record, None]:
         silent_since: float | None = None

@@ -118,12 +118,12 @@ class RedisFollower:
                     continue
                 if record["generation"] != generation:
                     break
-                yield position.advance(self._whole(task_id, record, with_archive))
+                yield position.advance(self.with_large_step(task_id, record, with_archive))
             else:
                 return
             generation = self._generation(task_id)
 
-    def _whole(self, task_id: str, record: Record, with_archive: bool) -> Record:
+    def with_large_step(self, task_id: str, record: Record, with_archive: bool = True) -> Record:
         """Return the message with its step, if it refers to one, or an error in its place if the history lacks that."""
         if not refers_to_step(record):
             return record

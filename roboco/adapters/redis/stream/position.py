@@ -1,6 +1,7 @@
 """The position of a follower in the two logs of a task."""
 
 import json
+from asyncio import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ class LiveRecord(dict[str, Any]):
 
     derived: Any = None
     """The results that a follower has derived from the message, for those after it."""
+    whole: "Future[LiveRecord] | None" = None
+    """The message with the step to which it refers, once a follower reads that, for all of them."""
 
 
 @dataclass
