@@ -96,7 +96,7 @@ def test_the_first_message_of_a_conversation_needs_no_scope_to_control(rest: Res
 def test_streams_resume_while_other_reads_fill_their_line(rest: RestWorld) -> None:
     """All clients of a gateway that has ended resume at once. Their requests have a line of their own."""
     gateway: Gateway = rest.app.state.gateway
-    gateway.calls.reads._open = gateway.calls.reads._limit
+    gateway.calls.histories._open = gateway.calls.histories._limit
     assert rest.get(f"{PREFIX}/responses/resp_t9_0").status_code == 503
     assert rest.get(f"{PREFIX}/responses/resp_t9_0?stream=true").status_code == 404
-    gateway.calls.reads._open = 0
+    gateway.calls.histories._open = 0

@@ -151,8 +151,11 @@ def test_canvas_publishes_the_text_of_the_team(stack: StackOfDocuments, shop: Pa
 @pytest.mark.workers
 def test_schedule_submits_a_task_for_its_tenant(stack: StackOfDocuments) -> None:
     lines = "import schedule", "entry = schedule.app.conf.beat_schedule['news']"
-    sending = "schedule.app.send_task(entry['task'], kwargs=entry['kwargs'], **entry['options'])"
-    stack.python("-c", "\n".join([*lines, sending]))
+    sending = (
+        "from celery.beat import _evaluate_entry_kwargs as evaluate",
+        "schedule.app.send_task(entry['task'], kwargs=evaluate(entry['kwargs']), **entry['options'])",
+    )
+    stack.python("-c", "\n".join([*lines, *sending]))
     until(lambda: any(one.task_id.startswith("acme:") for one in stack.orchestrator.tasks()), 60, "a task of acme")
 
 
