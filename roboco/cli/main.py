@@ -59,7 +59,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "replay": ("commands.replay:replay_task", "Decide a recorded task again and compare."),
         "export-test": ("commands.export_test:export_test", "Print a test file that replays a task."),
         "verify": ("commands.verify:verify", "Check that no step of a history was changed."),
-        "models": ("commands.models:models", "List the model profiles of a team, or check them."),
+        "models": ("commands.models:models", "List the model profiles of a team, or check them by real calls."),
         "mcp": ("commands.mcp:mcp", "List the tools of MCP servers."),
         "validate": ("commands.validate:validate", "Check a team file and list every mistake."),
         "schema": ("commands.schema:schema", "Print the JSON Schema of team files, for editors."),

@@ -183,13 +183,15 @@ class TaskRecord(TaskHandle):
         """Return the calls and limits for which the task waits: for a person, for its client, for an operator."""
         return PendingActions(self._engine, self.task_id)
 
-    def tool_changes(self) -> list[ToolDifference]:
+    def tool_changes(self, newest: TaskStep | None = None) -> list[ToolDifference]:
         """Return the differences of changed tools whose open calls a person has to approve or deny.
+
+        A caller that knows the `newest` step saves the question for it.
 
         Of a text that is longer than 4,000 characters, a difference holds that many, from shortly before the first
         character that differs.
         """
-        return open_tool_changes(self._engine, self.task_id)
+        return open_tool_changes(self._engine, self.task_id, newest)
 
     def left_out_tools(self) -> list[str]:
         """Return the tools that MCP servers list and agents cannot call, each with the reason."""

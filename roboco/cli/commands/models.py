@@ -38,7 +38,7 @@ class _Models(click.Group):
 
 @click.group(cls=_Models)
 def models() -> None:
-    """List the model profiles of a team: roboco models TEAM; or check them by real calls."""
+    """List the model profiles of a team, or check them by real calls."""
 
 
 @models.command("list")

@@ -10,6 +10,7 @@ import click
 from roboco.cli.commands.current_summary import current_summary
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.decision.router import Router, route
+from roboco.domain.history.step import TaskStep
 from roboco.domain.replay.replay import RecordedTask
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
@@ -24,6 +25,7 @@ class TaskReplay:
     def __init__(self, orchestrator: Orchestrator, task_id: str) -> None:
         self._orchestrator = orchestrator
         self.task_id = task_id
+        self._newest: TaskStep | None = None
         self._is_stale = False
         """True if Redis did not answer: each further question would wait for its whole time-out, too."""
 
@@ -34,13 +36,13 @@ class TaskReplay:
         if stale:
             self._is_stale = True
             click.echo(stale, err=True)
-        return task.recorded(summary, self.router(task.team()) if with_router else route)
+        found = task.recorded(summary, self.router(task.team()) if with_router else route)
+        self._newest = found.steps[-1] if found.steps else None
+        return found
 
     def open_changes(self) -> list[ToolDifference]:
         """Return how the tools have changed that a person must approve before the task continues."""
-        if self._is_stale:
-            return []
-        return self._orchestrator.stored_task(self.task_id).tool_changes()
+        return self._orchestrator.stored_task(self.task_id).tool_changes(self._newest)
 
     def left_out_tools(self) -> list[str]:
         """Return the tools that MCP servers list and agents cannot call, each with the reason."""

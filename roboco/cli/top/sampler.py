@@ -19,7 +19,6 @@ from roboco.client.operator.open_teams import OpenTeams
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import model_limits
 from roboco.domain.team.team import Team
-from roboco.engine.intake.wait_cause import wait_cause
 from roboco.errors import TransientError
 
 MAX_CAUSES: Final = 20
@@ -73,14 +72,14 @@ class Sampler:
 
     def _with_causes(self, tasks: Sequence[LiveTask]) -> Iterator[LiveTask]:
         """Yield the tasks; the first ones that no worker works on with the cause of that, as `roboco why` names it."""
-        engine, idle = self._orchestrator._engine, 0
+        idle = 0
         for task in tasks:
             idle += not task.working
             if task.working or idle > MAX_CAUSES:
                 yield task
                 continue
-            cause = wait_cause(engine, task.task_id, engine.task_store.load(task.task_id, 1))
-            yield task if cause is None else replace(task, reason=cause.text)
+            cause = self._orchestrator.stored_task(task.task_id).missing_worker()
+            yield replace(task, reason=cause) if cause else task
 
     def _sample_queues(self) -> dict[str, Any]:
         return {"queues": tuple(read_queue_stats(self._app, QUEUES))}

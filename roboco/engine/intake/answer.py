@@ -147,9 +147,12 @@ def _may_become_unknown(task: Snapshot, call_id: str) -> bool:
     return any(call.id == call_id for call in task.tail[-1].calls) and (known is None or known.outcome is None)
 
 
-def open_tool_changes(engine: Engine, task_id: str) -> list[ToolDifference]:
-    """Return how the tools of open calls have changed, for those changes that no person has approved or denied."""
-    newest = newest_step(engine, task_id)
+def open_tool_changes(engine: Engine, task_id: str, newest: TaskStep | None = None) -> list[ToolDifference]:
+    """Return how the tools of open calls have changed, for those changes that no person has approved or denied.
+
+    A caller that knows the newest step passes it: then Redis is not asked.
+    """
+    newest = newest or newest_step(engine, task_id)
     calls = () if newest is None else newest.calls
     changes = tool_differences(engine, task_id, [call.id for call in calls], MAX_TEXT_CHARS)
     return [change for change in changes if stored_item(engine, task_id, change_id(change.call_id)) is None]
