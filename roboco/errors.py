@@ -11,7 +11,6 @@
     │   └── NotRunnable   not_runnable     the operator: this worker lacks the module of a tool; another may have it
     ├── TransientError    unavailable      the machine: the same call may succeed later
     │   ├── Overloaded    overloaded       the caller, later: too many turns wait already, and nothing was stored
-    │   ├── RefusedWrites unavailable      the operator: Redis answers, and takes no writes for now
     │   ├── ModelError    the provider's   the model's provider: `retryable` says whether another attempt can help
     │   └── RetryLater    retry_later      the machine, not before a time that the server has named
     ├── TaskFailed        task_failed      the caller that waits for a task: the task did not complete
@@ -109,10 +108,6 @@ class Overloaded(TransientError):
     """
 
     code = "overloaded"
-
-
-class RefusedWrites(TransientError):
-    """Redis answers, and refuses writes for now: its memory or disk is full, or it is a replica."""
 
 
 class ModelError(TransientError):

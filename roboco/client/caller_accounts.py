@@ -5,8 +5,9 @@ from typing import Final
 from roboco.engine.engine import Engine
 from roboco.ports.caller_limits import Accepted, Account, LimitReached
 from roboco.ports.daily_usage import Spending
+from roboco.ports.switch_cache import RefusedWrites
 
-__all__ = ["Accepted", "Account", "CallerAccounts", "LimitReached"]
+__all__ = ["Accepted", "Account", "CallerAccounts", "LimitReached", "RefusedWrites"]
 
 CHECKED_TASKS: Final = 500
 """Tasks of a caller that are checked at a time, once it has reached its limit."""

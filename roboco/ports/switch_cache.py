@@ -9,6 +9,10 @@ class MissingRight(TransientError):
     """A server refuses its user a right. The call has changed nothing there; an operator may grant the right."""
 
 
+class RefusedWrites(TransientError):
+    """Redis answers, and refuses writes for now: its memory or disk is full, or it is a replica."""
+
+
 class SwitchCache(Protocol):
     """A text with a revision. It is lost when Redis is emptied."""
 

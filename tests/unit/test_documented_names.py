@@ -47,7 +47,11 @@ def test_named_modules_exist() -> None:
 
 
 def test_named_settings_exist() -> None:
-    known = {variable_of(field) for field in Settings.model_fields} | {"ROBOCO_LOCAL_MODEL", "ROBOCO_ROOM"}
+    known = {variable_of(field) for field in Settings.model_fields} | {
+        "ROBOCO_IMAGE",
+        "ROBOCO_LOCAL_MODEL",
+        "ROBOCO_ROOM",
+    }
     known |= {f"{GATEWAY_PREFIX}{field.upper()}" for field in GatewaySettings.model_fields}
     named = {name for text in TEXTS for name in VARIABLE.findall(text)}
     assert sorted(named - known) == []

@@ -20,8 +20,8 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from roboco.errors import RefusedWrites, RobocoError, TransientError
-from roboco.ports.switch_cache import MissingRight
+from roboco.errors import RobocoError, TransientError
+from roboco.ports.switch_cache import MissingRight, RefusedWrites
 
 REDIS_URL_SETTING: Final = "ROBOCO_REDIS_URL"
 BROKER_URL_SETTING: Final = "ROBOCO_BROKER_URL (or ROBOCO_REDIS_URL, if that is not set)"

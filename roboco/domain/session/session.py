@@ -3,6 +3,7 @@
 The index of a step's message is the position of the step, and never changes. The turn in flight has the next one.
 """
 
+import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -159,7 +160,7 @@ class Session(RecordModel):
     lineage: Lineage = Lineage()
     continuation_token: str
     """The token with which the client requests later changes."""
-    more: bool = False
+    more: Annotated[bool, Field(exclude_if=operator.not_)] = False
     """True if further messages exist already: the delta of the token has the next ones."""
 
 
@@ -177,7 +178,7 @@ class SessionDelta(RecordModel):
     title: str | None = None
     goals: list[SessionGoal] | None = None
     """All goals, not only the new ones."""
-    more: bool = False
+    more: Annotated[bool, Field(exclude_if=operator.not_)] = False
     """True if further changes exist already: the delta of this token has the next ones, and the status."""
 
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
+from roboco.client.caller_accounts import RefusedWrites
 from roboco.client.task import Task
 from roboco.domain.access_key import CallerLimits
-from roboco.errors import RefusedWrites
 from roboco.gateway.principal import ALL_SCOPES, Principal, Scope
 from roboco.ports.daily_usage import Spending
 from tests.support.gateway_callers import choose_callers

@@ -65,7 +65,10 @@ def failure_of(task: Task) -> str:
     ("reply", "expected"),
     [
         (Reply(status=401, text="bad key"), "auth: worker: model 'scripted' refuses the key in OPENAI_API_KEY (401)"),
-        (Reply(status=404, text="no such model"), "not_found: worker: model 'scripted': the server does not have the model (404): no such model"),
+        (
+            Reply(status=404, text="no such model"),
+            "not_found: worker: model 'scripted': the server does not have the model (404): no such model",
+        ),
         (Reply(status=400, text="too long"), "status: worker: model 'scripted' answers 400: too long"),
     ],
 )

@@ -30,7 +30,7 @@ def run(tail_steps: int | None) -> World:
     world = World(world_parts(_script, {"look": lambda args, context: "seen"}))
     world.server.tail_steps = tail_steps
     team = team_of(
-        agents=[member("one", tools=["look"], context={"steps": 30}), member("two")],
+        agents=[member("one", tools=["look"], context={"steps": 60}), member("two")],
         tools=TOOLS,
         collaboration_model={"type": "graph", "routing_graph": graph, "initial_agent": "one"},
         limits={"max_repeats": 0},
@@ -87,7 +87,8 @@ def test_a_decision_that_needs_no_older_step_reads_none() -> None:
     end = next(
         index for index, step in enumerate(world.history()) if step.seq > 5 and step.agent_name == "tool_executor"
     )
-    task = replace(task, tail=tuple(world.history()[end - 1 : end + 1]), seq=end + 1)
+    state = task.state.model_copy(update={"last_agent": "one"})
+    task = replace(task, tail=tuple(world.history()[end - 1 : end + 1]), seq=end + 1, state=state)
     assert not any(step.text for step in task.tail)
     assert tails.complete_for_decision(TASK, task, routes_by_run=False) is task
     assert histories.reads == []

@@ -348,7 +348,7 @@ def test_a_record_that_cannot_be_read_holds_work_back_and_costs_no_task_an_attem
     world.server.held.switches = None
     engine = world.process()
     for _ in range(10):
-        with pytest.raises(TransientError, match="Delete"):
+        with pytest.raises(TransientError, match="Restore"):
             run_turn(engine, order)
         world.clock.move(60)
     task = world.engine.task_store.load(TASK, 1)

@@ -52,7 +52,7 @@ def test_our_code_has_at_most_100_kb_and_30_kb_with_brotli() -> None:
     assert sum(map(len, files.values())) <= 100_000
     assert sum(map(_with_brotli, files.values())) <= 30_000
     assert sum(len(gzip.compress(content, 9)) for content in files.values()) <= 34_000
-    assert sum(len(path.read_bytes()) for path in OWN) <= 128_300
+    assert sum(len(path.read_bytes()) for path in OWN) <= 128_500
 
 
 def _with_brotli(content: bytes) -> int:

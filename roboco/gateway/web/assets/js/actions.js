@@ -1,6 +1,6 @@
 // actions: each operation for operators, as a form that the gateway's own description yields.
 //
-//   #/operations/NAME?FIELD=VALUE ─► form ─┬─ one request (of a read at once, if a link of this page leads here) ─► tables and facts, or a file
+//   #/operations/NAME?FIELD=VALUE ─► form ─┬─ one request ─► tables and facts, or a file
 //                                          └─ with dry_run: count ─► confirm ─► page, page, ... (after an error: from there)
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";

@@ -55,7 +55,7 @@ function SignIn({ onKey, busy, problem }) {
 }
 
 if (globalThis.document) { // else this is the SharedWorker
-  onclick = event => (document.hash = event.target.closest("a")?.hash); // a read runs at once only after a click in this page
+  onclick = event => (document.hash = event.target.closest("a")?.hash); // a read runs at once after a click here
   tabs.onmessage = () => location.reload(); // another tab has signed in or out
   render(html`<${App} />`, document.getElementById("app"));
 }
