@@ -44,10 +44,7 @@ _POLL_INTERVAL = 0.05
 """Seconds between checks for a cancellation of a wait."""
 _THREAD_SLACK = 0.5
 """Seconds by which a thread waits longer than the loop, so that the loop can end late requests itself."""
-_SESSION_LOST = re.compile(
-    r"(?i)session.{0,60}(not found|not exist|unknown|invalid|expired|missing|terminated|closed|not init|no longer)"
-    r"|(no|invalid|unknown|missing|expired|without|bad)\b.{0,40}session"
-)
+_NAMES_SESSION = re.compile(r"(?i)session|initiali[sz]")
 T = TypeVar("T")
 
 
@@ -190,13 +187,13 @@ class McpConnection:
         """Return True if the request may be sent again in a new session."""
         if not isinstance(error, MCPError) or found.began:
             return False
-        text = f"{error.message} {found.text} {'' if error.data is None else error.data}"
-        names_session = _SESSION_LOST.search(text) is not None
+        names_session = _NAMES_SESSION.search(f"{refusal_text(error, found)} {found.text}") is not None
         if repeatable:
             return True
         if found.refused:
             return names_session or error.code not in (types.INVALID_PARAMS, types.METHOD_NOT_FOUND)
-        return names_session and not await session.answers_ping()
+        # a tool may name a session too: a server that has forgotten this one refuses every request in that way
+        return names_session and _NAMES_SESSION.search(await session.ping_error() or "") is not None
 
     async def _open_session(self) -> McpSession:
         """Return the session, opened if there is none. Raise UsageError if that is not possible."""

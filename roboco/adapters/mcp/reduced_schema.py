@@ -53,7 +53,7 @@ def reduced_schema(schema: Any) -> ReducedSchema | str:
         reduction = _Reduction(whole, patterns.accept, with_references)
         reduced, _ = reduction.reduce(whole, "#")
         if not (wrong := schema_error(reduced)):
-            return reduced, tuple(reduction.left_out)
+            return reduced, tuple(sorted({*reduction.left_out}))
     return wrong
 
 
@@ -131,7 +131,7 @@ class _Reduction:
             named = {name: self.reduce(one, f"{at}/{name}") for name, one in value.items()}
             return {name: one for name, (one, _) in named.items()}, any(more for _, more in named.values())
         if keyword in LIST_KEYWORDS:
-            listed = [self.reduce(one, f"{at}/{index}") for index, one in enumerate(value)]
+            listed = [self.reduce(one, at) for one in value]  # their order means nothing, so no path names it
             return [one for one, _ in listed], any(more for _, more in listed)
         return self.reduce(value, at) if keyword in SINGLE_KEYWORDS else (value, keyword == "$ref")
 

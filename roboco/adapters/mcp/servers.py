@@ -102,10 +102,10 @@ class McpServers:
         found, wanted = ListedTools(), is_wanted(server, prefix)
         cursor: str | None = None
         for _ in range(MAX_PAGES):
-            page, cursor = connection.list_page(cursor, until)
+            before, (page, cursor) = cursor, connection.list_page(cursor, until)
             for tool in page:
                 found.add(tool, wanted, connection.mask, time.monotonic() < until)
-            if cursor is None:
+            if not cursor or cursor == before:
                 break
         offered = found.offered(server, prefix)
         self._own_names[server.cache_key] = {short: tool.remote or short for short, tool in offered.tools.items()}

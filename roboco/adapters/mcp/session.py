@@ -91,21 +91,22 @@ class McpSession:
 
     async def check(self) -> None:
         """End the session if the server does not answer a ping, after an unanswered request, and no request waits."""
-        if not await self.answers_ping() and not self._active:
+        if await self.ping_error() is not None and not self._active:
             await self.end()
 
-    async def answers_ping(self) -> bool:
-        """Return True if the server answers, although with an error if it does not know the method."""
+    async def ping_error(self) -> str | None:
+        """Return why the server answers no ping, or None if it does, although it may not know the method."""
         assert self._client is not None
-        exchange.set(Exchange())
+        found = Exchange()
+        exchange.set(found)
         try:
             with anyio.fail_after(PING_TIMEOUT):
                 await self._client.send_ping()
-        except TimeoutError:
-            return False
+        except TimeoutError as error:
+            return repr(error)
         except MCPError as error:
-            return error.code == types.METHOD_NOT_FOUND
-        return True
+            return None if error.code == types.METHOD_NOT_FOUND else f"{refusal_text(error, found)} {found.text}"
+        return None
 
     async def wait_exit(self) -> None:
         """Wait until the exit status of the server's process is known, which is shortly after its output ends."""
@@ -237,7 +238,7 @@ def _tools_with_headers(raw: dict[str, Any]) -> list[dict[str, Any]]:
         if isinstance(tool, dict)
         and isinstance(tool.get("name"), str)
         and isinstance(tool.get("inputSchema"), dict)
-        and "x-mcp-header" in canonical_json(tool["inputSchema"])
+        and "x-mcp-header" in str(tool["inputSchema"])
     ]
 
 
@@ -284,9 +285,11 @@ def failure_reason(error: BaseException, found: Exchange) -> str:
 
 def refusal_text(error: MCPError, found: Exchange) -> str:
     """Return the server's error with its data, or the text of an HTTP response that is no error of the protocol."""
-    message = error.message
+    message = error.message or "it gave no reason"
     if found.text and message in ("Server returned an error response", "Session terminated", "Not Found"):
         message = found.text
+    elif found.text and message.startswith("Unexpected content type"):
+        message = f"{message}: {found.text}"
     data = "" if error.data in (None, "", {}) else f" ({json_text(error.data)})"
     return message + data
 
