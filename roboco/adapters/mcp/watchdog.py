@@ -69,7 +69,7 @@ def message_in(line: bytes) -> bytes:
             message, end = _DECODER.raw_decode(text, start)
         except (ValueError, RecursionError):
             continue
-        if "jsonrpc" in message or "id" in message and message.keys() & {"result", "error"}:
+        if "jsonrpc" in message or ("id" in message and message.keys() & {"result", "error"}):
             return (_repaired(message) or text[start:end]).encode()
     return b""
 
