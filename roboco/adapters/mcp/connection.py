@@ -25,9 +25,8 @@ from roboco.adapters.mcp.result import error_of
 from roboco.adapters.mcp.server_exit import mask_secrets
 from roboco.adapters.mcp.session import (
     MAX_FAILURE_CHARS,
-    SIGN_IN,
-    UNAUTHORIZED,
     McpSession,
+    failure_reason,
     is_connection_lost,
     json_text,
     refusal_text,
@@ -97,7 +96,7 @@ class McpConnection:
     @property
     def mask(self) -> Callable[[str], str]:
         """Return the function that masks the secrets of the session in a text."""
-        known = () if self._session is None else self._session.secrets
+        known = () if self._session is None else self._session.transport.secrets
         return lambda text: mask_secrets(known, text)
 
     def _wait(self, coroutine: Coroutine[Any, Any, T], until: float, cancelled: Callable[[], bool], did: str) -> T:
@@ -209,24 +208,17 @@ class McpConnection:
     async def _failure(self, session: McpSession, did: str, error: Exception, found: Exchange) -> UsageError:
         """Return the error of a request that failed."""
         where = f"MCP server {self._server.location!r}"
-        unknown = "; whether it had an effect is not known" if "call" in did else ""
-        match error:
-            case TimeoutError():
-                self._loop.submit(session.check())
-                text = f"{where} {did}: it did not answer in time{error}{unknown}"
-            case MCPError() if is_connection_lost(error, found):
-                await session.wait_exit()
-                unknown = "" if found.refused else unknown
-                why = f"{found.fault or 'the connection was lost'}{session.exit.message or found.message}"
-                text = f"{where} {did}: {why}{unknown}"
-            case MCPError():
-                remedy = f"; {SIGN_IN}" if found.status in UNAUTHORIZED else ""
-                text = f"{where} refused: {refusal_text(error, found)}{found.message}{_refusal_note(found)}{remedy}"
-            case ValidationError():
-                text = f"{where} {did}: its answer does not follow the protocol{unknown}"
-            case _:
-                text = f"{where} {did}: {error}{unknown}"
-        return UsageError(mask_secrets(session.secrets, text)[:MAX_FAILURE_CHARS])
+        unknown = "; whether it had an effect is not known" if "call" in did and not found.refused else ""
+        if isinstance(error, TimeoutError):
+            self._loop.submit(session.check())
+        elif isinstance(error, MCPError) and is_connection_lost(error, found):
+            await session.wait_exit()
+        reason = failure_reason(error, found, session.transport)
+        if isinstance(error, MCPError) and not is_connection_lost(error, found):
+            text = f"{where} refused: {reason}{_refusal_note(found)}"
+        else:
+            text = f"{where} {did}: {reason}{unknown}"
+        return UsageError(mask_secrets(session.transport.secrets, text)[:MAX_FAILURE_CHARS])
 
 
 def _refusal_note(found: Exchange) -> str:
