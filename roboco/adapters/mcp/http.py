@@ -82,12 +82,6 @@ class BoundedClient(httpx2.AsyncClient):
             return _error_response(request, found.fault)
 
 
-def open_client(headers: dict[str, str], timeout: httpx2.Timeout, auth: httpx2.Auth | None) -> BoundedClient:
-    """Return a client that sends the headers, whose responses are bounded and can be parsed."""
-
-    return BoundedClient(headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [clean_body]})
-
-
 async def clean_body(response: httpx2.Response) -> None:
     """Bound the size of the body, and make it one that the package can parse."""
     response.stream = _CleanBody(response)

@@ -198,12 +198,8 @@ class _Dispatcher:
             case "initialize":
                 return {"capabilities": {}, "serverInfo": {"name": "", "version": ""}} | raw
             case "tools/list":
-                return {
-                    "tools": _tools_with_headers(raw),
-                    "resultType": "complete",
-                    "ttlMs": 0,
-                    "cacheScope": "private",
-                }
+                shown = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+                return shown | {"tools": _tools_with_headers(raw)}
             case "tools/call":
                 return {"content": [], "resultType": "complete"}
             case _:

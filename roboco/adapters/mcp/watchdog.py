@@ -2,8 +2,7 @@
 
 Started as `watchdog.py PID VARIABLES COMMAND...` in a new session; PID is the worker, and VARIABLES are the names of
 the environment's variables that the server gets. The server inherits stdin. Its stdout is read line by line: lines that
-are no messages are dropped, and a message is passed on without a byte order mark, a log text before it, or lone
-surrogates. If a message is too long, or if there is too much text between two messages, the server is ended.
+are no messages are dropped, and a message is passed on as the package can parse it. If a message is too long, or if there is too much text between two messages, the server is ended.
 
 When the worker closes stdin, or dies for any reason, the server has GRACE_PERIOD seconds to end. Then the watchdog
 kills it, with everything in its process group. Imports nothing of Roboco, so that it starts in a few milliseconds.
@@ -120,29 +119,12 @@ class _Messages:
             self.fault = f"it wrote more than {MAX_MESSAGE_BYTES} bytes that are no message"
 
 
-class _StderrTail:
-    """The end of the server's stderr, without a truncated first line."""
-
-    def __init__(self) -> None:
-        self._tail = b""
-        self._truncated = False
-
-    def feed(self, data: bytes) -> None:
-        self._truncated = self._truncated or len(self._tail) + len(data) > MAX_STDERR_BYTES
-        self._tail = (self._tail + data)[-MAX_STDERR_BYTES:]
-
-    @property
-    def last_lines(self) -> bytes:
-        """Return the last lines. A truncated first line is omitted: a part of a secret could not be masked."""
-        return self._tail.partition(b"\n")[2] if self._truncated else self._tail
-
-
 class _Server:
     """The server's process, with what it writes."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self.messages = _Messages()
-        self.stderr = _StderrTail()
+        self._stderr = b""
         self._output, output = os.pipe()
         self._errors, errors = os.pipe()
         self.process = subprocess.Popen(command, env=environment, stdout=output, stderr=errors)
@@ -157,6 +139,11 @@ class _Server:
         """Return True if the server may write more messages."""
         return self._output in self.open_pipes
 
+    @property
+    def last_lines(self) -> bytes:
+        """Return the end of stderr. A truncated first line is omitted: a part of a secret could not be masked."""
+        return self._stderr.partition(b"\n")[2] if len(self._stderr) > MAX_STDERR_BYTES else self._stderr
+
     def read(self, pipe: int) -> bool:
         """Read the available bytes of a pipe, and pass on the messages in them. Return False if there are none."""
         try:
@@ -166,7 +153,7 @@ class _Server:
         if not data:
             self.open_pipes.discard(pipe)
         elif pipe == self._errors:
-            self.stderr.feed(data)
+            self._stderr = (self._stderr + data)[-MAX_STDERR_BYTES - 1 :]
         else:
             for message in self.messages.feed(data):
                 _write(1, message)
@@ -197,7 +184,7 @@ def main(worker: int, variables: list[str], command: list[str]) -> None:
     if not server.messages.fault:
         _wait_for_end(server)
     status = server.process.poll()
-    _report(server.messages.fault or ("" if status is None else str(status)), server.stderr.last_lines)
+    _report(server.messages.fault or ("" if status is None else str(status)), server.last_lines)
     os.killpg(0, signal.SIGKILL)
 
 
