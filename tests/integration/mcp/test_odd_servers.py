@@ -200,7 +200,7 @@ def test_log_lines_on_stdout_never_end_a_server() -> None:
     with open_servers(server) as servers:
         assert {call(servers, server, "good", {}) for _ in range(20)} == {"called good"}
         (known,) = servers._connections.values()
-        assert not known._session.ended.is_set()  # type: ignore[attr-defined]
+        assert not known._session.ended.is_set()
 
 
 def test_no_text_of_a_server_can_be_taken_for_the_response() -> None:
