@@ -2,7 +2,8 @@
 
 Started as `watchdog.py PID VARIABLES COMMAND...` in a new session; PID is the worker, and VARIABLES are the names of
 the environment's variables that the server gets. The server inherits stdin. Its stdout is read line by line: lines that
-are no messages are dropped, and a message is passed on as the package can parse it. If a message is too long, or if there is too much text between two messages, the server is ended.
+are no messages are dropped, and a message is passed on as the package can parse it. If a message is too long, or if
+there is too much text between two messages, the server is ended.
 
 When the worker closes stdin, or dies for any reason, the server has GRACE_PERIOD seconds to end. Then the watchdog
 kills it, with everything in its process group. Imports nothing of Roboco, so that it starts in a few milliseconds.
