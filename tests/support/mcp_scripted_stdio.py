@@ -7,6 +7,7 @@ from typing import Any
 
 SCRIPT: dict[str, Any] = {
     "tools": [],
+    "cursor": None,  # of the next page, which is the same page
     "results": {},  # by the name of the tool: a result, or an object with `error` or `raw` (a text)
     "before": "",  # a text before each message, without a line break
     "lines": 0,  # lines of a log before each result of a call
@@ -56,7 +57,7 @@ def main(script: dict[str, Any]) -> None:
                 info = {"name": "scripted", "version": "1"}
                 result: dict[str, Any] = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info}
             case "tools/list":
-                result = {"tools": script["tools"]}
+                result = {"tools": script["tools"], "nextCursor": script["cursor"]}
             case "tools/call":
                 call(script, request)
                 continue

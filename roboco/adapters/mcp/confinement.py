@@ -28,17 +28,8 @@ MAX_WRITTEN_BYTES = 256 * 1024 * 1024
 _TRIAL_TIMEOUT = 20
 _ISOLATION_ARGUMENTS = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--disable-userns"),
-    *(
-        "--die-with-parent",
-        "--cap-drop",
-        "ALL",
-        "--hostname",
-        "mcp",
-        "--uid",
-        str(UNPRIVILEGED_UID),
-        "--gid",
-        str(UNPRIVILEGED_UID),
-    ),
+    *("--die-with-parent", "--cap-drop", "ALL", "--hostname", "mcp"),
+    *("--uid", str(UNPRIVILEGED_UID), "--gid", str(UNPRIVILEGED_UID)),
 )
 _SYSTEM_PATHS = (
     *("/etc/alternatives", "/etc/ca-certificates", "/etc/group", "/etc/hosts", "/etc/localtime", "/etc/nsswitch.conf"),
@@ -151,24 +142,14 @@ def _find_working_bubblewrap() -> tuple[str, str]:
     """Return the first bubblewrap that works here and "", or "" and the reason why none works."""
     failures = []
     for bwrap in find_bubblewraps():
-        trial = [
-            bwrap,
-            *_ISOLATION_ARGUMENTS,
-            *_system_mounts(),
-            *_program_mounts((sys.executable,)),
-            "--",
-            sys.executable,
-            "-I",
-            "-S",
-            "-c",
-            "",
-        ]
+        program = (sys.executable, "-I", "-S", "-c", "")
+        trial = [bwrap, *_ISOLATION_ARGUMENTS, *_system_mounts(), *_program_mounts(program[:1]), "--", *program]
         try:
             done = subprocess.run(trial, env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_TIMEOUT)
         except (OSError, subprocess.TimeoutExpired) as error:
             failures.append(f"{bwrap}: {error}"[:300])
-        else:
-            if done.returncode == 0:
-                return bwrap, ""
-            failures.append(f"{bwrap}: {done.stderr.decode(errors='replace').strip()}"[:300])
+            continue
+        if done.returncode == 0:
+            return bwrap, ""
+        failures.append(f"{bwrap}: {done.stderr.decode(errors='replace').strip()}"[:300])
     return "", "; ".join(failures) or "there is no program bwrap"

@@ -25,9 +25,8 @@ from roboco.adapters.mcp.result import error_of
 from roboco.adapters.mcp.server_exit import mask_secrets
 from roboco.adapters.mcp.session import (
     MAX_FAILURE_CHARS,
-    SIGN_IN,
-    UNAUTHORIZED,
     McpSession,
+    failure_reason,
     is_connection_lost,
     json_text,
     refusal_text,
@@ -44,10 +43,7 @@ _POLL_INTERVAL = 0.05
 """Seconds between checks for a cancellation of a wait."""
 _THREAD_SLACK = 0.5
 """Seconds by which a thread waits longer than the loop, so that the loop can end late requests itself."""
-_SESSION_LOST = re.compile(
-    r"(?i)session.{0,60}(not found|not exist|unknown|invalid|expired|missing|terminated|closed|not init|no longer)"
-    r"|(no|invalid|unknown|missing|expired|without|bad)\b.{0,40}session"
-)
+_NAMES_SESSION = re.compile(r"(?i)session|initiali[sz]")
 T = TypeVar("T")
 
 
@@ -100,7 +96,7 @@ class McpConnection:
     @property
     def mask(self) -> Callable[[str], str]:
         """Return the function that masks the secrets of the session in a text."""
-        known = () if self._session is None else self._session.secrets
+        known = () if self._session is None else self._session.transport.secrets
         return lambda text: mask_secrets(known, text)
 
     def _wait(self, coroutine: Coroutine[Any, Any, T], until: float, cancelled: Callable[[], bool], did: str) -> T:
@@ -190,13 +186,13 @@ class McpConnection:
         """Return True if the request may be sent again in a new session."""
         if not isinstance(error, MCPError) or found.began:
             return False
-        text = f"{error.message} {found.text} {'' if error.data is None else error.data}"
-        names_session = _SESSION_LOST.search(text) is not None
+        names_session = _NAMES_SESSION.search(f"{refusal_text(error, found)} {found.text}") is not None
         if repeatable:
             return True
         if found.refused:
             return names_session or error.code not in (types.INVALID_PARAMS, types.METHOD_NOT_FOUND)
-        return names_session and not await session.answers_ping()
+        # a tool may name a session too: a server that has forgotten this one refuses every request in that way
+        return names_session and _NAMES_SESSION.search(await session.ping_error() or "") is not None
 
     async def _open_session(self) -> McpSession:
         """Return the session, opened if there is none. Raise UsageError if that is not possible."""
@@ -212,24 +208,17 @@ class McpConnection:
     async def _failure(self, session: McpSession, did: str, error: Exception, found: Exchange) -> UsageError:
         """Return the error of a request that failed."""
         where = f"MCP server {self._server.location!r}"
-        unknown = "; whether it had an effect is not known" if "call" in did else ""
-        match error:
-            case TimeoutError():
-                self._loop.submit(session.check())
-                text = f"{where} {did}: it did not answer in time{error}{unknown}"
-            case MCPError() if is_connection_lost(error, found):
-                await session.wait_exit()
-                unknown = "" if found.refused else unknown
-                why = f"{found.fault or 'the connection was lost'}{session.exit.message or found.message}"
-                text = f"{where} {did}: {why}{unknown}"
-            case MCPError():
-                remedy = f"; {SIGN_IN}" if found.status in UNAUTHORIZED else ""
-                text = f"{where} refused: {refusal_text(error, found)}{found.message}{_refusal_note(found)}{remedy}"
-            case ValidationError():
-                text = f"{where} {did}: its answer does not follow the protocol{unknown}"
-            case _:
-                text = f"{where} {did}: {error}{unknown}"
-        return UsageError(mask_secrets(session.secrets, text)[:MAX_FAILURE_CHARS])
+        unknown = "; whether it had an effect is not known" if "call" in did and not found.refused else ""
+        if isinstance(error, TimeoutError):
+            self._loop.submit(session.check())
+        elif isinstance(error, MCPError) and is_connection_lost(error, found):
+            await session.wait_exit()
+        reason = failure_reason(error, found, session.transport)
+        if isinstance(error, MCPError) and not is_connection_lost(error, found):
+            text = f"{where} refused: {reason}{_refusal_note(found)}"
+        else:
+            text = f"{where} {did}: {reason}{unknown}"
+        return UsageError(mask_secrets(session.transport.secrets, text)[:MAX_FAILURE_CHARS])
 
 
 def _refusal_note(found: Exchange) -> str:

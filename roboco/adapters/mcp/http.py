@@ -4,6 +4,7 @@ The package ends the whole session if one request cannot be sent. So a fault bec
 """
 
 import json
+import re
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -12,10 +13,11 @@ from typing import Any
 import httpx2
 from mcp_types import CONNECTION_CLOSED
 
-from roboco.adapters.mcp.watchdog import MAX_MESSAGE_BYTES, without_lone_surrogates
+from roboco.adapters.mcp.watchdog import MAX_MESSAGE_BYTES, message_in, without_lone_surrogates
 from roboco.errors import UsageError
 
-_MAX_ERROR_BYTES = 64 * 1024
+_MAX_ERROR_BYTES, _MAX_PAGE_CHARS = 64 * 1024, 300
+_MARKUP = re.compile(r"(?is)<(script|style).*?</\1>|<[^>]*>")
 _CLOSE_TIMEOUT = 2.0
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol, UsageError)
@@ -80,12 +82,6 @@ class BoundedClient(httpx2.AsyncClient):
             return _error_response(request, found.fault)
 
 
-def open_client(headers: dict[str, str], timeout: httpx2.Timeout, auth: httpx2.Auth | None) -> BoundedClient:
-    """Return a client that sends the headers, whose responses are bounded and can be parsed."""
-
-    return BoundedClient(headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [clean_body]})
-
-
 async def clean_body(response: httpx2.Response) -> None:
     """Bound the size of the body, and make it one that the package can parse."""
     response.stream = _CleanBody(response)
@@ -93,10 +89,11 @@ async def clean_body(response: httpx2.Response) -> None:
 
 async def _record(found: Exchange, response: httpx2.Response) -> None:
     found.status = response.status_code
-    if response.is_error:
-        data = (await response.aread())[:_MAX_ERROR_BYTES]
-        markup = "html" in response.headers.get("content-type", "")
-        found.text = "" if markup else " ".join(data.decode(errors="replace").split())
+    kind = response.headers.get("content-type", "").lower()
+    if response.is_error or kind.startswith("text/plain"):
+        text = (await response.aread())[:_MAX_ERROR_BYTES].decode(errors="replace")
+        text = _MARKUP.sub(" ", text)[:_MAX_PAGE_CHARS] if "html" in kind else text
+        found.text = " ".join(text.split())
 
 
 def _error_response(request: httpx2.Request, fault: str) -> httpx2.Response:
@@ -118,26 +115,28 @@ class _CleanBody(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         held: list[bytes] = []
-        size, first = 0, True
+        size = 0
         try:
             async for piece in self._body:
-                lines, newline, rest = piece.rpartition(b"\n")
-                size = (0 if newline and self._per_line else size) + len(piece)
+                lines, newline, rest = piece.rpartition(b"\n") if self._per_line else (b"", b"", piece)
+                size = (0 if newline else size) + len(piece)
                 if size > self._max_bytes:
                     raise httpx2.StreamError(f"the answer is compressed, or has more than {MAX_MESSAGE_BYTES} bytes")
                 if newline:
-                    yield _clean(b"".join([*held, lines, newline]), first)
-                    held, first = [], False
+                    for line in b"".join([*held, lines]).split(b"\n"):
+                        yield _clean(line) + newline
+                    held = []
                 held.append(rest)
         except httpx2.HTTPError as error:  # the package ends the session for it
             raise httpx2.StreamError(f"{type(error).__name__}: {error}") from error
-        yield _clean(b"".join(held), first)
+        yield _clean(b"".join(held))
 
     async def aclose(self) -> None:
         await self._body.aclose()
 
 
-def _clean(line: bytes, first: bool) -> bytes:
-    """Return the line in valid UTF-8, without a byte order mark and lone surrogates."""
-    line = line.removeprefix(_BYTE_ORDER_MARK) if first else line
-    return without_lone_surrogates(line.decode(errors="replace").encode())
+def _clean(line: bytes) -> bytes:
+    """Return a body, or a line of a stream of events, in valid UTF-8, with a message that the package can parse."""
+    line = without_lone_surrogates(line.removeprefix(_BYTE_ORDER_MARK).decode(errors="replace").encode())
+    field, colon, text = line.partition(b":") if line.startswith(b"data:") else (b"", b"", line)
+    return field + colon + (message_in(text) or text)

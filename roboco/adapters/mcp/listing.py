@@ -52,9 +52,8 @@ class ListedTools:
         """
         name = tool.get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str) or not name or not name.isprintable() or len(name) > MAX_TOOL_NAME_CHARS:
-            self._leave_out(
-                mask(name if isinstance(name, str) else repr(tool))[:MAX_TOOL_NAME_CHARS], "it has no valid name"
-            )
+            shown = mask(name if isinstance(name, str) else repr(tool))[:MAX_TOOL_NAME_CHARS]
+            self._leave_out(shown, "it has no valid name")
         elif name in self.tools:
             self._leave_out(mask(name), "its name is listed twice, and the first tool counts")
         elif wanted(name) and len(self.tools) < MAX_LISTED_TOOLS:
@@ -78,15 +77,11 @@ class ListedTools:
         found = ListedTools(other_names=self.other_names, left_out=dict(self.left_out))
         found.unnamed_count = self.unnamed_count
         for name, short in self._short_names(server, prefix).items():
-            found.tools[short] = _with_settings(server, prefix, short, self.tools[name])
-            if name != short:
-                found.tools[short] = found.tools[short].model_copy(update={"remote": name})
-        used = {tool.remote or short for short, tool in found.tools.items()}
-        found.left_out |= {
-            name: "no name is left for it with the server's prefix: choose a shorter one"
-            for name in self.tools
-            if name not in used
-        }
+            tool = _with_settings(server, prefix, short, self.tools[name])
+            found.tools[short] = tool if name == short else tool.model_copy(update={"remote": name})
+        unused = self.tools.keys() - {tool.remote or short for short, tool in found.tools.items()}
+        reason = "no name is left for it with the server's prefix: choose a shorter one"
+        found.left_out |= dict.fromkeys(sorted(unused), reason)
         return found
 
     def _short_names(self, server: McpServer, prefix: str) -> dict[str, str]:
@@ -168,9 +163,7 @@ def _warn_once(text: str) -> None:
 
 def _with_settings(server: McpServer, prefix: str, short: str, tool: ListedTool) -> ListedTool:
     settings = server.settings_of(prefix, short) or McpToolSettings()
-    declared = {"effect": settings.effect, "description": settings.description}
-    changes: dict[str, Any] = {part: value for part, value in declared.items() if value is not None}
-    return tool.model_copy(update=changes)
+    return tool.model_copy(update=settings.model_dump(include={"effect", "description"}, exclude_none=True))
 
 
 def _listed_tool(tool: dict[str, Any], mask: Callable[[str], str], in_time: bool) -> ListedTool:

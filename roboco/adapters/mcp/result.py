@@ -1,7 +1,6 @@
 """Results of an MCP server's tool calls, as JSON. Each part of a result is read alone: an odd one loses no other."""
 
 import base64
-import binascii
 import json
 import re
 from typing import Any
@@ -14,7 +13,7 @@ MAX_ERROR_CHARS = 4000
 NO_CONTENT = "(the tool returned no content)"
 _MAX_SHOWN_KIND_CHARS = 40
 _WHITESPACE = b" \t\n\r\f\v"
-_DATA_URL_PREFIX = re.compile(rb"(?i)data:[^,]{0,200};base64,")
+_DATA_URL_PREFIX = re.compile(rb"(?i)\Adata:[^,]{0,200};base64,")
 _ENVELOPE = frozenset({"content", "structuredContent", "isError", "resultType", "_meta"})
 _LINK_FIELDS = {"uri": "uri", "name": "name", "title": "title", "description": "description", "mimeType": "mime_type"}
 
@@ -51,15 +50,7 @@ def _shown(part: dict[str, Any]) -> str:
 
 def _blocks(raw: dict[str, Any]) -> list[Any]:
     content = raw.get("content")
-    match content:
-        case None:
-            return []
-        case list():
-            return content
-        case str():
-            return [{"type": "text", "text": content}]
-        case _:
-            return [content]
+    return content if isinstance(content, list) else [] if content is None else [content]
 
 
 def _structured(raw: dict[str, Any]) -> list[Any]:
@@ -145,23 +136,14 @@ def _without_files(parts: list[dict[str, Any]]) -> tuple[list[Any], tuple[Media,
 
 
 def _file(place: int, part: dict[str, Any]) -> Media | str:
-    """Return the file in the part, or the reason why there is none."""
+    """Return the file in the part, or the reason why there is none. Its base64 may have lines and begin as a URL."""
     try:
-        data = _decode_base64(part["data"])
-    except (binascii.Error, ValueError):
+        digits = _DATA_URL_PREFIX.sub(b"", part["data"].encode("ascii").translate(None, _WHITESPACE), count=1)
+        data = base64.b64decode(digits, validate=True)
+    except ValueError:
         return "its data is not base64"
     mime_type = part["mime_type"] if isinstance(part["mime_type"], str) else ""
     return Media(place, part["type"], mime_type, data) if data else "its data is empty"
-
-
-def _decode_base64(text: str) -> bytes:
-    """Return the decoded bytes. Raise ValueError if the text is not base64.
-
-    Line breaks and a preceding `data:` URL prefix are accepted.
-    """
-    digits = text.encode("ascii").translate(None, _WHITESPACE)
-    prefix = _DATA_URL_PREFIX.match(digits)
-    return base64.b64decode(digits[prefix.end() :] if prefix else digits, validate=True)
 
 
 def _replace_data(places: dict[str, int], value: Any) -> Any:

@@ -54,23 +54,15 @@ class ServerExit:
 
 def _describe_status(status: int) -> str:
     number = -status if status < 0 else status - _SIGNAL_STATUS_BASE
-    name = _signal_name(number)
+    name = signal.Signals(number).name if number in {*signal.Signals} else ""
     if status < 0:
         return f"because of signal {name or number}"
     return f"with exit status {status}" + (f", as after signal {name}" if name else "")
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return ""
-
-
 def _printable(line: str) -> str:
-    plain = "".join(
-        sign if sign.isprintable() else " " if sign == "\t" else "?" for sign in _ESCAPE_SEQUENCE.sub("", line)
-    )
+    plain = _ESCAPE_SEQUENCE.sub("", line).replace("\t", " ")
+    plain = "".join(sign if sign.isprintable() else "?" for sign in plain)
     return plain if len(plain) <= MAX_LINE_CHARS else f"{plain[:MAX_LINE_CHARS]}..."
 
 

@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from roboco.adapters.mcp.allowlist import check_allowed
 from roboco.adapters.mcp.confinement import Confinement
@@ -27,30 +27,6 @@ IDLE_TIMEOUT = 60.0
 MAX_PAGES = 100
 """Maximum number of pages of a server's list that are read."""
 _CLOSE_TIMEOUT = 5.0
-
-
-class ServerConnection(Protocol):
-    """The way to one MCP server, for any number of threads. It opens sessions as they are needed."""
-
-    @property
-    def mask(self) -> Callable[[str], str]:
-        """Return the function that masks the server's secrets in a text."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Return True if there is no session."""
-
-    def list_page(self, cursor: str | None, until: float) -> tuple[list[Any], str | None]:
-        """Return a page of the list of tools, and the cursor of the next one. Raise UsageError for any failure."""
-
-    def call(self, name: str, args: dict[str, Any], key: str, cancelled: Callable[[], bool]) -> dict[str, Any]:
-        """Return the result of a call as the server sends it. Raise UsageError for any failure."""
-
-    def close(self) -> None:
-        """End the session. Idempotent."""
-
-    def wait_closed(self, until: float) -> None:
-        """Wait until the session has ended, at most until this time of `time.monotonic`."""
 
 
 class McpServers:
@@ -87,7 +63,7 @@ class McpServers:
         """Forget every server without contacting it: after a fork, the parent still uses the sessions."""
         self._lock = threading.Lock()
         self._loop = LoopThread()
-        self._connections: dict[tuple[str, TaskOwner], ServerConnection] = {}
+        self._connections: dict[tuple[str, TaskOwner], Any] = {}
         self._own_names: dict[str, dict[str, str]] = {}
 
     def list_tools(self, server: McpServer, prefix: str, owner: TaskOwner = NO_OWNER) -> ListedTools:
@@ -102,10 +78,10 @@ class McpServers:
         found, wanted = ListedTools(), is_wanted(server, prefix)
         cursor: str | None = None
         for _ in range(MAX_PAGES):
-            page, cursor = connection.list_page(cursor, until)
+            before, (page, cursor) = cursor, connection.list_page(cursor, until)
             for tool in page:
                 found.add(tool, wanted, connection.mask, time.monotonic() < until)
-            if cursor is None:
+            if not cursor or cursor == before:
                 break
         offered = found.offered(server, prefix)
         self._own_names[server.cache_key] = {short: tool.remote or short for short, tool in offered.tools.items()}
@@ -131,8 +107,7 @@ class McpServers:
     def close(self) -> None:
         """End every session, and every process that was started for one."""
         with self._lock:
-            connections = [*self._connections.values()]
-            self._connections = {}
+            connections, self._connections = [*self._connections.values()], {}
         for connection in connections:
             connection.close()
         until = time.monotonic() + _CLOSE_TIMEOUT
@@ -142,9 +117,9 @@ class McpServers:
     def check(self, server: McpServer) -> None:
         """Raise UsageError if the server is not allowed on this worker, or the package is not installed."""
         check_allowed(server, self._allowed, self._variables)
-        check_installed()
+        connection_class()
 
-    def _connection(self, server: McpServer, owner: TaskOwner) -> ServerConnection:
+    def _connection(self, server: McpServer, owner: TaskOwner) -> Any:
         """Return the connection of the server; one of the owner's if the server gets the owner's token."""
         whose = {"user": owner, "tenant": TaskOwner(owner.tenant)}.get(str(server.auth), NO_OWNER)
         with self._lock:
@@ -153,10 +128,10 @@ class McpServers:
             key = (server.cache_key, whose)
             if key not in self._connections:
                 asks = self._get_token is not None and isinstance(server.auth, str)
-                get_token = _import_function(str(self._get_token)) if asks else None
-                tokens = (self._tokens, get_token, whose)
-                made = _connection_class()(server, self._loop, self._idle_timeout, self._confinement, tokens)
-                self._connections[key] = made
+                tokens = (self._tokens, _import_function(str(self._get_token)) if asks else None, whose)
+                self._connections[key] = connection_class()(
+                    server, self._loop, self._idle_timeout, self._confinement, tokens
+                )
             return self._connections[key]
 
 
@@ -169,14 +144,12 @@ def _import_function(name: str) -> Callable[..., str]:
     return found
 
 
-def check_installed() -> None:
-    """Raise UsageError if the `mcp` package is not installed."""
-    _connection_class()
-
-
 @lru_cache(maxsize=1)
-def _connection_class() -> Any:
-    """Return the class of connections. Its import takes 0.7 s and 30 MB; clients and coordinators never need it."""
+def connection_class() -> Any:
+    """Return the class McpConnection. Raise UsageError if the `mcp` package is not installed.
+
+    Its import takes 0.7 s and 30 MB; clients and coordinators never need it.
+    """
     try:
         return importlib.import_module("roboco.adapters.mcp.connection").McpConnection
     except ImportError as error:

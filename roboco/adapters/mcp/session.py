@@ -21,7 +21,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from roboco.adapters.mcp.http import Exchange, exchange
-from roboco.adapters.mcp.server_exit import ServerExit, mask_secrets
+from roboco.adapters.mcp.server_exit import mask_secrets
 from roboco.adapters.mcp.transport import McpTransport
 from roboco.adapters.model.loop_thread import LoopThread
 from roboco.domain.canonical_json import canonical_json
@@ -37,8 +37,8 @@ _CLOSED = "Connection closed"
 """The package's message of each request whose streams have ended."""
 _ID_BITS = 50
 """Bits of a request's id. It is random: no text that a server repeats on its output can be taken for the response."""
-UNAUTHORIZED = (401, 403)
-SIGN_IN = "correct the token in its `headers`, or its `auth`; for `auth: user` the user must sign in again"
+_UNAUTHORIZED = (401, 403)
+_SIGN_IN = "correct the token in its `headers`, or its `auth`; for `auth: user` the user must sign in again"
 MAX_FAILURE_CHARS = 4000
 _log = logging.getLogger(__name__)
 
@@ -56,23 +56,13 @@ class McpSession:
         self.error: UsageError | None = None
         self._server = server
         self._idle_timeout = idle_timeout
-        self._transport = transport
+        self.transport = transport
         self._active: list[Exchange] = []
         self._last_used = time.monotonic()
         self._client: ClientSession | None = None
         self._scope = anyio.CancelScope()
         # not in the context of the request that happens to be first: many requests share the session
         self.running = contextvars.Context().run(loop.submit, self._run())
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Return the values that must not appear in messages and logs."""
-        return self._transport.secrets
-
-    @property
-    def exit(self) -> ServerExit:
-        """Return how the server's process ended."""
-        return self._transport.exit
 
     async def request(self, send: Callable[[ClientSession, Exchange], Awaitable[None]], found: Exchange) -> None:
         """Send a request. One that fails is no use of the session."""
@@ -91,21 +81,22 @@ class McpSession:
 
     async def check(self) -> None:
         """End the session if the server does not answer a ping, after an unanswered request, and no request waits."""
-        if not await self.answers_ping() and not self._active:
+        if await self.ping_error() is not None and not self._active:
             await self.end()
 
-    async def answers_ping(self) -> bool:
-        """Return True if the server answers, although with an error if it does not know the method."""
+    async def ping_error(self) -> str | None:
+        """Return why the server answers no ping, or None if it does, although it may not know the method."""
         assert self._client is not None
-        exchange.set(Exchange())
+        found = Exchange()
+        exchange.set(found)
         try:
             with anyio.fail_after(PING_TIMEOUT):
                 await self._client.send_ping()
-        except TimeoutError:
-            return False
+        except TimeoutError as error:
+            return repr(error)
         except MCPError as error:
-            return error.code == types.METHOD_NOT_FOUND
-        return True
+            return None if error.code == types.METHOD_NOT_FOUND else f"{refusal_text(error, found)} {found.text}"
+        return None
 
     async def wait_exit(self) -> None:
         """Wait until the exit status of the server's process is known, which is shortly after its output ends."""
@@ -119,14 +110,13 @@ class McpSession:
         exchange.set(found)
         try:
             with self._scope:
-                async with self._transport.streams() as (read, write):
+                async with self.transport.streams() as (read, write):
                     await self._serve(read, write, found)
         except Exception as error:
             if self._client is None:
-                text = f"MCP server {self._server.location!r} could not be reached: {failure_reason(error, found)}"
-                text += self.exit.message or found.message
-                text += f"; {SIGN_IN}" if found.status in UNAUTHORIZED else ""
-                self.error = UsageError(mask_secrets(self.secrets, text)[:MAX_FAILURE_CHARS])
+                reason = failure_reason(error, found, self.transport)
+                text = f"MCP server {self._server.location!r} could not be reached: {reason}"
+                self.error = UsageError(mask_secrets(self.transport.secrets, text)[:MAX_FAILURE_CHARS])
         finally:
             if self._client is None and self.error is None:  # closed from outside
                 self.error = UsageError(f"MCP server {self._server.location!r} is being closed")
@@ -146,7 +136,7 @@ class McpSession:
                 self.opened.set()
                 await self._wait_until_unused(dispatcher.ended)
             finally:
-                self._transport.lost = dispatcher.ended.is_set() and not self.ended.is_set()
+                self.transport.lost = dispatcher.ended.is_set() and not self.ended.is_set()
                 self.ended.set()  # no thread starts a request while the rest is closed
 
     async def _wait_until_unused(self, lost: anyio.Event) -> None:
@@ -160,15 +150,11 @@ class McpSession:
 
     def _log_exit(self) -> None:
         """Log why a server that was started could not be reached, or how it ended by itself."""
-        lines = self._transport.exit.log_lines(self._transport.secrets)
-        if not self._transport.exit.message and (self._client is not None or not lines):
-            return
-        what = self._transport.exit.message.strip(" ()").partition(";")[0] or "it could not be reached"
-        last = "".join(f"\n  | {line}" for line in lines)
-        text = f"MCP server {self._server.location!r}: {what}; " + (
-            "its stderr ends with" if last else "its stderr is empty"
-        )
-        _log.warning("%s%s", mask_secrets(self._transport.secrets, text), last)
+        message, lines = self.transport.exit.message, self.transport.exit.log_lines(self.transport.secrets)
+        if message or (self._client is None and lines):
+            what = message.strip(" ()").partition(";")[0] or "it could not be reached"
+            text = f"MCP server {self._server.location!r}: {what}; its stderr {'ends with' if lines else 'is empty'}"
+            _log.warning("\n  | ".join([mask_secrets(self.transport.secrets, text), *lines]))
 
 
 class _Dispatcher:
@@ -212,12 +198,8 @@ class _Dispatcher:
             case "initialize":
                 return {"capabilities": {}, "serverInfo": {"name": "", "version": ""}} | raw
             case "tools/list":
-                return {
-                    "tools": _tools_with_headers(raw),
-                    "resultType": "complete",
-                    "ttlMs": 0,
-                    "cacheScope": "private",
-                }
+                shown = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+                return shown | {"tools": _tools_with_headers(raw)}
             case "tools/call":
                 return {"content": [], "resultType": "complete"}
             case _:
@@ -237,7 +219,7 @@ def _tools_with_headers(raw: dict[str, Any]) -> list[dict[str, Any]]:
         if isinstance(tool, dict)
         and isinstance(tool.get("name"), str)
         and isinstance(tool.get("inputSchema"), dict)
-        and "x-mcp-header" in canonical_json(tool["inputSchema"])
+        and "x-mcp-header" in str(tool["inputSchema"])
     ]
 
 
@@ -250,7 +232,7 @@ async def initialize(client: ClientSession, found: Exchange) -> None:
     try:
         await client.initialize()
     except MCPError as error:
-        if is_connection_lost(error, found) or found.status in UNAUTHORIZED:
+        if is_connection_lost(error, found) or found.status in _UNAUTHORIZED:
             raise
         await client.discover()
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -263,30 +245,34 @@ def is_connection_lost(error: MCPError, found: Exchange) -> bool:
     return error.code == types.CONNECTION_CLOSED and bool(lost)
 
 
-def failure_reason(error: BaseException, found: Exchange) -> str:
-    """Return the cause of a failure in one line."""
+def failure_reason(error: BaseException, found: Exchange, transport: McpTransport) -> str:
+    """Return the cause of a failure with the exit status or HTTP status, and the remedy if it is known."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     match error:
         case UsageError():
-            return str(error)
+            reason = str(error)
         case TimeoutError():
-            return "it did not answer in time"
+            reason = f"it did not answer in time{error}"
         case MCPError() if is_connection_lost(error, found):
-            return found.fault or "the connection was lost"
+            reason = found.fault or "the connection was lost"
         case MCPError():
-            return refusal_text(error, found)
+            reason = refusal_text(error, found)
         case ValidationError():
-            return "its answer does not follow the protocol"
+            reason = "its answer does not follow the protocol"
         case _:
-            return f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}"
+    remedy = f"; {_SIGN_IN}" if found.status in _UNAUTHORIZED else ""
+    return f"{reason}{transport.exit.message or found.message}{remedy}"
 
 
 def refusal_text(error: MCPError, found: Exchange) -> str:
     """Return the server's error with its data, or the text of an HTTP response that is no error of the protocol."""
-    message = error.message
+    message = error.message or "it gave no reason"
     if found.text and message in ("Server returned an error response", "Session terminated", "Not Found"):
         message = found.text
+    elif found.text and message.startswith("Unexpected content type"):
+        message = f"{message}: {found.text}"
     data = "" if error.data in (None, "", {}) else f" ({json_text(error.data)})"
     return message + data
 

@@ -11,16 +11,17 @@ import base64
 import hashlib
 import json
 import os
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
-from typing import Protocol
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Any
 
 import anyio
 import httpx2
 from cryptography.fernet import Fernet, InvalidToken
 from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
-from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from mcp.shared.auth import OAuthToken
 from pydantic import ValidationError
 
 from roboco.adapters.mcp.http import clean_body
@@ -38,21 +39,8 @@ _DEFAULT_LIFETIME = 3600
 _MAX_SHOWN_CHARS = 500
 
 
-class TokenStore(Protocol):
-    """What workers share about tokens. A store that does not answer is one without entries and locks."""
-
-    def get(self, name: str) -> str | None:
-        """Return the stored text, or None."""
-
-    def put(self, name: str, value: str, seconds: int) -> None:
-        """Store a text for these seconds."""
-
-    def lock(self, name: str) -> AbstractContextManager[None]:
-        """Return a context that one process at a time is in, unless another one does not leave it for a minute."""
-
-
-TokenAccess = tuple[TokenStore, GetToken | None, TaskOwner]
-"""What workers share about tokens, the operator's function, and whose token the server gets from it."""
+TokenAccess = tuple[Any, GetToken | None, TaskOwner]
+"""What workers share about tokens (`RedisTokenStore`), the operator's function, and whose token the server gets."""
 
 
 def token_auth(server: McpServer, access: TokenAccess) -> "TokenAuth | None":
@@ -78,7 +66,7 @@ def token_auth(server: McpServer, access: TokenAccess) -> "TokenAuth | None":
 class TokenAuth(httpx2.Auth):
     """Sends a token. `secrets` are the values that must not appear in messages."""
 
-    def __init__(self, server: McpServer, store: TokenStore, owner: str) -> None:
+    def __init__(self, server: McpServer, store: Any, owner: str) -> None:
         self.secrets: tuple[str, ...] = ()
         self._url = server.url or ""
         self._store = store
@@ -101,19 +89,19 @@ class TokenAuth(httpx2.Auth):
             request.headers["authorization"] = f"Bearer {token}"
         return request
 
+    @abstractmethod
     async def _known(self) -> str:
         """Return the known token, or "" if there is none."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _renewed(self, refused: str) -> str:
         """Return a token in place of the refused one. Raise UsageError if there is none."""
-        raise NotImplementedError
 
 
 class FunctionTokens(TokenAuth):
     """The tokens of the operator's function, for a tenant or a user."""
 
-    def __init__(self, server: McpServer, store: TokenStore, get_token: GetToken, owner: TaskOwner) -> None:
+    def __init__(self, server: McpServer, store: Any, get_token: GetToken, owner: TaskOwner) -> None:
         super().__init__(server, store, json.dumps([owner.tenant, owner.user]))
         self._get_token = get_token
         self._tenant, self._user = owner.tenant, owner.user
@@ -151,13 +139,11 @@ class FunctionTokens(TokenAuth):
 class ClientTokens(TokenAuth):
     """The tokens of client credentials, which all workers share."""
 
-    def __init__(self, server: McpServer, store: TokenStore, credentials: ClientCredentials) -> None:
+    def __init__(self, server: McpServer, store: Any, credentials: ClientCredentials) -> None:
         super().__init__(server, store, "")
         self._credentials = credentials
-        self._id, self._secret = (
-            required_variable(credentials.client_id),
-            required_variable(credentials.client_secret),
-        )
+        self._id = required_variable(credentials.client_id)
+        self._secret = required_variable(credentials.client_secret)
         self.secrets = (self._secret,)
         key = hashlib.sha256(f"roboco mcp token\0{self._name}\0{self._secret}".encode()).digest()
         self._cipher = Fernet(base64.urlsafe_b64encode(key))
@@ -173,27 +159,29 @@ class ClientTokens(TokenAuth):
         found = await self._known()
         if found and found != refused:
             return found
-        received = _Received()
-        issuer = self._credentials.issuer
-        provider = ClientCredentialsOAuthProvider(
-            self._url, received, self._id, self._secret, scope=self._credentials.scope, issuer=issuer
-        )
-        try:
-            auth = _UntilToken(provider, received, self._credentials.scope)
-            hooks = {"response": [clean_body]}
+        received, issuer, scope = _Received(), self._credentials.issuer, self._credentials.scope
+        auth = ClientCredentialsOAuthProvider(self._url, received, self._id, self._secret, scope=scope, issuer=issuer)
+        hooks = {"response": [clean_body, self._name_scope]}
+        try:  # the package finds the issuer's address for tokens with a request that the server refuses
             async with httpx2.AsyncClient(auth=auth, timeout=_EARLY_SECONDS, event_hooks=hooks) as client:
                 await client.post(self._url, json={})
         except (OAuthFlowError, httpx2.HTTPError, httpx2.StreamError, ValidationError) as error:
-            text = f"{type(error).__name__}: {error}"[:_MAX_SHOWN_CHARS]
-            raise UsageError(f"issuer {issuer!r} gives no token for its client: {text}") from error
+            if received.tokens is None:
+                text = f"{type(error).__name__}: {error}"[:_MAX_SHOWN_CHARS]
+                raise UsageError(f"issuer {issuer!r} gives no token for its client: {text}") from error
         if received.tokens is None:
             raise UsageError(f"issuer {issuer!r} gives no token for its client: check its id, secret and scope")
-        token = received.tokens
-        seconds = (token.expires_in or _DEFAULT_LIFETIME) - _EARLY_SECONDS
-        if seconds > 0:
-            data = self._cipher.encrypt(token.access_token.encode()).decode()
+        token = received.tokens.access_token
+        if (seconds := (received.tokens.expires_in or _DEFAULT_LIFETIME) - _EARLY_SECONDS) > 0:
+            data = self._cipher.encrypt(token.encode()).decode()
             await anyio.to_thread.run_sync(self._store.put, self._name, data, seconds)
-        return token.access_token
+        return token
+
+    async def _name_scope(self, response: httpx2.Response) -> None:
+        """Name the declared scope in place of the server's, for which the package would ask."""
+        if self._credentials.scope and response.status_code == _UNAUTHORIZED:
+            named = response.headers.get("www-authenticate", "").removeprefix("Bearer").strip()
+            response.headers["www-authenticate"] = f'Bearer scope="{self._credentials.scope}", {named}'
 
 
 class _Received:
@@ -202,39 +190,16 @@ class _Received:
     def __init__(self) -> None:
         self.tokens: OAuthToken | None = None
 
-    async def get_tokens(self) -> OAuthToken | None:
+    async def get_tokens(self) -> None:
         return None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         self.tokens = tokens
 
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return None
+    get_client_info = get_tokens
 
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+    async def set_client_info(self, client_info: Any) -> None:
         pass
-
-
-class _UntilToken(httpx2.Auth):
-    """The package's flow: it finds the issuer's address for tokens, and gets one. It ends before the last request."""
-
-    def __init__(self, provider: httpx2.Auth, received: _Received, scope: str | None) -> None:
-        self._provider = provider
-        self._scope = scope
-        self._received = received
-
-    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        flow = self._provider.async_auth_flow(request)
-        with suppress(StopAsyncIteration):
-            outgoing = await flow.__anext__()
-            while self._received.tokens is None:
-                response = yield outgoing
-                await response.aread()
-                if self._scope and response.status_code == _UNAUTHORIZED:  # the package asks for what the server names
-                    named = response.headers.get("www-authenticate", "").removeprefix("Bearer").strip()
-                    response.headers["www-authenticate"] = f'Bearer scope="{self._scope}", {named}'
-                outgoing = await flow.asend(response)
-        await flow.aclose()
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from roboco.adapters.mcp import watchdog
 from roboco.adapters.mcp.confinement import Confinement
-from roboco.adapters.mcp.http import open_client
+from roboco.adapters.mcp.http import BoundedClient, clean_body
 from roboco.adapters.mcp.server_exit import ServerExit
 from roboco.adapters.mcp.tokens import TokenAuth, required_variable
 from roboco.domain.team.mcp_server import McpServer
@@ -65,7 +65,9 @@ class McpTransport:
     async def _http(self, url: str, headers: dict[str, str]) -> AsyncIterator[Streams]:
         timeout = httpx2.Timeout(self._server.connect_timeout, read=self._server.longest_call)
         async with (
-            open_client(headers, timeout, self._auth) as client,
+            BoundedClient(
+                headers=headers, timeout=timeout, auth=self._auth, event_hooks={"response": [clean_body]}
+            ) as client,
             streamable_http_client(url, http_client=client, max_sse_event_size=watchdog.MAX_MESSAGE_BYTES) as streams,
         ):
             yield streams

@@ -2,8 +2,8 @@
 
 Started as `watchdog.py PID VARIABLES COMMAND...` in a new session; PID is the worker, and VARIABLES are the names of
 the environment's variables that the server gets. The server inherits stdin. Its stdout is read line by line: lines that
-are no messages are dropped, and a message is passed on without a byte order mark, a log text before it, or lone
-surrogates. If a message is too long, or if there is too much text between two messages, the server is ended.
+are no messages are dropped, and a message is passed on as the package can parse it. If a message is too long, or if
+there is too much text between two messages, the server is ended.
 
 When the worker closes stdin, or dies for any reason, the server has GRACE_PERIOD seconds to end. Then the watchdog
 kills it, with everything in its process group. Imports nothing of Roboco, so that it starts in a few milliseconds.
@@ -40,6 +40,9 @@ _EXIT_POLL_SECONDS = 0.05
 _READ_BYTES = 256 * 1024
 _MAX_TEXT_BEFORE, _MAX_TRIES = 4096, 8
 """Bytes of text before a message on its line, and braces in the text that may begin the message."""
+_MAX_REPAIRED_BYTES = 64 * 1024
+_INTERNAL_ERROR = -32603
+_DECODER = json.JSONDecoder()
 _ESCAPES = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
@@ -47,27 +50,49 @@ _ESCAPES = re.compile(
 
 
 def without_lone_surrogates(text: bytes) -> bytes:
-    """Return the JSON text with U+FFFD for each lone surrogate: parsers refuse a whole message for one."""
-    if b"\\ud" not in text and b"\\uD" not in text:
-        return text
-    return _ESCAPES.sub(lambda found: b"\\ufffd" if found[1] else found[0], text)
+    """Return the JSON text with U+FFFD for each lone surrogate."""
+    return _ESCAPES.sub(lambda found: b"\\ufffd" if found[1] else found[0], text) if b"\\u" in text else text
 
 
 def message_in(line: bytes) -> bytes:
-    """Return the message in a line of the server's output, or b"" if there is none.
+    """Return the message in a line of a server's output as the package can parse it, or b"" if there is none.
 
-    After a text without a line break, such as a prompt, a message reaches from a brace to the end of the line.
+    There may be a byte order mark or other text before it and after it. Parsers refuse a message for a lone surrogate,
+    for an error without a code, and for a result that is no object; so these are replaced.
     """
-    line = line.removeprefix(b"\xef\xbb\xbf").strip()
-    if line.startswith(b"{"):
-        return without_lone_surrogates(line)
-    for start in [found.start() for found in re.finditer(rb"\{", line[:_MAX_TEXT_BEFORE])][:_MAX_TRIES]:
+    line = without_lone_surrogates(line.removeprefix(b"\xef\xbb\xbf").strip())
+    if line.startswith(b"{") and len(line) > _MAX_REPAIRED_BYTES:
+        return line
+    text = line.decode(errors="replace")
+    for start in [found.start() for found in re.finditer(r"\{", text[:_MAX_TEXT_BEFORE])][:_MAX_TRIES]:
         try:
-            if "jsonrpc" in json.loads(line[start:]):
-                return without_lone_surrogates(line[start:])
+            message, end = _DECODER.raw_decode(text, start)
         except (ValueError, RecursionError):
             continue
+        if "jsonrpc" in message or ("id" in message and message.keys() & {"result", "error"}):
+            return (_repaired(message) or text[start:end]).encode()
     return b""
+
+
+def _repaired(message: dict[str, object]) -> str:
+    """Return a response that follows the protocol in place of one that does not, or "" if nothing is wrong with it."""
+    response: dict[str, object] = {"jsonrpc": "2.0", "id": message.get("id")}
+    match message:
+        case {"method": _} | {"jsonrpc": "2.0", "error": {"code": int(), "message": str()}}:
+            return ""
+        case {"error": dict() | str() | list() | int() as error}:
+            known = error if isinstance(error, dict) else {"message": error}
+            text, code = known.get("message"), known.get("code")
+            text = text if isinstance(text, str) else json.dumps(known if text is None else text)
+            code = code if isinstance(code, int) else _INTERNAL_ERROR
+            response["error"] = {"code": code, "message": text, "data": known.get("data")}
+        case {"jsonrpc": "2.0", "result": dict()}:
+            return ""
+        case {"result": result}:
+            response["result"] = result if isinstance(result, dict) else {"content": result}
+        case _:
+            return ""
+    return json.dumps(response)
 
 
 class _Messages:
@@ -95,29 +120,12 @@ class _Messages:
             self.fault = f"it wrote more than {MAX_MESSAGE_BYTES} bytes that are no message"
 
 
-class _StderrTail:
-    """The end of the server's stderr, without a truncated first line."""
-
-    def __init__(self) -> None:
-        self._tail = b""
-        self._truncated = False
-
-    def feed(self, data: bytes) -> None:
-        self._truncated = self._truncated or len(self._tail) + len(data) > MAX_STDERR_BYTES
-        self._tail = (self._tail + data)[-MAX_STDERR_BYTES:]
-
-    @property
-    def last_lines(self) -> bytes:
-        """Return the last lines. A truncated first line is omitted: a part of a secret could not be masked."""
-        return self._tail.partition(b"\n")[2] if self._truncated else self._tail
-
-
 class _Server:
     """The server's process, with what it writes."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self.messages = _Messages()
-        self.stderr = _StderrTail()
+        self._stderr = b""
         self._output, output = os.pipe()
         self._errors, errors = os.pipe()
         self.process = subprocess.Popen(command, env=environment, stdout=output, stderr=errors)
@@ -132,6 +140,11 @@ class _Server:
         """Return True if the server may write more messages."""
         return self._output in self.open_pipes
 
+    @property
+    def last_lines(self) -> bytes:
+        """Return the end of stderr. A truncated first line is omitted: a part of a secret could not be masked."""
+        return self._stderr.partition(b"\n")[2] if len(self._stderr) > MAX_STDERR_BYTES else self._stderr
+
     def read(self, pipe: int) -> bool:
         """Read the available bytes of a pipe, and pass on the messages in them. Return False if there are none."""
         try:
@@ -141,7 +154,7 @@ class _Server:
         if not data:
             self.open_pipes.discard(pipe)
         elif pipe == self._errors:
-            self.stderr.feed(data)
+            self._stderr = (self._stderr + data)[-MAX_STDERR_BYTES - 1 :]
         else:
             for message in self.messages.feed(data):
                 _write(1, message)
@@ -172,7 +185,7 @@ def main(worker: int, variables: list[str], command: list[str]) -> None:
     if not server.messages.fault:
         _wait_for_end(server)
     status = server.process.poll()
-    _report(server.messages.fault or ("" if status is None else str(status)), server.stderr.last_lines)
+    _report(server.messages.fault or ("" if status is None else str(status)), server.last_lines)
     os.killpg(0, signal.SIGKILL)
 
 

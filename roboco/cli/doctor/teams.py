@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from roboco.adapters.mcp.servers import check_installed
+from roboco.adapters.mcp.servers import connection_class
 from roboco.adapters.team.file import load_team
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.cli.doctor.check import CheckResult, expect
@@ -66,7 +66,7 @@ def check_mcp(settings: Settings) -> Iterator[CheckResult]:
     if not settings.allowed_mcp_servers:
         return
     try:
-        check_installed()
+        connection_class()
     except UsageError as error:
         yield CheckResult("mcp", "fail", str(error), "pip install 'roboco[mcp]' where the tools workers run")
         return

@@ -58,6 +58,19 @@ ODD_SCHEMAS: list[Any] = [
     {"type": "object", "properties": {"a": {"type": "object"}, "b": {"type": ["array", "null"], "title": None}}},
     {"type": "object", "properties": {"a": {"enum": []}}, "allOf": [{"required": ["a"]}]},
     {"$ref": "#/definitions/x", "definitions": {"x": {"type": "object"}}},
+    {"type": "object", "properties": {"a": {"maximum": float("inf")}}},
+    {"type": "object", "properties": {"a": {"x-range": float("nan")}}},
+    {"type": "object", "properties": {"a": {"format": 5, "title": {}, "description": ["x"], "readOnly": "yes"}}},
+    {"type": "object", "description": 5, "properties": {"a": {"examples": {"x": 1}}}, "required": ["a", "b", "a"]},
+    {"type": "object", "properties": {"": True, "x y": False, "items": {"type": "array"}}},
+    {"type": "object", "properties": {"a": {"type": "array", "items": [{"type": "string"}]}}},
+    {"type": "Object", "properties": {"a": {"type": "STRING", "required": True}}},
+    {"type": "object", "properties": [], "$defs": [], "required": None, "additionalProperties": None},
+    {"type": "object", "patternProperties": {"^x": {}}, "additionalProperties": False},
+    {"allOf": [{"$ref": "#/$defs/b"}], "$defs": {"b": {"type": "object", "properties": {"z": {"type": "array"}}}}},
+    {"jsonSchema": {"type": "object"}},
+    {"type": []},
+    {"oneOf": [], "not": {}},
 ]
 
 
@@ -71,6 +84,27 @@ def test_an_odd_schema_keeps_no_tool_back() -> None:
     assert offer.left_out == {}
     for tool in offer.tools.values():
         assert schema_mistakes(offered_schema(tool.input_schema)) == [], tool.input_schema
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/definitions/x", "definitions": {"x": {"properties": {"city": {"type": "string"}}}}},
+        {"allOf": [{"$ref": "#/$defs/x"}], "$defs": {"x": {"properties": {"city": {"type": "string"}}}}},
+        {"oneOf": [{"properties": {"city": {"type": "string"}}}, {"required": ["city"]}]},
+    ],
+)
+def test_parameters_behind_the_root_are_offered(schema: dict[str, Any]) -> None:
+    assert offered_schema(schema)["properties"] == {"city": {"type": "string"}}
+
+
+@pytest.mark.parametrize("cursor", ["", "again"])
+def test_a_page_that_leads_nowhere_is_the_last_one(cursor: str) -> None:
+    server = scripted(cursor=cursor)
+    with open_servers(server) as servers:
+        offer = servers.list_tools(server, "odd_")
+    assert list(offer.tools) == ["good"]
+    assert len(offer.left_out) == (cursor == "again")
 
 
 def test_a_tool_that_cannot_be_offered_is_left_out_alone_with_the_reason() -> None:
@@ -99,6 +133,12 @@ def test_a_tool_that_cannot_be_offered_is_left_out_alone_with_the_reason() -> No
         ({"content": "plain"}, "plain"),
         ({"content": {"type": "text", "text": "one"}}, "one"),
         ({"toolResult": 5}, {"toolResult": 5}),
+        ({"raw": '{"jsonrpc":"2.0","id":ID,"result":null}'}, "(the tool returned no content)"),
+        ({"raw": '{"jsonrpc":"2.0","id":ID,"result":"plain"}'}, "plain"),
+        ({"raw": '{"id":ID,"result":{"content":"no version"}}'}, "no version"),
+        ({"raw": '[{"jsonrpc":"2.0","id":ID,"result":{"content":"a batch"}}]'}, "a batch"),
+        ({"raw": '{"jsonrpc":"2.0","id":ID,"result":{"content":"before"}} done in 5 ms'}, "before"),
+        ({"raw": '{"level":"info"}{"jsonrpc":"2.0","id":ID,"result":{"content":"after"}}'}, "after"),
         (
             {"content": [{"type": "text", "text": "a"}, {"type": "widget", "x": 1}, {"text": "b"}, None, "c"]},
             [
@@ -139,6 +179,11 @@ def test_a_result_is_read_part_by_part(result: dict[str, Any], expected: Any) ->
         ({"isError": True}, "the tool failed and gave no reason"),
         ({"error": {"code": -32000, "message": "busy", "data": {"retry": 5}}}, 'refused: busy ({"retry":5})'),
         ({"error": {"code": -32602, "message": "bad", "data": "field a"}}, "refused: bad (field a)"),
+        ({"error": "boom"}, "refused: boom"),
+        ({"error": {"code": "E_BUSY", "message": "busy", "data": {"retry": 5}}}, 'refused: busy ({"retry":5})'),
+        ({"error": {"message": "busy"}}, "refused: busy"),
+        ({"error": {"code": 1, "message": ""}}, "refused: it gave no reason"),
+        ({"error": {"code": -32000}}, 'refused: {"code": -32000}'),
     ],
 )
 def test_an_error_keeps_what_the_server_sends(result: dict[str, Any], expected: str) -> None:
@@ -155,7 +200,7 @@ def test_log_lines_on_stdout_never_end_a_server() -> None:
     with open_servers(server) as servers:
         assert {call(servers, server, "good", {}) for _ in range(20)} == {"called good"}
         (known,) = servers._connections.values()
-        assert not known._session.ended.is_set()  # type: ignore[attr-defined]
+        assert not known._session.ended.is_set()
 
 
 def test_no_text_of_a_server_can_be_taken_for_the_response() -> None:
