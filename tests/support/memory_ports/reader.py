@@ -12,7 +12,13 @@ from roboco.domain.stream.merged import Cursor, MergedStream, ReadSteps
 class ItemReader:
     """The received steps, the text so far of unfinished steps, and whether the task's end was received."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_redis_lost: bool = False) -> None:
+        """With `is_redis_lost`, drop the text of a step that is final.
+
+        A process whose state is older than the workspace may stream text until it stores its step: the stored step
+        counts.
+        """
+        self._is_redis_lost = is_redis_lost
         self.steps: list[TaskStep] = []
         self.texts: dict[str, str] = {}
         self.ended = False
@@ -21,6 +27,8 @@ class ItemReader:
     def show(self, item: ItemData) -> None:
         """Apply one item. Raise AssertionError if a step is missing, repeated, or differs from its text."""
         match item:
+            case TextPartDelta() if self._is_redis_lost and item.step_id in self._ended_ids:
+                pass
             case TextPartDelta():
                 assert item.step_id not in self._ended_ids, f"text arrives for a step that is final: {item.text!r}"
                 before = "" if item.replace else self.texts.get(item.step_id, "")
@@ -51,9 +59,9 @@ def items_of(records: Iterable[dict[str, Any]], read_steps: ReadSteps, cursor: s
     return [item for record in records for item in view.feed(record)]
 
 
-def read_items(items: Iterable[StreamItem]) -> ItemReader:
+def read_items(items: Iterable[StreamItem], is_redis_lost: bool = False) -> ItemReader:
     """Return a reader that has applied all the items."""
-    reader = ItemReader()
+    reader = ItemReader(is_redis_lost)
     for item in items:
         reader.show(item.data)
     return reader
