@@ -89,7 +89,7 @@ def test_a_line_replays_the_same_port_calls() -> None:
 
 def test_shrinking_keeps_the_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryTurns, "emit", _emit_without_fence)
-    case = Case.parse("limited 21:hold:1 0:send:0 0:pass:3")
+    case = Case.parse("limited 31:hold:1 0:sweep:3")
     more = replace(case, disturbances=(*case.disturbances, Disturbance(3, "copy"), Disturbance(0, "deaf", 4)))
     less = shrink(more, "live follower")
     assert "live follower" in broken_invariants(less)

@@ -20,17 +20,17 @@ def test_tasks_wait_while_the_model_server_fails_and_then_continue(tmp_path: Pat
     with Stack(tmp_path, outage_timeout=OUTAGE_TIMEOUT) as stack:
         stack.model.script(lambda request: Reply(status=503, text="down for a moment"))
         task = stack.orchestrator.run(ECHO, "Hello.", task_id="delayed")
-        wanted = "model 'gpt-4o-mini' answers 503: down for a moment; next attempt in"
+        wanted = "model 'gpt-4o-mini' is overloaded (503): down for a moment; next attempt in"
         until(lambda: wanted in waiting_reason(stack, "delayed"), 60, "the reason is shown")
         desk = Desk(stack, tmp_path)
-        until(lambda: "answers 503" in desk.call("top", "--json"), 60, "the view of operators shows it")
+        until(lambda: "is overloaded (503)" in desk.call("top", "--json"), 60, "the view of operators shows it")
         result = task.result(60)
         assert result.status == "paused"
         assert "s. The task continues when it is resumed, or when the model answers another task" in result.reason
         assert "task delayed is paused: " in stack.log("coordinator")
 
         stack.model.script(lambda request: Reply(text="hello again"))
-        assert "answers 503: down for a moment" in desk.call("why", "delayed")
+        assert "is overloaded (503): down for a moment" in desk.call("why", "delayed")
         if way == "command":
             desk.call("resume", "delayed")
         else:
