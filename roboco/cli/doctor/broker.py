@@ -60,8 +60,10 @@ def check_broker(settings: Settings) -> Iterator[CheckResult]:
         waiting = read_queue_stats(app, QUEUES)
         shared = [*_check_shared_database(app), check_owner(app, settings), *check_unread_lists(app, settings)]
     except (AMQPError, KombuError, RedisError, OSError, TransientError) as error:
-        todo = "check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL"
-        found, todo = explain(error, BROKER_URL_SETTING) if isinstance(error, RedisError) else (str(error), todo)
+        found, todo = str(error), "check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL"
+        for cause in (error, error.__cause__):  # kombu wraps the errors of Redis
+            if isinstance(cause, RedisError):
+                found, todo = explain(cause, BROKER_URL_SETTING)
         yield CheckResult("broker", "fail", f"{where}: {found}", todo)
         return
     finally:

@@ -24,7 +24,7 @@ from tests.conftest import need, running
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 SYNTAX = "write redis://:PASSWORD@HOST:PORT/DATABASE, or redis://USER:PASSWORD@HOST:PORT/DATABASE"
-MISSING, WRONG = "Redis asks for a password, and ROBOCO_REDIS_URL has none: write", "Redis refuses the user or password"
+MISSING, WRONG = "Redis asks for a password, and ROBOCO_REDIS_URL has none; write", "Redis refuses the user or password"
 TEAM = Team.model_validate({"name": "echo", "agents": [{"name": "echo", "prompt": "Repeat."}]})
 
 
@@ -99,7 +99,7 @@ def test_doctor_without_the_right_password_names_the_setting(settings: Settings,
     [
         ("app", "", None, MISSING),
         ("coordinator", "wrong", None, WRONG),
-        ("agents", "right", "", "Redis asks for a password, and ROBOCO_BROKER_URL has none: write"),
+        ("agents", "right", "", "Redis asks for a password, and ROBOCO_BROKER_URL has none; write"),
     ],
 )
 def test_worker_without_the_right_password_ends_and_names_the_setting(

@@ -238,7 +238,7 @@ def test_a_line_about_a_model_call_names_its_task_step_and_agent(stack: StackWit
     stack.model.fail_next(1, Reply(status=500, text=CANARY))
     tried = stack.orchestrator.run(team(), "Go.")
     assert tried.result(60).status == "completed"
-    failed = [line for line in stack.lines("agents") if "model call failed before its first token" in line["message"]]
+    failed = [line for line in stack.lines("agents") if "model call failed before its first text" in line["message"]]
     assert [(line["task_id"], line["step"], line["agent"]) for line in failed] == [(tried.task_id, 1, "worker")]
 
 
