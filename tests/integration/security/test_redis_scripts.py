@@ -18,7 +18,7 @@ from roboco.adapters.redis.rate_limits import RedisRateLimiter
 from roboco.adapters.redis.scripts import Scripts, script_texts
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.errors import TransientError
+from roboco.errors import RobocoError, TransientError
 from roboco.ports.rate_limits import Admitted, Queued, Ticket
 from tests.support.flower import flower
 from tests.support.journeys import GRAPH, answer, shape
@@ -168,10 +168,10 @@ def test_no_rate_window_keeps_redis_busy(acl_stack: Stack, window: str) -> None:
     keys = [f"{acl_stack.settings.prefix}:{{rate:{uuid.uuid4().hex}}}:{number}" for number in range(8)]
     with connect(url_of(acl_stack.valkey, "roboco-agents")) as client, connect(acl_stack.valkey.url) as admin:
         try:
-            with suppress(redis.ResponseError):
+            with suppress(redis.ResponseError, RobocoError):
                 Scripts(client).run("rate_reserve", keys, "ticket", 1, "tenant", window, 1000, 1000, "0", "")
             for number in ("1", "1e300"):
-                with suppress(redis.ResponseError):
+                with suppress(redis.ResponseError, RobocoError):
                     Scripts(client).run("rate_record", keys[:2], number, window, 1000, "", 1, "-1e300", 1, 0)
         finally:
             with pytest.raises(redis.ResponseError, match="NOTBUSY"):
