@@ -89,7 +89,7 @@ def test_broker_without_the_right_password_names_the_settings(settings: Settings
 def test_doctor_without_the_right_password_names_the_setting(settings: Settings, reason: str) -> None:
     (redis_check,), (broker_check,) = check_redis(settings, True), check_broker(settings)
     assert (redis_check.state, broker_check.state) == ("fail", "fail")
-    assert reason.partition(":")[0] in redis_check.found
+    assert reason.partition(";")[0] in redis_check.found
     assert SYNTAX in redis_check.todo
     assert SYNTAX in broker_check.todo
 
