@@ -13,7 +13,7 @@ RENEWAL_MARGIN = 1.0
 
 
 class RedisSilence:
-    """What this process knows of it. The thread that notices the end writes, the others read."""
+    """The last silence of Redis that this process noticed. One thread writes it, the others read it."""
 
     def __init__(self) -> None:
         self._ended: tuple[float, float] = -math.inf, 0.0

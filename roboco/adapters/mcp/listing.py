@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class ListedTools:
-    """What a server lists: its tools by their own names, and those that are not kept."""
+    """The tools that a server lists, by their own names, and those that Roboco does not keep."""
 
     tools: dict[str, ListedTool] = field(default_factory=dict)
     other_names: list[str] = field(default_factory=list)

@@ -40,7 +40,7 @@ _MAX_SHOWN_CHARS = 500
 
 
 TokenAccess = tuple[Any, GetToken | None, TaskOwner]
-"""What workers share about tokens (`RedisTokenStore`), the operator's function, and whose token the server gets."""
+"""The shared token store (`RedisTokenStore`), the operator's function, and the user whose token is sent."""
 
 
 def token_auth(server: McpServer, access: TokenAccess) -> "TokenAuth | None":

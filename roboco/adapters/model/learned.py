@@ -53,7 +53,7 @@ _MESSAGE_FIELDS = ("reasoning_content", "reasoning_details", "reasoning", "think
 
 @dataclass
 class Lessons:
-    """What a server does not accept for a model."""
+    """The rules of a server for one model, learned from its refusals."""
 
     omitted: set[str] = field(default_factory=set)
     """Parameters that are left out."""

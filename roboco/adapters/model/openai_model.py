@@ -116,7 +116,7 @@ class OpenAIModel:
         for variable in filter(None, (name, *profile.headers.values())):
             value = os.environ.get(variable, "")
             if not (value.isascii() and value.isprintable()):
-                message = f"the value of {variable} holds characters that cannot be sent; set it anew"
+                message = f"the value of {variable} is not valid in an HTTP header; set it again"
                 raise ModelError("no_key", message, False)
         place = (os.getpid(), profile.provider)
         if place not in self._wires:

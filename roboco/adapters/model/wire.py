@@ -16,7 +16,7 @@ from roboco.ports.model import Request
 
 @dataclass(frozen=True)
 class Output:
-    """What a wire calls while it reads a reply, in the thread of the loop."""
+    """Callbacks for a reply that is being read. They run in the thread of the event loop."""
 
     say: Callable[[str], None]
     """Receives each text that the assembly has returned."""

@@ -84,7 +84,7 @@ class OpenAIEmbedder:
         """Return this process's client. A self-hosted server may need no key."""
         key = os.environ.get(self._key_env, "")
         if not (key.isascii() and key.isprintable()):
-            raise TransientError(f"the key in {self._key_env} holds characters that cannot be sent; set it anew")
+            raise TransientError(f"the key in {self._key_env} is not valid in an HTTP header; set it again")
         with self._lock:
             if self._client is None or self._client[:2] != (os.getpid(), key):
                 client = OpenAI(api_key=key or "none", base_url=self._base_url, max_retries=0)

@@ -49,7 +49,7 @@ class ProfileCheck:
     model: str
     checks: tuple[CheckResult, ...]
     learned: tuple[str, ...]
-    """What this process does since the server has refused a request."""
+    """The changes that this process makes to its requests since the server refused one."""
     settings: dict[str, Any]
     """The fields to write into the profile, so that no process has to learn them."""
     usage: dict[str, object]

@@ -48,7 +48,7 @@ AFTER_RESULTS = "results"
 
 
 class DayUsage(RecordModel):
-    """What a task has used on a day, for the budget of its tenant."""
+    """A task's usage on one day, counted against its tenant's budget."""
 
     day: str
     """The day in UTC: YYYY-MM-DD. It never goes backwards, whatever the clocks of workers show."""
