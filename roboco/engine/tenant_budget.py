@@ -1,12 +1,13 @@
-"""tenant_budget: a tenant's budget of a day: each step is counted before Redis has it, and each turn is checked.
+"""tenant_budget: a tenant's budget of a day: each turn counts before its commit, and each pass what Redis holds.
 
-    step stored in the workspace ─► usage of its task on this day ─► committed in Redis ─► next turn: checked
-                                    (set, if it is newer)                                   └── used up: it waits
+    turn's step stored ─► usage of its task on this day ─► committed in Redis ─► next turn: checked
+    pass loads the task ──► (set, if it is newer)                                └── used up: it waits
 
 The state of a task holds what it has used on the day, as a fold of its history. So a count carries the whole usage of
-the task, and not that of a step: a repetition, a late one and one after any loss in Redis are right. If Redis is
-emptied, each open task is counted again as it is rebuilt, or by its next step; the usage of tasks that have ended
-before is lost. Turns that run at the same time may exceed the budget, each by its own usage.
+the task, and not that of a step: a repetition, a late one and one after any loss in Redis are right. Redis may be
+emptied between a count and the write of the task: then the task is rebuilt, and the pass that loads it counts it again.
+The usage of tasks that have ended before is lost. Turns that run at the same time may exceed the budget, each by its
+own usage.
 """
 
 from dataclasses import dataclass
@@ -32,16 +33,14 @@ class DayBudgets:
     spending: TenantSpending
     clock: Clock
 
-    def count(self, task_id: str, before: TaskState | None, state: TaskState) -> None:
+    def count(self, task_id: str, state: TaskState) -> None:
         """Count the usage of the task's day for the budget of its tenant, if it has one. A repetition is harmless.
 
-        Count nothing if the usage is that of the state before, which was counted, or that of an earlier day. Raise
-        TransientError if Redis does not answer: then the step is not committed, and is counted later.
+        Count nothing if the usage is that of an earlier day. Raise TransientError if Redis does not answer: then the
+        step is not committed, or the pass is repeated. Cost: one script, for a tenant with a budget.
         """
         used = state.day_usage
-        if self.budgets.of(tenant_of(task_id)) is None or (before is not None and before.day_usage == used):
-            return
-        if used.day >= day_of(self._now()):
+        if self.budgets.of(tenant_of(task_id)) is not None and used.day >= day_of(self._now()):
             self.spending.count(task_id, used.day, StateUsage(state.steps, used.tokens, used.cost_billionths))
 
     def wait(self, task_id: str, agent: str) -> tuple[float, str] | None:

@@ -130,7 +130,6 @@ def _append_step(
         recover.catch_up(engine, task_id, task)
         return
     state = task.state.after(step)
-    engine.day_budgets.count(task_id, task.state, state)
     report_attempts(engine.dispatcher, task_id, task, step)
     events = recover.events_on_apply(engine, task_id, task, step, action.unpublished_results)
     if not engine.task_store.commit(task_id, task.epoch, Commit(step, state, events)):

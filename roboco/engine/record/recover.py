@@ -94,7 +94,6 @@ def rebuild(engine: Engine, task_id: str) -> None:
     steps = [parse_step(line) for line in lines]
     event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
     state = fold(steps, task_id)
-    engine.day_budgets.count(task_id, None, state)
     reopen(engine, task_id)
     stored = engine.files.get(summary_path(task_id))
     before = None if stored is None else parse_summary(stored)
@@ -202,14 +201,13 @@ def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
             return True
         missing = chain(newest, missing)
     for step in missing:
-        earlier, state = state, state.after(step)
+        state = state.after(step)
         if not moved:
             report_attempts(engine.dispatcher, task_id, task, step)
         if moved:
             events = step_events(engine, task_id, step, before, _unpublished_results(step, {}))
         else:
             events = events_on_apply(engine, task_id, task, step, _unpublished_results(step, task.calls))
-        engine.day_budgets.count(task_id, earlier, state)
         if not engine.task_store.commit(task_id, epoch, Commit(step, state, events)):
             return True
         epoch, before, moved = epoch + 1, step, True

@@ -180,6 +180,23 @@ def test_a_redis_that_is_emptied_while_a_turn_ends_forgets_nothing_of_an_open_ta
         assert spent(world) == recorded(world, TASK)
 
 
+def test_a_redis_that_is_emptied_again_while_the_task_is_rebuilt_forgets_nothing() -> None:
+    world = world_of("acme=1000")
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+
+    def watch(called: str, call: Any) -> Any:
+        if called == "task_store.create" and not world.server.wiped:
+            world.server.wipe()
+        return call()
+
+    world.server.held.spent.clear()
+    world.server.held.tasks.clear()
+    world.watch = watch
+    world.settle(TASK)
+    assert spent(world) == recorded(world, TASK) != (0, 0)
+
+
 def test_a_redis_that_was_set_back_counts_the_steps_that_it_lost() -> None:
     world = world_of("acme=1000")
     world.submit(TEAM, task_id=TASK)
@@ -199,7 +216,7 @@ def test_a_day_begins_with_its_first_step_and_earlier_days_are_not_counted_again
     world.submit(TEAM, task_id=TASK)
     world.settle(TASK)
     world.clock.move(2 * 86_400)
-    world.engine.day_budgets.count(TASK, None, fold(world.history(TASK), TASK))
+    world.engine.day_budgets.count(TASK, fold(world.history(TASK), TASK))
     assert spent(world) == (0, 0)
     world.send("more", task_id=TASK)
     world.settle(TASK)
