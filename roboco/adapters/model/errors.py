@@ -69,7 +69,7 @@ KINDS = (
     _kind(
         MALFORMED_CALL,
         r"tool_use_failed|failed to call a function|failed_generation|malformed_function_call"
-        r"|tool call validation failed",
+        r"|malformed_tool_use|malformed_model_output|tool call validation failed",
         "the model wrote a tool call that its server cannot read",
         "use a larger model, or `tool_calls: json` in its profile",
     ),
@@ -78,12 +78,13 @@ KINDS = (
         r"context_length_exceeded|exceed_context_size|string_above_max_length|maximum context length|context window"
         r"|ContextWindow|context size|context length of only|model'?s context length|prompt is too long"
         r"|input is too long|maximum prompt length"
-        r"|exceed\w* (?:the )?(?:\w+ ){0,3}(?:context|prompt|input|token) (?:limit|length)"
+        r"|exceed\w* (?:the )?(?:\w+ ){0,3}(?:context|prompt|input|tokens?) (?:limit|length)"
         r"|exceed\w* (?:the )?(?:\w+ ){0,4}number of tokens|input token count|reduce the length of (?:the|your)"
         r"|(?:prompt|input|messages?|request)(?: \S+){0,4} too (?:long|large)\b(?!.{0,20}field)"
-        r"|too many (?:input |prompt )?tokens"
+        r"|too many (?:input |prompt )?tokens(?!.{0,30}wait)|too many total text bytes|tokens? (?:limit )?exceeded"
+        r"|max tokens of \d+ exceeded|(?:maximum|supported) sequence length"
         r"|reduce your message size|input length(?: \S+){0,6} exceed|longer than the (?:model|maximum|context)"
-        r"|(?:tokens?|prompt) exceeds?(?: \S+){0,5} (?:context|window|maximum|limit)|request_too_large"
+        r"|(?:tokens?|prompt) exceeds?(?: \S+){0,5} (?:context|window|max\w*|limit)|request_too_large"
         r"|(?:context|prompt|input) length exceeded|greater than the context length|exceeds max(?:imum)? length"
         r"|token count(?: \S+){0,3} exceeds|range of input length|max input characters|exceed max message tokens"
         r"|inputs?['\"`]? (?:must have less than|tokens \+)|not exceed max_num_tokens|request more than max tokens",
@@ -95,17 +96,18 @@ KINDS = (
     _kind(
         "quota",
         r"insufficient_quota|insufficient[ _]balance|insufficient[ _](?:funds|credits?)|credit balance is too low"
-        r"|payment required|out of credits?|requires more credits|billing_hard_limit|billing_not_active"
+        r"|payment required|out of credits?|(?:any|no) credits|requires more credits|billing_hard_limit"
+        r"|billing_not_active|billing_error|budget_exceeded|key limit exceeded|FreeTierOnly"
         r"|account_deactivated|exceeded_current_quota|balance is insufficient|arrearage|available credits"
-        r"|specified api usage limits|(?:monthly|spend(?:ing)?) (?:spend )?limit(?!.{0,400}retry)"
+        r"|specified api usage limits|(?:monthly|spend(?:ing)?)[ -](?:spend )?limit(?!.{0,400}retry)"
         r"|exceeded your (?:current|monthly) (?:quota|spend)(?!.{0,400}retry)",
         "the account has no credit left",
         "add credit, or change the account",
-        *(400, 402, 403, 429),
+        *(400, 402, 403, 412, 429),
     ),
     _kind(
         "content_filter",
-        r"content_filter|content[ _]policy|content management policy|ResponsibleAI|data_inspection_failed|flagged"
+        r"content[ _]filter|content[ _]policy|content management policy|ResponsibleAI|data_inspection_failed|flagged"
         r"|moderation|safety system|prompt_blocked|inappropriate content|content_blocked|content exists risk|敏感内容",
         "a filter of the provider refuses the prompt or the reply",
         "change what the agent is asked or shown, or the provider's filter",
@@ -113,8 +115,8 @@ KINDS = (
     ),
     _kind(
         "not_found",
-        r"model_not_found|model_decommissioned|unknown_model|invalid_model|no such model|unknown model"
-        r"|not a valid model|model identifier is invalid"
+        r"model_not_found|model_decommissioned|unknown_model|invalid[ _]model\b|access to the model|no such model"
+        r"|unknown model|not a valid model|model identifier is invalid"
         r"|model\b.{0,80}(?:does not exist|not found|not exist|is not available|has no access"
         r"|decommissioned|not supported by|is not supported for)|no endpoints found|DeploymentNotFound",
         "the server does not have the model",
@@ -123,7 +125,7 @@ KINDS = (
     ),
     _kind(
         "auth",
-        r"invalid[ _]api[ _]key|incorrect api key|api key not valid|invalid x-api-key|authentication_error"
+        r"invalid[ _]api[ _]key|incorrect api key|api key not valid|invalid x-api-key|auth(?:entication)?[ _]error"
         r"|API_KEY_INVALID",
         "the server refuses the key",
         "set a valid one",
