@@ -87,6 +87,11 @@ def covers(entry: str, url: str) -> bool:
     return below.path.rstrip("/") == folder or below.path.startswith(f"{folder}/")
 
 
+def without_query(url: str) -> str:
+    """Return the URL without its query, which may hold a key."""
+    return url.partition("?")[0]
+
+
 def strip_credentials(text: str) -> str:
     """Return the text with "***" in place of users and passwords in URLs, and among their options.
 

@@ -6,7 +6,7 @@ A team file alone can neither reach an address nor send a variable of the worker
 import os
 
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.url import covers
+from roboco.domain.url import covers, without_query
 from roboco.errors import ModelError
 
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
@@ -80,12 +80,13 @@ def check_allowed(profile: ModelProfile, allowed: tuple[str, ...]) -> None:
     servers = [(DEFAULT_KEY_VARIABLE, default_url)]
     servers += [server for entry in allowed for server in _parse_entry(entry, default_url)]
     allowed_variables = [variable for variable, entry in servers if entry == address or covers(entry, address)]
+    shown = without_query(address)
     if not allowed_variables:
-        raise _not_allowed_error(profile, f"may not use the address {address!r}", _entry(key, address, default_url))
+        raise _not_allowed_error(profile, f"may not use the address {shown!r}", _entry(key, shown, default_url))
     for variable in filter(None, (key, *profile.headers.values())):
         if variable not in allowed_variables:
-            label = "the worker's own model server" if address == default_url else repr(address)
-            wanted = _entry(variable, address, default_url)
+            label = "the worker's own model server" if address == default_url else repr(shown)
+            wanted = _entry(variable, shown, default_url)
             raise _not_allowed_error(profile, f"may not send the variable {variable} to {label}", wanted)
 
 

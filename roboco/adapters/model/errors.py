@@ -11,10 +11,12 @@ would fail in the same way again, perhaps after the provider has charged for it.
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
+from urllib.parse import parse_qsl, urlsplit
 
-from roboco.adapters.model.allowlist import key_variable
+from roboco.adapters.model.allowlist import base_url_of, key_variable
 from roboco.domain.canonical_json import well_formed
 from roboco.errors import ModelError
 from roboco.ports.model import Request
@@ -31,6 +33,8 @@ _MAX_QUOTED_CHARS = 200
 """Characters of a server's message, before a remedy."""
 _MIN_SECRET_CHARS = 4
 """Characters from which on a value is masked. A shorter one is no secret, and part of many words and numbers."""
+_MIN_QUERY_CHARS = 8
+"""Characters from which on a value of an address' query may be a key."""
 _OUTAGE_STATUSES = frozenset({408, 409, 425})
 _CODES_OF_STATUSES = {
     401: "auth",
@@ -139,19 +143,27 @@ KINDS = (
         *(429, 503),
         retryable=True,
     ),
-    _kind("overloaded", r"overloaded|\b(?:503|529)\b|at capacity", "is overloaded", "", 503, 529, retryable=True),
+    _kind(
+        "overloaded", r"overloaded|\b(?:503|529)\b|(?:at|over) capacity", "is overloaded", "", 503, 529, retryable=True
+    ),
 )
 """The kinds of failures, in the order in which they are tried: a text may match several."""
 
 
 class ServerFailure(Exception):
-    """A server has refused or broken off a request. `status` is 0 if the refusal is part of a reply."""
+    """A server has refused or broken off a request.
 
-    def __init__(self, status: int, body: Any, retry_after: float | None = None) -> None:
+    `status` is 0 if the refusal is part of a reply. `sent` are the parameters of a request that was refused.
+    """
+
+    def __init__(
+        self, status: int, body: Any, retry_after: float | None = None, sent: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(status, body)
         self.status = status
         self.body = body
         self.retry_after = retry_after
+        self.sent = sent or {}
 
     @classmethod
     def within_stream(cls, body: Any) -> Self:
@@ -282,9 +294,11 @@ def redact_error(error: ModelError, request: Request) -> ModelError:
 
 
 def secrets_of(request: Request) -> list[str]:
-    """Return the values of the variables that the request's profile sends, the longest first."""
+    """Return the values of the variables that the request's profile sends, and its address' query, longest first."""
     names = (key_variable(request.profile), *request.profile.headers.values())
-    values = (os.environ.get(name, "") for name in names if name)
+    query = parse_qsl(urlsplit(base_url_of(request.profile) or "").query)
+    values = [os.environ.get(name, "") for name in names if name]
+    values += [value for name, value in query if len(value) >= _MIN_QUERY_CHARS and name != "api-version"]
     return sorted((value for value in values if len(value) >= _MIN_SECRET_CHARS), key=len, reverse=True)
 
 

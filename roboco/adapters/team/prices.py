@@ -18,6 +18,7 @@ from roboco.adapters.extras import missing_packages
 from roboco.adapters.model.allowlist import base_url_of
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
+from roboco.domain.url import without_query
 from roboco.errors import InvalidTeam
 
 _EXTRA: Final = "prices"
@@ -83,7 +84,7 @@ def _known_prices(model: str, provider: str, address: str | None) -> dict[str, f
             continue
         known = {field: _base(getattr(found, name, None)) for field, name in _FIELDS.items()}
         return {field: price for field, price in known.items() if price is not None}
-    where = address or f"provider {provider!r}"
+    where = without_query(address or "") or f"provider {provider!r}"
     raise LookupError(
         f"the list of prices (genai-prices) has no model {model!r} of {where}; write price_in and price_out, per "
         "million tokens, in place of `price: auto`, or update the package"

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
+from roboco.domain.url import without_query
 from roboco.engine.engine import Engine
 from roboco.engine.execution.cancellation import Cancellation
 from roboco.engine.record import rate_tickets as tickets
@@ -30,7 +31,7 @@ class ProgressNote:
 
     def follow(self, profile: ModelProfile, stream: ModelStream) -> None:
         """Record the progress of this call from now on."""
-        where = f" at {profile.base_url}" if profile.base_url else ""
+        where = f" at {without_query(profile.base_url)}" if profile.base_url else ""
         self._followed = (f"{profile.model[:100]!r}{where[:100]}", stream)
 
     def note(self) -> str:

@@ -218,8 +218,9 @@ def test_the_heartbeat_records_how_far_a_model_call_has_come() -> None:
         seen.append(task.progress)
 
     worlds.append(World(world_parts(lambda request: ScriptedReply(("text",), meanwhile=think))))
-    worlds[0].submit(team_of(agents=[member("one")], models={"m": {"model": "m"}}))
+    models = {"m": {"model": "m", "base_url": "https://x.com/v1?key=abc"}}
+    worlds[0].submit(team_of(agents=[member("one")], models=models))
     worlds[0].settle()
-    assert seen == [TurnProgress("'m'", 2, 3, 5.0, 60.0, 700)]
+    assert seen == [TurnProgress("'m' at https://x.com/v1", 2, 3, 5.0, 60.0, 700)]
     after = worlds[0].engine.task_store.load(TASK, 1)
     assert after is None or after.progress is None
