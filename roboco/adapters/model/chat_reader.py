@@ -41,6 +41,7 @@ _MARKS = frozenset({"error", "errors", "base_resp", "x_groq", "message"})
 """Fields of chunks and choices that may hold an error, usage or a whole message."""
 _FAILED_REASONS = frozenset({"insufficient_system_resource", "network_error", "abort", "aborted", "cancelled"})
 """Finish reasons of a server that could not go on: DeepSeek, Zhipu, vLLM."""
+_ERROR_TEXTS = ("message", "detail", "error_message")
 _KEEP_ALIVES = ("ping", "heartbeat", "keepalive", "keep-alive")
 _KNOWN_CALL_FIELDS = frozenset({"index", "id", "type", "function", "name", "arguments"})
 
@@ -76,12 +77,12 @@ class ChatReader:
     def _add_any(self, chunk: dict[str, Any], choice: dict[str, Any]) -> tuple[str, str]:
         assembly, delta, message = self._assembly, choice.get("delta"), choice.get("message")
         if (usage := reported_usage(chunk, choice)) is not None:
-            assembly.add_usage(usage)
+            assembly.add_usage(usage, alone=not choice)
         if (error := _error_in(chunk, choice)) is not None and not assembly.finished:
             raise ServerFailure.within_stream(error)
         if not choice:
             return "", ""
-        assembly.finish(choice.get("finish_reason"))
+        assembly.finish(choice.get("finish_reason") or choice.get("finishReason"))
         if delta and isinstance(delta, dict):
             added = self._add_delta(delta)
             self._has_deltas = assembly.has_output
@@ -157,7 +158,7 @@ class ChatReader:
     def _begins_another(self, current: PartialCall, call_id: str, name: str, arguments: str) -> bool:
         """Return True if a fragment at the place of this call begins another one."""
         if call_id and current.id and call_id != current.id:
-            return bool(name) or not current.name or current.is_complete()
+            return bool(name) or (bool(arguments) and (not current.name or current.is_complete()))
         if not name or not (arguments.strip() or name != current.name):
             return False
         if call_id and call_id == current.id and (not arguments.strip() or current.has_arguments(arguments)):
@@ -182,7 +183,8 @@ def _is_plain(chunk: dict[str, Any], choice: dict[str, Any], delta: dict[str, An
         and isinstance(delta.get("content"), str)
         and _MARKS.isdisjoint(chunk)
         and _MARKS.isdisjoint(choice)
-        and not (choice.get("finish_reason") or chunk.get("usage") or choice.get("usage"))
+        and not (choice.get("finish_reason") or choice.get("finishReason"))
+        and not (chunk.get("usage") or choice.get("usage"))
     )
 
 
@@ -240,7 +242,7 @@ def _texts_of(value: Any) -> Iterator[str]:
 
 def _error_in(chunk: dict[str, Any], choice: dict[str, Any]) -> Any:
     """Return the error that the chunk holds, or None."""
-    for place in (chunk, choice, choice.get("delta"), choice.get("message")):
+    for place in (chunk, choice, choice.get("delta"), choice.get("message"), chunk.get("x_groq")):
         if isinstance(place, dict) and (error := place.get("error") or place.get("errors")):
             return error
     status = chunk.get("base_resp")
@@ -250,7 +252,7 @@ def _error_in(chunk: dict[str, Any], choice: dict[str, Any]) -> Any:
         return _error_of_reason(str(choice.get("finish_reason") or "").lower())
     if chunk.get("object") == "error" or chunk.get("type") == "error":
         return chunk
-    if chunk.get("choices") is None and any(isinstance(chunk.get(name), str) for name in ("message", "detail")):
+    if chunk.get("choices") is None and any(isinstance(chunk.get(name), str) for name in _ERROR_TEXTS):
         return chunk
     if "choices" in chunk or "usage" in chunk or chunk.get("type") in _KEEP_ALIVES:
         return None

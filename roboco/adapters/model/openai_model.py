@@ -344,9 +344,10 @@ class _ModelCall:
             async with asyncio.timeout(request.profile.first_token_timeout) as limit:
                 await wire.exchange(request, assembly, self._output(request, assembly, on_text, limit))
         except ServerFailure as error:
-            if assembly.is_whole and not error.status:
+            if assembly.finished and not error.status:
                 return None
-            return _Failure(model_error(error, request), not error.status, error)  # a status: it was not run
+            ran = not error.status or assembly.has_chunks or assembly.usage is not None
+            return _Failure(model_error(error, request), ran, error)
         except ModelError as error:
             if assembly.is_whole and error.code == UNREADABLE:
                 return None
@@ -357,7 +358,9 @@ class _ModelCall:
             return (
                 None if assembly.is_whole else _Failure(_broken(request, assembly, error), assembly.has_chunks, error)
             )
-        return None if assembly.is_whole else _Failure(_broken(request, assembly, None), True, None)
+        if assembly.is_whole or assembly.has_whole_calls:
+            return None
+        return _Failure(_broken(request, assembly, None), True, None)
 
     def _output(self, request: Request, assembly: ReplyAssembly, on_text: OnText, limit: asyncio.Timeout) -> Output:
         loop, profile, due = asyncio.get_running_loop(), request.profile, 0.0
@@ -367,7 +370,7 @@ class _ModelCall:
             nonlocal due
             now = loop.time()
             self._heard_at = time.time()
-            if assembly.is_whole:
+            if assembly.is_ended:
                 limit.reschedule(now + (USAGE_TIMEOUT if assembly.usage is None else END_TIMEOUT))
             elif assembly.has_output:
                 if now + profile.idle_timeout > due:

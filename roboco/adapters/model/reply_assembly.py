@@ -86,12 +86,22 @@ class PartialCall:
     def to_requested_call(self) -> RequestedCall:
         """Return the call as the model wrote it.
 
-        Some servers repeat all arguments in each piece, so that the last one counts, or begin or end with "{}".
+        Some servers repeat all arguments in each piece, so that the last one counts, or begin or end with "{}". Others
+        encode them twice.
         """
         text = self.arguments.getvalue()
         last = self._fragment if self._is_cumulative else ""
-        meant = (text, last, text.strip().removeprefix("{}"), text.strip().removesuffix("{}"))
+        meant = (text, last, text.strip().removeprefix("{}"), text.strip().removesuffix("{}"), _string_in(text))
         return RequestedCall(well_formed(self.name), well_formed(next(filter(_is_object, meant), text)))
+
+
+def _string_in(text: str) -> str:
+    """Return the string that the text is as JSON, or "" if it is none."""
+    try:
+        found = json.loads(text) if text.lstrip().startswith('"') else ""
+    except (ValueError, RecursionError):
+        return ""
+    return found if isinstance(found, str) else ""
 
 
 def _is_object(text: str) -> bool:
@@ -116,6 +126,7 @@ class ReplyAssembly:
         """The output tokens, as an estimate, at which the reply is truncated; None if there is no limit."""
         self.ended = False
         """True if the server has marked the end of its stream."""
+        self._ends_with_usage = False
         self._provider_size = 0
         self._started_at = time.monotonic()
         self._first_token_at: float | None = None
@@ -155,9 +166,22 @@ class ReplyAssembly:
         return self._finish_reason != "" or self._exceeded_limit != ""
 
     @property
-    def is_whole(self) -> bool:
-        """Return True if the reply counts, however its connection ends."""
+    def is_ended(self) -> bool:
+        """Return True if nothing but usage can follow."""
         return self.finished or self.ended
+
+    @property
+    def is_whole(self) -> bool:
+        """Return True if the reply counts, however its connection ends.
+
+        Some gateways end with the usage, which by the protocol is the last chunk, and send no finish reason.
+        """
+        return self.is_ended or self._ends_with_usage
+
+    @property
+    def has_whole_calls(self) -> bool:
+        """Return True if the reply calls tools, and the arguments of each call are whole."""
+        return bool(self.calls) and all(call.is_complete() for call in self.calls)
 
     @property
     def exceeded_limit(self) -> str:
@@ -214,8 +238,12 @@ class ReplyAssembly:
         if known != "stop" or not self._finish_reason:
             self._finish_reason = known or short_name(reason)
 
-    def add_usage(self, usage: ModelUsage) -> None:
-        """Note reported usage. Servers report the sum until now, some of them only a part of it in each chunk."""
+    def add_usage(self, usage: ModelUsage, alone: bool) -> None:
+        """Note reported usage, `alone` if its chunk has nothing else.
+
+        Servers report the sum until now, some of them only a part of it in each chunk.
+        """
+        self._ends_with_usage = alone and self.has_output
         self.usage = usage if self.usage is None else self.usage.maximum(usage)
 
     def keep(self, fields: dict[str, Any], name: str, value: Any) -> None:
@@ -304,7 +332,7 @@ class ReplyAssembly:
         )
 
     def _implied_reason(self) -> str:
-        return "tool_calls" if self.calls else "stop" if self.ended else ""
+        return "tool_calls" if self.calls else "stop" if self.is_whole else ""
 
     def _provider_state(self) -> dict[str, Any]:
         if self._provider_size > MAX_PROVIDER_BYTES:
@@ -320,6 +348,7 @@ class ReplyAssembly:
 
     def _note_output(self, text: str) -> None:
         self._delta_count += 1
+        self._ends_with_usage = False
         if self._first_token_at is None:
             self._first_token_at = time.monotonic()
         if self.max_tokens is not None and text and self._estimated_size() > self.max_tokens:

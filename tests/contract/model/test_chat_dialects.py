@@ -42,6 +42,7 @@ def chunk(**fields: Any) -> bytes:
     return event({"choices": [{"index": 0, "delta": {"content": "Four."}}]} | fields)
 
 
+USAGE = event({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5}})
 FOUR = d(content="Four.") + d("stop") + END
 ONE, TWO = [("add", A)], [("add", A), ("add", B)]
 
@@ -77,6 +78,9 @@ CALLS: dict[str, tuple[bytes, list[tuple[str, str]]]] = {
     ),
     "an index that is a text": (calls(("0", "x", "add", A), ("1", "y", "add", B)), TWO),
     "an empty id first": (calls((0, "", "add", ""), (0, "x", None, A)), ONE),
+    "another id at the end": (calls((0, "x", "add", A), (0, "null", None, "")), ONE),
+    "arguments that are encoded twice": (calls((0, "x", "add", json.dumps(A))), ONE),
+    "a whole call without an end": (d(tool_calls=[call(0, "x", "add", A)]), ONE),
 }
 
 TEXTS: dict[str, bytes] = {
@@ -93,6 +97,11 @@ TEXTS: dict[str, bytes] = {
     "the end twice": FOUR + END,
     "garbage after the end": FOUR.removesuffix(END) + b"data: {oops\n\n",
     "an end in each chunk": d("stop", content="Fo") + d("stop", content="ur.") + END,
+    "null as a keep-alive": d(content="Fo") + event(None) + d("stop", content="ur.") + END,
+    "a reason in camel case": event({"choices": [{"delta": {"content": "Four."}, "finishReason": "stop"}]}),
+    "usage at the end, and no reason": chunk() + USAGE + event({"choices": [], "cost": "0"}),
+    "usage in the middle": d(content="Fo") + USAGE + d("stop", content="ur.") + END,
+    "a tab that is not escaped": event({"choices": [], "x": "TAB"}).replace(b"TAB", b"\t") + FOUR,
     "no error": chunk(base_resp={"status_code": 0, "status_msg": ""}, error=None) + d("stop") + END,
 }
 
@@ -109,6 +118,17 @@ FAILURES: dict[str, tuple[bytes, str, str]] = {
         event({"id": None, "choices": None, "model": None, "code": 400, "message": "bad thing"}),
         "status",
         "bad thing",
+    ),
+    "a gateway": (
+        event({"choices": None, "error_type": "BadRequestError", "error_message": "prompt is too long"}),
+        "context_length",
+        "prompt is too long",
+    ),
+    "Groq": (event({"choices": [], "x_groq": {"error": "over capacity"}}), "overloaded", "over capacity"),
+    "Bedrock": (
+        event({"error": "ThrottlingException: Too many tokens, please wait before trying again."}),
+        "rate_limit",
+        "rate limit",
     ),
     "Baidu": (event({"error_code": 1, "error_msg": "a limit"}), "model", "a limit"),
     "429 after a text": (chunk() + event({"error": {"code": 429, "message": "x"}}), "rate_limit", "rate limit"),
