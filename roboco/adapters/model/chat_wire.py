@@ -10,11 +10,8 @@ take, and hundreds of streams share one thread. No reply is decompressed without
 
 import asyncio
 import json
-import logging
 import os
-from collections import OrderedDict
 from contextlib import suppress
-from copy import deepcopy
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -25,18 +22,17 @@ from yarl import URL
 
 from roboco.adapters.model.allowlist import DEFAULT_BASE_URL, base_url_of, model_key
 from roboco.adapters.model.chat_reader import ChatReader
-from roboco.adapters.model.errors import CONTEXT_LENGTH, ServerFailure, model_error, redact_secrets
-from roboco.adapters.model.learned import MAX_LESSONS, Lessons
+from roboco.adapters.model.errors import ServerFailure
+from roboco.adapters.model.learned import Learner, Lessons
 from roboco.adapters.model.provider_state import chat_messages
 from roboco.adapters.model.reply_assembly import ReplyAssembly
 from roboco.adapters.model.sse import iter_chunks, parse_json, unpacked
 from roboco.adapters.model.wire import Output
 from roboco.adapters.retry_after import parse_retry_after, parse_seconds
 from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.url import without_query
 from roboco.errors import ModelError
 from roboco.ports.model import Request
-
-_log = logging.getLogger(__name__)
 
 MAX_ERROR_BYTES = 64 * 1024
 """Maximum number of bytes that are read of the body of an error."""
@@ -47,18 +43,14 @@ ERROR_TIMEOUT = 5.0
 CONNECT_TIMEOUT = 10.0
 DRAIN_TIMEOUT = 0.1
 """Seconds to wait for the end after the last event: only a connection that was read to its end is reused."""
-MAX_LEARNED_MODELS = 1000
-"""Models whose lessons this process keeps; those that were not used for the longest time are forgotten."""
-_NEW_LIMIT_MODELS = ("o1", "o3", "o4", "gpt-5")
-"""Beginnings of the names of models that refuse `max_tokens` (platform.openai.com/docs/api-reference/chat)."""
 
 
 class ChatWire:
     """Sends chat completions. Use it in one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
         self._session: aiohttp.ClientSession | None = None
-        self._lessons: OrderedDict[tuple[str, str], Lessons] = OrderedDict()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -68,54 +60,19 @@ class ChatWire:
     async def exchange(self, request: Request, assembly: ReplyAssembly, output: Output) -> None:
         """Send the request and read its reply. Learn from a refusal that names a parameter, and repeat the request."""
         try:
-            response = await self._accepted(request, assembly)
+            response = await self._learner.accepted(request, lambda lessons: self._post(request, lessons, assembly))
             try:
                 await _read_reply(response, request, assembly, output)
             finally:
                 response.close() if not response.content.at_eof() else response.release()
         except aiohttp.InvalidURL as error:
-            raise ModelError(
-                "setting", f"model {request.profile.model!r} has no valid address: {error}", False
-            ) from error
+            raise ModelError("setting", f"model {request.profile.model!r} has no valid address", False) from error
         except aiohttp.ClientError as error:
             raise ConnectionError(str(error) or type(error).__name__) from error
 
-    async def _accepted(self, request: Request, assembly: ReplyAssembly) -> aiohttp.ClientResponse:
-        """Return the response of a server that accepts the request. What it took to get there is kept only then."""
-        lessons, learned = self.lessons_of(request.profile), []
-        for left in range(MAX_LESSONS, -1, -1):
-            body = request_body(request, lessons)
-            assembly.max_tokens = _stream_limit(request, body)
-            try:
-                response = await self._post(request, body)
-            except ServerFailure as failure:
-                lessons = deepcopy(lessons)
-                lesson = lessons.learn(failure, body) if left and _may_teach(failure, request) else ""
-                if not lesson:
-                    raise
-                learned.append((lesson, redact_secrets(failure.text, request)[:300]))
-            else:
-                if learned:
-                    self._remember(request.profile, lessons, learned)
-                return response
-        raise AssertionError("unreachable: the last attempt returns or raises")
-
-    def lessons_of(self, profile: ModelProfile) -> Lessons:
-        """Return what this process knows of the profile's server and model."""
-        server = _server_of(profile)
-        lessons = self._lessons.pop(server, None) or _first_lessons(profile)
-        self._lessons[server] = lessons
-        if len(self._lessons) > MAX_LEARNED_MODELS:
-            self._lessons.popitem(last=False)
-        return lessons
-
-    def _remember(self, profile: ModelProfile, lessons: Lessons, learned: list[tuple[str, str]]) -> None:
-        server, model = _server_of(profile)
-        self._lessons[server, model] = lessons
-        for lesson, words in learned:
-            _log.warning("from now on this process %s to model %r at %s: %s", lesson, model, server, words)
-
-    async def _post(self, request: Request, body: dict[str, Any]) -> aiohttp.ClientResponse:
+    async def _post(self, request: Request, lessons: Lessons, assembly: ReplyAssembly) -> aiohttp.ClientResponse:
+        body = request_body(request, lessons)
+        assembly.max_tokens = _stream_limit(request, body)
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 auto_decompress=False,
@@ -134,23 +91,8 @@ class ChatWire:
             allow_redirects=False,
         )
         if response.status >= 300:
-            raise await _failure_of(response)
+            raise await _failure_of(response, body)
         return response
-
-
-def _server_of(profile: ModelProfile) -> tuple[str, str]:
-    return base_url_of(profile) or DEFAULT_BASE_URL, profile.model
-
-
-def _may_teach(failure: ServerFailure, request: Request) -> bool:
-    """Return True if the failure may be one of the form of the request, and not of its model, key or account."""
-    return model_error(failure, request).code in ("status", CONTEXT_LENGTH, "not_found", "content_filter")
-
-
-def _first_lessons(profile: ModelProfile) -> Lessons:
-    name = profile.model.rpartition("/")[2]
-    new = name.startswith(_NEW_LIMIT_MODELS)
-    return Lessons(renamed={"max_tokens": "max_completion_tokens"} if new else {})
 
 
 def request_body(request: Request, lessons: Lessons) -> dict[str, Any]:
@@ -284,7 +226,7 @@ async def _read_reply(
                 pass
 
 
-async def _failure_of(response: aiohttp.ClientResponse) -> ServerFailure:
+async def _failure_of(response: aiohttp.ClientResponse, sent: dict[str, Any]) -> ServerFailure:
     """Return the refusal, with the first MAX_ERROR_BYTES of its body. Close the connection if there is more."""
     body = bytearray()
     encoding = response.headers.get("Content-Encoding", "").strip().lower()
@@ -300,11 +242,12 @@ async def _failure_of(response: aiohttp.ClientResponse) -> ServerFailure:
     text = bytes(body[:MAX_ERROR_BYTES]).removeprefix(b"\xef\xbb\xbf")
     found: Any = text.decode(errors="replace")
     if 300 <= response.status < 400:
-        target = response.headers.get("Location", "")[:200]
+        target = without_query(response.headers.get("Location", ""))[:200]
         found = f"it redirects to {target!r}: write that address into `base_url`"
     with suppress(ModelError):
         found = parse_json(text) if response.status >= 400 else found
-    return ServerFailure(response.status, found or response.reason or "no reason is given", _retry_after(response))
+    found = found or response.reason or "no reason is given"
+    return ServerFailure(response.status, found, _retry_after(response), sent)
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:

@@ -7,22 +7,40 @@ A refusal costs nothing, so each one may teach one thing, and MAX_LESSONS of the
 Roboco or the profile adds to a request is ever left out or renamed: never messages, tools or the model.
 """
 
+import logging
 import re
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from roboco.adapters.model.errors import ServerFailure
+from roboco.adapters.model.allowlist import DEFAULT_BASE_URL, base_url_of
+from roboco.adapters.model.errors import CONTEXT_LENGTH, ServerFailure, model_error, redact_secrets
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.url import without_query
+from roboco.ports.model import Request
 
+_log = logging.getLogger(__name__)
+
+Sent = TypeVar("Sent")
 MAX_LESSONS = 6
 """The most lessons of one call."""
-TEACHING_STATUSES = frozenset({400, 404, 422})
+MAX_LEARNED_MODELS = 1000
+"""Models whose lessons this process keeps; those that were not used for the longest time are forgotten."""
+TEACHING_STATUSES = frozenset({400, 404, 422, 500})
+"""Servers in Python, and chat templates, fail with 500 at a parameter or role that they do not know."""
+_TEACHING_CODES = frozenset({"status", CONTEXT_LENGTH, "not_found", "content_filter"})
+"""Kinds of failures that may be about the form of the request, and not about its model, key or account."""
+_NEW_LIMIT_MODELS = ("o1", "o3", "o4", "gpt-5")
+"""Beginnings of the names of models that refuse `max_tokens` (platform.openai.com/docs/api-reference/chat)."""
 _FIXED = frozenset({"model", "messages", "tools", "stream"})
 _REFUSED = re.compile(
     r"unsupported|not support|n't support|unknown|unrecogni[sz]ed|not permitted|forbidden|not allowed|unexpected|extra"
     r"|cannot find field|not available|no longer|deprecated|not accept"
-    r"|invalid (?:parameter|argument|field)|not recogni[sz]ed"
-    r"|not valid|removed|only the default|must be (?:unset|omitted|auto|one of)|not enabled|grammar|schema|structured"
+    r"|invalid (?:parameter|argument|field|\w+ argument)|not recogni[sz]ed|is allowed for|unavailable|restricted to"
+    r"|not valid|removed|only the default|must be (?:unset|omitted|auto|one of)|not (?:be )?enabled"
+    r"|grammar|schema|structured"
     r"|may only be|cannot both|mutually exclusive|only supports|cannot be used|incompatible",
     re.IGNORECASE,
 )
@@ -39,14 +57,16 @@ _CALL_ID = re.compile(
 )
 _TOO_MANY = re.compile(r"max(?:imum)?[_ ]?(?:(?:completion|output|new)[_ ]?)?tokens", re.IGNORECASE)
 _TOO_LARGE = re.compile(
-    r"too large|at most|less than or equal|maximum|exceed|range|greater than|higher|lower than|> \d|must be",
+    r"too large|at most|less than or equal|maximum|exceed|range|greater than|higher|lower than|> \d|must be|范围",
     re.IGNORECASE,
 )
 _OF_CONTEXT = re.compile(r"context length", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.])\d{2,9}(?![\w.]*\w)")
 _LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 _NO_SYSTEM = re.compile(
-    r"(?:system|developer)['\"`]?(?: role)? (?:is )?not supported|does not support ['\"`]?(?:system|developer)", re.I
+    r"(?:system|developer)['\"`]?(?: role)? (?:is )?not supported|does not support ['\"`]?(?:system|developer)"
+    r"|developer instruction is not enabled",
+    re.I,
 )
 _MESSAGE_FIELDS = ("reasoning_content", "reasoning_details", "reasoning", "thinking", "extra_content")
 
@@ -134,7 +154,7 @@ class Lessons:
 
     def _learn_maximum(self, text: str, body: Mapping[str, Any]) -> str:
         sent = next((body[name] for name in _LIMIT_NAMES if isinstance(body.get(name), int)), None)
-        if sent is not None and f"{sent} in the completion" in text:
+        if sent is not None and re.search(rf"\b{sent} (?:\w+ ){{0,3}}(?:completion|output)", text):
             return self._omit_limit(body)
         if sent is None or not _TOO_MANY.search(text) or not _TOO_LARGE.search(text):
             return ""
@@ -186,10 +206,61 @@ class Lessons:
         if "strict" not in self.omitted and _has_strict(body) and _mentions(text, "strict"):
             self.omitted.add("strict")
             return "sends no 'strict'"
-        if "response_format" in body and re.search(r"json_schema|schema|grammar|structured", text, re.IGNORECASE):
+        if "response_format" in body and re.search(r"response_format|schema|grammar|structured", text, re.I):
             self.omitted.add("response_format")
             return "sends no 'response_format'"
         return ""
+
+
+class Learner:
+    """Sends requests, and repeats those that are refused without what their server refuses."""
+
+    def __init__(self) -> None:
+        self._lessons: OrderedDict[tuple[str, str, str], Lessons] = OrderedDict()
+
+    def lessons_of(self, profile: ModelProfile) -> Lessons:
+        """Return what this process knows of the profile's server and model."""
+        server = _server_of(profile)
+        lessons = self._lessons.pop(server, None) or _first_lessons(profile)
+        self._lessons[server] = lessons
+        if len(self._lessons) > MAX_LEARNED_MODELS:
+            self._lessons.popitem(last=False)
+        return lessons
+
+    async def accepted(self, request: Request, send: Callable[[Lessons], Awaitable[Sent]]) -> Sent:
+        """Return what `send` returns for a request that is accepted. What it took to get there is kept only then."""
+        lessons, learned = self.lessons_of(request.profile), []
+        for left in range(MAX_LESSONS, -1, -1):
+            try:
+                sent = await send(lessons)
+            except ServerFailure as failure:
+                lessons = deepcopy(lessons)
+                teaches = left and failure.sent and model_error(failure, request).code in _TEACHING_CODES
+                lesson = lessons.learn(failure, failure.sent) if teaches else ""
+                if not lesson:
+                    raise
+                learned.append((lesson, redact_secrets(failure.text, request)[:300]))
+            else:
+                if learned:
+                    self._remember(request.profile, lessons, learned)
+                return sent
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _remember(self, profile: ModelProfile, lessons: Lessons, learned: list[tuple[str, str]]) -> None:
+        self._lessons[_server_of(profile)] = lessons
+        server = without_query(base_url_of(profile) or DEFAULT_BASE_URL)
+        for lesson, words in learned:
+            _log.warning("from now on this process %s to model %r at %s: %s", lesson, profile.model, server, words)
+
+
+def _server_of(profile: ModelProfile) -> tuple[str, str, str]:
+    return profile.provider, base_url_of(profile) or DEFAULT_BASE_URL, profile.model
+
+
+def _first_lessons(profile: ModelProfile) -> Lessons:
+    name = profile.model.rpartition("/")[2]
+    new = profile.provider != "openai-responses" and name.startswith(_NEW_LIMIT_MODELS)
+    return Lessons(renamed={"max_tokens": "max_completion_tokens"} if new else {})
 
 
 def _of_prompt(failure: ServerFailure) -> bool:
@@ -211,7 +282,7 @@ def _place(text: str, name: str) -> int:
     if name.isalpha() and name == camel:  # a plain word, such as "user" or "stop", may be one of the sentence
         word = re.escape(name)
         pattern = (
-            rf"['\"`]{word}['\"`]|(?:parameter|argument|field|propert\w+|option|input|keyword|param|key|body)s?\b"
+            rf"['\"`]{word}['\"`.[]|[\w\]]\.{word}(?!\w)|(?:parameter|argument|field|propert\w+|option|input|keyword|param|key|body)s?\b"
             rf"(?:[\w ]{{0,40}}:)?[ .]{{1,2}}\[?{word}(?!\w)|(?<!\w){word}(?= ?(?::|=|(?:is|are|was) |parameter|not ))"
         )
     found = re.search(pattern, text, re.IGNORECASE)

@@ -40,7 +40,7 @@ from roboco.adapters.model.json_tool_calls import (
     response_format,
     words_request,
 )
-from roboco.adapters.model.learned import Lessons
+from roboco.adapters.model.learned import Learner, Lessons
 from roboco.adapters.model.loop_thread import LoopTask, LoopThread
 from roboco.adapters.model.native.wire import NativeWire
 from roboco.adapters.model.provider_state import for_server, marked, server_identity
@@ -96,6 +96,7 @@ class OpenAIModel:
         self.max_attempts = max_attempts
         self.retry_delay = retry_delay
         self._loop = LoopThread()
+        self._learner = Learner()
         self._wires: dict[tuple[int, str], Wire] = {}
 
     def stream(self, request: Request, listener: Listener | None = None) -> ModelStream:
@@ -120,13 +121,12 @@ class OpenAIModel:
                 raise ModelError("no_key", message, False)
         place = (os.getpid(), profile.provider)
         if place not in self._wires:
-            self._wires[place] = ChatWire() if profile.provider in _CHAT_PROVIDERS else NativeWire()
+            self._wires[place] = (ChatWire if profile.provider in _CHAT_PROVIDERS else NativeWire)(self._learner)
         return self._wires[place]
 
     def learned(self, profile: ModelProfile) -> Lessons:
         """Return what this process has learned of the profile's server and model from refusals."""
-        wire = self._wires.get((os.getpid(), profile.provider))
-        return wire.lessons_of(profile) if isinstance(wire, ChatWire) else Lessons()
+        return self._learner.lessons_of(profile)
 
     def shut(self, seconds: float) -> None:
         """Close all connections of this process, for at most `seconds`. Any thread may call this."""

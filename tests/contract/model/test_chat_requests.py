@@ -279,6 +279,19 @@ def test_no_secret_is_in_the_log_of_a_lesson_or_a_repetition(
         assert secret not in caplog.text + error.message
 
 
+def test_a_key_in_the_address_is_in_no_message(
+    server: ModelServer, models: Callable[..., OpenAIModel], caplog: pytest.LogCaptureFixture
+) -> None:
+    address = f"{server.base_url}?key=AIza-0123456789"
+    _, error = read_failure(models().stream(make_request(base_url=address.replace("127.0.0.1", "localhost"))))
+    words = f"`seed` is not supported at {address}"
+    replies = iter([Reply(status=400, text=words), Reply(status=403, text=f"bad address {address}")])
+    server.script(lambda request: next(replies))
+    _, refused = read_failure(models().stream(make_request(base_url=address, parameters={"seed": 1})))
+    assert (error.code, refused.code) == ("not_allowed", "auth")
+    assert "AIza" not in f"{error} {refused} {caplog.text}"
+
+
 def tool_loop(**message: Any) -> Any:
     """Return a request with a call of an earlier reply, its result and a message of the user."""
     call = {"id": "tc_1", "type": "function", "function": {"name": "add", "arguments": "{}"}}

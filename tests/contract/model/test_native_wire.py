@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.model.errors import ServerFailure
+from roboco.adapters.model.learned import Learner
 from roboco.adapters.model.native.wire import NativeWire
 from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.adapters.model.reply_assembly import ReplyAssembly
@@ -96,7 +97,7 @@ class Caller:
 def runner() -> Iterator[tuple[Callable[..., Any], NativeWire]]:
     """Yield a loop and its wire: the packages are imported once."""
     with asyncio.Runner() as runner:
-        wire = NativeWire()
+        wire = NativeWire(Learner())
         yield runner.run, wire
         runner.run(wire.close())
 
@@ -319,6 +320,43 @@ def test_error_within_a_stream_is_raised_as_the_server_words_it(caller: Caller) 
     assert (failed.value.status, failed.value.text) == (529, "Overloaded")
 
 
+def test_error_within_a_stream_costs_what_the_server_has_reported(caller: Caller) -> None:
+    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    caller.server.answers = [events(message_start(), error)]
+    with pytest.raises(ModelError) as failed:
+        list(stream(caller, caller.profile("anthropic")))
+    assert (failed.value.code, failed.value.tokens_in) == ("overloaded", 20), "two requests of 10 tokens"
+
+
+def test_reply_that_a_package_cannot_read_is_repeated_once(caller: Caller) -> None:
+    caller.server.answers = [events({"candidates": [{"content": {"parts": [{"newPart": {}}]}}]})]
+    with pytest.raises(ModelError) as failed:
+        list(stream(caller, caller.profile("google")))
+    assert failed.value.code == "unreadable"
+    assert len(caller.server.received) == 2
+    assert failed.value.tokens_in > 0
+
+
+def test_parameter_that_a_provider_refuses_is_learned_once(caller: Caller, caplog: pytest.LogCaptureFixture) -> None:
+    refusal = {"type": "error", "error": {"type": "invalid_request_error", "message": "`top_k` is not supported."}}
+    accepted = events(message_start(), *text_block("Four."), *message_end("end_turn"))
+    caller.server.answers = [Answer(400, [json.dumps(refusal).encode()], "application/json"), accepted]
+    profile = caller.profile("anthropic", parameters={"top_k": 5})
+    for _ in range(2):
+        assert caller.call(Request(profile, PROMPT, ())).text == "Four."
+    assert ["top_k" in one.body for one in caller.server.received] == [True, False, False]
+    assert caplog.text.count("from now on this process sends no 'top_k'") == 1
+
+
+def test_maximum_that_a_provider_names_is_learned(caller: Caller) -> None:
+    words = "max_tokens: 2048 > 1024, which is the maximum allowed number of output tokens for claude-x"
+    refusal = {"type": "error", "error": {"type": "invalid_request_error", "message": words}}
+    accepted = events(message_start(), *text_block("Four."), *message_end("end_turn"))
+    caller.server.answers = [Answer(400, [json.dumps(refusal).encode()], "application/json"), accepted]
+    caller.call(Request(caller.profile("anthropic", label="small"), PROMPT, ()))
+    assert [one.body["max_tokens"] for one in caller.server.received] == [2048, 1024]
+
+
 def test_stream_that_ends_early_is_not_whole(caller: Caller) -> None:
     caller.server.answers = [events(message_start(), *text_block("Four"))]
     heard = caller.call(Request(caller.profile("anthropic"), PROMPT, ()))
@@ -469,7 +507,9 @@ def test_missing_packages_are_named_with_their_remedy(caller: Caller, monkeypatc
     monkeypatch.setitem(sys.modules, "roboco.adapters.model.native.exchange", None)
     with pytest.raises(ModelError, match=r"pip install 'roboco\[providers\]'"):
         caller.run(
-            Caller(caller.run, NativeWire(), caller.server).exchange(Request(caller.profile("google"), PROMPT, ()))
+            Caller(caller.run, NativeWire(Learner()), caller.server).exchange(
+                Request(caller.profile("google"), PROMPT, ())
+            )
         )
 
 
@@ -479,14 +519,18 @@ def test_packages_are_imported_by_no_other_profile() -> None:
     assert ended.stdout.strip() == "[]"
 
 
-def test_profile_of_a_provider_is_called_by_its_protocol(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NATIVE_KEY", KEY)
-    caller.server.answers = [events(message_start(), *text_block("Four."), *message_end("end_turn"))]
-    model = OpenAIModel(allowed=(f"NATIVE_KEY@{caller.server.url}",))
+def stream(caller: Caller, profile: ModelProfile) -> Iterator[str | Reply]:
+    """Yield what the model client reads from the server."""
+    model = OpenAIModel(allowed=(f"NATIVE_KEY@{caller.server.url}",), retry_delay=0.01)
     try:
-        *texts, reply = model.stream(Request(caller.profile("anthropic"), PROMPT, ()))
+        yield from model.stream(Request(profile, PROMPT, ()))
     finally:
         close_model(model)
+
+
+def test_profile_of_a_provider_is_called_by_its_protocol(caller: Caller) -> None:
+    caller.server.answers = [events(message_start(), *text_block("Four."), *message_end("end_turn"))]
+    *texts, reply = stream(caller, caller.profile("anthropic"))
     assert isinstance(reply, Reply)
     assert ("".join(map(str, texts)), reply.finish_reason, reply.usage.tokens_in) == ("Four.", "stop", 10)
     assert caller.server.received[0].path.startswith("/v1/messages")

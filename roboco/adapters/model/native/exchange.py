@@ -11,8 +11,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
+from roboco.adapters.model.learned import Learner
 from roboco.adapters.model.native.messages import library_messages
-from roboco.adapters.model.native.provider import EXCHANGE, OpenExchange, Providers, parameters_of, settings_of
+from roboco.adapters.model.native.provider import EXCHANGE, OpenExchange, Providers, parameters_of, settings_of, taught
 from roboco.adapters.model.native.reply import ReplyReader, failures_of
 from roboco.adapters.model.reply_assembly import ReplyAssembly
 from roboco.adapters.model.wire import Output
@@ -35,23 +36,27 @@ class _Prepared:
 class Exchanges:
     """Sends requests through the library. Use it in one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
         self._providers = Providers()
         self._lock = Lock()
 
     async def exchange(self, request: Request, assembly: ReplyAssembly, output: Output) -> None:
-        """Send the request, and read its reply."""
-        opened = OpenExchange(output.heard)
-        EXCHANGE.set(opened)
-        try:
-            with failures_of(request):
-                await self._exchange(request, assembly, output)
-        finally:
-            await opened.close()
+        """Send the request, and read its reply. Learn from a refusal that names a parameter, and repeat the request."""
+        await self._learner.accepted(request, lambda lessons: self._send(taught(request, lessons), assembly, output))
 
     async def close(self) -> None:
         """Close all connections."""
         await self._providers.close()
+
+    async def _send(self, request: Request, assembly: ReplyAssembly, output: Output) -> None:
+        opened = OpenExchange(output.heard)
+        EXCHANGE.set(opened)
+        try:
+            with failures_of(request, assembly):
+                await self._exchange(request, assembly, output)
+        finally:
+            await opened.close()
 
     async def _exchange(self, request: Request, assembly: ReplyAssembly, output: Output) -> None:
         limiter = anyio.to_thread.current_default_thread_limiter()

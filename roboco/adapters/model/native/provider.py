@@ -9,7 +9,7 @@ import os
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import httpx2
@@ -20,6 +20,7 @@ from pydantic_ai.settings import ModelSettings
 
 from roboco.adapters.model.allowlist import base_url_of, bedrock_region, model_key
 from roboco.adapters.model.chat_wire import sent_max_tokens
+from roboco.adapters.model.learned import Lessons
 from roboco.adapters.model.native.messages import tool_definition
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.team.model_profile import ModelProfile
@@ -82,6 +83,24 @@ class Providers:
     async def close(self) -> None:
         """Close all connections."""
         await self._http.aclose()
+
+
+def taught(request: Request, lessons: Lessons) -> Request:
+    """Return the request without what its server refuses."""
+    profile = request.profile
+    fields = {
+        "omit": (*profile.omit, *lessons.omitted, *lessons.renamed),
+        "parameters": profile.parameters | lessons.values,
+        "max_tokens": profile.max_tokens and min(profile.max_tokens, lessons.max_output or profile.max_tokens),
+    }
+    return replace(request, profile=profile.model_copy(update=fields))
+
+
+def sent_parameters(request: Request) -> dict[str, Any]:
+    """Return what the request adds to messages and tools, under the names of a profile."""
+    settings = settings_of(request)
+    own = {name: settings[name] for name in ("temperature", "top_p", "max_tokens", "tool_choice") if name in settings}
+    return own | {name: value for name, value in request.profile.parameters.items() if name not in request.profile.omit}
 
 
 def settings_of(request: Request) -> ModelSettings:

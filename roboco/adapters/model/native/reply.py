@@ -29,7 +29,9 @@ from pydantic_ai.usage import RequestUsage
 
 from roboco.adapters.model.errors import ServerFailure
 from roboco.adapters.model.native.messages import state_of
+from roboco.adapters.model.native.provider import sent_parameters
 from roboco.adapters.model.reply_assembly import MAX_TOKEN_COUNT, PartialCall, ReplyAssembly
+from roboco.adapters.model.sse import UNREADABLE
 from roboco.adapters.model.wire import Output
 from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError
@@ -49,15 +51,17 @@ class ReplyReader:
     async def read(self, stream: StreamedResponse) -> None:
         """Read the events until the response ends, or reaches a limit of the assembly."""
         self._calls.clear()
-        async for event in stream:
-            self._assembly.count_chunk()
-            self._add(event)
-            self._output.heard()
-            if self._assembly.exceeded_limit:
-                await stream.cancel()
-                break
-        if usage := _usage(stream.usage):
-            self._assembly.usage = usage if self._assembly.usage is None else self._assembly.usage.plus(usage)
+        try:
+            async for event in stream:
+                self._assembly.count_chunk()
+                self._add(event)
+                self._output.heard()
+                if self._assembly.exceeded_limit:
+                    await stream.cancel()
+                    break
+        finally:
+            if usage := _usage(stream.usage):
+                self._assembly.usage = usage if self._assembly.usage is None else self._assembly.usage.plus(usage)
 
     def finish(self, response: ModelResponse) -> None:
         """Note why the response has ended, and what its provider wants back.
@@ -135,7 +139,7 @@ def _body(error: ModelAPIError) -> object:
 
 
 @contextmanager
-def failures_of(request: Request) -> Iterator[None]:
+def failures_of(request: Request, assembly: ReplyAssembly) -> Iterator[None]:
     """Raise the library's exceptions as those of a wire."""
     model = request.profile.model
     try:
@@ -144,7 +148,8 @@ def failures_of(request: Request) -> Iterator[None]:
         raise ConnectionError(str(error)) from error
     except ModelAPIError as error:
         status = error.status_code if isinstance(error, ModelHTTPError) else 0
-        raise ServerFailure(status, _body(error), error.retry_after) from error
+        sent = {} if assembly.has_chunks else sent_parameters(request)
+        raise ServerFailure(status, _body(error), error.retry_after, sent) from error
     except UnexpectedModelBehavior as error:
         raise ServerFailure.within_stream(str(error)) from error
     except (NoCredentialsError, NoAuthTokenError) as error:
@@ -153,3 +158,5 @@ def failures_of(request: Request) -> Iterator[None]:
         ) from error
     except (UserError, BotoCoreError) as error:
         raise ModelError("setting", f"model {model!r} cannot be called in this way: {error}", False) from error
+    except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ModelError(UNREADABLE, f"the provider's package fails with {error!r}", False) from error

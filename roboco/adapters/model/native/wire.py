@@ -11,6 +11,7 @@ import asyncio
 import importlib
 from threading import Lock
 
+from roboco.adapters.model.learned import Learner
 from roboco.adapters.model.reply_assembly import ReplyAssembly
 from roboco.adapters.model.wire import Output, Wire
 from roboco.errors import ModelError
@@ -22,7 +23,8 @@ _MODULE = "roboco.adapters.model.native.exchange"
 class NativeWire:
     """Sends requests with the package of their provider. Use it in one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
         self._wire: Wire | None = None
         self._lock = Lock()
 
@@ -47,5 +49,5 @@ class NativeWire:
     def _imported(self) -> Wire:
         with self._lock:
             if self._wire is None:
-                self._wire = importlib.import_module(_MODULE).Exchanges()
+                self._wire = importlib.import_module(_MODULE).Exchanges(self._learner)
             return self._wire

@@ -120,6 +120,26 @@ def extra(*loc: str | int) -> dict[str, Any]:
             refused("'response_format.type' must be one of [text, json_object]"),
             "'response_format'",
         ),
+        (
+            {"response_format": {"type": "json_schema"}},
+            refused("This response_format type is unavailable now"),
+            "'response_format'",
+        ),
+        ({"temperature": 0.5}, refused("invalid temperature: only 1 is allowed for this model"), "'temperature'"),
+        ({"tool_choice": "required"}, refused("Thinking may not be enabled when tool_choice forces"), "'tool_choice'"),
+        ({"reasoning": {"effort": "low"}}, refused("'reasoning.effort' is not supported"), "'reasoning'"),
+        ({"service_tier": "flex"}, refused("Invalid service_tier argument", "service_tier"), "'service_tier'"),
+        ({}, refused("Developer instruction is not enabled for models/gemma-3-27b-it"), "as a message of the user"),
+        (
+            {"max_tokens": 5000},
+            refused("You passed 30 input tokens and requested 5000 output tokens. The context length is only 4096"),
+            "no maximum",
+        ),
+        (
+            {"messages": [{"role": "assistant", "content": "x", "reasoning": "y"}]},
+            refused("Unrecognized request argument supplied", "messages[0].reasoning"),
+            "no 'reasoning' of earlier replies",
+        ),
         ({"tools": TOOLS}, extra("tools", 0, "function", "strict"), "'strict'"),
         ({"max_tokens": 100_000}, refused("Range of max_tokens should be [1, 8192]"), "at most 8192"),
         (
