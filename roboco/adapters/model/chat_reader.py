@@ -77,7 +77,8 @@ class ChatReader:
     def _add_any(self, chunk: dict[str, Any], choice: dict[str, Any]) -> tuple[str, str]:
         assembly, delta, message = self._assembly, choice.get("delta"), choice.get("message")
         if (usage := reported_usage(chunk, choice)) is not None:
-            assembly.add_usage(usage, alone=not choice)
+            assembly.add_usage(usage)
+            assembly.may_end = assembly.has_output and not choice
         if (error := _error_in(chunk, choice)) is not None and not assembly.finished:
             raise ServerFailure.within_stream(error)
         if not choice:
@@ -88,11 +89,15 @@ class ChatReader:
             self._has_deltas = assembly.has_output
             return added
         if isinstance(message, dict) and not self._has_deltas:
-            return self._add_delta(message)
+            added = self._add_delta(message)
+            assembly.may_end = assembly.has_output
+            return added
         return (assembly.add_text(choice["text"]) if isinstance(choice.get("text"), str) else ""), ""
 
     def _add_delta(self, delta: dict[str, Any]) -> tuple[str, str]:
         text, thought, refusal = _split_content(delta.get("content"))
+        if is_thought := _is_thought(delta.get("extra_content")):
+            text, thought = "", text
         reasoning = thought or self._reasoning_text(delta)
         said = self._assembly.add_text(text)
         thought_of = self._assembly.add_reasoning(reasoning) if reasoning else ""
@@ -105,7 +110,7 @@ class ChatReader:
             for call in _calls_of(delta):
                 self._add_call(call, begun)
         for name in delta:
-            if name not in _KNOWN_MESSAGE_FIELDS:
+            if name not in _KNOWN_MESSAGE_FIELDS and not (is_thought and name == "extra_content"):
                 self._assembly.keep(self._assembly.provider, name, delta[name])
         return said, thought_of
 
@@ -232,6 +237,12 @@ def _split_content(content: Any) -> tuple[str, str, str]:
     return "".join(texts), "".join(thoughts), "".join(refusals)
 
 
+def _is_thought(extra_content: Any) -> bool:
+    """Return True if this mark of Gemini's endpoint says that the content is a thought."""
+    google = extra_content.get("google") if isinstance(extra_content, dict) else None
+    return isinstance(google, dict) and google.get("thought") is True
+
+
 def _texts_of(value: Any) -> Iterator[str]:
     """Yield the texts of a piece of reasoning: a text, or a list of texts or of objects that have one."""
     for item in value if isinstance(value, list) else [value]:
@@ -244,7 +255,7 @@ def _error_in(chunk: dict[str, Any], choice: dict[str, Any]) -> Any:
     """Return the error that the chunk holds, or None."""
     for place in (chunk, choice, choice.get("delta"), choice.get("message"), chunk.get("x_groq")):
         if isinstance(place, dict) and (error := place.get("error") or place.get("errors")):
-            return error
+            return place if isinstance(error, str) else error
     status = chunk.get("base_resp")
     if isinstance(status, dict) and status.get("status_code"):  # MiniMax
         return status

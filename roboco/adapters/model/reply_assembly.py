@@ -126,7 +126,8 @@ class ReplyAssembly:
         """The output tokens, as an estimate, at which the reply is truncated; None if there is no limit."""
         self.ended = False
         """True if the server has marked the end of its stream."""
-        self._ends_with_usage = False
+        self.may_end = False
+        """True after a chunk with which some servers end a reply in place of a mark: usage alone, or a whole message."""
         self._provider_size = 0
         self._started_at = time.monotonic()
         self._first_token_at: float | None = None
@@ -172,11 +173,8 @@ class ReplyAssembly:
 
     @property
     def is_whole(self) -> bool:
-        """Return True if the reply counts, however its connection ends.
-
-        Some gateways end with the usage, which by the protocol is the last chunk, and send no finish reason.
-        """
-        return self.is_ended or self._ends_with_usage
+        """Return True if the reply counts, however its connection ends."""
+        return self.is_ended or self.may_end
 
     @property
     def has_whole_calls(self) -> bool:
@@ -238,12 +236,8 @@ class ReplyAssembly:
         if known != "stop" or not self._finish_reason:
             self._finish_reason = known or short_name(reason)
 
-    def add_usage(self, usage: ModelUsage, alone: bool) -> None:
-        """Note reported usage, `alone` if its chunk has nothing else.
-
-        Servers report the sum until now, some of them only a part of it in each chunk.
-        """
-        self._ends_with_usage = alone and self.has_output
+    def add_usage(self, usage: ModelUsage) -> None:
+        """Note reported usage. Servers report the sum until now, some of them only a part of it in each chunk."""
         self.usage = usage if self.usage is None else self.usage.maximum(usage)
 
     def keep(self, fields: dict[str, Any], name: str, value: Any) -> None:
@@ -348,7 +342,7 @@ class ReplyAssembly:
 
     def _note_output(self, text: str) -> None:
         self._delta_count += 1
-        self._ends_with_usage = False
+        self.may_end = False
         if self._first_token_at is None:
             self._first_token_at = time.monotonic()
         if self.max_tokens is not None and text and self._estimated_size() > self.max_tokens:
