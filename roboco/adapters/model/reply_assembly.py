@@ -127,7 +127,7 @@ class ReplyAssembly:
         self.ended = False
         """True if the server has marked the end of its stream."""
         self.may_end = False
-        """True after a chunk with which some servers end a reply in place of a mark: usage alone, or a whole message."""
+        """True after a chunk with which some servers end a reply without a mark: usage alone, or a whole message."""
         self._provider_size = 0
         self._started_at = time.monotonic()
         self._first_token_at: float | None = None
