@@ -104,12 +104,15 @@ def request_body(request: Request, lessons: Lessons) -> dict[str, Any]:
         "temperature": profile.temperature,
         "top_p": profile.top_p,
         "max_tokens": sent_max_tokens(request, lessons.max_output),
-        "response_format": _response_format(request, profile, lessons),
+        "response_format": request.response_format,
         **profile.parameters,
         **lessons.values,
     }
+    loose = "strict" in lessons.omitted.union(profile.omit)
+    if loose and request.response_format:
+        parameters["response_format"] = _without_strict(request.response_format, "json_schema")
     if request.tools:
-        parameters["tools"] = [_tool(tool, profile, lessons) for tool in request.tools]
+        parameters["tools"] = [_without_strict(tool, "function") if loose else tool for tool in request.tools]
         parameters["tool_choice"] = "required" if request.tool_choice == "required" else None
     else:
         parameters.pop("parallel_tool_calls", None)  # refused without tools
@@ -154,18 +157,9 @@ def _stream_limit(request: Request, body: dict[str, Any]) -> int | None:
     return 2 * sent if isinstance(sent, int) else min(limits, default=None)
 
 
-def _tool(tool: dict[str, Any], profile: ModelProfile, lessons: Lessons) -> dict[str, Any]:
-    if not ("strict" in lessons.omitted or "strict" in profile.omit):
-        return tool
-    return tool | {"function": {name: value for name, value in tool["function"].items() if name != "strict"}}
-
-
-def _response_format(request: Request, profile: ModelProfile, lessons: Lessons) -> dict[str, Any] | None:
-    wanted = request.response_format
-    if wanted is None or not ("strict" in lessons.omitted or "strict" in profile.omit):
-        return wanted
-    schema = wanted.get("json_schema") or {}
-    return wanted | {"json_schema": {name: value for name, value in schema.items() if name != "strict"}}
+def _without_strict(value: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the value without `strict` in the object of this name."""
+    return value | {name: {key: one for key, one in value[name].items() if key != "strict"}}
 
 
 def chat_url(base_url: str | None) -> str:

@@ -30,22 +30,16 @@ _decode = json.JSONDecoder(strict=False).decode  # some servers do not escape ta
 
 
 async def iter_chunks(pieces: AsyncIterator[bytes], encoding: str = "") -> AsyncGenerator[Any]:
-    """Yield the JSON of each event, or of the whole body if that is no stream, until "[DONE]"; that as None.
+    """Yield the JSON of each event, or of the whole body if that is no stream; "[DONE]" as None.
 
     Raise ModelError if an event is too long or no JSON, or if the body is neither a stream nor JSON.
     """
     parser = EventParser()
     async for piece in unpacked(pieces, encoding):
         for data in parser.feed(piece):
-            if data.startswith(b"[DONE]"):
-                yield None
-                return
             for value in _values(data):
                 yield value
     for data in parser.end():
-        if data.startswith(b"[DONE]"):
-            yield None
-            return
         for value in _values(data):
             yield value
 
@@ -78,6 +72,8 @@ async def unpacked(pieces: AsyncIterator[bytes], encoding: str) -> AsyncIterator
 
 def _values(data: bytes) -> list[Any]:
     """Return the chunks of an event: one, a list of them, or one in each line if a server leaves out blank lines."""
+    if data.startswith(b"[DONE]"):
+        return [None]
     if data.strip() in (b"", b"null"):  # both keep a connection alive
         return []
     try:
@@ -99,12 +95,8 @@ def parse_json(data: bytes) -> Any:
     try:
         return _decode(data.decode(errors="replace"))
     except (ValueError, RecursionError) as error:
-        raise ModelError(UNREADABLE, f"it sent what is no JSON: {quoted(data)}", False) from error
-
-
-def quoted(data: bytes) -> str:
-    """Return the beginning of the data, for an error."""
-    return repr(data[:_QUOTED_BYTES].decode(errors="replace"))
+        quoted = data[:_QUOTED_BYTES].decode(errors="replace")
+        raise ModelError(UNREADABLE, f"it sent what is no JSON: {quoted!r}", False) from error
 
 
 class EventParser:

@@ -30,7 +30,7 @@ from pydantic_ai.usage import RequestUsage
 from roboco.adapters.model.errors import ServerFailure
 from roboco.adapters.model.native.messages import state_of
 from roboco.adapters.model.native.provider import sent_parameters
-from roboco.adapters.model.reply_assembly import MAX_TOKEN_COUNT, PartialCall, ReplyAssembly
+from roboco.adapters.model.reply_assembly import PartialCall, ReplyAssembly, token_count
 from roboco.adapters.model.sse import UNREADABLE
 from roboco.adapters.model.wire import Output
 from roboco.domain.usage import ModelUsage
@@ -118,16 +118,12 @@ def _usage(used: RequestUsage) -> ModelUsage | None:
         return None
     reasoning = used.output_reasoning_tokens or used.details.get("reasoning_tokens", 0)
     return ModelUsage(
-        _count(used.input_tokens),
-        _count(used.output_tokens),
-        _count(used.cache_read_tokens),
-        _count(used.cache_write_tokens),
-        _count(reasoning),
+        token_count(used.input_tokens),
+        token_count(used.output_tokens),
+        token_count(used.cache_read_tokens),
+        token_count(used.cache_write_tokens),
+        token_count(reasoning),
     )
-
-
-def _count(value: int | None) -> int:
-    return min(max(0, int(value or 0)), MAX_TOKEN_COUNT)
 
 
 def _body(error: ModelAPIError) -> object:
