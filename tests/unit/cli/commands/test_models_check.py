@@ -1,6 +1,7 @@
 """roboco models check: each profile is called for real, against a strict scripted server."""
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ def respond(request: Request) -> Reply:
     most = request.body.get("max_tokens") or request.body.get("max_completion_tokens")
     words = [f"{number} " for number in range(300)]
     return Reply(chunks=words[:most], interval=0.01, finish_reason="length" if most else None)
+
+
+@pytest.fixture(autouse=True)
+def restored_log_level(caplog: pytest.LogCaptureFixture) -> None:
+    """The command silences the log of its process. After the test, the level is as before."""
+    caplog.set_level(logging.NOTSET, "roboco.adapters.model")
 
 
 @pytest.fixture
