@@ -93,6 +93,8 @@ class Lessons:
     """True if the ids of calls must have nine letters or digits."""
     system_as_user: bool = False
     """True if the server accepts no system message."""
+    notes: list[str] = field(default_factory=list)
+    """What was learned, each as the end of a sentence that begins with "this process"."""
 
     def learn(self, failure: ServerFailure, body: Mapping[str, Any]) -> str:
         """Learn from the refusal of this request. Return what, for the log, or "" if it teaches nothing new."""
@@ -100,13 +102,15 @@ class Lessons:
             return ""
         text = f"{' '.join(map(repr, failure.places))} {failure.in_words}"
         about = {name: value for name, value in body.items() if not _of_prompt(failure) or name in _FIXED}
-        return (
+        lesson = (
             self._learn_name(text, about)
             or self._learn_value(text, body)
             or self._learn_maximum(text, about)
             or self._learn_messages(text, body)
             or self._learn_omission(text, about)
         )
+        self.notes += [lesson] if lesson else []
+        return lesson
 
     def sent_name(self, name: str) -> str:
         """Return the name under which a parameter is sent, or "" if it is left out."""
@@ -117,20 +121,6 @@ class Lessons:
     def omittable(self) -> list[str]:
         """The names for `omit` of a profile, so that no process has to learn them."""
         return sorted(self.omitted | self.message_fields)
-
-    def sentences(self) -> list[str]:
-        """Return what was learned, each as the end of a sentence that begins with "this process"."""
-        found = [f"sends no {name!r}" for name in self.omittable]
-        found += [f"sends {new!r} in place of {old!r}" for old, new in sorted(self.renamed.items())]
-        found += [f"sends {name!r} as {value!r}" for name, value in sorted(self.values.items())]
-        found += [f"asks for at most {self.max_output} output tokens"] if self.max_output else []
-        of_messages = {
-            "sends ids of calls with nine letters and digits": self.short_call_ids,
-            "sends a message of the model between results of tools and a message of the user": self.answers_tools,
-            "sends the reasoning of all earlier replies back": self.all_reasoning,
-            "sends the agent's prompt as a message of the user": self.system_as_user,
-        }
-        return found + [sentence for sentence, learned in of_messages.items() if learned]
 
     def _learn_name(self, text: str, body: Mapping[str, Any]) -> str:
         suggestion = _INSTEAD.search(text)

@@ -86,6 +86,7 @@ _CHAT_PROVIDERS = frozenset({"openai", "mistral", "groq"})
 class OpenAIModel:
     """Calls model servers: those of chat completions, and those of providers with their own protocol.
 
+    A process that forks makes one in each child, since connections must not be shared.
     A profile's `base_url` and `api_key_env` override OPENAI_BASE_URL and OPENAI_API_KEY, if `allowed` contains them.
     """
 
@@ -97,7 +98,7 @@ class OpenAIModel:
         self.retry_delay = retry_delay
         self._loop = LoopThread()
         self._learner = Learner()
-        self._wires: dict[tuple[int, str], Wire] = {}
+        self._wires: dict[str, Wire] = {}
 
     def stream(self, request: Request, listener: Listener | None = None) -> ModelStream:
         """Start the call. Iterating over the stream raises ModelError if the call fails."""
@@ -119,24 +120,23 @@ class OpenAIModel:
             if not (value.isascii() and value.isprintable()):
                 message = f"the value of {variable} is not valid in an HTTP header; set it again"
                 raise ModelError("no_key", message, False)
-        place = (os.getpid(), profile.provider)
-        if place not in self._wires:
-            self._wires[place] = (ChatWire if profile.provider in _CHAT_PROVIDERS else NativeWire)(self._learner)
-        return self._wires[place]
+        if profile.provider not in self._wires:
+            kind = ChatWire if profile.provider in _CHAT_PROVIDERS else NativeWire
+            self._wires[profile.provider] = kind(self._learner)
+        return self._wires[profile.provider]
 
     def learned(self, profile: ModelProfile) -> Lessons:
         """Return what this process has learned of the profile's server and model from refusals."""
         return self._learner.lessons_of(profile)
 
     def shut(self, seconds: float) -> None:
-        """Close all connections of this process, for at most `seconds`. Any thread may call this."""
+        """Close all connections, for at most `seconds`. Any thread may call this."""
         self._loop.submit(self.close()).ended.wait(seconds)
 
     async def close(self) -> None:
-        """Close all connections of this process. Call it in the loop."""
-        for (pid, _), wire in self._wires.items():
-            if pid == os.getpid():
-                await wire.close()
+        """Close all connections. Call it in the loop."""
+        for wire in self._wires.values():
+            await wire.close()
 
 
 class _ModelCall:

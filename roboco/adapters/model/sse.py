@@ -81,12 +81,9 @@ def _values(data: bytes) -> list[Any]:
         is_list = isinstance(value, list) and value and isinstance(value[0], dict) and "choices" in value[0]
         return value if is_list else [value]
     except ModelError:
-        lines = [line.strip().removeprefix(b"data:") for line in data.splitlines()]
-        lines = [line for line in lines if line.strip() not in (b"", b"[DONE]")]
-        if lines == [data]:
-            raise
+        lines = [line.strip().removeprefix(b"data:").strip() for line in data.splitlines()]
         with suppress(ModelError):
-            return list(map(parse_json, lines))
+            return [None if line == b"[DONE]" else parse_json(line) for line in lines if line]
         raise
 
 
@@ -108,7 +105,6 @@ class EventParser:
         self._data_size = 0
         self._head: bytearray | None = bytearray()  # the first bytes, until it is known what the body is
         self._body: bytearray | None = None  # the rest of the body, if it is no stream of events
-        self._has_lines = False  # the lines of the body are JSON objects, until now
         self._comments = b""  # the beginning of what is neither data nor a comment
         self._has_data = False
 
@@ -119,8 +115,6 @@ class EventParser:
         if self._body is not None:
             _check_size(len(self._body) + len(data))
             self._body += data
-            if self._has_lines and b"\n" in data:
-                yield from self._whole_lines()
             return
         _check_size(len(self._partial_line) + len(data))
         if not (b"\n" in data or b"\r" in data or self._partial_line.endswith(b"\r")):
@@ -153,15 +147,6 @@ class EventParser:
         if not self._has_data and self._comments:
             raise ServerFailure.within_stream(self._comments.decode(errors="replace"))
 
-    def _whole_lines(self) -> Iterator[bytes]:
-        """Yield the whole lines of a body, as long as each is a JSON object."""
-        assert self._body is not None
-        lines = bytes(self._body).split(b"\n")
-        while len(lines) > 1 and (not lines[0].strip() or _is_json_object(lines[0])):
-            yield lines.pop(0)
-        self._has_lines = len(lines) == 1
-        self._body = bytearray(b"\n".join(lines))
-
     def _after_head(self, data: bytes) -> bytes:
         """Return what follows the byte order mark and white space at the beginning, and recognise a body."""
         assert self._head is not None
@@ -177,7 +162,6 @@ class EventParser:
         self._head = None
         if begin[:1] in (b"{", b"[", b"<"):
             self._body = bytearray()
-            self._has_lines = begin[:1] == b"{"
         return begin
 
     def _add_line(self, line: bytes) -> bytes | None:
@@ -194,13 +178,6 @@ class EventParser:
         elif not self._has_data and not line.startswith((b":", b"event:", b"id:", b"retry:")):
             self._comments = (self._comments + line + b"\n")[:2000]
         return None
-
-
-def _is_json_object(line: bytes) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 def _check_size(size: int) -> None:

@@ -103,7 +103,7 @@ class _ProfileCalls:
             name,
             self.profile.model,
             tuple(checks),
-            tuple(lessons.sentences()),
+            tuple(lessons.notes),
             self._settings(checks),
             self.used.metadata(),
             cost,

@@ -65,13 +65,6 @@ def test_chunks_are_found_in_other_forms_of_a_body(body: str, size: int) -> None
     assert asyncio.run(chunks_of(body.encode(), size)) == [FIRST, LAST]
 
 
-def test_lines_of_json_are_returned_as_they_arrive() -> None:
-    events = EventParser()
-    assert list(events.feed(b'{"a": 1}\n{"b"')) == [b'{"a": 1}']
-    assert list(events.feed(b": 2}")) == []
-    assert list(events.end()) == [b'{"b": 2}']
-
-
 async def chunks_of(body: bytes, size: int) -> list[Any]:
     """Return the chunks of a body that arrives in pieces of this size."""
 
