@@ -248,7 +248,7 @@ def _joined(value: Any) -> Any:
 
 
 def model_error(failure: ServerFailure, request: Request) -> ModelError:
-    """Return the ModelError of a failure. It never contains the model's key."""
+    """Return the ModelError of a failure. What it quotes is without the model's key."""
     status = failure.status
     for kind in KINDS:
         possible = not (status and kind.statuses) or status in kind.statuses
@@ -256,18 +256,14 @@ def model_error(failure: ServerFailure, request: Request) -> ModelError:
             return _error_of(kind, failure, request)
     numbers = [] if status else re.findall(r"(?<!\d)[45]\d\d(?!\d)", failure.labels)  # its code may be a status
     if code := _CODES_OF_STATUSES.get(int(numbers[0]) if numbers else status):
-        return _error_of(_by_code(code), failure, request)
+        return _error_of(next(kind for kind in KINDS if kind.code == code), failure, request)
     model, quoted = request.profile.model, redact_secrets(failure.text, request)
     if not status:
         code = "status" if any(number.startswith("4") for number in numbers) else "model"
-        return redact_error(ModelError(code, f"model {model!r} failed: {quoted}", False), request)
+        return ModelError(code, f"model {model!r} failed: {quoted}", False)
     retryable = status >= 500 or status in _OUTAGE_STATUSES
     message = f"model {model!r} answers {status}: {quoted}"
-    return redact_error(ModelError("status", message, retryable, failure.retry_after), request)
-
-
-def _by_code(code: str) -> FailureKind:
-    return next(kind for kind in KINDS if kind.code == code)
+    return ModelError("status", message, retryable, failure.retry_after)
 
 
 def _error_of(kind: FailureKind, failure: ServerFailure, request: Request) -> ModelError:
@@ -277,14 +273,12 @@ def _error_of(kind: FailureKind, failure: ServerFailure, request: Request) -> Mo
     quoted = redact_secrets(failure.text, request)[:_MAX_QUOTED_CHARS].rstrip(". ")
     if kind.code == "auth":
         named = f"the key in {key}" if key else "a request without a key"
-        return redact_error(
-            ModelError("auth", f"{subject} refuses {named}{where}; {kind.remedy}: {quoted}", False), request
-        )
+        return ModelError("auth", f"{subject} refuses {named}{where}; {kind.remedy}: {quoted}", False)
     problem = f"{subject} {kind.problem}" if kind.retryable else f"{subject}: {kind.problem}"
     remedy = f"; {kind.remedy}" if kind.remedy else ""
     message = f"{problem}{where}: {quoted}{remedy}"
     later = failure.retry_after if kind.retryable else None
-    return redact_error(ModelError(kind.code, message, kind.retryable, later), request)
+    return ModelError(kind.code, message, kind.retryable, later)
 
 
 def redact_error(error: ModelError, request: Request) -> ModelError:
@@ -293,21 +287,16 @@ def redact_error(error: ModelError, request: Request) -> ModelError:
     return ModelError(error.code, message, error.retryable, error.retry_after, error.tokens_in, error.tokens_out)
 
 
-def secrets_of(request: Request) -> list[str]:
-    """Return the values of the variables that the request's profile sends, and its address' query, longest first."""
-    names = (key_variable(request.profile), *request.profile.headers.values())
-    query = parse_qsl(urlsplit(base_url_of(request.profile) or "").query)
-    values = [os.environ.get(name, "") for name in names if name]
-    values += [value for name, value in query if len(value) >= _MIN_QUERY_CHARS and name != "api-version"]
-    return sorted((value for value in values if len(value) >= _MIN_SECRET_CHARS), key=len, reverse=True)
-
-
 def redact_secrets(text: str, request: Request) -> str:
-    """Return the text, well-formed and with "***" in place of the model's key and headers.
+    """Return the text, well-formed and with "***" in place of the model's key, its headers and its address' query.
 
     Call it before any truncation: a truncated key would not be found.
     """
+    names = (key_variable(request.profile), *request.profile.headers.values())
+    query = parse_qsl(urlsplit(base_url_of(request.profile) or "").query)
+    secrets = [os.environ.get(name, "") for name in names if name]
+    secrets += [value for name, value in query if len(value) >= _MIN_QUERY_CHARS and name != "api-version"]
     clean = well_formed(text)
-    for secret in secrets_of(request):
-        clean = clean.replace(secret, "***")
+    for secret in sorted(secrets, key=len, reverse=True):
+        clean = clean.replace(secret, "***") if len(secret) >= _MIN_SECRET_CHARS else clean
     return clean

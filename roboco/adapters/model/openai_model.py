@@ -29,7 +29,14 @@ from roboco.adapters.model.allowlist import (
 )
 from roboco.adapters.model.chat_wire import ChatWire
 from roboco.adapters.model.coalescer import TextCoalescer
-from roboco.adapters.model.errors import MALFORMED_CALL, RATE_LIMIT, ServerFailure, model_error, redact_error
+from roboco.adapters.model.errors import (
+    MALFORMED_CALL,
+    RATE_LIMIT,
+    ServerFailure,
+    model_error,
+    redact_error,
+    redact_secrets,
+)
 from roboco.adapters.model.json_tool_calls import (
     NO_WORDS,
     correction_request,
@@ -98,7 +105,7 @@ class OpenAIModel:
         self.retry_delay = retry_delay
         self._loop = LoopThread()
         self._learner = Learner()
-        self._wires: dict[str, Wire] = {}
+        self._chat, self._native = ChatWire(self._learner), NativeWire(self._learner)
 
     def stream(self, request: Request, listener: Listener | None = None) -> ModelStream:
         """Start the call. Iterating over the stream raises ModelError if the call fails."""
@@ -120,10 +127,7 @@ class OpenAIModel:
             if not (value.isascii() and value.isprintable()):
                 message = f"the value of {variable} is not valid in an HTTP header; set it again"
                 raise ModelError("no_key", message, False)
-        if profile.provider not in self._wires:
-            kind = ChatWire if profile.provider in _CHAT_PROVIDERS else NativeWire
-            self._wires[profile.provider] = kind(self._learner)
-        return self._wires[profile.provider]
+        return self._chat if profile.provider in _CHAT_PROVIDERS else self._native
 
     def learned(self, profile: ModelProfile) -> Lessons:
         """Return what this process has learned of the profile's server and model from refusals."""
@@ -135,8 +139,8 @@ class OpenAIModel:
 
     async def close(self) -> None:
         """Close all connections. Call it in the loop."""
-        for wire in self._wires.values():
-            await wire.close()
+        await self._chat.close()
+        await self._native.close()
 
 
 class _ModelCall:
@@ -242,7 +246,7 @@ class _ModelCall:
             if self._published:  # its text becomes void: the caller begins again
                 raise ModelError(error.code, error.message, True) from error
             cause = error.__cause__
-            return cause.text if isinstance(cause, ServerFailure) else error.message
+            return redact_secrets(cause.text, request) if isinstance(cause, ServerFailure) else error.message
 
     async def _json_reply(self, request: Request) -> Reply:
         """Request replies in JSON until one can be parsed, up to MAX_REPROMPTS more times, and return the last one.

@@ -19,7 +19,7 @@ from pydantic_ai.native_tools import AbstractNativeTool, CodeExecutionTool, File
 from pydantic_ai.settings import ModelSettings
 
 from roboco.adapters.model.allowlist import base_url_of, bedrock_region, model_key
-from roboco.adapters.model.chat_wire import sent_max_tokens
+from roboco.adapters.model.chat_wire import CONNECT_TIMEOUT, MAX_ERROR_BYTES, sent_max_tokens
 from roboco.adapters.model.learned import Lessons
 from roboco.adapters.model.native.messages import tool_definition
 from roboco.domain.canonical_json import canonical_json
@@ -30,8 +30,6 @@ from roboco.ports.model import Request
 MAX_CLIENTS = 64
 """Models of the library that are kept; the one that was not used for the longest time is forgotten first."""
 MAX_RESPONSE_BYTES = 64_000_000
-MAX_ERROR_BYTES = 64 * 1024
-CONNECT_TIMEOUT = 10.0
 BEDROCK_GRACE = 5.0
 """Seconds after the profile's time-outs at which a thread gives up a connection to Bedrock that cannot be closed."""
 CACHE_CONTROL = "cache_control"
