@@ -185,7 +185,8 @@ class Lessons:
         return ""
 
     def _learn_omission(self, text: str, body: Mapping[str, Any]) -> str:
-        if not _REFUSED.search(text):
+        of_format = "response_format" in body and re.search(r"response_format|schema|grammar|structured", text, re.I)
+        if not (of_format or _REFUSED.search(text)):
             return ""
         for name in _named(text, body):
             if name == "max_tokens" and "max_completion_tokens" not in self.omitted:
@@ -196,7 +197,7 @@ class Lessons:
         if "strict" not in self.omitted and _has_strict(body) and _mentions(text, "strict"):
             self.omitted.add("strict")
             return "sends no 'strict'"
-        if "response_format" in body and re.search(r"response_format|schema|grammar|structured", text, re.I):
+        if of_format:
             self.omitted.add("response_format")
             return "sends no 'response_format'"
         return ""

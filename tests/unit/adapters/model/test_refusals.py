@@ -122,6 +122,11 @@ def extra(*loc: str | int) -> dict[str, Any]:
         ),
         (
             {"response_format": {"type": "json_schema"}},
+            refused("'response_format.type' must be 'json_object' or 'text'"),
+            "'response_format'",
+        ),
+        (
+            {"response_format": {"type": "json_schema"}},
             refused("This response_format type is unavailable now"),
             "'response_format'",
         ),
