@@ -36,14 +36,14 @@ def register(workers: WorkerRegistry, schedule: Schedule, files: Files, worker: 
 
 
 def _is_foreign(schedule: Schedule, files: Files) -> bool:
-    """Return True if an open task is not in this workspace. Cost: one page of the schedule and SAMPLE reads."""
+    """Return True if an open task is not in this workspace. Cost: one page of the schedule and SAMPLE_SIZE reads."""
     return any(files.size(summary_path(task_id)) is None for task_id in islice(schedule.task_ids(), SAMPLE_SIZE))
 
 
 def check_workspace(engine: Engine, address: str) -> None:
     """Raise UsageError if this client's workspace is not the one of the live coordinators.
 
-    The registry is cached for CACHED seconds, and the id of this client's workspace for ever.
+    The registry is cached for CACHE_SECONDS, and the id of this client's workspace for ever.
     """
     seen = engine.worker_status.registry_snapshot(engine)
     if seen.workspace is None:

@@ -44,7 +44,7 @@ class RegistrySnapshot:
 
 
 class WorkerStatus:
-    """Reads the registry at most every CACHED seconds. Threads share it: at worst two of them read."""
+    """Reads the registry at most every CACHE_SECONDS. Threads share it: at worst two of them read."""
 
     def __init__(self) -> None:
         self._snapshot: RegistrySnapshot | None = None
@@ -52,7 +52,7 @@ class WorkerStatus:
         self._broker = -math.inf, ""
 
     def registry_snapshot(self, parts: StatusPorts) -> RegistrySnapshot:
-        """Return the content of the registry. Cost: five commands to Redis if the last ones are CACHED seconds old."""
+        """Return the content of the registry. Cost: five commands to Redis if the last ones are CACHE_SECONDS old."""
         now = time.monotonic()
         seen = self._snapshot
         if seen is None or now - seen.read_at >= CACHE_SECONDS:

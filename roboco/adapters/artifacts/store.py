@@ -174,7 +174,7 @@ def _type_of(name: str, head: bytes, declared: str) -> str:
 def _versions(files: Files, task_id: str, base: str) -> Iterator[int]:
     """Yield the versions that the name may get: the newest ones, which may have the same bytes, then the next ones.
 
-    However many versions exist, the caller reads one listing and LOOKED_AT of them at most.
+    However many versions exist, the caller reads one listing and MAX_COMPARED_VERSIONS of them at most.
     """
     yield 1
     names = set(files.names(artifact_info_path(task_id)))

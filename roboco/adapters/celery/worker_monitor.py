@@ -50,7 +50,7 @@ class WorkerInfo:
     """True if it has sent that it shuts down."""
 
     def alive(self, now: float) -> bool:
-        """Return True if its last event is younger than GONE, and it does not shut down."""
+        """Return True if its last event is younger than LOST_TIMEOUT, and it does not shut down."""
         return not self.stopped and now - self.seen_at < LOST_TIMEOUT
 
 

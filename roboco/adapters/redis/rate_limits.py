@@ -168,7 +168,7 @@ class RedisRateLimiter:
             pipe.execute()
 
     def waiting_tasks(self, profile: ModelProfile) -> list[str]:
-        """Return the tasks that wait for a reply of this model, at most AWAITING, those that wait longest first."""
+        """Return at most MAX_RESUMED_TASKS that wait for a reply of this model, those that wait longest first."""
         with translating_errors():
             found: Any = self._scripts.client.zrange(self._buckets.waiting_tasks_key(profile), 0, MAX_RESUMED_TASKS - 1)
             return [str(task_id) for task_id in found]

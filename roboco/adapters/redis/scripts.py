@@ -178,7 +178,7 @@ def load_missing(client: redis.Redis, texts: Iterable[str]) -> int:
 
     Raise TransientError if Redis does not answer. If one primary does not answer, the others have the scripts by then.
     Cost if none is missing: one SCRIPT EXISTS for each primary, O(scripts), which takes Redis 2 µs for all of Roboco's.
-    In a cluster also one CLUSTER SLOTS after KNOWN_FOR seconds, because a new primary lacks the scripts.
+    In a cluster also one CLUSTER SLOTS after MAX_TOPOLOGY_AGE seconds, because a new primary lacks the scripts.
     """
     if not isinstance(client, LazyCluster):
         with translating_errors():

@@ -88,7 +88,7 @@ class Metrics:
 
 
 class _Values:
-    """The values of all processes of a worker. A label keeps its first MOST_VALUES values."""
+    """The values of all processes of a worker. A label keeps its first MAX_LABEL_VALUES values."""
 
     def __init__(self, metrics: tuple[MetricSpec, ...], registry: CollectorRegistry) -> None:
         self._metrics = metrics

@@ -3,7 +3,7 @@
     worker A lacks it ─► released ─► dispatched again, after 1, 2, 4, ... 10 s ─► worker B, which has the module
                             │
                             └─ each live worker that has the module lacks the function too, or none has it:
-                               paused after TRIES dispatches ─► the user resumes the task
+                               paused after MIN_DECLINES dispatches ─► the user resumes the task
 
 The task store keeps the workers that have declined a turn or call. If the worker dies in between, the sweeper
 dispatches the turn or call again, and the next worker does the same. A worker that restarts, or is of a release that
@@ -75,8 +75,8 @@ def _dispatch_delay(declined: Declined) -> float:
 def _why_none_can(engine: Engine, pool: str, module: str, declined: Declined) -> str | None:
     """Return why no other worker of the pool can run the work, with a remedy, or None if one may.
 
-    A worker may run it if it has the module and has not declined. The first TRIES dispatches wait for workers that
-    restart.
+    A worker may run it if it has the module and has not declined. The first MIN_DECLINES dispatches wait for workers
+    that restart.
     """
     if declined.count < MIN_DECLINES:
         return None

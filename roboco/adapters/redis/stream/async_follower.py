@@ -32,7 +32,7 @@ class AsyncFollower:
     async def follow(self, task_id: str, position: StreamPosition) -> AsyncGenerator[Record | None, None]:
         """Yield the messages after the position, each once and in order, and None when the logs have no more for now.
 
-        The iterator never ends. It reconnects a lost connection. Raise TransientError after PATIENCE seconds without
+        The iterator never ends. It reconnects a lost connection. Raise TransientError after UNREACHABLE_TIMEOUT without
         one.
         """
         with self._follower.hubs.current().subscribed(task_id, position) as listener:

@@ -72,7 +72,7 @@ class RedisFollower:
     def follow(self, task_id: str, position: StreamPosition) -> Iterator[Record | None]:
         """Yield the messages after the position, each once and in order, and None when the logs have no more for now.
 
-        The iterator never ends. It reconnects a lost connection. Raise TransientError after PATIENCE seconds without
+        The iterator never ends. It reconnects a lost connection. Raise TransientError after UNREACHABLE_TIMEOUT without
         one.
         """
         answered = time.monotonic()

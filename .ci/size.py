@@ -1,0 +1,122 @@
+"""size.py [--record]: compare the size of the product with `.ci/size.json`, and fail if it has grown.
+
+A change that needs more records the new numbers (`python .ci/size.py --record`) and says why in the body of its commit.
+"""
+
+import ast
+import json
+import sys
+import tokenize
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from import_depth import longest_chain
+
+ROOT: Final = Path(__file__).parent.parent
+RECORD: Final = ROOT / ".ci" / "size.json"
+_NO_CODE: Final = frozenset(
+    {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+)
+
+
+def main() -> int:
+    """Print each number beside the recorded one. Return 1 if one has grown."""
+    paths = sorted({*ROOT.glob("workers/**/*.py"), *ROOT.glob("roboco/**/*.py")})
+    sizes = {name: measure(paths) for name, measure in MEASURES.items()}
+    if "--record" in sys.argv[1:]:
+        RECORD.write_text(json.dumps(sizes, indent=2) + "\n")
+    recorded = json.loads(RECORD.read_text())
+    for name, size in sizes.items():
+        print(f"{name:<28}{size:>8}{size - recorded[name]:>+8}")
+    grown = [name for name, size in sizes.items() if size > recorded[name]]
+    if grown:
+        print(f"grown: {', '.join(grown)}; take something away, or record it and say why in the commit")
+    return 1 if grown else 0
+
+
+def lines(paths: list[Path]) -> int:
+    """Return the number of all lines."""
+    return sum(len(path.read_text().splitlines()) for path in paths)
+
+
+def code_lines(paths: list[Path]) -> int:
+    """Return the number of lines without docstrings, comments and blank lines."""
+    return sum(len(_lines_of_code(path)) for path in paths)
+
+
+def _lines_of_code(path: Path) -> set[int]:
+    with path.open("rb") as file:
+        tokens = [token for token in tokenize.tokenize(file.readline) if token.type not in _NO_CODE]
+    found = {line for token in tokens[1:] for line in range(token.start[0], token.end[0] + 1)}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            found -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return found
+
+
+def settings(paths: list[Path]) -> int:
+    """Return the number of fields of the two classes of settings."""
+    return _fields(paths, "Settings") + _fields(paths, "GatewaySettings")
+
+
+def ports(paths: list[Path]) -> int:
+    """Return the number of Protocols in `roboco/ports`."""
+    below = [path for path in paths if path.is_relative_to(ROOT / "roboco" / "ports")]
+    return sum(any("Protocol" in ast.dump(base) for base in kind.bases) for kind in _classes(below))
+
+
+def private_names(paths: list[Path]) -> int:
+    """Return the number of places that use a private attribute of an object that is not the function's own."""
+    return sum(
+        isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.endswith("__")
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+        and not (isinstance(node.value, ast.Call) and ast.unparse(node.value) == "super()")
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text()))
+    )
+
+
+def import_chain(paths: list[Path]) -> int:
+    """Return the number of modules in the longest chain of imports."""
+    return len(longest_chain(ROOT, paths))
+
+
+def _fields(paths: list[Path], name: str) -> int:
+    return sum(
+        isinstance(node, ast.AnnAssign) and "ClassVar" not in ast.dump(node.annotation)
+        for kind in _classes(paths)
+        if kind.name == name
+        for node in kind.body
+    )
+
+
+def _classes(paths: list[Path]) -> Iterator[ast.ClassDef]:
+    for path in paths:
+        yield from (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef))
+
+
+MEASURES: Final[Mapping[str, Callable[[list[Path]], int]]] = MappingProxyType(
+    {
+        "lines": lines,
+        "lines of code": code_lines,
+        "lines of the gateway": lambda paths: lines(_below(paths, "gateway")),
+        "settings": settings,
+        "ports": ports,
+        "fields of Engine": lambda paths: _fields(paths, "Engine"),
+        "fields of Snapshot": lambda paths: _fields(paths, "Snapshot"),
+        "uses of private names": private_names,
+        "longest chain of imports": import_chain,
+    }
+)
+
+
+def _below(paths: list[Path], folder: str) -> list[Path]:
+    return [path for path in paths if path.is_relative_to(ROOT / "roboco" / folder)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
