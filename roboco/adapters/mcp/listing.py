@@ -172,7 +172,7 @@ def _listed_tool(tool: dict[str, Any], mask: Callable[[str], str], in_time: bool
     text = well_formed(mask(next((text for text in texts if isinstance(text, str) and text), ""))).replace("\0", "")
     if len(text) > MAX_DESCRIPTION_CHARS:
         text = f"{text[: MAX_DESCRIPTION_CHARS - 4]} ..."
-    schema = tool.get("inputSchema")
+    schema = tool.get("inputSchema", tool.get("input_schema"))
     match "arrived too late" if not in_time else "is missing" if schema is None else reduced_schema(schema):
         case str(wrong):
             text = _with_note(text, f"(The server's schema of the arguments is left out: it {wrong}.)")

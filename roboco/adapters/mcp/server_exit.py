@@ -2,14 +2,13 @@
 
 import re
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from roboco.domain.url import strip_credentials
 
 MAX_LOGGED_LINES, MAX_LINE_CHARS = 20, 300
 """Maximum number of logged lines, counted from the end, and of characters of each."""
-_MIN_SECRET_CHARS = 4
 _SIGNAL_STATUS_BASE = 128
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
@@ -45,9 +44,9 @@ class ServerExit:
         logged = "; the log has the end of its stderr" if self.stderr.strip() else ""
         return f" (its process ended {_describe_status(self.status)}{logged})"
 
-    def log_lines(self, secrets: Iterable[str]) -> list[str]:
+    def log_lines(self, mask: Callable[[str], str]) -> list[str]:
         """Return the last lines of stderr for a log: printable, truncated, with secrets masked before truncation."""
-        text = strip_credentials(mask_secrets(secrets, self.stderr.decode(errors="replace")))
+        text = strip_credentials(mask(self.stderr.decode(errors="replace")))
         lines = [_printable(line) for line in re.split(r"[\r\n]+", text) if line.strip()]
         return lines[-MAX_LOGGED_LINES:]
 
@@ -64,11 +63,3 @@ def _printable(line: str) -> str:
     plain = _ESCAPE_SEQUENCE.sub("", line).replace("\t", " ")
     plain = "".join(sign if sign.isprintable() else "?" for sign in plain)
     return plain if len(plain) <= MAX_LINE_CHARS else f"{plain[:MAX_LINE_CHARS]}..."
-
-
-def mask_secrets(secrets: Iterable[str], text: str) -> str:
-    """Return the text with every secret masked: servers repeat what they receive."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _MIN_SECRET_CHARS:
-            text = text.replace(secret, "***")
-    return text

@@ -23,6 +23,7 @@ from roboco.errors import UsageError
 
 _INHERITED_VARIABLES = ("HOME", "PATH")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
+_MIN_SECRET_CHARS = 4
 Streams = tuple[Any, Any]
 """The stream of messages from the server, and the one to it, as the `mcp` package takes them."""
 
@@ -41,10 +42,13 @@ class McpTransport:
         self._confinement = confinement
         self._auth = auth
 
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Return the values that must not appear in messages and logs."""
-        return self._values if self._auth is None else (*self._values, *self._auth.secrets)
+    def mask(self, text: str) -> str:
+        """Return the text with every secret masked: servers repeat what they receive."""
+        secrets = self._values if self._auth is None else (*self._values, *self._auth.secrets)
+        for secret in sorted(secrets, key=len, reverse=True):
+            if len(secret) >= _MIN_SECRET_CHARS:
+                text = text.replace(secret, "***")
+        return text
 
     def streams(self) -> AbstractAsyncContextManager[Streams]:
         """Return the context of the streams. Raise UsageError if a variable that they need is not set."""

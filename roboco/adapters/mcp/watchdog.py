@@ -2,8 +2,8 @@
 
 Started as `watchdog.py PID VARIABLES COMMAND...` in a new session; PID is the worker, and VARIABLES are the names of
 the environment's variables that the server gets. The server inherits stdin. Its stdout is read line by line: lines that
-are no messages are dropped, and a message is passed on as the package can parse it. If a message is too long, or if
-there is too much text between two messages, the server is ended.
+are no messages are dropped, and a message is passed on as the package can parse it, even if it has several lines. If a
+message is too long, or if there is too much text between two messages, the server is ended.
 
 When the worker closes stdin, or dies for any reason, the server has GRACE_PERIOD seconds to end. Then the watchdog
 kills it, with everything in its process group. Imports nothing of Roboco, so that it starts in a few milliseconds.
@@ -16,7 +16,6 @@ follow. The watchdog reads that, so a server that floods it costs the worker not
 import contextlib
 import json
 import os
-import re
 import resource
 import select
 import signal
@@ -24,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 GRACE_PERIOD = 1.5
 """Seconds that a server has to end after its input was closed."""
@@ -38,61 +38,69 @@ _POLL_MILLISECONDS = 1000
 _EXIT_POLL_SECONDS = 0.05
 """Seconds between checks whether the server has ended, after its input was closed."""
 _READ_BYTES = 256 * 1024
-_MAX_TEXT_BEFORE, _MAX_TRIES = 4096, 8
-"""Bytes of text before a message on its line, and braces in the text that may begin the message."""
-_MAX_REPAIRED_BYTES = 64 * 1024
+_MAX_TRIES, _MAX_LEVELS = 8, 150
+"""Braces in a text that begin no JSON until the rest is ignored, and levels of a result; parsers refuse 200."""
+_MAX_BEGUN_BYTES = 1024 * 1024
+"""Bytes of a message over several lines."""
 _INTERNAL_ERROR = -32603
 _DECODER = json.JSONDecoder()
-_ESCAPES = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
-)
-"""An escape in a JSON text; the group is a lone surrogate, which no UTF-8 can hold."""
 
 
-def without_lone_surrogates(text: bytes) -> bytes:
-    """Return the JSON text with U+FFFD for each lone surrogate."""
-    return _ESCAPES.sub(lambda found: b"\\ufffd" if found[1] else found[0], text) if b"\\u" in text else text
+def messages_in(text: bytes) -> list[dict[str, Any]]:
+    """Return the messages in a text of a server, in the form of the protocol.
 
-
-def message_in(line: bytes) -> bytes:
-    """Return the message in a line of a server's output as the package can parse it, or b"" if there is none.
-
-    There may be a byte order mark or other text before it and after it. Parsers refuse a message for a lone surrogate,
-    for an error without a code, and for a result that is no object; so these are replaced.
+    There may be other text before, between and after them. Parsers refuse a message for an error without a code, for a
+    result that is no object, and for too many levels; so these are replaced.
     """
-    line = without_lone_surrogates(line.removeprefix(b"\xef\xbb\xbf").strip())
-    if line.startswith(b"{") and len(line) > _MAX_REPAIRED_BYTES:
-        return line
-    text = line.decode(errors="replace")
-    for start in [found.start() for found in re.finditer(r"\{", text[:_MAX_TEXT_BEFORE])][:_MAX_TRIES]:
+    decoded, found, tries = text.decode(errors="replace"), [], _MAX_TRIES
+    at = decoded.find("{")
+    while at >= 0 and tries:
         try:
-            message, end = _DECODER.raw_decode(text, start)
+            value, at = _DECODER.raw_decode(decoded, at)
+            found += _repaired(value)
         except (ValueError, RecursionError):
-            continue
-        if "jsonrpc" in message or ("id" in message and message.keys() & {"result", "error"}):
-            return (_repaired(message) or text[start:end]).encode()
-    return b""
+            tries, at = tries - 1, at + 1
+        at = decoded.find("{", at)
+    return found
 
 
-def _repaired(message: dict[str, object]) -> str:
-    """Return a response that follows the protocol in place of one that does not, or "" if nothing is wrong with it."""
-    response: dict[str, object] = {"jsonrpc": "2.0", "id": message.get("id")}
+def line_of(message: dict[str, Any]) -> bytes:
+    """Return the message as a line, with U+FFFD for each lone surrogate, which no UTF-8 can hold."""
+    text = json.dumps(message, ensure_ascii=False)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode() + b"\n"
+
+
+def _repaired(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a list with the message as the protocol has it, or without it if it is none."""
+    number = message.get("id")
+    response = {"jsonrpc": "2.0", "id": int(number) if isinstance(number, float) and number.is_integer() else number}
     match message:
-        case {"method": _} | {"jsonrpc": "2.0", "error": {"code": int(), "message": str()}}:
-            return ""
-        case {"error": dict() | str() | list() | int() as error}:
-            known = error if isinstance(error, dict) else {"message": error}
-            text, code = known.get("message"), known.get("code")
-            text = text if isinstance(text, str) else json.dumps(known if text is None else text)
-            code = code if isinstance(code, int) else _INTERNAL_ERROR
-            response["error"] = {"code": code, "message": text, "data": known.get("data")}
-        case {"jsonrpc": "2.0", "result": dict()}:
-            return ""
-        case {"result": result}:
-            response["result"] = result if isinstance(result, dict) else {"content": result}
+        case {"jsonrpc": _, "method": _}:
+            return [message | {"jsonrpc": "2.0"}]
+        case {"jsonrpc": _} | {"id": _}:
+            if (error := message.get("error")) is not None:
+                known = error if isinstance(error, dict) else {"message": error}
+                reason, code = known.get("message", known), known.get("code")
+                reason = reason if isinstance(reason, str) else json.dumps(reason)
+                code = code if isinstance(code, int) else _INTERNAL_ERROR
+                return [response | {"error": {"code": code, "message": reason, "data": _cut(known.get("data"))}}]
+            if "result" in message:
+                result = _cut(message["result"])
+                return [response | {"result": result if isinstance(result, dict) else {"content": result}}]
         case _:
-            return ""
-    return json.dumps(response)
+            pass
+    return []
+
+
+def _cut(value: Any, levels: int = _MAX_LEVELS) -> Any:
+    """Return the value without what is nested too deeply."""
+    if not isinstance(value, dict | list):
+        return value
+    if not levels:
+        return "(nested too deeply)"
+    if isinstance(value, dict):
+        return {name: _cut(one, levels - 1) for name, one in value.items()}
+    return [_cut(one, levels - 1) for one in value]
 
 
 class _Messages:
@@ -101,23 +109,35 @@ class _Messages:
     def __init__(self) -> None:
         self.fault = ""
         self._line = b""
+        self._begun = bytearray()
         self._other_bytes = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the messages that the data completes."""
+        """Yield the messages that the data completes, each as a line."""
         *lines, rest = data.split(b"\n")
         for line in lines:
-            if message := message_in(self._line + line):
-                self._other_bytes = 0
-                yield message + b"\n"
-            else:
-                self._other_bytes += len(self._line) + len(line)
+            found = self._completed(self._line + line)
+            self._other_bytes = 0 if found else self._other_bytes + len(self._line) + len(line)
             self._line = b""
+            yield from map(line_of, found)
         self._line += rest
         if len(self._line) > MAX_MESSAGE_BYTES:
             self.fault = f"it wrote a line of more than {MAX_MESSAGE_BYTES} bytes"
         if self._other_bytes > MAX_MESSAGE_BYTES:
             self.fault = f"it wrote more than {MAX_MESSAGE_BYTES} bytes that are no message"
+
+    def _completed(self, line: bytes) -> list[dict[str, Any]]:
+        """Return the messages in the line, or the message over several lines that it ends."""
+        found = messages_in(line)
+        begins, ends = line.startswith((b"{", b"[")), line.startswith((b"}", b"]"))
+        if found or begins:
+            self._begun.clear()
+        if not found and (begins or self._begun):
+            self._begun += line + b"\n"
+        if ends or len(self._begun) > _MAX_BEGUN_BYTES:
+            found = found or messages_in(bytes(self._begun))
+            self._begun.clear()
+        return found
 
 
 class _Server:
@@ -153,10 +173,10 @@ class _Server:
             return False
         if not data:
             self.open_pipes.discard(pipe)
-        elif pipe == self._errors:
+        if pipe == self._errors:
             self._stderr = (self._stderr + data)[-MAX_STDERR_BYTES - 1 :]
         else:
-            for message in self.messages.feed(data):
+            for message in self.messages.feed(data or b"\n"):  # the last line may have no end
                 _write(1, message)
         return bool(data)
 
