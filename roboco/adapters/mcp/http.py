@@ -102,7 +102,10 @@ async def _readable(response: httpx2.Response, found: Exchange) -> httpx2.Respon
             return _response(response, message, found)
     text = body[:_MAX_ERROR_BYTES].decode(errors="replace")
     text = _MARKUP.sub(" ", text)[:_MAX_PAGE_CHARS] if text.lstrip().startswith("<") else text
-    return _response(response, {"error": {"code": INTERNAL_ERROR, "message": " ".join(text.split())}}, found)
+    text = " ".join(text.split())
+    if response.is_success:
+        text = f"its answer is no message of the protocol, but {response.headers.get('content-type', '')}: {text}"
+    return _response(response, {"error": {"code": INTERNAL_ERROR, "message": text}}, found)
 
 
 def _response(response: httpx2.Response, message: dict[str, Any], found: Exchange) -> httpx2.Response:
