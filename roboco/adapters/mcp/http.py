@@ -39,20 +39,10 @@ class Exchange:
     """The HTTP status, or None without a response."""
     fault: str = ""
     """Why there was no response, or ""."""
-    sent: bool = True
-    """False if the request certainly did not reach the server."""
+    refused: bool = False
+    """True if the server has certainly not run the request."""
     began: bool = False
     """True if the server has accepted the request or reported progress, so the tool may have begun to run."""
-
-    @property
-    def refused(self) -> bool:
-        """Return True if the server has certainly not run the request."""
-        return not self.began and (not self.sent or self.status in _REFUSALS)
-
-    @property
-    def message(self) -> str:
-        """Return the HTTP status for messages, or "" if it is no error."""
-        return f" (HTTP status {self.status})" if self.status is not None and self.status >= 300 else ""
 
 
 exchange: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
@@ -72,10 +62,10 @@ class BoundedClient(httpx2.AsyncClient):
             return await super().send(request, **options)
         try:
             response = await super().send(request, **options)
-            found.status = response.status_code
+            found.status, found.refused = response.status_code, response.status_code in _REFUSALS
             return response if _is_stream(response) else await _readable(response, found)
         except (httpx2.HTTPError, httpx2.StreamError, UsageError) as error:
-            found.sent = not isinstance(error, _NOT_SENT)
+            found.refused = isinstance(error, _NOT_SENT)
             kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
             found.fault = f"{kind}{error}".removesuffix(": ")
             failed = httpx2.Response(502, request=request)

@@ -6,11 +6,11 @@ be offered is left out alone, with the reason.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from roboco.adapters.mcp.reduced_schema import reduced_schema
+from roboco.adapters.reduced_schema import reduced_schema
 from roboco.domain.canonical_json import well_formed
 from roboco.domain.team.effect import Effect
 from roboco.domain.team.known_tools import LIST_TOOLS, missing_tools_error
@@ -74,8 +74,7 @@ class ListedTools:
 
         `prefix` is the default prefix of the server.
         """
-        found = ListedTools(other_names=self.other_names, left_out=dict(self.left_out))
-        found.unnamed_count = self.unnamed_count
+        found = replace(self, tools={}, left_out=dict(self.left_out))
         for name, short in self._short_names(server, prefix).items():
             tool = _with_settings(server, prefix, short, self.tools[name])
             found.tools[short] = tool if name == short else tool.model_copy(update={"remote": name})

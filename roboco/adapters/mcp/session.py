@@ -134,7 +134,6 @@ class McpSession:
                 self.opened.set()
                 await self._wait_until_unused(dispatcher.ended)
             finally:
-                self.transport.lost = dispatcher.ended.is_set() and not self.ended.is_set()
                 self.ended.set()  # no thread starts a request while the rest is closed
 
     async def _wait_until_unused(self, lost: anyio.Event) -> None:
@@ -275,7 +274,8 @@ def _failure_reason(error: BaseException, found: Exchange, transport: McpTranspo
         case _:
             reason = f"{type(error).__name__}: {error}"
     remedy = f"; {_SIGN_IN}" if found.status in _UNAUTHORIZED else ""
-    return f"{reason}{transport.exit.message or found.message}{remedy}"
+    status = f" (HTTP status {found.status})" if found.status is not None and found.status >= 300 else ""
+    return f"{reason}{transport.exit.message or status}{remedy}"
 
 
 def json_text(value: Any) -> str:

@@ -1,11 +1,13 @@
-"""The streams to an MCP server: a process below the watchdog, or HTTP."""
+"""The streams to an MCP server, HTTP or a process below the watchdog, and how the process ended."""
 
 import os
 import re
 import shutil
+import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +18,65 @@ from mcp.client.streamable_http import streamable_http_client
 from roboco.adapters.mcp import watchdog
 from roboco.adapters.mcp.confinement import Confinement
 from roboco.adapters.mcp.http import BoundedClient, clean_body
-from roboco.adapters.mcp.server_exit import ServerExit
 from roboco.adapters.mcp.tokens import TokenAuth, required_variable
 from roboco.domain.team.mcp_server import McpServer
+from roboco.domain.url import strip_credentials
 from roboco.errors import UsageError
 
 _INHERITED_VARIABLES = ("HOME", "PATH")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 _MIN_SECRET_CHARS = 4
+MAX_LOGGED_LINES, MAX_LINE_CHARS = 20, 300
+"""Maximum number of logged lines, counted from the end, and of characters of each."""
+_SIGNAL_STATUS_BASE = 128
+_ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 Streams = tuple[Any, Any]
 """The stream of messages from the server, and the one to it, as the `mcp` package takes them."""
 
 
-class McpTransport:
-    """The way to a server, with the secrets that it needs.
+@dataclass
+class ServerExit:
+    """The report of the watchdog.
 
-    `exit` is known after the streams of a process are closed. `lost` is True if the process ended by itself.
+    `status` is the exit status, negative for a signal. It is None for a server at an address, and for a server that did
+    not end by itself: the worker ends or kills it.
     """
+
+    status: int | None = None
+    stderr: bytes = b""
+    fault: str = ""
+    """Why the watchdog ended the server, or ""."""
+
+    def parse_report(self, report: bytes) -> None:
+        """Store the watchdog's report: a line with the status or a fault, then the stderr."""
+        line, _, self.stderr = report.partition(b"\n")
+        try:
+            self.status = int(line) if line else None
+        except ValueError:
+            self.fault = line.decode(errors="replace")
+
+    @property
+    def message(self) -> str:
+        """Return the exit status or the fault for messages, or "" if there is none."""
+        if self.fault:
+            return f" (it was ended: {self.fault})"
+        if self.status is None:
+            return ""
+        logged = "; the log has the end of its stderr" if self.stderr.strip() else ""
+        return f" (its process ended {_describe_status(self.status)}{logged})"
+
+    def log_lines(self, mask: Callable[[str], str]) -> list[str]:
+        """Return the last lines of stderr for a log: printable, truncated, with secrets masked before truncation."""
+        text = strip_credentials(mask(self.stderr.decode(errors="replace")))
+        lines = [_printable(line) for line in re.split(r"[\r\n]+", text) if line.strip()]
+        return lines[-MAX_LOGGED_LINES:]
+
+
+class McpTransport:
+    """The way to a server, with the secrets that it needs. `exit` is known when the streams of a process are closed."""
 
     def __init__(self, server: McpServer, confinement: Confinement, auth: TokenAuth | None) -> None:
         self.exit = ServerExit()
-        self.lost = False
         self._values: tuple[str, ...] = ()
         self._server = server
         self._confinement = confinement
@@ -91,7 +131,7 @@ class McpTransport:
                     yield streams
             finally:
                 with suppress(BlockingIOError):
-                    self.exit.parse_report(reader.read(2 * watchdog.MAX_STDERR_BYTES) or b"", self.lost)
+                    self.exit.parse_report(reader.read(2 * watchdog.MAX_STDERR_BYTES) or b"")
 
 
 def _header_value(variable: str) -> str:
@@ -101,3 +141,17 @@ def _header_value(variable: str) -> str:
             f"environment variable {variable!r} has characters that a header cannot contain, perhaps a final line break"
         )
     return value
+
+
+def _describe_status(status: int) -> str:
+    number = -status if status < 0 else status - _SIGNAL_STATUS_BASE
+    name = signal.Signals(number).name if number in {*signal.Signals} else ""
+    if status < 0:
+        return f"because of signal {name or number}"
+    return f"with exit status {status}" + (f", as after signal {name}" if name else "")
+
+
+def _printable(line: str) -> str:
+    plain = _ESCAPE_SEQUENCE.sub("", line).replace("\t", " ")
+    plain = "".join(sign if sign.isprintable() else "?" for sign in plain)
+    return plain if len(plain) <= MAX_LINE_CHARS else f"{plain[:MAX_LINE_CHARS]}..."

@@ -8,9 +8,9 @@ message is too long, or if there is too much text between two messages, the serv
 When the worker closes stdin, or dies for any reason, the server has GRACE_PERIOD seconds to end. Then the watchdog
 kills it, with everything in its process group. Imports nothing of Roboco, so that it starts in a few milliseconds.
 
-stderr is a pipe to the worker. At the end the watchdog writes one line to it: the server's exit status, nothing if the
-server has to be killed, or the reason why the watchdog ended it. The last MAX_STDERR_BYTES bytes of the server's stderr
-follow. The watchdog reads that, so a server that floods it costs the worker nothing.
+stderr is a pipe to the worker. At the end the watchdog writes one line to it: the exit status of a server that ended by
+itself, the reason why the watchdog ended it, or nothing. The last MAX_STDERR_BYTES bytes of the server's stderr follow.
+The watchdog reads that, so a server that floods it costs the worker nothing.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ import select
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,8 +35,6 @@ MAX_STDERR_BYTES = 16 * 1024
 """Bytes of the end of stderr that are reported: as many as a pipe accepts in one write."""
 _POLL_MILLISECONDS = 1000
 """Milliseconds between checks that the worker lives: a process that it forked may hold stdin open."""
-_EXIT_POLL_SECONDS = 0.05
-"""Seconds between checks whether the server has ended, after its input was closed."""
 _READ_BYTES = 256 * 1024
 _MAX_TRIES, _MAX_LEVELS = 8, 150
 """Braces in a text that begin no JSON until the rest is ignored, and levels of a result; parsers refuse 200."""
@@ -107,7 +105,7 @@ class _Messages:
     """The messages in the server's output. `fault` is the reason why it cannot be read any more, or ""."""
 
     def __init__(self) -> None:
-        self.fault = ""
+        self.fault, self.ended = "", False
         self._line = b""
         self._begun = bytearray()
         self._other_bytes = 0
@@ -140,73 +138,75 @@ class _Messages:
         return found
 
 
-class _Server:
-    """The server's process, with what it writes."""
-
-    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
-        self.messages = _Messages()
-        self._stderr = b""
-        self._output, output = os.pipe()
-        self._errors, errors = os.pipe()
-        self.process = subprocess.Popen(command, env=environment, stdout=output, stderr=errors)
-        os.close(output)
-        os.close(errors)
-        self.open_pipes = {self._output, self._errors}
-        for pipe in self.open_pipes:
-            os.set_blocking(pipe, False)
-
-    @property
-    def writes(self) -> bool:
-        """Return True if the server may write more messages."""
-        return self._output in self.open_pipes
-
-    @property
-    def last_lines(self) -> bytes:
-        """Return the end of stderr. A truncated first line is omitted: a part of a secret could not be masked."""
-        return self._stderr.partition(b"\n")[2] if len(self._stderr) > MAX_STDERR_BYTES else self._stderr
-
-    def read(self, pipe: int) -> bool:
-        """Read the available bytes of a pipe, and pass on the messages in them. Return False if there are none."""
-        try:
-            data = os.read(pipe, _READ_BYTES)
-        except BlockingIOError:
-            return False
-        if not data:
-            self.open_pipes.discard(pipe)
-        if pipe == self._errors:
-            self._stderr = (self._stderr + data)[-MAX_STDERR_BYTES - 1 :]
-        else:
-            for message in self.messages.feed(data or b"\n"):  # the last line may have no end
-                _write(1, message)
-        return bool(data)
-
-    def drain(self) -> None:
-        """Read what an ended server has left in its pipes."""
-        for pipe in tuple(self.open_pipes):
-            while not self.messages.fault and self.read(pipe):
-                pass
-
-
 def main(worker: int, variables: list[str], command: list[str]) -> None:
     """Run the command until it or the worker ends, then end all that is left of it."""
     _set_limits()
-    wakeup_read, wakeup_write = os.pipe()
-    os.set_blocking(wakeup_write, False)
-    signal.set_wakeup_fd(wakeup_write)
+    woken, wakeup = os.pipe()
+    os.set_blocking(wakeup, False)
+    signal.set_wakeup_fd(wakeup)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     environment = {name: os.environ[name] for name in variables if name in os.environ}
     try:
-        server = _Server(command, environment)
+        server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except OSError as error:
         _report("127", str(error).encode())
         sys.exit(127)
-    with contextlib.suppress(BrokenPipeError):  # the worker is gone
-        _watch(server, worker, wakeup_read)
-    if not server.messages.fault:
-        _wait_for_end(server)
-    status = server.process.poll()
-    _report(server.messages.fault or ("" if status is None else str(status)), server.last_lines)
+    assert server.stdout is not None
+    assert server.stderr is not None
+    messages, stderr = _Messages(), bytearray()
+    output = threading.Thread(target=_pass_on, args=(server.stdout.fileno(), messages, wakeup), daemon=True)
+    errors = threading.Thread(target=_keep_end, args=(server.stderr.fileno(), stderr), daemon=True)
+    output.start()
+    errors.start()
+    unasked = _watch(server, worker, messages, woken)
+    if not messages.fault:
+        if server.returncode is not None:
+            output.join(GRACE_PERIOD)
+        os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # the worker must see the end of the server's output
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(GRACE_PERIOD)
+            errors.join(GRACE_PERIOD)
+    # a truncated first line is omitted: a part of a secret could not be masked
+    last_lines = stderr.partition(b"\n")[2] if len(stderr) > MAX_STDERR_BYTES else stderr
+    status = str(server.returncode) if unasked and server.returncode is not None else ""
+    _report(messages.fault or status, bytes(last_lines))
     os.killpg(0, signal.SIGKILL)
+
+
+def _watch(server: "subprocess.Popen[bytes]", worker: int, messages: _Messages, woken: int) -> bool:
+    """Return when the server or its output has ended, its input has been closed, or the worker is gone.
+
+    The result is True if its input is still open.
+    """
+    poll = select.poll()
+    poll.register(0, 0)  # only the hang-up: the data belongs to the server
+    poll.register(woken, select.POLLIN)
+    while server.poll() is None and os.getppid() == worker and not messages.ended:
+        ready = [descriptor for descriptor, _ in poll.poll(_POLL_MILLISECONDS)]
+        if 0 in ready:
+            return False
+        if woken in ready:
+            os.read(woken, 4096)  # a stopped child wakes this process, too
+    return 0 not in [descriptor for descriptor, _ in poll.poll(0)]
+
+
+def _pass_on(pipe: int, messages: _Messages, wakeup: int) -> None:
+    """Pass on the messages that the server writes, until its output ends or cannot be read any more."""
+    with contextlib.suppress(OSError):  # the worker may be gone
+        data = b"\n"
+        while data and not messages.fault:
+            data = os.read(pipe, _READ_BYTES)
+            for message in messages.feed(data or b"\n"):  # the last line may have no end
+                _write(1, message)
+    messages.ended = True
+    os.write(wakeup, b"\0")
+
+
+def _keep_end(pipe: int, kept: bytearray) -> None:
+    """Read the server's stderr, and keep the end of it."""
+    while data := os.read(pipe, _READ_BYTES):
+        kept += data
+        del kept[: -MAX_STDERR_BYTES - 1]
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -229,37 +229,6 @@ def _set_limits() -> None:
         most = resource.getrlimit(limit)[1]
         value = value if most == resource.RLIM_INFINITY else min(value, most)
         resource.setrlimit(limit, (value, value))
-
-
-def _watch(server: _Server, worker: int, wakeup: int) -> None:
-    """Pass on messages until the server has ended, its input has been closed, or the worker is gone."""
-    poll = select.poll()
-    poll.register(0, 0)  # only the hang-up: the data belongs to the server
-    poll.register(wakeup, select.POLLIN)
-    for pipe in server.open_pipes:
-        poll.register(pipe, select.POLLIN)
-    while server.process.poll() is None and os.getppid() == worker and not server.messages.fault and server.writes:
-        ready = [descriptor for descriptor, _ in poll.poll(_POLL_MILLISECONDS)]
-        if 0 in ready:
-            return
-        if wakeup in ready:
-            os.read(wakeup, 4096)  # a stopped child wakes this process, too
-        for pipe in server.open_pipes.intersection(ready):
-            server.read(pipe)
-            if pipe not in server.open_pipes:
-                poll.unregister(pipe)
-    server.drain()
-
-
-def _wait_for_end(server: _Server) -> None:
-    """Wait for the end of the server, at most GRACE_PERIOD seconds. It may write meanwhile."""
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 1)  # the worker must see the end of the server's output
-    until = time.monotonic() + GRACE_PERIOD
-    while server.process.poll() is None and (left := until - time.monotonic()) > 0:
-        for pipe in select.select(list(server.open_pipes), [], [], min(left, _EXIT_POLL_SECONDS))[0]:
-            server.read(pipe)
-    server.drain()
 
 
 if __name__ == "__main__":

@@ -11,10 +11,9 @@ from typing import Any, cast
 import pytest
 
 from roboco.adapters.mcp import session
-from roboco.adapters.mcp.allowlist import check_allowed
 from roboco.adapters.mcp.confinement import Confinement, ConfinementMode
 from roboco.adapters.mcp.listing import MAX_DESCRIPTION_CHARS, build_listing
-from roboco.adapters.mcp.servers import McpServers
+from roboco.adapters.mcp.servers import McpServers, check_allowed
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.validation import validate_team
 from roboco.errors import UsageError

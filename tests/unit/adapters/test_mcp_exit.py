@@ -2,12 +2,12 @@
 
 import pytest
 
-from roboco.adapters.mcp.server_exit import MAX_LINE_CHARS, MAX_LOGGED_LINES, ServerExit
+from roboco.adapters.mcp.transport import MAX_LINE_CHARS, MAX_LOGGED_LINES, ServerExit
 
 
-def read_report(report: bytes, unasked: bool = True) -> ServerExit:
+def read_report(report: bytes) -> ServerExit:
     found = ServerExit()
-    found.parse_report(report, unasked)
+    found.parse_report(report)
     return found
 
 
@@ -25,7 +25,6 @@ def read_report(report: bytes, unasked: bool = True) -> ServerExit:
 )
 def test_the_exit_status_is_reported(report: bytes, expected: str) -> None:
     assert read_report(report).message == expected
-    assert read_report(report, unasked=False).message == ""
 
 
 def test_logged_lines_are_few_short_and_printable() -> None:
@@ -36,6 +35,8 @@ def test_logged_lines_are_few_short_and_printable() -> None:
 
 def test_secrets_are_redacted_before_a_line_is_truncated() -> None:
     secret = "s" * 40
-    lines = read_report(b"1\n" + b"x" * (MAX_LINE_CHARS - 20) + secret.encode()).log_lines(lambda text: text.replace(secret, "***"))
+    lines = read_report(b"1\n" + b"x" * (MAX_LINE_CHARS - 20) + secret.encode()).log_lines(
+        lambda text: text.replace(secret, "***")
+    )
     assert lines == ["x" * (MAX_LINE_CHARS - 20) + "***"]
     assert read_report(b"1\nat redis://me:word@host/0\n").log_lines(str) == ["at redis://***@host/0"]
