@@ -4,8 +4,9 @@ The package ends the whole session if one request cannot be sent, and loses a re
 content or another name of its event. So each response is read here, and the package gets one that it can read.
 """
 
+import math
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,8 +74,8 @@ class BoundedClient(httpx2.AsyncClient):
 
 
 async def clean_body(response: httpx2.Response) -> None:
-    """Bound the size of the body, and make it one that the package can parse."""
-    response.stream = _CleanBody(response)
+    """Bound the size of the body, and make a stream of events one that the package can parse."""
+    response.stream = _Events(response) if _is_stream(response) else _Body(response)
 
 
 def _is_stream(response: httpx2.Response) -> bool:
@@ -105,16 +106,15 @@ def _response(response: httpx2.Response, message: dict[str, Any], found: Exchang
     return httpx2.Response(response.status_code, headers=headers, content=content, request=response.request)
 
 
-class _CleanBody(httpx2.AsyncByteStream):
-    """A body that the package can parse. Its iteration raises StreamError when it is too large."""
+class _Body(httpx2.AsyncByteStream):
+    """A body of bounded size. Its iteration raises StreamError when it is too large."""
 
     def __init__(self, response: httpx2.Response) -> None:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        self._body = response.stream
+        self._body, self._request = response.stream, response.request
         packed = response.headers.get("content-encoding", "identity").lower() != "identity"
-        self._max_bytes = 0 if packed else MAX_MESSAGE_BYTES
-        self._is_stream = _is_stream(response)
-        self._line, self._held = bytearray(), list[bytes]()
+        # an event has a bound; a long stream of them is no fault
+        self._max_bytes = 0 if packed else math.inf if _is_stream(response) else MAX_MESSAGE_BYTES
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
@@ -123,38 +123,25 @@ class _CleanBody(httpx2.AsyncByteStream):
                 size += len(piece)
                 if size > self._max_bytes:
                     raise httpx2.StreamError(f"the answer is compressed, or has more than {MAX_MESSAGE_BYTES} bytes")
-                for text in self._completed(piece):
-                    yield text
-                size = size if self._held or not self._is_stream else len(self._line)
+                yield piece
         except httpx2.HTTPError as error:  # the package ends the session for it
             raise httpx2.StreamError(f"{type(error).__name__}: {error}") from error
-        for text in self._completed(b"\n\n" if self._is_stream else b""):
-            yield text
-
-    def _completed(self, piece: bytes) -> Iterator[bytes]:
-        """Yield the events that the piece of a stream completes, or the piece of another body."""
-        if not self._is_stream:
-            yield piece
-            return
-        first, *lines = piece.split(b"\n")
-        self._line += first
-        for following in lines:
-            self._held.append(bytes(self._line).rstrip(b"\r"))
-            self._line = bytearray(following)
-            if not self._held[-1]:
-                yield from _events(self._held)
-                self._held = []
+        yield b"\n\n"  # the end of the last event
 
     async def aclose(self) -> None:
         await self._body.aclose()
 
 
-def _events(lines: list[bytes]) -> Iterator[bytes]:
-    """Yield the messages in an event, each as an event, and what the event says of resumption."""
-    data = b"\n".join(line.partition(b":")[2] for line in lines if line.startswith(b"data:"))
-    kept = b"".join(line + b"\n" for line in lines if line.startswith((b"id:", b"retry:")))
-    for message in messages_in(data):
-        yield kept + b"data: " + line_of(message) + b"\n"
-        kept = b""
-    if kept:
-        yield kept + b"data:\n\n"
+class _Events(_Body):
+    """A stream of events, of which each has one message."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        kind = {"content-type": "text/event-stream"}
+        stream = httpx2.Response(200, headers=kind, content=super().__aiter__(), request=self._request)
+        async for event in httpx2.EventSource(stream, MAX_MESSAGE_BYTES):
+            about = f"id: {event.id}\n".encode() if event.id else b""
+            about += b"" if event.retry is None else f"retry: {event.retry}\n".encode()
+            for message in messages_in(event.data.encode()):
+                yield about + b"data: " + line_of(message) + b"\n"
+                about = b""
+            yield about + b"data:\n\n" if about else b""
