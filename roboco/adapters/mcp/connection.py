@@ -45,12 +45,7 @@ class McpConnection:
     """The way to one server, for all threads of a process. It has at most one session, which ends when it is unused."""
 
     def __init__(
-        self,
-        server: McpServer,
-        loop: LoopThread,
-        idle_timeout: float,
-        confinement: Confinement,
-        tokens: TokenAccess,
+        self, server: McpServer, loop: LoopThread, idle_timeout: float, confinement: Confinement, tokens: TokenAccess
     ) -> None:
         self._server = server
         self._loop = loop

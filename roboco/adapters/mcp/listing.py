@@ -85,16 +85,13 @@ class ListedTools:
 
     def _short_names(self, server: McpServer, prefix: str) -> dict[str, str]:
         """Return the short names that the team uses. Under `tools` it has the server's names, or the short ones."""
-        begins = server.name_prefix(prefix)
-        own = short_names(begins, tuple(self.tools))
+        own = short_names(server.name_prefix(prefix), tuple(self.tools))
         if server.allows_all_tools:
             return dict(own)
-        found = {name: short for short, name in server.named_by_short_name(prefix).items() if name in self.tools}
-        by_short = {short: name for name, short in own.items()}
-        for short in server.named_by_short_name(prefix):
-            if short not in found.values() and (name := by_short.get(short)) is not None:
-                found[name] = short
-        return found
+        listed = {short: name for name, short in own.items()}
+        named = server.named_by_short_name(prefix).items()
+        found = {short: name if name in self.tools else listed.get(short) for short, name in named}
+        return {name: short for short, name in found.items() if name is not None}
 
 
 def is_wanted(server: McpServer, prefix: str) -> Callable[[str], bool]:

@@ -62,7 +62,7 @@ def token_auth(server: McpServer, access: TokenAccess) -> "TokenAuth | None":
 
 
 class TokenAuth(httpx2.Auth):
-    """Sends a token. `secrets` are the values that must not appear in messages."""
+    """Sends a token. `secrets` are the newest tokens, which must not appear in messages."""
 
     def __init__(self, server: McpServer, store: Any, owner: str) -> None:
         self.secrets: tuple[str, ...] = ()
@@ -140,7 +140,6 @@ class ClientTokens(TokenAuth):
         self._credentials = credentials
         self._id = required_variable(credentials.client_id)
         self._secret = required_variable(credentials.client_secret)
-        self.secrets = (self._secret,)
         key = hashlib.sha256(f"roboco mcp token\0{self._name}\0{self._secret}".encode()).digest()
         self._cipher = Fernet(base64.urlsafe_b64encode(key))
 

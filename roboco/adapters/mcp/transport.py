@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -28,7 +27,6 @@ _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 _MIN_SECRET_CHARS = 4
 MAX_LOGGED_LINES, MAX_LINE_CHARS = 20, 300
 """Maximum number of logged lines, counted from the end, and of characters of each."""
-_SIGNAL_STATUS_BASE = 128
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 Streams = tuple[Any, Any]
 """The stream of messages from the server, and the one to it, as the `mcp` package takes them."""
@@ -36,34 +34,21 @@ Streams = tuple[Any, Any]
 
 @dataclass
 class ServerExit:
-    """The report of the watchdog.
+    """The report of the watchdog: how the server ended, or "" if the worker has ended it, and the end of its stderr."""
 
-    `status` is the exit status, negative for a signal. It is None for a server at an address, and for a server that did
-    not end by itself: the worker ends or kills it.
-    """
-
-    status: int | None = None
+    cause: str = ""
     stderr: bytes = b""
-    fault: str = ""
-    """Why the watchdog ended the server, or ""."""
 
     def parse_report(self, report: bytes) -> None:
-        """Store the watchdog's report: a line with the status or a fault, then the stderr."""
+        """Store the watchdog's report: a line with the cause, then the stderr."""
         line, _, self.stderr = report.partition(b"\n")
-        try:
-            self.status = int(line) if line else None
-        except ValueError:
-            self.fault = line.decode(errors="replace")
+        self.cause = line.decode(errors="replace")
 
     @property
     def message(self) -> str:
-        """Return the exit status or the fault for messages, or "" if there is none."""
-        if self.fault:
-            return f" (it was ended: {self.fault})"
-        if self.status is None:
-            return ""
+        """Return the cause for messages, or "" if there is none."""
         logged = "; the log has the end of its stderr" if self.stderr.strip() else ""
-        return f" (its process ended {_describe_status(self.status)}{logged})"
+        return f" ({self.cause}{logged})" if self.cause else ""
 
     def log_lines(self, mask: Callable[[str], str]) -> list[str]:
         """Return the last lines of stderr for a log: printable, truncated, with secrets masked before truncation."""
@@ -77,7 +62,7 @@ class McpTransport:
 
     def __init__(self, server: McpServer, confinement: Confinement, auth: TokenAuth | None) -> None:
         self.exit = ServerExit()
-        self._values: tuple[str, ...] = ()
+        self._values = tuple(os.environ.get(name, "") for name in server.variables)
         self._server = server
         self._confinement = confinement
         self._auth = auth
@@ -95,10 +80,8 @@ class McpTransport:
         server = self._server
         if server.command is None:
             headers = {header: _header_value(name) for header, name in server.headers.items()}
-            self._values = tuple(headers.values())
             return self._http(server.url or "", headers)
         environment = {name: required_variable(name) for name in server.env}
-        self._values = tuple(environment.values())
         if shutil.which(server.command[0]) is None:
             raise UsageError(f"program {server.command[0]!r} is not installed on this worker")
         inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
@@ -141,14 +124,6 @@ def _header_value(variable: str) -> str:
             f"environment variable {variable!r} has characters that a header cannot contain, perhaps a final line break"
         )
     return value
-
-
-def _describe_status(status: int) -> str:
-    number = -status if status < 0 else status - _SIGNAL_STATUS_BASE
-    name = signal.Signals(number).name if number in {*signal.Signals} else ""
-    if status < 0:
-        return f"because of signal {name or number}"
-    return f"with exit status {status}" + (f", as after signal {name}" if name else "")
 
 
 def _printable(line: str) -> str:

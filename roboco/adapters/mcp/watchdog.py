@@ -8,9 +8,9 @@ message is too long, or if there is too much text between two messages, the serv
 When the worker closes stdin, or dies for any reason, the server has GRACE_PERIOD seconds to end. Then the watchdog
 kills it, with everything in its process group. Imports nothing of Roboco, so that it starts in a few milliseconds.
 
-stderr is a pipe to the worker. At the end the watchdog writes one line to it: the exit status of a server that ended by
-itself, the reason why the watchdog ended it, or nothing. The last MAX_STDERR_BYTES bytes of the server's stderr follow.
-The watchdog reads that, so a server that floods it costs the worker nothing.
+stderr is a pipe to the worker. At the end the watchdog writes one line to it: how the server ended by itself, why the
+watchdog ended it, or nothing. The last MAX_STDERR_BYTES bytes of the server's stderr follow. The watchdog reads that,
+so a server that floods it costs the worker nothing.
 """
 
 import contextlib
@@ -35,12 +35,15 @@ MAX_STDERR_BYTES = 16 * 1024
 """Bytes of the end of stderr that are reported: as many as a pipe accepts in one write."""
 _POLL_MILLISECONDS = 1000
 """Milliseconds between checks that the worker lives: a process that it forked may hold stdin open."""
+_STDERR_SECONDS = 0.4
+"""Seconds for the rest of the stderr of an ended server: a process that it left may hold it open."""
 _READ_BYTES = 256 * 1024
 _MAX_TRIES, _MAX_LEVELS = 8, 150
 """Braces in a text that begin no JSON until the rest is ignored, and levels of a result; parsers refuse 200."""
 _MAX_BEGUN_BYTES = 1024 * 1024
 """Bytes of a message over several lines."""
 _INTERNAL_ERROR = -32603
+_SIGNAL_STATUS_BASE = 128
 _DECODER = json.JSONDecoder()
 
 
@@ -149,7 +152,7 @@ def main(worker: int, variables: list[str], command: list[str]) -> None:
     try:
         server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except OSError as error:
-        _report("127", str(error).encode())
+        _report(describe_status(127), str(error).encode())
         sys.exit(127)
     assert server.stdout is not None
     assert server.stderr is not None
@@ -165,11 +168,11 @@ def main(worker: int, variables: list[str], command: list[str]) -> None:
         os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # the worker must see the end of the server's output
         with contextlib.suppress(subprocess.TimeoutExpired):
             server.wait(GRACE_PERIOD)
-            errors.join(GRACE_PERIOD)
+            errors.join(_STDERR_SECONDS)
     # a truncated first line is omitted: a part of a secret could not be masked
     last_lines = stderr.partition(b"\n")[2] if len(stderr) > MAX_STDERR_BYTES else stderr
-    status = str(server.returncode) if unasked and server.returncode is not None else ""
-    _report(messages.fault or status, bytes(last_lines))
+    cause = describe_status(server.returncode) if unasked and server.returncode is not None else ""
+    _report(f"it was ended: {messages.fault}" if messages.fault else cause, bytes(last_lines))
     os.killpg(0, signal.SIGKILL)
 
 
@@ -209,14 +212,23 @@ def _keep_end(pipe: int, kept: bytearray) -> None:
         del kept[: -MAX_STDERR_BYTES - 1]
 
 
+def describe_status(status: int) -> str:
+    """Return how a process with this exit status ended."""
+    number = -status if status < 0 else status - _SIGNAL_STATUS_BASE
+    name = signal.Signals(number).name if number in {*signal.Signals} else ""
+    if status < 0:
+        return f"its process ended because of signal {name or number}"
+    return f"its process ended with exit status {status}" + (f", as after signal {name}" if name else "")
+
+
 def _write(descriptor: int, data: bytes) -> None:
     while data:
         data = data[os.write(descriptor, data) :]
 
 
-def _report(end: str, stderr: bytes) -> None:
+def _report(cause: str, stderr: bytes) -> None:
     with contextlib.suppress(OSError):  # the worker may be gone
-        os.write(2, end.encode() + b"\n" + stderr)
+        os.write(2, cause.encode() + b"\n" + stderr)
 
 
 def _set_limits() -> None:

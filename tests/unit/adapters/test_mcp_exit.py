@@ -3,6 +3,7 @@
 import pytest
 
 from roboco.adapters.mcp.transport import MAX_LINE_CHARS, MAX_LOGGED_LINES, ServerExit
+from roboco.adapters.mcp.watchdog import describe_status
 
 
 def read_report(report: bytes) -> ServerExit:
@@ -14,17 +15,27 @@ def read_report(report: bytes) -> ServerExit:
 @pytest.mark.parametrize(
     ("report", "expected"),
     [
-        (b"1\n", " (its process ended with exit status 1)"),
-        (b"0\nbye", " (its process ended with exit status 0; the log has the end of its stderr)"),
-        (b"-11\n \n", " (its process ended because of signal SIGSEGV)"),
-        (b"137\n", " (its process ended with exit status 137, as after signal SIGKILL)"),
-        (b"255\n", " (its process ended with exit status 255)"),
+        (b"it ended\nbye", " (it ended; the log has the end of its stderr)"),
+        (b"it ended\n \n", " (it ended)"),
         (b"\nbye", ""),
         (b"", ""),
     ],
 )
-def test_the_exit_status_is_reported(report: bytes, expected: str) -> None:
+def test_the_cause_is_reported(report: bytes, expected: str) -> None:
     assert read_report(report).message == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (1, "with exit status 1"),
+        (-11, "because of signal SIGSEGV"),
+        (137, "with exit status 137, as after signal SIGKILL"),
+        (255, "with exit status 255"),
+    ],
+)
+def test_the_exit_status_is_described(status: int, expected: str) -> None:
+    assert describe_status(status) == f"its process ended {expected}"
 
 
 def test_logged_lines_are_few_short_and_printable() -> None:
