@@ -140,8 +140,9 @@ def _file(place: int, part: dict[str, Any]) -> Media | str:
         data = base64.b64decode(digits + b"=" * (-len(digits) % 4), validate=True)
     except ValueError:
         return "its data is not base64"
-    mime_type = part.get("mime_type") if isinstance(part.get("mime_type"), str) else ""
-    return Media(place, part["type"], mime_type, data) if data else "its data is empty"
+    mime_type = part.get("mime_type")
+    kind = mime_type if isinstance(mime_type, str) else ""
+    return Media(place, part["type"], kind, data) if data else "its data is empty"
 
 
 def _replace_data(places: dict[str, int], value: Any) -> Any:

@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from roboco.adapters.mcp.confinement import Confinement
@@ -62,8 +62,7 @@ class McpServers:
         self._tokens = tokens
         self._get_token = get_token
         self.reset()
-        known = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: (found := known()) and found.reset())
+        os.register_at_fork(after_in_child=partial(_reset, weakref.ref(self)))
 
     def reset(self) -> None:
         """Forget every server without contacting it: after a fork, the parent still uses the sessions."""
@@ -139,6 +138,11 @@ class McpServers:
                     server, self._loop, self._idle_timeout, self._confinement, tokens
                 )
             return self._connections[key]
+
+
+def _reset(servers: "weakref.ref[McpServers]") -> None:
+    if (found := servers()) is not None:
+        found.reset()
 
 
 def check_allowed(server: McpServer, allowed: tuple[str, ...], allowed_variables: tuple[str, ...]) -> None:

@@ -48,6 +48,7 @@ def nested(levels: int, last: Any) -> Any:
 
 
 NOTICE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}'
+NOT_JSON = "(left out: the structured content is no JSON: Out of range float values are not JSON compliant)"
 DEEP = "(left out: the structured content is no JSON: nested deeper than 64 levels)"
 ODD_SCHEMAS: list[Any] = [
     None,
@@ -154,6 +155,7 @@ def test_a_tool_that_cannot_be_offered_is_left_out_alone_with_the_reason() -> No
         ({"raw": '{"jsonrpc":2.0,"id":ID.0,"result":{"content":"float"},"error":null}'}, "float"),
         ({"raw": f'{{"id":ID,"result":{{"content":"{"x" * 70_000}"}}}}'}, "x" * 70_000),
         ({"content": [], "structuredContent": nested(300, 1)}, DEEP),
+        ({"structuredContent": {"value": float("nan")}}, NOT_JSON),
         ({"content": [{"type": "text", "text": {"a": 1}}]}, '{"a":1}'),
         ({"content": [{"type": "markdown", "text": "a"}]}, "a"),
         ({"content": [{"type": "resource", "resource": {"uri": "a://b"}}]}, [{"type": "resource", "uri": "a://b"}]),
