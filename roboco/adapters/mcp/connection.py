@@ -116,7 +116,8 @@ class McpConnection:
 
         found = (await self._exchange(send, "did not list its tools", repeatable=True)).result
         listed, following = found.get("tools", found.get("content")), found.get("nextCursor")
-        return listed if isinstance(listed, list) else [], None if following is None else str(following)
+        page = listed if isinstance(listed, list) else [] if listed is None else [listed]
+        return page, None if following is None else str(following)
 
     async def _call(self, name: str, args: dict[str, Any], key: str) -> dict[str, Any]:
         params = types.CallToolRequestParams(name=name, arguments=args, _meta={IDEMPOTENCY_KEY_FIELD: key})

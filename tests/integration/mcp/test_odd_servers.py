@@ -107,6 +107,12 @@ def test_parameters_behind_the_root_are_offered(schema: dict[str, Any]) -> None:
     assert offered_schema(schema)["properties"] == {"city": {"type": "string"}}
 
 
+def test_a_list_of_another_form_is_named() -> None:
+    server = scripted(tools={"good": {"description": "x"}})
+    with open_servers(server) as servers:
+        assert servers.list_tools(server, "odd_").left_out == {"{'good': {'description': 'x'}}": "it has no valid name"}
+
+
 @pytest.mark.parametrize("cursor", ["", "again"])
 def test_a_page_that_leads_nowhere_is_the_last_one(cursor: str) -> None:
     server = scripted(cursor=cursor)

@@ -233,7 +233,7 @@ def test_one_worker_refreshes_the_token_of_a_tenant(provider: Provider, store: R
             refreshed.append(known["tenant"])
             current[0] = "new"
             provider.valid = {"new": "tenant"}
-        return current[0]
+        return f"Bearer {current[0]}\n"  # as functions that read a file return it
 
     functions.get_token = get_token
     server = declared(provider, "tenant")
