@@ -23,12 +23,6 @@ def tool(name: str, description: str = "", schema: object = None) -> dict[str, A
 TOOLS: dict[str, list[dict[str, Any]]] = {
     "huge": [tool("one", MEGABYTE_TEXT), tool("two", "", {"type": "object", "description": MEGABYTE_TEXT})],
     "many": [tool(f"tool{number}") for number in range(10_000)],
-    "bad-schema": [
-        tool("one", "", {"type": "object", "properties": {"a": {"type": "strong"}}}),
-        tool("three", "fine", {"type": "object", "properties": {"a": {"type": "string"}}}),
-    ],
-    "no-schema": [{"name": "one", "inputSchema": "nonsense"}],
-    "costly": [tool(f"tool{number}", "", {"type": "object", "allOf": [{}] * 16_000}) for number in range(50)],
 }
 
 
@@ -65,10 +59,6 @@ def result_of(kind: str, request: dict[str, Any]) -> dict[str, Any]:
             }
         case "tools/list":
             return list_of(kind, request)
-        case "tools/call" if kind == "nan":
-            return {"content": [], "structuredContent": {"value": float("nan")}}
-        case "tools/call" if kind == "wrong-result":
-            return {"content": "no list"}
         case "ping":
             return {}
         case _:

@@ -8,6 +8,8 @@ from typing import Any
 SCRIPT: dict[str, Any] = {
     "tools": [],
     "cursor": None,  # of the next page, which is the same page
+    "hello": {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "scripted", "version": "1"}},
+    "refused_revisions": "none",  # the beginning of the revisions of the protocol that are an error
     "results": {},  # by the name of the tool: a result, or an object with `error` or `raw` (a text)
     "before": "",  # a text before each message, without a line break
     "lines": 0,  # lines of a log before each result of a call
@@ -53,9 +55,11 @@ def main(script: dict[str, Any]) -> None:
         if "id" not in request:
             continue
         match request["method"]:
+            case "initialize" if request["params"]["protocolVersion"].startswith(script["refused_revisions"]):
+                send(script, {"id": request["id"], "error": {"code": -32602, "message": "Unsupported version"}})
+                continue
             case "initialize":
-                info = {"name": "scripted", "version": "1"}
-                result: dict[str, Any] = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info}
+                result: dict[str, Any] = script["hello"]
             case "tools/list":
                 result = {"tools": script["tools"], "nextCursor": script["cursor"]}
             case "tools/call":

@@ -65,7 +65,7 @@ class Confinement:
         network = ("--unshare-net",) if self.mode == "offline" else ()
         here = os.getcwd()
         return (
-            *(_require_bubblewrap(), *_ISOLATION_ARGUMENTS, *network),
+            *(_working_bubblewrap(), *_ISOLATION_ARGUMENTS, *network),
             *_system_mounts(),
             *_program_mounts(command),
             *self._added_mounts(),
@@ -125,21 +125,13 @@ def _program_paths(program: str) -> list[str]:
     return list(found)
 
 
-def _require_bubblewrap() -> str:
+@lru_cache(maxsize=1)
+def _working_bubblewrap() -> str:
+    """Return the first bubblewrap that works here. Raise UsageError if none does, and try again at the next call."""
     if sys.platform != "linux":
         raise UsageError(
             f"MCP servers that are started need Linux for their sandbox, this is {sys.platform}; {_DISABLE_HINT}"
         )
-    found = _find_working_bubblewrap()
-    if not found[0]:
-        _find_working_bubblewrap.cache_clear()  # an operator may fix the cause while the worker runs
-        raise UsageError(f"MCP servers cannot be confined on this worker: {found[1]}; {_INSTALL_HINT}")
-    return found[0]
-
-
-@lru_cache(maxsize=1)
-def _find_working_bubblewrap() -> tuple[str, str]:
-    """Return the first bubblewrap that works here and "", or "" and the reason why none works."""
     failures = []
     for bwrap in find_bubblewraps():
         program = (sys.executable, "-I", "-S", "-c", "")
@@ -150,6 +142,7 @@ def _find_working_bubblewrap() -> tuple[str, str]:
             failures.append(f"{bwrap}: {error}"[:300])
             continue
         if done.returncode == 0:
-            return bwrap, ""
+            return bwrap
         failures.append(f"{bwrap}: {done.stderr.decode(errors='replace').strip()}"[:300])
-    return "", "; ".join(failures) or "there is no program bwrap"
+    why = "; ".join(failures) or "there is no program bwrap"
+    raise UsageError(f"MCP servers cannot be confined on this worker: {why}; {_INSTALL_HINT}")

@@ -20,17 +20,9 @@ from mcp import ClientSession, MCPError
 from pydantic import ValidationError
 
 from roboco.adapters.mcp.confinement import Confinement
-from roboco.adapters.mcp.http import Exchange, exchange
-from roboco.adapters.mcp.result import error_of
-from roboco.adapters.mcp.server_exit import mask_secrets
-from roboco.adapters.mcp.session import (
-    MAX_FAILURE_CHARS,
-    McpSession,
-    failure_reason,
-    is_connection_lost,
-    json_text,
-    refusal_text,
-)
+from roboco.adapters.mcp.http import Exchange
+from roboco.adapters.mcp.result import MAX_ERROR_CHARS, error_of
+from roboco.adapters.mcp.session import McpSession, is_connection_lost, json_text
 from roboco.adapters.mcp.tokens import TokenAccess, token_auth
 from roboco.adapters.mcp.transport import McpTransport
 from roboco.adapters.model.loop_thread import LoopThread
@@ -43,7 +35,9 @@ _POLL_INTERVAL = 0.05
 """Seconds between checks for a cancellation of a wait."""
 _THREAD_SLACK = 0.5
 """Seconds by which a thread waits longer than the loop, so that the loop can end late requests itself."""
-_NAMES_SESSION = re.compile(r"(?i)session|initiali[sz]")
+_SESSION = re.compile(r"(?i)session|initiali[sz]")
+_REFUSALS = (types.INVALID_REQUEST, types.INVALID_PARAMS)
+"""Codes with which a server refuses a request that it cannot read, or that it does not expect."""
 T = TypeVar("T")
 
 
@@ -51,12 +45,7 @@ class McpConnection:
     """The way to one server, for all threads of a process. It has at most one session, which ends when it is unused."""
 
     def __init__(
-        self,
-        server: McpServer,
-        loop: LoopThread,
-        idle_timeout: float,
-        confinement: Confinement,
-        tokens: TokenAccess,
+        self, server: McpServer, loop: LoopThread, idle_timeout: float, confinement: Confinement, tokens: TokenAccess
     ) -> None:
         self._server = server
         self._loop = loop
@@ -93,11 +82,9 @@ class McpConnection:
         """Return True if there is no session."""
         return self._session is None or self._session.running.ended.is_set()
 
-    @property
-    def mask(self) -> Callable[[str], str]:
-        """Return the function that masks the secrets of the session in a text."""
-        known = () if self._session is None else self._session.transport.secrets
-        return lambda text: mask_secrets(known, text)
+    def mask(self, text: str) -> str:
+        """Return the text with the secrets of the session masked."""
+        return text if self._session is None else self._session.transport.mask(text)
 
     def _wait(self, coroutine: Coroutine[Any, Any, T], until: float, cancelled: Callable[[], bool], did: str) -> T:
         """Return the result of the coroutine, which runs on the loop. Cancel it if its result is not needed."""
@@ -127,9 +114,10 @@ class McpConnection:
             with anyio.fail_after(max(0.0, until - time.monotonic())):
                 await client.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
 
-        found = await self._exchange(send, "did not list its tools", repeatable=True)
-        listed, following = found.result.get("tools"), found.result.get("nextCursor")
-        return listed if isinstance(listed, list) else [], following if isinstance(following, str) else None
+        found = (await self._exchange(send, "did not list its tools", repeatable=True)).result
+        listed, following = found.get("tools", found.get("content")), found.get("nextCursor")
+        page = listed if isinstance(listed, list) else [] if listed is None else [listed]
+        return page, None if following is None else str(following)
 
     async def _call(self, name: str, args: dict[str, Any], key: str) -> dict[str, Any]:
         params = types.CallToolRequestParams(name=name, arguments=args, _meta={IDEMPOTENCY_KEY_FIELD: key})
@@ -151,13 +139,18 @@ class McpConnection:
                 raise TimeoutError(f" ({passed})" if found.began else f" ({self._server.timeout:g} s)")
 
         found = await self._exchange(send, f"did not complete the call of {name!r}")
-        if found.result.get("resultType") == "input_required":
-            requests = found.result.get("inputRequests")
+        raw = found.result
+        if raw.get("resultType") == "input_required":
+            requests = raw.get("inputRequests")
             found.questions += [*requests.values()] if isinstance(requests, dict) else []
-            raise UsageError(f"tool {name!r} of MCP server {self._server.location!r} did not run: {_asked(found)}")
-        if found.result.get("isError"):
-            raise UsageError(self.mask(f"{error_of(found.result)}{_refusal_note(found)}"))
-        return found.result
+            asked = _asked(found) or "the server needs more input"
+            raise UsageError(self.mask(f"tool {name!r} of MCP server {self._server.location!r} did not run: {asked}"))
+        if raw.get("isError"):
+            raise UsageError(self.mask(f"{error_of(raw)}{_before(found)}"))
+        if asked := _asked(found):
+            content = raw.get("content") or []
+            raw["content"] = [*(content if isinstance(content, list) else [content]), f"({asked})"]
+        return raw
 
     async def _exchange(
         self, send: Callable[[ClientSession, Exchange], Awaitable[None]], did: str, repeatable: bool = False
@@ -171,28 +164,16 @@ class McpConnection:
         while True:
             known = self._session
             session, found = await self._open_session(), Exchange()
-            exchange.set(found)
             may_repeat = session is known and not repeated  # one that was opened for this request is not forgotten
             try:
                 await session.request(send, found)
                 return found
             except (MCPError, ValidationError, RuntimeError, TimeoutError) as error:
-                if not may_repeat or not await self._may_repeat(session, error, found, repeatable):
+                may_repeat = may_repeat and isinstance(error, MCPError) and not found.began
+                if not may_repeat or not (repeatable or await _has_not_run(session, error, found)):
                     raise await self._failure(session, did, error, found) from None
             repeated = True
             await session.end()
-
-    async def _may_repeat(self, session: McpSession, error: Exception, found: Exchange, repeatable: bool) -> bool:
-        """Return True if the request may be sent again in a new session."""
-        if not isinstance(error, MCPError) or found.began:
-            return False
-        names_session = _NAMES_SESSION.search(f"{refusal_text(error, found)} {found.text}") is not None
-        if repeatable:
-            return True
-        if found.refused:
-            return names_session or error.code not in (types.INVALID_PARAMS, types.METHOD_NOT_FOUND)
-        # a tool may name a session too: a server that has forgotten this one refuses every request in that way
-        return names_session and _NAMES_SESSION.search(await session.ping_error() or "") is not None
 
     async def _open_session(self) -> McpSession:
         """Return the session, opened if there is none. Raise UsageError if that is not possible."""
@@ -207,39 +188,51 @@ class McpConnection:
 
     async def _failure(self, session: McpSession, did: str, error: Exception, found: Exchange) -> UsageError:
         """Return the error of a request that failed."""
-        where = f"MCP server {self._server.location!r}"
         unknown = "; whether it had an effect is not known" if "call" in did and not found.refused else ""
         if isinstance(error, TimeoutError):
             self._loop.submit(session.check())
-        elif isinstance(error, MCPError) and is_connection_lost(error, found):
-            await session.wait_exit()
-        reason = failure_reason(error, found, session.transport)
-        if isinstance(error, MCPError) and not is_connection_lost(error, found):
-            text = f"{where} refused: {reason}{_refusal_note(found)}"
-        else:
-            text = f"{where} {did}: {reason}{unknown}"
-        return UsageError(mask_secrets(session.transport.secrets, text)[:MAX_FAILURE_CHARS])
+        reason = await session.failure(error, found)
+        refused = isinstance(error, MCPError) and not is_connection_lost(error, found)
+        text = f"refused: {reason}{_before(found)}" if refused else f"{did}: {reason}{unknown}"
+        return UsageError(session.transport.mask(f"MCP server {self._server.location!r} {text}")[:MAX_ERROR_CHARS])
 
 
-def _refusal_note(found: Exchange) -> str:
-    return f"; before that, {_asked(found)}" if found.questions else ""
+async def _has_not_run(session: McpSession, error: Exception, found: Exchange) -> bool:
+    """Return True if the server has certainly not run the request, and a new session may help."""
+    assert isinstance(error, MCPError)
+    if found.refused:
+        return _names_session(error) or error.code not in (types.INVALID_PARAMS, types.METHOD_NOT_FOUND)
+    if not _names_session(error) and error.code not in _REFUSALS:
+        return False
+    # a tool may name a session too: a server that has forgotten this one refuses every request in that way
+    of_ping = await session.ping_error()
+    return isinstance(of_ping, MCPError) and (_names_session(of_ping) or of_ping.code == error.code)
+
+
+def _names_session(error: MCPError) -> bool:
+    return _SESSION.search(f"{error.message} {error.data}") is not None
+
+
+def _before(found: Exchange) -> str:
+    asked = _asked(found)
+    return f"; before that, {asked}" if asked else ""
 
 
 def _asked(found: Exchange) -> str:
-    """Return the requests of the server that Roboco has refused, for the agent."""
-    asked = [_question(one.get("method"), one.get("params") or {}) for one in found.questions]
-    return f"the server {'; it '.join(dict.fromkeys(asked))}" if asked else "the server needs more input"
+    """Return the server's requests for input that Roboco has refused, for the agent, or ""."""
+    asked = [text for one in found.questions if (text := _question(one))]
+    return f"the server {'; it '.join(dict.fromkeys(asked))}" if asked else ""
 
 
-def _question(method: Any, params: dict[str, Any]) -> str:
-    match method:
-        case "elicitation/create":
+def _question(request: Any) -> str:
+    match request:
+        case {"method": "elicitation/create", "params": dict() as params}:
             shown = json_text(params.get("requestedSchema") or params.get("url") or "")
             return (
                 f"asked the user: {str(params.get('message'))!r} ({shown}), which a call cannot do: "
                 "ask the user, and put the answer into the arguments if the tool has one for it"
             )
-        case "sampling/createMessage":
+        case {"method": "sampling/createMessage"}:
             return "asked for an answer of a model (sampling), which Roboco refuses"
         case _:
-            return f"sent the request {str(method)!r}, which Roboco refuses"
+            return ""

@@ -1,9 +1,10 @@
 """HTTP below the `mcp` package: bounds of size, faults of one request, and what is known about each request.
 
-The package ends the whole session if one request cannot be sent. So a fault becomes an error response of that request.
+The package ends the whole session if one request cannot be sent, and loses a response with another id, another type of
+content or another name of its event. So each response is read here, and the package gets one that it can read.
 """
 
-import json
+import math
 import re
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
@@ -11,15 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
-from roboco.adapters.mcp.watchdog import MAX_MESSAGE_BYTES, message_in, without_lone_surrogates
+from roboco.adapters.mcp.watchdog import MAX_MESSAGE_BYTES, line_of, messages_in
 from roboco.errors import UsageError
 
 _MAX_ERROR_BYTES, _MAX_PAGE_CHARS = 64 * 1024, 300
 _MARKUP = re.compile(r"(?is)<(script|style).*?</\1>|<[^>]*>")
 _CLOSE_TIMEOUT = 2.0
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_ACCEPTED = 202
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol, UsageError)
 _REFUSALS = frozenset(range(400, 500)) - {408, 425, 429}
 """Statuses with which a server refuses a request before it runs a tool: after some others the tool may still run."""
@@ -29,30 +30,20 @@ _REFUSALS = frozenset(range(400, 500)) - {408, 425, 429}
 class Exchange:
     """A request to a server, as it was seen below the package."""
 
+    id: int = 0
+    """The id of the request."""
     result: dict[str, Any] = field(default_factory=dict)
     """The result, before the package has checked it."""
     questions: list[dict[str, Any]] = field(default_factory=list)
     """The requests that the server sent meanwhile: `method` and `params`."""
     status: int | None = None
     """The HTTP status, or None without a response."""
-    text: str = ""
-    """The beginning of the body of an error response."""
     fault: str = ""
     """Why there was no response, or ""."""
-    sent: bool = True
-    """False if the request certainly did not reach the server."""
+    refused: bool = False
+    """True if the server has certainly not run the request."""
     began: bool = False
-    """True if the server has reported progress, so the tool has begun to run."""
-
-    @property
-    def refused(self) -> bool:
-        """Return True if the server has certainly not run the request."""
-        return not self.began and (not self.sent or self.status in _REFUSALS)
-
-    @property
-    def message(self) -> str:
-        """Return the HTTP status for messages, or "" if it is no error."""
-        return f" (HTTP status {self.status})" if self.status is not None and self.status >= 300 else ""
+    """True if the server has accepted the request or reported progress, so the tool may have begun to run."""
 
 
 exchange: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
@@ -68,75 +59,89 @@ class BoundedClient(httpx2.AsyncClient):
             request.extensions["timeout"] = httpx2.Timeout(_CLOSE_TIMEOUT).as_dict()
         request.headers["accept-encoding"] = "identity"
         found = exchange.get()
+        if found is None or request.method != "POST":
+            return await super().send(request, **options)
         try:
             response = await super().send(request, **options)
-            if found is not None and request.method == "POST":
-                await _record(found, response)
-            return response
+            found.status, found.refused = response.status_code, response.status_code in _REFUSALS
+            return response if _is_stream(response) else await _readable(response, found)
         except (httpx2.HTTPError, httpx2.StreamError, UsageError) as error:
-            if found is None or request.method != "POST":
-                raise
-            found.sent = not isinstance(error, _NOT_SENT)
+            found.refused = isinstance(error, _NOT_SENT)
             kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
             found.fault = f"{kind}{error}".removesuffix(": ")
-            return _error_response(request, found.fault)
+            failed = httpx2.Response(502, request=request)
+            return _response(failed, {"error": {"code": CONNECTION_CLOSED, "message": found.fault}}, found)
 
 
 async def clean_body(response: httpx2.Response) -> None:
-    """Bound the size of the body, and make it one that the package can parse."""
-    response.stream = _CleanBody(response)
+    """Bound the size of the body, and make a stream of events one that the package can parse."""
+    response.stream = _Events(response) if _is_stream(response) else _Body(response)
 
 
-async def _record(found: Exchange, response: httpx2.Response) -> None:
-    found.status = response.status_code
-    kind = response.headers.get("content-type", "").lower()
-    if response.is_error or kind.startswith("text/plain"):
-        text = (await response.aread())[:_MAX_ERROR_BYTES].decode(errors="replace")
-        text = _MARKUP.sub(" ", text)[:_MAX_PAGE_CHARS] if "html" in kind else text
-        found.text = " ".join(text.split())
+def _is_stream(response: httpx2.Response) -> bool:
+    return response.headers.get("content-type", "").lower().startswith("text/event-stream") and response.is_success
 
 
-def _error_response(request: httpx2.Request, fault: str) -> httpx2.Response:
-    error = {"jsonrpc": "2.0", "id": 0, "error": {"code": CONNECTION_CLOSED, "message": fault}}
-    content = json.dumps(error).encode()
-    return httpx2.Response(502, headers={"content-type": "application/json"}, content=content, request=request)
+async def _readable(response: httpx2.Response, found: Exchange) -> httpx2.Response:
+    """Return a response with the message in the body, or with an error that has the text of the body."""
+    body = await response.aread()
+    if response.is_redirect or response.status_code == _ACCEPTED:
+        found.began = response.status_code == _ACCEPTED
+        return response
+    for message in messages_in(body):
+        if "method" not in message:
+            return _response(response, message, found)
+    text = body[:_MAX_ERROR_BYTES].decode(errors="replace")
+    text = _MARKUP.sub(" ", text)[:_MAX_PAGE_CHARS] if text.lstrip().startswith("<") else text
+    text = " ".join(text.split())
+    if response.is_success:
+        text = f"its answer is no message of the protocol, but {response.headers.get('content-type', '')}: {text}"
+    return _response(response, {"error": {"code": INTERNAL_ERROR, "message": text}}, found)
 
 
-class _CleanBody(httpx2.AsyncByteStream):
-    """A body as lines that the package can parse. Its iteration raises StreamError when it is too large."""
+def _response(response: httpx2.Response, message: dict[str, Any], found: Exchange) -> httpx2.Response:
+    headers = {name: value for name, value in response.headers.items() if not name.startswith("content-")}
+    content = line_of(message | {"jsonrpc": "2.0", "id": found.id})
+    headers |= {"content-type": "application/json"}
+    return httpx2.Response(response.status_code, headers=headers, content=content, request=response.request)
+
+
+class _Body(httpx2.AsyncByteStream):
+    """A body of bounded size. Its iteration raises StreamError when it is too large."""
 
     def __init__(self, response: httpx2.Response) -> None:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        self._body = response.stream
+        self._body, self._request = response.stream, response.request
         packed = response.headers.get("content-encoding", "identity").lower() != "identity"
-        streamed = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-        self._max_bytes = 0 if packed else MAX_MESSAGE_BYTES
-        self._per_line = streamed  # an event has a bound in the package; a long stream of events is no fault
+        # an event has a bound; a long stream of them is no fault
+        self._max_bytes = 0 if packed else math.inf if _is_stream(response) else MAX_MESSAGE_BYTES
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        held: list[bytes] = []
         size = 0
         try:
             async for piece in self._body:
-                lines, newline, rest = piece.rpartition(b"\n") if self._per_line else (b"", b"", piece)
-                size = (0 if newline else size) + len(piece)
+                size += len(piece)
                 if size > self._max_bytes:
                     raise httpx2.StreamError(f"the answer is compressed, or has more than {MAX_MESSAGE_BYTES} bytes")
-                if newline:
-                    for line in b"".join([*held, lines]).split(b"\n"):
-                        yield _clean(line) + newline
-                    held = []
-                held.append(rest)
+                yield piece
         except httpx2.HTTPError as error:  # the package ends the session for it
             raise httpx2.StreamError(f"{type(error).__name__}: {error}") from error
-        yield _clean(b"".join(held))
+        yield b"\n\n"  # the end of the last event
 
     async def aclose(self) -> None:
         await self._body.aclose()
 
 
-def _clean(line: bytes) -> bytes:
-    """Return a body, or a line of a stream of events, in valid UTF-8, with a message that the package can parse."""
-    line = without_lone_surrogates(line.removeprefix(_BYTE_ORDER_MARK).decode(errors="replace").encode())
-    field, colon, text = line.partition(b":") if line.startswith(b"data:") else (b"", b"", line)
-    return field + colon + (message_in(text) or text)
+class _Events(_Body):
+    """A stream of events, of which each has one message."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        kind = {"content-type": "text/event-stream"}
+        stream = httpx2.Response(200, headers=kind, content=super().__aiter__(), request=self._request)
+        async for event in httpx2.EventSource(stream, MAX_MESSAGE_BYTES):
+            about = f"id: {event.id}\n".encode() if event.id else b""
+            about += b"" if event.retry is None else f"retry: {event.retry}\n".encode()
+            for message in messages_in(event.data.encode()):
+                yield about + b"data: " + line_of(message) + b"\n"
+                about = b""
+            yield about + b"data:\n\n" if about else b""

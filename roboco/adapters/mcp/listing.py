@@ -6,11 +6,11 @@ be offered is left out alone, with the reason.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from roboco.adapters.mcp.reduced_schema import reduced_schema
+from roboco.adapters.reduced_schema import reduced_schema
 from roboco.domain.canonical_json import well_formed
 from roboco.domain.team.effect import Effect
 from roboco.domain.team.known_tools import LIST_TOOLS, missing_tools_error
@@ -74,8 +74,7 @@ class ListedTools:
 
         `prefix` is the default prefix of the server.
         """
-        found = ListedTools(other_names=self.other_names, left_out=dict(self.left_out))
-        found.unnamed_count = self.unnamed_count
+        found = replace(self, tools={}, left_out=dict(self.left_out))
         for name, short in self._short_names(server, prefix).items():
             tool = _with_settings(server, prefix, short, self.tools[name])
             found.tools[short] = tool if name == short else tool.model_copy(update={"remote": name})
@@ -86,16 +85,13 @@ class ListedTools:
 
     def _short_names(self, server: McpServer, prefix: str) -> dict[str, str]:
         """Return the short names that the team uses. Under `tools` it has the server's names, or the short ones."""
-        begins = server.name_prefix(prefix)
-        own = short_names(begins, tuple(self.tools))
+        own = short_names(server.name_prefix(prefix), tuple(self.tools))
         if server.allows_all_tools:
             return dict(own)
-        found = {name: short for short, name in server.named_by_short_name(prefix).items() if name in self.tools}
-        by_short = {short: name for name, short in own.items()}
-        for short in server.named_by_short_name(prefix):
-            if short not in found.values() and (name := by_short.get(short)) is not None:
-                found[name] = short
-        return found
+        listed = {short: name for name, short in own.items()}
+        named = server.named_by_short_name(prefix).items()
+        found = {short: name if name in self.tools else listed.get(short) for short, name in named}
+        return {name: short for short, name in found.items() if name is not None}
 
 
 def is_wanted(server: McpServer, prefix: str) -> Callable[[str], bool]:
@@ -172,7 +168,7 @@ def _listed_tool(tool: dict[str, Any], mask: Callable[[str], str], in_time: bool
     text = well_formed(mask(next((text for text in texts if isinstance(text, str) and text), ""))).replace("\0", "")
     if len(text) > MAX_DESCRIPTION_CHARS:
         text = f"{text[: MAX_DESCRIPTION_CHARS - 4]} ..."
-    schema = tool.get("inputSchema")
+    schema = tool.get("inputSchema", tool.get("input_schema"))
     match "arrived too late" if not in_time else "is missing" if schema is None else reduced_schema(schema):
         case str(wrong):
             text = _with_note(text, f"(The server's schema of the arguments is left out: it {wrong}.)")

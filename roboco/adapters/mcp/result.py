@@ -11,10 +11,11 @@ from roboco.domain.history.media import MAX_MEDIA_FILES, Media
 MAX_ERROR_CHARS = 4000
 """Maximum number of characters of an error that are passed on."""
 NO_CONTENT = "(the tool returned no content)"
-_MAX_SHOWN_KIND_CHARS = 40
-_WHITESPACE = b" \t\n\r\f\v"
+_MAX_SHOWN_KIND_CHARS, _MAX_LEFT_OUT_CHARS = 40, 1000
+_WHITESPACE, _URL_SAFE = b" \t\n\r\f\v=", bytes.maketrans(b"-_", b"+/")
 _DATA_URL_PREFIX = re.compile(rb"(?i)\Adata:[^,]{0,200};base64,")
 _ENVELOPE = frozenset({"content", "structuredContent", "isError", "resultType", "_meta"})
+_RESOURCE_FIELDS = {"uri": "uri", "mimeType": "mime_type", "text": "text", "blob": "data"}
 _LINK_FIELDS = {"uri": "uri", "name": "name", "title": "title", "description": "description", "mimeType": "mime_type"}
 
 
@@ -23,8 +24,8 @@ def result_of(raw: dict[str, Any]) -> tuple[Any, tuple[Media, ...]]:
 
     It is a text, the structured content, or a list of parts if there is more than one of them. A part is an object with
     a `type`: `structured` (`value`), `text`, `image` and `audio` (`mime_type`), `resource` (`uri`, `mime_type`, perhaps
-    `text`), `resource_link` (`uri`, `name`, `title`, `description`, `mime_type`) or `left_out` (`reason`). A file that
-    cannot be kept has the reason in `left_out`.
+    `text`), `resource_link` (`uri`, `name`, `title`, `description`, `mime_type`) or `left_out` (`reason`, and the
+    beginning of its `json`). A file that cannot be kept has the reason in `left_out`.
     """
     structured = _structured(raw)
     parts = [_part(block) for block in _blocks(raw)]
@@ -89,27 +90,23 @@ def _part(block: Any) -> dict[str, Any]:
 
 def _known_part(block: Any) -> dict[str, Any]:
     match block:
-        case {"type": "text", "text": str(text)}:
-            return {"type": "text", "text": text}
         case {"type": "image" | "audio" as kind, "data": str(data)}:
             return {"type": kind, "mime_type": block.get("mimeType"), "data": data}
         case {"type": "resource_link", "uri": str()}:
             return {"type": "resource_link"} | {new: block[old] for old, new in _LINK_FIELDS.items() if block.get(old)}
-        case {"type": "resource", "resource": {"text": str(text)} as held}:
-            return _resource(held) | {"text": text}
-        case {"type": "resource", "resource": {"blob": str(data)} as held}:
-            return _resource(held) | {"data": data}
+        case {"type": "resource", "resource": {"text": str()} | {"blob": str()} | {"uri": str()} as held}:
+            return {"type": "resource"} | {
+                new: held[old] for old, new in _RESOURCE_FIELDS.items() if isinstance(held.get(old), str)
+            }
+        case {"text": text} if text is not None:
+            return {"type": "text", "text": text if isinstance(text, str) else canonical_json(text)}
         case str():
             return {"type": "text", "text": block}
         case {"type": str(kind)}:
             reason = f"a part of type {kind[:_MAX_SHOWN_KIND_CHARS]!r}, which is unknown or lacks its content"
         case _:
             reason = "a part without a type"
-    return {"type": "left_out", "reason": reason}
-
-
-def _resource(held: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "resource", "uri": held.get("uri"), "mime_type": held.get("mimeType")}
+    return {"type": "left_out", "reason": reason, "json": canonical_json(block)[:_MAX_LEFT_OUT_CHARS]}
 
 
 def _without_files(parts: list[dict[str, Any]]) -> tuple[list[Any], tuple[Media, ...]]:
@@ -138,12 +135,14 @@ def _without_files(parts: list[dict[str, Any]]) -> tuple[list[Any], tuple[Media,
 def _file(place: int, part: dict[str, Any]) -> Media | str:
     """Return the file in the part, or the reason why there is none. Its base64 may have lines and begin as a URL."""
     try:
-        digits = _DATA_URL_PREFIX.sub(b"", part["data"].encode("ascii").translate(None, _WHITESPACE), count=1)
-        data = base64.b64decode(digits, validate=True)
+        text = part["data"].encode("ascii").translate(None, _WHITESPACE)
+        digits = _DATA_URL_PREFIX.sub(b"", text, count=1).translate(_URL_SAFE)
+        data = base64.b64decode(digits + b"=" * (-len(digits) % 4), validate=True)
     except ValueError:
         return "its data is not base64"
-    mime_type = part["mime_type"] if isinstance(part["mime_type"], str) else ""
-    return Media(place, part["type"], mime_type, data) if data else "its data is empty"
+    mime_type = part.get("mime_type")
+    kind = mime_type if isinstance(mime_type, str) else ""
+    return Media(place, part["type"], kind, data) if data else "its data is empty"
 
 
 def _replace_data(places: dict[str, int], value: Any) -> Any:

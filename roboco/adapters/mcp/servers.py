@@ -1,21 +1,26 @@
-"""McpServers: the MCP servers that this process is connected to, their tools, and calls of these tools."""
+"""McpServers: the MCP servers that this process is connected to, their tools, and calls of these tools.
+
+The operator allows them: a team file alone can neither start a process nor reach an address.
+"""
 
 import importlib
 import os
+import pkgutil
+import shlex
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
-from roboco.adapters.mcp.allowlist import check_allowed
 from roboco.adapters.mcp.confinement import Confinement
 from roboco.adapters.mcp.listing import ListedTools, is_wanted
 from roboco.adapters.mcp.result import result_of
 from roboco.adapters.model.loop_thread import LoopThread
 from roboco.domain.history.media import Media
-from roboco.domain.team.mcp_server import McpServer
+from roboco.domain.team.mcp_server import ClientCredentials, McpServer
+from roboco.domain.url import covers
 from roboco.errors import UsageError
 from roboco.ports.tools import TaskOwner
 
@@ -57,7 +62,7 @@ class McpServers:
         self._tokens = tokens
         self._get_token = get_token
         self.reset()
-        _INSTANCES.add(self)
+        os.register_at_fork(after_in_child=partial(_reset, weakref.ref(self)))
 
     def reset(self) -> None:
         """Forget every server without contacting it: after a fork, the parent still uses the sessions."""
@@ -135,11 +140,44 @@ class McpServers:
             return self._connections[key]
 
 
+def _reset(servers: "weakref.ref[McpServers]") -> None:
+    if (found := servers()) is not None:
+        found.reset()
+
+
+def check_allowed(server: McpServer, allowed: tuple[str, ...], allowed_variables: tuple[str, ...]) -> None:
+    """Raise UsageError unless an entry allows the server.
+
+    For a server that is started, an entry must be its whole command line; otherwise its address or a prefix of it.
+    `allowed_variables` are the variables of the worker that servers may get; the server may name no other.
+    """
+    if forbidden := sorted({*server.variables} - set(allowed_variables)):
+        raise UsageError(
+            f"MCP server {server.location!r} must not get variable {forbidden[0]} of this worker: name it in "
+            "ROBOCO_ALLOWED_MCP_ENV to allow it"
+        )
+    if server.command is not None:
+        permitted = shlex.join(server.command) in allowed
+    else:
+        permitted = any(covers(entry, server.url or "") for entry in allowed)
+    issuer = server.auth.issuer if isinstance(server.auth, ClientCredentials) else ""
+    if issuer and not any(covers(entry, issuer) for entry in allowed):
+        raise UsageError(
+            f"issuer {issuer!r} of MCP server {server.location!r} is not allowed on this worker: name its address in "
+            "ROBOCO_ALLOWED_MCP_SERVERS to allow it"
+        )
+    if not permitted:
+        remedy = "command line" if server.command is not None else "address, or the beginning of it,"
+        raise UsageError(
+            f"MCP server {server.location!r} is not allowed on this worker: name its {remedy} in "
+            "ROBOCO_ALLOWED_MCP_SERVERS to allow it"
+        )
+
+
 def _import_function(name: str) -> Callable[..., str]:
-    module, _, attribute = name.partition(":")
     try:
-        found: Callable[..., str] = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+        found: Callable[..., str] = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"ROBOCO_MCP_TOKENS: {name!r} cannot be imported on this worker: {error}") from error
     return found
 
@@ -154,14 +192,3 @@ def connection_class() -> Any:
         return importlib.import_module("roboco.adapters.mcp.connection").McpConnection
     except ImportError as error:
         raise UsageError(f"MCP servers need the extra 'roboco[mcp]': install it on this worker ({error})") from error
-
-
-_INSTANCES: "weakref.WeakSet[McpServers]" = weakref.WeakSet()
-
-
-def _reset_all() -> None:
-    for servers in list(_INSTANCES):
-        servers.reset()
-
-
-os.register_at_fork(after_in_child=_reset_all)

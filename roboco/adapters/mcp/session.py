@@ -17,11 +17,11 @@ import mcp_types as types
 from mcp import ClientSession, MCPError
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from roboco.adapters.mcp.http import Exchange, exchange
-from roboco.adapters.mcp.server_exit import mask_secrets
+from roboco.adapters.mcp.result import MAX_ERROR_CHARS
 from roboco.adapters.mcp.transport import McpTransport
 from roboco.adapters.model.loop_thread import LoopThread
 from roboco.domain.canonical_json import canonical_json
@@ -32,14 +32,13 @@ PING_TIMEOUT = 5.0
 """Seconds in which a server must answer a ping after a request that it did not answer."""
 _EXIT_STATUS_TIMEOUT = 5.0
 """Seconds for which a request that lost its server's process waits for the exit status."""
-_POLL_INTERVAL = 0.05
 _CLOSED = "Connection closed"
 """The package's message of each request whose streams have ended."""
-_ID_BITS = 50
+_ID_BITS = 31
 """Bits of a request's id. It is random: no text that a server repeats on its output can be taken for the response."""
+_OLDEST_VERSION = HANDSHAKE_PROTOCOL_VERSIONS[0]
 _UNAUTHORIZED = (401, 403)
 _SIGN_IN = "correct the token in its `headers`, or its `auth`; for `auth: user` the user must sign in again"
-MAX_FAILURE_CHARS = 4000
 _log = logging.getLogger(__name__)
 
 # The package logs messages that it cannot parse, in full length. They may contain secrets that servers repeat.
@@ -48,17 +47,19 @@ logging.getLogger("client").addFilter(lambda record: f"{os.sep}mcp{os.sep}" not 
 
 
 class McpSession:
-    """A session that one task on the loop opens, holds and closes."""
+    """A session that one task on the loop opens, holds and closes.
+
+    `error` is the reason if it could not be opened. It is `ended` for new requests before its streams are `closed`.
+    """
 
     def __init__(self, server: McpServer, transport: McpTransport, loop: LoopThread, idle_timeout: float) -> None:
-        self.opened = anyio.Event()
-        self.ended = anyio.Event()
+        self.opened, self.ended, self.closed = anyio.Event(), anyio.Event(), anyio.Event()
         self.error: UsageError | None = None
+        self.transport = transport
         self._server = server
         self._idle_timeout = idle_timeout
-        self.transport = transport
         self._active: list[Exchange] = []
-        self._last_used = time.monotonic()
+        self._last_used = 0.0
         self._client: ClientSession | None = None
         self._scope = anyio.CancelScope()
         # not in the context of the request that happens to be first: many requests share the session
@@ -67,6 +68,7 @@ class McpSession:
     async def request(self, send: Callable[[ClientSession, Exchange], Awaitable[None]], found: Exchange) -> None:
         """Send a request. One that fails is no use of the session."""
         assert self._client is not None
+        exchange.set(found)
         self._active.append(found)
         try:
             await send(self._client, found)
@@ -84,44 +86,40 @@ class McpSession:
         if await self.ping_error() is not None and not self._active:
             await self.end()
 
-    async def ping_error(self) -> str | None:
+    async def ping_error(self) -> Exception | None:
         """Return why the server answers no ping, or None if it does, although it may not know the method."""
         assert self._client is not None
-        found = Exchange()
-        exchange.set(found)
+        exchange.set(Exchange())
         try:
             with anyio.fail_after(PING_TIMEOUT):
                 await self._client.send_ping()
-        except TimeoutError as error:
-            return repr(error)
-        except MCPError as error:
-            return None if error.code == types.METHOD_NOT_FOUND else f"{refusal_text(error, found)} {found.text}"
+        except (TimeoutError, MCPError) as error:
+            return None if isinstance(error, MCPError) and error.code == types.METHOD_NOT_FOUND else error
         return None
 
-    async def wait_exit(self) -> None:
-        """Wait until the exit status of the server's process is known, which is shortly after its output ends."""
-        if self._server.command is not None:
+    async def failure(self, error: Exception, found: Exchange) -> str:
+        """Return the cause of a failed request, when the exit status of a lost process is known."""
+        if isinstance(error, MCPError) and is_connection_lost(error, found) and self._server.command is not None:
             with anyio.move_on_after(_EXIT_STATUS_TIMEOUT):
-                while not self.running.ended.is_set():
-                    await anyio.sleep(_POLL_INTERVAL)
+                await self.closed.wait()
+        return _failure_reason(error, found, self.transport)
 
     async def _run(self) -> None:
         found = Exchange()
         exchange.set(found)
+        reason = ""
         try:
             with self._scope:
                 async with self.transport.streams() as (read, write):
                     await self._serve(read, write, found)
         except Exception as error:
-            if self._client is None:
-                reason = failure_reason(error, found, self.transport)
-                text = f"MCP server {self._server.location!r} could not be reached: {reason}"
-                self.error = UsageError(mask_secrets(self.transport.secrets, text)[:MAX_FAILURE_CHARS])
+            reason = f"could not be reached: {_failure_reason(error, found, self.transport)}"
         finally:
-            if self._client is None and self.error is None:  # closed from outside
-                self.error = UsageError(f"MCP server {self._server.location!r} is being closed")
-            self.ended.set()
-            self.opened.set()
+            if self._client is None:
+                text = f"MCP server {self._server.location!r} {reason or 'is being closed'}"
+                self.error = UsageError(self.transport.mask(text)[:MAX_ERROR_CHARS])
+            for event in (self.ended, self.opened, self.closed):
+                event.set()
             self._log_exit()
 
     async def _serve(self, read: Any, write: Any, found: Exchange) -> None:
@@ -129,14 +127,13 @@ class McpSession:
         async with ClientSession(dispatcher=dispatcher) as client:
             try:
                 with anyio.fail_after(self._server.connect_timeout):
-                    await initialize(client, found)
+                    await _initialize(client, found)
                 exchange.set(None)
                 self._last_used = time.monotonic()
                 self._client = client
                 self.opened.set()
                 await self._wait_until_unused(dispatcher.ended)
             finally:
-                self.transport.lost = dispatcher.ended.is_set() and not self.ended.is_set()
                 self.ended.set()  # no thread starts a request while the rest is closed
 
     async def _wait_until_unused(self, lost: anyio.Event) -> None:
@@ -150,11 +147,11 @@ class McpSession:
 
     def _log_exit(self) -> None:
         """Log why a server that was started could not be reached, or how it ended by itself."""
-        message, lines = self.transport.exit.message, self.transport.exit.log_lines(self.transport.secrets)
+        message, lines = self.transport.exit.message, self.transport.exit.log_lines(self.transport.mask)
         if message or (self._client is None and lines):
             what = message.strip(" ()").partition(";")[0] or "it could not be reached"
             text = f"MCP server {self._server.location!r}: {what}; its stderr {'ends with' if lines else 'is empty'}"
-            _log.warning("\n  | ".join([mask_secrets(self.transport.secrets, text), *lines]))
+            _log.warning("\n  | ".join([self.transport.mask(text), *lines]))
 
 
 class _Dispatcher:
@@ -168,6 +165,7 @@ class _Dispatcher:
         self.ended = anyio.Event()
         self._inner = JSONRPCDispatcher(read, write)
         self._active = active
+        self.notify = self._inner.notify
 
     async def run(self, on_request: Callable[..., Awaitable[Any]], *rest: Any, **options: Any) -> None:
         """Receive messages until the streams end."""
@@ -185,29 +183,29 @@ class _Dispatcher:
 
     async def send_raw_request(self, method: str, params: Any, opts: CallOptions | None = None) -> dict[str, Any]:
         """Send a request under a random id. Return what the session needs of the result."""
-        options: CallOptions = {**(opts or {}), "request_id": secrets.randbits(_ID_BITS)}
+        found = exchange.get() or Exchange()
+        found.id = secrets.randbits(_ID_BITS)
         try:
-            raw = await self._inner.send_raw_request(method, params, options)
+            raw = await self._inner.send_raw_request(method, params, {**(opts or {}), "request_id": found.id})
         except MCPError as error:
             if error.code == types.CONNECTION_CLOSED and error.message == _CLOSED:
                 self.ended.set()  # `run` ends a moment later
             raise
-        if (found := exchange.get()) is not None:
-            found.result = raw
+        found.result = raw
+        complete = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         match method:
             case "initialize":
-                return {"capabilities": {}, "serverInfo": {"name": "", "version": ""}} | raw
+                version = raw.get("protocolVersion")
+                known = version if version in HANDSHAKE_PROTOCOL_VERSIONS else _OLDEST_VERSION
+                return {"protocolVersion": known, "capabilities": {}, "serverInfo": {"name": "", "version": ""}}
             case "tools/list":
-                shown = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-                return shown | {"tools": _tools_with_headers(raw)}
+                return complete | {"tools": _tools_with_headers(raw)}
             case "tools/call":
                 return {"content": [], "resultType": "complete"}
+            case "ping":
+                return {}
             case _:
-                return raw
-
-    async def notify(self, method: str, params: Any, opts: CallOptions | None = None) -> None:
-        """Send a notification."""
-        await self._inner.notify(method, params, opts)
+                return complete | raw | {"capabilities": {}}
 
 
 def _tools_with_headers(raw: dict[str, Any]) -> list[dict[str, Any]]:
@@ -223,20 +221,32 @@ def _tools_with_headers(raw: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-async def initialize(client: ClientSession, found: Exchange) -> None:
+async def _initialize(client: ClientSession, found: Exchange) -> None:
     """Agree on a revision of the protocol.
 
     The old handshake is tried first: servers that support both accept it, and many old servers end at any other first
-    request.
+    request. Some servers refuse it for a revision that they do not know.
     """
+    refusal: MCPError | None = None
+    for version in (LATEST_HANDSHAKE_VERSION, _OLDEST_VERSION):
+        about = types.Implementation(name="roboco", version="1")
+        params = types.InitializeRequestParams(
+            protocol_version=version, capabilities=types.ClientCapabilities(), client_info=about
+        )
+        try:
+            client.adopt(await client.send_request(types.InitializeRequest(params=params), types.InitializeResult))
+            await client.send_notification(types.InitializedNotification())
+            return
+        except MCPError as error:
+            refusal = refusal or error
+            if is_connection_lost(error, found) or found.status in _UNAUTHORIZED:
+                raise refusal from None
     try:
-        await client.initialize()
-    except MCPError as error:
-        if is_connection_lost(error, found) or found.status in _UNAUTHORIZED:
-            raise
         await client.discover()
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             await client.list_tools()  # calls to these servers repeat parts of their list of tools in headers
+    except (MCPError, ValidationError, RuntimeError):
+        raise refusal or RuntimeError from None
 
 
 def is_connection_lost(error: MCPError, found: Exchange) -> bool:
@@ -245,7 +255,7 @@ def is_connection_lost(error: MCPError, found: Exchange) -> bool:
     return error.code == types.CONNECTION_CLOSED and bool(lost)
 
 
-def failure_reason(error: BaseException, found: Exchange, transport: McpTransport) -> str:
+def _failure_reason(error: BaseException, found: Exchange, transport: McpTransport) -> str:
     """Return the cause of a failure with the exit status or HTTP status, and the remedy if it is known."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -257,24 +267,15 @@ def failure_reason(error: BaseException, found: Exchange, transport: McpTranspor
         case MCPError() if is_connection_lost(error, found):
             reason = found.fault or "the connection was lost"
         case MCPError():
-            reason = refusal_text(error, found)
+            data = "" if error.data in (None, "", {}) else f" ({json_text(error.data)})"
+            reason = (error.message or "it gave no reason") + data
         case ValidationError():
             reason = "its answer does not follow the protocol"
         case _:
             reason = f"{type(error).__name__}: {error}"
     remedy = f"; {_SIGN_IN}" if found.status in _UNAUTHORIZED else ""
-    return f"{reason}{transport.exit.message or found.message}{remedy}"
-
-
-def refusal_text(error: MCPError, found: Exchange) -> str:
-    """Return the server's error with its data, or the text of an HTTP response that is no error of the protocol."""
-    message = error.message or "it gave no reason"
-    if found.text and message in ("Server returned an error response", "Session terminated", "Not Found"):
-        message = found.text
-    elif found.text and message.startswith("Unexpected content type"):
-        message = f"{message}: {found.text}"
-    data = "" if error.data in (None, "", {}) else f" ({json_text(error.data)})"
-    return message + data
+    status = f" (HTTP status {found.status})" if found.status is not None and found.status >= 300 else ""
+    return f"{reason}{transport.exit.message or status}{remedy}"
 
 
 def json_text(value: Any) -> str:

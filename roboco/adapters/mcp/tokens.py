@@ -3,8 +3,7 @@
     request with the known token ─► 401 ─► lock ─► another worker's new token? ─no─► get one ─► request, once more
 
 Of all workers one gets the new token. Redis has the lock, and the token of client credentials, encrypted with a key
-that derives from the client's secret. A token of the operator's function is not stored; Redis has the digest of the one
-that was replaced last.
+that derives from the client's secret. A token of the operator's function is not stored: the function is asked again.
 """
 
 import base64
@@ -12,8 +11,7 @@ import hashlib
 import json
 import os
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import anyio
@@ -64,7 +62,7 @@ def token_auth(server: McpServer, access: TokenAccess) -> "TokenAuth | None":
 
 
 class TokenAuth(httpx2.Auth):
-    """Sends a token. `secrets` are the values that must not appear in messages."""
+    """Sends a token. `secrets` are the newest tokens, which must not appear in messages."""
 
     def __init__(self, server: McpServer, store: Any, owner: str) -> None:
         self.secrets: tuple[str, ...] = ()
@@ -74,14 +72,16 @@ class TokenAuth(httpx2.Auth):
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Send the request with the known token; if it is refused, send it once more with a new one."""
-        held = await self._known()
+        held = await anyio.to_thread.run_sync(self._known, abandon_on_cancel=True)
         response = yield self._with_token(request, held)
-        if response.status_code != _UNAUTHORIZED:
-            return
-        await response.aread()
-        async with _in_thread(self._store.lock(self._name)):
-            token = await self._renewed(held)
-        yield self._with_token(request, token)
+        if response.status_code == _UNAUTHORIZED:
+            await response.aread()
+            token = await anyio.to_thread.run_sync(self._renewed_alone, held, abandon_on_cancel=True)
+            yield self._with_token(request, token)
+
+    def _renewed_alone(self, refused: str) -> str:
+        with self._store.lock(self._name):
+            return self._renewed(refused)
 
     def _with_token(self, request: httpx2.Request, token: str) -> httpx2.Request:
         if token:
@@ -90,12 +90,12 @@ class TokenAuth(httpx2.Auth):
         return request
 
     @abstractmethod
-    async def _known(self) -> str:
+    def _known(self) -> str:
         """Return the known token, or "" if there is none."""
 
     @abstractmethod
-    async def _renewed(self, refused: str) -> str:
-        """Return a token in place of the refused one. Raise UsageError if there is none."""
+    def _renewed(self, refused: str) -> str:
+        """Return a token in place of the refused one: another worker's, or a new one. Raise UsageError without one."""
 
 
 class FunctionTokens(TokenAuth):
@@ -107,24 +107,20 @@ class FunctionTokens(TokenAuth):
         self._tenant, self._user = owner.tenant, owner.user
         self._token = ""
 
-    async def _known(self) -> str:
-        self._token = self._token or await self._ask(refresh=False)
+    def _known(self) -> str:
+        self._token = self._token or self._ask(refresh=False)
         return self._token
 
-    async def _renewed(self, refused: str) -> str:
-        replaced = await anyio.to_thread.run_sync(self._store.get, self._name) == sha256(refused)
-        found = await self._ask(refresh=False) if replaced else refused  # another worker has replaced it
-        if found == refused:
-            found = await self._ask(refresh=True)
-            await anyio.to_thread.run_sync(self._store.put, self._name, sha256(refused), _DEFAULT_LIFETIME)
-        self._token = found
-        return found
+    def _renewed(self, refused: str) -> str:
+        found = self._ask(refresh=False)
+        self._token = self._ask(refresh=True) if found == refused else found
+        return self._token
 
-    async def _ask(self, refresh: bool) -> str:
+    def _ask(self, refresh: bool) -> str:
         whose = f"tenant {self._tenant or 'none'!r}" + (f" and user {self._user!r}" if self._user is not None else "")
         known = {"url": self._url, "tenant": self._tenant, "user": self._user, "refresh": refresh}
         try:
-            token = await anyio.to_thread.run_sync(lambda: self._get_token(**known))
+            token = (self._get_token(**known) or "").strip().removeprefix("Bearer ")
         except Exception as error:  # the operator's function may raise anything
             text = f"{type(error).__name__}: {error}"[:_MAX_SHOWN_CHARS]
             raise UsageError(f"the function of ROBOCO_MCP_TOKENS has no token for {whose}: {text}") from error
@@ -144,38 +140,38 @@ class ClientTokens(TokenAuth):
         self._credentials = credentials
         self._id = required_variable(credentials.client_id)
         self._secret = required_variable(credentials.client_secret)
-        self.secrets = (self._secret,)
         key = hashlib.sha256(f"roboco mcp token\0{self._name}\0{self._secret}".encode()).digest()
         self._cipher = Fernet(base64.urlsafe_b64encode(key))
 
-    async def _known(self) -> str:
-        data = await anyio.to_thread.run_sync(self._store.get, self._name)
+    def _known(self) -> str:
+        data = self._store.get(self._name)
         try:
             return "" if data is None else self._cipher.decrypt(data).decode()
         except InvalidToken:
             return ""
 
-    async def _renewed(self, refused: str) -> str:
-        found = await self._known()
+    def _renewed(self, refused: str) -> str:
+        found = self._known()
         if found and found != refused:
             return found
+        token = anyio.run(self._request)
+        if (seconds := (token.expires_in or _DEFAULT_LIFETIME) - _EARLY_SECONDS) > 0:
+            self._store.put(self._name, self._cipher.encrypt(token.access_token.encode()).decode(), seconds)
+        return token.access_token
+
+    async def _request(self) -> OAuthToken:
         received, issuer, scope = _Received(), self._credentials.issuer, self._credentials.scope
         auth = ClientCredentialsOAuthProvider(self._url, received, self._id, self._secret, scope=scope, issuer=issuer)
         hooks = {"response": [clean_body, self._name_scope]}
+        text = "check its id, secret and scope"
         try:  # the package finds the issuer's address for tokens with a request that the server refuses
             async with httpx2.AsyncClient(auth=auth, timeout=_EARLY_SECONDS, event_hooks=hooks) as client:
                 await client.post(self._url, json={})
         except (OAuthFlowError, httpx2.HTTPError, httpx2.StreamError, ValidationError) as error:
-            if received.tokens is None:
-                text = f"{type(error).__name__}: {error}"[:_MAX_SHOWN_CHARS]
-                raise UsageError(f"issuer {issuer!r} gives no token for its client: {text}") from error
+            text = f"{type(error).__name__}: {error}"[:_MAX_SHOWN_CHARS]
         if received.tokens is None:
-            raise UsageError(f"issuer {issuer!r} gives no token for its client: check its id, secret and scope")
-        token = received.tokens.access_token
-        if (seconds := (received.tokens.expires_in or _DEFAULT_LIFETIME) - _EARLY_SECONDS) > 0:
-            data = self._cipher.encrypt(token.encode()).decode()
-            await anyio.to_thread.run_sync(self._store.put, self._name, data, seconds)
-        return token
+            raise UsageError(f"issuer {issuer!r} gives no token for its client: {text}")
+        return received.tokens
 
     async def _name_scope(self, response: httpx2.Response) -> None:
         """Name the declared scope in place of the server's, for which the package would ask."""
@@ -200,17 +196,6 @@ class _Received:
 
     async def set_client_info(self, client_info: Any) -> None:
         pass
-
-
-@asynccontextmanager
-async def _in_thread(context: AbstractContextManager[None]) -> AsyncIterator[None]:
-    """Enter and leave a context that waits, in a thread."""
-    await anyio.to_thread.run_sync(context.__enter__)
-    try:
-        yield
-    finally:
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(context.__exit__, None, None, None)
 
 
 def required_variable(variable: str) -> str:

@@ -1,11 +1,12 @@
-"""The streams to an MCP server: a process below the watchdog, or HTTP."""
+"""The streams to an MCP server, HTTP or a process below the watchdog, and how the process ended."""
 
 import os
 import re
 import shutil
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,45 +17,71 @@ from mcp.client.streamable_http import streamable_http_client
 from roboco.adapters.mcp import watchdog
 from roboco.adapters.mcp.confinement import Confinement
 from roboco.adapters.mcp.http import BoundedClient, clean_body
-from roboco.adapters.mcp.server_exit import ServerExit
 from roboco.adapters.mcp.tokens import TokenAuth, required_variable
 from roboco.domain.team.mcp_server import McpServer
+from roboco.domain.url import strip_credentials
 from roboco.errors import UsageError
 
 _INHERITED_VARIABLES = ("HOME", "PATH")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
+_MIN_SECRET_CHARS = 4
+MAX_LOGGED_LINES, MAX_LINE_CHARS = 20, 300
+"""Maximum number of logged lines, counted from the end, and of characters of each."""
+_ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 Streams = tuple[Any, Any]
 """The stream of messages from the server, and the one to it, as the `mcp` package takes them."""
 
 
-class McpTransport:
-    """The way to a server, with the secrets that it needs.
+@dataclass
+class ServerExit:
+    """The report of the watchdog: how the server ended, or "" if the worker has ended it, and the end of its stderr."""
 
-    `exit` is known after the streams of a process are closed. `lost` is True if the process ended by itself.
-    """
+    cause: str = ""
+    stderr: bytes = b""
+
+    def parse_report(self, report: bytes) -> None:
+        """Store the watchdog's report: a line with the cause, then the stderr."""
+        line, _, self.stderr = report.partition(b"\n")
+        self.cause = line.decode(errors="replace")
+
+    @property
+    def message(self) -> str:
+        """Return the cause for messages, or "" if there is none."""
+        logged = "; the log has the end of its stderr" if self.stderr.strip() else ""
+        return f" ({self.cause}{logged})" if self.cause else ""
+
+    def log_lines(self, mask: Callable[[str], str]) -> list[str]:
+        """Return the last lines of stderr for a log: printable, truncated, with secrets masked before truncation."""
+        text = strip_credentials(mask(self.stderr.decode(errors="replace")))
+        lines = [_printable(line) for line in re.split(r"[\r\n]+", text) if line.strip()]
+        return lines[-MAX_LOGGED_LINES:]
+
+
+class McpTransport:
+    """The way to a server, with the secrets that it needs. `exit` is known when the streams of a process are closed."""
 
     def __init__(self, server: McpServer, confinement: Confinement, auth: TokenAuth | None) -> None:
         self.exit = ServerExit()
-        self.lost = False
-        self._values: tuple[str, ...] = ()
+        self._values = tuple(os.environ.get(name, "") for name in server.variables)
         self._server = server
         self._confinement = confinement
         self._auth = auth
 
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Return the values that must not appear in messages and logs."""
-        return self._values if self._auth is None else (*self._values, *self._auth.secrets)
+    def mask(self, text: str) -> str:
+        """Return the text with every secret masked: servers repeat what they receive."""
+        secrets = self._values if self._auth is None else (*self._values, *self._auth.secrets)
+        for secret in sorted(secrets, key=len, reverse=True):
+            if len(secret) >= _MIN_SECRET_CHARS:
+                text = text.replace(secret, "***")
+        return text
 
     def streams(self) -> AbstractAsyncContextManager[Streams]:
         """Return the context of the streams. Raise UsageError if a variable that they need is not set."""
         server = self._server
         if server.command is None:
             headers = {header: _header_value(name) for header, name in server.headers.items()}
-            self._values = tuple(headers.values())
             return self._http(server.url or "", headers)
         environment = {name: required_variable(name) for name in server.env}
-        self._values = tuple(environment.values())
         if shutil.which(server.command[0]) is None:
             raise UsageError(f"program {server.command[0]!r} is not installed on this worker")
         inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
@@ -87,7 +114,7 @@ class McpTransport:
                     yield streams
             finally:
                 with suppress(BlockingIOError):
-                    self.exit.parse_report(reader.read(2 * watchdog.MAX_STDERR_BYTES) or b"", self.lost)
+                    self.exit.parse_report(reader.read(2 * watchdog.MAX_STDERR_BYTES) or b"")
 
 
 def _header_value(variable: str) -> str:
@@ -97,3 +124,9 @@ def _header_value(variable: str) -> str:
             f"environment variable {variable!r} has characters that a header cannot contain, perhaps a final line break"
         )
     return value
+
+
+def _printable(line: str) -> str:
+    plain = _ESCAPE_SEQUENCE.sub("", line).replace("\t", " ")
+    plain = "".join(sign if sign.isprintable() else "?" for sign in plain)
+    return plain if len(plain) <= MAX_LINE_CHARS else f"{plain[:MAX_LINE_CHARS]}..."

@@ -2,28 +2,28 @@
 
 Started as `watchdog.py PID VARIABLES COMMAND...` in a new session; PID is the worker, and VARIABLES are the names of
 the environment's variables that the server gets. The server inherits stdin. Its stdout is read line by line: lines that
-are no messages are dropped, and a message is passed on as the package can parse it. If a message is too long, or if
-there is too much text between two messages, the server is ended.
+are no messages are dropped, and a message is passed on as the package can parse it, even if it has several lines. If a
+message is too long, or if there is too much text between two messages, the server is ended.
 
 When the worker closes stdin, or dies for any reason, the server has GRACE_PERIOD seconds to end. Then the watchdog
 kills it, with everything in its process group. Imports nothing of Roboco, so that it starts in a few milliseconds.
 
-stderr is a pipe to the worker. At the end the watchdog writes one line to it: the server's exit status, nothing if the
-server has to be killed, or the reason why the watchdog ended it. The last MAX_STDERR_BYTES bytes of the server's stderr
-follow. The watchdog reads that, so a server that floods it costs the worker nothing.
+stderr is a pipe to the worker. At the end the watchdog writes one line to it: how the server ended by itself, why the
+watchdog ended it, or nothing. The last MAX_STDERR_BYTES bytes of the server's stderr follow. The watchdog reads that,
+so a server that floods it costs the worker nothing.
 """
 
 import contextlib
 import json
 import os
-import re
 import resource
 import select
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 GRACE_PERIOD = 1.5
 """Seconds that a server has to end after its input was closed."""
@@ -35,158 +35,190 @@ MAX_STDERR_BYTES = 16 * 1024
 """Bytes of the end of stderr that are reported: as many as a pipe accepts in one write."""
 _POLL_MILLISECONDS = 1000
 """Milliseconds between checks that the worker lives: a process that it forked may hold stdin open."""
-_EXIT_POLL_SECONDS = 0.05
-"""Seconds between checks whether the server has ended, after its input was closed."""
+_STDERR_SECONDS = 0.4
+"""Seconds for the rest of the stderr of an ended server: a process that it left may hold it open."""
 _READ_BYTES = 256 * 1024
-_MAX_TEXT_BEFORE, _MAX_TRIES = 4096, 8
-"""Bytes of text before a message on its line, and braces in the text that may begin the message."""
-_MAX_REPAIRED_BYTES = 64 * 1024
+_MAX_TRIES, _MAX_LEVELS = 8, 150
+"""Braces in a text that begin no JSON until the rest is ignored, and levels of a result; parsers refuse 200."""
+_MAX_BEGUN_BYTES = 1024 * 1024
+"""Bytes of a message over several lines."""
 _INTERNAL_ERROR = -32603
+_SIGNAL_STATUS_BASE = 128
 _DECODER = json.JSONDecoder()
-_ESCAPES = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
-)
-"""An escape in a JSON text; the group is a lone surrogate, which no UTF-8 can hold."""
 
 
-def without_lone_surrogates(text: bytes) -> bytes:
-    """Return the JSON text with U+FFFD for each lone surrogate."""
-    return _ESCAPES.sub(lambda found: b"\\ufffd" if found[1] else found[0], text) if b"\\u" in text else text
+def messages_in(text: bytes) -> list[dict[str, Any]]:
+    """Return the messages in a text of a server, in the form of the protocol.
 
-
-def message_in(line: bytes) -> bytes:
-    """Return the message in a line of a server's output as the package can parse it, or b"" if there is none.
-
-    There may be a byte order mark or other text before it and after it. Parsers refuse a message for a lone surrogate,
-    for an error without a code, and for a result that is no object; so these are replaced.
+    There may be other text before, between and after them. Parsers refuse a message for an error without a code, for a
+    result that is no object, and for too many levels; so these are replaced.
     """
-    line = without_lone_surrogates(line.removeprefix(b"\xef\xbb\xbf").strip())
-    if line.startswith(b"{") and len(line) > _MAX_REPAIRED_BYTES:
-        return line
-    text = line.decode(errors="replace")
-    for start in [found.start() for found in re.finditer(r"\{", text[:_MAX_TEXT_BEFORE])][:_MAX_TRIES]:
+    decoded, found, tries = text.decode(errors="replace"), [], _MAX_TRIES
+    at = decoded.find("{")
+    while at >= 0 and tries:
         try:
-            message, end = _DECODER.raw_decode(text, start)
+            value, at = _DECODER.raw_decode(decoded, at)
+            found += _repaired(value)
         except (ValueError, RecursionError):
-            continue
-        if "jsonrpc" in message or ("id" in message and message.keys() & {"result", "error"}):
-            return (_repaired(message) or text[start:end]).encode()
-    return b""
+            tries, at = tries - 1, at + 1
+        at = decoded.find("{", at)
+    return found
 
 
-def _repaired(message: dict[str, object]) -> str:
-    """Return a response that follows the protocol in place of one that does not, or "" if nothing is wrong with it."""
-    response: dict[str, object] = {"jsonrpc": "2.0", "id": message.get("id")}
+def line_of(message: dict[str, Any]) -> bytes:
+    """Return the message as a line, with U+FFFD for each lone surrogate, which no UTF-8 can hold."""
+    text = json.dumps(message, ensure_ascii=False)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode() + b"\n"
+
+
+def _repaired(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a list with the message as the protocol has it, or without it if it is none."""
+    number = message.get("id")
+    response = {"jsonrpc": "2.0", "id": int(number) if isinstance(number, float) and number.is_integer() else number}
     match message:
-        case {"method": _} | {"jsonrpc": "2.0", "error": {"code": int(), "message": str()}}:
-            return ""
-        case {"error": dict() | str() | list() | int() as error}:
-            known = error if isinstance(error, dict) else {"message": error}
-            text, code = known.get("message"), known.get("code")
-            text = text if isinstance(text, str) else json.dumps(known if text is None else text)
-            code = code if isinstance(code, int) else _INTERNAL_ERROR
-            response["error"] = {"code": code, "message": text, "data": known.get("data")}
-        case {"jsonrpc": "2.0", "result": dict()}:
-            return ""
-        case {"result": result}:
-            response["result"] = result if isinstance(result, dict) else {"content": result}
+        case {"jsonrpc": _, "method": _}:
+            return [message | {"jsonrpc": "2.0"}]
+        case {"jsonrpc": _} | {"id": _}:
+            if (error := message.get("error")) is not None:
+                known = error if isinstance(error, dict) else {"message": error}
+                reason, code = known.get("message", known), known.get("code")
+                reason = reason if isinstance(reason, str) else json.dumps(reason)
+                code = code if isinstance(code, int) else _INTERNAL_ERROR
+                return [response | {"error": {"code": code, "message": reason, "data": _cut(known.get("data"))}}]
+            if "result" in message:
+                result = _cut(message["result"])
+                return [response | {"result": result if isinstance(result, dict) else {"content": result}}]
         case _:
-            return ""
-    return json.dumps(response)
+            pass
+    return []
+
+
+def _cut(value: Any, levels: int = _MAX_LEVELS) -> Any:
+    """Return the value without what is nested too deeply."""
+    if not isinstance(value, dict | list):
+        return value
+    if not levels:
+        return "(nested too deeply)"
+    if isinstance(value, dict):
+        return {name: _cut(one, levels - 1) for name, one in value.items()}
+    return [_cut(one, levels - 1) for one in value]
 
 
 class _Messages:
     """The messages in the server's output. `fault` is the reason why it cannot be read any more, or ""."""
 
     def __init__(self) -> None:
-        self.fault = ""
+        self.fault, self.ended = "", False
         self._line = b""
+        self._begun = bytearray()
         self._other_bytes = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the messages that the data completes."""
+        """Yield the messages that the data completes, each as a line."""
         *lines, rest = data.split(b"\n")
         for line in lines:
-            if message := message_in(self._line + line):
-                self._other_bytes = 0
-                yield message + b"\n"
-            else:
-                self._other_bytes += len(self._line) + len(line)
+            found = self._completed(self._line + line)
+            self._other_bytes = 0 if found else self._other_bytes + len(self._line) + len(line)
             self._line = b""
+            yield from map(line_of, found)
         self._line += rest
         if len(self._line) > MAX_MESSAGE_BYTES:
             self.fault = f"it wrote a line of more than {MAX_MESSAGE_BYTES} bytes"
         if self._other_bytes > MAX_MESSAGE_BYTES:
             self.fault = f"it wrote more than {MAX_MESSAGE_BYTES} bytes that are no message"
 
-
-class _Server:
-    """The server's process, with what it writes."""
-
-    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
-        self.messages = _Messages()
-        self._stderr = b""
-        self._output, output = os.pipe()
-        self._errors, errors = os.pipe()
-        self.process = subprocess.Popen(command, env=environment, stdout=output, stderr=errors)
-        os.close(output)
-        os.close(errors)
-        self.open_pipes = {self._output, self._errors}
-        for pipe in self.open_pipes:
-            os.set_blocking(pipe, False)
-
-    @property
-    def writes(self) -> bool:
-        """Return True if the server may write more messages."""
-        return self._output in self.open_pipes
-
-    @property
-    def last_lines(self) -> bytes:
-        """Return the end of stderr. A truncated first line is omitted: a part of a secret could not be masked."""
-        return self._stderr.partition(b"\n")[2] if len(self._stderr) > MAX_STDERR_BYTES else self._stderr
-
-    def read(self, pipe: int) -> bool:
-        """Read the available bytes of a pipe, and pass on the messages in them. Return False if there are none."""
-        try:
-            data = os.read(pipe, _READ_BYTES)
-        except BlockingIOError:
-            return False
-        if not data:
-            self.open_pipes.discard(pipe)
-        elif pipe == self._errors:
-            self._stderr = (self._stderr + data)[-MAX_STDERR_BYTES - 1 :]
-        else:
-            for message in self.messages.feed(data):
-                _write(1, message)
-        return bool(data)
-
-    def drain(self) -> None:
-        """Read what an ended server has left in its pipes."""
-        for pipe in tuple(self.open_pipes):
-            while not self.messages.fault and self.read(pipe):
-                pass
+    def _completed(self, line: bytes) -> list[dict[str, Any]]:
+        """Return the messages in the line, or the message over several lines that it ends."""
+        found = messages_in(line)
+        begins, ends = line.startswith((b"{", b"[")), line.startswith((b"}", b"]"))
+        if found or begins:
+            self._begun.clear()
+        if not found and (begins or self._begun):
+            self._begun += line + b"\n"
+        if ends or len(self._begun) > _MAX_BEGUN_BYTES:
+            found = found or messages_in(bytes(self._begun))
+            self._begun.clear()
+        return found
 
 
 def main(worker: int, variables: list[str], command: list[str]) -> None:
     """Run the command until it or the worker ends, then end all that is left of it."""
     _set_limits()
-    wakeup_read, wakeup_write = os.pipe()
-    os.set_blocking(wakeup_write, False)
-    signal.set_wakeup_fd(wakeup_write)
+    woken, wakeup = os.pipe()
+    os.set_blocking(wakeup, False)
+    signal.set_wakeup_fd(wakeup)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     environment = {name: os.environ[name] for name in variables if name in os.environ}
     try:
-        server = _Server(command, environment)
+        server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except OSError as error:
-        _report("127", str(error).encode())
+        _report(describe_status(127), str(error).encode())
         sys.exit(127)
-    with contextlib.suppress(BrokenPipeError):  # the worker is gone
-        _watch(server, worker, wakeup_read)
-    if not server.messages.fault:
-        _wait_for_end(server)
-    status = server.process.poll()
-    _report(server.messages.fault or ("" if status is None else str(status)), server.last_lines)
+    assert server.stdout is not None
+    assert server.stderr is not None
+    messages, stderr = _Messages(), bytearray()
+    output = threading.Thread(target=_pass_on, args=(server.stdout.fileno(), messages, wakeup), daemon=True)
+    errors = threading.Thread(target=_keep_end, args=(server.stderr.fileno(), stderr), daemon=True)
+    output.start()
+    errors.start()
+    unasked = _watch(server, worker, messages, woken)
+    if not messages.fault:
+        if server.returncode is not None:
+            output.join(GRACE_PERIOD)
+        os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # the worker must see the end of the server's output
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(GRACE_PERIOD)
+            errors.join(_STDERR_SECONDS)
+    # a truncated first line is omitted: a part of a secret could not be masked
+    last_lines = stderr.partition(b"\n")[2] if len(stderr) > MAX_STDERR_BYTES else stderr
+    cause = describe_status(server.returncode) if unasked and server.returncode is not None else ""
+    _report(f"it was ended: {messages.fault}" if messages.fault else cause, bytes(last_lines))
     os.killpg(0, signal.SIGKILL)
+
+
+def _watch(server: "subprocess.Popen[bytes]", worker: int, messages: _Messages, woken: int) -> bool:
+    """Return when the server or its output has ended, its input has been closed, or the worker is gone.
+
+    The result is True if its input is still open.
+    """
+    poll = select.poll()
+    poll.register(0, 0)  # only the hang-up: the data belongs to the server
+    poll.register(woken, select.POLLIN)
+    while server.poll() is None and os.getppid() == worker and not messages.ended:
+        ready = [descriptor for descriptor, _ in poll.poll(_POLL_MILLISECONDS)]
+        if 0 in ready:
+            return False
+        if woken in ready:
+            os.read(woken, 4096)  # a stopped child wakes this process, too
+    return 0 not in [descriptor for descriptor, _ in poll.poll(0)]
+
+
+def _pass_on(pipe: int, messages: _Messages, wakeup: int) -> None:
+    """Pass on the messages that the server writes, until its output ends or cannot be read any more."""
+    with contextlib.suppress(OSError):  # the worker may be gone
+        data = b"\n"
+        while data and not messages.fault:
+            data = os.read(pipe, _READ_BYTES)
+            for message in messages.feed(data or b"\n"):  # the last line may have no end
+                _write(1, message)
+    messages.ended = True
+    os.write(wakeup, b"\0")
+
+
+def _keep_end(pipe: int, kept: bytearray) -> None:
+    """Read the server's stderr, and keep the end of it."""
+    while data := os.read(pipe, _READ_BYTES):
+        kept += data
+        del kept[: -MAX_STDERR_BYTES - 1]
+
+
+def describe_status(status: int) -> str:
+    """Return how a process with this exit status ended."""
+    number = -status if status < 0 else status - _SIGNAL_STATUS_BASE
+    name = signal.Signals(number).name if number in {*signal.Signals} else ""
+    if status < 0:
+        return f"its process ended because of signal {name or number}"
+    return f"its process ended with exit status {status}" + (f", as after signal {name}" if name else "")
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -194,9 +226,9 @@ def _write(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def _report(end: str, stderr: bytes) -> None:
+def _report(cause: str, stderr: bytes) -> None:
     with contextlib.suppress(OSError):  # the worker may be gone
-        os.write(2, end.encode() + b"\n" + stderr)
+        os.write(2, cause.encode() + b"\n" + stderr)
 
 
 def _set_limits() -> None:
@@ -209,37 +241,6 @@ def _set_limits() -> None:
         most = resource.getrlimit(limit)[1]
         value = value if most == resource.RLIM_INFINITY else min(value, most)
         resource.setrlimit(limit, (value, value))
-
-
-def _watch(server: _Server, worker: int, wakeup: int) -> None:
-    """Pass on messages until the server has ended, its input has been closed, or the worker is gone."""
-    poll = select.poll()
-    poll.register(0, 0)  # only the hang-up: the data belongs to the server
-    poll.register(wakeup, select.POLLIN)
-    for pipe in server.open_pipes:
-        poll.register(pipe, select.POLLIN)
-    while server.process.poll() is None and os.getppid() == worker and not server.messages.fault and server.writes:
-        ready = [descriptor for descriptor, _ in poll.poll(_POLL_MILLISECONDS)]
-        if 0 in ready:
-            return
-        if wakeup in ready:
-            os.read(wakeup, 4096)  # a stopped child wakes this process, too
-        for pipe in server.open_pipes.intersection(ready):
-            server.read(pipe)
-            if pipe not in server.open_pipes:
-                poll.unregister(pipe)
-    server.drain()
-
-
-def _wait_for_end(server: _Server) -> None:
-    """Wait for the end of the server, at most GRACE_PERIOD seconds. It may write meanwhile."""
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 1)  # the worker must see the end of the server's output
-    until = time.monotonic() + GRACE_PERIOD
-    while server.process.poll() is None and (left := until - time.monotonic()) > 0:
-        for pipe in select.select(list(server.open_pipes), [], [], min(left, _EXIT_POLL_SECONDS))[0]:
-            server.read(pipe)
-    server.drain()
 
 
 if __name__ == "__main__":

@@ -135,13 +135,14 @@ class InvalidArguments:
 def parse_arguments(requested: RequestedCall, truncated: bool) -> dict[str, object] | InvalidArguments:
     """Return the arguments of the call, or why they are not valid.
 
-    Empty arguments are valid, unless the reply was `truncated` at its maximum length: then they may have been lost.
+    Empty arguments are valid, `null` and `[]` too, unless the reply was `truncated` at its maximum length: then they
+    may have been lost.
     """
     if truncated and not requested.arguments.strip():
         return InvalidArguments("the answer was cut off before the arguments")
     found = f"(found {well_formed(requested.arguments)[:200]!r})"
     try:
-        args = validated_json(json.loads(requested.arguments or "{}"))
+        args = validated_json(json.loads(requested.arguments or "{}") or {})
     except (ValueError, RecursionError) as error:
         return InvalidArguments(f"the arguments are not JSON: {error} {found}")
     if not isinstance(args, dict):

@@ -115,7 +115,7 @@ def serving(serve: Serve) -> Iterator[str]:
         (unauthorized, "HTTP status 401"),
         (endless, "has more than 16777216 bytes"),
         (bomb, "is compressed"),
-        (web_page, "Unexpected content type: text/html"),
+        (web_page, "no message of the protocol, but text/html"),
         (mute, "did not answer in time"),
     ],
 )

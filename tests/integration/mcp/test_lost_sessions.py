@@ -123,6 +123,8 @@ def rpc_error(message: str, code: int = -32000) -> bytes:
         (200, "application/json", rpc_error("Received request before initialization was complete", -32602)),
         (200, "application/json", b'{"jsonrpc":"2.0","id":"ID","error":"Unable to locate session"}'),
         (200, "text/event-stream", b"data: " + rpc_error("stale session") + b"\n\n"),
+        (200, "application/json", b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Session not found"}}'),
+        (200, "application/json", rpc_error("Invalid request parameters", -32602)),
         (200, "text/plain", b"Session timed out"),
         (400, "application/json", rpc_error("Session ID required", -32602)),
         (404, "text/html", b"<html>Not here</html>"),
@@ -165,6 +167,20 @@ def test_a_call_that_may_have_run_is_not_repeated() -> None:
     assert (server.bought, server.opened) == (1, 1)
 
 
+@pytest.mark.parametrize("status", [202, 502])
+def test_a_server_that_answers_nothing_any_more_is_not_called_twice(status: int) -> None:
+    server = ForgetfulServer()
+    with serving(server) as url:
+        declared = declare_server(url=url, tools=["buy"], connect_timeout=20, timeout=20)
+        with open_servers(declared) as servers:
+            listed(servers, declared)
+            server.sessions.clear()
+            server.refusal = (status, "text/plain", b"")
+            with pytest.raises(UsageError, match=f"HTTP status {status}|202 Accepted"):
+                call(servers, declared, "buy", {})
+    assert server.requests.count("tools/call") == 1
+
+
 @pytest.mark.parametrize("status", [429, 500, 502])
 def test_a_refusal_that_names_no_session_is_an_error_with_its_text(status: int) -> None:
     server = ForgetfulServer()
@@ -185,13 +201,28 @@ def test_a_refusal_that_names_no_session_is_an_error_with_its_text(status: int) 
     assert server.opened == 1
 
 
-def test_a_body_with_a_mark_and_a_lone_surrogate_is_read() -> None:
+NOTICE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}'
+ANSWER = '{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"a \\ud83d b"}]}}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("application/json; charset=utf-8", "\ufeff" + ANSWER),
+        ("application/json", ANSWER.replace("ID", '"server"')),
+        ("application/json", f"[{NOTICE},{ANSWER}]"),
+        ("text/plain", ANSWER),
+        ("application/vnd.api+json", ANSWER),
+        ("text/event-stream", f"event: response\ndata: {ANSWER}\n\n"),
+        ("text/event-stream", f": x\r\n\r\nid: 1\r\ndata: connected\r\n\r\ndata: {ANSWER}\r\n"),
+        ("text/event-stream", f"data: [{NOTICE},\ndata: {ANSWER}]\n\ndata: [DONE]\n\n"),
+    ],
+)
+def test_an_odd_body_is_read(kind: str, text: str) -> None:
     server = ForgetfulServer()
 
     def odd(handler: BaseHTTPRequestHandler, request: Any) -> bool:
-        text = '{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"a \\ud83d b"}]}}'
-        body = b"\xef\xbb\xbf" + text.replace("ID", str(request["id"])).encode()
-        send(handler, 200, "application/json; charset=utf-8", body)
+        send(handler, 200, kind, text.replace("ID", str(request["id"])).encode())
         return True
 
     server.on_call = odd

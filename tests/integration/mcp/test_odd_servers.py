@@ -42,6 +42,14 @@ def error_of_call(**script: Any) -> str:
     return str(raised.value)
 
 
+def nested(levels: int, last: Any) -> Any:
+    """Return objects in objects."""
+    return {"a": nested(levels - 1, last)} if levels else last
+
+
+NOTICE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}'
+NOT_JSON = "(left out: the structured content is no JSON: Out of range float values are not JSON compliant)"
+DEEP = "(left out: the structured content is no JSON: nested deeper than 64 levels)"
 ODD_SCHEMAS: list[Any] = [
     None,
     {"type": "string"},
@@ -71,6 +79,7 @@ ODD_SCHEMAS: list[Any] = [
     {"jsonSchema": {"type": "object"}},
     {"type": []},
     {"oneOf": [], "not": {}},
+    nested(300, {"type": "string"}),
 ]
 
 
@@ -96,6 +105,12 @@ def test_an_odd_schema_keeps_no_tool_back() -> None:
 )
 def test_parameters_behind_the_root_are_offered(schema: dict[str, Any]) -> None:
     assert offered_schema(schema)["properties"] == {"city": {"type": "string"}}
+
+
+def test_a_list_of_another_form_is_named() -> None:
+    server = scripted(tools={"good": {"description": "x"}})
+    with open_servers(server) as servers:
+        assert servers.list_tools(server, "odd_").left_out == {"{'good': {'description': 'x'}}": "it has no valid name"}
 
 
 @pytest.mark.parametrize("cursor", ["", "again"])
@@ -139,6 +154,18 @@ def test_a_tool_that_cannot_be_offered_is_left_out_alone_with_the_reason() -> No
         ({"raw": '[{"jsonrpc":"2.0","id":ID,"result":{"content":"a batch"}}]'}, "a batch"),
         ({"raw": '{"jsonrpc":"2.0","id":ID,"result":{"content":"before"}} done in 5 ms'}, "before"),
         ({"raw": '{"level":"info"}{"jsonrpc":"2.0","id":ID,"result":{"content":"after"}}'}, "after"),
+        ({"raw": f'[{NOTICE}, {{"jsonrpc":"2.0","id":ID,"result":{{"content":"second"}}}}]'}, "second"),
+        ({"raw": f'{NOTICE}{{"jsonrpc":"2.0","id":ID,"result":{{"content":"second"}}}}'}, "second"),
+        ({"raw": '{\n "jsonrpc": "2.0",\n "id": ID,\n "result": {"content": "lines"}\n}'}, "lines"),
+        ({"raw": 'log {\n{\n "jsonrpc": "2.0",\n "id": ID,\n "result": {"content": "lines"}\n}'}, "lines"),
+        ({"raw": '{"jsonrpc":2.0,"id":ID.0,"result":{"content":"float"},"error":null}'}, "float"),
+        ({"raw": f'{{"id":ID,"result":{{"content":"{"x" * 70_000}"}}}}'}, "x" * 70_000),
+        ({"content": [], "structuredContent": nested(300, 1)}, DEEP),
+        ({"structuredContent": {"value": float("nan")}}, NOT_JSON),
+        ({"content": [{"type": "text", "text": {"a": 1}}]}, '{"a":1}'),
+        ({"content": [{"type": "markdown", "text": "a"}]}, "a"),
+        ({"content": [{"type": "resource", "resource": {"uri": "a://b"}}]}, [{"type": "resource", "uri": "a://b"}]),
+        ({"content": [{"type": "image", "data": "__79-_8"}]}, [{"type": "image"}]),
         (
             {"content": [{"type": "text", "text": "a"}, {"type": "widget", "x": 1}, {"text": "b"}, None, "c"]},
             [
@@ -146,9 +173,10 @@ def test_a_tool_that_cannot_be_offered_is_left_out_alone_with_the_reason() -> No
                 {
                     "type": "left_out",
                     "reason": "a part of type 'widget', which is unknown or lacks its content",
+                    "json": '{"type":"widget","x":1}',
                 },
-                {"type": "left_out", "reason": "a part without a type"},
-                {"type": "left_out", "reason": "a part without a type"},
+                {"type": "text", "text": "b"},
+                {"type": "left_out", "reason": "a part without a type", "json": "null"},
                 {"type": "text", "text": "c"},
             ],
         ),
@@ -188,6 +216,22 @@ def test_a_result_is_read_part_by_part(result: dict[str, Any], expected: Any) ->
 )
 def test_an_error_keeps_what_the_server_sends(result: dict[str, Any], expected: str) -> None:
     assert error_of_call(results={"good": result}).endswith(expected)
+
+
+@pytest.mark.parametrize(
+    "hello",
+    [
+        {"protocolVersion": "2031-01-01", "capabilities": {"tools": True}, "serverInfo": "x"},
+        {"protocolVersion": 1, "capabilities": None, "serverInfo": None, "instructions": None},
+        {},
+    ],
+)
+def test_an_odd_handshake_is_accepted(hello: dict[str, Any]) -> None:
+    assert result_of_call(hello=hello) == "called good"
+
+
+def test_a_server_that_refuses_new_revisions_is_asked_for_the_oldest() -> None:
+    assert result_of_call(refused_revisions="2025-") == "called good"
 
 
 @pytest.mark.parametrize("before", ["\ufeff", "Loading... ", "\x1b[32mready\x1b[0m ", "\ufeffINFO: {x} "])
@@ -239,6 +283,9 @@ def test_requests_for_input_are_refused_and_the_agent_reads_it() -> None:
     assert "it asked for an answer of a model (sampling), which Roboco refuses" in found
     required = {"resultType": "input_required", "inputRequests": {"a": ask}, "requestState": "x"}
     assert "did not run: the server asked the user: 'Which city?'" in error_of_call(results={"good": required})
+    required["inputRequests"] = {"a": "x", "b": {"method": "elicitation/create", "params": "y"}}
+    assert "did not run: the server needs more input" in error_of_call(results={"good": required})
+    assert "called good\n(the server asked the user: 'Which city?'" in result_of_call(requests=[ask])
 
 
 def test_names_that_models_refuse_are_offered_under_other_names() -> None:

@@ -233,7 +233,7 @@ def test_one_worker_refreshes_the_token_of_a_tenant(provider: Provider, store: R
             refreshed.append(known["tenant"])
             current[0] = "new"
             provider.valid = {"new": "tenant"}
-        return current[0]
+        return f"Bearer {current[0]}\n"  # as functions that read a file return it
 
     functions.get_token = get_token
     server = declared(provider, "tenant")
@@ -254,7 +254,7 @@ def test_a_token_that_is_refused_twice_is_an_error_with_the_remedy(
     functions.get_token = get_token
     with workers(provider.url, store) as (worker,), pytest.raises(UsageError) as raised:
         who(worker, declared(provider, "tenant"), TaskOwner("a"))
-    assert asked == [False, True]
+    assert asked == [False, False, True]
     assert "HTTP status 401" in str(raised.value)
     assert "for `auth: user` the user must sign in again" in str(raised.value)
     assert "never-valid" not in str(raised.value)

@@ -2,40 +2,52 @@
 
 import pytest
 
-from roboco.adapters.mcp.server_exit import MAX_LINE_CHARS, MAX_LOGGED_LINES, ServerExit
+from roboco.adapters.mcp.transport import MAX_LINE_CHARS, MAX_LOGGED_LINES, ServerExit
+from roboco.adapters.mcp.watchdog import describe_status
 
 
-def read_report(report: bytes, unasked: bool = True) -> ServerExit:
+def read_report(report: bytes) -> ServerExit:
     found = ServerExit()
-    found.parse_report(report, unasked)
+    found.parse_report(report)
     return found
 
 
 @pytest.mark.parametrize(
     ("report", "expected"),
     [
-        (b"1\n", " (its process ended with exit status 1)"),
-        (b"0\nbye", " (its process ended with exit status 0; the log has the end of its stderr)"),
-        (b"-11\n \n", " (its process ended because of signal SIGSEGV)"),
-        (b"137\n", " (its process ended with exit status 137, as after signal SIGKILL)"),
-        (b"255\n", " (its process ended with exit status 255)"),
+        (b"it ended\nbye", " (it ended; the log has the end of its stderr)"),
+        (b"it ended\n \n", " (it ended)"),
         (b"\nbye", ""),
         (b"", ""),
     ],
 )
-def test_the_exit_status_is_reported(report: bytes, expected: str) -> None:
+def test_the_cause_is_reported(report: bytes, expected: str) -> None:
     assert read_report(report).message == expected
-    assert read_report(report, unasked=False).message == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (1, "with exit status 1"),
+        (-11, "because of signal SIGSEGV"),
+        (137, "with exit status 137, as after signal SIGKILL"),
+        (255, "with exit status 255"),
+    ],
+)
+def test_the_exit_status_is_described(status: int, expected: str) -> None:
+    assert describe_status(status) == f"its process ended {expected}"
 
 
 def test_logged_lines_are_few_short_and_printable() -> None:
-    lines = read_report(b"1\n" + b"line\n" * 50 + b"x" * 1000 + b"\r\x1b[2J\xff\t\xe2\x80\xaeend\n\n").log_lines(())
+    lines = read_report(b"1\n" + b"line\n" * 50 + b"x" * 1000 + b"\r\x1b[2J\xff\t\xe2\x80\xaeend\n\n").log_lines(str)
     assert len(lines) == MAX_LOGGED_LINES
     assert lines[-2:] == ["x" * MAX_LINE_CHARS + "...", "\ufffd ?end"]
 
 
 def test_secrets_are_redacted_before_a_line_is_truncated() -> None:
     secret = "s" * 40
-    lines = read_report(b"1\n" + b"x" * (MAX_LINE_CHARS - 20) + secret.encode()).log_lines((secret,))
+    lines = read_report(b"1\n" + b"x" * (MAX_LINE_CHARS - 20) + secret.encode()).log_lines(
+        lambda text: text.replace(secret, "***")
+    )
     assert lines == ["x" * (MAX_LINE_CHARS - 20) + "***"]
-    assert read_report(b"1\nat redis://me:word@host/0\n").log_lines(()) == ["at redis://***@host/0"]
+    assert read_report(b"1\nat redis://me:word@host/0\n").log_lines(str) == ["at redis://***@host/0"]

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from roboco.adapters.json_schema import schema_error, value_error
 from roboco.adapters.mcp.listing import ListedTools
-from roboco.adapters.mcp.reduced_schema import reduced_schema
+from roboco.adapters.reduced_schema import reduced_schema
 from roboco.domain.team.tool_listing import ListedTool
 
 STRING = {"type": "string"}
