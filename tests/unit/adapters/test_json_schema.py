@@ -29,8 +29,10 @@ NUMBER_SCHEMA = {
         ({"properties": {"x": {"anyOf": [{"pattern": "(?=x)"}]}}}, "not a regular expression of Rust's syntax"),
         ({"items": {"patternProperties": {"a": {}}}}, "not supported"),
         ({"type": "array"}, "must be the schema of an object"),
-        ({"type": "objct"}, "is no JSON Schema"),
+        ({"items": {"type": "objct"}}, "is no JSON Schema: $.items.type: \"objct\" is not"),
         ({"properties": 5}, "is no JSON Schema"),
+        ({"properties": {"x": {"pattern": r"\a"}}}, "is no JSON Schema"),
+        ({"$ref": "#/$defs/a%62", "$defs": {"a%62": {}, "ab": {}}}, "does not lead to a schema in it"),
     ],
 )
 def test_a_schema_is_checked(schema: Any, expected: str) -> None:
@@ -43,8 +45,8 @@ def test_a_schema_is_checked(schema: Any, expected: str) -> None:
     ("value", "expected"),
     [
         ({"n": 1}, ""),
-        ({}, "'n' is a required property"),
-        ({"n": "1"}, "$.n: '1' is not of type 'integer'"),
+        ({}, '"n" is a required property'),
+        ({"n": "1"}, '$.n: "1" is not of type "integer"'),
         ([], "$: "),
     ],
 )
@@ -63,7 +65,7 @@ def test_a_recursive_schema_is_supported() -> None:
     tree = {"type": "object", "properties": {"child": {"$ref": "#"}}, "additionalProperties": False}
     assert schema_error(tree) == ""
     assert value_error(tree, {"child": {"child": {}}}) == ""
-    assert "unexpected" in value_error(tree, {"child": {"x": 1}})
+    assert value_error(tree, {"child": {"x": 1}}) == "$.child: Additional properties are not allowed ('x' was unexpected)"
 
 
 def test_a_reference_to_itself_is_refused() -> None:
@@ -74,8 +76,8 @@ def test_a_reference_to_itself_is_refused() -> None:
 @pytest.mark.parametrize(
     ("schema", "value", "expected"),
     [
-        ({"multipleOf": float("nan")}, 1, "ValueError: "),
-        ({"multipleOf": 0}, 1, "ZeroDivisionError: "),
+        ({"multipleOf": float("nan")}, 1, 'is not of type "number"'),
+        ({"multipleOf": 0}, 1, "less than or equal to the minimum of 0"),
         ({"uniqueItems": True}, nested(2000), "it is nested too deeply"),
     ],
 )
@@ -94,6 +96,25 @@ def test_a_pattern_is_matched_in_linear_time() -> None:
 
 def test_an_unsupported_pattern_of_a_tool_function_is_ignored() -> None:
     assert value_error({"properties": {"x": {"pattern": "^(?!a)"}}}, {"x": "a"}) == ""
+    assert "is not of type" in value_error({"properties": {"x": {"pattern": "^(?!a)", "type": "string"}}}, {"x": 1})
+
+
+def test_an_error_names_the_reason_of_each_alternative() -> None:
+    kinds = {"properties": {"x": {"anyOf": [{"type": "integer"}, {"items": {"enum": ["a", "b"]}, "type": "array"}]}}}
+    found = value_error(kinds, {"x": ["c"]})
+    assert found.startswith('$.x: ["c"] is not valid under any of the schemas')
+    assert found.endswith('$.x: ["c"] is not of type "integer"; $.x[0]: "c" is not one of "a", "b"')
+
+
+def test_the_dialect_of_a_schema_is_neither_fetched_nor_used() -> None:
+    schema = {"$schema": "http://127.0.0.1:1/x", "properties": {"x": {"$schema": "http://127.0.0.1:1/y", "type": "null"}}}
+    assert schema_error(schema) == ""
+    assert "is not of type" in value_error(schema, {"x": 1})
+
+
+def test_a_value_that_is_too_long_to_explain_is_wrong_without_a_reason() -> None:
+    schema = {"properties": {"x": {"anyOf": [{"type": "integer"}] * 20}}}
+    assert "too large to say why" in value_error(schema, {"x": "a" * 200_000})
 
 
 @pytest.mark.parametrize("name", tenant.REFUSED_SCHEMAS)
@@ -113,7 +134,7 @@ def test_the_error_for_any_value_is_short() -> None:
     closed = {"additionalProperties": {"additionalProperties": {"type": "integer"}}}
     assert len(value_error(closed, {long: {long: long}})) <= MAX_ERROR_CHARS
     assert len(value_error({"additionalProperties": False}, {f"{long}{n}": 1 for n in range(5)})) <= MAX_ERROR_CHARS
-    assert "a number of 16610 bits" in value_error({"properties": {"x": {"maximum": 5}}}, {"x": 10**5000})
+    assert "takes more than" in value_error({"properties": {"x": {"maximum": 5}}}, {"x": 10**4000})
     assert len(value_error({"anyOf": [{"const": long}] * 50}, {})) <= MAX_ERROR_CHARS
 
 

@@ -68,7 +68,7 @@ def test_an_invalid_call_achieves_nothing_and_returns_the_reason() -> None:
         answer_in_turn(says("", ("achieve_answer", {"n": "x"})), says("", ("achieve_answer", {"n": 2})), says("done")),
         ANSWER_GOAL,
     )
-    assert "$.n: 'x' is not of type 'integer'" in str(world.history()[2].results[0].error)
+    assert '$.n: "x" is not of type "integer"' in str(world.history()[2].results[0].error)
     assert [goal.outcome for goal in goals_of(world.history())] == [{"n": 2}]
 
 
