@@ -29,4 +29,4 @@ def value_error(schema: dict[str, Any], value: Any) -> str:
     except RecursionError:
         return "the schema cannot be used: it is nested too deeply"
     except ValueError as error:  # the rules do not check schemas of tool functions
-        return f"the schema cannot be used: {shorten(str(error), MAX_ERROR_CHARS)}"
+        return f"the schema cannot be used: {shorten(getattr(error, 'message', str(error)), MAX_ERROR_CHARS)}"

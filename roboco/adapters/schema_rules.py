@@ -64,7 +64,8 @@ def _errors_at(schema: Any, root: dict[str, Any], at: str) -> Iterator[str]:
         return
     for keyword in schema:
         if not (keyword in KEYWORDS or keyword.startswith("x-") or (keyword == "$id" and schema is root)):
-            yield f"has {keyword!r:.60} at {at:.100}, which is not supported; possible are {', '.join(sorted(KEYWORDS))}"
+            possible = ", ".join(sorted(KEYWORDS))
+            yield f"has {keyword!r:.60} at {at:.100}, which is not supported; possible are {possible}"
     if "$ref" in schema and not isinstance(referenced(schema["$ref"], root), dict | bool):
         yield (
             f"has the reference {schema['$ref']!r:.80} at {at:.100}, which does not lead to a schema in it; "

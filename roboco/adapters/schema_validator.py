@@ -66,13 +66,13 @@ def _explain(error: ValidationError) -> str:
 
 
 def _message(error: ValidationError) -> str:
-    """Return the message with the path of the value, and more exact than the library's if it names options or items."""
+    """Return the message with the path of the value. It is more exact than the library's for `enum` and `contains`."""
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
-    found, message = canonical_json(error.instance), error.message
+    message = error.message
     if isinstance(error.kind, ValidationErrorKind.Enum):
         options = error.kind.options
         listed = ", ".join(shorten(canonical_json(one), 60) for one in options[:5])
-        message = f"{found} is not one of {listed}{', ...' * (len(options) > 5)}"
+        message = f"{canonical_json(error.instance)} is not one of {listed}{', ...' * (len(options) > 5)}"
     elif isinstance(error.kind, ValidationErrorKind.Contains):
-        message = f"{found} has too few or too many items that fit 'contains'"
+        message = f"{canonical_json(error.instance)} has too few or too many items that fit 'contains'"
     return f"{shorten(f'${path}', 150)}: {shorten(message, 240)}"

@@ -19,7 +19,7 @@ MAX_CHAINED = 64
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 _DEFINITIONS = frozenset({"$defs", "definitions"})
 _CHARS_PER_STEP = 100
-_STEPS_PER_FACTOR = 300
+_STEPS_PER_FACTOR = 1000
 """Steps of `multipleOf`, which divides fractions of 300 digits."""
 _STEPS_PER_OPTION = 4
 
@@ -109,8 +109,8 @@ def _size_and_depth(value: Any) -> tuple[int, int]:
     if isinstance(value, str):
         return 1 + len(value) // _CHARS_PER_STEP, 0
     if isinstance(value, int):
-        bits = value.bit_length()  # beyond 64 bits, numbers are compared as texts, each with each for `uniqueItems`
-        return (1 if bits < 64 else 1 + bits * bits // 16), 0
+        bits = value.bit_length()  # longer ones than doubles hold are compared slowly, each with each for `uniqueItems`
+        return (1 if bits <= 53 else bits * bits // 4), 0
     if not isinstance(value, list | dict):
         return 1, 0
     parts = [*value, *value.values()] if isinstance(value, dict) else value

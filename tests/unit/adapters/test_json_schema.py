@@ -29,7 +29,7 @@ NUMBER_SCHEMA = {
         ({"properties": {"x": {"anyOf": [{"pattern": "(?=x)"}]}}}, "not a regular expression of Rust's syntax"),
         ({"items": {"patternProperties": {"a": {}}}}, "not supported"),
         ({"type": "array"}, "must be the schema of an object"),
-        ({"items": {"type": "objct"}}, "is no JSON Schema: $.items.type: \"objct\" is not"),
+        ({"items": {"type": "objct"}}, 'is no JSON Schema: $.items.type: "objct" is not'),
         ({"properties": 5}, "is no JSON Schema"),
         ({"properties": {"x": {"pattern": r"\a"}}}, "is no JSON Schema"),
         ({"$ref": "#/$defs/a%62", "$defs": {"a%62": {}, "ab": {}}}, "does not lead to a schema in it"),
@@ -65,7 +65,9 @@ def test_a_recursive_schema_is_supported() -> None:
     tree = {"type": "object", "properties": {"child": {"$ref": "#"}}, "additionalProperties": False}
     assert schema_error(tree) == ""
     assert value_error(tree, {"child": {"child": {}}}) == ""
-    assert value_error(tree, {"child": {"x": 1}}) == "$.child: Additional properties are not allowed ('x' was unexpected)"
+    assert (
+        value_error(tree, {"child": {"x": 1}}) == "$.child: Additional properties are not allowed ('x' was unexpected)"
+    )
 
 
 def test_a_reference_to_itself_is_refused() -> None:
@@ -107,7 +109,10 @@ def test_an_error_names_the_reason_of_each_alternative() -> None:
 
 
 def test_the_dialect_of_a_schema_is_neither_fetched_nor_used() -> None:
-    schema = {"$schema": "http://127.0.0.1:1/x", "properties": {"x": {"$schema": "http://127.0.0.1:1/y", "type": "null"}}}
+    schema = {
+        "$schema": "http://127.0.0.1:1/x",
+        "properties": {"x": {"$schema": "http://127.0.0.1:1/y", "type": "null"}},
+    }
     assert schema_error(schema) == ""
     assert "is not of type" in value_error(schema, {"x": 1})
 
