@@ -304,6 +304,7 @@ HEAVY_PATTERNS: tuple[str, ...] = (
     "(?x)(a{100}) {100}",
     "a" * 5000,
     "[[[[" * 100,
+    "(a{300}[[[[b]c]d)e]){300}",
     "(.{0,100}){0,20}!",
 )
 """Regular expressions whose compiled form, or whose search, takes time though the engine does not backtrack."""

@@ -3,9 +3,6 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from roboco.adapters.json_schema import MAX_ERROR_CHARS, schema_error, value_error
 from tests.faults.hostile import tenant
@@ -154,51 +151,3 @@ def test_the_error_for_any_value_is_short() -> None:
 )
 def test_common_schemas_are_accepted(schema: dict[str, Any]) -> None:
     assert schema_error(schema) == ""
-
-
-ANY_NUMBERS = st.sampled_from([0, 1, 2, -1, 1.0, 0.5, 2.5, 1e300, 10**20])
-ANY_SCALARS = st.one_of(st.none(), st.booleans(), ANY_NUMBERS, st.sampled_from(["", "a", "ab", "b1"]))
-ANY_VALUES = st.recursive(
-    ANY_SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
-)
-ANY_COUNTS = st.integers(0, 3)
-
-
-def _schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    named = st.dictionaries(st.sampled_from("abc"), inner, max_size=2)
-    listed = st.lists(inner, min_size=1, max_size=3)
-    names = st.lists(st.sampled_from("abc"), max_size=2, unique=True)
-    kinds = st.sampled_from(["string", "number", "integer", "boolean", "object", "array", "null"])
-    fields: dict[str, st.SearchStrategy[Any]] = {
-        "type": kinds | st.lists(kinds, min_size=1, max_size=3, unique=True),
-        "enum": st.lists(ANY_VALUES, min_size=1, max_size=3),
-        "const": ANY_VALUES,
-        "multipleOf": st.sampled_from([1, 2, 0.5]),
-        "pattern": st.sampled_from(["^a", "b$", "[0-9]"]),
-        "required": names,
-        "dependentRequired": st.dictionaries(st.sampled_from("abc"), names, max_size=2),
-        "uniqueItems": st.booleans(),
-        **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), ANY_NUMBERS),
-        **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), ANY_COUNTS),
-        **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), ANY_COUNTS),
-        **dict.fromkeys(("properties", "dependentSchemas"), named),
-        **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), listed),
-        **dict.fromkeys(("items", "additionalProperties", "contains", "propertyNames", "not"), inner),
-        **dict.fromkeys(("if", "then", "else"), inner),
-    }
-    return st.fixed_dictionaries({}, optional=fields)
-
-
-ANY_REF = st.sampled_from([{"$ref": "#/$defs/a"}, {"$ref": "#/definitions/b"}])
-ANY_SCHEMAS = st.recursive(st.booleans() | ANY_REF, _schemas, max_leaves=8)
-
-
-@settings(max_examples=50, deadline=None)
-@given(schema=_schemas(ANY_SCHEMAS), a=_schemas(st.booleans()), b=_schemas(st.booleans()), value=ANY_VALUES)
-def test_a_value_is_valid_exactly_if_another_validator_accepts_it(
-    schema: dict[str, Any], a: dict[str, Any], b: dict[str, Any], value: Any
-) -> None:
-    whole = {**schema, "$defs": {"a": a}, "definitions": {"b": b}}
-    error = schema_error({**whole, "type": "object"})
-    assert error == ""
-    assert (value_error(whole, value) == "") == Draft202012Validator(whole).is_valid(value)
