@@ -5,23 +5,13 @@ loss of a keyword may make another one reject more, that one is removed too. Exa
 place, and `additionalProperties` beside `patternProperties`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from roboco.adapters.json_schema import schema_error
-from roboco.adapters.schema_rules import (
-    LIST_KEYWORDS,
-    MAP_KEYWORDS,
-    MAX_PATTERN_WEIGHT,
-    SINGLE_KEYWORDS,
-    is_accepted,
-    referenced,
-    size_error,
-)
+from roboco.adapters.schema_keywords import LIST_KEYWORDS, MAP_KEYWORDS, SINGLE_KEYWORDS, referenced
+from roboco.adapters.schema_rules import size_error
 from roboco.domain.canonical_json import validated_json
-from roboco.domain.pattern import check_pattern, weight
 
 _MAY_REJECT_NULL = frozenset({"enum", "const", "$ref", "allOf", "anyOf", "oneOf", "not", "if"})
 """Keywords beside `type` that may reject null."""
@@ -46,32 +36,13 @@ def reduced_schema(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]] | str:
     kinds = whole.get("type")
     if isinstance(kinds, list) and "object" in kinds:
         whole["type"] = "object"  # arguments are always an object
-    accepts_pattern = _pattern_test()
-    for removed in (frozenset[str](), _STRICTER_WITH_LESS, _STRICTER_WITH_LESS | {"$ref"}):  # references may be loops
-        reduction = _Reduction(whole, removed, accepts_pattern)
+    accepted: dict[tuple[str, int], bool] = {}
+    for removed in (frozenset[str](), _STRICTER_WITH_LESS, _STRICTER_WITH_LESS | {"$ref", "pattern"}):
+        reduction = _Reduction(whole, removed, accepted)
         reduced = reduction.reduce(whole, "#")
         if (removed or not reduction.left_out) and not (wrong := schema_error(reduced)):
             return reduced, tuple(sorted(reduction.left_out))
     return wrong
-
-
-def _pattern_test() -> Callable[[str], bool]:
-    """Return a test that accepts patterns until they are too large together to be compiled."""
-    weight_left = MAX_PATTERN_WEIGHT
-
-    @cache
-    def accepts(pattern: str) -> bool:
-        nonlocal weight_left
-        if (heavy := weight(pattern)) > weight_left:
-            return False
-        weight_left -= heavy
-        try:
-            check_pattern(pattern)
-        except ValueError:
-            return False
-        return True
-
-    return accepts
 
 
 @dataclass
@@ -80,7 +51,8 @@ class _Reduction:
 
     root: dict[str, Any]
     removed: frozenset[str]
-    accepts_pattern: Callable[[str], bool]
+    accepted: dict[tuple[str, int], bool]
+    """By keyword and id of its value: True if it is accepted. It is of all passes."""
     left_out: set[str] = field(default_factory=set)
 
     def reduce(self, schema: Any, at: str) -> Any:
@@ -98,19 +70,26 @@ class _Reduction:
             for keyword, value in schema.items()
             if keyword not in gone
         }
-        if "oneOf" in gone and "anyOf" not in schema and is_accepted("oneOf", schema["oneOf"]):
+        if "oneOf" in gone and "anyOf" not in schema and isinstance(schema["oneOf"], list) and schema["oneOf"]:
             kept["anyOf"] = self._reduce_value("oneOf", schema["oneOf"], f"{at}/oneOf")
         nullable = schema.get("nullable") is True and schema is not self.root
         return _accept_null(kept) if nullable else kept
 
     def _accepts(self, keyword: str, value: Any) -> bool:
-        if keyword.startswith("x-") or keyword == "$id":
-            return True
-        if keyword in self.removed or not is_accepted(keyword, value):
+        if keyword in self.removed:
             return False
+        if keyword in MAP_KEYWORDS:
+            return isinstance(value, dict)
+        if keyword in LIST_KEYWORDS:
+            return isinstance(value, list) and bool(value)
+        if keyword in SINGLE_KEYWORDS or keyword == "$id":
+            return True
         if keyword == "$ref":
             return isinstance(referenced(value, self.root), dict | bool)
-        return keyword != "pattern" or self.accepts_pattern(value)
+        key = (keyword, id(value))
+        if key not in self.accepted:
+            self.accepted[key] = not schema_error({"properties": {"x": {keyword: value}}})
+        return self.accepted[key]
 
     def _reduce_value(self, keyword: str, value: Any, at: str) -> Any:
         if keyword in MAP_KEYWORDS:

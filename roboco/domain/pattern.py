@@ -5,7 +5,6 @@ compiles to 100,000 states: on 100 KB of text it ran for 30 s. Therefore weight 
 """
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Annotated
 
@@ -18,12 +17,11 @@ MAX_PATTERN_CHARS = 2000
 """The largest number of characters of a pattern."""
 MAX_SEARCH_COST = 3_000_000
 """The largest product of weight and characters in one search: up to 30 ms."""
-_SHORTHAND_WEIGHT = 20
-"""The weight of a class such as `\\w`, which contains hundreds of ranges of Unicode."""
-_DIGIT_WEIGHT = 8
-_CLASS_WEIGHT = 4
+_INNER_CLASS = r"\[\^?+\]?+(?:\\.|[^\[\]\\])*+\]"
+_CLASS = rf"\[\^?+\]?+(?:\\.|{_INNER_CLASS}|[^\[\]\\])*+\]"
+_TOKEN = re.compile(rf"(?s){_CLASS}|\\[pPxub]\{{[^}}]*\}}|\\.|\{{\d{{1,9}},?\d{{0,9}}\}}|.")
+"""A class (with at most one level of classes in it), an escape, a count, or another sign."""
 _VERBOSE = re.compile(r"(?<!\\)(?:\\\\)*\(\?[a-zA-Z]*x")
-_COUNTED = re.compile(r"\{(\d{1,9})(,?)(\d{0,9})\}")
 
 
 def check_pattern(pattern: str | None) -> str | None:
@@ -52,21 +50,11 @@ def matches(pattern: str, text: str) -> bool:
 
     If the text is longer than `max_searched_chars`, only its end is searched.
     """
-    return compiled_search(pattern)(text)
-
-
-def compiled_search(pattern: str) -> Callable[[str], bool]:
-    """Return `matches` for this pattern, compiled once for as long as the caller keeps the function."""
-    matcher, most = _matcher(pattern), max_searched_chars(pattern)
-
-    def found(text: str) -> bool:
-        try:
-            matcher.validate_python(text[-most:])
-        except ValidationError:
-            return False
-        return True
-
-    return found
+    try:
+        _matcher(pattern).validate_python(text[-max_searched_chars(pattern) :])
+    except ValidationError:
+        return False
+    return True
 
 
 def max_searched_chars(pattern: str) -> int:
@@ -83,78 +71,34 @@ def weight(pattern: str) -> int:
 
     A literal weighs 1; a repetition weighs its content times its count; nested counts multiply.
     """
-    groups = [0]
-    atom, place = 0, 0
-    while place < len(pattern):
-        sign = pattern[place]
-        counted = _COUNTED.match(pattern, place) if sign == "{" else None
-        if counted:
-            groups[-1] += atom * (_repeat_count(counted) - 1)
-            atom *= _repeat_count(counted)
-            place = counted.end()
-            continue
-        if sign == "(":
+    groups, atom = [0], 0
+    for sign in _TOKEN.findall(pattern):
+        if sign[0] == "{" and len(sign) > 1:
+            groups[-1] += atom * (_repeat_count(sign) - 1)
+            atom *= _repeat_count(sign)
+        elif sign == "(":
             groups.append(1)
-            place += 1
-            continue
-        if sign == ")" and len(groups) > 1:
-            atom, end = groups.pop(), place + 1
-        elif sign in "*+?" and atom:
-            place += 1
-            continue
-        else:
-            atom, end = _atom(pattern, place)
-        groups[-1] += atom
-        place = end
+        elif sign not in "*+?" or not atom:
+            atom = groups.pop() if sign == ")" and len(groups) > 1 else _atom_weight(sign)
+            groups[-1] += atom
     return max(1, sum(groups))
 
 
-def _atom(pattern: str, place: int) -> tuple[int, int]:
-    """Return the weight of the atom that begins here, and the position behind it."""
-    match pattern[place]:
-        case "\\":
-            end = pattern.find("}", place) + 1 if pattern[place + 1 : place + 3] in _BRACED else place + 2
-            return _escaped(pattern[place + 1 : place + 2]), max(end, place + 2)
+def _atom_weight(sign: str) -> int:
+    """Return 20 for a class of hundreds of ranges of Unicode, and much for a bracket that begins too deep a class."""
+    match sign[0]:
         case "[":
-            end = _class_end(pattern, place)
-            inside = pattern[place:end]
-            return (
-                _CLASS_WEIGHT if inside.isascii() and "\\" not in inside and "[:" not in inside else _SHORTHAND_WEIGHT
-            ), end
-        case ".":
-            return _CLASS_WEIGHT, place + 1
-        case sign:
-            return (1 if sign.isascii() else _CLASS_WEIGHT), place + 1
+            wide = not sign.isascii() or "\\" in sign or "[:" in sign
+            return MAX_WEIGHT + 1 if sign == "[" else 20 if wide else 4
+        case "\\":
+            return 8 if sign[1:] in ("d", "s") else 20 if sign[1:2].isalpha() else 1
+        case first:
+            return 4 if first == "." or not first.isascii() else 1
 
 
-def _escaped(sign: str) -> int:
-    return _DIGIT_WEIGHT if sign in ("d", "s") else _SHORTHAND_WEIGHT if sign.isalpha() else 1
-
-
-_BRACED = ("p{", "P{", "x{", "u{", "U{", "b{")
-
-
-def _class_end(pattern: str, place: int) -> int:
-    """Return the position behind the class that begins here; classes in Rust's syntax contain classes."""
-    depth, begin = 0, place
-    while place < len(pattern):
-        sign = pattern[place]
-        if sign == "\\":
-            place += 1
-        elif sign == "[":
-            depth += 1
-            begin = place + (2 if pattern[place + 1 : place + 2] == "^" else 1)
-        elif sign == "]" and place != begin:
-            depth -= 1
-        place += 1
-        if depth == 0:
-            break
-    return place
-
-
-def _repeat_count(counted: re.Match[str]) -> int:
+def _repeat_count(sign: str) -> int:
     """Return the larger number of `{n}`, `{n,}` or `{n,m}`; one more if it has no upper bound."""
-    least, comma, most = counted.groups()
+    least, comma, most = sign[1:-1].partition(",")
     return max(int(least) + bool(comma and not most), int(most or 0), 1)
 
 

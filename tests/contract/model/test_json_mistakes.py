@@ -36,7 +36,7 @@ MALFORMED: dict[str, tuple[Any, str]] = {
     "a call without a name": ({"text": "", "calls": [{"args": {}}]}, "no object with 'tool' and 'args'"),
     "an unknown tool": ({"text": "", "calls": [{"tool": "fly", "args": {}}]}, "no tool 'fly', only add, note"),
     "args in a string": ({"text": "", "calls": [ADD_CALL | {"args": "{}"}]}, "args of add are no object"),
-    "args that are missing": ({"text": "", "calls": [ADD_CALL | {"args": {"a": 1}}]}, "'b' is a required property"),
+    "args that are missing": ({"text": "", "calls": [ADD_CALL | {"args": {"a": 1}}]}, '"b" is a required property'),
     "args beyond the schema's limits": ({"text": "", "calls": [ADD_CALL | {"args": {"a": 1, "b": 1001}}]}, "1001"),
     "the second call": ({"text": "", "calls": [ADD_CALL, {"tool": "note", "args": {"content": 5}}]}, "args of note"),
     "too many calls": ({"text": "", "calls": [ADD_CALL] * 9}, "9 calls, at most 8"),

@@ -3,9 +3,6 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from roboco.adapters.json_schema import MAX_ERROR_CHARS, schema_error, value_error
 from tests.faults.hostile import tenant
@@ -29,8 +26,10 @@ NUMBER_SCHEMA = {
         ({"properties": {"x": {"anyOf": [{"pattern": "(?=x)"}]}}}, "not a regular expression of Rust's syntax"),
         ({"items": {"patternProperties": {"a": {}}}}, "not supported"),
         ({"type": "array"}, "must be the schema of an object"),
-        ({"type": "objct"}, "is no JSON Schema"),
+        ({"items": {"type": "objct"}}, 'is no JSON Schema: $.items.type: "objct" is not'),
         ({"properties": 5}, "is no JSON Schema"),
+        ({"properties": {"x": {"pattern": r"\a"}}}, "is no JSON Schema"),
+        ({"$ref": "#/$defs/a%62", "$defs": {"a%62": {}, "ab": {}}}, "does not lead to a schema in it"),
     ],
 )
 def test_a_schema_is_checked(schema: Any, expected: str) -> None:
@@ -43,8 +42,8 @@ def test_a_schema_is_checked(schema: Any, expected: str) -> None:
     ("value", "expected"),
     [
         ({"n": 1}, ""),
-        ({}, "'n' is a required property"),
-        ({"n": "1"}, "$.n: '1' is not of type 'integer'"),
+        ({}, '"n" is a required property'),
+        ({"n": "1"}, '$.n: "1" is not of type "integer"'),
         ([], "$: "),
     ],
 )
@@ -63,7 +62,9 @@ def test_a_recursive_schema_is_supported() -> None:
     tree = {"type": "object", "properties": {"child": {"$ref": "#"}}, "additionalProperties": False}
     assert schema_error(tree) == ""
     assert value_error(tree, {"child": {"child": {}}}) == ""
-    assert "unexpected" in value_error(tree, {"child": {"x": 1}})
+    assert (
+        value_error(tree, {"child": {"x": 1}}) == "$.child: Additional properties are not allowed ('x' was unexpected)"
+    )
 
 
 def test_a_reference_to_itself_is_refused() -> None:
@@ -74,8 +75,8 @@ def test_a_reference_to_itself_is_refused() -> None:
 @pytest.mark.parametrize(
     ("schema", "value", "expected"),
     [
-        ({"multipleOf": float("nan")}, 1, "ValueError: "),
-        ({"multipleOf": 0}, 1, "ZeroDivisionError: "),
+        ({"multipleOf": float("nan")}, 1, 'is not of type "number"'),
+        ({"multipleOf": 0}, 1, "less than or equal to the minimum of 0"),
         ({"uniqueItems": True}, nested(2000), "it is nested too deeply"),
     ],
 )
@@ -94,6 +95,28 @@ def test_a_pattern_is_matched_in_linear_time() -> None:
 
 def test_an_unsupported_pattern_of_a_tool_function_is_ignored() -> None:
     assert value_error({"properties": {"x": {"pattern": "^(?!a)"}}}, {"x": "a"}) == ""
+    assert "is not of type" in value_error({"properties": {"x": {"pattern": "^(?!a)", "type": "string"}}}, {"x": 1})
+
+
+def test_an_error_names_the_reason_of_each_alternative() -> None:
+    kinds = {"properties": {"x": {"anyOf": [{"type": "integer"}, {"items": {"enum": ["a", "b"]}, "type": "array"}]}}}
+    found = value_error(kinds, {"x": ["c"]})
+    assert found.startswith('$.x: ["c"] is not valid under any of the schemas')
+    assert found.endswith('$.x: ["c"] is not of type "integer"; $.x[0]: "c" is not one of "a", "b"')
+
+
+def test_the_dialect_of_a_schema_is_neither_fetched_nor_used() -> None:
+    schema = {
+        "$schema": "http://127.0.0.1:1/x",
+        "properties": {"x": {"$schema": "http://127.0.0.1:1/y", "type": "null"}},
+    }
+    assert schema_error(schema) == ""
+    assert "is not of type" in value_error(schema, {"x": 1})
+
+
+def test_a_value_that_is_too_long_to_explain_is_wrong_without_a_reason() -> None:
+    schema = {"properties": {"x": {"anyOf": [{"type": "integer"}] * 20}}}
+    assert "too large to say why" in value_error(schema, {"x": "a" * 200_000})
 
 
 @pytest.mark.parametrize("name", tenant.REFUSED_SCHEMAS)
@@ -113,7 +136,7 @@ def test_the_error_for_any_value_is_short() -> None:
     closed = {"additionalProperties": {"additionalProperties": {"type": "integer"}}}
     assert len(value_error(closed, {long: {long: long}})) <= MAX_ERROR_CHARS
     assert len(value_error({"additionalProperties": False}, {f"{long}{n}": 1 for n in range(5)})) <= MAX_ERROR_CHARS
-    assert "a number of 16610 bits" in value_error({"properties": {"x": {"maximum": 5}}}, {"x": 10**5000})
+    assert "takes more than" in value_error({"properties": {"x": {"maximum": 5}}}, {"x": 10**4000})
     assert len(value_error({"anyOf": [{"const": long}] * 50}, {})) <= MAX_ERROR_CHARS
 
 
@@ -128,51 +151,3 @@ def test_the_error_for_any_value_is_short() -> None:
 )
 def test_common_schemas_are_accepted(schema: dict[str, Any]) -> None:
     assert schema_error(schema) == ""
-
-
-ANY_NUMBERS = st.sampled_from([0, 1, 2, -1, 1.0, 0.5, 2.5, 1e300, 10**20])
-ANY_SCALARS = st.one_of(st.none(), st.booleans(), ANY_NUMBERS, st.sampled_from(["", "a", "ab", "b1"]))
-ANY_VALUES = st.recursive(
-    ANY_SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
-)
-ANY_COUNTS = st.integers(0, 3)
-
-
-def _schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    named = st.dictionaries(st.sampled_from("abc"), inner, max_size=2)
-    listed = st.lists(inner, min_size=1, max_size=3)
-    names = st.lists(st.sampled_from("abc"), max_size=2, unique=True)
-    kinds = st.sampled_from(["string", "number", "integer", "boolean", "object", "array", "null"])
-    fields: dict[str, st.SearchStrategy[Any]] = {
-        "type": kinds | st.lists(kinds, min_size=1, max_size=3, unique=True),
-        "enum": st.lists(ANY_VALUES, min_size=1, max_size=3),
-        "const": ANY_VALUES,
-        "multipleOf": st.sampled_from([1, 2, 0.5]),
-        "pattern": st.sampled_from(["^a", "b$", "[0-9]"]),
-        "required": names,
-        "dependentRequired": st.dictionaries(st.sampled_from("abc"), names, max_size=2),
-        "uniqueItems": st.booleans(),
-        **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), ANY_NUMBERS),
-        **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), ANY_COUNTS),
-        **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), ANY_COUNTS),
-        **dict.fromkeys(("properties", "dependentSchemas"), named),
-        **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), listed),
-        **dict.fromkeys(("items", "additionalProperties", "contains", "propertyNames", "not"), inner),
-        **dict.fromkeys(("if", "then", "else"), inner),
-    }
-    return st.fixed_dictionaries({}, optional=fields)
-
-
-ANY_REF = st.sampled_from([{"$ref": "#/$defs/a"}, {"$ref": "#/definitions/b"}])
-ANY_SCHEMAS = st.recursive(st.booleans() | ANY_REF, _schemas, max_leaves=8)
-
-
-@settings(max_examples=50, deadline=None)
-@given(schema=_schemas(ANY_SCHEMAS), a=_schemas(st.booleans()), b=_schemas(st.booleans()), value=ANY_VALUES)
-def test_a_value_is_valid_exactly_if_another_validator_accepts_it(
-    schema: dict[str, Any], a: dict[str, Any], b: dict[str, Any], value: Any
-) -> None:
-    whole = {**schema, "$defs": {"a": a}, "definitions": {"b": b}}
-    error = schema_error({**whole, "type": "object"})
-    assert error == ""
-    assert (value_error(whole, value) == "") == Draft202012Validator(whole).is_valid(value)

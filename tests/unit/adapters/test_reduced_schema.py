@@ -43,7 +43,7 @@ def test_only_an_unsupported_keyword_is_left_out(value: Any, reduced: Any, left_
     reduced_root, places = _reduce(schema)
     assert reduced_root == schema | {"properties": {"x": reduced, "y": {"type": "integer"}}}
     assert places[0].startswith(f"#/properties/x/{left_out}".rstrip("/"))
-    assert value_error(reduced_root, {"y": "none"}) == "$.y: 'none' is not of type 'integer'"
+    assert value_error(reduced_root, {"y": "none"}) == '$.y: "none" is not of type "integer"'
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_reference_to_a_reduced_definition_is_left_out_of_not() -> None:
 def test_patterns_that_are_too_heavy_together_are_left_out() -> None:
     schema = {"properties": {str(number): {"pattern": f"a{{900}}{number}"} for number in range(4)}}
     reduced_root, places = _reduce(schema)
-    assert list(reduced_root["properties"].values()) == [{"pattern": "a{900}0"}, {"pattern": "a{900}1"}, {}, {}]
-    assert places == ("#/properties/2/pattern", "#/properties/3/pattern")
+    assert list(reduced_root["properties"].values()) == [{}] * 4
+    assert places[0] == "#/properties/0/pattern"
 
 
 def test_description_names_the_omitted_keywords() -> None:

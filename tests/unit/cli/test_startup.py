@@ -9,6 +9,7 @@ HEAVY = {
     "boto3",
     "openai",
     "genai_prices",
+    "jsonschema_rs",
     "prometheus_client",
     "snowballstemmer",
     "flower",

@@ -95,7 +95,7 @@ def test_invalid_arguments_never_reach_the_client() -> None:
     world.answer(successful_outcome(right, 2))
     world.settle()
     assert [result.is_error for result in results_of(world)] == [True, False]
-    assert "'q' is a required property" in str(results_of(world)[0].error)
+    assert '"q" is a required property' in str(results_of(world)[0].error)
 
 
 def test_an_undeclared_client_tool_is_refused() -> None:

@@ -68,7 +68,7 @@ def test_an_invalid_call_achieves_nothing_and_returns_the_reason() -> None:
         answer_in_turn(says("", ("achieve_answer", {"n": "x"})), says("", ("achieve_answer", {"n": 2})), says("done")),
         ANSWER_GOAL,
     )
-    assert "$.n: 'x' is not of type 'integer'" in str(world.history()[2].results[0].error)
+    assert '$.n: "x" is not of type "integer"' in str(world.history()[2].results[0].error)
     assert [goal.outcome for goal in goals_of(world.history())] == [{"n": 2}]
 
 
@@ -168,7 +168,7 @@ def test_a_message_may_have_goals() -> None:
         ([ANSWER_GOAL] * 6, "goals: .*at most 5"),
         ([ANSWER_GOAL, ANSWER_GOAL], "goals: 'answer' is there twice"),
         ([ANSWER_GOAL | {"name": "no name"}], "goals.0.name"),
-        ([ANSWER_GOAL | {"schema": {"type": "intger"}}], "goals.answer.schema: is no JSON Schema"),
+        ([ANSWER_GOAL | {"schema": {"type": "intger"}}], "goals.answer.schema: must be the schema of an object"),
         ([ANSWER_GOAL | {"schema": {"type": "array"}}], "must be the schema of an object"),
         ([ANSWER_GOAL | {"more": 1}], "goals.0.more: no such argument"),
     ],
