@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from roboco.cli.drill.html_report import render_html
-from roboco.cli.drill.promises import Judgement
-from roboco.cli.drill.result import DrillResult, FaultResult
-from roboco.cli.drill.weaknesses import Weakness
+from roboco.lab.drill.html_report import render_html
+from roboco.lab.drill.promises import Judgement
+from roboco.lab.drill.result import DrillResult, FaultResult
+from roboco.lab.drill.weaknesses import Weakness
 from tests.support.browser.chromium import start_browser
 
 

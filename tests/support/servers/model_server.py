@@ -10,12 +10,12 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from roboco.cli.drill.servers.chat_protocol import ChatRefusal as Refusal
-from roboco.cli.drill.servers.chat_protocol import ChatReply as Reply
-from roboco.cli.drill.servers.chat_protocol import ChatRequest as Request
-from roboco.cli.drill.servers.dialect import Dialect
-from roboco.cli.drill.servers.model_server import ModelServer as PlainModelServer
-from roboco.cli.drill.servers.model_server import RequestRecord, echo
+from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
+from roboco.lab.servers.chat_protocol import ChatReply as Reply
+from roboco.lab.servers.chat_protocol import ChatRequest as Request
+from roboco.lab.servers.dialect import Dialect
+from roboco.lab.servers.model_server import ModelServer as PlainModelServer
+from roboco.lab.servers.model_server import RequestRecord, echo
 from tests.support.servers.dialects import DIALECTS
 
 __all__ = ["ModelServer", "Refusal", "Reply", "Request", "RequestRecord"]

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Mapping
 
-from roboco.cli.drill.servers.dialect import Dialect
+from roboco.lab.servers.dialect import Dialect
 from tests.support.servers.dialects.azure import Azure
 from tests.support.servers.dialects.deepseek import DeepSeek, Kimi
 from tests.support.servers.dialects.gemini import Gemini

@@ -1,0 +1,122 @@
+"""Recording: the turns, tool results and user input of a task, separated for simulations."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from roboco.domain.decision.action import Wait
+from roboco.domain.decision.situation import Situation
+from roboco.domain.history.interruption import step_or_interruption_after
+from roboco.domain.history.part import Part
+from roboco.domain.history.state import History
+from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.inbox.item import Item
+from roboco.domain.recorded.recorded_call import RecordedCall
+from roboco.domain.recorded.recorded_task import RecordedTask
+from roboco.domain.schema import RecordModel
+from roboco.lab.replay.evidence import (
+    decide_with_results,
+    external_item,
+    give_up_reason,
+    history_prefixes,
+    recorded_action,
+    recorded_results,
+)
+from roboco.lab.replay.replay import Replayer, compared
+
+
+class RecordedTurn(RecordModel):
+    """The content of one turn of an agent."""
+
+    agent: str
+    parts: tuple[Part, ...]
+    metadata: dict[str, Any] = {}
+
+
+class ExternalInput(RecordModel):
+    """External input, received when the history had `at` steps, or if `waited`, once the task waited for the user.
+
+    Exactly one of the fields after `waited` is set.
+    """
+
+    at: int
+    waited: bool = False
+    item: Item | None = None
+    exhausted: str | None = None
+    """The reason why no further attempt was made."""
+    seconds: float | None = None
+    """The age of the task in seconds."""
+    step: TaskStep | None = None
+    """A step that does not follow from the history."""
+
+
+class Recording(RecordModel):
+    """A task in parts: its first steps, and the later turns, calls and inputs, each in order."""
+
+    opening: tuple[TaskStep, ...]
+    turns: tuple[RecordedTurn, ...] = ()
+    calls: tuple[RecordedCall, ...] = ()
+    inputs: tuple[ExternalInput, ...] = ()
+    sub_task: bool = False
+
+
+def recording_of(past: RecordedTask) -> Recording:
+    """Return the recording of a recorded task: its own steps, each in its place."""
+    first = past.first_decided
+    opening = tuple(step.model_copy(update={"digest": "", "prev_digest": ""}) for step in past.steps[:first])
+    turns: list[RecordedTurn] = []
+    calls: list[RecordedCall] = []
+    arrivals: list[ExternalInput] = []
+    early: set[str] = set()
+    for history, step in zip(history_prefixes(past.steps), past.steps[1:], strict=False):
+        if step.seq < first:
+            continue
+        if step.by_agent:
+            metadata = {name: value for name, value in step.metadata.items() if name != "routing"}
+            turns.append(RecordedTurn(agent=step.agent_name, parts=step.parts, metadata=metadata))
+        elif step.agent_name == TOOL_EXECUTOR:
+            after = step_or_interruption_after(past.steps, step.seq)
+            situation, recorded = recorded_results(past.team, history, step, after)
+            calls += recorded.values()
+            arrivals += _early_inputs(situation, step.seq)
+            early = {item.item_id for item in situation.inbox}
+        else:
+            arrivals += _inputs_of_step(past, history, step, early)
+    return Recording(
+        opening=opening, turns=tuple(turns), calls=tuple(calls), inputs=tuple(arrivals), sub_task=past.sub_task
+    )
+
+
+def _early_inputs(situation: Situation, at: int) -> Iterator[ExternalInput]:
+    """Yield the inputs that arrived before all results of a step were in."""
+    yield from (ExternalInput(at=at, item=item) for item in situation.inbox)
+    if situation.give_up_reason is not None:
+        yield ExternalInput(at=at, exhausted=situation.give_up_reason)
+
+
+def _inputs_of_step(past: RecordedTask, history: History, step: TaskStep, known: set[str]) -> Iterator[ExternalInput]:
+    """Yield the input that the step of the user or the orchestrator applied, unless it is known already."""
+    item = external_item(step)
+    if item is not None:
+        if item.item_id not in known:
+            alone = decide_with_results(past.team, history, Situation(sub_task=past.sub_task), past.router, {}).action
+            yield ExternalInput(at=step.seq, waited=isinstance(alone, Wait), item=item)
+    elif (why := give_up_reason(step)) is not None:
+        yield ExternalInput(at=step.seq, exhausted=why)
+    elif step.agent_name == USER:
+        yield ExternalInput(at=step.seq, step=step)
+    else:
+        yield from _undetermined_input(past, history, step)
+
+
+def _undetermined_input(past: RecordedTask, history: History, step: TaskStep) -> Iterator[ExternalInput]:
+    """Yield the input for a step that does not follow from the history: the time, or the step itself."""
+    recorded = recorded_action(step)
+    asked = Replayer(past, past.team, past.router).decide_at(history, step)
+    if compared(recorded, asked.action, other=False) == "same":
+        return
+    seconds = (step.created_at - history.state.limits_since(past.started_at)).total_seconds()
+    timed = decide_with_results(past.team, history, Situation(seconds=seconds, sub_task=past.sub_task), past.router, {})
+    if compared(recorded, timed.action, other=False) == "same":
+        yield ExternalInput(at=step.seq, seconds=seconds)
+    else:
+        yield ExternalInput(at=step.seq, step=step)
