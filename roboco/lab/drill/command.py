@@ -6,8 +6,6 @@ import sys
 import tempfile
 import time
 from contextlib import closing
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,23 +24,22 @@ from roboco.cli.terminal.signals import Interrupted
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.team.team import Team
 from roboco.errors import InvalidTeam, TransientError, UsageError
-from roboco.lab.drill.decisions import wrong_decisions
-from roboco.lab.drill.drill_run import DrillPlan
+from roboco.lab.drill.drilled_team import Replacement, all_teams, check_real_tools, model_addresses
 from roboco.lab.drill.faults import FAULTS, Fault, select
-from roboco.lab.drill.html_report import render_html
 from roboco.lab.drill.replies import ScriptedModel, agent_of
+from roboco.lab.drill.report import Report, render_html, tool_notes
 from roboco.lab.drill.result import DrillResult
-from roboco.lab.drill.session import DrillSession
+from roboco.lab.drill.run import DrillPlan
+from roboco.lab.drill.session import run_faults
 from roboco.lab.drill.stack import DrillStack
 from roboco.lab.drill.stand_ins import MODULE, write_plans
-from roboco.lab.drill.team import Replacement, check_real_tools, model_addresses
-from roboco.lab.drill.text_report import TextReport
 from roboco.lab.drill.weaknesses import find_weaknesses
 from roboco.settings import load_settings
 
 SCRIPTED: Final = "scripted"
 REAL: Final = "real"
 _DEFAULT_SERVER: Final = "https://api.openai.com/v1"
+_NO_STORE: Final = "the store is a folder: faults of the store need an S3 server, pip install 'roboco[dev-server]'"
 
 
 @click.command()
@@ -80,7 +77,9 @@ _DEFAULT_SERVER: Final = "https://api.openai.com/v1"
 @click.option("--strict", is_flag=True, help="Fail at weaknesses, and at faults that do not strike.")
 @options.context
 @options.as_json
-def drill(file: Path | None, listed: bool, only: tuple[str, ...], as_json: bool, **given: Any) -> int:
+def drill(
+    file: Path | None, listed: bool, only: tuple[str, ...], as_json: bool, html: Path | None, strict: bool, **given: Any
+) -> int:
     """Run a team under faults, in its own stack, and check the promises.
 
     Workers are killed, suspended and terminated, Redis loses its data, the store and the model fail, tools hang and
@@ -96,139 +95,106 @@ def drill(file: Path | None, listed: bool, only: tuple[str, ...], as_json: bool,
         return SUCCESS
     if file is None:
         raise UsageError("name a team file, or --list")
-    screen = Screen(sys.stderr if as_json else sys.stdout)
-    return _Command(file, faults, TextReport(screen), as_json, **given).run()
+    if html is not None:
+        _check_writable(html)
+    report = Report(Screen(sys.stderr if as_json else sys.stdout), len(faults))
+    result, signalled = _Drill(file, report, given).run(faults)
+    report.summary(result, strict)
+    if html is not None:
+        html.write_text(render_html(result, strict), encoding="utf-8")
+        report.note(f"report: {html}")
+    if as_json:
+        print_json(result.record(strict))
+    if signalled is not None:
+        return signalled.exit_code
+    return FAILED if result.failed(strict) else SUCCESS
 
 
-class _Command:
-    """One call of the command."""
+class _Drill:
+    """One call of the command. `given` has the options that concern the runs."""
 
-    def __init__(self, file: Path, faults: tuple[Fault, ...], report: TextReport, as_json: bool, **given: Any) -> None:
-        self._faults = faults
-        self._report = report
-        self._as_json = as_json
+    def __init__(self, file: Path, report: Report, given: dict[str, Any]) -> None:
         self._given = given
+        self._report = report
         self._settings = load_settings()
-        self._team = self._load(file)
+        self._team = load_team(file)
+        if mistakes := tuple(missing_functions(self._team, self._settings)):
+            raise InvalidTeam(str(file), mistakes)
+        if given["model"] not in (SCRIPTED, REAL):
+            self._team = self._team.with_profile(given["model"])
         self._functions = FunctionLoader(self._settings.tool_modules)
         self._result = DrillResult(self._team.name, given["seed"], given["model"])
         named = (name.strip() for name in given["real_tools"].split(","))
         self._real_tools = check_real_tools(self._team, filter(None, named))
         self._real_model = given["model"] != SCRIPTED
-        self._addresses = self._find_models() if self._real_model else {}
-        report.total = len(faults)
+        self._addresses = _find_models(self._team) if self._real_model else {}
 
-    def run(self) -> int:
-        """Run the drill, print and write the result, and return the exit code."""
-        if self._given["html"] is not None:
-            _check_writable(self._given["html"])
-        began = time.monotonic()
-        self._result.weaknesses += find_weaknesses(self._team, self._functions)
-        signalled: Interrupted | None = None
+    def run(self, faults: tuple[Fault, ...]) -> tuple[DrillResult, Interrupted | None]:
+        """Run the drill. Return the result, and the signal that ended it early."""
+        result, began, signalled = self._result, time.monotonic(), None
+        result.weaknesses += find_weaknesses(self._team, self._functions)
         try:
             with tempfile.TemporaryDirectory(prefix="roboco-drill-", ignore_cleanup_errors=True) as folder:
-                self._run_in(Path(folder).resolve())
+                self._run_in(Path(folder).resolve(), faults)
         except Interrupted as signal:
-            signalled, self._result.interrupted = signal, True
+            signalled, result.interrupted = signal, True
         except TransientError as error:
-            self._result.error = str(error)
-        self._result.seconds = time.monotonic() - began
-        self._print()
-        if signalled is not None:
-            return signalled.exit_code
-        return FAILED if self._result.failed(self._given["strict"]) else SUCCESS
+            result.error = str(error)
+        result.seconds = time.monotonic() - began
+        return result, signalled
 
-    def _load(self, file: Path) -> Team:
-        team = load_team(file)
-        mistakes = list(missing_functions(team, self._settings))
-        if mistakes:
-            raise InvalidTeam(str(file), tuple(mistakes))
-        name = self._given["model"]
-        return team if name in (SCRIPTED, REAL) else team.with_profile(name)
-
-    def _run_in(self, folder: Path) -> None:
-        self._report.note(f"starting Redis, a store and a worker of each pool for team {self._team.name!r}")
+    def _run_in(self, folder: Path, faults: tuple[Fault, ...]) -> None:
+        report, given = self._report, self._given
+        report.note(f"starting Redis, a store and a worker of each pool for team {self._team.name!r}")
         settings = self._settings.model_copy(update={"tool_modules": (*self._settings.tool_modules, MODULE)})
-        with DrillStack(settings, folder, self._given["lease"], self._report.note) as stack:
-            team, irreversible = self._replace(stack)
-            self._answer(stack, team)
+        with DrillStack(settings, folder, given["lease"]) as stack:
+            team = self._replace(stack)
+            if self._real_model:
+                stack.model.pass_on(lambda request: f"{self._addresses[agent_of(request)]}/chat/completions")
+            else:
+                stack.model.script(ScriptedModel(team, given["seed"]))
             stack.start_workers()
-            with closing(Orchestrator(stack.settings)) as orchestrator:
+            tools = (spec for one in all_teams(team) for spec in one.tools)
+            irreversible = frozenset(spec.name for spec in tools if spec.effect == "irreversible")
+            with closing(Orchestrator(stack.settings)) as client:
                 plan = DrillPlan(
                     stack,
-                    orchestrator,
+                    client,
                     team,
-                    self._given["prompt"],
-                    self._given["context"],
-                    self._given["seed"],
-                    partial(wrong_decisions, orchestrator),
-                    self._given["tasks"],
-                    self._report.tick,
+                    given["prompt"],
+                    given["context"],
+                    irreversible,
+                    self._real_model,
+                    given["tasks"],
+                    report.tick,
                 )
-                session = DrillSession(
-                    plan, self._result, irreversible, self._given["time_limit"], self._report.start, self._report.result
-                )
-                replace(session, real_model=self._real_model).run(self._faults)
+                run_faults(plan, faults, given["time_limit"], self._result, report)
 
-    def _replace(self, stack: DrillStack) -> tuple[Team, frozenset[str]]:
-        """Return the team for the drill, and the tools of which no call may run twice."""
+    def _replace(self, stack: DrillStack) -> Team:
+        """Return the team for the drill, and prepare the stack for it."""
         server = stack.model.base_url.removesuffix("/v1")
-        listings = {
-            (id(one.server.team), one.server.name): one for one in fetch_tools(self._settings, team_servers(self._team))
-        }
+        servers = fetch_tools(self._settings, team_servers(self._team))
+        listings = {(id(one.server.team), one.server.name): one for one in servers}
         replacement = Replacement(server, self._real_tools, self._functions, listings, self._real_model)
-        team, replaced = replacement.apply(self._team)
-        write_plans(stack.folder, replaced.stand_ins)
+        team = replacement.apply(self._team)
+        write_plans(stack.folder, replacement.stand_ins)
         keys = {profile.api_key_env for profile in team.models.values() if profile.api_key_env}
         stack.allow_model_server((server, *(f"{key}@{server}" for key in keys)))
-        self._result.stand_ins = [one.tool for one in replaced.stand_ins if not one.real]
+        self._result.stand_ins = [one.tool for one in replacement.stand_ins if not one.real]
         self._result.real_tools = sorted(self._real_tools)
-        self._result.notes += replaced.notes
-        for note in (*replaced.notes, *_tool_notes(self._result), stack.without_store and _NO_STORE):
-            if note:
-                self._report.note(note)
-        return team, frozenset(spec.name for spec in _all_tools(team) if spec.effect == "irreversible")
-
-    def _answer(self, stack: DrillStack, team: Team) -> None:
-        """Have the model server answer from a script, or pass requests on to the team's own servers."""
-        if not self._real_model:
-            stack.model.script(ScriptedModel(team, self._given["seed"]))
-            return
-        stack.model.pass_on(lambda request: f"{self._addresses[agent_of(request)].rstrip('/')}/chat/completions")
-
-    def _find_models(self) -> dict[tuple[str, str], str]:
-        """Return the address of each agent's model server. Raise UsageError if a key is missing."""
-        default = os.environ.get(BASE_URL_VARIABLE) or _DEFAULT_SERVER
-        addresses = model_addresses(self._team, default)
-        if default == _DEFAULT_SERVER and default in addresses.values() and not os.environ.get(DEFAULT_KEY_VARIABLE):
-            raise UsageError("--model: a real model needs OPENAI_API_KEY or OPENAI_BASE_URL, or leave the option out")
-        return addresses
-
-    def _print(self) -> None:
-        strict, html = self._given["strict"], self._given["html"]
-        self._report.summary(self._result, strict)
-        if html is not None:
-            html.write_text(render_html(self._result, strict), encoding="utf-8")
-            self._report.note(f"report: {html}")
-        if self._as_json:
-            print_json(self._result.record(strict))
+        self._result.notes += replacement.notes
+        for note in (*tool_notes(self._result), *([_NO_STORE] if stack.without_store else [])):
+            self._report.note(note)
+        return team
 
 
-_NO_STORE: Final = "the store is a folder: faults of the store need an S3 server, pip install 'roboco[dev-server]'"
-
-
-def _tool_notes(result: DrillResult) -> list[str]:
-    """Return what happens with the team's tools, for people."""
-    notes = []
-    if result.stand_ins:
-        notes.append(f"stand-ins, without effects, run in place of: {', '.join(result.stand_ins)}")
-    if result.real_tools:
-        notes.append(f"these tools really run, perhaps again and again: {', '.join(result.real_tools)}")
-    return notes
-
-
-def _all_tools(team: Team) -> list[Any]:
-    return [*team.tools, *(tool for inner in team.teams.values() for tool in _all_tools(inner))]
+def _find_models(team: Team) -> dict[tuple[str, str], str]:
+    """Return the address of each agent's model server. Raise UsageError if a key is missing."""
+    default = os.environ.get(BASE_URL_VARIABLE) or _DEFAULT_SERVER
+    addresses = model_addresses(team, default)
+    if default == _DEFAULT_SERVER and default in addresses.values() and not os.environ.get(DEFAULT_KEY_VARIABLE):
+        raise UsageError("--model: a real model needs OPENAI_API_KEY or OPENAI_BASE_URL, or leave the option out")
+    return {agent: address.rstrip("/") for agent, address in addresses.items()}
 
 
 def _check_writable(path: Path) -> None:

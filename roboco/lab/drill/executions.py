@@ -5,7 +5,6 @@ if its process dies on the next line. An order is a file that one execution take
 """
 
 import json
-import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Final, Literal
 FOLDER_VARIABLE: Final = "DRILL_FOLDER"
 """The environment variable of the workers with the folder."""
 
-OrderKind = Literal["wait", "hang", "raise", "die"]
+Order = Literal["wait", "hang", "raise", "die"]
+"""Behavior of an execution after it was noted: wait for `release`, hang, raise, or die."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,6 @@ class Execution:
     task_id: str
     call_id: str
     key: str
-    attempt: int
-
-
-@dataclass(frozen=True)
-class ToolOrder:
-    """Behavior of the next execution of a tool after it was noted: wait for `release`, hang, raise, or die."""
-
-    tool: str
-    kind: OrderKind
 
 
 class Executions:
@@ -47,12 +38,8 @@ class Executions:
 
     def note(self, execution: Execution) -> None:
         """Append the execution."""
-        line = f"{json.dumps(asdict(execution))}\n".encode()
-        descriptor = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            os.write(descriptor, line)
-        finally:
-            os.close(descriptor)
+        with self._log.open("ab", buffering=0) as log:
+            log.write(f"{json.dumps(asdict(execution))}\n".encode())
 
     def read(self) -> list[Execution]:
         """Return all executions so far, in their order."""
@@ -60,20 +47,20 @@ class Executions:
             return [Execution(**json.loads(line)) for line in self._log.read_bytes().splitlines()]
         return []
 
-    def order(self, order: ToolOrder) -> None:
-        """Give the order to the next execution of its tool."""
+    def order(self, tool: str, order: Order) -> None:
+        """Give the order to the next execution of the tool."""
         self.withdraw()
         draft = self._order.with_suffix(".draft")
-        draft.write_text(json.dumps(asdict(order)))
+        draft.write_text(json.dumps([tool, order]))
         draft.replace(self._order)
 
-    def take(self, tool: str) -> OrderKind | None:
+    def take(self, tool: str) -> Order | None:
         """Return the order for this tool if this execution is the first to take it, else None."""
-        with suppress(FileNotFoundError, ValueError):
-            order = ToolOrder(**json.loads(self._order.read_text()))
-            if order.tool == tool:
-                os.rename(self._order, self._taken)
-                return order.kind
+        with suppress(FileNotFoundError):
+            ordered_tool, order = json.loads(self._order.read_text())
+            if ordered_tool == tool:
+                self._order.rename(self._taken)
+                return order  # type: ignore[no-any-return]
         return None
 
     def was_taken(self) -> bool:

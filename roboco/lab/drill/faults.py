@@ -9,22 +9,13 @@ from fnmatch import fnmatchcase
 from typing import Final, Literal
 
 from roboco.errors import UsageError
-from roboco.lab.drill.external_faults import (
-    interrupt,
-    lose_redis,
-    model_fails,
-    set_redis_back,
-    stop,
-    store_answers_late,
-    store_refuses,
-    store_slow,
-)
+from roboco.lab.drill import strikes
 from roboco.lab.drill.scene import Baseline, Moment, Scene, Strike
-from roboco.lab.drill.worker_faults import kill_worker, suspend_worker, terminate_worker, tool_fails, tool_pool_fails
+from roboco.lab.drill.strikes import MID_TURN, at, model_fails, tool_fails
 from roboco.lab.servers.chat_protocol import ChatReply
 
 INTERRUPTING: Final = "user-interrupts"
-Group = Literal["baseline", "workers", "redis", "store", "model", "tools", "user"]
+Need = Literal["", "calls", "tools", "store", "scripted"]
 
 
 @dataclass(frozen=True)
@@ -32,10 +23,10 @@ class Fault:
     """A fault. `needs` is what it needs to reach its moment: "calls" are tool calls, "tools" calls of stand-ins."""
 
     name: str
-    group: Group
+    group: Literal["baseline", "workers", "redis", "store", "model", "tools", "user"]
     text: str
     strike: Callable[[Scene], Strike]
-    needs: Literal["", "calls", "tools", "store", "scripted"] = ""
+    needs: Need = ""
 
     def why_not(self, baseline: Baseline, without_store: str, real_model: bool) -> str:
         """Return why the fault does not apply to this team, or "" if it does."""
@@ -50,19 +41,18 @@ class Fault:
         return ""
 
 
-_MOMENTS: Final = {
-    "mid-turn": Moment("in the middle of a turn", "agents", "emit", nth=3),
-    "commit": Moment("after a step was stored, before Redis has it", "agents", "commit"),
-    "outcome": Moment("after a tool has run, before Redis has its result", "tools", "record_outcome"),
-    "next": Moment("before it reads the task that it has to continue", "coordinator", "load"),
-    "results": Moment("after tool results were stored, before Redis has them", "coordinator", "commit"),
+_MOMENTS: Final[dict[str, tuple[Moment, Need]]] = {
+    "mid-turn": (MID_TURN, ""),
+    "commit": (Moment("after a step was stored, before Redis has it", "agents", "commit"), ""),
+    "outcome": (Moment("after a tool has run, before Redis has its result", "tools", "record_outcome"), "calls"),
+    "running": (Moment("while a tool runs", "tools"), "tools"),
+    "next": (Moment("before it reads the task that it has to continue", "coordinator", "load"), ""),
+    "results": (Moment("after tool results were stored, before Redis has them", "coordinator", "commit"), "calls"),
 }
-_MOMENTS_OF_CALLS: Final = ("outcome", "results")
-_SIGNALS: Final = {"kill": kill_worker, "stop": suspend_worker, "terminate": terminate_worker}
-_SIGNAL_TEXTS: Final = {
-    "kill": "is killed (SIGKILL)",
-    "stop": "is suspended for longer than its lease (SIGSTOP)",
-    "terminate": "is terminated (SIGTERM)",
+_SIGNALS: Final = {
+    "kill": (strikes.kill_worker, "is killed (SIGKILL)"),
+    "stop": (strikes.suspend_worker, "is suspended for longer than its lease (SIGSTOP)"),
+    "terminate": (strikes.terminate_worker, "is terminated (SIGTERM)"),
 }
 _CUT_OFF: Final = ChatReply(text="This reply breaks off in its middle.", break_after=3)
 _REFUSED: Final = ChatReply(
@@ -74,32 +64,36 @@ _FAILING: Final = ChatReply(status=500, text="internal error")
 
 
 def _worker_faults() -> Iterator[Fault]:
-    for name, moment in _MOMENTS.items():
-        for verb, strike in _SIGNALS.items():
-            text = f"the {moment.pool} worker {_SIGNAL_TEXTS[verb]} {moment.text}"
-            needs: Literal["", "calls"] = "calls" if name in _MOMENTS_OF_CALLS else ""
-            yield Fault(f"{moment.pool}-{verb}-{name}", "workers", text, strike(moment), needs)
-        if moment.pool == "tools":
-            yield from _running_tool_faults()
-
-
-def _running_tool_faults() -> Iterator[Fault]:
-    for verb, text in _SIGNAL_TEXTS.items():
-        named = f"the tools worker {text} while a tool runs"
-        yield Fault(f"tools-{verb}-running", "workers", named, tool_pool_fails(verb), "tools")
+    for name, (moment, needs) in _MOMENTS.items():
+        for verb, (act, text) in _SIGNALS.items():
+            named = f"the {moment.pool} worker {text} {moment.text}"
+            yield Fault(f"{moment.pool}-{verb}-{name}", "workers", named, at(moment, act), needs)
 
 
 FAULTS: Final = (
     *_worker_faults(),
-    Fault("redis-emptied", "redis", "Redis is emptied in the middle of a turn", lose_redis(empty=True)),
-    Fault("redis-restarted", "redis", "Redis is killed and restarted in the middle of a turn", lose_redis(empty=False)),
-    Fault("redis-set-back", "redis", "Redis restarts on its data of an earlier moment", set_redis_back),
-    Fault("store-slow", "store", "each request to the store takes 0.3 s longer", store_slow, "store"),
+    Fault("redis-emptied", "redis", "Redis is emptied in the middle of a turn", at(MID_TURN, strikes.empty_redis)),
     Fault(
-        "store-refuses", "store", "the store refuses everything for 3 s when a step is stored", store_refuses, "store"
+        "redis-restarted",
+        "redis",
+        "Redis is killed and restarted in the middle of a turn",
+        at(MID_TURN, strikes.restart_redis),
+    ),
+    Fault("redis-set-back", "redis", "Redis restarts on its data of an earlier moment", strikes.set_redis_back),
+    Fault("store-slow", "store", "each request to the store takes 0.3 s longer", strikes.store_slow, "store"),
+    Fault(
+        "store-refuses",
+        "store",
+        "the store refuses everything for 3 s when a step is stored",
+        strikes.store_refuses,
+        "store",
     ),
     Fault(
-        "store-late", "store", "the store stores a step, and answers after the time-out", store_answers_late, "store"
+        "store-late",
+        "store",
+        "the store stores a step, and answers after the time-out",
+        strikes.store_answers_late,
+        "store",
     ),
     Fault("model-cut-off", "model", "the model's connection breaks in the middle of a reply", model_fails(_CUT_OFF)),
     Fault("model-429", "model", "the model's server answers 429", model_fails(_REFUSED)),
@@ -109,8 +103,8 @@ FAULTS: Final = (
     Fault("tool-hangs", "tools", "a tool has its effect, and hangs", tool_fails("hang"), "tools"),
     Fault("tool-raises", "tools", "a tool raises an exception", tool_fails("raise"), "tools"),
     Fault("tool-dies", "tools", "a tool has its effect, and its process dies", tool_fails("die"), "tools"),
-    Fault(INTERRUPTING, "user", "the user interrupts a turn with a message", interrupt),
-    Fault("user-stops", "user", "the user stops the task in the middle of a turn", stop),
+    Fault(INTERRUPTING, "user", "the user interrupts a turn with a message", strikes.interrupt),
+    Fault("user-stops", "user", "the user stops the task in the middle of a turn", strikes.stop),
 )
 
 

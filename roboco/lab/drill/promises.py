@@ -1,7 +1,7 @@
 """promises: what a run has shown of each promise of `docs/design.md`. Pure: it judges records, doctored ones too."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -46,6 +46,11 @@ class ObservedTask:
     wrong_decisions: Sequence[str] = ()
     """The positions at which a replay of the decisions differs."""
 
+    @property
+    def last_error(self) -> str:
+        """The newest error of the task, else the reason of its status."""
+        return next((step.error.message for step in reversed(self.steps) if step.error), self.reason)
+
 
 @dataclass
 class ObservedRun:
@@ -62,34 +67,20 @@ class ObservedRun:
     """True if a user interrupted or stopped a turn while the model answered."""
     closed_after: float | None = None
     """Seconds until the model's connection was closed, or None if it was not."""
+    prompts: Mapping[str, bool] = field(default_factory=dict)
+    """For each agent that acted after an interruption, whether its first prompt held the user's message."""
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """Result of a run for a promise: `broken` has a sentence for each way in which it was not kept."""
+def judge(run: ObservedRun) -> dict[str, list[str]]:
+    """Return for each promise that the run concerns a sentence for each way in which it was not kept.
 
-    promise: str
-    broken: tuple[str, ...] = field(default=())
-
-
-def judge(run: ObservedRun) -> list[Judgement]:
-    """Return a judgement for each promise that the run concerns. P3 needs a loss of Redis,
-    P4 an irreversible call, P6 an interruption."""
-    checks: dict[str, Callable[[ObservedRun], Iterator[str]]] = {
-        "P1": _p1,
-        "P2": _p2,
-        "P3": _p3,
-        "P4": _p4,
-        "P5": _p5,
-        "P6": _p6,
-        "P7": _p7,
-        "P8": _p8,
-        "P9": _p9,
-        "P10": _p10,
-    }
+    P3 needs a loss of Redis, P4 an irreversible call, P6 an interruption.
+    """
+    checks = (_p1, _p2, _p3, _p4, _p5, _p6, _p7, _p8, _p9, _p10)
     effects = any(one.tool in run.irreversible for one in run.executions)
     concerned = {"P3": run.redis_lost, "P4": effects, "P6": run.interrupted}
-    return [Judgement(name, tuple(check(run))) for name, check in checks.items() if concerned.get(name, True)]
+    judged = zip(PROMISES, checks, strict=True)
+    return {name: list(check(run)) for name, check in judged if concerned.get(name, True)}
 
 
 def _p1(run: ObservedRun) -> Iterator[str]:

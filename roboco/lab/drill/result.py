@@ -1,10 +1,10 @@
-"""DrillResult: what a drill has shown, for the text, the JSON and the HTML report."""
+"""DrillResult: what a drill has shown, for its report and its JSON."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from roboco.lab.drill.promises import PROMISES, Judgement
+from roboco.lab.drill.promises import PROMISES
 from roboco.lab.drill.weaknesses import Weakness
 
 FaultOutcome = Literal["held", "broken", "not hit", "does not apply", "not run"]
@@ -30,13 +30,11 @@ class FaultResult:
     """How often each irreversible tool ran."""
     irreversible_calls: dict[str, int] = field(default_factory=dict)
     """How many calls of each irreversible tool there were."""
-    judgements: Sequence[Judgement] = ()
+    broken: Sequence[str] = ()
+    """The broken promises, each with what is wrong."""
+    promises: dict[str, bool] = field(default_factory=dict)
+    """For each promise that was checked, whether it was kept."""
     tasks: Sequence[str] = ()
-
-    @property
-    def broken(self) -> list[str]:
-        """The broken promises, each with what is wrong."""
-        return [f"{one.promise}: {wrong}" for one in self.judgements for wrong in one.broken]
 
 
 @dataclass
@@ -67,14 +65,8 @@ class DrillResult:
 
     def promises(self) -> dict[str, tuple[int, int]]:
         """Return for each promise in how many runs it was kept, and in how many it was checked."""
-        judged = [one for fault in self.faults for one in fault.judgements]
-        return {
-            name: (
-                sum(not one.broken for one in judged if one.promise == name),
-                sum(one.promise == name for one in judged),
-            )
-            for name in PROMISES
-        }
+        judged = {name: [fault.promises[name] for fault in self.faults if name in fault.promises] for name in PROMISES}
+        return {name: (sum(kept), len(kept)) for name, kept in judged.items()}
 
     def failed(self, strict: bool) -> bool:
         """Return True if the exit code is not 0: a promise is broken, or no fault struck at all.
@@ -88,13 +80,8 @@ class DrillResult:
 
     def record(self, strict: bool) -> dict[str, Any]:
         """Return the result as JSON."""
-        fields = asdict(self)
-        for fault, source in zip(fields["faults"], self.faults, strict=True):
-            fault["broken"] = source.broken
-            fault["promises"] = {one.promise: not one.broken for one in source.judgements}
-            del fault["judgements"]
-        held = {
+        promises = {
             name: {"text": PROMISES[name], "held": kept, "checked": checked}
             for name, (kept, checked) in self.promises().items()
         }
-        return fields | {"promises": held, "failed": self.failed(strict)}
+        return asdict(self) | {"promises": promises, "failed": self.failed(strict)}

@@ -2,17 +2,16 @@
 
 import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from random import Random
 from typing import Final, Literal
 
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.scripts import Scripts
+from roboco.client.task import Task
+from roboco.lab.drill.executions import Order
 from roboco.lab.drill.stack import DrillStack
-from roboco.lab.drill.watched_task import WatchedTask
-from roboco.lab.servers.gate import Gate, HeldRequest
 from roboco.lab.servers.model_server import RequestRecord
 
 Strike = Generator[None, None, None]
@@ -31,9 +30,12 @@ class Baseline:
     irreversible: frozenset[str] = frozenset()
     calls: int = 0
     """Tool calls that tools workers ran."""
-    turns: int = 0
-    seconds: float = 0.0
     status: str = ""
+
+    @property
+    def target(self) -> str:
+        """The tool that faults of tools concern: an irreversible one, if the team calls one."""
+        return next((tool for tool in self.tools if tool in self.irreversible), self.tools[0])
 
 
 @dataclass
@@ -42,15 +44,13 @@ class Scene:
 
     stack: DrillStack
     baseline: Baseline
-    rng: Random
     name: str
     """The beginning of the ids of its tasks."""
-    tasks: list[WatchedTask]
-    first_request: int = 0
+    first_request: int
     """The number of model requests before the run."""
+    tasks: list[Task] = field(default_factory=list)
     settled: bool = False
     """True if the task has ended, or waits, and nothing of the fault is left to wait for."""
-    hit_at: float | None = None
     hit: str = ""
     """What struck, or "" if nothing did."""
     steps_before: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -70,20 +70,24 @@ class Scene:
             yield
         return True
 
-    def pause(self, seconds: float) -> Generator[None, None, None]:
-        """Wait for some time."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+    def wait_settled(self) -> Strike:
+        """Wait until the task settles."""
+        yield from self.wait(lambda: False)
+
+    def reaches(self, condition: Callable[[], bool]) -> Generator[None, None, bool]:
+        """Wait for the moment. Return True if a task is open then: only then can a fault hit it."""
+        reached = yield from self.wait(condition)
+        return reached and not self.settled and any(not task.status.ended for task in self.tasks)
+
+    def pause(self, seconds: float, until: Callable[[], bool] = lambda: False) -> Strike:
+        """Wait for some time, or for a condition within it."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not until():
             yield
 
-    def is_open(self) -> bool:
-        """Return True if a task has not ended: only then can a fault hit it."""
-        return not self.settled and any(not task.status.ended for task in self.tasks)
-
-    def strikes(self, what: str, at: float | None = None) -> None:
+    def strikes(self, what: str) -> None:
         """Note that the fault strikes now, and the steps that must survive it."""
         self.hit = what
-        self.hit_at = at or time.monotonic()
         self.steps_before = {task.task_id: tuple(step.step_id for step in task.history()) for task in self.tasks}
 
     def requests(self) -> list[RequestRecord]:
@@ -91,42 +95,62 @@ class Scene:
         return self.stack.model.since(self.first_request)
 
 
-MomentKind = Literal["script", "message", "store"]
+@dataclass(frozen=True)
+class Held:
+    """A worker that is held at a moment. `drop` loses the request with which it is held, `release` passes it on."""
+
+    reached: Callable[[], bool]
+    release: Callable[[], None]
+    drop: Callable[[], None]
+    passed: Callable[[], bool]
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment of a pool's worker: its `nth` request of a kind, held before it is sent, or before it is answered."""
+    """A moment of a pool's worker: its `nth` request of a kind, held before it is sent, or before it is answered.
+
+    Without a pattern it is the moment after a tool had its effect, and before its result is sent.
+    """
 
     text: str
     pool: str
-    pattern: str
-    kind: MomentKind = "script"
+    pattern: str = ""
+    kind: Literal["script", "store"] = "script"
     nth: int = 1
     answered: bool = False
 
     @contextmanager
-    def held(self, scene: Scene) -> Generator[HeldRequest, None, None]:
+    def held(self, scene: Scene) -> Iterator[Held]:
         """Hold the worker at this moment inside the block, and let it go after that."""
-        gate = self._gate(scene)
-        held = gate.hold(self._bytes(scene), self.nth, self.answered)
-        try:
-            yield held
-        finally:
-            held.release()
-            gate.held.remove(held)
-
-    def _gate(self, scene: Scene) -> Gate:
+        if not self.pattern:
+            with ordered(scene, "wait") as taken:
+                release = scene.stack.executions.release
+                yield Held(taken, release, release, scene.stack.executions.is_released)
+            return
         store = scene.stack.store
-        return scene.stack.gates[self.pool] if self.kind != "store" or store is None else store
+        gate = store if self.kind == "store" and store is not None else scene.stack.gates[self.pool]
+        request = gate.hold(self._bytes(scene), self.nth, self.answered)
+        try:
+            yield Held(request.reached.is_set, request.release, request.drop, request.passed.is_set)
+        finally:
+            request.release()
+            gate.held.remove(request)
 
     def _bytes(self, scene: Scene) -> bytes:
-        match self.kind:
-            case "script":
-                with connect(scene.stack.valkey.url) as client:
-                    script = Scripts(client).hash_of(self.pattern)
-                return rf"{script}(?s:.){{0,200}}\{{{re.escape(scene.name)}".encode()
-            case "message":
-                return rf'"task": ?"{self.pattern}"'.encode()
-            case "store":
-                return self.pattern.encode()
+        if self.kind == "store":
+            return self.pattern.encode()
+        with connect(scene.stack.valkey.url) as client:
+            script = Scripts(client).hash_of(self.pattern)
+        return rf"{script}(?s:.){{0,200}}\{{{re.escape(scene.name)}".encode()
+
+
+@contextmanager
+def ordered(scene: Scene, order: Order) -> Iterator[Callable[[], bool]]:
+    """Order the target tool's next execution inside the block. Yield a function that returns whether it has begun."""
+    executions = scene.stack.executions
+    executions.order(scene.baseline.target, order)
+    try:
+        yield executions.was_taken
+    finally:
+        executions.release()
+        executions.withdraw()

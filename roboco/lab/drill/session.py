@@ -1,99 +1,128 @@
-"""DrillSession: a run without a fault, and then one for each fault, within a time; the result grows with each run."""
+"""run_faults: a run without a fault, and then one for each fault, within a time; the result grows with each run."""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from roboco.cli.terminal.format import counted
+from roboco.cli.terminal.sanitize import one_line
+from roboco.domain.history.step import TOOL_EXECUTOR
 from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
-from roboco.lab.drill.drill_run import DrillPlan, DrillRun, baseline_of
-from roboco.lab.drill.effects import effects
 from roboco.lab.drill.faults import INTERRUPTING, Fault
-from roboco.lab.drill.promises import judge
+from roboco.lab.drill.promises import ObservedRun, ObservedTask, judge
+from roboco.lab.drill.report import Report
 from roboco.lab.drill.result import DrillResult, FaultResult
-from roboco.lab.drill.run_record import RunRecord
+from roboco.lab.drill.run import DrillPlan, DrillRun
 from roboco.lab.drill.scene import Baseline
 from roboco.lab.drill.weaknesses import changed_end, lost_message
 
-
-@dataclass(frozen=True)
-class DrillSession:
-    """Runs faults on a plan, and adds what they show to `result`."""
-
-    plan: DrillPlan
-    result: DrillResult
-    irreversible: frozenset[str]
-    time_limit: float
-    on_start: Callable[[str, int], None]
-    """Called with the text and the number of each run, before it."""
-    on_result: Callable[[FaultResult], None]
-    real_model: bool = False
-
-    def run(self, faults: Sequence[Fault]) -> None:
-        """Run the task without a fault, and then under each one. Raise TransientError if the first run fails."""
-        began = time.monotonic()
-        self.on_start("the task without a fault", 0)
-        record = DrillRun(self.plan, None, Baseline(irreversible=self.irreversible)).execute()
-        baseline = baseline_of(record, self.irreversible)
-        self._add(self._judged(_NO_FAULT, record, baseline))
-        self._check_baseline(record)
-        for number, fault in enumerate(faults, 1):
-            self._add(self._run(fault, number, baseline, time.monotonic() - began))
-
-    def _run(self, fault: Fault, number: int, baseline: Baseline, elapsed: float) -> FaultResult:
-        why = fault.why_not(baseline, self.plan.stack.without_store, self.real_model)
-        if why:
-            return FaultResult(fault.name, fault.group, fault.text, "does not apply", why)
-        if elapsed > self.time_limit:
-            why = f"the drill had already taken {elapsed:.0f} s: raise --time-limit"
-            return FaultResult(fault.name, fault.group, fault.text, "not run", why)
-        self.on_start(fault.text, number)
-        record = DrillRun(self.plan, fault, baseline).execute()
-        self._note_weaknesses(fault, record, baseline)
-        return self._judged(fault, record, baseline)
-
-    def _add(self, result: FaultResult) -> None:
-        self.result.faults.append(result)
-        self.on_result(result)
-
-    def _check_baseline(self, record: RunRecord) -> None:
-        """Raise TransientError if the task does not rest without a fault: faults would show nothing then."""
-        task = record.observed.tasks[0]
-        if task.status is None or task.status is TaskStatus.FAILED:
-            error = next((step.error.message for step in reversed(task.steps) if step.error), task.reason)
-            raise TransientError(f"the task is {task.status or 'still running'} even without a fault: {error}")
-
-    def _judged(self, fault: Fault, record: RunRecord, baseline: Baseline) -> FaultResult:
-        judgements = judge(record.observed)
-        broken = any(one.broken for one in judgements)
-        struck = bool(record.scene.hit) or fault is _NO_FAULT
-        observed = record.observed
-        ran = [one for one in observed.executions if one.tool in self.irreversible]
-        return FaultResult(
-            fault.name,
-            fault.group,
-            fault.text,
-            "broken" if broken else "held" if struck else "not hit",
-            why="" if struck else "the task came to rest before the moment of the fault",
-            hit=record.scene.hit,
-            status=str(observed.tasks[0].status or "open"),
-            seconds=record.seconds,
-            effects=list(effects(record, baseline)),
-            executions=dict(Counter(one.tool for one in ran)),
-            irreversible_calls=dict(Counter(tool for tool, _ in {(one.tool, one.key) for one in ran})),
-            judgements=judgements if struck or broken else (),
-            tasks=[task.task_id for task in observed.tasks],
-        )
-
-    def _note_weaknesses(self, fault: Fault, record: RunRecord, baseline: Baseline) -> None:
-        if fault.name == INTERRUPTING and (agents := [name for name, held in record.prompts.items() if not held]):
-            self.result.weaknesses.append(lost_message(agents))
-        task = record.observed.tasks[0]
-        if record.scene.hit and fault.group != "user" and task.status and str(task.status) != baseline.status:
-            error = next((step.error.message for step in reversed(task.steps) if step.error), task.reason)
-            self.result.weaknesses.append(changed_end(fault.name, str(task.status), error, baseline.status))
-
-
+MAX_ERROR_CHARS: Final = 160
 _NO_FAULT: Final = Fault("baseline", "baseline", "no fault", lambda _: (None for _ in ()))
+
+
+def run_faults(
+    plan: DrillPlan, faults: Sequence[Fault], time_limit: float, result: DrillResult, report: Report
+) -> None:
+    """Run the task without a fault, and then under each one. Raise TransientError if the first run fails."""
+    began = time.monotonic()
+
+    def add(fault: FaultResult) -> None:
+        result.faults.append(fault)
+        report.result(fault)
+
+    report.start("the task without a fault", 0)
+    shown, run = _run(plan, _NO_FAULT, Baseline(irreversible=plan.irreversible))
+    add(shown)
+    task = run.tasks[0]
+    if task.status is None or task.status is TaskStatus.FAILED:
+        raise TransientError(f"the task is {task.status or 'still running'} even without a fault: {task.last_error}")
+    baseline = _baseline_of(run)
+    for number, fault in enumerate(faults, 1):
+        elapsed = time.monotonic() - began
+        if why := fault.why_not(baseline, plan.stack.without_store, plan.real_model):
+            add(FaultResult(fault.name, fault.group, fault.text, "does not apply", why))
+        elif elapsed > time_limit:
+            why = f"the drill had already taken {elapsed:.0f} s: raise --time-limit"
+            add(FaultResult(fault.name, fault.group, fault.text, "not run", why))
+        else:
+            report.start(fault.text, number)
+            shown, run = _run(plan, fault, baseline)
+            _note_weaknesses(fault, shown, run, baseline, result)
+            add(shown)
+
+
+def _run(plan: DrillPlan, fault: Fault, baseline: Baseline) -> tuple[FaultResult, ObservedRun]:
+    began, run = time.monotonic(), DrillRun(plan, fault, baseline)
+    observed = run.execute()
+    judged = judge(observed)
+    broken = [f"{name}: {wrong}" for name, sentences in judged.items() for wrong in sentences]
+    struck = bool(run.scene.hit) or fault is _NO_FAULT
+    calls = Counter((one.tool, one.key) for one in observed.executions if one.tool in plan.irreversible)
+    shown = FaultResult(
+        fault.name,
+        fault.group,
+        fault.text,
+        "broken" if broken else "held" if struck else "not hit",
+        why="" if struck else "the task came to rest before the moment of the fault",
+        hit=run.scene.hit,
+        status=str(observed.tasks[0].status or "open"),
+        seconds=time.monotonic() - began,
+        effects=[*run.scene.notes, *_effects(observed)],
+        executions={tool: sum(calls[one] for one in calls if one[0] == tool) for tool, _ in calls},
+        irreversible_calls=dict(Counter(tool for tool, _ in calls)),
+        broken=broken,
+        promises={name: not sentences for name, sentences in judged.items()} if struck or broken else {},
+        tasks=[task.task_id for task in observed.tasks],
+    )
+    return shown, observed
+
+
+def _baseline_of(run: ObservedRun) -> Baseline:
+    """Return what the run without a fault has shown."""
+    steps = [step for task in run.tasks for step in task.steps]
+    return Baseline(
+        tools=tuple(dict.fromkeys(one.tool for one in run.executions)),
+        irreversible=run.irreversible,
+        calls=sum(len(step.results) for step in steps if step.agent_name == TOOL_EXECUTOR),
+        status=str(run.tasks[0].status),
+    )
+
+
+def _note_weaknesses(
+    fault: Fault, shown: FaultResult, run: ObservedRun, baseline: Baseline, result: DrillResult
+) -> None:
+    if fault.name == INTERRUPTING and (agents := [name for name, held in run.prompts.items() if not held]):
+        result.weaknesses.append(lost_message(agents))
+    task = run.tasks[0]
+    if shown.hit and fault.group != "user" and task.status and shown.status != baseline.status:
+        result.weaknesses.append(changed_end(fault.name, shown.status, task.last_error, baseline.status))
+
+
+def _effects(run: ObservedRun) -> Iterator[str]:
+    """Yield what happened to the task, in words for people."""
+    events = Counter(kind for task in run.tasks if task.live is not None for kind in task.live.types)
+    if restarts := events["event_turn_restart"]:
+        yield f"{counted(restarts, 'turn')} begun again; readers learned that its first text is void"
+    if events["event_stream_reset"]:
+        yield "the streams began again from the workspace"
+    counts = Counter((one.tool, one.key) for one in run.executions if one.tool not in run.irreversible)
+    for tool, number in Counter(tool for (tool, _), times in counts.items() if times > 1).items():
+        yield f"{tool} ran again for {counted(number, 'call')}, which its declared effect allows"
+    yield from (error for task in run.tasks for error in _errors(task))
+    if unknown := events["event_tool_unknown"]:
+        yield f"a person had to resolve {counted(unknown, 'call')} with an unknown outcome"
+    if run.closed_after is not None:
+        yield f"the connection to the model was closed {run.closed_after:.2f} s after the request"
+    if run.prompts:
+        holding = [agent for agent, held in run.prompts.items() if held]
+        yield f"prompts that held the message: {', '.join(holding) or 'none'}"
+
+
+def _errors(task: ObservedTask) -> Iterator[str]:
+    """Yield the errors that agents received as results of calls."""
+    names = {call.id: call.tool_name for step in task.steps for call in step.calls}
+    for result in (result for step in task.steps for result in step.results if result.is_error):
+        error = one_line(result.error or "no reason", MAX_ERROR_CHARS)
+        yield f"{names.get(result.tool_call_id, 'a tool')} answered with an error: {error}"

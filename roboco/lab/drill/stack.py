@@ -3,20 +3,19 @@
 import os
 import shutil
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from roboco.adapters.local.process import LOOPBACK, Server
+from roboco.adapters.local.process import LOOPBACK, Server, wait_ready
 from roboco.adapters.local.seaweed import find_weed, start_seaweed
 from roboco.adapters.local.valkey import ValkeyServer, start_valkey
 from roboco.adapters.redis.client import connect
 from roboco.cli.stack.celery_process import environment, kill, start_celery
 from roboco.cli.terminal.signals import ignore_signals
-from roboco.errors import TransientError, UsageError
+from roboco.errors import UsageError
 from roboco.lab.drill.executions import FOLDER_VARIABLE, Executions
 from roboco.lab.servers.gate import Gate
 from roboco.lab.servers.model_server import ModelServer
@@ -26,7 +25,6 @@ POOLS: Final = ("coordinator", "agents", "tools")
 S3_TIMEOUT: Final = 2.0
 """Seconds to wait for the store in a drill: a late answer is later than that."""
 READY_TIMEOUT: Final = 120.0
-POLL_INTERVAL: Final = 0.02
 _PROCESSES: Final = {"coordinator": ["-c", "2"], "agents": [], "tools": ["-c", "2"]}
 """Options of each pool's command."""
 _S3_VARIABLES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
@@ -43,7 +41,7 @@ class DrillStack:
     valkey: ValkeyServer
     store: Gate | None = None
 
-    def __init__(self, settings: Settings, folder: Path, lease: float, report: Callable[[str], None]) -> None:
+    def __init__(self, settings: Settings, folder: Path, lease: float) -> None:
         self.folder = folder
         self.executions = Executions(folder)
         self.model = ModelServer(keep=5_000)
@@ -53,11 +51,8 @@ class DrillStack:
         self.without_store = ""
         """Why the store is a folder, or ""."""
         self._lease = lease
-        self._report = report
         self._exits = ExitStack()
         self._servers: list[Server] = []
-        self._ready: dict[str, tuple[Path, int]] = {}
-        self._starts = 0
 
     def __enter__(self) -> Self:
         try:
@@ -81,46 +76,31 @@ class DrillStack:
         """Start a worker of each pool, and return once all of them take work. Raise TransientError if one does not."""
         for pool in POOLS:
             self.start(pool)
-        for pool in POOLS:
-            self.wait_ready(pool)
+        self._wait_ready()
 
-    def start(self, pool: str) -> Server:
+    def start(self, pool: str) -> None:
         """Start another worker of the pool, which is the one that later faults hit. It is not ready yet."""
-        self._starts += 1
-        log = self.folder / f"{pool}.log"
-        self._ready[pool] = (log, log.stat().st_size if log.exists() else 0)
-        arguments = ["worker", "-l", "INFO", "-n", f"{pool}-{self._starts}@%h", *_PROCESSES[pool]]
-        worker = start_celery(pool, f"roboco.workers.{pool}", arguments, self._environment(pool), log)
+        name = f"{pool}-{len(self._servers)}"
+        arguments = ["worker", "-l", "INFO", "-n", f"{name}@%h", *_PROCESSES[pool]]
+        log = self.folder / f"{name}.log"
+        worker = start_celery(name, f"roboco.workers.{pool}", arguments, self._environment(pool), log)
         self.workers[pool] = worker
         self._servers.append(worker)
-        return worker
-
-    def wait_ready(self, pool: str) -> None:
-        """Return once the pool's newest worker takes work. Raise TransientError, with its log, if it does not."""
-        deadline = time.monotonic() + READY_TIMEOUT
-        while not self.is_ready(pool):
-            if not self.workers[pool].alive() or time.monotonic() > deadline:
-                raise TransientError(f"the {pool} worker does not start; the end of its log:\n{self.log_end(pool)}")
-            time.sleep(POLL_INTERVAL)
 
     def is_ready(self, pool: str) -> bool:
         """Return True if the pool's newest worker takes work."""
-        log, offset = self._ready[pool]
-        with log.open("rb") as file:
-            file.seek(offset)
-            return b" ready." in file.read()
-
-    def log_end(self, pool: str) -> str:
-        """Return the last lines of the workers of a pool."""
-        return "\n".join((self.folder / f"{pool}.log").read_text(errors="replace").splitlines()[-12:])
+        return b" ready." in self.workers[pool].log.read_bytes()
 
     def revive(self) -> None:
         """Start a worker in place of each one that has ended, and wait for all."""
         for pool, worker in list(self.workers.items()):
             if not worker.alive():
                 self.start(pool)
-        for pool in self.workers:
-            self.wait_ready(pool)
+        self._wait_ready()
+
+    def _wait_ready(self) -> None:
+        for pool, worker in self.workers.items():
+            wait_ready(worker, lambda pool=pool: self.is_ready(pool), READY_TIMEOUT)  # type: ignore[misc]
 
     def signal(self, worker: Server, number: signal.Signals) -> None:
         """Send the signal to the worker and all processes that it started."""

@@ -11,7 +11,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, get_type_hints
 from pydantic import TypeAdapter, WithJsonSchema
 
 from roboco.adapters.tools.function_loader import FunctionLoader, module_of
-from roboco.adapters.tools.function_tool import FunctionTool, tool
+from roboco.adapters.tools.function_tool import tool
 from roboco.lab.drill.executions import FOLDER_VARIABLE, Execution, Executions
 from roboco.lab.drill.schema_sample import sample
 from roboco.ports.tools import ToolContext
@@ -73,18 +73,17 @@ def _build(folder: Path, number: int) -> Callable[..., Any]:
 def _of_function(plan: StandIn, executions: Executions) -> Callable[..., Any]:
     own = FunctionLoader((module_of(plan.function),)).tool(plan.function)
     hints = get_type_hints(own.function, include_extras=True)
-    parameters = list(inspect.signature(own.function).parameters.values())
     result = hints.pop("return", Any)
 
     def stand_in(**arguments: Any) -> Any:
-        context = arguments[own.context or _CONTEXT]
-        if own.context is None:
-            del arguments[_CONTEXT]
+        context = arguments[own.context] if own.context else arguments.pop(_CONTEXT)
         return _execute(plan, executions, context, lambda: own.function(**arguments) if plan.real else _result(result))
 
-    _describe(stand_in, parameters, hints, has_context=own.context is not None)
-    stand_in.__doc__ = own.description
-    return tool(verify=_verify(plan, own, executions, result))(stand_in)
+    def verify(args: dict[str, Any], key: str) -> Any:
+        return _result(result) if any(one.key == key for one in executions.read()) else False
+
+    _describe(stand_in, own.description, inspect.signature(own.function).parameters.values(), hints, own.context)
+    return tool(verify=own.verify if own.verify is None or plan.real else verify)(stand_in)
 
 
 def _of_schema(plan: StandIn, executions: Executions) -> Callable[..., Any]:
@@ -95,39 +94,32 @@ def _of_schema(plan: StandIn, executions: Executions) -> Callable[..., Any]:
         name: Annotated[Any, WithJsonSchema(part if isinstance(part, dict) and "$ref" not in str(part) else {})]
         for name, part in properties.items()
     }
-    keyword = inspect.Parameter.KEYWORD_ONLY
     defaults = {name: inspect.Parameter.empty if name in required else None for name in properties}
-    parameters = [inspect.Parameter(name, keyword, default=defaults[name]) for name in properties]
+    kind = inspect.Parameter.KEYWORD_ONLY
 
     def stand_in(**arguments: Any) -> Any:
         return _execute(plan, executions, arguments[_CONTEXT], lambda: _DONE)
 
-    _describe(stand_in, parameters, hints, has_context=False)
-    stand_in.__doc__ = plan.description
+    parameters = [inspect.Parameter(name, kind, default=default) for name, default in defaults.items()]
+    _describe(stand_in, plan.description, parameters, hints, None)
     return tool(stand_in)
 
 
-def _describe(stand_in: Any, parameters: list[inspect.Parameter], hints: dict[str, Any], *, has_context: bool) -> None:
+def _describe(
+    stand_in: Any,
+    description: str,
+    parameters: Iterable[inspect.Parameter],
+    hints: dict[str, Any],
+    context: str | None,
+) -> None:
     """Give the function these parameters and hints, and one for the context of the call if it has none."""
-    keyword = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
-    if not has_context:
-        keyword.append(inspect.Parameter(_CONTEXT, inspect.Parameter.KEYWORD_ONLY))
+    keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    if context is None:
+        keywords.append(inspect.Parameter(_CONTEXT, inspect.Parameter.KEYWORD_ONLY))
         hints = {**hints, _CONTEXT: ToolContext}
-    stand_in.__signature__ = inspect.Signature(keyword)
+    stand_in.__doc__ = description
+    stand_in.__signature__ = inspect.Signature(keywords)
     stand_in.__annotations__ = hints
-
-
-def _verify(
-    plan: StandIn, own: FunctionTool, executions: Executions, result: Any
-) -> Callable[[dict[str, Any], str], Any] | None:
-    """Return the user's `verify` for a real tool, one that knows the executions for a stand-in, or None without one."""
-    if own.verify is None or plan.real:
-        return own.verify
-
-    def verify(args: dict[str, Any], key: str) -> Any:
-        return _result(result) if any(one.key == key for one in executions.read()) else False
-
-    return verify
 
 
 def _result(hint: Any) -> Any:
@@ -142,7 +134,7 @@ def _result(hint: Any) -> Any:
 
 def _execute(plan: StandIn, executions: Executions, context: ToolContext, run: Callable[[], Any]) -> Any:
     """Note the execution, obey an order, and return the result of `run`."""
-    executions.note(Execution(plan.tool, context.task_id, context.call_id, context.idempotency_key, context.attempt))
+    executions.note(Execution(plan.tool, context.task_id, context.call_id, context.idempotency_key))
     order = executions.take(plan.tool)
     if order == "raise":
         raise RuntimeError("the drill lets this execution raise")
@@ -153,13 +145,9 @@ def _execute(plan: StandIn, executions: Executions, context: ToolContext, run: C
         case "hang":
             time.sleep(MAX_WAIT_SECONDS)
         case "wait":
-            _wait_released(executions)
+            deadline = time.monotonic() + MAX_WAIT_SECONDS
+            while not executions.is_released() and time.monotonic() < deadline:
+                time.sleep(_POLL_INTERVAL)
         case _:
             pass
     return result
-
-
-def _wait_released(executions: Executions) -> None:
-    deadline = time.monotonic() + MAX_WAIT_SECONDS
-    while not executions.is_released() and time.monotonic() < deadline:
-        time.sleep(_POLL_INTERVAL)

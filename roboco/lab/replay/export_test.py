@@ -3,6 +3,8 @@
 import os
 from contextlib import closing
 from pathlib import Path
+from pprint import pformat
+from typing import Any, Final
 
 import click
 
@@ -12,12 +14,49 @@ from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.recorded.recorded_task import RecordedTask
+from roboco.domain.recorded.recording import Recording
+from roboco.domain.recorded.rehearsal import Rehearsal, rehearse
+from roboco.domain.team.collaboration import Custom
+from roboco.domain.team.team import Team
 from roboco.errors import UsageError
 from roboco.lab.replay.recording import recording_of
-from roboco.lab.replay.rehearsal import Rehearsal, rehearse
-from roboco.lab.replay.rehearsal_source import render_test
 from roboco.lab.replay.stored_record import router_of, stored_record
 from roboco.settings import load_settings
+
+LINE_WIDTH: Final = 116
+
+_TEST_TEMPLATE = """{about}
+
+{imports}
+
+{team}
+
+RECORDING = {recording}
+
+
+class RehearsalTest(unittest.TestCase):
+    maxDiff = None
+
+    def test_{name}(self):
+        rehearsal = rehearse(TEAM, RECORDING{router})
+        self.assertEqual(rehearsal.agents, {agents})
+        self.assertEqual(rehearsal.tools, {tools})
+        self.assertEqual(rehearsal.status, {status}, rehearsal.reason)
+
+
+if __name__ == "__main__":
+    unittest.main()
+"""
+
+_DOCSTRING_TEMPLATE = '''"""The agents that acted in task {task_id} of team {team}, rehearsed with {which}.
+
+The test replays the recorded answers and results.
+
+Written by `roboco export-test`, for unittest and pytest. It calls no model, tool or server. If it fails, the team
+chooses otherwise: then read `rehearsal.rules`, the rules by which the agents acted.
+
+This file holds the texts of the task: messages, answers, arguments and results of tools. Read it before you share it.
+"""'''
 
 
 @click.command("export-test")
@@ -99,3 +138,54 @@ def _write(output: Path, text: str, force: bool) -> None:
         raise UsageError(f"file {str(output)!r} exists already; overwrite it with --force") from error
     except OSError as error:
         raise UsageError(f"file {str(output)!r} cannot be written: {error.strerror}") from error
+
+
+def render_test(task_id: str, team: Team, recording: Recording, expected: Rehearsal, team_file: str | None) -> str:
+    """Return the test of this task. It contains the team, or reads `team_file` when it runs."""
+    model = team.collaboration_model
+    custom = model.router if isinstance(model, Custom) else None
+    data = team.model_dump(mode="json", by_alias=True, exclude_none=True)
+    which = "the team below" if team_file is None else "the team's file"
+    return _TEST_TEMPLATE.format(
+        about=_DOCSTRING_TEMPLATE.format(task_id=task_id, team=team.name, which=which),
+        imports="\n".join(_imports(custom, team_file)),
+        team=f"TEAM = {_literal(data)}" if team_file is None else f"TEAM = load_team({team_file})",
+        recording=_recording_literal(recording),
+        name=_test_name(task_id),
+        router="" if custom is None else ", router",
+        agents=_literal(expected.agents, 43),
+        tools=_literal(expected.tools, 43),
+        status=_literal(expected.status),
+    )
+
+
+def _imports(custom: str | None, team_file: str | None) -> list[str]:
+    lines = ["import unittest"]
+    if team_file is not None:
+        lines.append("from pathlib import Path")
+    lines += ["", "from roboco import rehearse" if team_file is None else "from roboco import load_team, rehearse"]
+    if custom is not None:
+        module, _, function = custom.partition(":")
+        lines += ["", f"from {module} import {function} as router"]
+    return lines
+
+
+def _recording_literal(recording: Recording) -> str:
+    """Return the recording with a line for each turn, call and external input."""
+    record = recording.model_dump(mode="json")
+    lines = ["{"]
+    for name, value in record.items():
+        if isinstance(value, list) and value:
+            lines += [f"    {name!r}: [", *(f"        {one!r}," for one in value), "    ],"]
+        else:
+            lines.append(f"    {name!r}: {value!r},")
+    return "\n".join([*lines, "}"])
+
+
+def _literal(value: Any, indent: int = 0) -> str:
+    """Return the value as a Python literal; characters that are not printable are escaped."""
+    return pformat(value, width=LINE_WIDTH - indent, sort_dicts=False)
+
+
+def _test_name(task_id: str) -> str:
+    return "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in task_id)

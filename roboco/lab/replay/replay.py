@@ -13,15 +13,13 @@ from roboco.domain.history.interruption import step_or_interruption_after
 from roboco.domain.history.state import REMINDED_GOALS, History
 from roboco.domain.history.step import INTERRUPTION, LIMIT, NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.recorded.describe import describe, rule_of
+from roboco.domain.recorded.recorded_results import RecordedResults, ReplayedDecision, decide_with_results
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Graph
 from roboco.domain.team.team import Team
 from roboco.domain.usage import UNFINISHED_USAGE
 from roboco.lab.replay.evidence import (
-    RecordedResults,
-    ReplayedDecision,
-    decide_with_results,
     external_item,
     give_up_reason,
     history_prefixes,
@@ -96,13 +94,11 @@ class Replayer:
             return ReplayStep(
                 step.seq, describe(recorded), describe(asked.action), "same" if failed else "differs", note
             )
-        verdict = compared(recorded, asked.action, self.other)
+        verdict, note = compared(recorded, asked.action, self.other), ""
         if give_up_reason(step) is not None:
             verdict, note = "depends on the moment", "workers were lost, or models failed, which no history records"
         elif verdict == "differs" and (reason := self._undetermined_cause(history, step, recorded)) is not None:
             verdict, note = "depends on the moment", reason
-        else:
-            note = self._note(history, step, asked, verdict)
         return ReplayStep(step.seq, describe(recorded), describe(asked.action, asked.before), verdict, note)
 
     def _missing_agent(self, history: History) -> str | None:
@@ -131,20 +127,6 @@ class Replayer:
         if error.code in _FROM_HISTORY:
             return None
         return f"no cause of this is in the history ({error.code})"
-
-    def _note(self, history: History, step: TaskStep, asked: ReplayedDecision, verdict: Comparison) -> str:
-        if verdict == "same":
-            return ""
-        if step.by_agent and not self.team.has_agent(step.agent_name):
-            return f"team {self.team.name!r} has no agent {step.agent_name!r}"
-        if step.agent_name == USER and verdict == "differs":
-            alone = decide_with_results(
-                self.team, history, Situation(sub_task=self.past.sub_task), self.router, {}
-            ).action
-            return f"without the message: {describe(alone)}"
-        if verdict == "other rule":
-            return f"rule {rule_of(asked.action)!r}, recorded is {rule_of(recorded_action(step))!r}"
-        return ""
 
     def _final_status(self, history: History) -> ReplayStep | None:
         """Return the comparison of the final status with the action after the last step.

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Final
 
-from roboco.lab.servers import chat_rules
 from roboco.lab.servers.chat_protocol import ChatRefusal, ChatReply, ChatRequest, Json, encoded, split_text, words
 
 CREATED: Final = 1_700_000_000
@@ -35,8 +34,19 @@ class Dialect:
     reasoning_field = "reasoning_content"
 
     def check(self, request: ChatRequest) -> None:
-        """Raise ChatRefusal if the server refuses this chat request."""
-        chat_rules.check(request.body)
+        """Raise ChatRefusal if the server refuses this chat request, such as one whose calls lack their results."""
+        if not request.messages:
+            raise ChatRefusal("the request has no messages")
+        waiting: list[str] = []
+        for n, message in enumerate([*request.messages, {"role": "end"}]):
+            if message["role"] != "tool":
+                if waiting:
+                    raise ChatRefusal(f"the calls {', '.join(waiting)} have no result before messages[{n}]")
+                waiting = [call["id"] for call in message.get("tool_calls") or ()]
+            elif message["tool_call_id"] in waiting:
+                waiting.remove(message["tool_call_id"])
+            else:
+                raise ChatRefusal(f"messages[{n}] is the result of no call of the message before")
 
     def reply(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
         """Return the reply of a model of this provider, e.g. with the thoughts that it always has."""

@@ -10,7 +10,7 @@ import asyncio
 import re
 import threading
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self
 
@@ -115,8 +115,8 @@ class Gate:
             writer.close()
             return
         connection = _Connection(self, (reader, writer), upstream)
-        for way in (connection.requests(), connection.answers()):
-            task = asyncio.ensure_future(way)
+        for way in (connection.pass_requests, connection.pass_answers):
+            task = asyncio.ensure_future(connection.run(way))
             self._streams.add(task)
             task.add_done_callback(self._streams.discard)
 
@@ -133,25 +133,17 @@ class _Connection:
         self._server = server
         self._answer: HeldRequest | None = None
 
-    async def requests(self) -> None:
-        """Pass requests on, except the held one."""
+    async def run(self, way: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Pass requests or answers on, except the held ones, until a side closes the connection."""
         try:
-            await self._pass_requests()
+            await way()
         except OSError:
             pass
         finally:
-            self._close()
+            for _, writer in (self._client, self._server):
+                writer.close()
 
-    async def answers(self) -> None:
-        """Pass answers on, except the held one."""
-        try:
-            await self._pass_answers()
-        except OSError:
-            pass
-        finally:
-            self._close()
-
-    async def _pass_requests(self) -> None:
+    async def pass_requests(self) -> None:
         before = b""
         while data := await self._client[0].read(_SIZE):
             if self._gate.refusal:
@@ -170,7 +162,7 @@ class _Connection:
             await _pass_on(self._server[1], data, None if struck is not None and struck.answer else struck)
             before = data[-_OVERLAP:]
 
-    async def _pass_answers(self) -> None:
+    async def pass_answers(self) -> None:
         while data := await self._server[0].read(_SIZE):
             held, self._answer = self._answer, None
             if held is not None and not await held.wait():
@@ -179,10 +171,6 @@ class _Connection:
 
     def _find_held(self, before: bytes, data: bytes) -> HeldRequest | None:
         return next((held for held in self._gate.held if held.ends_in(before, data)), None)
-
-    def _close(self) -> None:
-        for _, writer in (self._client, self._server):
-            writer.close()
 
 
 async def _pass_on(writer: asyncio.StreamWriter, data: bytes, held: HeldRequest | None) -> None:

@@ -161,19 +161,6 @@ class ModelServer:
         with self._changed:
             return list(self._violations)
 
-    def take_violations(self) -> list[str]:
-        """Return the violations, and forget them, because they are expected."""
-        with self._changed:
-            taken, self._violations = self._violations, []
-        return taken
-
-    def wait_for(self, predicate: Callable[[list[RequestRecord]], bool], timeout: float = 30.0) -> list[RequestRecord]:
-        """Return the records once they satisfy the predicate. Raise TimeoutError with them if they do not in time."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: predicate(list(self._records)), timeout):
-                raise TimeoutError(f"not within {timeout} s, with {list(self._records)}")
-            return list(self._records)
-
     def _run(self, listener: socket.socket) -> None:
         with contextlib.closing(self._loop):
             self._loop.run_until_complete(self._serve(listener))
@@ -244,8 +231,10 @@ class ModelServer:
     def _chat_reply(self, request: ChatRequest) -> ChatReply:
         """Return a queued failure, else the refusal of an invalid request, else the responder's reply."""
         refusal, failure = self._refusal(request), self._next_failure()
-        if failure is not None or refusal is not None:
-            return failure or self._refuse(refusal or ChatRefusal(""))
+        if failure is not None:
+            return failure
+        if refusal is not None:
+            return self._refuse(refusal)
         try:
             return self._dialect.reply(request, self._responder(request))
         except ChatRefusal as refused:

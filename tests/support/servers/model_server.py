@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,19 @@ class ModelServer(PlainModelServer):
 
     def __init__(self, port: int = 0, *, dialect: Dialect | str = "openai", **options: Any) -> None:
         super().__init__(port, dialect=DIALECTS[dialect]() if isinstance(dialect, str) else dialect, **options)
+
+    def take_violations(self) -> list[str]:
+        """Return the violations, and forget them, because they are expected."""
+        with self._changed:
+            taken, self._violations = self._violations, []
+        return taken
+
+    def wait_for(self, predicate: Callable[[list[RequestRecord]], bool], timeout: float = 30.0) -> list[RequestRecord]:
+        """Return the records once they satisfy the predicate. Raise TimeoutError with them if they do not in time."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: predicate(list(self._records)), timeout):
+                raise TimeoutError(f"not within {timeout} s, with {list(self._records)}")
+            return list(self._records)
 
 
 def main() -> None:

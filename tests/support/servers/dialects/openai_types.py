@@ -25,7 +25,7 @@ from typing_extensions import is_typeddict
 
 from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
 from roboco.lab.servers.chat_protocol import Json
-from roboco.lab.servers.chat_rules import wrong_type
+from tests.support.servers.dialects.chat_rules import wrong_type
 
 Check = Callable[[Any, str], None]
 """Raises Refusal if the value of this parameter is none of the type."""

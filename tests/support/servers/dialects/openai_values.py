@@ -5,7 +5,7 @@ from typing import Any
 
 from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
 from roboco.lab.servers.chat_protocol import Json
-from roboco.lab.servers.chat_rules import check_array, wrong_type
+from tests.support.servers.dialects.chat_rules import check_array, wrong_type
 
 MAX_CONTENT = 10 * 1024 * 1024
 MAX_CALL_ID = 40

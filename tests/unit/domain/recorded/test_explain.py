@@ -10,8 +10,8 @@ from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from tests.support.memory_ports.journeys import GRAPH
-from tests.unit.lab.replay.test_replay import reroute
 from tests.unit.domain.recorded_tasks import FORK, RECORDED_TASKS, fork_task, graph_task, recorded_task, run_journey
+from tests.unit.lab.replay.test_replay import reroute
 
 
 def explain_step(name: str, seq: int) -> StepExplanation:

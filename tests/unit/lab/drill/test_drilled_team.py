@@ -9,8 +9,8 @@ from roboco.adapters.mcp.listing import ListedTools
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.cli.doctor.server_tools import ListingResult, TeamServer
 from roboco.domain.team.tool_listing import ListedTool
+from roboco.lab.drill.drilled_team import Replacement, check_real_tools, model_addresses
 from roboco.lab.drill.stand_ins import function_name
-from roboco.lab.drill.team import Replaced, Replacement, check_real_tools, model_addresses
 from roboco.lab.drill.weaknesses import find_weaknesses
 
 TOOLS = "tests.unit.lab.drill.drilled_tools"
@@ -32,11 +32,12 @@ DATA: dict[str, Any] = {
 TEAM = parse_team(DATA)
 
 
-def replaced(team: Team = TEAM, *, real: frozenset[str] = frozenset(), listed: bool = True) -> tuple[Team, Replaced]:
+def replaced(team: Team = TEAM, *, real: frozenset[str] = frozenset(), listed: bool = True) -> tuple[Team, Replacement]:
     offer = ListedTools({"look": ListedTool(description="Look.", input_schema={"type": "object"}, effect="pure")})
     listing = ListingResult(TeamServer(team, "lib"), offer)
     listings = {(id(team), "lib"): listing} if listed else {}
-    return Replacement(SERVER, real, FUNCTIONS, listings).apply(team)
+    replacement = Replacement(SERVER, real, FUNCTIONS, listings)
+    return replacement.apply(team), replacement
 
 
 def test_functions_and_servers_become_stand_ins() -> None:

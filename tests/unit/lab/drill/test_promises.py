@@ -22,7 +22,7 @@ TEAM = parse_team(
     }
 )
 CALL = ToolCall(id="tc_1", tool_name="pay", args={})
-PAID = Execution("pay", "task", "tc_1", "task/tc_1", 1)
+PAID = Execution("pay", "task", "tc_1", "task/tc_1")
 
 
 def step(seq: int, agent: str, *parts: Any, **metadata: Any) -> TaskStep:
@@ -68,13 +68,11 @@ def good_run() -> ObservedRun:
 
 
 def broken(run: ObservedRun) -> set[str]:
-    return {one.promise for one in judge(run) if one.broken}
+    return {promise for promise, wrong in judge(run).items() if wrong}
 
 
 def test_a_good_run_keeps_all_promises() -> None:
-    judged = judge(good_run())
-    assert {one.promise for one in judged} == set(PROMISES)
-    assert broken(good_run()) == set()
+    assert judge(good_run()) == {promise: [] for promise in PROMISES}
 
 
 def drop_step(task: ObservedTask) -> None:
@@ -158,7 +156,7 @@ def test_a_doctored_task_breaks_its_promise(doctor: Callable[[ObservedTask], Non
 @pytest.mark.parametrize(
     ("changes", "promise"),
     [
-        ({"executions": [PAID, replace(PAID, attempt=2)]}, "P4"),
+        ({"executions": [PAID, PAID]}, "P4"),
         ({"closed_after": None}, "P6"),
         ({"invalid_requests": ["messages[2] answers an unknown call"]}, "P7"),
         ({"executions": [replace(PAID, call_id="tc_9", key="task/tc_9")]}, "P8"),
@@ -176,4 +174,4 @@ def test_a_repeated_pure_call_breaks_nothing() -> None:
 
 def test_promises_that_a_run_does_not_concern_are_not_judged() -> None:
     run = replace(good_run(), redis_lost=False, interrupted=False, executions=[])
-    assert {"P3", "P4", "P6"}.isdisjoint(one.promise for one in judge(run))
+    assert {"P3", "P4", "P6"}.isdisjoint(judge(run))

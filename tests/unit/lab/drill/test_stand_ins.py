@@ -10,7 +10,7 @@ from roboco import ToolContext
 from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.adapters.tools.function_tool import FunctionTool, Verified
 from roboco.lab.drill import stand_ins
-from roboco.lab.drill.executions import FOLDER_VARIABLE, Executions, ToolOrder
+from roboco.lab.drill.executions import FOLDER_VARIABLE, Executions
 from roboco.lab.drill.stand_ins import MODULE, StandIn, function_name, write_plans
 from tests.unit.lab.drill import drilled_tools
 
@@ -81,7 +81,7 @@ def test_verify_knows_whether_the_stand_in_ran(executions: Executions) -> None:
 
 
 def test_one_execution_takes_an_order(executions: Executions) -> None:
-    executions.order(ToolOrder("pay", "raise"))
+    executions.order("pay", "raise")
     load(SEND_MAIL).call({"to": "x"}, context())
     assert not executions.was_taken()
     with pytest.raises(RuntimeError, match="the drill lets"):

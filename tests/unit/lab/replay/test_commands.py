@@ -16,12 +16,11 @@ from roboco import UsageError
 from roboco.cli.commands.why import why
 from roboco.domain.paths import history_path, lineage_path, summary_path, team_path
 from roboco.domain.recorded.recorded_call import RecordedCall
+from roboco.domain.recorded.rehearsal import rehearse
 from roboco.domain.status import TaskStatus
 from roboco.lab.replay.command import replay_task
-from roboco.lab.replay.export_test import export_test
+from roboco.lab.replay.export_test import export_test, render_test
 from roboco.lab.replay.recording import recording_of
-from roboco.lab.replay.rehearsal import rehearse
-from roboco.lab.replay.rehearsal_source import render_test
 from tests.support.memory_ports.controlled import CONTROLLED, CUT_OFF
 from tests.support.memory_ports.journeys import CUSTOM, GRAPH, JOURNEYS, SEQUENTIAL, member
 from tests.support.memory_ports.model import says

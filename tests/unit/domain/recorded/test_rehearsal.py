@@ -4,15 +4,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.lab.replay.test_replay import change_team, end_at_time_limit, reroute, with_step
 
 from roboco.domain.recorded.recorded_task import RecordedTask
+from roboco.domain.recorded.recording import Recording
+from roboco.domain.recorded.rehearsal import Rehearsal, rehearse
 from roboco.domain.team.team import Team
-from roboco.lab.replay.recording import Recording, recording_of
-from roboco.lab.replay.rehearsal import Rehearsal, rehearse
+from roboco.lab.replay.recording import recording_of
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, TOOLS, member
 from tests.support.memory_ports.world import team_of
 from tests.unit.domain.recorded_tasks import RECORDED_TASKS, graph_task, recorded_task, run_journey, run_to_limit
+from tests.unit.lab.replay.test_replay import change_team, end_at_time_limit, reroute, with_step
 
 
 def rehearse_task(task: RecordedTask, team: Team | None = None) -> Rehearsal:

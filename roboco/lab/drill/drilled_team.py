@@ -25,16 +25,8 @@ SUMMARIES: Final = "summaries"
 
 
 @dataclass
-class Replaced:
-    """The stand-ins of a team, and the tools that it lacks in the drill, with the reasons."""
-
-    stand_ins: list[StandIn] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
 class Replacement:
-    """How the tools and models of a team are replaced."""
+    """How the tools and models of a team are replaced, and what was."""
 
     server: str
     """The address of the drill's model server."""
@@ -43,15 +35,14 @@ class Replacement:
     listings: Mapping[tuple[int, str], ListingResult]
     """The tools of MCP servers, by the identity of the team and the name of the server."""
     real_model: bool = False
+    stand_ins: list[StandIn] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """The tools that the team lacks in the drill, with the reasons."""
 
-    def apply(self, team: Team) -> tuple[Team, Replaced]:
-        """Return the team for the drill, and what was replaced."""
-        replaced = Replaced()
-        return self._apply(team, replaced), replaced
-
-    def _apply(self, team: Team, replaced: Replaced) -> Team:
-        functions = [self._function(one, replaced) for one in team.tools]
-        listed = {name: self._server_tools(team, name, replaced) for name in self._replaced_servers(team)}
+    def apply(self, team: Team) -> Team:
+        """Return the team for the drill."""
+        functions = [self._function(one) for one in team.tools]
+        listed = {name: self._server_tools(team, name) for name in team.mcp_servers if not self._is_real(name)}
         tools = [*functions, *(tool for specs in listed.values() for tool in specs)]
         names = {f"{SERVER_TOOLS_PREFIX}{name}": [tool.name for tool in tools] for name, tools in listed.items()}
         known = {tool.name for tool in tools}
@@ -60,28 +51,33 @@ class Replacement:
             "mcp_servers": {name: one for name, one in team.mcp_servers.items() if name not in listed},
             "models": self._models(team),
             "agents": tuple(self._agent(team, agent, names, known) for agent in team.agents),
-            "teams": {name: self._apply(inner, replaced) for name, inner in team.teams.items()},
+            "teams": {name: self.apply(inner) for name, inner in team.teams.items()},
         }
         return team.model_copy(update=changes)
 
-    def _replaced_servers(self, team: Team) -> list[str]:
-        return [name for name in team.mcp_servers if f"{SERVER_TOOLS_PREFIX}{name}" not in self.real_tools]
+    def _is_real(self, server: str) -> bool:
+        return f"{SERVER_TOOLS_PREFIX}{server}" in self.real_tools
 
-    def _function(self, spec: ToolSpec, replaced: Replaced) -> ToolSpec:
+    def _add(self, stand_in: StandIn) -> str:
+        """Add the stand-in, and return the name of its function."""
+        self.stand_ins.append(stand_in)
+        return function_name(len(self.stand_ins) - 1)
+
+    def _function(self, spec: ToolSpec) -> ToolSpec:
         description = spec.description or self.functions.tool(spec.function).description
         real = spec.name in self.real_tools
-        plan = StandIn(spec.name, spec.function, description, real=real)
+        function = self._add(StandIn(spec.name, spec.function, description, real=real))
         timeout = spec.timeout if real else min(spec.timeout, MAX_TOOL_TIMEOUT)
-        return spec.model_copy(update={"function": _add(replaced, plan), "timeout": timeout})
+        return spec.model_copy(update={"function": function, "timeout": timeout})
 
-    def _server_tools(self, team: Team, server: str, replaced: Replaced) -> list[ToolSpec]:
+    def _server_tools(self, team: Team, server: str) -> list[ToolSpec]:
         """Return stand-ins for the tools of a server, as it lists them, or without arguments if it is not listed."""
         declared, listing = team.mcp_servers[server], self.listings.get((id(team), server))
         offered = {} if listing is None else listing.offer.tools
         if not offered:
             lost = "its tools have no arguments here" if declared.named_tools else "the drill leaves it out"
             why = listing.error if listing is not None else "it was not asked"
-            replaced.notes.append(f"MCP server {server!r} is not listed, so {lost}: {why}")
+            self.notes.append(f"MCP server {server!r} is not listed, so {lost}: {why}")
         specs = []
         prefix = default_prefix(server)
         for remote in offered or declared.named_by_short_name(prefix):
@@ -91,10 +87,10 @@ class Replacement:
                 continue
             settings = declared.settings_of(prefix, remote) or McpToolSettings()
             effect = settings.effect or (offer.effect if offer else "irreversible")
-            plan = StandIn(name) if offer is None else StandIn(name, "", offer.description, offer.input_schema)
+            stand_in = StandIn(name) if offer is None else StandIn(name, "", offer.description, offer.input_schema)
             common = {key: getattr(spec, key) for key in ("name", "approval", "on_unknown", "price")}
             timeout = min(spec.timeout, MAX_TOOL_TIMEOUT)
-            specs.append(ToolSpec(**common, effect=effect, timeout=timeout, function=_add(replaced, plan)))
+            specs.append(ToolSpec(**common, effect=effect, timeout=timeout, function=self._add(stand_in)))
         return specs
 
     def _models(self, team: Team) -> dict[str, ModelProfile]:
@@ -120,12 +116,12 @@ class Replacement:
 
     def _is_replaced(self, team: Team, name: str) -> bool:
         spec = team.tool(name)
-        return isinstance(spec, ServerTool) and f"{SERVER_TOOLS_PREFIX}{spec.server}" not in self.real_tools
+        return isinstance(spec, ServerTool) and not self._is_real(spec.server)
 
 
 def check_real_tools(team: Team, names: Iterable[str]) -> frozenset[str]:
     """Return the names. Raise UsageError if one is neither a tool nor `mcp:SERVER` of the team or of a team in it."""
-    teams = list(_all_teams(team))
+    teams = list(all_teams(team))
     known = {tool.name for one in teams for tool in one.tools}
     known |= {f"{SERVER_TOOLS_PREFIX}{name}" for one in teams for name in one.mcp_servers}
     real = frozenset(names)
@@ -138,22 +134,18 @@ def check_real_tools(team: Team, names: Iterable[str]) -> frozenset[str]:
 def model_addresses(team: Team, default: str) -> dict[tuple[str, str], str]:
     """Return the address of the model server of each agent, and of summaries, by the names in the path of a request."""
     found = {}
-    for one in _all_teams(team):
+    for one in all_teams(team):
         summary = next(iter(one.models.values()), None)
         found[one.name, SUMMARIES] = (summary.base_url if summary else None) or default
         found |= {(one.name, agent.name): one.profile(agent).base_url or default for agent in one.agents}
     return found
 
 
-def _all_teams(team: Team) -> Iterable[Team]:
+def all_teams(team: Team) -> Iterable[Team]:
+    """Yield the team, and the teams in it."""
     yield team
     for inner in team.teams.values():
-        yield from _all_teams(inner)
-
-
-def _add(replaced: Replaced, plan: StandIn) -> str:
-    replaced.stand_ins.append(plan)
-    return function_name(len(replaced.stand_ins) - 1)
+        yield from all_teams(inner)
 
 
 def _profile_name(agent: Agent) -> str:

@@ -23,11 +23,11 @@ from roboco.domain.history.state import History, fold
 from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
 from roboco.domain.inbox.item import Item
 from roboco.domain.recorded.recorded_call import RecordedCall
+from roboco.domain.recorded.recorded_results import decide_with_results
 from roboco.domain.recorded.recorded_task import TAIL_LENGTH
+from roboco.domain.recorded.recording import ExternalInput, Recording
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
-from roboco.lab.replay.evidence import decide_with_results
-from roboco.lab.replay.recording import ExternalInput, Recording
 
 _MISSING = "nothing is recorded"
 
