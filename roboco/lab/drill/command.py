@@ -26,10 +26,12 @@ from roboco.domain.team.team import Team
 from roboco.errors import InvalidTeam, TransientError, UsageError
 from roboco.lab.drill.drilled_team import Replacement, all_teams, check_real_tools, model_addresses
 from roboco.lab.drill.faults import FAULTS, Fault, select
+from roboco.lab.drill.promises import ObservedRun
 from roboco.lab.drill.replies import ScriptedModel, agent_of
-from roboco.lab.drill.report import Report, render_html, tool_notes
+from roboco.lab.drill.report import DrillReport, render_html, tool_notes
 from roboco.lab.drill.result import DrillResult
-from roboco.lab.drill.run import DrillPlan
+from roboco.lab.drill.run import DrillPlan, DrillRun
+from roboco.lab.drill.scene import Baseline
 from roboco.lab.drill.session import run_faults
 from roboco.lab.drill.stack import DrillStack
 from roboco.lab.drill.stand_ins import MODULE, write_plans
@@ -97,7 +99,7 @@ def drill(
         raise UsageError("name a team file, or --list")
     if html is not None:
         _check_writable(html)
-    report = Report(Screen(sys.stderr if as_json else sys.stdout), len(faults))
+    report = DrillReport(Screen(sys.stderr if as_json else sys.stdout), len(faults))
     result, signalled = _Drill(file, report, given).run(faults)
     report.summary(result, strict)
     if html is not None:
@@ -113,7 +115,7 @@ def drill(
 class _Drill:
     """One call of the command. `given` has the options that concern the runs."""
 
-    def __init__(self, file: Path, report: Report, given: dict[str, Any]) -> None:
+    def __init__(self, file: Path, report: DrillReport, given: dict[str, Any]) -> None:
         self._given = given
         self._report = report
         self._settings = load_settings()
@@ -156,19 +158,14 @@ class _Drill:
             stack.start_workers()
             tools = (spec for one in all_teams(team) for spec in one.tools)
             irreversible = frozenset(spec.name for spec in tools if spec.effect == "irreversible")
+            baseline = Baseline(irreversible, stack.without_store, self._real_model)
             with closing(Orchestrator(stack.settings)) as client:
-                plan = DrillPlan(
-                    stack,
-                    client,
-                    team,
-                    given["prompt"],
-                    given["context"],
-                    irreversible,
-                    self._real_model,
-                    given["tasks"],
-                    report.tick,
-                )
-                run_faults(plan, faults, given["time_limit"], self._result, report)
+                plan = DrillPlan(stack, client, team, given["prompt"], given["context"], given["tasks"], report.tick)
+
+                def execute(fault: Fault, baseline: Baseline) -> ObservedRun:
+                    return DrillRun(plan, fault, baseline).execute()
+
+                run_faults(execute, faults, baseline, given["time_limit"], self._result, report)
 
     def _replace(self, stack: DrillStack) -> Team:
         """Return the team for the drill, and prepare the stack for it."""

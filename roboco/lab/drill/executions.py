@@ -13,7 +13,7 @@ from typing import Final, Literal
 FOLDER_VARIABLE: Final = "DRILL_FOLDER"
 """The environment variable of the workers with the folder."""
 
-Order = Literal["wait", "hang", "raise", "die"]
+ToolOrder = Literal["wait", "hang", "raise", "die"]
 """Behavior of an execution after it was noted: wait for `release`, hang, raise, or die."""
 
 
@@ -47,14 +47,14 @@ class Executions:
             return [Execution(**json.loads(line)) for line in self._log.read_bytes().splitlines()]
         return []
 
-    def order(self, tool: str, order: Order) -> None:
+    def order(self, tool: str, order: ToolOrder) -> None:
         """Give the order to the next execution of the tool."""
         self.withdraw()
         draft = self._order.with_suffix(".draft")
         draft.write_text(json.dumps([tool, order]))
         draft.replace(self._order)
 
-    def take(self, tool: str) -> Order | None:
+    def take(self, tool: str) -> ToolOrder | None:
         """Return the order for this tool if this execution is the first to take it, else None."""
         with suppress(FileNotFoundError):
             ordered_tool, order = json.loads(self._order.read_text())

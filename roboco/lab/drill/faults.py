@@ -28,15 +28,15 @@ class Fault:
     strike: Callable[[Scene], Strike]
     needs: Need = ""
 
-    def why_not(self, baseline: Baseline, without_store: str, real_model: bool) -> str:
+    def why_not(self, baseline: Baseline) -> str:
         """Return why the fault does not apply to this team, or "" if it does."""
         if self.needs == "tools" and not baseline.tools:
             return "the team called no tool that has a stand-in"
         if self.needs == "calls" and not baseline.calls:
             return "the team called no tool"
-        if self.needs == "store" and without_store:
-            return f"the store is a folder here: {without_store}"
-        if self.needs == "scripted" and real_model:
+        if self.needs == "store" and baseline.without_store:
+            return f"the store is a folder here: {baseline.without_store}"
+        if self.needs == "scripted" and baseline.real_model:
             return "only the scripted model can be silent in time"
         return ""
 

@@ -69,6 +69,11 @@ class ObservedRun:
     """Seconds until the model's connection was closed, or None if it was not."""
     prompts: Mapping[str, bool] = field(default_factory=dict)
     """For each agent that acted after an interruption, whether its first prompt held the user's message."""
+    hit: str = ""
+    """What the fault struck, or "" if it did not strike."""
+    notes: Sequence[str] = ()
+    """What the fault itself has seen."""
+    seconds: float = 0.0
 
 
 def judge(run: ObservedRun) -> dict[str, list[str]]:

@@ -13,7 +13,7 @@ from roboco.cli.terminal.screen import Screen, TextSpan
 from roboco.lab.drill.promises import PROMISES
 from roboco.lab.drill.result import DrillResult, FaultOutcome, FaultResult
 
-Line = tuple[int, list[TextSpan]]
+ReportLine = tuple[int, list[TextSpan]]
 """The columns by which further lines of a paragraph are indented, and its spans. Without spans it is an empty line."""
 
 _MARKS: Final[dict[FaultOutcome, tuple[str, str]]] = {
@@ -39,7 +39,7 @@ _HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode
 _POLICY: Final = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'"
 
 
-class Report:
+class DrillReport:
     """Prints progress and results."""
 
     def __init__(self, screen: Screen, total: int) -> None:
@@ -70,7 +70,7 @@ class Report:
         """Print what the drill has shown."""
         self._print([*_summary_lines(result), (0, []), _verdict(result, strict)])
 
-    def _print(self, lines: Iterable[Line]) -> None:
+    def _print(self, lines: Iterable[ReportLine]) -> None:
         self._running = ""
         self._screen.status("")
         for indent, spans in lines:
@@ -118,11 +118,11 @@ def _text(text: str) -> str:
     return escape(escape_invisible(text), quote=True)
 
 
-def _dim(indent: int, text: str) -> Line:
+def _dim(indent: int, text: str) -> ReportLine:
     return indent, [(text, "dim")]
 
 
-def _fault_lines(fault: FaultResult) -> Iterator[Line]:
+def _fault_lines(fault: FaultResult) -> Iterator[ReportLine]:
     mark, style = _MARKS[fault.outcome]
     ran = fault.outcome in ("held", "broken")
     end = (f"  {fault.status}, {fault.seconds:.1f} s", "dim") if ran else (f"  {fault.outcome}: {fault.why}", style)
@@ -134,7 +134,7 @@ def _fault_lines(fault: FaultResult) -> Iterator[Line]:
         yield 4, [(f"    broken {broken}", "red")]
 
 
-def _summary_lines(result: DrillResult) -> Iterator[Line]:
+def _summary_lines(result: DrillResult) -> Iterator[ReportLine]:
     yield from _heading("promises")
     for name, (kept, checked) in result.promises().items():
         text = f"{name:<4} {PROMISES[name]}"
@@ -159,12 +159,12 @@ def _summary_lines(result: DrillResult) -> Iterator[Line]:
         yield _dim(4, "  none found")
 
 
-def _heading(text: str) -> Iterator[Line]:
+def _heading(text: str) -> Iterator[ReportLine]:
     yield 0, []
     yield 0, [(text, "bold")]
 
 
-def _verdict(result: DrillResult, strict: bool) -> Line:
+def _verdict(result: DrillResult, strict: bool) -> ReportLine:
     """Return how many faults struck, and what follows for the exit code."""
     return 0, [(_verdict_text(result, strict), "bold red" if result.failed(strict) else "bold green")]
 

@@ -36,9 +36,6 @@ class DrillPlan:
     team: Team
     prompt: str
     context: dict[str, str]
-    irreversible: frozenset[str]
-    """The tools of which no call may run twice."""
-    real_model: bool
     tasks: int
     """The number of tasks that run together under a fault."""
     on_wait: Callable[[], None]
@@ -112,7 +109,8 @@ class DrillRun:
 
     def __init__(self, plan: DrillPlan, fault: Fault, baseline: Baseline) -> None:
         stack = plan.stack
-        self.scene = Scene(stack, baseline, f"drill-{fault.name}", stack.model.count)
+        self._began = time.monotonic()
+        self._scene = Scene(stack, baseline, f"drill-{fault.name}", stack.model.count)
         self._plan = plan
         self._fault = fault
         self._watched: list[WatchedTask] = []
@@ -122,21 +120,21 @@ class DrillRun:
 
     def execute(self) -> ObservedRun:
         """Run the task under the fault, and return what is left of it. The stack is healthy after that."""
-        plan, name = self._plan, self.scene.name
+        plan, name = self._plan, self._scene.name
         count = plan.tasks if self._fault.group not in ("baseline", "user") else 1
-        work = self._fault.strike(self.scene)
+        work = self._fault.strike(self._scene)
         try:
             next(work, None)  # it arms itself before the first request
             for number in range(count):
                 task_id = f"{name}-{number}" if count > 1 else name
                 task = plan.client.run(plan.team, plan.prompt, task_id=task_id, context=plan.context)
                 self._watched.append(WatchedTask(task))
-                self.scene.tasks.append(task)
+                self._scene.tasks.append(task)
             deadline, finished = time.monotonic() + SETTLE_TIMEOUT, False
-            while time.monotonic() < deadline and not (self.scene.settled and finished):
+            while time.monotonic() < deadline and not (self._scene.settled and finished):
                 finished = finished or next(work, "ended") == "ended"
                 resting = [one.is_at_rest() for one in self._watched]
-                self.scene.settled = all(resting)
+                self._scene.settled = all(resting)
                 plan.on_wait()
                 time.sleep(POLL_INTERVAL)
         finally:
@@ -145,7 +143,7 @@ class DrillRun:
         return self._observe()
 
     def _observe(self) -> ObservedRun:
-        scene, stack = self.scene, self._plan.stack
+        scene, stack = self._scene, self._plan.stack
         tasks = [self._observe_task(one) for one in self._watched]
         new = set(self._plan.client.task_ids()) - self._known_ids - {task.task_id for task in tasks}
         tasks += [self._observe_sub_task(task_id) for task_id in sorted(new)]
@@ -154,12 +152,15 @@ class DrillRun:
             tasks,
             SETTLE_TIMEOUT,
             stack.executions.read()[self._executions :],
-            self._plan.irreversible,
+            scene.baseline.irreversible,
             stack.model.violations[self._violations :],
             scene.redis_lost,
             scene.interrupted is not None,
             None if closed is None else closed - scene.interruption_sent_at,
             _prompts_after(scene),
+            scene.hit,
+            scene.notes,
+            time.monotonic() - self._began,
         )
 
     def _observe_task(self, watched: WatchedTask) -> ObservedTask:
@@ -175,7 +176,7 @@ class DrillRun:
         if status is not None:
             watched.wait_read(CLOSE_TIMEOUT)
         observed = self._read(task, status, reason)
-        observed.steps_before = self.scene.steps_before.get(task.task_id, ())
+        observed.steps_before = self._scene.steps_before.get(task.task_id, ())
         observed.live, observed.live_error = watched.transcript, watched.error
         if status is not None:
             observed.late = Transcript()

@@ -5,12 +5,13 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.scripts import Scripts
-from roboco.client.task import Task
-from roboco.lab.drill.executions import Order
+from roboco.domain.history.step import TaskStep
+from roboco.domain.status import TaskStatus
+from roboco.lab.drill.executions import ToolOrder
 from roboco.lab.drill.stack import DrillStack
 from roboco.lab.servers.model_server import RequestRecord
 
@@ -21,13 +22,32 @@ INTERRUPTION: Final = "DRILL-4711: please mention the lighthouse."
 """The message of the user with which a drill interrupts a turn."""
 
 
+class StruckTask(Protocol):
+    """What faults use of a task; `Task` has it."""
+
+    task_id: str
+
+    @property
+    def status(self) -> TaskStatus: ...
+
+    def history(self) -> list[TaskStep]: ...
+
+    def interrupt(self, message: str | None = None) -> object: ...
+
+    def stop(self, reason: str = "") -> object: ...
+
+
 @dataclass(frozen=True)
 class Baseline:
-    """What the team does without a fault: faults choose by it whether they apply, and where they strike."""
+    """What is known without a fault: faults choose by it whether they apply, and where they strike."""
 
+    irreversible: frozenset[str] = frozenset()
+    """The tools of which no call may run twice."""
+    without_store: str = ""
+    """Why the store is a folder, or ""."""
+    real_model: bool = False
     tools: tuple[str, ...] = ()
     """The stand-ins that the task executed."""
-    irreversible: frozenset[str] = frozenset()
     calls: int = 0
     """Tool calls that tools workers ran."""
     status: str = ""
@@ -48,7 +68,7 @@ class Scene:
     """The beginning of the ids of its tasks."""
     first_request: int
     """The number of model requests before the run."""
-    tasks: list[Task] = field(default_factory=list)
+    tasks: list[StruckTask] = field(default_factory=list)
     settled: bool = False
     """True if the task has ended, or waits, and nothing of the fault is left to wait for."""
     hit: str = ""
@@ -145,8 +165,8 @@ class Moment:
 
 
 @contextmanager
-def ordered(scene: Scene, order: Order) -> Iterator[Callable[[], bool]]:
-    """Order the target tool's next execution inside the block. Yield a function that returns whether it has begun."""
+def ordered(scene: Scene, order: ToolOrder) -> Iterator[Callable[[], bool]]:
+    """Give the target tool this order inside the block. Yield a function that tests whether an execution took it."""
     executions = scene.stack.executions
     executions.order(scene.baseline.target, order)
     try:

@@ -2,7 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from roboco.cli.terminal.format import counted
@@ -12,18 +13,24 @@ from roboco.domain.status import TaskStatus
 from roboco.errors import TransientError
 from roboco.lab.drill.faults import INTERRUPTING, Fault
 from roboco.lab.drill.promises import ObservedRun, ObservedTask, judge
-from roboco.lab.drill.report import Report
+from roboco.lab.drill.report import DrillReport
 from roboco.lab.drill.result import DrillResult, FaultResult
-from roboco.lab.drill.run import DrillPlan, DrillRun
 from roboco.lab.drill.scene import Baseline
-from roboco.lab.drill.weaknesses import changed_end, lost_message
+from roboco.lab.drill.weaknesses import Weakness, changed_end, lost_message
 
 MAX_ERROR_CHARS: Final = 160
+Execute = Callable[[Fault, Baseline], ObservedRun]
+"""Runs the task under a fault."""
 _NO_FAULT: Final = Fault("baseline", "baseline", "no fault", lambda _: (None for _ in ()))
 
 
 def run_faults(
-    plan: DrillPlan, faults: Sequence[Fault], time_limit: float, result: DrillResult, report: Report
+    execute: Execute,
+    faults: Sequence[Fault],
+    baseline: Baseline,
+    time_limit: float,
+    result: DrillResult,
+    report: DrillReport,
 ) -> None:
     """Run the task without a fault, and then under each one. Raise TransientError if the first run fails."""
     began = time.monotonic()
@@ -33,71 +40,66 @@ def run_faults(
         report.result(fault)
 
     report.start("the task without a fault", 0)
-    shown, run = _run(plan, _NO_FAULT, Baseline(irreversible=plan.irreversible))
-    add(shown)
+    run = execute(_NO_FAULT, baseline)
+    add(_judged(_NO_FAULT, run))
     task = run.tasks[0]
     if task.status is None or task.status is TaskStatus.FAILED:
         raise TransientError(f"the task is {task.status or 'still running'} even without a fault: {task.last_error}")
-    baseline = _baseline_of(run)
+    baseline = _with_run(baseline, run)
     for number, fault in enumerate(faults, 1):
         elapsed = time.monotonic() - began
-        if why := fault.why_not(baseline, plan.stack.without_store, plan.real_model):
+        if why := fault.why_not(baseline):
             add(FaultResult(fault.name, fault.group, fault.text, "does not apply", why))
         elif elapsed > time_limit:
             why = f"the drill had already taken {elapsed:.0f} s: raise --time-limit"
             add(FaultResult(fault.name, fault.group, fault.text, "not run", why))
         else:
             report.start(fault.text, number)
-            shown, run = _run(plan, fault, baseline)
-            _note_weaknesses(fault, shown, run, baseline, result)
-            add(shown)
+            run = execute(fault, baseline)
+            result.weaknesses += _weaknesses(fault, run, baseline)
+            add(_judged(fault, run))
 
 
-def _run(plan: DrillPlan, fault: Fault, baseline: Baseline) -> tuple[FaultResult, ObservedRun]:
-    began, run = time.monotonic(), DrillRun(plan, fault, baseline)
-    observed = run.execute()
-    judged = judge(observed)
+def _judged(fault: Fault, run: ObservedRun) -> FaultResult:
+    judged = judge(run)
     broken = [f"{name}: {wrong}" for name, sentences in judged.items() for wrong in sentences]
-    struck = bool(run.scene.hit) or fault is _NO_FAULT
-    calls = Counter((one.tool, one.key) for one in observed.executions if one.tool in plan.irreversible)
-    shown = FaultResult(
+    struck = bool(run.hit) or fault is _NO_FAULT
+    calls = Counter((one.tool, one.key) for one in run.executions if one.tool in run.irreversible)
+    return FaultResult(
         fault.name,
         fault.group,
         fault.text,
         "broken" if broken else "held" if struck else "not hit",
         why="" if struck else "the task came to rest before the moment of the fault",
-        hit=run.scene.hit,
-        status=str(observed.tasks[0].status or "open"),
-        seconds=time.monotonic() - began,
-        effects=[*run.scene.notes, *_effects(observed)],
+        hit=run.hit,
+        status=str(run.tasks[0].status or "open"),
+        seconds=run.seconds,
+        effects=[*run.notes, *_effects(run)],
         executions={tool: sum(calls[one] for one in calls if one[0] == tool) for tool, _ in calls},
         irreversible_calls=dict(Counter(tool for tool, _ in calls)),
         broken=broken,
         promises={name: not sentences for name, sentences in judged.items()} if struck or broken else {},
-        tasks=[task.task_id for task in observed.tasks],
+        tasks=[task.task_id for task in run.tasks],
     )
-    return shown, observed
 
 
-def _baseline_of(run: ObservedRun) -> Baseline:
-    """Return what the run without a fault has shown."""
+def _with_run(baseline: Baseline, run: ObservedRun) -> Baseline:
+    """Return the baseline with what the run without a fault has shown."""
     steps = [step for task in run.tasks for step in task.steps]
-    return Baseline(
+    return replace(
+        baseline,
         tools=tuple(dict.fromkeys(one.tool for one in run.executions)),
-        irreversible=run.irreversible,
         calls=sum(len(step.results) for step in steps if step.agent_name == TOOL_EXECUTOR),
         status=str(run.tasks[0].status),
     )
 
 
-def _note_weaknesses(
-    fault: Fault, shown: FaultResult, run: ObservedRun, baseline: Baseline, result: DrillResult
-) -> None:
+def _weaknesses(fault: Fault, run: ObservedRun, baseline: Baseline) -> Iterator[Weakness]:
     if fault.name == INTERRUPTING and (agents := [name for name, held in run.prompts.items() if not held]):
-        result.weaknesses.append(lost_message(agents))
+        yield lost_message(agents)
     task = run.tasks[0]
-    if shown.hit and fault.group != "user" and task.status and shown.status != baseline.status:
-        result.weaknesses.append(changed_end(fault.name, shown.status, task.last_error, baseline.status))
+    if run.hit and fault.group != "user" and task.status and str(task.status) != baseline.status:
+        yield changed_end(fault.name, str(task.status), task.last_error, baseline.status)
 
 
 def _effects(run: ObservedRun) -> Iterator[str]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from roboco.errors import TransientError
-from roboco.lab.drill.executions import Order
+from roboco.lab.drill.executions import ToolOrder
 from roboco.lab.drill.scene import INTERRUPTION, Held, Moment, Scene, Strike, ordered
 from roboco.lab.servers.chat_protocol import ChatReply
 from roboco.lab.servers.gate import Gate
@@ -31,7 +31,7 @@ _FIRST_CLAIM: Final = Moment("a turn is claimed", "agents", "claim", answered=Tr
 _COMMITTED: Final = Moment("a step is committed", "agents", "commit", answered=True)
 _STORED_STEP: Final = Moment("a step is stored", "agents", r"PUT /[^ ]*/history/0", "store")
 _STORED_LATE: Final = Moment("a step is stored", "agents", r"PUT /[^ ]*/history/0", "store", answered=True)
-_ORDERS: Final[dict[Order, str]] = {"hang": "hangs", "raise": "raises", "die": "its process dies"}
+_ORDERS: Final[dict[ToolOrder, str]] = {"hang": "hangs", "raise": "raises", "die": "its process dies"}
 
 
 def at(moment: Moment, act: Callable[[Scene, Moment, Held], Strike]) -> Callable[[Scene], Strike]:
@@ -102,7 +102,7 @@ def _wait_replacement(scene: Scene, pool: str) -> Strike:
         scene.notes.append(f"another worker took work {time.monotonic() - began:.1f} s later")
 
 
-def tool_fails(order: Order) -> Callable[[Scene], Strike]:
+def tool_fails(order: ToolOrder) -> Callable[[Scene], Strike]:
     """Return a fault in which the next execution of a tool hangs, raises or dies."""
 
     def strike(scene: Scene) -> Strike:

@@ -123,10 +123,6 @@ class ChatReply:
     finish_reason: str | None = None
     usage: tuple[int, int] | None = None
 
-    def __post_init__(self) -> None:
-        if self.break_after is not None and self.hang_after is not None:
-            raise ValueError("a reply has break_after and hang_after, give one of them")
-
     @property
     def pieces(self) -> list[str]:
         """The text, cut into chunks."""
