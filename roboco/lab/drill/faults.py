@@ -10,8 +10,8 @@ from typing import Final, Literal
 
 from roboco.errors import UsageError
 from roboco.lab.drill import strikes
-from roboco.lab.drill.scene import Baseline, Moment, Scene, Strike
-from roboco.lab.drill.strikes import MID_TURN, at, model_fails, tool_fails
+from roboco.lab.drill.scene import INTERRUPTION, Baseline, Moment, Scene, Strike
+from roboco.lab.drill.strikes import MID_TURN, at, model_fails, tool_fails, user_acts
 from roboco.lab.servers.chat_protocol import ChatReply
 
 INTERRUPTING: Final = "user-interrupts"
@@ -103,8 +103,18 @@ FAULTS: Final = (
     Fault("tool-hangs", "tools", "a tool has its effect, and hangs", tool_fails("hang"), "tools"),
     Fault("tool-raises", "tools", "a tool raises an exception", tool_fails("raise"), "tools"),
     Fault("tool-dies", "tools", "a tool has its effect, and its process dies", tool_fails("die"), "tools"),
-    Fault(INTERRUPTING, "user", "the user interrupts a turn with a message", strikes.interrupt),
-    Fault("user-stops", "user", "the user stops the task in the middle of a turn", strikes.stop),
+    Fault(
+        INTERRUPTING,
+        "user",
+        "the user interrupts a turn with a message",
+        user_acts("a message interrupted a reply of the model", lambda task: task.interrupt(INTERRUPTION)),
+    ),
+    Fault(
+        "user-stops",
+        "user",
+        "the user stops the task in the middle of a turn",
+        user_acts("the stop was sent during a reply of the model", lambda task: task.stop("stopped by the drill")),
+    ),
 )
 
 

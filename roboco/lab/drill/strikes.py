@@ -2,15 +2,14 @@
 
 import signal
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from roboco.errors import TransientError
 from roboco.lab.drill.executions import ToolOrder
-from roboco.lab.drill.scene import INTERRUPTION, Held, Moment, Scene, Strike, ordered
+from roboco.lab.drill.scene import Held, Moment, Scene, Strike, StruckTask, ordered
 from roboco.lab.servers.chat_protocol import ChatReply
-from roboco.lab.servers.gate import Gate
 from roboco.lab.servers.model_server import RequestRecord
 
 SLOW_SECONDS: Final = 0.3
@@ -65,7 +64,7 @@ def terminate_worker(scene: Scene, moment: Moment, held: Held) -> Strike:
     held.release()
     yield from _wait_replacement(scene, moment.pool)
     yield from scene.wait_settled()
-    yield from scene.pause(EXIT_TIMEOUT, until=lambda: not worker.alive())
+    yield from scene.pause(EXIT_TIMEOUT, lambda: not worker.alive())
     if worker.alive():
         scene.notes.append(f"the worker had not ended {EXIT_TIMEOUT:g} s after the task, and was killed")
         scene.stack.signal(worker, signal.SIGKILL)
@@ -89,7 +88,7 @@ def suspend_worker(scene: Scene, moment: Moment, held: Held) -> Strike:
         stack.signal(zombie, signal.SIGCONT)
     scene.notes.append("the suspended worker continued later")
     held.release()
-    yield from scene.pause(EXIT_TIMEOUT, until=held.passed)
+    yield from scene.pause(EXIT_TIMEOUT, held.passed)
     yield from scene.pause(LATE_RESULT_SECONDS)
     stack.signal(zombie, signal.SIGKILL)
     zombie.process.wait()
@@ -145,7 +144,8 @@ def set_redis_back(scene: Scene) -> Strike:
 
 def store_slow(scene: Scene) -> Strike:
     """Delay each request to the store, until the task has settled."""
-    store = _store(scene)
+    store = scene.stack.store
+    assert store is not None, "without a store its faults do not apply"
     before, store.delay = sum(store.requests.values()), SLOW_SECONDS
     try:
         if (yield from scene.wait(lambda: sum(store.requests.values()) > before)):
@@ -157,7 +157,8 @@ def store_slow(scene: Scene) -> Strike:
 
 def store_refuses(scene: Scene) -> Strike:
     """Answer each request to the store with 503 from the moment at which a step is stored."""
-    store = _store(scene)
+    store = scene.stack.store
+    assert store is not None, "without a store its faults do not apply"
     with _STORED_STEP.held(scene) as held:
         if not (yield from scene.reaches(held.reached)):
             return
@@ -179,12 +180,6 @@ def store_answers_late(scene: Scene) -> Strike:
             yield from scene.pause(LATE_SECONDS)
 
 
-def _store(scene: Scene) -> Gate:
-    if scene.stack.store is None:
-        raise TransientError("the store of this drill is a folder")  # such faults need a store, and do not apply
-    return scene.stack.store
-
-
 def model_fails(reply: ChatReply) -> Callable[[Scene], Strike]:
     """Return a fault in which the model's server answers one request in this way."""
 
@@ -201,48 +196,26 @@ def model_fails(reply: ChatReply) -> Callable[[Scene], Strike]:
     return strike
 
 
-def interrupt(scene: Scene) -> Strike:
-    """Interrupt a turn with a message while the model answers."""
-    with _slow_model(scene):
-        yield from _act_in_reply(scene, "a message interrupted a reply of the model", _send_interruption)
+def user_acts(what: str, act: Callable[[StruckTask], object]) -> Callable[[Scene], Strike]:
+    """Return a fault in which the user acts while the model answers."""
 
+    def strike(scene: Scene) -> Strike:
+        def open_reply() -> RequestRecord | None:
+            return next((one for one in scene.requests() if one.chunks_sent >= 2 and not one.completed), None)
 
-def stop(scene: Scene) -> Strike:
-    """Stop the task while the model answers."""
-    with _slow_model(scene):
-        yield from _act_in_reply(scene, "the stop was sent during a reply of the model", _send_stop)
+        model = scene.stack.model
+        model.slow = 10.0
+        try:
+            reached = yield from scene.reaches(lambda: open_reply() is not None)
+        finally:
+            model.slow = 1.0
+        record = open_reply()
+        if not reached or record is None:
+            return
+        scene.strikes(what)
+        scene.interrupted, scene.interruption_sent_at = record, time.monotonic()
+        with suppress(TransientError):
+            act(scene.tasks[0])
+        yield from scene.pause(CLOSING_TIMEOUT, lambda: record.client_disconnected_at is not None or record.completed)
 
-
-def _send_interruption(scene: Scene) -> None:
-    with suppress(TransientError):
-        scene.tasks[0].interrupt(INTERRUPTION)
-
-
-def _send_stop(scene: Scene) -> None:
-    scene.tasks[0].stop("stopped by the drill")
-
-
-@contextmanager
-def _slow_model(scene: Scene) -> Generator[None, None, None]:
-    scene.stack.model.slow = 10.0
-    try:
-        yield
-    finally:
-        scene.stack.model.slow = 1.0
-
-
-def _act_in_reply(scene: Scene, text: str, act: Callable[[Scene], None]) -> Strike:
-    """Act once a reply has begun, and wait until its connection is closed."""
-
-    def open_reply() -> RequestRecord | None:
-        return next((one for one in scene.requests() if one.chunks_sent >= 2 and not one.completed), None)
-
-    reached = yield from scene.reaches(lambda: open_reply() is not None)
-    scene.stack.model.slow = 1.0
-    record = open_reply()
-    if not reached or record is None:
-        return
-    scene.strikes(text)
-    scene.interrupted, scene.interruption_sent_at = record, time.monotonic()
-    act(scene)
-    yield from scene.pause(CLOSING_TIMEOUT, until=lambda: record.client_disconnected_at is not None or record.completed)
+    return strike

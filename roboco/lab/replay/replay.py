@@ -11,7 +11,7 @@ from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.interruption import step_or_interruption_after
 from roboco.domain.history.state import REMINDED_GOALS, History
-from roboco.domain.history.step import INTERRUPTION, LIMIT, NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step import INTERRUPTION, NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.recorded.describe import describe, rule_of
 from roboco.domain.recorded.recorded_results import RecordedResults, ReplayedDecision, decide_with_results
 from roboco.domain.recorded.recorded_task import RecordedTask
@@ -95,10 +95,10 @@ class Replayer:
                 step.seq, describe(recorded), describe(asked.action), "same" if failed else "differs", note
             )
         verdict, note = compared(recorded, asked.action, self.other), ""
-        if give_up_reason(step) is not None:
-            verdict, note = "depends on the moment", "workers were lost, or models failed, which no history records"
-        elif verdict == "differs" and (reason := self._undetermined_cause(history, step, recorded)) is not None:
-            verdict, note = "depends on the moment", reason
+        if give_up_reason(step) is not None or (verdict == "differs" and not _is_determined(step)):
+            verdict, note = "depends on the moment", "time, a worker or a model caused it, which no history records"
+        elif verdict == "differs":
+            note = self._why_different(history, step)
         return ReplayStep(step.seq, describe(recorded), describe(asked.action, asked.before), verdict, note)
 
     def _missing_agent(self, history: History) -> str | None:
@@ -108,25 +108,14 @@ class Replayer:
             return None
         return f"team {self.team.name!r} has no agent {name!r}, who made these calls"
 
-    def _undetermined_cause(self, history: History, step: TaskStep, recorded: Action) -> str | None:
-        """Return the cause of a step that does not follow from the history, or None."""
-        error = step.error
-        if step.agent_name != ORCHESTRATOR:
-            return None
-        if error is None:
-            known = {REMINDED_GOALS, NEW_LIMITS, INTERRUPTION} & step.metadata.keys()
-            return None if known else "no cause of this is in the history"
-        if error.code == LIMIT:
-            seconds = (step.created_at - history.state.limits_since(self.past.started_at)).total_seconds()
-            timed = decide_with_results(
-                self.team, history, Situation(seconds=seconds, sub_task=self.past.sub_task), self.router, {}
-            )
-            if compared(recorded, timed.action, self.other) == "same":
-                return f"it depends on time: {seconds:.0f} s after the task started the same is chosen"
-            return "the worker of the turn found it, or it depends on time"
-        if error.code in _FROM_HISTORY:
-            return None
-        return f"no cause of this is in the history ({error.code})"
+    def _why_different(self, history: History, step: TaskStep) -> str:
+        if step.by_agent and not self.team.has_agent(step.agent_name):
+            return f"team {self.team.name!r} has no agent {step.agent_name!r}"
+        if step.agent_name != USER:
+            return ""
+        alone = Situation(sub_task=self.past.sub_task)
+        without = decide_with_results(self.team, history, alone, self.router, {})
+        return f"without the message: {describe(without.action)}"
 
     def _final_status(self, history: History) -> ReplayStep | None:
         """Return the comparison of the final status with the action after the last step.
@@ -161,6 +150,15 @@ def replay(past: RecordedTask, team: Team | None = None, router: Router = route)
     """
     judge = Replayer(past, past.team, past.router) if team is None else Replayer(past, team, router, other=True)
     return tuple(judge.steps())
+
+
+def _is_determined(step: TaskStep) -> bool:
+    """Return True if the history determines the step."""
+    if step.agent_name != ORCHESTRATOR:
+        return True
+    if step.error is None:
+        return bool({REMINDED_GOALS, NEW_LIMITS, INTERRUPTION} & step.metadata.keys())
+    return step.error.code in _FROM_HISTORY
 
 
 def with_edges_of(team: Team, history: History) -> History:

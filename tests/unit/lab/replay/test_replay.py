@@ -101,26 +101,13 @@ def test_a_forged_end_is_found() -> None:
     assert differences(replay(replace(graph_task(), status=TaskStatus.USER_TURN))) == {None: "differs"}
 
 
-@pytest.mark.parametrize(
-    ("code", "message", "note"),
-    [
-        ("attempts", "writer's turn was lost 3 times", "workers were lost"),
-        ("limit", "the task would go beyond max_tokens", "the worker of the turn found it"),
-        (
-            "router_lost",
-            "router 'x' chose '' (the worker was lost 3 times while it ran)",
-            "no cause of this is in the history",
-        ),
-        ("weather", "a kind of a later release", "no cause of this"),
-        (None, "a note of a later release", "no cause of this"),
-    ],
-)
-def test_a_step_that_no_history_determines_depends_on_the_moment(code: str | None, message: str, note: str) -> None:
+@pytest.mark.parametrize("code", ["attempts", "limit", "router_lost", "weather", None])
+def test_a_step_that_no_history_determines_depends_on_the_moment(code: str | None) -> None:
     task = graph_task()
     cut = replace(task, steps=task.steps[:3])
-    [position] = [one for one in replay(with_step(cut, code=code, message=message)) if one.seq == 3]
+    [position] = [one for one in replay(with_step(cut, code=code, message="a note of a later release")) if one.seq == 3]
     assert position.comparison == "depends on the moment"
-    assert note in position.note
+    assert "no history records" in position.note
 
 
 def end_at_time_limit(task: RecordedTask, seconds: float) -> RecordedTask:
@@ -137,7 +124,6 @@ def end_at_time_limit(task: RecordedTask, seconds: float) -> RecordedTask:
 def test_a_time_limit_depends_on_the_moment() -> None:
     positions = replay(end_at_time_limit(graph_task(), 31))
     assert [one.comparison for one in positions] == ["same", "same", "depends on the moment", "same"]
-    assert positions[2].note == "it depends on time: 31 s after the task started the same is chosen"
 
 
 def test_a_limit_that_a_worker_found_depends_on_the_moment() -> None:
@@ -201,14 +187,14 @@ def test_edges_in_another_order_are_another_rule_and_still_counted() -> None:
     other = reroute(writer=["critic"], critic=[{"to": "writer", "max_times": 2}, "END"])
     positions = replay(graph_task(), other)
     assert differences(positions) == {3: "other rule", 5: "other rule"}
-    assert positions[2].note == "rule 'critic[0] -> writer', recorded is 'critic[1] -> writer'"
+    assert "graph: critic[1] -> writer" in positions[2].recorded
+    assert "graph: critic[0] -> writer" in positions[2].chosen
 
 
 def test_an_agent_that_the_other_team_lacks_differs() -> None:
     other = team_of(agents=[member("writer")])
     positions = replay(graph_task(), other)
     assert differences(positions)[2] == "differs"
-    assert positions[1].note == "team 'desk' has no agent 'critic'"
 
 
 def test_calls_of_an_agent_that_the_other_team_lacks_differ() -> None:
