@@ -18,7 +18,6 @@ from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import ignore_signals
-from roboco.client.operator.what_if import RunningComparison
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
 from roboco.domain.recorded.run_comparison import RunRow, WhatIfReport
@@ -87,7 +86,8 @@ def what_if(task_id: str, timeout: float, keep: bool, as_json: bool, refuse_unre
             unrecorded: Literal["run", "refuse"] = "refuse" if refuse_unrecorded else "run"
             seconds = max(timeout, 1.0)
             running = task.what_if(max_seconds=seconds, unrecorded=unrecorded, what_if=comparison_id, **given)
-            _announce(running)
+            runs = running.task_ids
+            click.echo(f"runs {', '.join(runs)}; watch one with: roboco watch {runs[0]}", err=True)
             late = running.wait(timeout)
         except KeyboardInterrupt:
             with ignore_signals():
@@ -106,10 +106,6 @@ def what_if(task_id: str, timeout: float, keep: bool, as_json: bool, refuse_unre
     else:
         _print_report(report)
     return FAILED if late else SUCCESS
-
-
-def _announce(running: RunningComparison) -> None:
-    click.echo(f"runs {', '.join(running.task_ids)}; watch one with: roboco watch {running.task_ids[0]}", err=True)
 
 
 def _stop_after_interruption(task: Task, comparison_id: str) -> None:

@@ -8,11 +8,11 @@ The path of a request names the agent: `/TEAM/AGENT/v1/chat/completions`. So pro
 
 import json
 import random
-from dataclasses import dataclass
 from typing import Any, Final
 
 from roboco.domain.builtin_tools import ARTIFACT_LIST, ARTIFACT_READ, ARTIFACT_WRITE, HANDOFF, MEMORY_SEARCH, PYTHON
 from roboco.domain.team.team import Team
+from roboco.lab.drill.drilled_team import all_teams
 from roboco.lab.drill.route_plan import SAID, RoutePlan
 from roboco.lab.drill.schema_sample import sample
 from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest, content_text
@@ -29,39 +29,25 @@ _BUILTIN_ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-@dataclass(frozen=True)
-class _OfferedTool:
-    name: str
-    schema: Any
-
-
 class ScriptedModel:
     """Answers for all agents of a team and of the teams in it."""
 
     def __init__(self, team: Team, seed: int) -> None:
-        self._plans: dict[str, RoutePlan] = {}
+        self._plans = {one.name: RoutePlan(one) for one in all_teams(team)}
         self._seed = seed
-        self._add_plans(team)
 
     def __call__(self, request: ChatRequest) -> ChatReply:
         """Return the reply. The same request always has the same reply, because a turn may be repeated."""
         rng = random.Random(f"{self._seed}/{request.digest}")  # noqa: S311  # no secret
         offered, required = _offered_tools(request)
-        calls = [
-            (tool.name, _BUILTIN_ARGUMENTS.get(tool.name) or sample(tool.schema, rng))
-            for tool in _choose(request, offered, required)
-        ]
+        chosen = _choose(request, list(offered), required)
+        calls = [(name, _BUILTIN_ARGUMENTS.get(name) or sample(offered[name], rng)) for name in chosen]
         text = self._text(request) if not calls else "I call my tools first, as the drill wants it."
         if offered and "tools" not in request.body:
             words = {} if required else {"text": text}
             listed = [{"tool": name, "args": arguments} for name, arguments in calls]
             return ChatReply(text=json.dumps(words | {"calls": listed}), chunks=12, interval=CHUNK_INTERVAL)
         return ChatReply(text=text, tool_calls=calls, interval=CHUNK_INTERVAL)
-
-    def _add_plans(self, team: Team) -> None:
-        self._plans[team.name] = RoutePlan(team)
-        for inner in team.teams.values():
-            self._add_plans(inner)
 
     def _text(self, request: ChatRequest) -> str:
         team, agent = agent_of(request)
@@ -79,23 +65,20 @@ def agent_of(request: ChatRequest) -> tuple[str, str]:
     return (parts[0], parts[1]) if len(parts) == 5 else ("", "")
 
 
-def _offered_tools(request: ChatRequest) -> tuple[list[_OfferedTool], bool]:
-    """Return the tools of the request, native ones or those of a JSON answer, and whether a call is required."""
-    native = [tool["function"] for tool in request.body.get("tools") or ()]
-    if native:
-        tools = [_OfferedTool(one["name"], one.get("parameters")) for one in native]
-        return tools, request.body.get("tool_choice") == "required"
+def _offered_tools(request: ChatRequest) -> tuple[dict[str, Any], bool]:
+    """Return the schemas of the request's tools, native ones or those of a JSON answer, and whether one is required."""
+    if native := [tool["function"] for tool in request.body.get("tools") or ()]:
+        return {one["name"]: one.get("parameters") for one in native}, request.body.get("tool_choice") == "required"
     schema = ((request.body.get("response_format") or {}).get("json_schema") or {}).get("schema") or {}
     calls = schema.get("properties", {}).get("calls") or {}
     options = [option["properties"] for option in calls.get("items", {}).get("anyOf") or ()]
-    tools = [_OfferedTool(one["tool"]["enum"][0], one["args"]) for one in options]
-    return tools, calls.get("minItems") == 1
+    return {one["tool"]["enum"][0]: one["args"] for one in options}, calls.get("minItems") == 1
 
 
-def _choose(request: ChatRequest, offered: list[_OfferedTool], required: bool) -> list[_OfferedTool]:
+def _choose(request: ChatRequest, offered: list[str], required: bool) -> list[str]:
     """Return the tools that the reply calls: those that the agent has not called yet, hand-offs last."""
-    left = [tool for tool in offered if not _was_called(request, tool.name)]
-    first = [tool for tool in left if tool.name not in _LAST_TOOLS]
+    left = [name for name in offered if not _was_called(request, name)]
+    first = [name for name in left if name not in _LAST_TOOLS]
     chosen = (first or left[:1] or (offered[:1] if required else []))[:MAX_CALLS]
     return chosen[:1] if required and "tools" not in request.body else chosen
 

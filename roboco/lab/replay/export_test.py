@@ -79,7 +79,7 @@ def export_test(task_id: str, team: Path | None, output: Path | None, force: boo
     with closing(Orchestrator(load_settings())) as orchestrator:
         text, failure = _render(orchestrator, task_id, team, output)
     if output is not None:
-        _write(output, text, force)
+        _write(output, text)
     if as_json:
         file = None if output is None else str(output)
         print_json({"task_id": task_id, "file": file, "source": text, "passes": not failure, "failure": failure})
@@ -130,12 +130,9 @@ def _team_path(team: Path | None, output: Path | None) -> str | None:
     return f"Path(__file__).parent / {relative!r}"
 
 
-def _write(output: Path, text: str, force: bool) -> None:
+def _write(output: Path, text: str) -> None:
     try:
-        with output.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise UsageError(f"file {str(output)!r} exists already; overwrite it with --force") from error
+        output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"file {str(output)!r} cannot be written: {error.strerror}") from error
 

@@ -8,7 +8,6 @@ from roboco.domain.history.interruption import step_or_interruption_after
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.recorded.recorded_call import RecordedCall
-from roboco.domain.recorded.recorded_results import decide_with_results
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.recorded.recording import ExternalInput, RecordedTurn, Recording
 from roboco.lab.replay.evidence import (
@@ -60,7 +59,7 @@ def _inputs_of_step(past: RecordedTask, history: History, step: TaskStep, known:
     item = external_item(step)
     if item is not None:
         if item.item_id not in known:
-            alone = decide_with_results(past.team, history, Situation(sub_task=past.sub_task), past.router, {}).action
+            alone = Replayer(past, past.team, past.router).decide_alone(history).action
             yield ExternalInput(at=step.seq, waited=isinstance(alone, Wait), item=item)
     elif (why := give_up_reason(step)) is not None:
         yield ExternalInput(at=step.seq, exhausted=why)
@@ -72,13 +71,11 @@ def _inputs_of_step(past: RecordedTask, history: History, step: TaskStep, known:
 
 def _undetermined_input(past: RecordedTask, history: History, step: TaskStep) -> Iterator[ExternalInput]:
     """Yield the input for a step that does not follow from the history: the time, or the step itself."""
-    recorded = recorded_action(step)
-    asked = Replayer(past, past.team, past.router).decide_at(history, step)
-    if compared(recorded, asked.action, other=False) == "same":
+    recorded, replayer = recorded_action(step), Replayer(past, past.team, past.router)
+    if compared(recorded, replayer.decide_at(history, step).action, other=False) == "same":
         return
     seconds = (step.created_at - history.state.limits_since(past.started_at)).total_seconds()
-    timed = decide_with_results(past.team, history, Situation(seconds=seconds, sub_task=past.sub_task), past.router, {})
-    if compared(recorded, timed.action, other=False) == "same":
+    if compared(recorded, replayer.decide_alone(history, seconds).action, other=False) == "same":
         yield ExternalInput(at=step.seq, seconds=seconds)
     else:
         yield ExternalInput(at=step.seq, step=step)

@@ -72,6 +72,11 @@ class Replayer:
         situation, recorded = self._inputs(history, step)
         return decide_with_results(self.team, history, situation, self.router, recorded)
 
+    def decide_alone(self, history: History, seconds: float = 0.0) -> ReplayedDecision:
+        """Return the decision if nothing arrives from outside. `seconds` is the age of the task."""
+        situation = Situation(seconds=seconds, sub_task=self.past.sub_task)
+        return decide_with_results(self.team, history, situation, self.router, {})
+
     def _inputs(self, history: History, step: TaskStep) -> tuple[Situation, RecordedResults]:
         after = step_or_interruption_after(self.past.steps, step.seq)
         recorded: RecordedResults = {}
@@ -113,9 +118,7 @@ class Replayer:
             return f"team {self.team.name!r} has no agent {step.agent_name!r}"
         if step.agent_name != USER:
             return ""
-        alone = Situation(sub_task=self.past.sub_task)
-        without = decide_with_results(self.team, history, alone, self.router, {})
-        return f"without the message: {describe(without.action)}"
+        return f"without the message: {describe(self.decide_alone(history).action)}"
 
     def _final_status(self, history: History) -> ReplayStep | None:
         """Return the comparison of the final status with the action after the last step.
@@ -130,7 +133,7 @@ class Replayer:
             recorded = Wait(status, Route("", "", "", self.past.reason))
         if (missing := self._missing_agent(history)) is not None:
             return ReplayStep(None, describe(recorded), "nothing", "differs", missing)
-        asked = decide_with_results(self.team, history, Situation(sub_task=self.past.sub_task), self.router, {})
+        asked = self.decide_alone(history)
         chosen = describe(asked.action, asked.before)
         if _status(asked.action) == status:
             same = self.other or _reason(asked.action) == self.past.reason
