@@ -16,6 +16,7 @@ from typing import Any, Self
 
 _REQUEST = re.compile(rb"([A-Z]+) (/[^ ]*)")
 _SIZE = 64 * 1024
+Side = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _OVERLAP = 200
 """Bytes of the previous chunk that are searched again, since a chunk may end within a match."""
 
@@ -98,6 +99,10 @@ class Gate:
         self.held.append(held)
         return held
 
+    def connect(self, client: Side, server: Side) -> "GateConnection":
+        """Return the connection of a new client."""
+        return GateConnection(self, client, server)
+
     def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
@@ -114,41 +119,39 @@ class Gate:
         except OSError:
             writer.close()
             return
-        connection = _Connection(self, (reader, writer), upstream)
+        connection = self.connect((reader, writer), upstream)
         for way in (connection.pass_requests, connection.pass_answers):
             task = asyncio.ensure_future(connection.run(way))
             self._streams.add(task)
             task.add_done_callback(self._streams.discard)
 
 
-class _Connection:
-    def __init__(
-        self,
-        gate: Gate,
-        client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-        server: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    ) -> None:
+class GateConnection:
+    """A client's connection, and the one to the server that belongs to it."""
+
+    def __init__(self, gate: Gate, client: Side, server: Side) -> None:
+        self.client = client
+        self.server = server
         self._gate = gate
-        self._client = client
-        self._server = server
         self._answer: HeldRequest | None = None
 
     async def run(self, way: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Pass requests or answers on, except the held ones, until a side closes the connection."""
         try:
             await way()
-        except OSError:
+        except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
-            for _, writer in (self._client, self._server):
+            for _, writer in (self.client, self.server):
                 writer.close()
 
     async def pass_requests(self) -> None:
+        """Pass requests on until the client closes the connection."""
         before = b""
-        while data := await self._client[0].read(_SIZE):
+        while data := await self.client[0].read(_SIZE):
             if self._gate.refusal:
-                self._client[1].write(self._gate.refusal)
-                await self._client[1].drain()
+                self.client[1].write(self._gate.refusal)
+                await self.client[1].drain()
                 return
             if (request := _REQUEST.match(data)) is not None:
                 method, path = request.groups()
@@ -159,15 +162,16 @@ class _Connection:
                 self._answer = struck
             elif struck is not None and not await struck.wait():
                 return
-            await _pass_on(self._server[1], data, None if struck is not None and struck.answer else struck)
+            await _pass_on(self.server[1], data, None if struck is not None and struck.answer else struck)
             before = data[-_OVERLAP:]
 
     async def pass_answers(self) -> None:
-        while data := await self._server[0].read(_SIZE):
+        """Pass answers on until the server closes the connection."""
+        while data := await self.server[0].read(_SIZE):
             held, self._answer = self._answer, None
             if held is not None and not await held.wait():
                 return
-            await _pass_on(self._client[1], data, held)
+            await _pass_on(self.client[1], data, held)
 
     def _find_held(self, before: bytes, data: bytes) -> HeldRequest | None:
         return next((held for held in self._gate.held if held.ends_in(before, data)), None)
