@@ -18,7 +18,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "roboco.client.receipt": ("Receipt",),
     "roboco.client.task": ("Task",),
     "roboco.client.task_result": ("TaskResult",),
-    "roboco.domain.replay.rehearsal": (
+    "roboco.domain.recorded.rehearsal": (
         "Rehearsal",
         "rehearse",
     ),

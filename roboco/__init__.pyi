@@ -21,7 +21,7 @@ from roboco.domain.history.part import (
 )
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep
-from roboco.domain.replay.rehearsal import Rehearsal, rehearse
+from roboco.domain.recorded.rehearsal import Rehearsal, rehearse
 from roboco.domain.session.agent_session import AgentMessage, AgentSessionDelta, AgentSessionRecord
 from roboco.domain.session.goal import SessionGoal
 from roboco.domain.session.session import Session, SessionDelta, SessionMessage

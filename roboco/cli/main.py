@@ -55,9 +55,9 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "context": ("commands.context:context", "Show the steps that the model received for a step."),
         "session": ("commands.session:session", "Print a task as a conversation, as JSON."),
         "delta": ("commands.session:delta", "Print the changes of a task's conversation as JSON."),
-        "what-if": ("what_if.command:what_if", "Run a recorded task differently, and compare."),
-        "replay": ("commands.replay:replay_task", "Decide a recorded task again and compare."),
-        "export-test": ("commands.export_test:export_test", "Print a test file that replays a task."),
+        "what-if": ("roboco.lab.what_if:what_if", "Run a recorded task differently, and compare."),
+        "replay": ("roboco.lab.replay.command:replay_task", "Decide a recorded task again and compare."),
+        "export-test": ("roboco.lab.replay.export_test:export_test", "Print a test file that replays a task."),
         "verify": ("commands.verify:verify", "Check that no step of a history was changed."),
         "models": ("commands.models:models", "List the model profiles of a team, or check them by real calls."),
         "mcp": ("commands.mcp:mcp", "List the tools of MCP servers."),
@@ -67,7 +67,10 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "Operate": {
         "top": ("top.command:top", "Watch tasks, workers, queues and rates."),
-        "drill": ("drill.command:drill", "Run a team under faults, in its own stack, and check the promises."),
+        "drill": (
+            "roboco.lab.drill.command:drill",
+            "Run a team under faults, in its own stack, and check the promises.",
+        ),
         "doctor": ("doctor.command:doctor", "Check everything that a deployment needs."),
         "usage": ("usage.command:usage", "Report turns, tokens, calls and cost."),
         "health": ("commands.health:health", "Check the worker that shares ROBOCO_HEALTH_DIR with this command."),
@@ -82,7 +85,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "dead-letters": ("commands.dead_letters:dead_letters", "List, requeue or dismiss dead letters."),
     },
 }
-"""The commands by section: the place of each below `roboco.cli`, and the first line of its help."""
+"""The commands by section: the place of each, in full or below `roboco.cli`, and the first line of its help."""
 _LOCATIONS: Final = {name: place for section in _COMMANDS.values() for name, (place, _) in section.items()}
 
 
@@ -98,7 +101,8 @@ class Commands(click.Group):
         if cmd_name not in _LOCATIONS:
             return None
         module, _, attribute = _LOCATIONS[cmd_name].partition(":")
-        command: click.Command = getattr(importlib.import_module(f"roboco.cli.{module}"), attribute)
+        full_name = module if module.startswith("roboco.") else f"roboco.cli.{module}"
+        command: click.Command = getattr(importlib.import_module(full_name), attribute)
         return command
 
     def resolve_command(

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 
 from roboco.client.task_record import TaskRecord
-from roboco.domain.replay.explain import StepExplanation, current_status, explain
-from roboco.domain.replay.replay import RecordedTask
+from roboco.domain.recorded.explain import StepExplanation, current_status, explain
+from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.tool_difference import ToolDifference
 

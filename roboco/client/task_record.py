@@ -19,7 +19,7 @@ from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.history.steps_on_demand import StepsOnDemand
 from roboco.domain.limits import Limits
-from roboco.domain.replay.replay import RecordedTask
+from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.session.agent_session import (
     AgentSessionDelta,
     AgentSessionRecord,

@@ -32,12 +32,12 @@ from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
 from roboco.adapters.workspace.open import Workspace, open_workspace
-from roboco.cli.drill.servers.gate import Gate
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.step import digest_of
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import OPENED, open_marker_path, summary_path, team_path
 from roboco.domain.shard import SHARDS
+from roboco.lab.servers.gate import Gate
 from tests.bench.harness.bench_stack import TASK_TIMEOUT, BenchStack, DeployedStack, Size, build_team
 from tests.bench.harness.process_stats import cpu_with_children
 from tests.bench.harness.results import Figure, Goal, Result

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from roboco import RobocoError, Task, Team, TransientError, parse_team
-from roboco.cli.drill.transcript import Transcript
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.step import verify_chain
+from roboco.lab.transcript import Transcript
 from tests.support.journeys import GRAPH, PARALLEL, SEQUENTIAL, StackJourney, answer, shape
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from roboco.cli.drill.html_report import render_html
-from roboco.cli.drill.promises import Judgement
-from roboco.cli.drill.result import DrillResult, FaultResult
-from roboco.cli.drill.weaknesses import Weakness
+from roboco.lab.drill.report import render_html
+from roboco.lab.drill.result import DrillResult, FaultResult
+from roboco.lab.drill.weaknesses import Weakness
 from tests.support.browser.chromium import start_browser
 
 
@@ -25,7 +24,8 @@ def test_the_page_of_a_drill_fits_the_screen(tmp_path: Path, width: int) -> None
         effects=effects,
         executions={"pay": 2},
         irreversible_calls={"pay": 1},
-        judgements=[Judgement("P4", ("tool 'pay': call 1 ran 2 times",))],
+        broken=["P4: tool 'pay': call 1 ran 2 times"],
+        promises={"P4": False},
     )
     weakness = Weakness("no_verify", "tools[0] a_tool_with_a_long_name", "no `verify`", "write @tool(verify=...)")
     found = DrillResult("shop", 1, "scripted", ["pay"], faults=[struck], weaknesses=[weakness])
@@ -37,5 +37,5 @@ def test_the_page_of_a_drill_fits_the_screen(tmp_path: Path, width: int) -> None
         page.on("console", lambda message: console.append(message.text))
         page.goto(page_file.as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.locator("td", has_text="process 1 was killed").is_visible()
+        assert page.locator("p", has_text="process 1 was killed").is_visible()
         assert console == []

@@ -14,9 +14,9 @@ import redis
 from roboco import Task
 from roboco.adapters.local.process import Server
 from roboco.adapters.redis.scripts import Scripts
-from roboco.cli.drill.servers.gate import Gate, HeldRequest
-from roboco.cli.drill.transcript import Transcript
 from roboco.domain.history.step import verify_chain
+from roboco.lab.servers.gate import Gate, HeldRequest
+from roboco.lab.transcript import Transcript
 from tests.support.journeys import GRAPH, PARALLEL, StackJourney, answer, shape
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from roboco import Team
 from roboco.adapters.celery.health.bootstep import QUEUE_INFIX
 from roboco.adapters.celery.names import TOOLS_QUEUE
-from roboco.cli.drill.servers.gate import Gate
 from roboco.cli.main import commands
+from roboco.lab.servers.gate import Gate
 from tests.support.servers.model_server import Reply
 from tests.support.stack import ROOT, Stack, until
 

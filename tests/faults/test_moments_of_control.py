@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from roboco import Task, Team, parse_team
-from roboco.cli.drill.transcript import Transcript
 from roboco.domain.history.step import verify_chain
 from roboco.domain.ids import sub_task_id
+from roboco.lab.transcript import Transcript
 from tests.faults.moments import OUTCOME_TIMEOUT, Moment, Victim
 from tests.support.journeys import GRAPH
 from tests.support.servers.model_server import Reply, Request

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from roboco import Task, parse_team
-from roboco.cli.drill.transcript import Transcript
 from roboco.domain.history.step import verify_chain
+from roboco.lab.transcript import Transcript
 from tests.faults.moments import SHUTDOWN_TIMEOUT
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until

@@ -11,9 +11,9 @@ import pytest
 
 from roboco import Task, TransientError, parse_team
 from roboco.adapters.local.seaweed import S3Server
-from roboco.cli.drill.servers.gate import Gate, HeldRequest
-from roboco.cli.drill.transcript import Transcript
 from roboco.domain.history.step import verify_chain
+from roboco.lab.servers.gate import Gate, HeldRequest
+from roboco.lab.transcript import Transcript
 from tests.integration.cli.shell import Desk
 from tests.support.journeys import GRAPH, PARALLEL, StackJourney, answer, shape
 from tests.support.servers.model_server import Reply, Request

@@ -9,13 +9,15 @@ from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep, parse_step, verify_chain
-from roboco.domain.replay.evidence import history_prefixes
-from roboco.domain.replay.recording import Recording, recording_of
-from roboco.domain.replay.rehearsal import rehearse
-from roboco.domain.replay.replay import RecordedTask, replay
+from roboco.domain.recorded.recorded_task import RecordedTask
+from roboco.domain.recorded.recording import Recording
+from roboco.domain.recorded.rehearsal import rehearse
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
+from roboco.lab.replay.evidence import history_prefixes
+from roboco.lab.replay.recording import recording_of
+from roboco.lab.replay.replay import replay
 from tests.support.memory_ports.controlled import CONTROLLED
 from tests.support.memory_ports.journeys import JOURNEYS
 

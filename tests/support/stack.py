@@ -20,7 +20,7 @@ from roboco import Orchestrator, Settings
 from roboco.adapters.local.process import Server, start_server
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import ValkeyServer, start_valkey
-from roboco.cli.drill.servers.dialect import Dialect
+from roboco.lab.servers.dialect import Dialect
 from tests.support import forked
 from tests.support.servers.model_server import ModelServer
 

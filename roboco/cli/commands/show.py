@@ -5,9 +5,9 @@ from contextlib import closing
 
 import click
 
-from roboco.cli.commands.current_summary import check_complete, current_summary
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.terminal import options
+from roboco.cli.terminal.current_summary import check_complete, current_summary
 from roboco.cli.terminal.format import agent_usage, call_count, cost_suffix, status_colour, step_usage
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.screen import Screen

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from roboco.cli.commands.current_summary import check_complete, current_summary
 from roboco.cli.terminal import options
+from roboco.cli.terminal.current_summary import check_complete, current_summary
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json
 from roboco.client.orchestrator import Orchestrator

@@ -1,21 +1,26 @@
 """roboco why: the agents that acted in a task, and the rules that chose them."""
 
 import sys
+from contextlib import closing
 from dataclasses import replace
 from typing import Final
 
 import click
 
-from roboco.cli.commands.task_replay import task_replay
 from roboco.cli.terminal import options
+from roboco.cli.terminal.current_summary import current_summary
 from roboco.cli.terminal.format import status_colour
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.tool_change import show_change
+from roboco.client.orchestrator import Orchestrator
+from roboco.client.task import Task
 from roboco.client.task_explanation import explain_task
-from roboco.domain.replay.explain import StepExplanation
+from roboco.domain.recorded.explain import StepExplanation
 from roboco.domain.status import TaskStatus
+from roboco.errors import TransientError
+from roboco.settings import load_settings
 
 MAX_LINE_CHARS: Final = 240
 
@@ -32,10 +37,14 @@ def why(task_id: str, step: str | None, as_json: bool) -> None:
     cause for which it waits, such as a missing worker. If a person must approve a changed tool, its old and new parts
     are shown.
     """
-    with task_replay(task_id) as replay:
-        past = replay.recorded(with_router=False)
-        changes, left_out = replay.open_changes(), replay.left_out_tools()
-        missing = "" if past.status.ended else replay.missing_worker()
+    with closing(Orchestrator(load_settings())) as orchestrator:
+        task = orchestrator.stored_task(task_id)
+        summary, stale = current_summary(task)
+        if stale:
+            click.echo(stale, err=True)
+        past = task.recorded(summary)
+        changes, left_out = task.tool_changes(past.steps[-1]), task.left_out_tools()
+        missing = "" if stale or summary.status.ended else _missing_worker(task)
     found = replace(explain_task(task_id, past, step, missing, changes), left_out=left_out)
     if as_json:
         print_json(found)
@@ -44,11 +53,18 @@ def why(task_id: str, step: str | None, as_json: bool) -> None:
     screen.line(("task ", "dim"), task_id, (f" · team {found.team}", "dim"))
     for scene in found.steps:
         _print_step(screen, scene)
-    for text in left_out:
+    for text in found.left_out:
         _print_line(screen, "tools", text, "yellow")
-    for change in changes:
+    for change in found.changes:
         show_change(screen, change)
     _print_end(screen, found.status, found.end)
+
+
+def _missing_worker(task: Task) -> str:
+    try:
+        return task.missing_worker()
+    except TransientError as error:
+        return str(error)
 
 
 def _print_step(screen: Screen, scene: StepExplanation) -> None:

@@ -14,7 +14,7 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import RUN_PREFIX, check_task_id, qualified_id, tenant_of
 from roboco.domain.inbox.item import Stop
 from roboco.domain.limits import UsageLimits
-from roboco.domain.replay.run_comparison import RunRow, WhatIfReport, row_of_run, row_of_task
+from roboco.domain.recorded.run_comparison import RunRow, WhatIfReport, row_of_run, row_of_task
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.domain.team.what_if import MAX_RUNS, WhatIf

@@ -17,7 +17,7 @@ from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import check_task_id
 from roboco.domain.limits import Limits, UsageLimits
-from roboco.domain.replay.recorded_call import recorded_calls_of
+from roboco.domain.recorded.recorded_call import recorded_calls_of
 from roboco.domain.team.team import Team
 from roboco.domain.team.what_if import WhatIf
 from roboco.engine.engine import Engine

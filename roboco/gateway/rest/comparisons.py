@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from roboco.client.operator.what_if import comparison_id
 from roboco.client.task import Task
-from roboco.domain.replay.run_comparison import WhatIfReport
+from roboco.domain.recorded.run_comparison import WhatIfReport
 from roboco.errors import RobocoError
 from roboco.gateway.access import Caller
 from roboco.gateway.bodies.strict_json import StrictJsonRoute

@@ -27,8 +27,8 @@ import sys
 import time
 from collections import defaultdict
 
-from roboco.cli.drill.servers.dialect import Dialect
-from roboco.cli.drill.servers.http_connection import ClientGone, Connection
+from roboco.lab.servers.dialect import Dialect
+from roboco.lab.servers.http_connection import ClientGone, Connection
 from tests.support.servers.model_server import ModelServer, Reply, Request, RequestRecord
 
 SENT_MARK = b"@sent@"

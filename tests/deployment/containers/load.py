@@ -17,9 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from roboco import Orchestrator, Task
-from roboco.cli.drill.transcript import Transcript
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.errors import TransientError
+from roboco.lab.transcript import Transcript
 from tests.deployment.containers.shop import TEAM, TURNS
 
 THREADS = 50

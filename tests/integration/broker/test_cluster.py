@@ -11,8 +11,8 @@ from roboco.adapters.local.valkey import ValkeyServer, find_server
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, script_texts
-from roboco.cli.drill.transcript import Transcript
 from roboco.errors import UsageError
+from roboco.lab.transcript import Transcript
 from tests.conftest import need
 from tests.support.journeys import GRAPH, JOURNEYS, StackJourney, answer, shape
 from tests.support.servers.cluster import PRIMARIES, Cluster

@@ -14,10 +14,10 @@ from roboco.adapters.celery.app import app_settings, create_app
 from roboco.adapters.celery.broker_error import RABBITMQ_REFUSED
 from roboco.adapters.celery.dispatcher import CeleryDispatcher
 from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE
-from roboco.cli.drill.servers.gate import Gate
 from roboco.client.wiring import producer_app
 from roboco.domain.history.step import verify_chain
 from roboco.errors import TransientError
+from roboco.lab.servers.gate import Gate
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.task_store import Phase
 from roboco.settings import Settings

@@ -46,7 +46,7 @@ def look(order: str) -> str:
     return "open"
 """
 DOUBLING = """
-from roboco.cli.drill.executions import Executions
+from roboco.lab.drill.executions import Executions
 
 note = Executions.note
 

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from roboco.cli.commands.export_test import export_test
-from roboco.cli.commands.replay import replay_task
 from roboco.cli.commands.why import why
 from roboco.domain.stream.item import TextPartDelta
+from roboco.lab.replay.command import replay_task
+from roboco.lab.replay.export_test import export_test
 from tests.integration.cli.shell import DESK, Desk, desk_reply
 from tests.support.journeys import answer
 from tests.support.stack import ROOT, Stack, until

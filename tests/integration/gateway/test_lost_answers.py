@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from roboco.cli.drill.servers.gate import Gate
+from roboco.lab.servers.gate import Gate
 from tests.support.gateway_process import GatewayProcess
 from tests.support.stack import Stack
 

@@ -15,7 +15,7 @@ import pytest
 from openai import OpenAI
 from openai.types.responses import ResponseFunctionToolCall
 
-from roboco.cli.drill.servers.gate import Gate
+from roboco.lab.servers.gate import Gate
 from tests.support.documents import example
 from tests.support.gateway_openai import LONG_ANSWER, GatewayProcess
 from tests.support.stack import until

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from roboco import Task, parse_team
-from roboco.cli.drill.transcript import Transcript
 from roboco.domain.stream.event import TurnRestarted
+from roboco.lab.transcript import Transcript
 from tests.faults.moments import SHUTDOWN_TIMEOUT
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until

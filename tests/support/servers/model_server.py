@@ -7,15 +7,16 @@ import argparse
 import contextlib
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from roboco.cli.drill.servers.chat_protocol import ChatRefusal as Refusal
-from roboco.cli.drill.servers.chat_protocol import ChatReply as Reply
-from roboco.cli.drill.servers.chat_protocol import ChatRequest as Request
-from roboco.cli.drill.servers.dialect import Dialect
-from roboco.cli.drill.servers.model_server import ModelServer as PlainModelServer
-from roboco.cli.drill.servers.model_server import RequestRecord, echo
+from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
+from roboco.lab.servers.chat_protocol import ChatReply as Reply
+from roboco.lab.servers.chat_protocol import ChatRequest as Request
+from roboco.lab.servers.dialect import Dialect
+from roboco.lab.servers.model_server import ModelServer as PlainModelServer
+from roboco.lab.servers.model_server import RequestRecord, echo
 from tests.support.servers.dialects import DIALECTS
 
 __all__ = ["ModelServer", "Refusal", "Reply", "Request", "RequestRecord"]
@@ -26,6 +27,19 @@ class ModelServer(PlainModelServer):
 
     def __init__(self, port: int = 0, *, dialect: Dialect | str = "openai", **options: Any) -> None:
         super().__init__(port, dialect=DIALECTS[dialect]() if isinstance(dialect, str) else dialect, **options)
+
+    def take_violations(self) -> list[str]:
+        """Return the violations, and forget them, because they are expected."""
+        with self._changed:
+            taken, self._violations = self._violations, []
+        return taken
+
+    def wait_for(self, predicate: Callable[[list[RequestRecord]], bool], timeout: float = 30.0) -> list[RequestRecord]:
+        """Return the records once they satisfy the predicate. Raise TimeoutError with them if they do not in time."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: predicate(list(self._records)), timeout):
+                raise TimeoutError(f"not within {timeout} s, with {list(self._records)}")
+            return list(self._records)
 
 
 def main() -> None:

@@ -7,25 +7,20 @@ with RefusingRedis(port) as proxy:
 
 import asyncio
 import re
-import threading
-from types import TracebackType
-from typing import Any, Self
+
+from roboco.lab.servers.gate import Gate, GateConnection, Side
 
 _HANDSHAKE = frozenset({b"HELLO", b"CLIENT", b"SELECT"})
 
 
-class RefusingRedis:
+class RefusingRedis(Gate):
     """Listens on `port` within its block. It counts the commands that it has refused, by their name."""
 
     def __init__(self, server_port: int) -> None:
-        self.port = 0
+        super().__init__(server_port)
         self.refused: dict[str, int] = {}
-        self._server_port = server_port
         self._answer = b""
         self._pattern = re.compile("")
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="refusing-redis", daemon=True)
-        self._streams: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
@@ -41,58 +36,28 @@ class RefusingRedis:
         """Pass all commands on again."""
         self._answer = b""
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._server = self._do(asyncio.start_server(self._accept, "127.0.0.1", 0))
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
+    def connect(self, client: Side, server: Side) -> GateConnection:
+        return _RefusingConnection(self, client, server)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._do(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+    def answer_to(self, name: bytes) -> bytes:
+        """Return the error in answer to a command, and count it, or return b"" if the command is passed on."""
+        command = name.decode()
+        if not self._answer or name in _HANDSHAKE or not self._pattern.match(command):
+            return b""
+        self.refused[command] = self.refused.get(command, 0) + 1
+        return self._answer
 
-    def _do(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
-    async def _close(self) -> None:
-        self._server.close()
-        for one in list(self._streams):
-            one.cancel()
-        await asyncio.gather(*self._streams, return_exceptions=True)
-        await asyncio.sleep(0.01)  # the transports close in the loop's next iterations
+class _RefusingConnection(GateConnection):
+    def __init__(self, proxy: RefusingRedis, client: Side, server: Side) -> None:
+        super().__init__(proxy, client, server)
+        self._proxy = proxy
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            answers, server = await asyncio.open_connection("127.0.0.1", self._server_port)
-        except OSError:
-            writer.close()
-            return
-        writers = (writer, server)
-        for way in (self._pass_commands(reader, *writers), _pass_answers(answers, *writers)):
-            one = asyncio.ensure_future(way)
-            self._streams.add(one)
-            one.add_done_callback(self._streams.discard)
-
-    async def _pass_commands(
-        self, reader: asyncio.StreamReader, client: asyncio.StreamWriter, server: asyncio.StreamWriter
-    ) -> None:
-        try:
-            while True:
-                command, name = await _read_command(reader)
-                if self._answer and name not in _HANDSHAKE and self._pattern.match(name.decode()):
-                    self.refused[name.decode()] = self.refused.get(name.decode(), 0) + 1
-                    client.write(self._answer)
-                else:
-                    server.write(command)
-        except (OSError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            client.close()
-            server.close()
+    async def pass_requests(self) -> None:
+        while True:
+            command, name = await _read_command(self.client[0])
+            answer = self._proxy.answer_to(name)
+            (self.client if answer else self.server)[1].write(answer or command)
 
 
 async def _read_command(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
@@ -105,17 +70,3 @@ async def _read_command(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
         name = name or (word[:-2].upper() if number == 0 else b"")
         parts += [length, word]
     return b"".join(parts), name
-
-
-async def _pass_answers(
-    answers: asyncio.StreamReader, client: asyncio.StreamWriter, server: asyncio.StreamWriter
-) -> None:
-    try:
-        while data := await answers.read(64 * 1024):
-            client.write(data)
-            await client.drain()
-    except OSError:
-        pass
-    finally:
-        client.close()
-        server.close()

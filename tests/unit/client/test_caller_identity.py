@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from roboco.client.session import session
 from roboco.client.task_control import TaskControl
 from roboco.domain.inbox.item import Pause, Stop, UserMessage, parse_item
-from roboco.domain.replay.explain import explain
-from roboco.domain.replay.replay import RecordedTask, replay
+from roboco.domain.recorded.explain import explain
+from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.errors import UsageError
+from roboco.lab.replay.replay import replay
 from roboco.ports.model import Request
 from roboco.settings import Settings
 from tests.support.memory_ports.journeys import MANUAL, assert_whole, member, own_turns

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from roboco.cli.drill.servers.chat_protocol import ChatRefusal as Refusal
-from roboco.cli.drill.servers.chat_protocol import ChatRequest
+from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
+from roboco.lab.servers.chat_protocol import ChatRequest
 from tests.support.servers.dialects.openai import MAX_BODY, OpenAIDialect
 from tests.support.servers.dialects.openai_models import family_of
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from roboco.cli.drill.servers.dialect import Dialect
+from roboco.lab.servers.dialect import Dialect
 from tests.support.servers.dialects import DIALECTS
 from tests.support.servers.dialects.azure import Azure
 from tests.support.servers.dialects.local import VLLM, LMStudio, Ollama

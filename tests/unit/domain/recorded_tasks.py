@@ -8,7 +8,7 @@ from roboco.domain.history.lineage import parent_of
 from roboco.domain.ids import fork_item_id
 from roboco.domain.inbox.item import UserMessage
 from roboco.domain.limits import LimitOverrides
-from roboco.domain.replay.replay import RecordedTask
+from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom
 from roboco.engine.intake.answer import CallResolution, resolve_unknown

@@ -2,9 +2,9 @@
 
 import re
 
-from roboco.cli.drill.servers.chat_protocol import ChatRefusal as Refusal
-from roboco.cli.drill.servers.chat_protocol import ChatReply, ChatRequest, Json
-from roboco.cli.drill.servers.dialect import Stream, event
+from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
+from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest, Json
+from roboco.lab.servers.dialect import Stream, event
 from tests.support.servers.dialects.openai import OpenAIDialect
 
 _SAFE = {name: {"filtered": False, "severity": "safe"} for name in ("hate", "self_harm", "sexual", "violence")}

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from roboco.cli.drill.servers.chat_protocol import ChatRequest, Json
+from roboco.lab.servers.chat_protocol import ChatRequest, Json
 from tests.support.servers.dialects.openai import OpenAIDialect
 from tests.support.servers.dialects.openai_models import check_context
 from tests.support.servers.dialects.openai_types import message_fields, unknown_parameters

@@ -1,7 +1,7 @@
 """Gemini's endpoint for OpenAI's protocol: signatures of thoughts that must return, calls that share an index."""
 
-from roboco.cli.drill.servers.chat_protocol import ChatRefusal as Refusal
-from roboco.cli.drill.servers.chat_protocol import ChatReply, ChatRequest, Json
+from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
+from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest, Json
 from tests.support.servers.dialects.compatible import CompatibleDialect, call_messages, signature
 from tests.support.servers.dialects.openai_types import unknown_parameters
 

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from roboco.cli.drill.servers.chat_protocol import ChatRefusal as Refusal
-from roboco.cli.drill.servers.chat_protocol import ChatReply, ChatRequest, Json, encoded
-from roboco.cli.drill.servers.dialect import DONE, event
+from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
+from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest, Json, encoded
+from roboco.lab.servers.dialect import DONE, event
 from tests.support.servers.dialects.compatible import CompatibleDialect, unknown_fields
 from tests.support.servers.dialects.openai_types import unknown_parameters
 

@@ -1,8 +1,8 @@
 """Servers of open models: Ollama, vLLM, LM Studio, and one of those that refuse `stream_options`."""
 
-from roboco.cli.drill.servers.chat_protocol import ChatRefusal as Refusal
-from roboco.cli.drill.servers.chat_protocol import ChatReply, ChatRequest, Json, content_text, encoded
-from roboco.cli.drill.servers.dialect import DONE
+from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
+from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest, Json, content_text, encoded
+from roboco.lab.servers.dialect import DONE
 from tests.support.servers.dialects.compatible import CompatibleDialect
 from tests.support.servers.dialects.openai_models import CHARS_PER_TOKEN
 

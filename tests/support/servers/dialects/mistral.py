@@ -2,9 +2,9 @@
 
 import re
 
-from roboco.cli.drill.servers.chat_protocol import ChatRefusal as Refusal
-from roboco.cli.drill.servers.chat_protocol import ChatReply, ChatRequest, Json, words
-from roboco.cli.drill.servers.dialect import DONE, event
+from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
+from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest, Json, words
+from roboco.lab.servers.dialect import DONE, event
 from tests.support.servers.dialects.compatible import CompatibleDialect, unknown_fields
 
 _PARAMETERS = frozenset(

@@ -3,10 +3,10 @@
 import json
 from functools import lru_cache
 
-from roboco.cli.drill.servers import chat_rules
-from roboco.cli.drill.servers.chat_protocol import ChatRefusal as Refusal
-from roboco.cli.drill.servers.chat_protocol import ChatRequest, Json
-from roboco.cli.drill.servers.dialect import Dialect
+from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
+from roboco.lab.servers.chat_protocol import ChatRequest, Json
+from roboco.lab.servers.dialect import Dialect
+from tests.support.servers.dialects import chat_rules
 from tests.support.servers.dialects import openai_values as values
 from tests.support.servers.dialects.openai_models import check_context, check_parameters, check_unknown
 from tests.support.servers.dialects.openai_schemas import check_response_format, check_tool_schemas

@@ -7,8 +7,8 @@ name meet its limits.
 import re
 from dataclasses import dataclass
 
-from roboco.cli.drill.servers.chat_protocol import ChatRefusal as Refusal
-from roboco.cli.drill.servers.chat_protocol import Json, content_text
+from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
+from roboco.lab.servers.chat_protocol import Json, content_text
 from tests.support.servers.dialects.openai_types import listed, unknown_parameters
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")

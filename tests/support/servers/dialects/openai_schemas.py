@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from roboco.cli.drill.servers.chat_protocol import ChatRefusal as Refusal
-from roboco.cli.drill.servers.chat_protocol import Json
+from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
+from roboco.lab.servers.chat_protocol import Json
 from tests.support.servers.dialects.openai_values import check_tool_name
 
 MAX_DEPTH = 10

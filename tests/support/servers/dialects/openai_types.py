@@ -23,9 +23,9 @@ from openai.types.chat.completion_create_params import (
 )
 from typing_extensions import is_typeddict
 
-from roboco.cli.drill.servers.chat_protocol import ChatRefusal as Refusal
-from roboco.cli.drill.servers.chat_protocol import Json
-from roboco.cli.drill.servers.chat_rules import wrong_type
+from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
+from roboco.lab.servers.chat_protocol import Json
+from tests.support.servers.dialects.chat_rules import wrong_type
 
 Check = Callable[[Any, str], None]
 """Raises Refusal if the value of this parameter is none of the type."""

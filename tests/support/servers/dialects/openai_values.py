@@ -3,9 +3,9 @@
 import re
 from typing import Any
 
-from roboco.cli.drill.servers.chat_protocol import ChatRefusal as Refusal
-from roboco.cli.drill.servers.chat_protocol import Json
-from roboco.cli.drill.servers.chat_rules import check_array, wrong_type
+from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
+from roboco.lab.servers.chat_protocol import Json
+from tests.support.servers.dialects.chat_rules import check_array, wrong_type
 
 MAX_CONTENT = 10 * 1024 * 1024
 MAX_CALL_ID = 40

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from roboco.cli.drill.servers.chat_protocol import ChatRefusal as Refusal
-from roboco.cli.drill.servers.chat_protocol import ChatReply, ChatRequest, Json
-from roboco.cli.drill.servers.dialect import DONE, event
+from roboco.lab.servers.chat_protocol import ChatRefusal as Refusal
+from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest, Json
+from roboco.lab.servers.dialect import DONE, event
 from tests.support.servers.dialects.compatible import CompatibleDialect, call_messages, signature
 
 THOUGHTS = "I think about it first. "

@@ -7,11 +7,12 @@ import pytest
 
 from roboco.client.session import session
 from roboco.client.task_result import result_of
-from roboco.domain.replay.explain import current_status
-from roboco.domain.replay.replay import RecordedTask, replay
+from roboco.domain.recorded.explain import current_status
+from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.errors import StateConflict
+from roboco.lab.replay.replay import replay
 from roboco.ports.model import Request
 from tests.support.memory_ports.controlled import GOAL
 from tests.support.memory_ports.journeys import (

@@ -11,13 +11,14 @@ from roboco.domain.history.state import fold
 from roboco.domain.history.step import verify_chain
 from roboco.domain.inbox.imported_message import MAX_IMPORTED_BYTES, MAX_IMPORTED_MESSAGES
 from roboco.domain.inbox.submission import parse_submission
-from roboco.domain.replay.explain import explain
-from roboco.domain.replay.replay import RecordedTask, replay
+from roboco.domain.recorded.explain import explain
+from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.engine.coordinator.submit import submit
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.errors import StateConflict, UsageError
+from roboco.lab.replay.replay import replay
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, assert_whole, member, speaker
 from tests.support.memory_ports.model import ScriptedReply, says

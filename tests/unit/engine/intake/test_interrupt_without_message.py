@@ -10,10 +10,11 @@ from roboco.client.session import session
 from roboco.client.task_control import TaskControl
 from roboco.domain.history.state import fold
 from roboco.domain.ids import sub_task_id
-from roboco.domain.replay.explain import current_status, explain
-from roboco.domain.replay.replay import RecordedTask, replay
+from roboco.domain.recorded.explain import current_status, explain
+from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.errors import AlreadyEnded, NotFound, UsageError
+from roboco.lab.replay.replay import replay
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from roboco.settings import Settings

@@ -11,15 +11,16 @@ from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import what_if_id
 from roboco.domain.limits import LimitOverrides, UsageLimits
 from roboco.domain.paths import artifact_path, notify_targets_path, recorded_calls_path
-from roboco.domain.replay.recorded_call import recorded_calls_of
-from roboco.domain.replay.replay import RecordedTask, replay
-from roboco.domain.replay.run_comparison import CallCounts, Difference, RunRow, row_of_run, row_of_task
+from roboco.domain.recorded.recorded_call import recorded_calls_of
+from roboco.domain.recorded.recorded_task import RecordedTask
+from roboco.domain.recorded.run_comparison import CallCounts, Difference, RunRow, row_of_run, row_of_task
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.engine.intake.limits import set_limits
 from roboco.engine.intake.what_if import WhatIfRequest, start_runs
 from roboco.errors import CorruptHistory, InvalidTeam, NotFound, TransientError, UsageError
+from roboco.lab.replay.replay import replay
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.model import ScriptedReply, says

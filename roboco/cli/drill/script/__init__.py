@@ -1,1 +1,0 @@
-"""The scripted model: replies by which any team reaches its end. Pure. Read `replies.py` first."""

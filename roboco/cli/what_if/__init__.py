@@ -1,1 +1,0 @@
-"""roboco what-if: runs of a recorded task beside it. Open `command.py` first."""

@@ -1,0 +1,187 @@
+"""The report of a drill: lines for a terminal or a log, and the same lines as one HTML file without scripts."""
+
+import base64
+import hashlib
+import time
+from collections.abc import Iterable, Iterator
+from html import escape
+from typing import Final
+
+from roboco.cli.terminal.format import counted
+from roboco.cli.terminal.sanitize import escape_invisible
+from roboco.cli.terminal.screen import Screen, TextSpan
+from roboco.lab.drill.promises import PROMISES
+from roboco.lab.drill.result import DrillResult, FaultOutcome, FaultResult
+
+ReportLine = tuple[int, list[TextSpan]]
+"""The columns by which further lines of a paragraph are indented, and its spans. Without spans it is an empty line."""
+
+_MARKS: Final[dict[FaultOutcome, tuple[str, str]]] = {
+    "held": ("✓", "green"),
+    "broken": ("✗", "bold red"),
+    "not hit": ("○", "yellow"),
+    "does not apply": ("·", "dim"),
+    "not run": ("○", "yellow"),
+}
+_NOT_STRUCK: Final[dict[FaultOutcome, str]] = {
+    "not hit": "not hit",
+    "not run": "not run",
+    "does not apply": "not applicable",
+}
+_STYLE: Final = """
+:root{color-scheme:light dark;--green:#177a3c;--red:#b3261e;--yellow:#8a6100}
+@media(prefers-color-scheme:dark){:root{--green:#6fd08c;--red:#ff8a80;--yellow:#f0c060}}
+body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}
+p{margin:.2rem 0;white-space:pre-wrap}.blank{height:.6rem}
+.bold{font-weight:600}.green{color:var(--green)}.red{color:var(--red)}.yellow{color:var(--yellow)}.dim{opacity:.8}
+"""
+_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_POLICY: Final = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'"
+
+
+class DrillReport:
+    """Prints progress and results."""
+
+    def __init__(self, screen: Screen, total: int) -> None:
+        self._screen = screen
+        self._total = total
+        self._running = ""
+        self._began = time.monotonic()
+
+    def note(self, text: str) -> None:
+        """Print a remark."""
+        self._screen.paragraph((text, "dim"))
+
+    def start(self, text: str, number: int) -> None:
+        """Show the run that begins, on a terminal."""
+        self._running, self._began = f"{number}/{self._total} {text}", time.monotonic()
+        self.tick()
+
+    def tick(self) -> None:
+        """Update the line of the running fault."""
+        if self._running:
+            self._screen.status(f"  {self._running} … {time.monotonic() - self._began:.0f} s")
+
+    def result(self, fault: FaultResult) -> None:
+        """Print the result of a fault."""
+        self._print(_fault_lines(fault))
+
+    def summary(self, result: DrillResult, strict: bool) -> None:
+        """Print what the drill has shown."""
+        self._print([*_summary_lines(result), (0, []), _verdict(result, strict)])
+
+    def _print(self, lines: Iterable[ReportLine]) -> None:
+        self._running = ""
+        self._screen.status("")
+        for indent, spans in lines:
+            self._screen.paragraph(*spans, indent=indent)
+
+
+def render_html(result: DrillResult, strict: bool) -> str:
+    """Return the page. Every text is escaped."""
+    title = f"Drill of team {result.team}"
+    lines = [
+        _verdict(result, strict),
+        _dim(0, f"model: {result.model} · seed: {result.seed}"),
+        *(_dim(0, note) for note in tool_notes(result)),
+        (0, []),
+        *(line for fault in result.faults for line in _fault_lines(fault)),
+        *_summary_lines(result),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{_text(title)}</title><style>{_STYLE}</style></head>\n<body><main>\n<h1>{_text(title)}</h1>\n"
+        + "\n".join(_paragraph(spans) for _, spans in lines)
+        + "\n</main></body></html>\n"
+    )
+
+
+def tool_notes(result: DrillResult) -> list[str]:
+    """Return what happens with the team's tools, for people."""
+    notes = list(result.notes)
+    if result.stand_ins:
+        notes.append(f"stand-ins, without effects, run in place of: {', '.join(result.stand_ins)}")
+    if result.real_tools:
+        notes.append(f"these tools really run, perhaps again and again: {', '.join(result.real_tools)}")
+    return notes
+
+
+def _paragraph(spans: list[TextSpan]) -> str:
+    pieces = [(span, "") if isinstance(span, str) else span for span in spans]
+    shown = "".join(f'<span class="{style}">{_text(text)}</span>' if style else _text(text) for text, style in pieces)
+    return f"<p>{shown}</p>" if shown else '<p class="blank"></p>'
+
+
+def _text(text: str) -> str:
+    return escape(escape_invisible(text), quote=True)
+
+
+def _dim(indent: int, text: str) -> ReportLine:
+    return indent, [(text, "dim")]
+
+
+def _fault_lines(fault: FaultResult) -> Iterator[ReportLine]:
+    mark, style = _MARKS[fault.outcome]
+    ran = fault.outcome in ("held", "broken")
+    end = (f"  {fault.status}, {fault.seconds:.1f} s", "dim") if ran else (f"  {fault.outcome}: {fault.why}", style)
+    yield 2, [(f"{mark} ", style), fault.text, end]
+    for effect in (fault.hit, *fault.effects) if ran else ():
+        if effect:
+            yield _dim(4, f"    {effect}")
+    for broken in fault.broken:
+        yield 4, [(f"    broken {broken}", "red")]
+
+
+def _summary_lines(result: DrillResult) -> Iterator[ReportLine]:
+    yield from _heading("promises")
+    for name, (kept, checked) in result.promises().items():
+        text = f"{name:<4} {PROMISES[name]}"
+        if not checked:
+            yield _dim(9, f"  ○ {text}: not checked")
+        elif kept == checked:
+            yield 9, [("  ✓ ", "green"), text, (f": {counted(kept, 'run')}", "dim")]
+        else:
+            yield 9, [(f"  ✗ {text}: broken in {checked - kept} of {checked} runs", "bold red")]
+    tools = sorted({tool for fault in result.faults for tool in fault.executions})
+    if tools:
+        yield from _heading("irreversible tools")
+    for tool in tools:
+        ran = sum(fault.executions.get(tool, 0) for fault in result.faults)
+        calls = sum(fault.irreversible_calls.get(tool, 0) for fault in result.faults)
+        once = ": none ran twice" if ran == calls else ""
+        yield 4, ["  ", (tool, "bold"), f" {counted(ran, 'execution')} of {counted(calls, 'call')}{once}"]
+    yield from _heading("weaknesses of the team")
+    for one in result.weaknesses:
+        yield 4, [("  ! ", "yellow"), (one.place, "bold"), f": {one.text}. ", (one.remedy, "dim")]
+    if not result.weaknesses:
+        yield _dim(4, "  none found")
+
+
+def _heading(text: str) -> Iterator[ReportLine]:
+    yield 0, []
+    yield 0, [(text, "bold")]
+
+
+def _verdict(result: DrillResult, strict: bool) -> ReportLine:
+    """Return how many faults struck, and what follows for the exit code."""
+    return 0, [(_verdict_text(result, strict), "bold red" if result.failed(strict) else "bold green")]
+
+
+def _verdict_text(result: DrillResult, strict: bool) -> str:
+    if result.error:
+        return f"the drill ended early: {result.error}"
+    parts = [f"{counted(result.struck, 'fault')} struck in {result.seconds:.0f} s"]
+    parts += [f"{result.count(name)} {text}" for name, text in _NOT_STRUCK.items() if result.count(name)]
+    parts += [counted(len(result.weaknesses), "weakness", "weaknesses")] if result.weaknesses else []
+    parts += ["interrupted, so this is not all"] if result.interrupted else []
+    broken = result.count("broken")
+    if broken:
+        verdict = f"a promise was broken in {counted(broken, 'run')}"
+    elif not result.struck:
+        verdict = "no fault struck, so nothing is shown"
+    else:
+        verdict = "all promises held so far" if result.interrupted else "all promises held"
+    strictly = "; --strict counts weaknesses and faults that did not strike" if strict and result.failed(strict) else ""
+    return f"{verdict} ({', '.join(parts)}){strictly}"

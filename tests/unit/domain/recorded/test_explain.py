@@ -1,0 +1,144 @@
+"""explain: which agent acted and why, in words that need no knowledge of routing."""
+
+from dataclasses import replace
+
+import pytest
+
+from roboco.domain.history.part import TextPart
+from roboco.domain.recorded.explain import Candidate, StepExplanation, current_status, explain
+from roboco.domain.recorded.recorded_task import RecordedTask
+from roboco.domain.status import TaskStatus
+from roboco.errors import UsageError
+from tests.support.memory_ports.journeys import GRAPH
+from tests.unit.domain.recorded_tasks import FORK, RECORDED_TASKS, fork_task, graph_task, recorded_task, run_journey
+from tests.unit.lab.replay.test_replay import reroute
+
+
+def explain_step(name: str, seq: int) -> StepExplanation:
+    """Return the explanation of this step."""
+    [found] = explain(RECORDED_TASKS[name](), str(seq))
+    return found
+
+
+@pytest.mark.parametrize("name", RECORDED_TASKS)
+def test_every_step_of_an_agent_is_explained(name: str) -> None:
+    task = RECORDED_TASKS[name]()
+    explanations = explain(task)
+    assert [one.seq for one in explanations] == [step.seq for step in task.steps if step.by_agent]
+    own = [one for one in explanations if one.seq >= task.first_decided]
+    assert all(one.why and one.before and one.events and one.router for one in own)
+    assert str(task.status) in current_status(task) or task.reason in current_status(task)
+    for step in task.steps:
+        assert explain(task, step.step_id) == explain(task, str(step.seq))
+    assert tuple(found for one in explanations for found in explain(task, str(one.seq))) == explanations
+
+
+def test_the_taken_edge_and_the_other_edges_are_explained() -> None:
+    explanation = explain_step("graph", 5)
+    assert explanation.before == ("critic said: “not yet 2”",)
+    assert explanation.why == "edge 2 of critic, to writer, was the first that applied: after critic always"
+    assert explanation.candidates == (
+        Candidate("critic[0] -> END", False, 'did not apply: its condition did not hold: {"contains": "APPROVED"}'),
+        Candidate("critic[1] -> writer", True, "taken"),
+    )
+    assert explanation.events == ("writer said: “draft number 3”",)
+
+
+def test_an_edge_at_its_max_times_does_not_apply() -> None:
+    task = graph_task()
+    closed = {"rule": "critic: no edge", "to": "USER", "candidates": ["critic[0] -> END", "critic[1] -> writer"]}
+    step = task.steps[-1].model_copy(
+        update={"seq": 7, "agent_name": "user", "metadata": {"routing": closed}, "parts": (TextPart(text="hm"),)}
+    )
+    team = task.team.model_copy(
+        update={
+            "collaboration_model": task.team.collaboration_model.model_validate(
+                {
+                    "type": "graph",
+                    "routing_graph": {
+                        "critic": [{"to": "END", "when": {"contains": "X"}}, {"to": "writer", "max_times": 2}]
+                    },
+                }
+            )
+        }
+    )
+    [explanation] = explain(replace(task, team=team, steps=(*task.steps, step)), "7")
+    assert explanation.candidates[1].why == "did not apply: it was taken 2 times before, and max_times is 2"
+
+
+@pytest.mark.parametrize(
+    ("name", "seq", "why", "line"),
+    [
+        ("tools", 5, "lead handed the work over to it: done", "handoff returned"),
+        ("tools", 3, "the tools that it had called returned", "nothing failed: tool 'nothing' is not on your list"),
+        ("answers", 3, "the tools that it had called returned", "a person did not approve pay"),
+        ("answers", 5, "the work seemed to be done, but goals were still open: answer", "the agents were reminded"),
+        ("answers", 1, "lead is number 1", "the user asked for these goals: answer"),
+        ("interrupting", 3, "first was interrupted", "the user interrupted the work and said: “shorter”"),
+        ("manual", 5, "the user named expert", "the user said to expert: “and you”"),
+        ("delegating", 3, "the tools that it had called returned", "the answer to delegate came from outside"),
+        ("a fork of another team", 1, "(in the task from which this one was forked)", "the user said"),
+        ("custom", 1, "3 to go", "the user said"),
+    ],
+)
+def test_the_cause_of_a_turn_is_explained(name: str, seq: int, why: str, line: str) -> None:
+    explanation = explain_step(name, seq)
+    assert why in explanation.why
+    assert any(line in one for one in explanation.before), explanation.before
+
+
+def test_edges_of_another_team_are_not_evaluated() -> None:
+    other = reroute(writer=["critic"], critic=[{"to": "END", "when": {"contains": "X"}}, "writer"])
+    task = recorded_task(fork_task(run_journey(GRAPH), seq=4, team=other), FORK)
+    [explanation] = explain(task, "3")
+    assert [candidate.why for candidate in explanation.candidates] == ["", "taken"]
+    [own] = explain(task, "7")
+    assert own.candidates[0].why == 'did not apply: its condition did not hold: {"contains": "X"}'
+
+
+def test_steps_that_no_agent_wrote_are_explained() -> None:
+    assert explain_step("manual", 2).why == "it was the user's turn: after every turn the user decides"
+    assert explain_step("graph", 0).why == "the user sent a message"
+    assert explain_step("tools", 2).why == "all calls of the step before were answered"
+    assert explain_step("answers", 4).why == "the work seemed to be done: 1 round is done"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("graph", 'the task ended (completed): no agent is next: critic: contains "APPROVED"'),
+        ("held", "the task ended (cancelled): the user stopped it: stopped by the user"),
+        ("failing", "the task ended (failed): second failed: second: the model refuses"),
+        ("waiting for the user", "it is the user's turn: after every turn the user decides"),
+        ("waiting for an approval", "it waits for a person's decision: a person must approve: pay (tc_"),
+        ("waiting for the client", "it waits for the client to run a tool: the client must run: client_ask (tc_"),
+    ],
+)
+def test_current_status_names_the_reason(name: str, expected: str) -> None:
+    assert current_status(RECORDED_TASKS[name]()).startswith(expected)
+
+
+def test_current_status_names_the_next_action() -> None:
+    def running_after(task: RecordedTask, steps: int) -> RecordedTask:
+        return replace(task, steps=task.steps[:steps], status=TaskStatus.RUNNING, reason="")
+
+    next_one = "it is being worked on (running); next: critic acts (graph: writer[0] -> critic)"
+    assert current_status(running_after(graph_task(), 2)) == next_one
+    assert current_status(running_after(RECORDED_TASKS["tools"](), 2)).endswith("next: tools run: add, add")
+    assert current_status(running_after(RECORDED_TASKS["custom"](), 2)) == "it is being worked on (running)"
+    deferred = replace(running_after(graph_task(), 2), reason="writer waits: model 'm' cannot be reached")
+    assert current_status(deferred) == "it waits (running): writer waits: model 'm' cannot be reached"
+
+
+def test_an_unknown_step_is_refused() -> None:
+    for wrong in ("7", "-1", "step_of_nobody"):
+        with pytest.raises(UsageError, match=r"the steps 0 to 6, those of agents are 1, 2, 3, 4, 5, 6"):
+            explain(graph_task(), wrong)
+
+
+def test_long_texts_are_truncated() -> None:
+    task = graph_task()
+    step = task.steps[1].model_copy(update={"parts": (TextPart(text="word\n" * 1000),)})
+    [explanation] = explain(replace(task, steps=(task.steps[0], step, *task.steps[2:])), "1")
+    assert len(explanation.events[0]) < 230
+    assert "\n" not in explanation.events[0]
