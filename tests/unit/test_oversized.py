@@ -32,11 +32,6 @@ def nested_list(depth: int) -> Any:
     return value
 
 
-def agents_with_code(count: int) -> list[dict[str, Any]]:
-    """Return agents whose templates contain much code."""
-    return [{"name": f"a{n}", "prompt": "{{ task.id }}" * 790} for n in range(count)]
-
-
 def graph_with_patterns(patterns: list[str]) -> dict[str, Any]:
     """Return a graph with an edge for each pattern."""
     edges = [{"to": "END", "when": {"matches": pattern}} for pattern in patterns]
@@ -58,12 +53,6 @@ def graph_with_patterns(patterns: list[str]) -> dict[str, Any]:
         (declare_team, lambda: {"limits": nested_list(10**5)}, "nested deeper than 64 levels"),
         (declare_team, lambda: {"agents": [{"name": f"a{n}", "prompt": "p"} for n in range(10**4)]}, "at most 200"),
         (declare_team, lambda: {"tools": [{"name": f"t{n}", "function": "a:b"} for n in range(10**4)]}, "at most 500"),
-        (declare_team, lambda: {"agents": agents_with_code(100)}, "more than 20000 words and signs of code"),
-        (
-            declare_team,
-            lambda: {"teams": {f"t{n}": {"agents": agents_with_code(5)} for n in range(20)}},
-            "more than 20000 words",
-        ),
         (
             declare_team,
             lambda: graph_with_patterns([f"\\w{{49}}{n}" for n in range(5000)]),

@@ -14,15 +14,12 @@ from typing import Any
 import yaml
 
 from roboco.adapters.team.safe_yaml import read_yaml
-from roboco.adapters.templates.rules import is_plain_text
-from roboco.adapters.templates.templates import check_template, count_code_tokens
+from roboco.adapters.templates.templates import check_template
 from roboco.domain.team.team import MAX_PROMPT_CHARS, Team
 from roboco.domain.team.validation import MAX_TEAM_CHARS, validate_team
 from roboco.errors import InvalidTeam, UsageError
 
 SUFFIXES = (".yaml", ".yml", ".json")
-MAX_CODE_TOKENS = 20_000
-"""Maximum number of words and signs of code in all templates of a team: about 0.2 s to parse."""
 MAX_TEAM_DEPTH = 5
 """Maximum depth of teams within teams."""
 
@@ -78,28 +75,16 @@ class _Findings:
             return _PLACEHOLDER_PROMPT
         before, self._characters = self._characters, self._characters + len(prompt)
         if self._characters <= MAX_TEAM_CHARS:
-            self._add_template(at, prompt)
+            self._templates.append((at, prompt))
             return prompt
         if before <= MAX_TEAM_CHARS:
             together = f"have {self._characters} characters, at most {MAX_TEAM_CHARS} are possible together"
             self.mistakes.append(f"{at}: the prompts up to here {together}")
         return _PLACEHOLDER_PROMPT
 
-    def _add_template(self, at: str, template: str) -> None:
-        if (
-            not is_plain_text(template) and len(self._templates) <= MAX_CODE_TOKENS
-        ):  # each of them has at least one sign of code
-            self._templates.append((at, template))
-
     def mistakes_in_templates(self) -> Iterator[str]:
-        """Parse the templates until their code exceeds the maximum, and yield their mistakes."""
-        left = MAX_CODE_TOKENS
+        """Check the templates, and yield their mistakes."""
         for at, template in self._templates:
-            left -= count_code_tokens(template)
-            if left < 0:
-                much = f"more than {MAX_CODE_TOKENS} words and signs of code"
-                yield f"{at}: the templates up to here have {much}, make them simpler"
-                return
             yield from (f"{at}: {mistake}" for mistake in check_template(template))
 
 

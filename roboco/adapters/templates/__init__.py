@@ -1,1 +1,1 @@
-"""Prompts in a subset of Jinja's language, with a budget of steps and size. Read `templates.py` first."""
+"""Prompts as templates of MiniJinja, which bounds their work. Read `templates.py` first."""

@@ -168,11 +168,26 @@ REFUSED_TEMPLATES: tuple[str, ...] = (
     "{{ lipsum(n=1000000) }}",
     "{{ cycler('a').next() }}",
     "{{ joiner.__init__.__globals__ }}",
+    "{{ context.deep | tojson(1000000000) }}",
+    "{{ [1] * 100000000 }}",
+    "{{ context.lines | tojson(45678) }}",
+    "{{ context.lines | sort(attribute='a' ~ context.big) }}",
+    "{{ context.lines | selectattr('a' ~ context.big) }}",
+    "{% if 0 %}{% elif [" + "context, " * 900 + "] | tojson %}{% endif %}",
+    "{% set a = [1] %}" + "{% set a = a, a, 1 == 1 %}" * 40,
+    "{% set a = [1] %}" + "{% set a = {a: a} %}" * 40,
+    "{% set a = [1] %}" + "{% set a = a + '' | first | default(a) %}" * 40,
+    "{% set a = [1] %}" + "{% set a = a + ''.b | default(a) %}" * 40,
+    "{{ context.lines.join(context.big) }}",
+    "{{ context.lines | map('default', context) }}",
+    "{{ context.lines | sum(start=context.lines) }}",
+    "{{ context.lines | map(attribute=context.big) }}",
+    "{% set a = context.lines %}" + "{% set a = a + a %}" * 40,
+    "{% set a = 1 %}" + "{% for a in [[a, a]] %}" * 40 + "{% endfor %}" * 40,
     "{{ namespace(a=1) }}",
     "{{ dict(a=1) }}",
     "{{ context.update({'a': 1}) }}",
     "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-    "{{ self.__init__.__globals__ }}",
     "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}",
     "{% call again() %}{% endcall %}",
     "{% filter upper %}x{% endfilter %}",
@@ -279,15 +294,29 @@ GREEDY_TEMPLATES: tuple[str, ...] = (
     "{{ context.huge | int }}{{ context.huge * context.huge }}",
     "{{ context.big | int }}{{ context.big | float }}{{ context.numbers | map(attribute=context.big) }}",
     "{% for i in range(999) %}{% set x = -context.huge %}{% endfor %}",
+    "{% set x = [context.a] %}{% set y = [context.b] %}{% for i in range(9999) %}{% if x == y %}{% "
+    "endif %}{% endfor %}",
+    "{% for i in range(9999) %}{% set x = [context.a, context.b] | sort | unique %}{% endfor %}",
 )
-"""Templates that pass the check, and whose rendering ends with an error before it takes much time or memory."""
+"""Templates whose check or rendering ends before it takes much time or memory."""
+_LEVELS = 1980
+DEEP_TEMPLATES: tuple[str, ...] = (
+    *("{{ " + sign * _LEVELS + "1 }}" for sign in ("-", "not ")),
+    *("{{ " + f"1 {sign} " * (_LEVELS // 2) + "1 }}" for sign in ("+", "and", "~", "<", "if 0 else", "is odd and")),
+    *("{{ task" + end * (_LEVELS // 3) + " }}" for end in (".a", "[0]", "[:]", "()", "|d")),
+    "{% if 0 %}" + "{% elif 0 %}" * (_LEVELS // 6) + "{% endif %}",
+    *("{{ '}}' }}{# ' #}{{ " + sign * 200_000 + "1 }}" for sign in ("-", "(", "[", "{")),
+    "{{ {1: {1: {1: {1: {1: {}}}}}} }}{{ " + "-" * 200_000 + "1 }}",
+    "{{ '{{ " + "-" * 200_000 + "1 }}",
+)
+"""Templates with about as many levels as a template may have tokens, or with more."""
 
 CONTEXT: dict[str, Any] = {
     "big": "x" * 200_000,
     "newlines": "\n" * 200_000,
-    "lines": [f"line {n}" for n in range(5000)],
-    "numbers": list(range(5000)),
-    "many": {f"k{n}": n for n in range(5000)},
+    "lines": [f"line {n}" for n in range(1500)],
+    "numbers": list(range(1500)),
+    "many": {f"k{n}": n for n in range(1500)},
     "deep": _nested(60),
     "huge": 10**4200,
 }

@@ -26,7 +26,7 @@ def test_a_command_has_the_name_and_help_of_the_list(name: str) -> None:
 def test_help_imports_no_command() -> None:
     program = (
         "import sys; from roboco.cli.main import commands; commands(['--help'], standalone_mode=False);"
-        "print(sorted({'celery', 'redis', 'pydantic', 'openai', 'boto3', 'rich', 'jinja2'} & set(sys.modules)))"
+        "print(sorted({'celery', 'redis', 'pydantic', 'openai', 'boto3', 'rich', 'minijinja'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -14,11 +14,12 @@ HEAVY = {
     "snowballstemmer",
     "flower",
     "mcp",
+    "minijinja",
     "aiohttp",
     "httpx2",
     "xllamacpp",
 }
-LIBRARIES = HEAVY | {"celery", "kombu", "redis", "pydantic", "rich", "jinja2", "yaml"}
+LIBRARIES = HEAVY | {"celery", "kombu", "redis", "pydantic", "rich", "yaml"}
 
 
 @pytest.mark.parametrize(

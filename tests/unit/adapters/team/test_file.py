@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roboco.adapters.team.file import load_team, parse_team
-from roboco.adapters.templates import rules as template_rules
+from roboco.adapters.templates import rendering
 from roboco.domain.team.team import MAX_PROMPT_CHARS, Team
 from roboco.domain.team.validation import MAX_TEAM_CHARS
 from roboco.engine.frozen_teams import serialize_team
@@ -182,7 +182,7 @@ def team_with_prompts(*prompts: str) -> dict[str, Any]:
 
 
 def test_a_prompt_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template_rules, "_environment", None)
+    monkeypatch.setattr(rendering, "_environment", None)
     long = "{{ tusk }}" + "x" * MAX_PROMPT_CHARS
     with pytest.raises(InvalidTeam) as raised:
         parse_team(team_with_prompts("p", long) | {"teams": {"inner": team_with_prompts(long)}})
@@ -191,7 +191,7 @@ def test_a_prompt_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_prompts_that_are_too_long_together_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template_rules, "_environment", None)
+    monkeypatch.setattr(rendering, "_environment", None)
     prompt = "x" * (MAX_PROMPT_CHARS - 1010)
     with pytest.raises(InvalidTeam) as raised:
         parse_team(
