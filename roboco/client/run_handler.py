@@ -42,7 +42,8 @@ class SentCommand:
 def run_handler(handler: Handler, engine: Engine, settings: Settings, command: SentCommand) -> bool | None:
     """Handle a command, and return the result of its handler.
 
-    If it is refused, publish the error to the task's followers and raise it. If the arguments have a `tenant`, their task ids are those that the tenant uses.
+    If it is refused, publish the error to the task's followers and raise it. If the arguments have a
+    `tenant`, their task ids are those that the tenant uses.
     """
     with audited(_act_of(command), settings.audit_log):
         arguments = command.arguments

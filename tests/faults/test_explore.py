@@ -19,11 +19,12 @@ from roboco.domain.inbox.item import Stop
 from roboco.domain.paths import RESTART_PREFIX
 from roboco.domain.team.team import Team
 from roboco.engine import notification_delivery, notifications
-from roboco.engine.coordinator import erase, erasure_inventory, pending_turn
+from roboco.engine.coordinator import advance, erase, erasure_inventory, pending_turn
 from roboco.engine.coordinator import next_step as following
 from roboco.engine.coordinator.sweep import ONE_TIME_WORK
 from roboco.engine.engine import Engine
 from roboco.engine.intake import accept_item as receive
+from roboco.engine.record import recover
 from roboco.engine.tenant_budget import DayBudgets
 from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.leases import Chunk, EmitCallback, TurnClaim
@@ -133,6 +134,12 @@ def _read_deltas_late(engine: Engine, task_id: str, token: str) -> SessionPoll:
     return replace(found, changes=found.changes.model_copy(update={"messages_by_idx": kept}))
 
 
+def _restart_stored_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    blind = SimpleNamespace(**vars(recover) | {"catch_up": lambda *_: False})
+    monkeypatch.setattr(advance, "recover", blind)
+    monkeypatch.setattr(pending_turn, "recover", blind)
+
+
 BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]]] = {
     "a turn emits without a fence": (
         "live follower",
@@ -168,7 +175,7 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
     "a turn is restarted although its step is stored": (
         "finished turns",
         LOSSES,
-        lambda monkeypatch: monkeypatch.setattr(pending_turn, "recover", SimpleNamespace(catch_up=lambda *_: False)),
+        _restart_stored_turns,
     ),
     "a repetition of a bulk control sends other items": (
         "bulk once",

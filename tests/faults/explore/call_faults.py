@@ -86,7 +86,7 @@ def _where_possible(strike: "FaultSetter") -> "FaultSetter":
 
 
 def _drain(run: Scheduler, process: SimulatedProcess, choice: int) -> None:
-    """Shut the worker down: its work ends by itself, or is handed over before its next call, which comes late."""
+    """Shut the worker down: its work ends by itself, or is handed over before its next call, which is late."""
 
     def verdict(call: PortCall) -> Any:
         for item in list(process.engine.held_work._held) if process.engine else ():
