@@ -20,8 +20,11 @@ MAX_LIMITS_CHARS: Final = 2000
 """Characters of new limits in a line of the audit log. Longer ones and wrong ones are left out; the history holds the
 longer ones."""
 _AUDITED_FIELDS: Final = {"item": "item_id", "call": "call_id", "source": "source"}
-Handler = Callable[[Engine, Settings, dict[str, Any], str], None]
-"""A handler of a command. The last argument is the id of the item if the arguments name none."""
+Handler = Callable[[Engine, Settings, dict[str, Any], str], bool | None]
+"""A handler of a command. The last argument is the id of the item if the arguments name none.
+
+It returns True if it has created a task.
+"""
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,11 @@ class SentCommand:
     way: Way
 
 
-def run_handler(handler: Handler, engine: Engine, settings: Settings, command: SentCommand) -> None:
-    """Handle a command. If it is refused, publish the error to the task's followers and raise it.
+def run_handler(handler: Handler, engine: Engine, settings: Settings, command: SentCommand) -> bool | None:
+    """Handle a command, and return the result of its handler.
 
-    If the arguments have a `tenant`, their task ids are those that the tenant uses.
+    If it is refused, publish the error to the task's followers and raise it. If the arguments have a
+    `tenant`, their task ids are those that the tenant uses.
     """
     with audited(_act_of(command), settings.audit_log):
         arguments = command.arguments
@@ -49,7 +53,7 @@ def run_handler(handler: Handler, engine: Engine, settings: Settings, command: S
             }
             arguments = {name: value for name, value in arguments.items() if name != "tenant"} | qualified
         try:
-            handler(engine, settings, arguments, command.item_id)
+            return handler(engine, settings, arguments, command.item_id)
         except (UsageError, Overloaded) as error:
             _publish_refusal(engine, arguments.get("task_id"), error)
             raise

@@ -170,8 +170,9 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         named = {name: value for name, value in options.items() if value is not None} | {"task_id": task_id}
         data = None if team is None else team_as_data(resolve_team(self._settings, team))
         arguments = named | {"source": self.task_id, "seq": seq, "message": message, "team": data}
-        handle_task_command(self._engine, self._settings, names.FORK_TASK, arguments, "")
-        return Task(task_id, self._engine, self._follower, self._settings)
+        task = Task(task_id, self._engine, self._follower, self._settings)
+        task.created = bool(handle_task_command(self._engine, self._settings, names.FORK_TASK, arguments, ""))
+        return task
 
     def what_if(self, seq: int | None = None, **options: Unpack[WhatIfOptions]) -> RunningComparison:
         """Start runs that continue from step `seq` differently; by default from the message with which the task began.

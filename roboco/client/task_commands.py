@@ -247,7 +247,8 @@ def _handle_retry(engine: Engine, settings: Settings, arguments: dict[str, Any],
     retry_task(engine, check_task_id(command.task_id), request, command.from_step)
 
 
-def _handle_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
+def _handle_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> bool:
+    """Return True if this command has created the task."""
     command = parse_arguments(_ForkArguments, arguments)
     first_message = None
     if command.message is not None:
@@ -266,7 +267,7 @@ def _handle_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], 
         model=command.model,
         by=command.by,
     )
-    fork(engine, order)
+    return fork(engine, order)
 
 
 TASK_HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
@@ -288,11 +289,13 @@ TASK_HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
 )
 
 
-def handle_task_command(engine: Engine, settings: Settings, name: str, arguments: dict[str, Any], item_id: str) -> None:
+def handle_task_command(
+    engine: Engine, settings: Settings, name: str, arguments: dict[str, Any], item_id: str
+) -> bool | None:
     """Handle the command of this name. If it is refused, publish the error to the task's followers and raise it.
 
-    If it names no caller, that of the settings counts.
+    If it names no caller, that of the settings counts. Return the result of the handler.
     """
     if arguments.get("by") is None and settings.caller is not None:
         arguments = arguments | {"by": settings.caller}
-    run_handler(TASK_HANDLERS[name], engine, settings, SentCommand(name, arguments, item_id, "client"))
+    return run_handler(TASK_HANDLERS[name], engine, settings, SentCommand(name, arguments, item_id, "client"))

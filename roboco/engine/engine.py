@@ -80,7 +80,7 @@ class Policy:
     max_attempts: int = 5
     """How often a turn, a tool call or a message is tried before it counts as failed."""
     store_timeout: float = 600.0
-    """How long a worker retries to store finished work while the workspace does not answer."""
+    """How long a worker waits for a server that does not answer. It keeps the step of a turn without a limit."""
     retention: int = 86_400
     """How long an ended task stays in Redis."""
     retention_rules: tuple[RetentionRule, ...] = ()

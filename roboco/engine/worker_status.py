@@ -81,10 +81,13 @@ FORMAT: Final = 1
 
 
 def workspace_name(files: Files, address: str) -> WorkspaceIdentity:
-    """Return the name of the workspace with these files, at this address. If the workspace has no id, store one."""
+    """Return the name of the workspace with these files, at this address. If the workspace has no id, store one.
+
+    A coordinator adds the format (`formats.py`): a workspace without an id may have tasks of an earlier release.
+    """
     data = files.get(WORKSPACE_FILE)
     if data is None:
-        files.create(WORKSPACE_FILE, json.dumps({"id": uuid.uuid4().hex, "format": FORMAT}).encode())
+        files.create(WORKSPACE_FILE, json.dumps({"id": uuid.uuid4().hex}).encode())
         data = files.get(WORKSPACE_FILE)
     return WorkspaceIdentity(_id_of(data or b"", address), address)
 

@@ -1,11 +1,14 @@
 """The explorer finds no violation in hundreds of random schedules, and finds bugs that a test injects."""
 
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
+from roboco.client.operator import bulk_sender
 from roboco.client.session import SessionPoll, poll
 from roboco.domain.decision.action import Action, Wait
 from roboco.domain.decision.decide import decide
@@ -16,11 +19,12 @@ from roboco.domain.inbox.item import Stop
 from roboco.domain.paths import RESTART_PREFIX
 from roboco.domain.team.team import Team
 from roboco.engine import notification_delivery, notifications
-from roboco.engine.coordinator import erasure_inventory
+from roboco.engine.coordinator import advance, erase, erasure_inventory, pending_turn
 from roboco.engine.coordinator import next_step as following
 from roboco.engine.coordinator.sweep import ONE_TIME_WORK
 from roboco.engine.engine import Engine
 from roboco.engine.intake import accept_item as receive
+from roboco.engine.record import recover
 from roboco.engine.tenant_budget import DayBudgets
 from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.leases import Chunk, EmitCallback, TurnClaim
@@ -62,9 +66,12 @@ FIXED_CASES = (
     "delegating w18:send:0 0:pause:5 w6:die:0",
     "retried 58:retry:0 w9:send:0 0:die-late:0 0:wipe:0 0:erase:1",
     "delegating 21:stop:0 200:erase:1",
+    "outside w8:bulk:0 18:hold:0 w0:stop:0",
+    "rated 4:erase:0 w0:sweep:0 w0:back:0",
 )
 """Cases that once broke an invariant: an end that Redis kept was undone, an end that it lost remained, a closed task
-applied an item that was accepted while Redis had lost the end, or a receiver got an earlier notification last."""
+applied an item that was accepted while Redis had lost the end, a receiver got an earlier notification last, a repeated
+item of an ended task was deleted although it had been accepted, or passes over an erased task failed."""
 
 
 @pytest.mark.parametrize("line", FIXED_CASES)
@@ -127,6 +134,12 @@ def _read_deltas_late(engine: Engine, task_id: str, token: str) -> SessionPoll:
     return replace(found, changes=found.changes.model_copy(update={"messages_by_idx": kept}))
 
 
+def _restart_stored_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    blind = SimpleNamespace(**vars(recover) | {"catch_up": lambda *_: False})
+    monkeypatch.setattr(advance, "recover", blind)
+    monkeypatch.setattr(pending_turn, "recover", blind)
+
+
 BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]]] = {
     "a turn emits without a fence": (
         "live follower",
@@ -158,6 +171,21 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
         "nothing of an erased task remains",
         LOSSES,
         lambda monkeypatch: monkeypatch.setattr(erasure_inventory, "_sub_tasks", lambda *_: ()),
+    ),
+    "a turn is restarted although its step is stored": (
+        "finished turns",
+        LOSSES,
+        _restart_stored_turns,
+    ),
+    "a repetition of a bulk control sends other items": (
+        "bulk once",
+        LOSSES,
+        lambda monkeypatch: monkeypatch.setattr(bulk_sender, "bulk_item_id", lambda *_: f"b_{uuid.uuid4().hex}"),
+    ),
+    "a task is removed although it is not archived": (
+        "archive",
+        LOSSES,
+        lambda monkeypatch: monkeypatch.setattr(erase, "archive_task", lambda *_: {"archive": "file:///archive/none"}),
     ),
     "a delta lacks a message": (
         "session",

@@ -133,12 +133,14 @@ def test_a_workspace_without_a_format_gets_it_if_its_tasks_can_be_read(
     assert json.loads(deployment.files.get(WORKSPACE_FILE) or b"") == {"id": "a1", "kept": 1, "format": FORMAT}
 
 
+@pytest.mark.parametrize("has_id", [False, True])
 @pytest.mark.parametrize("part", ["state", "team"])
 def test_a_coordinator_does_not_start_beside_an_earlier_format(
-    part: str, client: redis.Redis, prefix: str, tmp_path: Path
+    part: str, has_id: bool, client: redis.Redis, prefix: str, tmp_path: Path
 ) -> None:
     deployment = a_deployment(client, prefix, tmp_path)
-    (tmp_path / WORKSPACE_FILE).write_text('{"id": "a1"}', encoding="utf-8")
+    if has_id:
+        (tmp_path / WORKSPACE_FILE).write_text('{"id": "a1"}', encoding="utf-8")
     if part == "state":
         client.hdel(deployment.keys.state(TASK), "history_state")
     else:

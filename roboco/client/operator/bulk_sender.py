@@ -113,21 +113,20 @@ class TaskSender:
     def _fork_task(self, at: BulkCursor, task_id: str, found: _Outcome) -> None:
         self._find(task_id)
         new_id, team = fork_id(at.bulk_id, task_id), self._team
-        if self._engine.summaries.get(new_id) is not None:
-            found["outcome"] = "repeated"
-        else:
+        if self._engine.summaries.get(new_id) is None:
             self.admit(new_id)
         if self.team_of_fork is not None:
             team = self.team_of_fork(self._engine.frozen_teams.get(task_id), team)
         other_team = {} if team is None else {"team": team_as_data(team)}
-        self._command({"task_id": new_id, "source": task_id, **other_team})
+        if not self._command({"task_id": new_id, "source": task_id, **other_team}):
+            found["outcome"] = "repeated"
         found["new_task_id"] = new_id
 
-    def _command(self, names_of: dict[str, Any]) -> None:
-        """Handle the command of the control, as for one task."""
+    def _command(self, names_of: dict[str, Any]) -> bool | None:
+        """Handle the command of the control, as for one task. Return True if it has created a task."""
         content = _ARGUMENTS.get(self._control.name, _nothing)
         arguments = {**content(self._control), **names_of, "by": self._control.by}
-        handle_task_command(self._engine, self._settings, _COMMANDS[self._control.name], arguments, "")
+        return handle_task_command(self._engine, self._settings, _COMMANDS[self._control.name], arguments, "")
 
 
 def bulk_item_id(bulk_id: str, task_id: str) -> str:

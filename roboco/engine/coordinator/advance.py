@@ -33,7 +33,7 @@ from roboco.engine.record import recover
 from roboco.engine.record.event_archive import archive_running
 from roboco.engine.record.inbox_items import AppliedItems
 from roboco.engine.task_entries import drop_entry, index_as
-from roboco.errors import TransientError
+from roboco.errors import CorruptHistory, Erased, TransientError
 from roboco.ports.task_store import Phase, Snapshot
 from roboco.ports.telemetry import Operation
 
@@ -58,7 +58,9 @@ def advance(engine: Engine, task_id: str, by_sweeper: bool = False, give_up_reas
     with engine.telemetry.operation(Operation("advance", task_id)):
         try:
             _advance(engine, task_id, by_sweeper, give_up_reason)
-        except Exception:
+        except Exception as error:
+            if isinstance(error, CorruptHistory | Erased) and recover.erase_again(engine, task_id):
+                return  # the task was removed during this pass, or a late client has stored it again
             if not by_sweeper:
                 with suppress(TransientError):
                     engine.schedule.schedule_no_later_than(task_id, FAILED_CHECK_DELAY)

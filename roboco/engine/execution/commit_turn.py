@@ -1,5 +1,7 @@
 """commit_turn: store the step of a turn, commit it, and start what follows."""
 
+import math
+
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.engine.coordinator.next_step import NextStep
@@ -20,8 +22,9 @@ def commit_turn(
 ) -> TurnResult:
     """Append the step to the history, and commit it. If another step has the position, apply that one instead.
 
-    The step is by the turn's agent, unless it has another `agent_name`. Raise TransientError if a server does not
-    answer: the step may be stored.
+    The step is by the turn's agent, unless it has another `agent_name`. While the workspace does not answer, keep the
+    step and append it again, for as long as this worker has the turn: the model is paid for it once. Raise
+    TransientError if the turn is lost meanwhile, or if Redis does not answer: the step may be stored.
     """
     engine, claim = turn.engine, turn.claim
     order, task = claim.assignment, claim.snapshot
@@ -39,7 +42,7 @@ def commit_turn(
         lambda: bool(engine.turns.renew(claim)),
         f"step {step.seq} of task {order.task_id}",
         engine.clock,
-        engine.policy.store_timeout,
+        math.inf,
     )
     record_turn_metrics(engine, turn.span, turn.model, step, engine.clock.now() - turn.claimed_at)
     if stored.digest != step.digest:

@@ -135,7 +135,7 @@ def _add_to_inbox(engine: Engine, task_id: str, item: Item, repeated: bool, may_
     """
     before = engine.task_store.load(task_id, 1)
     if not _may_be_open(engine, task_id, before):
-        return _reject(engine, task_id, item)
+        return _reject(engine, task_id, item, repeated)
     if may_be_applied and (applied := _applied_item(engine, task_id, item.item_id)) is not None:
         engine.files.delete(item_path(task_id, item.item_id))
         return applied
@@ -147,8 +147,7 @@ def _add_to_inbox(engine: Engine, task_id: str, item: Item, repeated: bool, may_
     task = engine.task_store.load(task_id, 1)
     ended = task is not None and task.phase is Phase.END and not _is_retried(engine, task_id, task)
     if ended or not _is_open(engine, task_id):
-        engine.inbox.remove(task_id, item.item_id)
-        return _reject(engine, task_id, item, ended)
+        return _reject(engine, task_id, item, repeated, ended)
     engine.schedule.schedule_no_later_than(task_id, 0.0 if interrupts_work(item) else CHECK_DELAY)
     _wake_coordinator(engine, task_id, item)
     return None
@@ -273,11 +272,17 @@ def _takes_items(engine: Engine, task_id: str) -> bool:
     raise TaskClosing(f"task {task_id!r} is being closed; send this again to learn whether it has ended")
 
 
-def _reject(engine: Engine, task_id: str, item: Item, ended: bool = False) -> Item | None:
+def _reject(engine: Engine, task_id: str, item: Item, repeated: bool, ended: bool = False) -> Item | None:
     """Delete the item of an ended or unknown task and raise UsageError. Keep a stop until its task is submitted.
 
-    If an item of this id was applied before the task ended, return that one.
+    If an item of this id was applied before the task ended, return that one. Keep an item that is `repeated` if the
+    task did not complete: an earlier call may have accepted it, and a retry applies it. A task completes only once all
+    accepted items are applied.
     """
+    completed = _status_of(engine, task_id) in (None, TaskStatus.COMPLETED)
+    if repeated and not completed and not isinstance(item, Stop):
+        return _require_applied(engine, task_id, item)
+    engine.inbox.remove(task_id, item.item_id)
     if not isinstance(item, Stop):
         engine.files.delete(item_path(task_id, item.item_id))
         return _require_applied(engine, task_id, item)
@@ -301,16 +306,21 @@ def _require_applied(engine: Engine, task_id: str, item: Item) -> Item:
 
 
 def _closed_error(engine: Engine, task_id: str) -> UsageError:
-    """Return the error of a task that takes no items: it has ended, or there is none.
+    """Return the error of a task that takes no items: it has ended, or there is none."""
+    status = _status_of(engine, task_id)
+    if status is None:
+        return engine.summaries.missing(task_id)
+    end = f"has ended ({status})" if status.ended else "has ended"
+    remedy = "retry it, or fork it" if status is TaskStatus.FAILED else "submit a new task, or fork this one"
+    return AlreadyEnded(f"task {task_id!r} {end} and takes no more items; {remedy}")
+
+
+def _status_of(engine: Engine, task_id: str) -> TaskStatus | None:
+    """Return the status of the task, or None if there is none.
 
     Redis has the status of a task whose end is not in its summary yet.
     """
     summary = engine.summaries.get(task_id)
-    if summary is None:
-        return engine.summaries.missing(task_id)
-    status = summary.status
-    if not status.ended and (task := engine.task_store.load(task_id, 1)) is not None:
-        status = task.status
-    end = f"has ended ({status})" if status.ended else "has ended"
-    remedy = "retry it, or fork it" if status is TaskStatus.FAILED else "submit a new task, or fork this one"
-    return AlreadyEnded(f"task {task_id!r} {end} and takes no more items; {remedy}")
+    if summary is not None and not summary.status.ended and (task := engine.task_store.load(task_id, 1)) is not None:
+        return task.status
+    return None if summary is None else summary.status

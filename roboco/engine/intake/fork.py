@@ -70,9 +70,10 @@ class ForkRequest:
     """The results with which the calls of a run of `what-if` are answered; None for any other fork."""
 
 
-def fork(engine: Engine, request: ForkRequest) -> None:
+def fork(engine: Engine, request: ForkRequest) -> bool:
     """Accept the fork and wake a coordinator. A repetition changes nothing.
 
+    Return True if this call has stored the task's summary: of several at the same time, one has.
     Raise UsageError if the source is unknown or has no such step, or if the task id has other content already.
     """
     if tenant_of(check_task_id(request.source)) != tenant_of(request.task_id):
@@ -95,14 +96,15 @@ def fork(engine: Engine, request: ForkRequest) -> None:
     check_not_erased(engine.files, request.source)
     early_files.take(engine, task_id, request.by)
     _store_files(engine, request, team, steps)
-    summary = _store_summary(engine, task_id, team, steps)
+    summary, is_created = _store_summary(engine, task_id, team, steps)
     if summary.status.ended:
-        return
+        return False
     engine.files.create(open_marker_path(task_id), OPENED)
     with falling_back_to_sweeper(task_id):
         if recover.load_task(engine, task_id) is not None:
             engine.dispatcher.advance(task_id)
     put_entry(engine, entry_of(summary))
+    return is_created
 
 
 def _check_run(request: ForkRequest, team: Team) -> None:
@@ -160,11 +162,10 @@ def _store_lineage(engine: Engine, request: ForkRequest, seq: int) -> None:
     content = None if request.message is None else request.message.model_dump(mode="json", exclude={"created_at", "by"})
     digest = "" if content is None else sha256(canonical_json(content))
     lineage = Fork(task_id=request.source, seq=seq, created_at=engine.now(), message=digest, by=request.by)
-    before = engine.files.get(lineage_path(request.task_id))
-    first_counts = {"created_at": lineage.created_at, "by": lineage.by}
-    if before is None:
-        engine.files.create(lineage_path(request.task_id), lineage.model_dump_json().encode())
-    elif Fork.model_validate_json(before).model_copy(update=first_counts) != lineage:
+    if engine.files.create(lineage_path(request.task_id), lineage.model_dump_json().encode()):
+        return
+    before = Fork.model_validate_json(engine.files.get(lineage_path(request.task_id)) or b"")
+    if before.model_copy(update={"created_at": lineage.created_at, "by": lineage.by}) != lineage:  # the first counts
         raise _id_taken(request)
 
 
@@ -194,7 +195,8 @@ def _copy_summaries(engine: Engine, request: ForkRequest, steps: int) -> None:
             engine.files.copy(*(f"{folder}{name}" for folder in folders))
 
 
-def _store_summary(engine: Engine, task_id: str, team: Team, steps: list[TaskStep]) -> TaskSummary:
+def _store_summary(engine: Engine, task_id: str, team: Team, steps: list[TaskStep]) -> tuple[TaskSummary, bool]:
+    """Store the summary unless there is one. Return the stored one, and True if it is this one."""
     now = engine.now()
     summary = TaskSummary(
         task_id=task_id,
@@ -206,5 +208,5 @@ def _store_summary(engine: Engine, task_id: str, team: Team, steps: list[TaskSte
         updated_at=now,
     )
     if engine.files.create(summary_path(task_id), summary.model_dump_json().encode()):
-        return summary
-    return engine.summaries.require(task_id)
+        return summary, True
+    return engine.summaries.require(task_id), False

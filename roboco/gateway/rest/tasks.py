@@ -124,10 +124,9 @@ async def fork_task(
         source = gateway.find_task(caller, task_id)
         team = source.team()
         options = fork_options(gateway, caller, team, body)
-        before = gateway.orchestrator.stored_summary(new.task_id) if new.repeatable else None
         created = source.fork(task_id=new.task_id, by=caller.by, **options)
         name = options["team"].name if "team" in options else team.name
-        return CreatedTask(task_id=created.task_id, team=name, created=before is None)
+        return CreatedTask(task_id=created.task_id, team=name, created=created.created)
 
     return await _created(gateway, caller, new, key, fork)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from roboco.engine.held_work import SHUTDOWN_REASON
 from roboco.errors import TransientError
 from tests.faults.explore.process import SimulatedProcess, make_call
 from tests.support.memory_ports.watch import Crash, PortCall
@@ -84,6 +85,23 @@ def _where_possible(strike: "FaultSetter") -> "FaultSetter":
     return chosen
 
 
+def _drain(run: Scheduler, process: SimulatedProcess, choice: int) -> None:
+    """Shut the worker down: its work ends by itself, or is handed over before its next call, which is late."""
+
+    def verdict(call: PortCall) -> Any:
+        for item in list(process.engine.held_work._held) if process.engine else ():
+            item.reason = SHUTDOWN_REASON
+            item.interrupt()
+            if choice % 2:
+                item.hand_over()
+                if item.work.tool:  # its process is killed
+                    process.dead = True
+                    raise Crash
+        return call()
+
+    process.call_fault = verdict
+
+
 def _nothing(run: Scheduler, process: SimulatedProcess, choice: int) -> None:
     process.call_fault = make_call
 
@@ -96,5 +114,6 @@ CALL_FAULTS: dict[str, FaultSetter] = {
     "unanswered": _where_possible(_unanswered),
     "fail-late": _where_possible(_only_requests(_fail_late, _fail)),
     "twice": _only_requests(_twice, _nothing),
+    "drain": _drain,
 }
 """Faults by the kind of the disturbance."""

@@ -14,6 +14,7 @@ PROCESS_FAULTS = {
     "unanswered": 5,
     "fail-late": 5,
     "twice": 5,
+    "drain": 3,
 }
 """Disturbances of the process that makes the port call, with their weights."""
 ENVIRONMENT_FAULTS = {
@@ -30,8 +31,10 @@ ENVIRONMENT_FAULTS = {
     "restart": 4,
     "back": 4,
     "refuse": 2,
+    "stale": 2,
+    "retain": 2,
 }
-"""Disturbances by other workers, the broker, time and Redis."""
+"""Disturbances by other workers, the broker, time, Redis and the store."""
 USER_ACTIONS = {
     "send": 8,
     "interrupt": 4,
@@ -50,6 +53,9 @@ USER_ACTIONS = {
     "erase": 2,
     "off": 2,
     "on": 2,
+    "bulk": 2,
+    "export": 1,
+    "import": 1,
 }
 """Actions of users."""
 KINDS = PROCESS_FAULTS | ENVIRONMENT_FAULTS | USER_ACTIONS
@@ -62,8 +68,9 @@ THEMES = (
     ("pause", "resume", "step", "send", "interrupt", "halt", "stop"),
     (*PROCESS_FAULTS, *_SCHEDULING, "lose", "copy", "send", "stop"),
     (*_SCHEDULING, *LOSSES, "die", "send", "stop", "pause"),
-    (*_SCHEDULING, "die", "die-late", "wipe", "refuse", "retry", "erase", "send", "stop"),
-    (*_SCHEDULING, "die", "wipe", "off", "on", "send", "stop"),
+    (*_SCHEDULING, "die", "die-late", "wipe", "refuse", "stale", "retry", "erase", "send", "stop"),
+    (*_SCHEDULING, "die", "wipe", "drain", "off", "on", "bulk", "send", "stop"),
+    (*_SCHEDULING, "die", "wipe", "refuse", "retry", "erase", "retain", "export", "import", "stop"),
 )
 """Each case uses the kinds of one theme: a few kinds in one schedule find more than all of them in each."""
 WRITES = (
@@ -87,6 +94,9 @@ FOLLOWS = {
     "off": ("on", "stop"),
     "refuse": ("refuse", "sweep"),
     "retry": ("send", "erase", "stop"),
+    "retain": ("retain", "import", "sweep"),
+    "bulk": ("bulk", "stop", "sweep"),
+    "stale": ("wipe", "send", "stop"),
     "hold": ("stop", "halt", "send", "sweep", "deliver"),
 }
 """Kinds that often matter shortly after another one."""

@@ -1,25 +1,32 @@
-"""Disturbances by other workers, the broker, time and Redis, which affect no single process."""
+"""Disturbances by other workers, the broker, time, Redis and the store, which affect no single process."""
 
 from collections.abc import Callable
 from typing import Protocol
 
 from tests.faults.explore.process import SimulatedProcess
+from tests.faults.explore.shapes import TaskFiles
 from tests.support.memory_ports.dispatcher import Message
 from tests.support.memory_ports.server import StoredData
 from tests.support.memory_ports.world import World
 
 DELAYS = (0.5, 2.5, 11.0, 16.0, 61.0, 301.0, 1801.0, 4000.0)
 """Seconds that pass at a disturbance."""
+OUTAGE = 3600.0
+"""Seconds for which the store refuses each request, unless the next disturbance of this kind ends that."""
+DAY = 90_000.0
+"""Seconds after which a scan of the retention begins again, and the last check of an erasure is due."""
 
 
 class Deployment(Protocol):
     """The part of a run that these disturbances use. `copies` are earlier states of Redis."""
 
     world: World
+    files: TaskFiles
     copies: list[StoredData]
     losses: int
-    refusing: bool
+    refused_until: float
     unnoticed_restart: bool
+    lists_late: bool
 
     @property
     def held(self) -> list[SimulatedProcess]:
@@ -36,6 +43,9 @@ class Deployment(Protocol):
 
     def beat(self) -> None:
         """Start the heartbeats of all processes."""
+
+    def retain(self) -> None:
+        """Start a scan of the retention."""
 
 
 def _release(run: Deployment, choice: int) -> None:
@@ -99,7 +109,18 @@ def _back(run: Deployment, choice: int) -> None:
 
 
 def _refuse(run: Deployment, choice: int) -> None:
-    run.refusing = not run.refusing
+    now = run.world.clock.now()
+    run.refused_until = 0.0 if now < run.refused_until else now + OUTAGE
+
+
+def _stale(run: Deployment, choice: int) -> None:
+    run.lists_late = True
+    run.files.freeze_lists()
+
+
+def _retain(run: Deployment, choice: int) -> None:
+    run.world.clock.move(DAY if choice >= 4 else 0.0)
+    run.retain()
 
 
 ENVIRONMENT_FAULTS: dict[str, Callable[[Deployment, int], None]] = {
@@ -116,5 +137,7 @@ ENVIRONMENT_FAULTS: dict[str, Callable[[Deployment, int], None]] = {
     "restart": _restart,
     "back": _back,
     "refuse": _refuse,
+    "stale": _stale,
+    "retain": _retain,
 }
 """Functions by the kind of the disturbance. The choice is from 0 to 7."""

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property, partial
+from io import BytesIO
 from typing import Any
 
 from roboco.client.receipt import find_receipt
@@ -12,6 +13,7 @@ from roboco.domain.inbox.item import Interrupt, Item, parse_item
 from roboco.domain.notification import NotificationName, targets_from_json
 from roboco.domain.paths import (
     TOMBSTONES,
+    applied_folder,
     events_path,
     inbox_path,
     notify_marker_path,
@@ -28,18 +30,23 @@ from roboco.domain.task_usage import TaskUsage
 from roboco.domain.usage import day_of
 from roboco.engine.coordinator.rebuild_index import rebuild_index
 from roboco.engine.intake.accept_item import stored_item
+from roboco.engine.intake.import_task import import_task
+from roboco.errors import CorruptHistory, UsageError
 from roboco.ports.task_store import Phase
 from tests.faults.explore.followers import TaskFollower
 from tests.faults.explore.run import Run
-from tests.faults.explore.shapes import TASK
+from tests.faults.explore.shapes import SHAPES, TASK
 from tests.faults.explore.users import UserAction
 from tests.faults.explore.violation import Violation, require
 from tests.support.memory_ports.server import StoredTask
+from tests.support.memory_ports.watch import make_call
 from tests.support.memory_ports.world import World
 
 END = "event_task_end"
 MAY_FOLLOW_THE_END = ("event_stream_reset", "event_error", "content_chunk")
 """Records that may follow the end of a task: of a worker that does not know of it yet, or of a new generation."""
+NEEDS_LISTS = ("notified", "events.jsonl agrees", "events.jsonl has one end", "live follower", "late follower")
+"""Invariants that hold only if the store lists each file that it has stored, as deploy/README.md requires."""
 REBUILD_SECONDS = 60.0
 STEP_ACTIONS = ("send", "interrupt", "halt", "raise")
 CONTINUING_ACTIONS = ("resume", "step")
@@ -50,13 +57,17 @@ def check(run: Run) -> list[Violation]:
     """Return the broken invariants of a quiet deployment."""
     world = run.world
     checks: list[Callable[[], None]] = [partial(_check_processes, run), partial(_check_payments, world)]
-    checks += [partial(one, run) for one in (_check_repeated_turns, _check_budget, _check_erasures, _check_session)]
+    checks += [
+        partial(one, run)
+        for one in (_check_repeated_turns, _check_budget, _check_erasures, _check_tars, _check_session)
+    ]
     for task in [CheckedTask(world, task_id) for task_id in run.users.tasks()]:
         checks += [partial(one, run, task) for one in _checks(run, task)]
     checks += [partial(_check_action, run, deed) for deed in run.users.actions if not is_erased(world, deed.task_id)]
     checks.append(partial(_check_index, run))
     checks.append(partial(_check_pauses, run))
-    return [broken for one in checks if (broken := _violation_of(one)) is not None]
+    found = [broken for one in checks if (broken := _violation_of(one)) is not None]
+    return [broken for broken in found if not run.lists_late or broken.invariant not in NEEDS_LISTS]
 
 
 def _violation_of(one: Callable[[], None]) -> Violation | None:
@@ -69,7 +80,9 @@ def _violation_of(one: Callable[[], None]) -> Violation | None:
 
 def _check_processes(run: Run) -> None:
     world = run.world
-    require("exception", not run.errors, run.errors[:1])
+    removed = bool(run.files.removed)  # a late turn of a removed task finds no history, and fails
+    errors = [error for error in run.errors if not (removed and isinstance(error, CorruptHistory))]
+    require("exception", not errors, errors[:1])
     require("broker", not world.dispatcher.queue, world.dispatcher.queue)
     require("signals", not world.server.listeners, world.server.listeners)
     require("dead letters", not world.server.held.letters, world.server.held.letters)
@@ -138,6 +151,36 @@ def _check_erasures(run: Run) -> None:
         require("nothing of an erased task remains", not traces, traces)
 
 
+def _check_tars(run: Run) -> None:
+    """Require that retention removes only ended tasks, and that each tar restores the task as it was, or ended."""
+    world = run.world
+    for task_id, (summary, lines) in run.files.removed.items():
+        data = world.files.held.get(tombstone_path(task_id))
+        receipt = None if data is None else ErasureReceipt.model_validate_json(data)
+        if receipt is None or receipt.by != "retention":
+            continue
+        ended = summary is not None and TaskSummary.model_validate_json(summary).status.ended
+        require("retention", ended, f"{task_id} had not ended")
+        if receipt.status == "archived":
+            require("archive", receipt.archive in world.archives.held, f"{task_id} has no archive")
+            kept = _imported(world.archives.held[receipt.archive], task_id)
+            require("archive", kept == lines, f"{task_id}: {len(kept)} of {len(lines)} steps")
+    for task_id, tar in run.users.exports.items():
+        lines = world.histories.held.get(task_id) or run.files.removed[task_id][1]
+        kept = _imported(tar, task_id)
+        require("export", kept == lines[: len(kept)], f"{task_id}: {len(kept)} of {len(lines)} steps")
+
+
+def _imported(tar: bytes, task_id: str) -> list[bytes]:
+    """Return the history of the task that another deployment imports."""
+    other = SHAPES["manual"].world(make_call)
+    try:
+        import_task(other.engine, BytesIO(tar))
+    except UsageError as error:
+        raise Violation("tar", f"{task_id}: {error}") from error
+    return other.histories.held[task_id]
+
+
 def is_erased(world: World, task_id: str) -> bool:
     """Return True if the task was erased."""
     return tombstone_path(task_id) in world.files.held
@@ -167,8 +210,9 @@ class CheckedTask:
 
     @property
     def retries(self) -> int:
-        """How often the task continued after it had failed."""
-        return sum(step.is_retry for step in self.history)
+        """How often the task continued after it had failed; not its source, if it is a fork."""
+        fork = self.world.engine.frozen_teams.fork_of(self.task_id)
+        return sum(step.is_retry for step in self.history[0 if fork is None else fork.seq + 1 :])
 
     @property
     def begun_retry(self) -> bool:
@@ -187,8 +231,15 @@ class CheckedTask:
 
     def inbox(self) -> list[Item]:
         """Return the items in the workspace's inbox."""
+        return self._items_in(inbox_path(self.task_id))
+
+    def applied(self) -> list[Item]:
+        """Return the applied items."""
+        return self._items_in(applied_folder(self.task_id))
+
+    def _items_in(self, folder: str) -> list[Item]:
         held = self.world.files.held
-        return [parse_item(held[path]) for path in held if path.startswith(inbox_path(self.task_id))]
+        return [parse_item(held[path]) for path in held if path.startswith(folder)]
 
 
 TaskCheck = Callable[[Run, "CheckedTask"], None]
@@ -221,6 +272,8 @@ def _check_history(run: Run, task: CheckedTask) -> None:
         require("one result a call", pending or sorted(ids) == sorted(results), f"{task.task_id} step {step.seq}")
     items = Counter(step.metadata.get("item_id") for step in task.history if "item_id" in step.metadata)
     require("items once", all(count == 1 for count in items.values()), f"{task.task_id} {items}")
+    kinds = Counter(type(item).__name__ for item in (*task.applied(), *task.inbox()) if item.item_id.startswith("b_"))
+    require("bulk once", all(count == 1 for count in kinds.values()), f"{task.task_id} {kinds}")
 
 
 def _check_waiting(run: Run, task: CheckedTask) -> None:
@@ -267,8 +320,11 @@ def _check_events(run: Run, task: CheckedTask) -> None:
     events = [json.loads(line) for line in task.stored_events]
     ends = [event["status"] for event in events if event["type"] == END]
     most = 1 + task.retries - task.begun_retry  # Redis may lose an end before it is archived
+    restarted = len({event["generation"] for event in events}) > 1  # the file has ends of the last generation alone
     require("events.jsonl has one end", 1 <= len(ends) <= most, f"{task.task_id} {_types(events)}")
-    require("events.jsonl has one end", run.losses or len(ends) == most, f"{task.task_id} {_types(events)}")
+    require(
+        "events.jsonl has one end", run.losses or restarted or len(ends) == most, f"{task.task_id} {_types(events)}"
+    )
     require("events.jsonl has one end", events[-1]["type"] == END, f"{task.task_id} {_types(events)}")
     require("statuses agree", ends[-1] == task.summary.status, f"{ends}, {task.summary.status}")
 
@@ -388,7 +444,7 @@ def _check_payments(world: World) -> None:
 
 def _check_action(run: Run, deed: UserAction) -> None:  # noqa: C901 - one branch for each kind of action
     world = run.world
-    if deed.answer != "accepted" or deed.kind in ("off", "on", "erase"):
+    if deed.answer != "accepted" or deed.kind in ("off", "on", "erase", "bulk", "export", "import"):
         return
     if deed.kind in ("submit", "fork"):
         require("accepted task", summary_path(deed.task_id) in world.files.held, deed)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from roboco.engine.engine import Engine
 from tests.support.memory_ports.watch import Crash, PortCall
 
 CallFault = Callable[[PortCall], Any]
@@ -26,6 +27,7 @@ class SimulatedProcess:
     def __init__(self, name: str, work: Callable[[], object]) -> None:
         self.name = name
         self.error: Exception | None = None
+        self.engine: Engine | None = None
         self.ended = False
         self.dead = False
         self.steps_at_start: dict[str, int] = {}  # the number of stored steps of each task as the process began

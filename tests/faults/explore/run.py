@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from roboco.engine.coordinator.advance import advance
+from roboco.engine.coordinator.retention import enforce_retention
 from roboco.engine.engine import Engine
 from roboco.engine.execution.tool_call import run_call
 from roboco.engine.execution.turn import run_turn
@@ -25,7 +26,7 @@ from tests.faults.explore.case import USER_ACTIONS, Case, Disturbance
 from tests.faults.explore.environment_faults import ENVIRONMENT_FAULTS
 from tests.faults.explore.followers import SessionClient, TaskFollower
 from tests.faults.explore.process import SimulatedProcess
-from tests.faults.explore.shapes import SHAPES, TASK
+from tests.faults.explore.shapes import SHAPES, TASK, TaskFiles
 from tests.faults.explore.users import UserAction, UserRequest, Users
 from tests.faults.explore.violation import Violation
 from tests.support.memory_ports.dispatcher import (
@@ -66,15 +67,18 @@ class Run:
     def __init__(self, case: Case, trace: Callable[[str], None] | None = None) -> None:
         shape = SHAPES[case.shape]
         self.world = shape.world(self._watch)
+        assert isinstance(self.world.files, TaskFiles)
+        self.files = self.world.files
         self.users = Users(self.world, shape)
         self.follower = TaskFollower(self.world, TASK)
         self.session = SessionClient(self.world, TASK)
         self.errors: list[Exception] = []
         self.losses = 0
-        self.refusing = False  # the store refuses each request
+        self.refused_until = 0.0  # the time until which the store refuses each request
         self.repeated_turns: list[str] = []
         """Turns that a process has dispatched although their step was stored before this process began."""
         self.unnoticed_restart = False  # Redis was restarted after a loss of all data that no sweeper had noticed
+        self.lists_late = False  # the store has listed names late
         self._left = list(case.disturbances)
         self._gap = self._left[0].gap if self._left else 0
         self._stack: list[SimulatedProcess] = []
@@ -94,7 +98,7 @@ class Run:
     def settle(self) -> None:
         """Run without further disturbances until the deployment is quiet."""
         self._left = []
-        self.world.server.deaf = self.refusing = False
+        self.world.server.deaf, self.refused_until = False, 0.0
         if self.world.engine.switches.stored().off:
             self._act("on", 0)
         for held in self._held:
@@ -201,7 +205,8 @@ class Run:
             order = args[0]
             if process.steps_at_start.get(order.task_id, 0) > order.seq:
                 self.repeated_turns.append(str(order))
-        made = partial(self._make, self._refused(name) if self.refusing and name.startswith(STORE_CALLS) else call)
+        refused = name.startswith(STORE_CALLS) and self.world.clock.now() < self.refused_until
+        made = partial(self._make, self._refused(name) if refused else call)
         if not self._left or not self._left[0].is_due(self._gap, name):
             self._gap -= bool(self._left) and self._left[0].applies_to(name)
             return made()
@@ -254,7 +259,7 @@ class Run:
             raise Violation("settles", f"still busy after {MAX_PROCESSES} processes: {dict(self._names)}")
 
         def run() -> None:
-            engine = self._idle_engines.pop() if self._idle_engines else self.world.process()
+            engine = process.engine = self._idle_engines.pop() if self._idle_engines else self.world.process()
             work(engine)
             self._idle_engines.append(engine)
 
@@ -269,6 +274,10 @@ class Run:
     def sweep(self) -> None:
         """Start a sweep."""
         self._start("sweep", lambda engine: sweep(engine, self.world.server))
+
+    def retain(self) -> None:
+        """Start a scan of the retention."""
+        self._start("retain", lambda engine: enforce_retention(engine, 10.0))
 
     def deliver(self, message: Message) -> None:
         """Start a worker with the message."""

@@ -6,11 +6,14 @@ from itertools import islice
 from typing import Any
 
 from roboco.domain.inbox.imported_message import ImportedMessage
+from roboco.domain.paths import summary_path
+from roboco.domain.removal.retention import parse_rule
 from roboco.domain.team.team import Team
 from roboco.domain.tenant_budget import TenantBudgets
 from roboco.engine.engine import LogLimits, Policy
 from roboco.ports.model import Request
 from roboco.ports.workspace import StoredFile
+from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.journeys import member, own_turns, speaker
 from tests.support.memory_ports.model import Script, ScriptedModel, ScriptedReply, says
 from tests.support.memory_ports.notifications import HOOK, SHOP
@@ -23,6 +26,7 @@ LOG_LIMITS = LogLimits(max_events=5, max_bytes=4000, kept_events=2, kept_bytes=2
 TASK = "acme:task_1"
 POLICY = Policy(
     budgets=TenantBudgets(("acme=/1000000",)),
+    retention_rules=(parse_rule("status=failed delete=1h"), parse_rule("archive=1h to=file:///archive")),
     lease=15.0,
     redelivery_delay=10.0,
     max_attempts=1000,
@@ -46,17 +50,45 @@ class Shape:
         """Return a new deployment for this shape."""
         world = World(Given(ScriptedModel(self.script), MemoryToolbox(dict(self.functions)), POLICY), watch)
         world.server.tail_steps = TAIL_STEPS
-        world.files = TaskFiles(world.histories)
+        world.files = TaskFiles(world.histories, world.clock)
         world.engine = world.process()
         return world
 
 
-class TaskFiles(MemoryFiles):
-    """Files among which the histories are, too, when a task is removed."""
+LIST_LAG = 10.0
+"""Seconds for which a store may list the files that it had before."""
 
-    def __init__(self, histories: MemoryHistories) -> None:
+
+class TaskFiles(MemoryFiles):
+    """Files among which the histories are, too, when a task is removed. Lists of their names may be late.
+
+    `removed` holds the last task.json and history of each removed task.
+    """
+
+    def __init__(self, histories: MemoryHistories, clock: ManualClock) -> None:
         super().__init__()
+        self.removed: dict[str, tuple[bytes | None, list[bytes]]] = {}
         self._histories = histories
+        self._clock = clock
+        self._listed: dict[str, bytes] = {}
+        self._listed_until = 0.0
+
+    def freeze_lists(self) -> None:
+        """List the files of this moment for a while, whatever is stored and removed meanwhile."""
+        self._listed, self._listed_until = dict(self.held), self._clock.now() + LIST_LAG
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names directly below a folder, as they are or were."""
+        return self._as_listed().names(folder)
+
+    def names_after(self, folder: str, after: str, limit: int) -> list[str]:
+        """Return the first names that follow `after`, as they are or were."""
+        return self._as_listed().names_after(folder, after, limit)
+
+    def _as_listed(self) -> MemoryFiles:
+        listed = MemoryFiles()
+        listed.held = self._listed if self._clock.now() < self._listed_until else self.held
+        return listed
 
     def tree(self, folder: str) -> Iterator[StoredFile]:
         """Return the files below a folder, with the history."""
@@ -66,8 +98,11 @@ class TaskFiles(MemoryFiles):
 
     def delete_tree(self, folder: str, limit: int) -> int:
         """Remove at most `limit` files below a folder, and the history."""
-        removed = len(list(islice(self.tree(folder), limit)))
-        self._histories.held.pop(folder.removesuffix("/"), None)
+        removed, task_id = len(list(islice(self.tree(folder), limit))), folder.removesuffix("/")
+        lines = self._histories.held.pop(task_id, [])
+        _, known = self.removed.get(task_id, (None, []))
+        if len(lines) > len(known):  # a late client may have stored the first step of a removed task again
+            self.removed[task_id] = (self.held.get(summary_path(task_id)), lines)
         super().delete_tree(folder, limit)
         return removed
 

@@ -2,9 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from io import BytesIO
 from itertools import chain, repeat
 from typing import Literal
 
+from roboco.client.operator.bulk import create_bulk
+from roboco.client.operator.bulk_control import ControlName
+from roboco.client.operator.pace import MAX_RATE
+from roboco.client.options import BulkOptions
 from roboco.domain.decision.tool_answers import is_client_call, needs_approval
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import successful_outcome
@@ -20,16 +26,26 @@ from roboco.engine.intake import answer, pause
 from roboco.engine.intake import send as message
 from roboco.engine.intake.accept_item import IdLookup, accept_item
 from roboco.engine.intake.fork import ForkRequest, fork
+from roboco.engine.intake.import_task import import_task
 from roboco.engine.intake.limits import set_limits
 from roboco.engine.intake.request_erasure import request_erasure
 from roboco.engine.intake.retry_task import retry_task
+from roboco.engine.record.task_tar import check_exportable, task_tar
 from roboco.errors import TransientError, UsageError
 from roboco.ports.task_store import Phase
+from roboco.settings import Settings
 from tests.faults.explore.shapes import TASK, Shape
 from tests.support.memory_ports.world import World
 
 MAX_REQUESTS = 3
 """Maximal number of times a client sends the same request while no server answers."""
+BULK_CONTROLS: dict[str, tuple[ControlName, BulkOptions]] = {
+    "raise": ("limits", {"limits": {"max_steps": 30}}),
+    "stop": ("stop", {}),
+    "pause": ("pause", {}),
+    "send": ("send", {"message": "all", "status": ["open"]}),
+}
+"""The controls that are sent to all tasks, with their options, by the kind of the same action for one task."""
 
 
 @dataclass
@@ -57,6 +73,8 @@ class Users:
     world: World
     shape: Shape
     actions: list[UserAction] = field(default_factory=list)
+    exports: dict[str, bytes] = field(default_factory=dict)
+    """The newest tar of each exported task."""
 
     def act(self, kind: str, choice: int) -> tuple[UserAction, UserRequest] | None:
         """Return an action of this kind, or None if the task does not allow it now."""
@@ -66,6 +84,12 @@ class Users:
         if kind in ("approve", "deny", "answer"):
             return self._on_call(kind, task_id, choice)
         item_id = f"{kind}{len(self.actions)}"
+        if kind == "bulk":
+            return self._new(UserAction(kind, TASK), partial(self._control_all, list(BULK_CONTROLS)[choice % 4]))
+        if kind == "export":
+            return self._new(UserAction(kind, task_id), partial(self._export, task_id))
+        if kind == "import":
+            return self._import(choice)
         if kind == "fork":
             fork_id = f"acme:{item_id}"
             return self._new(UserAction(kind, fork_id), lambda engine: fork(engine, ForkRequest(task_id, fork_id)))
@@ -116,6 +140,28 @@ class Users:
         team = self.shape.team
         submission = Submission(task_id=TASK, team=team.name, prompt="go", **self.shape.options)
         submit(engine, submission, team)
+
+    def _control_all(self, kind: str, engine: Engine) -> None:
+        """Send a control to all tasks. A repetition has the same id: another gateway may run it at the same time."""
+        name, options = BULK_CONTROLS[kind]
+        given = options | BulkOptions(all_tasks=True, rate=MAX_RATE, bulk_id=f"bulk-{kind}")
+        bulk = create_bulk(engine, engine.summaries.require, name, Settings(), given)
+        for page in bulk.pages(limit=1):  # the tasks of a page get their items in several threads
+            for one in page.outcomes:
+                if one.outcome == "accepted":
+                    steps = len(self.world.histories.held.get(one.task_id, ()))
+                    self.actions.append(UserAction(kind, one.task_id, one.item_id, steps=steps, answer="accepted"))
+
+    def _export(self, task_id: str, engine: Engine) -> None:
+        check_exportable(engine, task_id)
+        self.exports[task_id] = b"".join(task_tar(engine, task_id))
+
+    def _import(self, choice: int) -> tuple[UserAction, UserRequest] | None:
+        tars = [*self.exports.values(), *self.world.archives.held.values()]
+        if not tars:
+            return None
+        tar = tars[choice % len(tars)]
+        return self._new(UserAction("import", TASK), lambda engine: import_task(engine, BytesIO(tar)))
 
     def _request(self, kind: str, task_id: str, item_id: str) -> UserRequest:
         at = self.world.engine.now()

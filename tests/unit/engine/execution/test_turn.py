@@ -11,7 +11,7 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.coordinator.advance import advance
 from roboco.engine.execution.reply import InvalidArguments, parse_arguments
 from roboco.engine.execution.turn import run_turn
-from roboco.errors import ModelError
+from roboco.errors import ModelError, TransientError
 from roboco.ports.model import Request, RequestedCall
 from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns
@@ -263,6 +263,24 @@ def test_a_stored_step_is_applied_and_not_generated_again(port_call: str, by_swe
     assert world.summary().status is TaskStatus.COMPLETED
     assert len(world.given.model.requests) == 1
     assert "event_turn_restart" not in event_types(world)
+
+
+def test_an_answer_is_kept_until_the_workspace_stores_it() -> None:
+    world = world_of(lambda request: says("text"))
+    world.submit(ONE_AGENT)
+    repaired_at = world.clock.now() + 5 * world.given.policy.store_timeout
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "histories.append" and world.clock.now() < repaired_at:
+            raise TransientError("the disk is full")
+        return call()
+
+    world.watch = watch
+    world.settle()
+    assert world.clock.now() >= repaired_at
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert len(world.given.model.requests) == 1
+    assert read_all(world).steps == world.history()
 
 
 def test_a_late_worker_adds_no_second_step() -> None:

@@ -13,11 +13,11 @@ from roboco.domain.inbox.item import UserMessage
 from roboco.domain.paths import artifact_path, lineage_path, team_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.intake.fork import ForkRequest, fork
-from roboco.errors import TransientError, UsageError
+from roboco.errors import StateConflict, TransientError, UsageError
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.journeys import CUSTOM, FAILING, GRAPH, SEQUENTIAL, TOOLS, member, speaker
 from tests.support.memory_ports.model import says
-from tests.support.memory_ports.watch import Crash, Fault
+from tests.support.memory_ports.watch import Crash, Fault, make_call
 from tests.support.memory_ports.world import TASK, World, team_of
 from tests.unit.engine.test_accept import crash
 
@@ -47,6 +47,34 @@ def ended_world(journey: Any = GRAPH) -> World:
 
 def texts_of(world: World, task_id: str = FORK) -> list[tuple[str, str]]:
     return [(step.agent_name, step.text) for step in world.history(task_id)]
+
+
+@pytest.mark.parametrize(("seq", "other"), [(2, "repeated"), (1, "refused")])
+def test_of_two_forks_at_the_same_time_one_has_created_the_task(seq: int, other: str) -> None:
+    answers = set[tuple[str, str]]()
+    for number in range(2, 40, 3):
+        world, answer, calls = ended_world(SEQUENTIAL), "", 0
+
+        def answer_to(position: int, world: World = world) -> str:
+            world.clock.move(0.001)
+            try:
+                return "created" if fork(world.process(), ForkRequest(TASK, FORK, position)) else "repeated"
+            except StateConflict:
+                return "refused"
+
+        def watch(name: str, call: Any, world: World = world, number: int = number) -> Any:
+            nonlocal answer, calls
+            calls += 1
+            if calls == number:
+                world.watch = make_call
+                answer = answer_to(seq)
+            return call()
+
+        world.watch = watch
+        first = answer_to(2)
+        if answer:
+            answers.add((first, answer))
+    assert answers == {("created", other), (other, "created")}
 
 
 def test_a_fork_starts_with_the_same_steps_and_continues() -> None:
