@@ -26,15 +26,15 @@ class TaskReplay:
         self._orchestrator = orchestrator
         self.task_id = task_id
         self._newest: TaskStep | None = None
-        self._is_stale = False
-        """True if Redis did not answer: each further question would wait for its whole time-out, too."""
+        self._unanswered: str | None = None
+        """What `why` says of the cause if Redis did not answer: a further question would wait for its time-out, too."""
 
     def recorded(self, with_router: bool = True) -> RecordedTask:
         """Return the recorded task. Raises UsageError if there is none, or if its router cannot be imported here."""
         task = self._orchestrator.stored_task(self.task_id)
         summary, stale = current_summary(task)
         if stale:
-            self._is_stale = True
+            self._unanswered = "" if summary.status.waiting else "the cause is not known while Redis does not answer"
             click.echo(stale, err=True)
         found = task.recorded(summary, self.router(task.team()) if with_router else route)
         self._newest = found.steps[-1] if found.steps else None
@@ -50,8 +50,8 @@ class TaskReplay:
 
     def missing_worker(self) -> str:
         """Return why the open task does not go on, also if Redis does not answer, or "" if no cause is known."""
-        if self._is_stale:
-            return ""
+        if self._unanswered is not None:
+            return self._unanswered
         try:
             return self._orchestrator.stored_task(self.task_id).missing_worker()
         except TransientError as error:
