@@ -239,7 +239,7 @@ class DrillRun:
 
     def _wait_closed(self, task: WatchedTask) -> None:
         deadline = time.monotonic() + CLOSE_TIMEOUT
-        while not task.summary().status.ended and time.monotonic() < deadline:
+        while not task.is_at_rest() and time.monotonic() < deadline:
             time.sleep(POLL_INTERVAL)
 
     def _count_letters(self) -> int:
