@@ -52,7 +52,7 @@ class TaskRecord(TaskHandle):
     """
 
     def summary(self) -> TaskSummary:
-        """Return the task at a glance, as of now: it ends together with its stream, before its workspace has the end."""
+        """Return the task at a glance, as of now. It ends with its stream, before its workspace has the end."""
         return self._as_of_now(self.stored_summary())
 
     def settled_summary(self) -> TaskSummary:
