@@ -9,7 +9,7 @@ from typing import Any
 from celery import Celery
 from kombu import Connection
 
-from roboco.adapters.celery.broker_error import translating_errors
+from roboco.adapters.celery.broker_error import BROKER_ERRORS, explain_broker
 from roboco.adapters.redis.server_error import BROKER_URL_SETTING, write_refusal
 
 _PROBE_KEY = "roboco:{probe}:state"
@@ -25,12 +25,15 @@ _UNCONFIRMED = f"RabbitMQ has not confirmed a message for {ALARM_TIMEOUT:g} s; s
 
 
 def write_fault(app: Celery) -> str:
-    """Return why the broker takes no messages, with the remedy, or "". Raise TransientError if it does not answer."""
-    with translating_errors("a check of the broker"), app.connection_for_write() as connection:
-        if connection.transport.driver_type == "redis":
-            channel: Any = connection.default_channel
-            return write_refusal(channel.client, _PROBE_KEY, BROKER_URL_SETTING)
-        return _alarm(connection) if connection.transport.driver_type == "amqp" else ""
+    """Return why the broker takes no messages, with the remedy, or ""."""
+    try:
+        with app.connection_for_write() as connection:
+            if connection.transport.driver_type == "redis":
+                channel: Any = connection.default_channel
+                return write_refusal(channel.client, _PROBE_KEY, BROKER_URL_SETTING)
+            return _alarm(connection) if connection.transport.driver_type == "amqp" else ""
+    except BROKER_ERRORS as error:
+        return explain_broker(error)
 
 
 def _alarm(connection: Connection) -> str:
