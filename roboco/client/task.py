@@ -45,7 +45,7 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         self._follower = follower
         address = workspace_address(settings)
         worker_check = WorkerCheck(task_id, lambda: why_unattended(engine, address, task_id))
-        self._stream = TaskStream(task_id, engine, follower, self.summary, worker_check)
+        self._stream = TaskStream(task_id, engine, follower, self.settled_summary, worker_check)
         self._async_stream = AsyncTaskStream(self._stream, AsyncFollower(follower))
 
     def __iter__(self) -> Iterator[StreamItem]:

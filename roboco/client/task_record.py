@@ -52,17 +52,25 @@ class TaskRecord(TaskHandle):
     """
 
     def summary(self) -> TaskSummary:
-        """Return the task at a glance, as of now."""
+        """Return the task at a glance, as of now. It ends with its stream, before its workspace has the end."""
+        return self._as_of_now(self.stored_summary())
+
+    def settled_summary(self) -> TaskSummary:
+        """Return the same, but a task that has ended is running until its workspace has the end."""
         stored = self.stored_summary()
+        now = self._as_of_now(stored)
+        is_closing = now.status.ended and not stored.status.ended
+        return now.model_copy(update={"status": TaskStatus.RUNNING}) if is_closing else now
+
+    def _as_of_now(self, stored: TaskSummary) -> TaskSummary:
         live = None if stored.status.ended else self._engine.task_store.load(self.task_id, 1)
-        if live is None:
+        if live is None or (live.status.ended and stored.retries > live.state.retries):  # Redis lacks the retry yet
             return stored
-        # While the coordinator completes the workspace of an ended task, it has not ended.
-        is_closing, state = live.status.ended, live.state
+        state = live.state
         return stored.model_copy(
             update={
-                "status": TaskStatus.RUNNING if is_closing else live.status,
-                "reason": stored.reason if is_closing else live.reason,
+                "status": live.status,
+                "reason": live.reason,
                 "steps": live.seq,
                 "tokens_in": state.tokens_in,
                 "tokens_out": state.tokens_out,
@@ -73,12 +81,12 @@ class TaskRecord(TaskHandle):
         )
 
     def is_at_rest(self, summary: TaskSummary | None = None) -> bool:
-        """Return True if the task has ended or waits, and no item that it has accepted ends its wait.
+        """Return True if the workspace has the end of the task, or it waits, and no accepted item ends its wait.
 
         `summary` is what its caller has read a moment ago. Cost: two reads of Redis for a task that waits, and one of
         the workspace for each item that is not applied yet, at most 100.
         """
-        return stays_at_rest(self._engine, summary or self.summary())
+        return stays_at_rest(self._engine, summary or self.settled_summary())
 
     def stored_summary(self) -> TaskSummary:
         """Return the task at a glance, as the workspace has it; of an open task that may be some steps old."""

@@ -47,7 +47,8 @@ RECORD_CONTEXT: Final[Mapping[str, bool]] = {"recorded": True}
 class RecordModel(BaseModel):
     """A model that Roboco itself writes. Unknown fields of newer releases are kept."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
+    # Values are ids and texts of tasks: a cache of 16,384 of them would fill 1.5 MB of each process.
+    model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True, cache_strings="keys")
 
     def require_recorded(self, info: ValidationInfo, *names: str) -> Self:
         """Return the value. Raise ValueError if it was read from a record that lacks one of these fields.

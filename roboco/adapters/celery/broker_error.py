@@ -19,6 +19,8 @@ class ScriptsMissing(redis_exceptions.ConnectionError):
     """
 
 
+BROKER_ERRORS: Final = (KombuError, AMQPError, redis_exceptions.RedisError, OSError)
+"""The classes of all errors of a broker."""
 RABBITMQ_REFUSED: Final = (
     "RabbitMQ refuses the user or password in ROBOCO_BROKER_URL: correct it, and write "
     "amqp://USER:PASSWORD@HOST:PORT/VHOST, with each '/', '#', '?', ':', '@' and '%' of the password as %XX"
@@ -50,5 +52,5 @@ def translating_errors(name: str) -> Iterator[None]:
     """Raise TransientError in place of the errors of a broker that does not accept the message `name`."""
     try:
         yield
-    except (KombuError, AMQPError, redis_exceptions.RedisError, OSError) as error:
+    except BROKER_ERRORS as error:
         raise TransientError(f"the broker does not take {name!r}: {explain_broker(error)}") from error

@@ -121,10 +121,7 @@ class CeleryDispatcher:
 
     def fault(self) -> str:
         """Return why the broker takes no messages now, with the remedy, or "". It may take a second."""
-        try:
-            return write_fault(self._app)
-        except TransientError as error:
-            return str(error)
+        return write_fault(self._app)
 
     def backlog(self, task_id: str) -> int:
         """Return the queued turns and coordinator passes in the queues of this task."""

@@ -41,8 +41,8 @@ class McpServers:
 
     `allowed`: command lines as `shlex.join` writes them, and addresses, which also allow all addresses below them.
     `variables`: variables of this process that servers may get. `confinement`: the confinement of servers that are
-    started. `tokens` is what workers share about tokens, a `RedisTokenStore`. `get_token` is the operator's function that
-    returns one: "package.module:name".
+    started. `tokens` is what workers share about tokens, a `RedisTokenStore`. `get_token` is the operator's function
+    that returns one: "package.module:name".
     """
 
     def __init__(

@@ -72,7 +72,7 @@ class LazyCluster:
         self.close()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._connect(), name)
+        return getattr(self.connect(), name)
 
     def register_script(self, script: str) -> Script:
         """Return a script for this client. All keys of a call must be in one slot."""
@@ -91,7 +91,7 @@ class LazyCluster:
 
         The node named `failed` is asked last, if redis-py can do that.
         """
-        cluster = self._connect()
+        cluster = self.connect()
         if time.monotonic() - self._refreshed_at > max_age:
             hint: dict[str, Any] = {"last_failed_node_name": failed} if _KNOWS_FAILED_NODE else {}
             cluster.nodes_manager.initialize(**hint)
@@ -105,12 +105,14 @@ class LazyCluster:
                 self._cluster.close()
                 self._cluster = None
 
-    def _connect(self) -> RedisCluster:
+    def connect(self) -> RedisCluster:
+        """Return the client, connected. Raise redis.ConnectionError or TimeoutError if no node in the URL answers."""
         with self._lock:
             if self._cluster is None:
                 startup = [cast(Any, ClusterNode)(host, port) for host, port in self._nodes]
                 try:
                     self._cluster = _Cluster(url=self._url, startup_nodes=startup, **self._options)
                 except RedisClusterException as error:
-                    raise redis.ConnectionError(str(error)) from error
+                    kind = type(error.__cause__)  # after a time-out its caller has waited: no command is repeated
+                    raise (kind if kind is redis.TimeoutError else redis.ConnectionError)(str(error)) from error
             return self._cluster

@@ -62,6 +62,10 @@ def send_batch(cluster: LazyCluster, commands: Sequence[BatchCommand]) -> list[A
 
     Cost: O(commands), and one round trip to each node; two, and a query of the topology, if that has changed.
     """
+    try:
+        cluster.connect()
+    except redis.RedisError as error:
+        return [error] * len(commands)
     answers = dict[int, Any]()
     failed = _send(cluster, dict(enumerate(commands)), answers)
     if failed is not None or any(isinstance(answer, _STALE_ERRORS) for answer in answers.values()):
@@ -80,7 +84,7 @@ def _send(cluster: LazyCluster, commands: Mapping[int, BatchCommand], answers: d
     for index, command in commands.items():
         try:
             node: ClusterNode = cluster.get_node_from_key(command.first_key)
-        except redis.RedisError as error:  # no known node has the slot, or the client cannot connect
+        except redis.RedisError as error:  # no known node has the slot
             answers[index] = error
         else:
             batches.setdefault(str(node.name), _NodeBatch(cluster, node)).add(index, command)

@@ -44,7 +44,7 @@ def why(task_id: str, step: str | None, as_json: bool) -> None:
             click.echo(stale, err=True)
         past = task.recorded(summary)
         changes, left_out = task.tool_changes(past.steps[-1]), task.left_out_tools()
-        missing = "" if stale or summary.status.ended else _missing_worker(task)
+        missing = "" if summary.status.ended else _missing_worker(task, summary.status, bool(stale))
     found = replace(explain_task(task_id, past, step, missing, changes), left_out=left_out)
     if as_json:
         print_json(found)
@@ -60,7 +60,10 @@ def why(task_id: str, step: str | None, as_json: bool) -> None:
     _print_end(screen, found.status, found.end)
 
 
-def _missing_worker(task: Task) -> str:
+def _missing_worker(task: Task, status: TaskStatus, stale: bool) -> str:
+    """Return the cause for which the task waits, or "". If Redis did not answer, do not wait for it again."""
+    if stale:
+        return "" if status.waiting else "the cause is not known while Redis does not answer"
     try:
         return task.missing_worker()
     except TransientError as error:

@@ -1,19 +1,17 @@
 """Checks of the broker: it accepts messages, no other application uses it, and workers consume its queues."""
 
 import time
-import uuid
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any, Final
 
-from amqp import Message
-from amqp.exceptions import AMQPError, MessageNacked
+from amqp.exceptions import AMQPError
 from celery import Celery
 from kombu.exceptions import KombuError
 from kombu.utils.url import maybe_sanitize_url
 from redis.exceptions import RedisError
 
 from roboco.adapters.celery.broker import TRANSPORT_OPTIONS
+from roboco.adapters.celery.broker_fault import write_fault
 from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUES, queue_lanes
 from roboco.adapters.celery.queue_stats import QueueStats, read_queue_stats
 from roboco.adapters.redis.server_error import BROKER_URL_SETTING, explain
@@ -31,12 +29,6 @@ _ROBOCO_EXCHANGES = frozenset(
     {"celeryev", "celery.pidbox", "reply.celery.pidbox", *(lane for name in QUEUES for lane in queue_lanes(name))}
 )
 """The exchanges of Roboco: kombu keeps their bindings, for its workers and for producers that declare its queues."""
-ALARM_TIMEOUT: Final = 3.0
-"""Seconds for RabbitMQ to confirm a message. It blocks a connection at its first message while it has an alarm."""
-_ALARM_REMEDY: Final = (
-    "`rabbitmq-diagnostics alarms` names it: memory (raise vm_memory_high_watermark, or empty long queues) or disk "
-    "(free space, see disk_free_limit)"
-)
 _BINDING_PREFIX = "_kombu.binding."
 MIN_RABBITMQ: Final = (3, 12)
 """The oldest RabbitMQ whose queues can set a time limit for acknowledgements, as those of Roboco do."""
@@ -52,10 +44,11 @@ def check_broker(settings: Settings) -> Iterator[CheckResult]:
         with app.connection_for_write() as connection:
             connection.ensure_connection(max_retries=1, interval_start=0)
             rabbit = _check_rabbitmq(connection)
-            if _is_blocked(connection):
-                yield CheckResult("broker", "fail", f"{where} has an alarm, and accepts no messages", _ALARM_REMEDY)
-                yield from rabbit
-                return
+        if fault := write_fault(app):
+            found, _, todo = fault.partition("; ")
+            yield CheckResult("broker", "fail", f"{where} takes no messages: {found}", todo)
+            yield from rabbit
+            return
         answers = _consumed_queues(app)
         waiting = read_queue_stats(app, QUEUES)
         shared = [*_check_shared_database(app), check_owner(app, settings), *check_unread_lists(app, settings)]
@@ -85,20 +78,6 @@ def _check_rabbitmq(connection: Any) -> list[CheckResult]:
     new = tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) >= MIN_RABBITMQ
     todo = "use 3.12 or newer, or raise its consumer_timeout above your longest tool call (30 minutes are usual)"
     return [expect("broker version", new, f"RabbitMQ {version}", todo)]
-
-
-def _is_blocked(connection: Any) -> bool:
-    """Return True if an alarm of RabbitMQ, for its memory or disk, blocks this connection."""
-    if connection.transport.driver_type != "amqp":
-        return False
-    server, notices = connection.connection, list[str]()
-    server.on_blocked = notices.append
-    nowhere = f"roboco.doctor.{uuid.uuid4().hex}"  # no queue has this name, so the broker drops the message
-    with suppress(TimeoutError, MessageNacked):
-        server.channel().basic_publish_confirm(Message(""), routing_key=nowhere, confirm_timeout=ALARM_TIMEOUT)
-    if notices:
-        connection.collect()  # a blocked connection does not answer to a close either
-    return bool(notices)
 
 
 def _check_queue(queue: QueueStats, nodes: list[str], any_worker: bool) -> Iterator[CheckResult]:

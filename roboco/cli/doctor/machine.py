@@ -70,9 +70,9 @@ def check_flower(address: str) -> CheckResult:
 
 def check_model(env: Mapping[str, str]) -> CheckResult:
     """Check that this environment can call models; agents workers need the same environment."""
-    if set(env.get("OPENAI_API_KEY", "")) == {"."}:
+    if env.get("OPENAI_API_KEY", "").endswith("..."):
         todo = "set it where the agents workers run; a model server without keys accepts any other text"
-        return CheckResult("model", "fail", "OPENAI_API_KEY is the placeholder '...'", todo)
+        return CheckResult("model", "fail", "OPENAI_API_KEY ends with '...': it is a placeholder", todo)
     named = [name for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL") if env.get(name)]
     if named:
         return CheckResult("model", "ok", f"{' and '.join(named)} set here; agents workers need the same")

@@ -188,8 +188,7 @@ def _wait_until_closed(task: Task) -> None:
     """Wait until the workspace of an ended task is complete. Return immediately if the task waits."""
     deadline = time.monotonic() + CLOSE_TIMEOUT
     while time.monotonic() < deadline:
-        status = task.summary().status
-        if status.ended or status.waiting:
+        if task.is_at_rest():
             return
         time.sleep(_POLL_INTERVAL)
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 import click
-from kombu.utils.url import maybe_sanitize_url
 from rich.console import Console
 from rich.live import Live
 
@@ -24,6 +23,7 @@ from roboco.cli.top.snapshot import TopSnapshot
 from roboco.cli.top.view import TopView
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import producer_app
+from roboco.domain.url import strip_credentials
 from roboco.settings import load_settings
 
 END_KEYS = frozenset("qQ\x1b\x03\x04")
@@ -54,7 +54,7 @@ def top(once: bool, most: int, every: float, as_json: bool) -> None:
         app = opened.enter_context(closing(producer_app(settings)))
         heartbeats = opened.enter_context(WorkerMonitor(app))
         sampler = opened.enter_context(closing(Sampler(orchestrator, app, heartbeats)))
-        where = maybe_sanitize_url(settings.redis_url)
+        where = strip_credentials(settings.redis_url)
         if as_json or once or not (sys.stdout.isatty() and sys.stdin.isatty()):
             _print(_single_snapshot(sampler, most), where, as_json)
         else:

@@ -25,7 +25,8 @@ class TopSnapshot:
     """The figures that `roboco top` shows. If a server does not answer, they are those of the last picture."""
 
     at: float
-    open_tasks: int = 0
+    open_tasks: int | None = None
+    """None until Redis has answered."""
     dead_letters: int = 0
     tasks: tuple[TaskRow, ...] = ()
     workers: tuple[WorkerInfo, ...] = ()

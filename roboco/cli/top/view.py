@@ -45,6 +45,9 @@ class TopView:
         used = len(console.render_lines(Group(*above), options)) + 2
         rows = self._snapshot.tasks if self._lines is None else self._snapshot.tasks[: max(1, self._lines - used)]
         yield from above
+        if self._snapshot.open_tasks is None:
+            yield Text("open tasks are not known", "red")
+            return
         yield _tasks(rows, width, self._snapshot.at)
         if (more := self._snapshot.open_tasks - len(rows)) > 0:
             yield Text(f"and {_count(more, 'more open task')}", "dim")
@@ -54,7 +57,7 @@ class TopView:
         now = self._snapshot
         parts = [
             (0, Text("roboco top", "bold")),
-            (1, Text(_count(now.open_tasks, "open task"))),
+            (1, Text("" if now.open_tasks is None else _count(now.open_tasks, "open task"))),
             (4, Text(_count(now.streams, "follower"))),
             (2, Text(_count(now.dead_letters, "dead letter") if now.dead_letters else "", "red")),
             (6, Text(one_line(self._address, 60), "dim")),

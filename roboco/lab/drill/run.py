@@ -208,7 +208,7 @@ class DrillRun:
 
 def _wait_closed(task: Task) -> None:
     deadline = time.monotonic() + CLOSE_TIMEOUT
-    while not task.summary().status.ended and time.monotonic() < deadline:
+    while not task.is_at_rest() and time.monotonic() < deadline:
         time.sleep(POLL_INTERVAL)
 
 

@@ -58,6 +58,7 @@ def test_a_command_waits_for_one_timeout_of_a_hanging_redis(
         imports, _ = run(environment, tmp_path, words[0], "--help")
         seconds, printed = run(environment, tmp_path, *words)
         assert "does not answer" in printed
+        assert "being worked on" not in printed
         waited.append(seconds - imports)
         if waited[-1] < ONE_TIMEOUT:
             return

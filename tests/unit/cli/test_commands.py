@@ -277,4 +277,4 @@ def test_help_explains_ctrl_c() -> None:
 def test_check_model_warns_without_a_server() -> None:
     assert check_model({}).state == "warn"
     assert check_model({"OPENAI_BASE_URL": "http://x"}).state == "ok"
-    assert check_model({"OPENAI_API_KEY": "..."}).state == "fail"
+    assert check_model({"OPENAI_API_KEY": "sk-..."}).state == "fail"

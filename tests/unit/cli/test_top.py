@@ -124,8 +124,10 @@ def test_a_worker_that_is_lost_or_has_ended_consumes_nothing() -> None:
 
 
 def test_the_view_of_an_empty_stack_names_outages() -> None:
-    empty = TopSnapshot(NOW, queues=tuple(QueueStats(name, 0) for name in QUEUES), errors=("redis is away",))
-    text = "\n".join(render(empty, 80, 24))
-    assert "no task is open" in text
+    unknown = TopSnapshot(NOW, queues=tuple(QueueStats(name, 0) for name in QUEUES), errors=("redis is away",))
+    text = "\n".join(render(unknown, 80, 24))
+    assert "open tasks are not known" in text
     assert "redis is away" in text
+    empty = replace(unknown, open_tasks=0)
+    assert "no task is open" in "\n".join(render(empty, 80, 24))
     assert "0 workers" in "\n".join(render(replace(empty, errors=()), 60, 16))

@@ -63,6 +63,24 @@ def test_the_task_has_ended_when_a_stop_over_http_returns(tmp_path: Path) -> Non
         assert rest.get("/v1/tasks/t/result").json()["status"] == "cancelled"
 
 
+def test_every_view_has_the_end_that_the_stream_shows_before_the_workspace_has_it(tmp_path: Path) -> None:
+    with rest_world(tmp_path) as rest:
+        rest.world.submit(rest.orchestrator.team("desk"), task_id=TASK)
+        task, seen = rest.orchestrator.task(TASK), set[tuple[str, str, str, bool]]()
+        task.stop(item_id="stop1")
+
+        def look(name: str, call: PortCall) -> Any:
+            if name == "files.replace" and (live := rest.world.engine.task_store.load(TASK, 1)) and live.status.ended:
+                shown, result = (rest.get(f"/v1/tasks/t{path}").json()["status"] for path in ("", "/result"))
+                seen.add((task.status, shown, result, task.is_at_rest()))
+            return call()
+
+        rest.world.watch = look
+        rest.world.settle(TASK)
+        assert seen == {("cancelled", "cancelled", "cancelled", False)}
+        assert task.is_at_rest()
+
+
 def test_a_stop_of_a_task_that_has_ended_is_expired(tmp_path: Path) -> None:
     with stopping(tmp_path) as (_, task):
         stop(task)

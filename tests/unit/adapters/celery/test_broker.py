@@ -6,6 +6,7 @@ from kombu import transport as transport_of_kombu
 
 from roboco.adapters.celery.app import app_settings, create_app
 from roboco.adapters.celery.broker import broker_settings, producer_settings
+from roboco.adapters.celery.broker_fault import write_fault
 from roboco.adapters.celery.transport import SentinelTransport, Transport
 from roboco.errors import UsageError
 
@@ -70,3 +71,8 @@ def test_another_application_of_the_process_keeps_its_connection_limit() -> None
     ours, others = create_app(app_settings("memory://")), Celery("shop", broker="memory://", set_as_current=False)
     with ours.pool.acquire(), others.pool.acquire():
         assert ours.pool.limit == others.pool.limit
+
+
+def test_a_broker_that_refuses_connections_is_a_fault_with_a_remedy() -> None:
+    with create_app(app_settings("amqp://127.0.0.1:1//")) as app:
+        assert write_fault(app).endswith("Connection refused; check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL")

@@ -1,8 +1,11 @@
-"""URLs of a Redis Cluster."""
+"""URLs of a Redis Cluster, and its client."""
+
+import socket
 
 import pytest
+import redis
 
-from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.client import connect, connect_for_renewals
 from roboco.adapters.redis.cluster import any_node_url, first_node_url, is_cluster, parse_nodes
 from roboco.adapters.redis.scripts import translating_errors
 from roboco.domain.url import strip_credentials
@@ -32,3 +35,15 @@ def test_a_cluster_client_connects_at_its_first_use() -> None:
 def test_the_error_for_an_invalid_url_names_the_setting() -> None:
     with pytest.raises(UsageError, match="ROBOCO_REDIS_URL"):
         connect("redis+cluster://host:port")
+
+
+def test_a_batch_for_a_cluster_that_hangs_waits_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis+cluster://127.0.0.1:{silent.getsockname()[1]}"
+        with connect_for_renewals(url, 0.05) as client, client.pipeline(transaction=False) as batch:
+            batch.get("one").get("two")
+            assert [type(answer) for answer in batch.execute(raise_on_error=False)] == [redis.TimeoutError] * 2
+        silent.accept()[0].close()
+        silent.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            silent.accept()

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -173,3 +174,11 @@ def test_a_step_exposes_its_parts() -> None:
 def test_a_step_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
         CHAIN[0].seq = 7  # type: ignore[misc]
+
+
+def test_steps_that_were_read_leave_no_texts_in_memory() -> None:
+    """Pydantic would keep up to 16,384 of their ids and texts in each process."""
+    before = sys.getallocatedblocks()
+    for number in range(2_000):
+        parse_step(CHAIN[0].model_copy(update={"step_id": f"step_{number:032x}"}).model_dump_json())
+    assert sys.getallocatedblocks() - before < 500
