@@ -18,8 +18,8 @@ from roboco.errors import ModelError
 
 MAX_EVENT_BYTES = 5_000_000
 """Bytes of an event, of a line, and of a body that is no stream: little more than a text may have."""
-MAX_UNPACKED_BYTES = 256 * 1024 * 1024
-"""Bytes of a compressed stream after decompression. A few compressed bytes can expand to gigabytes."""
+MAX_REPLY_BYTES = 256 * 1024 * 1024
+"""Bytes of a reply with all that surrounds its text, after decompression."""
 UNREADABLE = "unreadable"
 """The code of a reply that is no JSON, or no reply."""
 _PIECE_BYTES = 65_536
@@ -31,10 +31,13 @@ _FIELDS = (b"data:", b"error:")
 async def iter_chunks(pieces: AsyncIterator[bytes], encoding: str = "") -> AsyncGenerator[Any]:
     """Yield the JSON of each event, or of the whole body if that is no stream, until "[DONE]"; that as None.
 
-    Raise ModelError if an event is too long or no JSON, or if the body is neither a stream nor JSON.
+    Raise ModelError if an event or the body is too long or no JSON, or if the body is neither a stream nor JSON.
     """
-    parser = EventParser()
+    parser, size = EventParser(), 0
     async for piece in unpacked(pieces, encoding):
+        size += len(piece)
+        if size > MAX_REPLY_BYTES:
+            raise ModelError("too_long", f"the model server's reply has more than {MAX_REPLY_BYTES} bytes", False)
         for data in parser.feed(piece):
             if data.startswith(b"[DONE]"):
                 yield None
@@ -58,7 +61,7 @@ async def unpacked(pieces: AsyncIterator[bytes], encoding: str) -> AsyncIterator
     if encoding not in ("gzip", "x-gzip", "deflate"):
         message = f"the model server compresses its reply with {encoding[:40]!r}, which was not asked for"
         raise ModelError(UNREADABLE, message, False)
-    unpacker, size = zlib.decompressobj(47), 0
+    unpacker = zlib.decompressobj(47)
     async for piece in pieces:
         while piece:
             try:
@@ -67,9 +70,6 @@ async def unpacked(pieces: AsyncIterator[bytes], encoding: str) -> AsyncIterator
                 raise ModelError(
                     UNREADABLE, f"the model server's compressed reply is damaged: {error}", False
                 ) from error
-            size += len(data)
-            if size > MAX_UNPACKED_BYTES:
-                raise ModelError("too_long", f"the model server's reply has more than {size} bytes", False)
             piece = unpacker.unconsumed_tail
             yield data
     yield unpacker.flush(_PIECE_BYTES)
@@ -163,11 +163,14 @@ class EventParser:
     def _whole_lines(self) -> Iterator[bytes]:
         """Yield the whole lines of a body, as long as each is a JSON object."""
         assert self._body is not None
-        lines = bytes(self._body).split(b"\n")
-        while len(lines) > 1 and (not lines[0].strip() or _is_json_object(lines[0])):
-            yield lines.pop(0)
-        self._has_lines = len(lines) == 1
-        self._body = bytearray(b"\n".join(lines))
+        *lines, rest = bytes(self._body).split(b"\n")
+        for number, line in enumerate(lines):
+            if line.strip() and not _is_json_object(line):
+                self._has_lines = False
+                rest = b"\n".join([*lines[number:], rest])
+                break
+            yield line
+        self._body = bytearray(rest)
 
     def _after_head(self, data: bytes) -> bytes:
         """Return what follows the byte order mark and white space at the beginning, and recognise a body."""

@@ -145,10 +145,13 @@ def test_a_compressed_stream_is_read(encoding: str, pack: Callable[[bytes], byte
     assert read_compressed(pack(encode_events(chunk)), encoding, piece) == [chunk, None]
 
 
-def test_a_compressed_stream_is_unpacked_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MAX_UNPACKED_BYTES", 1_000_000)
+@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("", bytes)])
+def test_a_stream_is_read_up_to_a_limit(
+    encoding: str, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse, "MAX_REPLY_BYTES", 1_000_000)
     with pytest.raises(ModelError) as failed:
-        read_compressed(gzip.compress(b": x\n" * 1_000_000), "gzip", 10_000)
+        read_compressed(pack(b": x\n" * 1_000_000), encoding, 10_000)
     assert failed.value.code == "too_long"
 
 
