@@ -33,11 +33,8 @@ async def iter_chunks(pieces: AsyncIterator[bytes], encoding: str = "") -> Async
 
     Raise ModelError if an event or the body is too long or no JSON, or if the body is neither a stream nor JSON.
     """
-    parser, size = EventParser(), 0
+    parser = EventParser()
     async for piece in unpacked(pieces, encoding):
-        size += len(piece)
-        if size > MAX_REPLY_BYTES:
-            raise ModelError("too_long", f"the model server's reply has more than {MAX_REPLY_BYTES} bytes", False)
         for data in parser.feed(piece):
             if data.startswith(b"[DONE]"):
                 yield None
@@ -116,20 +113,23 @@ class EventParser:
         self._head: bytearray | None = bytearray()  # the first bytes, until it is known what the body is
         self._body: bytearray | None = None  # the rest of the body, if it is no stream of events
         self._has_lines = False  # the lines of the body are JSON objects, until now
+        self._size = 0
         self._comments = b""  # the beginning of what is neither data nor a comment
         self._has_data = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the data of each event that ends in these bytes. Raise ModelError if an event or a line is too long."""
+        """Yield the data of each event that ends in these bytes. Raise ModelError if one, or the body, is too long."""
+        self._size += len(data)
+        _check_size("a reply", self._size, MAX_REPLY_BYTES)
         if self._head is not None:
             data = self._after_head(data)
         if self._body is not None:
-            _check_size(len(self._body) + len(data))
+            _check_size("an event", len(self._body) + len(data), MAX_EVENT_BYTES)
             self._body += data
             if self._has_lines and b"\n" in data:
                 yield from self._whole_lines()
             return
-        _check_size(len(self._partial_line) + len(data))
+        _check_size("an event", len(self._partial_line) + len(data), MAX_EVENT_BYTES)
         if not (b"\n" in data or b"\r" in data or self._partial_line.endswith(b"\r")):
             self._partial_line += data
             return
@@ -198,7 +198,7 @@ class EventParser:
                 return data[0] if len(data) == 1 else b"\n".join(data)
         elif line.startswith(_FIELDS):
             self._data_size += len(line)
-            _check_size(self._data_size)
+            _check_size("an event", self._data_size, MAX_EVENT_BYTES)
             self._has_data = True
             self._data.append(line.partition(b":")[2].removeprefix(b" "))
         elif not self._has_data and not line.startswith((b":", b"event:", b"id:", b"retry:")):
@@ -213,6 +213,6 @@ def _is_json_object(line: bytes) -> bool:
         return False
 
 
-def _check_size(size: int) -> None:
-    if size > MAX_EVENT_BYTES:
-        raise ModelError("too_long", f"the model server sent an event of more than {MAX_EVENT_BYTES} bytes", False)
+def _check_size(part: str, size: int, limit: int) -> None:
+    if size > limit:
+        raise ModelError("too_long", f"the model server sent {part} of more than {limit} bytes", False)
