@@ -11,8 +11,9 @@ import pytest
 
 from roboco.adapters.model import reply_assembly as assembly
 from roboco.adapters.model import sse
-from roboco.adapters.model.openai_model import OpenAIModel
+from roboco.adapters.model.openai_model import OpenAIModel, _ModelCall
 from roboco.errors import ModelError
+from roboco.ports.model import Listener
 from roboco.ports.model import Reply as ModelReply
 from tests.contract.model.model_calls import (
     IGNORE_ABANDONED_GENERATORS,
@@ -89,6 +90,22 @@ def test_an_answer_that_takes_too_long_is_truncated(
     hang_after_text(server, 2, "word ")
     assert read_truncated_reply(server, model)[1].limit == "0 seconds"
     server.wait_for(all_disconnected)
+
+
+def test_chunks_after_a_whole_reply_do_not_postpone_its_end(model: OpenAIModel) -> None:
+    async def ends() -> set[float | None]:
+        request, reply, found = make_request(), assembly.ReplyAssembly("m"), set[float | None]()
+        texts: list[str] = []
+        reply.finish("stop")
+        async with asyncio.timeout(100) as limit:
+            output = _ModelCall(model, request, Listener(texts.append))._output(request, reply, texts.append, limit)
+            for _ in range(3):
+                output.heard()
+                found.add(limit.when())
+                await asyncio.sleep(0.01)
+        return found
+
+    assert len(asyncio.run(ends())) == 1
 
 
 def test_long_names_are_truncated(server: ModelServer, model: OpenAIModel) -> None:
