@@ -197,7 +197,7 @@ def _build_toolbox(
     model = settings.embeddings_model
     rank = None
     if model is not None and not missing_packages("workers"):  # a client without them runs no tools
-        embeddings = importlib.import_module("roboco.adapters.search.embeddings")  # which imports openai
+        embeddings = importlib.import_module("roboco.adapters.search.embeddings")  # which imports httpx2
         rank = embeddings.OpenAIEmbedder(model, settings.embeddings_base_url, settings.embeddings_api_key_env)
     index = MemoryIndex(
         workspace.histories, artifact_reader(workspace.files), settings.cache_folder, rank, workspace=settings.workspace

@@ -11,14 +11,14 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
-from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+import httpx2
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, RSAKey
 
+from roboco.adapters.http_exchange import exchange
 from roboco.errors import TransientError
 from roboco.gateway.calls import CallLine
 from roboco.gateway.origin import is_loopback
@@ -124,23 +124,16 @@ def _key_of(entry: Any) -> tuple[str, ProviderKey] | None:
     return None
 
 
-class _NoRedirects(HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 def fetch_json(address: str) -> dict[str, Any]:
     """Return the JSON object at an address. Raise TransientError if there is none."""
-    parts = urlsplit(address)
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
-        raise TransientError(f"{address} has no TLS")
-    request = Request(address, headers={"Accept": "application/json"})  # noqa: S310 - the scheme is checked
     try:
-        with build_opener(_NoRedirects).open(request, timeout=TIMEOUT) as answer:
-            data = answer.read(MAX_BYTES + 1)
-        found = json.loads(data) if len(data) <= MAX_BYTES else None
-    except (HTTPException, OSError, ValueError, RecursionError) as error:
-        raise TransientError(f"{address} does not answer: {error}") from error
+        parts = urlsplit(address)
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+            raise TransientError(f"{address} has no TLS")
+        answer = exchange("GET", address, {"Accept": "application/json"}, TIMEOUT, MAX_BYTES)
+        found = json.loads(answer.body) if answer.status == 200 else None
+    except (httpx2.HTTPError, TimeoutError, ValueError, RecursionError) as error:
+        raise TransientError(f"{address} does not answer: {type(error).__name__} {error}") from error
     if not isinstance(found, dict):
-        raise TransientError(f"{address} is no JSON object of at most {MAX_BYTES} bytes")
+        raise TransientError(f"{address} is no JSON object")
     return found

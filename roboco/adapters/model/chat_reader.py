@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from roboco.adapters.model.errors import ServerFailure
-from roboco.adapters.model.reply_assembly import PartialCall, ReplyAssembly
+from roboco.adapters.model.reply_assembly import MAX_REPLY_CALLS, PartialCall, ReplyAssembly
 from roboco.adapters.model.reported_usage import reported_usage
 
 _REASONING_TEXTS = ("reasoning_content", "reasoning", "thinking", "reasoning_text", "thinking_content", "thought")
@@ -194,8 +194,9 @@ def _is_plain(chunk: dict[str, Any], choice: dict[str, Any], delta: dict[str, An
 
 
 def _calls_of(delta: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the fragments of calls: as many as a reply may have calls, and one more, which truncates it."""
     calls = delta.get("tool_calls")
-    for call in calls if isinstance(calls, list) else [calls]:
+    for call in calls[: MAX_REPLY_CALLS + 1] if isinstance(calls, list) else [calls]:
         if isinstance(call, dict):
             yield call
     if isinstance(legacy := delta.get("function_call"), dict):

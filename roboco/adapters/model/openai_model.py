@@ -375,7 +375,8 @@ class _ModelCall:
             now = loop.time()
             self._heard_at = time.time()
             if assembly.is_ended:
-                limit.reschedule(now + (USAGE_TIMEOUT if assembly.usage is None else END_TIMEOUT))
+                end = now + (USAGE_TIMEOUT if assembly.usage is None else END_TIMEOUT)
+                limit.reschedule(min(end, limit.when() or end))
             elif assembly.has_output:
                 if now + profile.idle_timeout > due:
                     due = now + IDLE_TIMEOUT_FACTOR * profile.idle_timeout

@@ -18,8 +18,8 @@ from roboco.errors import ModelError
 
 MAX_EVENT_BYTES = 5_000_000
 """Bytes of an event, of a line, and of a body that is no stream: little more than a text may have."""
-MAX_UNPACKED_BYTES = 256 * 1024 * 1024
-"""Bytes of a compressed stream after decompression. A few compressed bytes can expand to gigabytes."""
+MAX_REPLY_BYTES = 256 * 1024 * 1024
+"""Bytes of a reply with all that surrounds its text, after decompression."""
 UNREADABLE = "unreadable"
 """The code of a reply that is no JSON, or no reply."""
 _PIECE_BYTES = 65_536
@@ -32,7 +32,7 @@ _decode = json.JSONDecoder(strict=False).decode  # some servers do not escape ta
 async def iter_chunks(pieces: AsyncIterator[bytes], encoding: str = "") -> AsyncGenerator[Any]:
     """Yield the JSON of each event, or of the whole body if that is no stream; "[DONE]" as None.
 
-    Raise ModelError if an event is too long or no JSON, or if the body is neither a stream nor JSON.
+    Raise ModelError if an event or the body is too long or no JSON, or if the body is neither a stream nor JSON.
     """
     parser = EventParser()
     async for piece in unpacked(pieces, encoding):
@@ -53,7 +53,7 @@ async def unpacked(pieces: AsyncIterator[bytes], encoding: str) -> AsyncIterator
     if encoding not in ("gzip", "x-gzip", "deflate"):
         message = f"the model server compresses its reply with {encoding[:40]!r}, which was not asked for"
         raise ModelError(UNREADABLE, message, False)
-    unpacker, size = zlib.decompressobj(47), 0
+    unpacker = zlib.decompressobj(47)
     async for piece in pieces:
         while piece:
             try:
@@ -62,9 +62,6 @@ async def unpacked(pieces: AsyncIterator[bytes], encoding: str) -> AsyncIterator
                 raise ModelError(
                     UNREADABLE, f"the model server's compressed reply is damaged: {error}", False
                 ) from error
-            size += len(data)
-            if size > MAX_UNPACKED_BYTES:
-                raise ModelError("too_long", f"the model server's reply has more than {size} bytes", False)
             piece = unpacker.unconsumed_tail
             yield data
     yield unpacker.flush(_PIECE_BYTES)
@@ -105,18 +102,21 @@ class EventParser:
         self._data_size = 0
         self._head: bytearray | None = bytearray()  # the first bytes, until it is known what the body is
         self._body: bytearray | None = None  # the rest of the body, if it is no stream of events
+        self._size = 0
         self._comments = b""  # the beginning of what is neither data nor a comment
         self._has_data = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the data of each event that ends in these bytes. Raise ModelError if an event or a line is too long."""
+        """Yield the data of each event that ends in these bytes. Raise ModelError if one, or the body, is too long."""
+        self._size += len(data)
+        _check_size("a reply", self._size, MAX_REPLY_BYTES)
         if self._head is not None:
             data = self._after_head(data)
         if self._body is not None:
-            _check_size(len(self._body) + len(data))
+            _check_size("an event", len(self._body) + len(data), MAX_EVENT_BYTES)
             self._body += data
             return
-        _check_size(len(self._partial_line) + len(data))
+        _check_size("an event", len(self._partial_line) + len(data), MAX_EVENT_BYTES)
         if not (b"\n" in data or b"\r" in data or self._partial_line.endswith(b"\r")):
             self._partial_line += data
             return
@@ -172,7 +172,7 @@ class EventParser:
                 return data[0] if len(data) == 1 else b"\n".join(data)
         elif line.startswith(_FIELDS):
             self._data_size += len(line)
-            _check_size(self._data_size)
+            _check_size("an event", self._data_size, MAX_EVENT_BYTES)
             self._has_data = True
             self._data.append(line.partition(b":")[2].removeprefix(b" "))
         elif not self._has_data and not line.startswith((b":", b"event:", b"id:", b"retry:")):
@@ -180,6 +180,6 @@ class EventParser:
         return None
 
 
-def _check_size(size: int) -> None:
-    if size > MAX_EVENT_BYTES:
-        raise ModelError("too_long", f"the model server sent an event of more than {MAX_EVENT_BYTES} bytes", False)
+def _check_size(part: str, size: int, limit: int) -> None:
+    if size > limit:
+        raise ModelError("too_long", f"the model server sent {part} of more than {limit} bytes", False)

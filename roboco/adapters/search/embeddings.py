@@ -1,13 +1,14 @@
 """OpenAIEmbedder: vectors from any server that implements OpenAI's embeddings protocol."""
 
+import json
 import os
-import threading
 import time
 from collections.abc import Sequence
 
-import openai
-from openai import OpenAI
+import httpx2
 
+from roboco.adapters.http_exchange import exchange
+from roboco.adapters.model.allowlist import DEFAULT_BASE_URL
 from roboco.adapters.search.vector import Vector, unit_vector
 from roboco.errors import TransientError
 
@@ -17,6 +18,8 @@ RETRY_DELAY = 30.0
 """Seconds for which no request is sent to an endpoint that failed, so that not every search waits for it."""
 BATCH_SIZE = 48
 """Maximum number of texts in one request."""
+MAX_BYTES = 16 * 1024 * 1024
+"""Bytes of an answer. The largest vectors of today take 4 MB for a batch."""
 
 
 class OpenAIEmbedder:
@@ -36,13 +39,15 @@ class OpenAIEmbedder:
         self._timeout = timeout
         self._retry_delay = retry_delay
         self._retry_at = 0.0
-        self._lock = threading.Lock()
-        self._client: tuple[int, str, OpenAI] | None = None
 
     @property
     def model(self) -> str:
         """Return the name of the model and its endpoint, which identify compatible vectors."""
         return f"{self._model} at {self._base_url or os.environ.get('OPENAI_BASE_URL') or 'the default endpoint'}"
+
+    @property
+    def _server(self) -> str:
+        return self._base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
 
     def vectors(self, texts: Sequence[str]) -> list[Vector]:
         """Return a vector of length 1 for each text.
@@ -63,30 +68,22 @@ class OpenAIEmbedder:
         left = until - time.monotonic()
         if left <= 0:
             raise TransientError(f"embeddings model {self._model!r} did not answer within {self._timeout:g} s")
-        try:
-            answer = self._connected_client().embeddings.create(
-                model=self._model, input=list(texts), encoding_format="float", timeout=left
-            )
-            placed = {item.index: unit_vector(item.embedding) for item in answer.data}
-            return [placed[index] for index in range(len(texts))]
-        except openai.APITimeoutError as error:
-            raise TransientError(
-                f"embeddings model {self._model!r} did not answer within {self._timeout:g} s"
-            ) from error
-        except openai.APIStatusError as error:
-            raise TransientError(f"embeddings model {self._model!r} refused: status {error.status_code}") from error
-        except openai.OpenAIError as error:
-            raise TransientError(f"embeddings model {self._model!r} failed: {type(error).__name__}") from error
-        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-            raise TransientError(f"embeddings model {self._model!r} sent no vector for each text") from error
-
-    def _connected_client(self) -> OpenAI:
-        """Return this process's client. A self-hosted server may need no key."""
         key = os.environ.get(self._key_env, "")
         if not (key.isascii() and key.isprintable()):
             raise TransientError(f"the key in {self._key_env} is not valid in an HTTP header; set it again")
-        with self._lock:
-            if self._client is None or self._client[:2] != (os.getpid(), key):
-                client = OpenAI(api_key=key or "none", base_url=self._base_url, max_retries=0)
-                self._client = (os.getpid(), key, client)
-            return self._client[2]
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        body = json.dumps({"model": self._model, "input": list(texts), "encoding_format": "float"}).encode()
+        try:
+            answer = exchange("POST", f"{self._server.rstrip('/')}/embeddings", headers, left, MAX_BYTES, body)
+            if answer.status != 200:
+                raise TransientError(f"embeddings model {self._model!r} refused: status {answer.status}")
+            placed = {item["index"]: unit_vector(item["embedding"]) for item in json.loads(answer.body)["data"]}
+            return [placed[index] for index in range(len(texts))]
+        except TimeoutError as error:
+            raise TransientError(
+                f"embeddings model {self._model!r} did not answer within {self._timeout:g} s"
+            ) from error
+        except httpx2.HTTPError as error:
+            raise TransientError(f"embeddings model {self._model!r} failed: {type(error).__name__}") from error
+        except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
+            raise TransientError(f"embeddings model {self._model!r} sent no vector for each text") from error

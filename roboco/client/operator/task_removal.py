@@ -23,6 +23,7 @@ from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.intake.import_task import import_task
 from roboco.engine.intake.request_erasure import pending_receipt, request_erasure
+from roboco.engine.intake.tar_contents import verified
 from roboco.engine.record.task_tar import check_exportable, task_tar
 from roboco.engine.selected_tasks import SelectedPage, select_page
 from roboco.engine.tombstones import parse_request, receipt_of
@@ -154,18 +155,17 @@ class TaskRemoval(KeyAdministration):
     def import_task(self, source: BinaryIO, *, by: str | None = None) -> TaskSummary:
         """Store the task of a tar, and return its summary. The source must be seekable, such as an open file.
 
-        The whole tar is verified before anything is stored: names, sizes, digests, and the chain of the history.
+        A process verifies the whole tar before anything is stored: names, sizes, digests, and the chain of the history.
         Raises UsageError, and stores nothing, if it was changed, or if its task exists or was erased.
         """
         details: dict[str, object] = {}
-
-        def check(task_id: str) -> None:
-            details["imported"] = task_id
+        with self._audited("import", by, details):
+            summary = verified(source)
+            details["imported"] = task_id = summary.task_id
             if self.settings.tenant not in (None, tenant_of(task_id)):
                 raise Forbidden(f"task {task_id!r} is not one of tenant {self.settings.tenant!r}")
-
-        with self._audited("import", by, details):
-            return import_task(self._engine, source, check)
+            import_task(self._engine, source, summary)
+        return summary
 
     aerase = in_thread(erase)
 

@@ -2,7 +2,7 @@
 
     erase:  request ─► request to erase is stored ─► coordinators ─► receipt            (202 until it is complete)
     export: request ─► header, file, file, ... ─► manifest                              (one piece in memory)
-    import: body ─► temporary file ─► verified as a whole ─► stored                     (nothing is stored before)
+    import: body ─► temporary file ─► verified by a process ─► stored                    (nothing is stored before)
 
 All of them need the scope `operate`, without a tenant and teams. A repeated request changes nothing.
 """
@@ -11,7 +11,6 @@ import asyncio
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
 from datetime import datetime
 from typing import Annotated, Any, BinaryIO, Final, cast
 
@@ -37,8 +36,6 @@ from roboco.gateway.rest.upload_body import UploadBody, too_large
 
 router = APIRouter(route_class=StrictJsonRoute, tags=["operations"])
 PIECE_BYTES: Final = 1024 * 1024
-HELD_BYTES: Final = 1024 * 1024
-"""Bytes of an imported tar that are held in memory; a longer one is in a temporary file."""
 _BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
 _TAR: Final[dict[str, Any]] = {"application/x-tar": _BINARY}
 
@@ -207,7 +204,7 @@ async def import_task(request: Request, gateway: TheGateway, caller: Caller) -> 
     body = UploadBody(request.stream(), limit)
 
     def store() -> TaskSummary:
-        with closing(tempfile.SpooledTemporaryFile(HELD_BYTES)) as file:
+        with tempfile.TemporaryFile() as file:
             while piece := body.read(PIECE_BYTES):
                 file.write(piece)
             return gateway.orchestrator.import_task(cast(BinaryIO, file), by=caller.by)

@@ -11,8 +11,9 @@ import pytest
 
 from roboco.adapters.model import reply_assembly as assembly
 from roboco.adapters.model import sse
-from roboco.adapters.model.openai_model import OpenAIModel
+from roboco.adapters.model.openai_model import OpenAIModel, _ModelCall
 from roboco.errors import ModelError
+from roboco.ports.model import Listener
 from roboco.ports.model import Reply as ModelReply
 from tests.contract.model.model_calls import (
     IGNORE_ABANDONED_GENERATORS,
@@ -91,6 +92,22 @@ def test_an_answer_that_takes_too_long_is_truncated(
     server.wait_for(all_disconnected)
 
 
+def test_chunks_after_a_whole_reply_do_not_postpone_its_end(model: OpenAIModel) -> None:
+    async def ends() -> set[float | None]:
+        request, reply, found = make_request(), assembly.ReplyAssembly("m"), set[float | None]()
+        texts: list[str] = []
+        reply.finish("stop")
+        async with asyncio.timeout(100) as limit:
+            output = _ModelCall(model, request, Listener(texts.append))._output(request, reply, texts.append, limit)
+            for _ in range(3):
+                output.heard()
+                found.add(limit.when())
+                await asyncio.sleep(0.01)
+        return found
+
+    assert len(asyncio.run(ends())) == 1
+
+
 def test_long_names_are_truncated(server: ModelServer, model: OpenAIModel) -> None:
     chunk = delta("r" * 5000, tool_calls=[{"index": 0, "function": {"name": "n" * 5000}}]) | {"model": "m" * 5000}
     send_endless_data(server, *[chunk] * 3)
@@ -145,10 +162,13 @@ def test_a_compressed_stream_is_read(encoding: str, pack: Callable[[bytes], byte
     assert read_compressed(pack(encode_events(chunk)), encoding, piece) == [chunk, None]
 
 
-def test_a_compressed_stream_is_unpacked_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MAX_UNPACKED_BYTES", 1_000_000)
+@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("", bytes)])
+def test_a_stream_is_read_up_to_a_limit(
+    encoding: str, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse, "MAX_REPLY_BYTES", 1_000_000)
     with pytest.raises(ModelError) as failed:
-        read_compressed(gzip.compress(b": x\n" * 1_000_000), "gzip", 10_000)
+        read_compressed(pack(b": x\n" * 1_000_000), encoding, 10_000)
     assert failed.value.code == "too_long"
 
 

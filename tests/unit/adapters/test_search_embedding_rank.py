@@ -196,7 +196,7 @@ def test_a_failed_server_is_not_asked_before_the_retry_delay(endpoint: Embedding
 def test_hits_are_ranked_by_words_if_the_server_is_unreachable(tmp_path: Path) -> None:
     found = index_of(tmp_path, OpenAIEmbedder("m", "http://127.0.0.1:9/v1", "NO_SUCH_KEY")).search(TASK, "ocean", 4)
     assert found.hits
-    assert found.note == "ranked by words alone: embeddings model 'm' failed: APIConnectionError"
+    assert found.note == "ranked by words alone: embeddings model 'm' failed: ConnectError"
 
 
 def test_the_error_for_an_unsendable_key_does_not_contain_it(

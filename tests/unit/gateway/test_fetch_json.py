@@ -55,6 +55,12 @@ def test_other_answers_are_refused(address: str, path: str) -> None:
         fetch_json(address + path)
 
 
+@pytest.mark.parametrize("place", ["https://[x", "https://h:99999/", "https://h\n/"])
+def test_malformed_addresses_are_refused(place: str) -> None:
+    with pytest.raises(TransientError):
+        fetch_json(place)
+
+
 @pytest.mark.parametrize("place", ["http://login.example/x", "file:///etc/passwd", "ftp://127.0.0.1/x", "x", ""])
 def test_addresses_without_tls_are_refused(place: str) -> None:
     with pytest.raises(TransientError, match="no TLS"):

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from roboco.adapters.model.chat_reader import ChatReader
-from roboco.adapters.model.reply_assembly import MAX_PROVIDER_BYTES, ReplyAssembly
+from roboco.adapters.model.reply_assembly import MAX_PROVIDER_BYTES, MAX_REPLY_CALLS, ReplyAssembly
 
 
 def reader() -> tuple[ReplyAssembly, ChatReader]:
@@ -44,3 +44,9 @@ def test_long_arguments_in_small_pieces_take_little_time() -> None:
     assert time.process_time() - before < 10
     [call] = assembly.reply().calls
     assert len(call.arguments) > 400_000
+
+
+def test_a_list_of_fragments_is_read_as_far_as_a_reply_may_have_calls() -> None:
+    assembly, chunks = reader()
+    chunks.add_chunk(delta(tool_calls=[{"index": 0, "function": {"arguments": "a"}}] * 1_000_000))
+    assert assembly.calls[0].arguments.getvalue() == "a" * (MAX_REPLY_CALLS + 1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -73,3 +74,10 @@ async def chunks_of(body: bytes, size: int) -> list[Any]:
             yield body[start : start + size]
 
     return [chunk async for chunk in iter_chunks(pieces()) if chunk is not None]
+
+
+def test_the_time_to_split_a_body_into_lines_does_not_grow_with_their_square() -> None:
+    """Quadratic, it would be 10 s and more."""
+    began = time.process_time()
+    assert len(list(EventParser().feed(b"{}\n" + b"\n" * 200_000))) == 200_001
+    assert time.process_time() - began < 3

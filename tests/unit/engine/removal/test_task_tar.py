@@ -3,13 +3,17 @@
 import gzip
 import io
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterator
+from typing import BinaryIO, cast
 
 import pytest
 
 from roboco.domain.paths import CLOSED, erasure_path, open_marker_path, tombstone_path
+from roboco.domain.task_summary import TaskSummary
+from roboco.engine.engine import Engine
 from roboco.engine.intake import import_task as importing
-from roboco.engine.intake.import_task import import_task
+from roboco.engine.intake import tar_contents
 from roboco.engine.intake.tar_reader import BLOCK
 from roboco.engine.record.task_tar import HashedReader, check_exportable, task_tar
 from roboco.engine.retry import CLOSE_TIMEOUT
@@ -53,6 +57,12 @@ def test_an_export_waits_a_moment_for_the_close_of_a_task_that_has_ended(closed:
         with pytest.raises(TransientError, match=r"has ended \(completed\), and is not closed yet"):
             check_exportable(world.engine, TASK)
     assert 1 < world.clock.now() - began <= CLOSE_TIMEOUT
+
+
+def import_task(engine: Engine, source: io.BytesIO) -> TaskSummary:
+    summary = tar_contents.verify(source)
+    importing.import_task(engine, source, summary)
+    return summary
 
 
 def empty_world() -> ObjectWorld:
@@ -214,7 +224,7 @@ def test_a_tar_is_bounded_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> 
     data, target = tar_of(ended_task()), empty_world()
     for name, limit in (("MAX_FILES", 3), ("MAX_BYTES", 100), ("MAX_RECORD_BYTES", 10), ("MAX_HISTORY_BYTES", 10)):
         with monkeypatch.context() as patch:
-            patch.setattr(importing, name, limit)
+            patch.setattr(tar_contents, name, limit)
             with pytest.raises(UsageError, match=r"at most|over"):
                 import_task(target.engine, io.BytesIO(data))
     assert target.files.held == {}
@@ -234,6 +244,20 @@ def test_hostile_bytes_are_refused() -> None:
         with pytest.raises(UsageError, match="not the tar of a task"):
             import_task(target.engine, io.BytesIO(hostile))
     assert target.files.held == {}
+
+
+def test_a_process_verifies_a_tar_within_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tar_of(ended_task())
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        for source in (io.BytesIO(data), cast(BinaryIO, file)):
+            assert tar_contents.verified(source).task_id == TASK
+            assert tar_contents.verify(source).task_id == TASK
+    with pytest.raises(UsageError, match="not the tar of a task: it cannot be read"):
+        tar_contents.verified(io.BytesIO(b"x" * BLOCK))
+    monkeypatch.setattr(tar_contents, "_MEMORY", 1)
+    with pytest.raises(UsageError, match="it takes over 300 s, or 1 bytes of memory, to verify"):
+        tar_contents.verified(io.BytesIO(data))
 
 
 def _extended_headers(count: int) -> Iterator[bytes]:

@@ -1,0 +1,45 @@
+"""http_exchange: one HTTP request whose answer is bounded in time and size, whatever its server sends.
+
+The time-outs of HTTP packages count from one byte to the next: a server that sends one now and then has no end.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import httpx2
+
+
+@dataclass(frozen=True)
+class HttpAnswer:
+    """The answer of a server."""
+
+    status: int
+    body: bytes
+
+
+def exchange(
+    method: str, url: str, headers: Mapping[str, str], seconds: float, max_bytes: int, body: bytes | None = None
+) -> HttpAnswer:
+    """Send the request and return the answer. Follow no redirection.
+
+    Raise TimeoutError if the answer is not complete in time, and ValueError if it has more bytes or the address is
+    wrong. Raise httpx2.HTTPError if the request fails. Call it in a thread without an event loop.
+    """
+    try:
+        request = httpx2.Request(method, url, headers=headers, content=body)
+    except httpx2.InvalidURL as error:
+        raise ValueError(f"{url!r} is no address: {error}") from error
+    return asyncio.run(_exchange(request, seconds, max_bytes))
+
+
+async def _exchange(request: httpx2.Request, seconds: float, max_bytes: int) -> HttpAnswer:
+    request.headers["Accept-Encoding"] = "identity"
+    body = bytearray()
+    async with asyncio.timeout(seconds), httpx2.AsyncClient(timeout=None) as client:
+        answer = await client.send(request, stream=True)
+        async for piece in answer.aiter_raw():
+            body += piece
+            if len(body) > max_bytes:
+                raise ValueError(f"an answer of more than {max_bytes:,} bytes")
+    return HttpAnswer(answer.status_code, bytes(body))
