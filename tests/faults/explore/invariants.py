@@ -31,6 +31,7 @@ from roboco.domain.usage import day_of
 from roboco.engine.coordinator.rebuild_index import rebuild_index
 from roboco.engine.intake.accept_item import stored_item
 from roboco.engine.intake.import_task import import_task
+from roboco.engine.intake.tar_contents import verify
 from roboco.errors import CorruptHistory, UsageError
 from roboco.ports.task_store import Phase
 from tests.faults.explore.followers import TaskFollower
@@ -175,7 +176,7 @@ def _imported(tar: bytes, task_id: str) -> list[bytes]:
     """Return the history of the task that another deployment imports."""
     other = SHAPES["manual"].world(make_call)
     try:
-        import_task(other.engine, BytesIO(tar))
+        import_task(other.engine, BytesIO(tar), verify(BytesIO(tar)))
     except UsageError as error:
         raise Violation("tar", f"{task_id}: {error}") from error
     return other.histories.held[task_id]

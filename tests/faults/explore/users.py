@@ -30,6 +30,7 @@ from roboco.engine.intake.import_task import import_task
 from roboco.engine.intake.limits import set_limits
 from roboco.engine.intake.request_erasure import request_erasure
 from roboco.engine.intake.retry_task import retry_task
+from roboco.engine.intake.tar_contents import verify
 from roboco.engine.record.task_tar import check_exportable, task_tar
 from roboco.errors import TransientError, UsageError
 from roboco.ports.task_store import Phase
@@ -161,7 +162,9 @@ class Users:
         if not tars:
             return None
         tar = tars[choice % len(tars)]
-        return self._new(UserAction("import", TASK), lambda engine: import_task(engine, BytesIO(tar)))
+        return self._new(
+            UserAction("import", TASK), lambda engine: import_task(engine, BytesIO(tar), verify(BytesIO(tar)))
+        )
 
     def _request(self, kind: str, task_id: str, item_id: str) -> UserRequest:
         at = self.world.engine.now()
