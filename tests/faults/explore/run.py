@@ -123,9 +123,13 @@ class Run:
         return set(self.open_tasks()) <= schedule.keys() and all(at > now + QUIET_SECONDS for at in schedule.values())
 
     def sweep_after_hours(self, rounds: int) -> None:
-        """Advance the clock by hours and sweep, so that all infrequent repairs happen."""
+        """Advance the clock by hours and sweep, so that all infrequent repairs happen.
+
+        A task that has waited for a day, because a process was held for so long, is checked after another one.
+        """
         for _ in range(rounds):
-            self.world.clock.move(RECHECK_DELAY)
+            due = max(self.world.server.held.schedule.values(), default=0.0) - self.world.clock.now()
+            self.world.clock.move(max(RECHECK_DELAY, due))
             self.sweep()
             self.settle()
 
