@@ -92,7 +92,7 @@ def _drain(run: Scheduler, process: SimulatedProcess, choice: int) -> None:
         for item in list(process.engine.held_work._held) if process.engine else ():
             item.reason = SHUTDOWN_REASON
             item.interrupt()
-            if choice % 2:
+            if choice % 2 and not item._is_handed_over:  # a hand-over makes port calls, which another drain may disturb
                 item.hand_over()
                 if item.work.tool:  # its process is killed
                     process.dead = True
