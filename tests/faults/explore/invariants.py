@@ -467,7 +467,8 @@ def _check_action(run: Run, deed: UserAction) -> None:  # noqa: C901 - one branc
         return
     ended_early = not task.open and task.summary.status is not TaskStatus.COMPLETED
     waits = task.open and item.applied_at_seq is None
-    in_time = not deed.late or run.losses  # Redis may have lost the end that made it late
+    # Redis may have lost the end that made it late, or a retry has reopened the task meanwhile.
+    in_time = not deed.late or run.losses or task.retries
     vain = isinstance(item, Interrupt) and item.applied_at_seq is not None  # the task waited for its user already
     require("accepted item", steps or waits or vain or (ended_early and in_time), f"{deed}, {item}")
     if not waits and (steps or not vain):
