@@ -28,9 +28,11 @@ def exchange(
     """
     try:
         request = httpx2.Request(method, url, headers=headers, content=body)
+        return asyncio.run(_exchange(request, seconds, max_bytes))
     except httpx2.InvalidURL as error:
-        raise ValueError(f"{url!r} is no address: {error}") from error
-    return asyncio.run(_exchange(request, seconds, max_bytes))
+        raise ValueError(f"{url!r}, or the address of a proxy, is no address: {error}") from error
+    except ImportError as error:
+        raise ValueError(f"the proxy for {url!r} cannot be used: {error}") from error
 
 
 async def _exchange(request: httpx2.Request, seconds: float, max_bytes: int) -> HttpAnswer:

@@ -17,6 +17,8 @@ MAX_NESTED = 300
 MAX_CHAINED = 64
 """Nested schemas that apply to one value, by references, `anyOf` and the like."""
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
+_EXCLUSIVE = frozenset({"properties", "additionalProperties", "prefixItems", "items"})
+"""Keywords of which each value in a list or object meets one."""
 _DEFINITIONS = frozenset({"$defs", "definitions"})
 _CHARS_PER_STEP = 100
 _STEPS_PER_FACTOR = 1000
@@ -89,12 +91,16 @@ class _Level:
         """Yield the work of the schemas that apply to the same value, and of those that apply to values in it."""
         if "$ref" in schema:
             yield self._work(referenced(schema["$ref"], self._root))
+        of_one = [_FLAT]
         for keyword, inner in subschemas(schema):
             if keyword in _IN_PLACE:
                 yield from map(self._work, inner.values())
-            elif keyword not in _DEFINITIONS:  # each value in it meets one of these schemas
+            elif keyword in _EXCLUSIVE:
+                of_one += [self._below.get(id(one), _FLAT) for one in inner.values()]
+            elif keyword not in _DEFINITIONS:
                 works = [self._below.get(id(one), _FLAT) for one in inner.values()]
                 yield _Work(*map(max, zip(_FLAT, *works, strict=True)))
+        yield _Work(*map(max, zip(*of_one, strict=True)))
 
 
 def _own_steps(schema: dict[str, Any]) -> int:

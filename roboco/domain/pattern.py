@@ -19,7 +19,7 @@ MAX_SEARCH_COST = 3_000_000
 """The largest product of weight and characters in one search: up to 30 ms."""
 _INNER_CLASS = r"\[\^?+\]?+(?:\\.|[^\[\]\\])*+\]"
 _CLASS = rf"\[\^?+\]?+(?:\\.|{_INNER_CLASS}|[^\[\]\\])*+\]"
-_TOKEN = re.compile(rf"(?s){_CLASS}|\\[pPxub]\{{[^}}]*\}}|\\.|\{{\d{{1,9}},?\d{{0,9}}\}}|.")
+_TOKEN = re.compile(rf"(?s){_CLASS}|\\[pPxub]\{{[^}}]*\}}|\\[pP]\w|\\.|\{{\s*\d+\s*(?:,\s*\d*\s*)?\}}|.")
 """A class (with at most one level of classes in it), an escape, a count, or another sign."""
 _VERBOSE = re.compile(r"(?<!\\)(?:\\\\)*\(\?[a-zA-Z]*x")
 
@@ -99,6 +99,7 @@ def _atom_weight(sign: str) -> int:
 def _repeat_count(sign: str) -> int:
     """Return the larger number of `{n}`, `{n,}` or `{n,m}`; one more if it has no upper bound."""
     least, comma, most = sign[1:-1].partition(",")
+    most = most.strip()
     return max(int(least) + bool(comma and not most), int(most or 0), 1)
 
 

@@ -131,7 +131,9 @@ def fetch_json(address: str) -> dict[str, Any]:
         if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
             raise TransientError(f"{address} has no TLS")
         answer = exchange("GET", address, {"Accept": "application/json"}, TIMEOUT, MAX_BYTES)
-        found = json.loads(answer.body) if answer.status == 200 else None
+        if answer.status != 200:
+            raise TransientError(f"{address} answers with status {answer.status}")
+        found = json.loads(answer.body)
     except (httpx2.HTTPError, TimeoutError, ValueError, RecursionError) as error:
         raise TransientError(f"{address} does not answer: {type(error).__name__} {error}") from error
     if not isinstance(found, dict):

@@ -206,7 +206,9 @@ async def _has_not_run(session: McpSession, error: Exception, found: Exchange) -
         return False
     # a tool may name a session too: a server that has forgotten this one refuses every request in that way
     of_ping = await session.ping_error()
-    return isinstance(of_ping, MCPError) and (_names_session(of_ping) or of_ping.code == error.code)
+    if not isinstance(of_ping, MCPError):
+        return False
+    return _names_session(of_ping) or (of_ping.code, of_ping.message) == (error.code, error.message)
 
 
 def _names_session(error: MCPError) -> bool:

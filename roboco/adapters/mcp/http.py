@@ -61,6 +61,8 @@ class BoundedClient(httpx2.AsyncClient):
         found = exchange.get()
         if found is None or request.method != "POST":
             return await super().send(request, **options)
+        if b'"method"' not in request.content:  # an answer to the server, whose fate is not that of the request
+            found = Exchange(found.id)
         try:
             response = await super().send(request, **options)
             found.status, found.refused = response.status_code, response.status_code in _REFUSALS

@@ -165,9 +165,10 @@ class ClientTokens(TokenAuth):
         hooks = {"response": [clean_body, self._name_scope]}
         text = "check its id, secret and scope"
         try:  # the package finds the issuer's address for tokens with a request that the server refuses
-            async with httpx2.AsyncClient(auth=auth, timeout=_EARLY_SECONDS, event_hooks=hooks) as client:
-                await client.post(self._url, json={})
-        except (OAuthFlowError, httpx2.HTTPError, httpx2.StreamError, ValidationError) as error:
+            with anyio.fail_after(_EARLY_SECONDS):
+                async with httpx2.AsyncClient(auth=auth, timeout=None, event_hooks=hooks) as client:
+                    await client.post(self._url, json={})
+        except (OAuthFlowError, TimeoutError, httpx2.HTTPError, httpx2.StreamError, ValidationError) as error:
             text = f"{type(error).__name__}: {error}"[:_MAX_SHOWN_CHARS]
         if received.tokens is None:
             raise UsageError(f"issuer {issuer!r} gives no token for its client: {text}")

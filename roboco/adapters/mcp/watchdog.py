@@ -77,7 +77,7 @@ def _repaired(message: dict[str, Any]) -> list[dict[str, Any]]:
     response = {"jsonrpc": "2.0", "id": int(number) if isinstance(number, float) and number.is_integer() else number}
     match message:
         case {"jsonrpc": _, "method": _}:
-            return [message | {"jsonrpc": "2.0"}]
+            return [_cut(message) | {"jsonrpc": "2.0"}]
         case {"jsonrpc": _} | {"id": _}:
             if (error := message.get("error")) is not None:
                 known = error if isinstance(error, dict) else {"message": error}

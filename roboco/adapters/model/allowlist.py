@@ -115,3 +115,9 @@ def _not_allowed_error(profile: ModelProfile, what: str, entry: str) -> ModelErr
     allowed = f"name {entry!r} in ROBOCO_ALLOWED_MODEL_SERVERS on the agents worker to allow it"
     message = f"model {profile.model!r} {what}: {allowed}"
     return ModelError("not_allowed", message, False)
+
+
+def account_headers() -> dict[str, str]:
+    """Return the headers that name the account at OpenAI which pays, if variables of this process name it."""
+    variables = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
+    return {name: os.environ[variable] for name, variable in variables.items() if os.environ.get(variable)}

@@ -20,7 +20,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from yarl import URL
 
-from roboco.adapters.model.allowlist import DEFAULT_BASE_URL, base_url_of, model_key
+from roboco.adapters.model.allowlist import DEFAULT_BASE_URL, account_headers, base_url_of, model_key
 from roboco.adapters.model.chat_reader import ChatReader
 from roboco.adapters.model.errors import ServerFailure
 from roboco.adapters.model.learned import Learner, Lessons
@@ -176,8 +176,7 @@ def _headers(profile: ModelProfile, url: str) -> dict[str, str]:
         "User-Agent": f"roboco/{version('roboco')}",
     }
     if base_url_of(profile) is None:
-        account = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
-        headers |= {name: os.environ[variable] for name, variable in account.items() if os.environ.get(variable)}
+        headers |= account_headers()
     if key := model_key(profile):
         azure = "api-version=" in urlsplit(url).query
         headers |= {"api-key": key} if azure else {"Authorization": f"Bearer {key}"}

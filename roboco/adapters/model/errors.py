@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from roboco.adapters.model.allowlist import base_url_of, key_variable
 from roboco.domain.canonical_json import well_formed
@@ -293,7 +293,8 @@ def redact_secrets(text: str, request: Request) -> str:
     Call it before any truncation: a truncated key would not be found.
     """
     names = (key_variable(request.profile), *request.profile.headers.values())
-    query = parse_qsl(urlsplit(base_url_of(request.profile) or "").query)
+    pairs = [pair.partition("=") for pair in urlsplit(base_url_of(request.profile) or "").query.split("&")]
+    query = [(name, shown) for name, _, value in pairs for shown in (value, unquote(value), unquote_plus(value))]
     secrets = [os.environ.get(name, "") for name in names if name]
     secrets += [value for name, value in query if len(value) >= _MIN_QUERY_CHARS and name != "api-version"]
     clean = well_formed(text)

@@ -107,7 +107,7 @@ class Lessons:
             or self._learn_value(text, body)
             or self._learn_maximum(text, about)
             or self._learn_messages(text, body)
-            or self._learn_omission(text, about)
+            or self._learn_omission(text, about, failure.status != 500)
         )
         self.notes += [lesson] if lesson else []
         return lesson
@@ -184,9 +184,9 @@ class Lessons:
                 return f"sends no {name!r} of earlier replies"
         return ""
 
-    def _learn_omission(self, text: str, body: Mapping[str, Any]) -> str:
+    def _learn_omission(self, text: str, body: Mapping[str, Any], is_sure: bool) -> str:
         of_format = "response_format" in body and re.search(r"response_format|schema|grammar|structured", text, re.I)
-        if not (of_format or _REFUSED.search(text)):
+        if not ((of_format and is_sure) or _REFUSED.search(text)):
             return ""
         for name in _named(text, body):
             if name == "max_tokens" and "max_completion_tokens" not in self.omitted:

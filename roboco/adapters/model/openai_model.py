@@ -367,16 +367,17 @@ class _ModelCall:
         return _Failure(_broken(request, assembly, None), True, None)
 
     def _output(self, request: Request, assembly: ReplyAssembly, on_text: OnText, limit: asyncio.Timeout) -> Output:
-        loop, profile, due = asyncio.get_running_loop(), request.profile, 0.0
+        loop, profile, due, output = asyncio.get_running_loop(), request.profile, 0.0, 0
 
         def heard() -> None:
-            """Postpone the time-out of silence."""
-            nonlocal due
+            """Postpone the time-out of silence. Some servers mark each chunk as the last one."""
+            nonlocal due, output
             now = loop.time()
             self._heard_at = time.time()
+            goes_on, output = assembly.output_size > output, assembly.output_size
             if assembly.is_ended:
-                end = now + (USAGE_TIMEOUT if assembly.usage is None else END_TIMEOUT)
-                limit.reschedule(min(end, limit.when() or end))
+                end = now + (USAGE_TIMEOUT if goes_on or assembly.usage is None else END_TIMEOUT)
+                limit.reschedule(end if goes_on else min(end, limit.when() or end))
             elif assembly.has_output:
                 if now + profile.idle_timeout > due:
                     due = now + IDLE_TIMEOUT_FACTOR * profile.idle_timeout

@@ -152,6 +152,11 @@ class ReplyAssembly:
         return self._first_token_at is not None
 
     @property
+    def output_size(self) -> int:
+        """Return how much of text, reasoning and arguments has arrived."""
+        return self._text_size + self._reasoning_size + self._arguments_size
+
+    @property
     def has_chunks(self) -> bool:
         """Return True if any message of the server has arrived."""
         return self._chunk_count > 0

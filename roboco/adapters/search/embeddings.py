@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import httpx2
 
 from roboco.adapters.http_exchange import exchange
-from roboco.adapters.model.allowlist import DEFAULT_BASE_URL
+from roboco.adapters.model.allowlist import DEFAULT_BASE_URL, account_headers
 from roboco.adapters.search.vector import Vector, unit_vector
 from roboco.errors import TransientError
 
@@ -72,6 +72,8 @@ class OpenAIEmbedder:
         if not (key.isascii() and key.isprintable()):
             raise TransientError(f"the key in {self._key_env} is not valid in an HTTP header; set it again")
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        if self._server == DEFAULT_BASE_URL:
+            headers |= account_headers()
         body = json.dumps({"model": self._model, "input": list(texts), "encoding_format": "float"}).encode()
         try:
             answer = exchange("POST", f"{self._server.rstrip('/')}/embeddings", headers, left, MAX_BYTES, body)

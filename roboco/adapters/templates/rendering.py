@@ -71,7 +71,7 @@ def _check(template: str) -> tuple[tuple[str, ...], int]:
     try:
         unknown = _environment(FUEL).undeclared_variables_in_str(template) - {*VARIABLES, "range", "loop"}
     except TemplateError as error:
-        return (f"line {error.line}: is not a Jinja template: {error.detail}",), 0
+        return (f"line {error.line}: is not a Jinja template: {error.detail or error.message}",), 0
     unknown -= assigned_names(code)
     lines = {name: line for line, _, tokens in reversed(code) for name in tokens if name in unknown}
     mistakes = (

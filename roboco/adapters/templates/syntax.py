@@ -45,17 +45,23 @@ TESTS = (
     *("le", "lessthan", "lt", "mapping", "ne", "none", "number", "odd", "sequence", "string", "true", "undefined"),
 )
 _STATEMENTS = ("if", "elif", "else", "endif", "for", "endfor", "set")
+_TOO_DEEP = "an object with more than four levels"
 _STRING = r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
 _BRACES = rf"""\{{(?:{_STRING}|[^'"{{}}])*+\}}"""
 for _ in range(3):  # objects in objects in objects
     _BRACES = rf"""\{{(?:{_STRING}|[^'"{{}}]|{_BRACES})*+\}}"""
 _PARTS = re.compile(
     r"\{#[-+]?(?:.*?#\}|.*)"
-    r"|\{%[-+]?\s*raw\s*[-+]?%\}(?:.*?\{%[-+]?\s*endraw\s*[-+]?%\}|.*)"
-    rf"""|(?P<code>\{{[{{%](?:{_STRING}|[^'"{{}}%]|%(?!\}})|{_BRACES})*+[%}}]\}}|\{{[{{%].*)""",
+    r"|\{%[-+]?[ \t\n\f\r]*raw[ \t\n\f\r]*[-+]?%\}(?:.*?\{%[-+]?[ \t\n\f\r]*endraw[ \t\n\f\r]*[-+]?%\}|.*)"
+    rf"""|(?P<code>\{{[{{%](?:{_STRING}|[^'"{{}}%]|%(?!\}})|{_BRACES})*+[%}}]\}})|(?P<open>\{{[{{%].*)""",
     re.DOTALL,
 )
-"""The parts of a template beside its texts. Code whose end is not found extends to the end of the template."""
+"""The parts of a template beside its texts. Code whose end is not found extends to the end of the template.
+
+White space is that of MiniJinja, so that both find the same end of a raw text.
+"""
+_SIGNS = re.compile(r"\w+|[^\w\s]")
+"""The tokens of a text in which quotes are signs: at least as many as any reading of it has."""
 _TOKENS = re.compile(rf"{_STRING}|[%}}]\}}(?=\Z)|\w+|[^\w\s]", re.DOTALL)
 _KEYWORDS = frozenset(
     {"and", "or", "not", "in", "is", "if", "elif", "else", "true", "false", "none", "True", "False", "None"}
@@ -74,13 +80,16 @@ def read_code(template: str) -> Code | None:
     code: Code = []
     left = MAX_CODE_TOKENS
     for part in _PARTS.finditer(template):
-        text = part["code"]
+        text = part["code"] or part["open"]
         if text is None:
             continue
-        tokens = _TOKENS.findall(text)
+        tokens = _TOKENS.findall(text) if part["code"] else _SIGNS.findall(text)
         left -= len(tokens)
         if left < 0:
             return None
+        if part["open"]:
+            code.append((template.count("\n", 0, part.start()) + 1, _TOO_DEEP, []))
+            continue
         name = next((word for word in tokens[2:] if word not in "-+"), "") if text[1] == "%" else ""
         code.append((template.count("\n", 0, part.start()) + 1, name, tokens[2:-1]))
     return code

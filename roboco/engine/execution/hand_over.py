@@ -2,7 +2,7 @@
 
     turn:  no text emitted ─► released: the same attempt starts again, and nothing was lost
            text emitted ────► restarted: event_turn_restart voids the text, and the next attempt starts
-           reply complete ──► committed by its own thread: nothing is handed over
+           reply complete ──► committed by its own thread, unless the workspace takes no writes: restarted
     call:  released: the same attempt starts again. Only a call that may run twice is handed over.
 
 None of them counts as a failed attempt.

@@ -256,11 +256,14 @@ class _Hashed:
 def _main() -> int:
     """Write the summary of the verified tar, or the reason why it is refused, to the standard output."""
     for limit, most in zip((resource.RLIMIT_DATA, resource.RLIMIT_CPU), map(int, sys.argv[1:]), strict=True):
+        hard = resource.getrlimit(limit)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(limit, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         sys.stdout.write(verify(sys.stdin.buffer).model_dump_json())
     except UsageError as error:
-        sys.stdout.write(str(error))
+        sys.stdout.buffer.write(str(error).encode(errors="backslashreplace"))
         return 1
     except MemoryError:
         os.abort()

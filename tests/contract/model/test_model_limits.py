@@ -93,19 +93,27 @@ def test_an_answer_that_takes_too_long_is_truncated(
 
 
 def test_chunks_after_a_whole_reply_do_not_postpone_its_end(model: OpenAIModel) -> None:
-    async def ends() -> set[float | None]:
-        request, reply, found = make_request(), assembly.ReplyAssembly("m"), set[float | None]()
-        texts: list[str] = []
-        reply.finish("stop")
-        async with asyncio.timeout(100) as limit:
-            output = _ModelCall(model, request, Listener(texts.append))._output(request, reply, texts.append, limit)
-            for _ in range(3):
-                output.heard()
-                found.add(limit.when())
-                await asyncio.sleep(0.01)
-        return found
+    assert len(asyncio.run(ends_after(model, lambda _: None))) == 1
 
-    assert len(asyncio.run(ends())) == 1
+
+def test_text_after_a_finish_reason_is_read_to_its_end(model: OpenAIModel) -> None:
+    """Some servers mark each chunk as the last one: https://github.com/su-kaka/gcli2api/issues/403."""
+    assert len(asyncio.run(ends_after(model, lambda reply: reply.add_text("word ")))) == 3
+
+
+async def ends_after(model: OpenAIModel, more: Callable[[assembly.ReplyAssembly], object]) -> set[float | None]:
+    """Return the times at which a reply with a finish reason ends, as of each of three chunks."""
+    request, reply, found = make_request(), assembly.ReplyAssembly("m"), set[float | None]()
+    texts: list[str] = []
+    reply.finish("stop")
+    async with asyncio.timeout(100) as limit:
+        output = _ModelCall(model, request, Listener(texts.append))._output(request, reply, texts.append, limit)
+        for _ in range(3):
+            more(reply)
+            output.heard()
+            found.add(limit.when())
+            await asyncio.sleep(0.01)
+    return found
 
 
 def test_long_names_are_truncated(server: ModelServer, model: OpenAIModel) -> None:

@@ -308,6 +308,8 @@ DEEP_TEMPLATES: tuple[str, ...] = (
     *("{{ '}}' }}{# ' #}{{ " + sign * 200_000 + "1 }}" for sign in ("-", "(", "[", "{")),
     "{{ {1: {1: {1: {1: {1: {}}}}}} }}{{ " + "-" * 200_000 + "1 }}",
     "{{ '{{ " + "-" * 200_000 + "1 }}",
+    "{% raw %}{%\x0bendraw %}{#{% endraw %}{{ " + "-" * 60_000 + "1 }}#}",
+    "{{ {1: {1: {1: {1: {1: 1}}}}} }} ' {{ " + "-" * 60_000 + "1 }} '",
 )
 """Templates with about as many levels as a template may have tokens, or with more."""
 

@@ -28,12 +28,17 @@ class ForgetfulServer:
         self.bought = 0
         self.requests: list[str] = []
         self.on_call: Callable[[BaseHTTPRequestHandler, Any], bool] = lambda handler, request: False
+        self.answered = threading.Event()
+        self.knows_ping = True
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         """Answer one request."""
         request = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
-        self.requests.append(request["method"])
-        if request["method"] == "initialize":
+        self.requests.append(request.get("method", "answer"))
+        if "method" not in request:
+            self.answered.set()
+            send(handler, 400, "text/plain", b"bad")
+        elif request["method"] == "initialize":
             self.opened += 1
             self.sessions.add(str(self.opened))
             found = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
@@ -50,13 +55,19 @@ class ForgetfulServer:
                 self.bought += 1
                 respond(handler, request, {"content": [{"type": "text", "text": f"bought {self.bought}"}]})
         else:
-            respond(handler, request, {})
+            (respond if self.knows_ping else refuse)(handler, request, {})
 
 
 def respond(handler: BaseHTTPRequestHandler, request: Any, result: Any, headers: dict[str, str] | None = None) -> None:
     """Send the result of a request."""
     body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
     send(handler, 200, "application/json", body, headers)
+
+
+def refuse(handler: BaseHTTPRequestHandler, request: Any, message: Any) -> None:
+    """Send an error for which a request is invalid."""
+    body = rpc_error(str(message), -32600).replace(b'"ID"', json.dumps(request["id"]).encode())
+    send(handler, 200, "application/json", body)
 
 
 def send(
@@ -230,3 +241,49 @@ def test_an_odd_body_is_read(kind: str, text: str) -> None:
         declared = declare_server(url=url, tools=["buy"], connect_timeout=20, timeout=20)
         with open_servers(declared) as servers:
             assert call(servers, declared, "buy", {}) == "a \ufffd b"
+
+
+def test_a_failed_call_is_not_repeated_because_the_server_knows_no_ping() -> None:
+    server, paid = ForgetfulServer(), list[Any]()
+
+    def pay(handler: BaseHTTPRequestHandler, request: Any) -> bool:
+        paid.append(request)
+        refuse(handler, request, "paid, but the receipt is not valid")
+        return True
+
+    server.on_call, server.knows_ping = pay, False
+    with serving(server) as url:
+        declared = declare_server(url=url, tools=["buy"], connect_timeout=20, timeout=20)
+        with open_servers(declared) as servers:
+            listed(servers, declared)
+            with pytest.raises(UsageError, match="the receipt is not valid"):
+                call(servers, declared, "buy", {})
+    assert len(paid) == 1
+
+
+def test_a_call_is_not_repeated_because_the_server_refuses_an_answer_to_its_question() -> None:
+    server, paid = ForgetfulServer(), list[Any]()
+
+    def ask(handler: BaseHTTPRequestHandler, request: Any) -> bool:
+        paid.append(request)
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream")
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        handler.close_connection = True
+        question = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}
+        messages = [{"id": 77, "method": "elicitation/create", "params": question}]
+        messages += [{"id": request["id"], "error": {"code": -32603, "message": "failed after payment"}}]
+        for message in messages:
+            handler.wfile.write(b"data: " + json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n\n")
+            server.answered.wait(5)
+        return True
+
+    server.on_call = ask
+    with serving(server) as url:
+        declared = declare_server(url=url, tools=["buy"], connect_timeout=20, timeout=20)
+        with open_servers(declared) as servers:
+            listed(servers, declared)
+            with pytest.raises(UsageError, match="failed after payment"):
+                call(servers, declared, "buy", {})
+    assert (len(paid), server.answered.is_set()) == (1, True)

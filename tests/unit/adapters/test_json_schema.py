@@ -67,6 +67,16 @@ def test_a_recursive_schema_is_supported() -> None:
     )
 
 
+def test_a_schema_of_any_json_is_used_for_deep_values() -> None:
+    any_json = {"items": {"$ref": "#/$defs/any"}, "additionalProperties": {"$ref": "#/$defs/any"}}
+    schema = {"$ref": "#/$defs/any", "$defs": {"any": {"type": ["object", "array", "integer"], **any_json}}}
+    value: Any = 1
+    for level in range(40):
+        value = [value] if level % 2 else {"child": value}
+    assert value_error(schema, value) == ""
+    assert "is not of type" in value_error(schema, [value, ""])
+
+
 def test_a_reference_to_itself_is_refused() -> None:
     assert "lead back to themselves" in schema_error({"$ref": "#"})
     assert "the schema cannot be used" in value_error({"$ref": "#"}, {})

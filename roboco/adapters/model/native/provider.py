@@ -91,7 +91,8 @@ def taught(request: Request, lessons: Lessons) -> Request:
         "parameters": profile.parameters | lessons.values,
         "max_tokens": profile.max_tokens and min(profile.max_tokens, lessons.max_output or profile.max_tokens),
     }
-    return replace(request, profile=profile.model_copy(update=fields))
+    left = request.max_tokens and min(request.max_tokens, lessons.max_output or request.max_tokens)
+    return replace(request, profile=profile.model_copy(update=fields), max_tokens=left)
 
 
 def sent_parameters(request: Request) -> dict[str, Any]:
