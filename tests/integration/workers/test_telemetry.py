@@ -125,7 +125,7 @@ def test_metrics_of_all_pools_count_the_work_of_a_task(stack: StackWithTelemetry
     )
     tools = stack.metrics("tools")
     assert tools["roboco_tool_seconds_count outcome=error tool=raise_error"] == 1
-    assert tools["roboco_queue_wait_seconds_count queue=roboco.tools"] == 3
+    assert tools["roboco_queue_wait_seconds_count queue=roboco.tools"] >= 3  # a message is sent again if it waits
     until(
         lambda: stack.metrics("coordinator").get("roboco_tasks_total status=completed") == 1, 60, "the end is counted"
     )
