@@ -94,7 +94,7 @@ class Lessons:
     system_as_user: bool = False
     """True if the server accepts no system message."""
     notes: list[str] = field(default_factory=list)
-    """What was learned, each as the end of a sentence that begins with "this process"."""
+    """The lessons, each as the end of a sentence that begins with "this process"."""
 
     def learn(self, failure: ServerFailure, body: Mapping[str, Any]) -> str:
         """Learn from the refusal of this request. Return what, for the log, or "" if it teaches nothing new."""

@@ -1,4 +1,4 @@
-"""What is read of recorded tasks: explanations, calls with their results, comparisons of runs.
+"""Readings of recorded tasks: explanations, calls with their results, comparisons of runs.
 
 Imports `decision` and all packages below it. Read `explain.py` first. `roboco/lab/replay` decides such tasks again.
 """

@@ -20,7 +20,7 @@ Need = Literal["", "calls", "tools", "store", "scripted"]
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault. `needs` is what it needs to reach its moment: "calls" are tool calls, "tools" calls of stand-ins."""
+    """A fault. `needs` names the condition of its moment: "calls" are tool calls, "tools" calls of stand-ins."""
 
     name: str
     group: Literal["baseline", "workers", "redis", "store", "model", "tools", "user"]

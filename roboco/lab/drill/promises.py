@@ -70,9 +70,9 @@ class ObservedRun:
     prompts: Mapping[str, bool] = field(default_factory=dict)
     """For each agent that acted after an interruption, whether its first prompt held the user's message."""
     hit: str = ""
-    """What the fault struck, or "" if it did not strike."""
+    """The process, server or call that the fault struck, or ""."""
     notes: Sequence[str] = ()
-    """What the fault itself has seen."""
+    """The observations of the fault itself."""
     seconds: float = 0.0
 
 

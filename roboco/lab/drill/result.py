@@ -25,7 +25,7 @@ class FaultResult:
     status: str = ""
     seconds: float = 0.0
     effects: Sequence[str] = ()
-    """What the fault did to the task, in words."""
+    """The effect of the fault on the task, in words."""
     executions: dict[str, int] = field(default_factory=dict)
     """How often each irreversible tool ran."""
     irreversible_calls: dict[str, int] = field(default_factory=dict)

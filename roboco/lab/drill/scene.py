@@ -23,7 +23,7 @@ INTERRUPTION: Final = "DRILL-4711: please mention the lighthouse."
 
 
 class StruckTask(Protocol):
-    """What faults use of a task; `Task` has it."""
+    """The part of `Task` that faults use."""
 
     task_id: str
 
@@ -39,7 +39,7 @@ class StruckTask(Protocol):
 
 @dataclass(frozen=True)
 class Baseline:
-    """What is known without a fault: faults choose by it whether they apply, and where they strike."""
+    """The facts of a run without a fault, by which faults choose whether they apply, and where they strike."""
 
     irreversible: frozenset[str] = frozenset()
     """The tools of which no call may run twice."""
@@ -72,7 +72,7 @@ class Scene:
     settled: bool = False
     """True if the task has ended, or waits, and nothing of the fault is left to wait for."""
     hit: str = ""
-    """What struck, or "" if nothing did."""
+    """The process, server or call that the fault struck, or ""."""
     steps_before: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The ids of the steps that were committed when the fault struck, by task."""
     redis_lost: bool = False
@@ -80,7 +80,7 @@ class Scene:
     """The model request that was open when the drill interrupted its turn."""
     interruption_sent_at: float = 0.0
     notes: list[str] = field(default_factory=list)
-    """What the fault itself has seen, such as the end of a terminated worker."""
+    """Observations of the fault itself, such as the end of a terminated worker."""
 
     def wait(self, condition: Callable[[], object]) -> Generator[None, None, bool]:
         """Wait for the condition. Return False if the task settles before."""

@@ -70,7 +70,7 @@ def _agent_file_calls(folder: Path, page: str) -> tuple[Call, Call]:
 
 def _memory_calls(folder: Path, page: str) -> tuple[Call, Call]:
     entity = {"name": "tea", "entityType": "drink", "observations": ["green"]}
-    return ("create_entities", {"entities": [entity]}, "tea"), ("search_nodes", {"query": "tea"}, "green")
+    return ("create_entities", {"entities": [entity]}, "entities"), ("search_nodes", {"query": "tea"}, "green")
 
 
 def _thought_calls(folder: Path, page: str) -> tuple[Call, Call]:
