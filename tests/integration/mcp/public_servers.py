@@ -148,7 +148,10 @@ SERVERS = {
         ("--allowed-directories", "DATA"),
     ),
     "playwright": PublicServer(
-        "@playwright/mcp", "playwright-mcp", _playwright_calls, ("--headless", "--no-sandbox", "--isolated", *_BROWSER)
+        "@playwright/mcp",
+        "playwright-mcp",
+        _playwright_calls,
+        ("--headless", "--no-sandbox", "--isolated", "--output-dir", "DATA", *_BROWSER),
     ),
     "commander": PublicServer("@wonderwhy-er/desktop-commander", "desktop-commander", _commander_calls),
     "memory-bank": PublicServer(
