@@ -135,8 +135,8 @@ class InvalidArguments:
 def parse_arguments(requested: RequestedCall, truncated: bool) -> dict[str, object] | InvalidArguments:
     """Return the arguments of the call, or why they are not valid.
 
-    Empty arguments are valid, `null` and `[]` too, unless the reply was `truncated` at its maximum length: then they
-    may have been lost.
+    Empty arguments are valid, and so is an empty JSON value such as `null`, unless the reply was `truncated` at its
+    maximum length: then they may have been lost.
     """
     if truncated and not requested.arguments.strip():
         return InvalidArguments("the answer was cut off before the arguments")
