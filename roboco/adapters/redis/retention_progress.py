@@ -17,9 +17,8 @@ class RedisRetentionProgress:
 
     def lock(self, token: str, seconds: float) -> bool:
         """Acquire the lock for these seconds. Return False if another worker holds it."""
-        with translating_errors():
-            key, ttl = self.keys.retention_lock, int(seconds * 1000)
-            return self.scripts.client.set(key, token, nx=True, px=ttl, get=True) in (None, token)
+        holder = self.scripts.run("set_key", [self.keys.retention_lock], token, "NX", "PX", int(seconds * 1000), "GET")
+        return holder in (None, token)
 
     def now(self) -> float:
         """Return the time of the server, in Unix seconds."""

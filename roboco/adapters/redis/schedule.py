@@ -196,7 +196,7 @@ class RedisSchedule:
             if self._is_intact(now) or any(is_same_instance(self._client, one) for one in _marked_runs(now)):
                 return now
             mark = MARK_SEPARATOR.join((now.partition(MARK_SEPARATOR)[0], run, uuid.uuid4().hex))
-            self._client.set(self._keys.sentinel, mark)
+            self._scripts.run("set_key", [self._keys.sentinel], mark)
             return mark
 
     def mark_filled(self, seconds: float, mark: str | None = None) -> None:
@@ -206,12 +206,12 @@ class RedisSchedule:
         """
         with translating_errors():
             if mark is None:
-                self._client.set(self._keys.sentinel, instance_id(self._client))
+                self._scripts.run("set_key", [self._keys.sentinel], instance_id(self._client))
             else:
                 marked_run = (_marked_runs(mark) or [mark])[0]
                 if not self._scripts.run("schedule_confirm", [self._keys.sentinel], mark, marked_run):
                     return
-            self._client.set(self._keys.schedule_filled, "1", px=int(seconds * 1000))
+            self._scripts.run("set_key", [self._keys.schedule_filled], "1", "PX", int(seconds * 1000))
 
 
 def _run_id_of(info: str) -> str:

@@ -110,7 +110,7 @@ class RedisTaskIndex:
         with translating_errors():
             noted: Any = self._client.get(self._keys.index_trimmed)
             if newest > (noted or ""):
-                self._client.set(self._keys.index_trimmed, newest)
+                self._scripts.run("set_key", [self._keys.index_trimmed], newest)
 
     def _removable(self, before: datetime, max_ended: int, limit: int) -> list[str]:
         """Return the oldest members of ended tasks, those before a time and those beyond a number, at most `limit`."""
@@ -241,9 +241,8 @@ class RedisIndexProgress:
 
     def lock(self, token: str, seconds: float) -> bool:
         """Acquire the lock for these seconds. Return False if another worker holds it."""
-        with translating_errors():
-            key, ttl = self.keys.index_lock, int(seconds * 1000)
-            return self.scripts.client.set(key, token, nx=True, px=ttl, get=True) in (None, token)
+        holder = self.scripts.run("set_key", [self.keys.index_lock], token, "NX", "PX", int(seconds * 1000), "GET")
+        return holder in (None, token)
 
     def load(self) -> Rebuild | None:
         """Return the progress, or None if there is none."""

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 from redis.crc import key_slot
+from redis.exceptions import OutOfMemoryError
 
 from roboco.adapters.local.valkey import start_valkey
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.retention_progress import RedisRetentionProgress
 from roboco.adapters.redis.schedule import RedisSchedule
 from roboco.adapters.redis.scripts import Scripts
+from roboco.adapters.redis.task_index import RedisIndexProgress
 from roboco.domain.paths import ENTER_PREFIX, NOTIFY_PREFIX, RESTART_PREFIX
 from roboco.domain.shard import SHARDS, SLOTS, shard_of
 from roboco.errors import TransientError
@@ -316,3 +319,26 @@ def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnR
     for use in uses:
         with pytest.raises(TransientError, match="redis does not answer"):
             use()
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("valkey")
+def test_the_schedule_is_filled_although_the_memory_of_redis_is_full(tmp_path: Path) -> None:
+    """Until it is filled no task ends, so that a stop would end none, and no memory would become free."""
+    server = start_valkey(tmp_path)
+    try:
+        with connect(server.url) as client:
+            scripts, keys = Scripts(client), Keys()
+            schedule = RedisSchedule(scripts, keys)
+            client.config_set("maxmemory", 1)
+            with pytest.raises(OutOfMemoryError):
+                client.set("a", 1)
+            mark = schedule.mark_filling()
+            assert not schedule.is_intact()
+            schedule.mark_filled(LONG_DELAY, mark)
+            assert schedule.is_intact()
+            assert schedule.recently_filled()
+            for progress in (RedisIndexProgress(scripts, keys), RedisRetentionProgress(scripts, keys)):
+                assert [progress.lock(token, LONG_DELAY) for token in ("a", "a", "b")] == [True, True, False]
+    finally:
+        server.stop()
