@@ -1,6 +1,6 @@
 """Large tasks in the web view: 10,000 steps, and 50 texts that are written at the same time.
 
-Times are printed and not asserted, since other processes share the machine. `--slow -s` shows them.
+Times are printed and not asserted, since other processes share the machine. `-s` shows them.
 """
 
 import os
@@ -44,6 +44,7 @@ def test_a_generated_task_is_a_valid_task(web: WebStack) -> None:
     assert stored.steps == 101
 
 
+@pytest.mark.nightly
 def test_a_task_of_ten_thousand_steps_is_shown_and_scrolls(
     web: WebStack, open_watched: OpenContext, browser: Browser
 ) -> None:
@@ -78,6 +79,7 @@ def test_the_page_of_a_long_task_equals_its_history(web: WebStack, open_watched:
     assert difference_of(read_steps(page), task.history()) is None
 
 
+@pytest.mark.nightly
 def test_fifty_live_streams_share_a_page(web: WebStack, open_watched: OpenContext, browser: Browser) -> None:
     """Measure the processor time of a list in which 50 tasks write 20 words a second each."""
     page = open_watched().page

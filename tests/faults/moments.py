@@ -3,12 +3,14 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import pytest
 import redis
 
 from roboco import Task
@@ -286,3 +288,17 @@ DISRUPTIONS: dict[str, Callable[[Scenario], None]] = {
     "SIGSTOP, SIGCONT": Scenario.suspend_and_continue,
     "SIGTERM": Scenario.terminate,
 }
+
+
+def disrupted(moments: Sequence[Moment]) -> list[Any]:
+    """Return each moment with each disruption. One of them for each moment runs with the slow tests."""
+    return [
+        pytest.param(
+            moment,
+            disruption,
+            id=f"{moment.name}-{disruption}",
+            marks=() if number % len(DISRUPTIONS) == index else pytest.mark.nightly,
+        )
+        for number, moment in enumerate(moments)
+        for index, disruption in enumerate(DISRUPTIONS)
+    ]

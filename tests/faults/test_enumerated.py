@@ -1,14 +1,30 @@
-"""Nine kinds of faults at every port call of every journey: history and stream stay the same."""
+"""Nine kinds of faults at every port call of every journey: history and stream stay the same.
+
+A quarter of the cases runs with the slow tests. Their number and that of the kinds have no common divisor, so it has
+each kind at every fourth call.
+"""
 
 import pytest
 
-from tests.faults.enumerated import find_failure, single_faults
-from tests.support.memory_ports.journeys import JOURNEYS
+from tests.faults.enumerated import ALL, fault_pairs, find_failure, single_faults
+
+PARTS = 4
 
 
-@pytest.mark.parametrize("journey", sorted(JOURNEYS))
-def test_one_fault_changes_no_outcome(journey: str) -> None:
-    cases = list(single_faults(journey))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))])
+@pytest.mark.parametrize("journey", sorted(ALL))
+def test_one_fault_changes_no_outcome(journey: str, part: int) -> None:
+    cases = list(single_faults(journey))[part::PARTS]
     failures = [line for case in cases if (line := find_failure(case))]
-    assert len(cases) > 300
+    assert len(cases) > 75
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))])
+@pytest.mark.parametrize("journey", sorted(ALL))
+def test_two_faults_change_no_outcome(journey: str, part: int) -> None:
+    """The second one hits the recovery from the first one. All parts together are a fifth of the pairs."""
+    cases = list(fault_pairs(journey, distances=(1, 2, 3)))[part :: 5 * PARTS]
+    failures = [line for case in cases if (line := find_failure(case))]
+    assert len(cases) > 30
     assert not failures, "\n".join(failures)

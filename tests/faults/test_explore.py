@@ -195,7 +195,12 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
 }
 
 
-@pytest.mark.parametrize("bug", sorted(BUGS))
+LONG_SEARCHES = ("a repetition of a bulk control sends other items", "a task is removed although it is not archived")
+
+
+@pytest.mark.parametrize(
+    "bug", [pytest.param(bug, marks=[pytest.mark.nightly] if bug in LONG_SEARCHES else []) for bug in sorted(BUGS)]
+)
 def test_the_explorer_finds_a_bug(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     invariant, without, put_in = BUGS[bug]
     random = Random(1)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.moments import AGENTS, DISRUPTIONS, Moment, Scenario, Victim
+from tests.faults.moments import AGENTS, DISRUPTIONS, Moment, Scenario, Victim, disrupted
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.workers
@@ -25,7 +25,6 @@ def victim(stack: Stack) -> Iterator[Victim]:
     victim.close()
 
 
-@pytest.mark.parametrize("disruption", DISRUPTIONS)
-@pytest.mark.parametrize("moment", AGENTS, ids=lambda moment: moment.name)
+@pytest.mark.parametrize(("moment", "disruption"), disrupted(AGENTS))
 def test_a_task_survives_its_agents_worker(stack: Stack, victim: Victim, moment: Moment, disruption: str) -> None:
     DISRUPTIONS[disruption](Scenario(stack, victim, moment))

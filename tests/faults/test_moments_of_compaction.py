@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from roboco.adapters.local.seaweed import S3Server
-from tests.faults.moments import COMPACTION, DISRUPTIONS, Moment, Scenario, Victim
+from tests.faults.moments import COMPACTION, DISRUPTIONS, Moment, Scenario, Victim, disrupted
 from tests.support.stack import Stack, s3_environment
 
 pytestmark = [pytest.mark.workers, pytest.mark.s3]
@@ -25,8 +25,7 @@ def victim(stack: Stack) -> Iterator[Victim]:
     victim.close()
 
 
-@pytest.mark.parametrize("disruption", DISRUPTIONS)
-@pytest.mark.parametrize("moment", COMPACTION, ids=lambda moment: moment.name)
+@pytest.mark.parametrize(("moment", "disruption"), disrupted(COMPACTION))
 def test_a_task_survives_a_coordinator_that_compacts(
     stack: Stack, victim: Victim, moment: Moment, disruption: str
 ) -> None:

@@ -1,4 +1,6 @@
-"""Selection of tests: those without the mark `slow`, unless files are named or `--slow` or `--all` is given.
+"""Selection of tests: the fast ones, unless files are named or `--slow`, `--nightly` or `--all` is given.
+
+The marks `slow` and `nightly` divide the tests into three parts. Files that are named run whole.
 
 Under pytest-xdist the worker processes collect and the controller reports. The choice travels to the workers in
 `workerinput`; the number of tests left out travels back in `workeroutput`.
@@ -13,10 +15,17 @@ SLOW_FOLDER = "faults"
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Add `--slow` and `--all`."""
+    """Add `--slow`, `--nightly` and `--all`."""
     group = parser.getgroup("selection")
     group.addoption("--slow", dest="chosen", action="store_const", const="slow", help="run only the slow tests")
-    group.addoption("--all", dest="chosen", action="store_const", const="all", help="run the slow tests too")
+    group.addoption(
+        "--nightly",
+        dest="chosen",
+        action="store_const",
+        const="nightly",
+        help="run only the tests that --slow leaves out",
+    )
+    group.addoption("--all", dest="chosen", action="store_const", const="all", help="run all tests")
 
 
 class Selection:
@@ -33,7 +42,7 @@ class Selection:
         """Keep the chosen items."""
         if self._chosen == "all":
             return
-        kept = [item for item in items if is_slow(item) == (self._chosen == "slow")]
+        kept = [item for item in items if _part_of(item) == self._chosen]
         self._config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
         self._left_out = len(items) - len(kept)
         items[:] = kept
@@ -62,8 +71,8 @@ class Selection:
             )
 
 
-def is_slow(item: pytest.Item) -> bool:
-    """Return True if the test is marked `slow` or lives in the folder of slow tests."""
-    return (
-        item.get_closest_marker("slow") is not None or SLOW_FOLDER in item.path.relative_to(item.config.rootpath).parts
-    )
+def _part_of(item: pytest.Item) -> str:
+    if item.get_closest_marker("nightly") is not None:
+        return "nightly"
+    in_folder = SLOW_FOLDER in item.path.relative_to(item.config.rootpath).parts
+    return "slow" if in_folder or item.get_closest_marker("slow") is not None else "fast"

@@ -15,7 +15,7 @@ from tests.bench.peers.__main__ import PEERS, missing
 from tests.conftest import need
 from tests.support.stack import ROOT
 
-pytestmark = [pytest.mark.workers, pytest.mark.slow]
+pytestmark = [pytest.mark.workers, pytest.mark.nightly]
 
 
 def test_a_short_soak_loses_nothing() -> None:

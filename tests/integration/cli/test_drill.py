@@ -129,7 +129,7 @@ def test_a_doubled_execution_breaks_a_promise(tmp_path: Path, model: ModelServer
     assert wrong.endswith("ran 2 times")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_retry_that_runs_an_irreversible_tool_again_breaks_a_promise(tmp_path: Path, model: ModelServer) -> None:
     shop = Shop(tmp_path, SHOP + REPEATING, model.base_url)
     found = shop.result("--only=tools-kill-running", code=1)
@@ -141,7 +141,7 @@ def test_a_retry_that_runs_an_irreversible_tool_again_breaks_a_promise(tmp_path:
     assert found["faults"][1]["irreversible_calls"] == {"pay": 1}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_prompt_without_the_message_of_an_interruption_is_a_weakness(tmp_path: Path, model: ModelServer) -> None:
     shop = Shop(tmp_path, SHOP, model.base_url)
     (tmp_path / "team.yaml").write_text(FORGETFUL)
@@ -151,7 +151,7 @@ def test_a_prompt_without_the_message_of_an_interruption_is_a_weakness(tmp_path:
     assert [one["place"] for one in lost] == ["agents checker"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_fault_whose_moment_does_not_arrive_is_not_hit(tmp_path: Path, model: ModelServer) -> None:
     """The real model answers in one piece and calls no tool: a turn has no middle, and tools have no worker to kill."""
     model.script(lambda request: Reply(text="Done.", chunks=1))
@@ -169,7 +169,7 @@ def test_a_fault_whose_moment_does_not_arrive_is_not_hit(tmp_path: Path, model: 
     assert len(model.requests) == 2 * 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_real_tool_runs_if_the_user_asks_for_it(tmp_path: Path, model: ModelServer) -> None:
     found = Shop(tmp_path, SHOP, model.base_url).result("--real-tools=look", "--only=model-500", code=0)
     assert found["stand_ins"] == ["pay"]
@@ -177,7 +177,7 @@ def test_a_real_tool_runs_if_the_user_asks_for_it(tmp_path: Path, model: ModelSe
     assert not (tmp_path / "paid").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_real_model_is_cut_off_and_answers_again(tmp_path: Path, model: ModelServer) -> None:
     def answer(request: Request) -> Reply:
         return Reply(text="This is a real model.", interval=0.02)
@@ -201,7 +201,7 @@ def test_a_signal_ends_all_processes_and_prints_what_is_known(
     assert_nothing_left(tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_team_that_fails_without_a_fault_ends_the_drill(tmp_path: Path, model: ModelServer) -> None:
     shop = Shop(tmp_path, SHOP, model.base_url)
     (tmp_path / "team.yaml").write_text(textwrap.dedent(TEAM).replace("max_tokens: 100000", "max_steps: 2"))

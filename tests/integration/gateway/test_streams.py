@@ -237,7 +237,7 @@ def test_wrong_requests_are_refused(folder_stack: Stack, gateways: list[GatewayP
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("streams", [STREAMS, pytest.param(SLOW_STREAMS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("streams", [STREAMS, pytest.param(SLOW_STREAMS, marks=pytest.mark.nightly)])
 def test_clients_of_a_gateway_that_ends_hold_the_exact_text(
     folder_stack: Stack, number: signal.Signals, streams: int
 ) -> None:
