@@ -5,10 +5,7 @@ Report, and exit with 1 for:
 * rates of words in docstrings outside their bounds (per 1,000 words), separately for the product and for the tests;
 * names built from words for which the field has a standard term, those of files and folders too;
 * constants that do not name their quantity;
-* a folder with more than 30 modules;
-* in the product, a public type name that is defined twice;
-* in the product, a chain of imports among the modules of roboco that is longer than 15, or one among those of the
-  gateway, which is a layer on top of the client library, that is longer than 12.
+* in the product, a public type name that is defined twice.
 """
 
 import ast
@@ -19,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from import_depth import longest_chain
 from texts import docstrings, lua_texts, markdown_texts, plain_texts, python_texts
 
 PRODUCT = "product"
@@ -54,10 +50,6 @@ BANNED_NAME_PARTS = re.compile(
 VAGUE_CONSTANTS = re.compile(
     "PAUSE|LOOK|IDLE|LONG|([A-Z0-9]+_)*(LONGEST|MOST|PATIENCE|KEPT|FEW|(?<!TOO_)MANY|ENOUGH)(_[A-Z0-9]+)*"
 )
-MAX_MODULES = 30
-GATEWAY = Path("roboco", "gateway")
-MAX_IMPORT_DEPTH, MAX_GATEWAY_DEPTH = 15, 12
-"""The longest chains of imports: among all modules but those of the gateway, and among those of the gateway."""
 MIN_WORDS_FOR_RATES = 1000
 # Per 1,000 words of docstrings: a pattern, its lowest and its highest rate.
 RATES = {
@@ -119,8 +111,6 @@ def read(root: Path) -> Report:
         for path in _files(root, part):
             _read_file(report, part, path.relative_to(root), path.read_text())
     _check_types(report)
-    _check_folders(report, root)
-    _check_import_depth(report, root)
     return report
 
 
@@ -207,25 +197,6 @@ def _check_types(report: Report) -> None:
     for name, places in sorted(report.types.items()):
         if len(places) > 1:
             report.findings.append(f"public type {name!r} is defined {len(places)} times: {', '.join(sorted(places))}")
-
-
-def _check_folders(report: Report, root: Path) -> None:
-    paths = (path for path in _files(root, *SOURCES) if path.suffix == ".py" and path.name != "__init__.py")
-    modules = Counter(path.parent for path in paths)
-    for folder, count in sorted(modules.items()):
-        if count > MAX_MODULES:
-            report.findings.append(f"{folder.relative_to(root)}/: {count} modules; at most {MAX_MODULES}")
-
-
-def _check_import_depth(report: Report, root: Path) -> None:
-    paths = [path for path in _files(root, PRODUCT) if path.suffix == ".py"]
-    gateway = [path for path in paths if path.is_relative_to(root / GATEWAY)]
-    others = [path for path in paths if path not in set(gateway)]
-    for most, modules in ((MAX_IMPORT_DEPTH, others), (MAX_GATEWAY_DEPTH, gateway)):
-        chain = longest_chain(root, modules)
-        if len(chain) > most:
-            names = " -> ".join(chain)
-            report.findings.append(f"{len(chain)} modules import one another in a chain; at most {most}: {names}")
 
 
 if __name__ == "__main__":

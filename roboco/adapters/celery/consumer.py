@@ -16,7 +16,6 @@ from kombu.message import Message
 from roboco.adapters.celery.app import DeadLetterSink
 from roboco.adapters.celery.broker_error import explain_broker
 from roboco.adapters.celery.dead_letter import record_of, record_of_raw
-from roboco.adapters.celery.direct_publish import note_consumer
 from roboco.adapters.celery.message_signing import SigningKeys, as_bytes
 from roboco.adapters.celery.message_validation import validation_error
 from roboco.adapters.celery.names import QUEUE_OF
@@ -74,7 +73,6 @@ class GuardedConsumer(Consumer):
         self._flush_due = -math.inf
         self._failed_at = -math.inf
         self._stopping = False
-        note_consumer(self.app, self)
 
     @property
     def max_prefetch_count(self) -> int:

@@ -12,7 +12,6 @@ from celery import Celery
 from roboco.adapters.celery import display
 from roboco.adapters.celery.broker_error import translating_errors
 from roboco.adapters.celery.broker_fault import write_fault
-from roboco.adapters.celery.direct_publish import publish
 from roboco.adapters.celery.fair_queues import FairQueues
 from roboco.adapters.celery.names import ADVANCE_TASK, LIST_TOOLS_TASK, NOTIFY_TASK, TOOL_TASK, TURN_TASK
 from roboco.adapters.celery.queue_stats import SENT_AT, queue_description, read_queue_stats, sent_at
@@ -137,9 +136,8 @@ class CeleryDispatcher:
             queue = self._queues.choose(name, arguments["task_id"], priority)
             options["priority"] = self._queues.priority_number(priority)
             with self._app.producer_or_acquire() as producer, _dropping_connection(producer):
-                if not publish(self._app, producer, name, arguments, message_id, queue, **options):
-                    options |= {"producer": producer, "confirm_timeout": CONFIRM_TIMEOUT, "ignore_result": True}
-                    self._app.send_task(name, kwargs=arguments, task_id=message_id, queue=queue, **options)
+                options |= {"producer": producer, "confirm_timeout": CONFIRM_TIMEOUT, "ignore_result": True}
+                self._app.send_task(name, kwargs=arguments, task_id=message_id, queue=queue, **options)
 
     def _send_event(self, order: TurnAssignment | ToolAssignment, who: str, event: str, fields: dict[str, Any]) -> None:
         """Send an event in place of the attempt's worker. It may be the first event of that Celery task."""

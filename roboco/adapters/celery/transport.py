@@ -25,7 +25,6 @@ from typing import Any, Final
 from kombu import transport
 from kombu.transport import pyamqp, redis, virtual
 from kombu.utils.encoding import bytes_to_str
-from kombu.utils.json import dumps
 from redis import exceptions as redis_exceptions
 
 from roboco.adapters.celery.broker_error import ScriptsMissing
@@ -39,7 +38,6 @@ from roboco.adapters.celery.envelope import (
 from roboco.adapters.celery.message_validation import content_error
 from roboco.adapters.celery.names import TOOL_TASK, TURN_TASK
 from roboco.adapters.celery.receiving import ReceivingChannel
-from roboco.adapters.redis.direct_calls import LostConnectionError, direct_calls_of
 
 REPEATED_TASKS: Final = (TURN_TASK, TOOL_TASK)
 """Celery tasks whose work the task store records, and whose lost messages the sweeper therefore repeats.
@@ -130,42 +128,11 @@ class GuardedChannel(ReceivingChannel):
         if asynchronous:  # kombu reuses those itself
             return make(asynchronous=True)
         own: Any = self
-        asynchronous_client = self._reused_client
-        if asynchronous_client is None or asynchronous_client.connection_pool is not own.pool:
-            asynchronous_client = self._reused_client = make()
-            asynchronous_client.script_load = partial(_load_script, asynchronous_client.script_load)
-        return asynchronous_client
-
-    def _put(self, queue: str, message: dict[str, Any], **options: Any) -> None:
-        """Send a message to a queue: over a kept connection, unless it is part of a batch or its queue expires."""
-        own: Any = self
-        put: Any = super()._put  # type: ignore[misc]  # a mixin
-        with own.conn_or_acquire() as client:
-            direct = direct_calls_of(client)
-            if options or queue in own._expires or direct is None:
-                put(queue, message, **options)
-                return
-            key = own._q_for_pri(queue, own._get_message_priority(message, reverse=False))
-            try:
-                direct.call("LPUSH", key, dumps(message))
-            except LostConnectionError:
-                put(queue, message)  # the client retries as it is configured
-
-    def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **options: Any) -> None:
-        """Publish a message, such as an event: over a kept connection, unless it is part of a batch."""
-        own: Any = self
-        put: Any = super()._put_fanout  # type: ignore[misc]  # a mixin
-        with own.conn_or_acquire() as client:
-            direct = direct_calls_of(client)
-            if options.get("_publish_batch") is not None or direct is None:
-                put(exchange, message, routing_key, **options)
-                return
-            payload = dumps(message)
-            try:
-                for topic in own._get_publish_topics(exchange, routing_key):
-                    direct.call("PUBLISH", topic, payload)
-            except LostConnectionError:
-                put(exchange, message, routing_key)  # the client retries as it is configured
+        client = self._reused_client
+        if client is None or client.connection_pool is not own.pool:
+            client = self._reused_client = make()
+            client.script_load = partial(_load_script, client.script_load)
+        return client
 
     @cached_property
     def subclient(self) -> Any:

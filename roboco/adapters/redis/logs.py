@@ -5,7 +5,6 @@ from typing import Any
 
 import redis
 
-from roboco.adapters.redis.direct_calls import ask
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import call_script, single_script, translating_errors
 from roboco.domain.canonical_json import canonical_json
@@ -53,13 +52,6 @@ class RedisEventLogs:
 
     def page(self, log: str, after: int, size: int) -> list[tuple[int, str]]:
         """Return at most `size` numbers and messages of a log after this number, at one moment."""
-        first = f"({after}-0"
         with translating_errors():
-            answers = ask(self._client, ("XRANGE", log, first, "+", "COUNT", size))
-            page: Any = self._client.xrange(log, min=first, count=size) if answers is None else answers[0]
-        return [(int(entry_id.partition("-")[0]), _message_of(fields)) for entry_id, fields in page]
-
-
-def _message_of(fields: dict[str, str] | list[str]) -> str:
-    """Return the field "m" of an entry, which Redis gives as a list of names and values."""
-    return fields["m"] if isinstance(fields, dict) else fields[fields[::2].index("m") * 2 + 1]
+            page: Any = self._client.xrange(log, min=f"({after}-0", count=size)
+        return [(int(entry_id.partition("-")[0]), fields["m"]) for entry_id, fields in page]

@@ -7,7 +7,6 @@ Each shard has two sorted sets, whose hash tag keeps them on the node of the sha
 `enter` use more than one shard.
 """
 
-import re
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,6 @@ from typing import Any, cast
 
 from roboco.adapters.redis.client import instance_id, is_same_instance
 from roboco.adapters.redis.cluster import LazyCluster
-from roboco.adapters.redis.direct_calls import ask
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import ScriptCall, Scripts, translating_errors
 from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
@@ -27,7 +25,6 @@ PAGE_SIZE = 500
 """Entries that one request reads or sends."""
 MARK_SEPARATOR = "|"
 """Separates the parts of the sentinel's mark."""
-_RUN_ID = re.compile(r"^run_id:(\w+)", re.MULTILINE)
 
 
 class RedisSchedule:
@@ -152,16 +149,18 @@ class RedisSchedule:
         sentinel, jobs = self._keys.sentinel, self._keys.scheduled_jobs(shard_of(task_id))
         names = [f"{kind}{task_id}" for kind in (RESTART_PREFIX, ENTER_PREFIX)]
         with translating_errors():
-            scores = [("ZSCORE", jobs, name) for name in names]
-            answers = ask(self._client, ("GET", sentinel), *scores, ("INFO", "server"))
-            if answers is not None:
-                run, *due, info = answers
-                intact = run is not None and run == _run_id_of(info)
-                return run if intact and due == [None, None] else None
-            run = self._sentinel()
-            waits = [self._client.zscore(jobs, name) for name in names]
-            keys = (sentinel, jobs, self._keys.state(task_id))
-            return run if waits == [None, None] and self._is_intact(run, keys) else None
+            if isinstance(self._client, LazyCluster):
+                run = self._sentinel()
+                waits = [self._client.zscore(jobs, name) for name in names]
+                keys = (sentinel, jobs, self._keys.state(task_id))
+                return run if waits == [None, None] and self._is_intact(run, keys) else None
+            with self._client.pipeline(transaction=False) as pipe:
+                pipe.get(sentinel)
+                for name in names:
+                    pipe.zscore(jobs, name)
+                pipe.info("server")
+                run, *waits, info = pipe.execute()
+            return run if waits == [None, None] and run == info["run_id"] else None
 
     def was_restarted(self) -> bool:
         """Return True if Redis was restarted or replaced since the schedule was filled; False if it was emptied."""
@@ -212,12 +211,6 @@ class RedisSchedule:
                 if not self._scripts.run("schedule_confirm", [self._keys.sentinel], mark, marked_run):
                     return
             self._scripts.run("set_key", [self._keys.schedule_filled], "1", "PX", int(seconds * 1000))
-
-
-def _run_id_of(info: str) -> str:
-    """Return the id of the instance that has given this answer to INFO."""
-    found = _RUN_ID.search(info)
-    return "" if found is None else found[1]
 
 
 def _marked_runs(mark: str) -> list[str]:

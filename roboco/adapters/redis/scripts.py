@@ -17,8 +17,7 @@ from redis.exceptions import NoPermissionError, NoScriptError
 
 from roboco.adapters.redis.cluster import LazyCluster
 from roboco.adapters.redis.cluster_batch import BatchCommand, send_batch
-from roboco.adapters.redis.direct_calls import LostConnectionError, direct_calls_of
-from roboco.adapters.redis.server_error import SERVER_ERRORS, roboco_error
+from roboco.adapters.redis.server_error import SERVER_ERRORS, is_temporary, roboco_error
 from roboco.errors import TransientError
 
 _LUA_FOLDER = resources.files("roboco.adapters.redis") / "lua"
@@ -54,8 +53,6 @@ class Scripts:
 
     def __init__(self, client: redis.Redis) -> None:
         self.client = client
-        # Not for a cluster, nor for subclasses, which may do something else with a command.
-        self._direct = direct_calls_of(client)
         self._scripts = {name: client.register_script(text) for name, text in script_texts().items()}
 
     def hash_of(self, name: str) -> str:
@@ -64,14 +61,8 @@ class Scripts:
 
     def run(self, name: str, keys: list[str], *args: Any) -> Any:
         """Call the script and return its answer. Raise TransientError if Redis does not answer."""
-        script = self._scripts[name]
         with translating_errors():
-            if self._direct is not None:
-                try:
-                    return self._direct.call("EVALSHA", script.sha, len(keys), *keys, *args)
-                except (LostConnectionError, NoScriptError):
-                    pass  # the client retries as it is configured
-            return call_script(script, keys, args)
+            return call_script(self._scripts[name], keys, args)
 
     def server_of(self, key: str) -> str:
         """Return a name of the server that has the key, as far as this client knows. This does not wait.
@@ -98,16 +89,14 @@ class Scripts:
 
     def _answers_to(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Return the answer to each command, or its error, in one round trip."""
-        if self._direct is not None:
-            try:
-                return self._direct.call_all(commands)
-            except LostConnectionError:
-                pass  # the client retries as it is configured
         pipeline: Any = self.client.pipeline(transaction=False)
         with pipeline as pipe:
             for command in commands:
                 pipe.execute_command(*command)
-            return list(pipe.execute(raise_on_error=False))
+            answers = list(pipe.execute(raise_on_error=False))
+        if any(map(is_temporary, answers)):  # the connections may lead to a replica: the next calls take others
+            self.client.connection_pool.disconnect(inuse_connections=False)
+        return answers
 
     def _load(self, names: set[str]) -> None:
         """Load the scripts where they are missing, if the Redis user may. The servers that answer have them then."""
