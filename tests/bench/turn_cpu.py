@@ -6,8 +6,9 @@ task receives one message and sends one, as a turn does; it calls no model and s
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from tests.bench.harness.bench_stack import TASK_TIMEOUT, BenchStack, Size, new_name
 from tests.bench.harness.process_stats import cpu_with_children
@@ -28,15 +29,17 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
     tasks = size.of(TASKS, 3)
     samplers: dict[str, Sampler] = {
         "a turn": lambda _: [_measure_turns(stack, tasks)],
-        "a bare model call": lambda _: [_measure_calls(stack, tasks)],
+        "a call by a plain reader": lambda _: [_measure_calls(tasks, stack.bare_model.time_plain_call)],
+        "a call by the openai package": lambda _: [_measure_calls(tasks, stack.bare_model.time_call)],
     }
     for pool, name in POOLS.items():
         stack.ensure_workers([pool], MODULE)
         samplers[name] = partial(_measure_plain, stack, pool, tasks)
-    measurements = turn, call, lean, *_ = measure_alternately(samplers, size.rounds)
+    measurements = turn, plain, call, lean, *_ = measure_alternately(samplers, size.rounds)
     figures = (
         Figure("CPU of a turn", _milliseconds(turn), "ms", GOAL),
         ratio(turn, lean, lean, less=call, goal=LEAN_GOAL),
+        ratio(turn, lean, lean, less=plain),
         ratio(turn, lean),
     )
     yield Result("turn_cpu", measurements, figures)
@@ -53,12 +56,12 @@ def _measure_turns(stack: BenchStack, tasks: int) -> float:
     return (_cpu(stack, "agents") - before) / (tasks * len(AGENTS))
 
 
-def _measure_calls(stack: BenchStack, calls: int) -> float:
-    """Return the seconds of processor time of a call by the openai package alone, in an otherwise idle process."""
+def _measure_calls(calls: int, call: Callable[[Sequence[Any]], object]) -> float:
+    """Return the seconds of processor time of a model call, in an otherwise idle process."""
     messages = [{"role": "system", "content": "short"}, {"role": "user", "content": "Go."}]
     before = time.process_time()
     for _ in range(calls):
-        stack.bare_model.time_call(messages)
+        call(messages)
     return (time.process_time() - before) / calls
 
 

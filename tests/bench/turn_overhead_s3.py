@@ -33,7 +33,7 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
             "turn": lambda _: turn_times(s3_stack.run_team(team).history()),
             "two hops": lambda _: time_hops(stack, turns),
             "a PUT": lambda _: _time_puts(s3, step, turns),
-            "model call": lambda _: [s3_stack.bare_model.time_call(messages)[1] for _ in range(turns)],
+            "model call": lambda _: [s3_stack.bare_model.time_plain_call(messages) for _ in range(turns)],
         }
         measurements = measure_alternately(samplers, size.rounds, SLICES)
     turn, two, put, call = measurements

@@ -1,10 +1,12 @@
-"""The bare model call: the same completion with the openai package alone, without Roboco."""
+"""The bare model call: the same completion without Roboco, by a plain reader or by the openai package."""
 
 import asyncio
+import json
 import time
 from collections.abc import Sequence
 from typing import Any
 
+import httpx
 from openai import AsyncOpenAI, OpenAI
 
 MODEL = "gpt-4o-mini"
@@ -16,13 +18,26 @@ class BareModel:
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url
         self._client = OpenAI(base_url=base_url, api_key="any", max_retries=0)
+        self._plain = httpx.Client(base_url=base_url, headers={"Authorization": "Bearer any"})
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connections."""
         self._client.close()
+        self._plain.close()
+
+    def time_plain_call(self, messages: Sequence[Any]) -> float:
+        """Return the seconds of a call by the least that reads a stream: httpx, lines and JSON."""
+        began, texts = time.perf_counter(), list[str]()
+        with self._plain.stream("POST", "/chat/completions", json=request_arguments(messages)) as response:
+            response.raise_for_status()
+            for line in response.iter_lines():
+                if line.startswith("data: {"):
+                    texts += [choice["delta"].get("content") or "" for choice in json.loads(line[6:])["choices"]]
+        assert any(texts), "the model has sent no text"
+        return time.perf_counter() - began
 
     def time_call(self, messages: Sequence[Any]) -> tuple[float, float]:
-        """Return the seconds from the call to the first text, and to the end of the answer."""
+        """Return the seconds from the call by the openai package to the first text, and to the end of the answer."""
         began = time.perf_counter()
         first = 0.0
         with self._client.chat.completions.create(**request_arguments(messages)) as chunks:
