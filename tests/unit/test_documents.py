@@ -8,9 +8,6 @@ import pytest
 import yaml
 
 from roboco.adapters.team.file import parse_team
-from roboco.gateway.settings import PREFIX as GATEWAY_PREFIX
-from roboco.gateway.settings import GatewaySettings
-from roboco.settings import Settings, variable_of
 from tests.support.documents import GUIDES, PAGES, Example, example, examples
 from tests.support.stack import ROOT
 
@@ -20,9 +17,8 @@ TESTED = {"python": ("file", "example"), "yaml": ("file", "team"), "json": ("mes
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 PATH = re.compile(r"`((?:(?:tests|workers|deploy|\.ci)/[\w./*-]+)|(?:roboco/[\w./*-]+\.\w+))(?:::(\w+))?`")
 """The path of a file or folder, and a test in it. `roboco/` without a file may be a prefix in a bucket."""
+TEXTS = {page: page.read_text() for page in PAGES}
 MODULE = re.compile(r"python -m ((?:tests|roboco)\b[\w.]*)")
-VARIABLE = re.compile(r"\bROBOCO_[A-Z0-9_]+\b")
-NO_SETTINGS = {"ROBOCO_IMAGE", "ROBOCO_LOCAL_MODEL", "ROBOCO_ROOM"}
 SETTINGS_PAGE = ROOT / ".ci" / "settings_page.py"
 
 
@@ -50,24 +46,15 @@ def test_index_names_every_guide() -> None:
     assert named == {page.name for page in GUIDES.glob("*.md")} - {"index.md"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_to_files(page: Path) -> None:
-    targets = [target for target in LINK.findall(page.read_text()) if "://" not in target]
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+def test_links_lead_to_files() -> None:
+    targets = [(page, target) for page, text in TEXTS.items() for target in LINK.findall(text) if "://" not in target]
+    assert [(name_of(page), target) for page, target in targets if not (page.parent / target).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_variables_are_settings(page: Path) -> None:
-    known = {variable_of(field) for field in Settings.model_fields} | NO_SETTINGS
-    known |= {f"{GATEWAY_PREFIX}{field.upper()}" for field in GatewaySettings.model_fields}
-    assert set(VARIABLE.findall(page.read_text())) - known == set()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_named_paths_tests_and_modules_exist(page: Path) -> None:
-    text = page.read_text()
-    modules = [(f"{name.replace('.', '/')}*", "") for name in MODULE.findall(text)]
-    assert [found for found in [*PATH.findall(text), *modules] if not exists(*found)] == []
+def test_named_paths_tests_and_modules_exist() -> None:
+    named = {found for text in TEXTS.values() for found in PATH.findall(text)}
+    named |= {(f"{name.replace('.', '/')}*", "") for text in TEXTS.values() for name in MODULE.findall(text)}
+    assert [found for found in sorted(named) if not exists(*found)] == []
 
 
 def test_every_example_is_tested() -> None:
