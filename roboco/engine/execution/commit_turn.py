@@ -13,7 +13,6 @@ from roboco.engine.record import recover
 from roboco.engine.record.event_archive import is_log_full
 from roboco.engine.retry import retry
 from roboco.engine.usage import record_turn_metrics, unfinished_usage_metadata
-from roboco.engine.usage_counts import count_turn
 from roboco.ports.task_store import Commit
 
 
@@ -53,5 +52,5 @@ def commit_turn(
     continued = NextStep(engine, order.task_id, turn.team, task).commit_and_continue(commit)
     if not continued or is_log_full(engine, task):
         engine.dispatcher.advance(order.task_id)
-    count_turn(engine, order.task_id, task.first, step)
+    engine.day_budgets.count_for_caller(order.task_id, task.first, commit.state)
     return task_failure(turn.team, task, order.task_id, step, commit.state) or TurnOutcome.COMMITTED

@@ -13,11 +13,11 @@ from datetime import timedelta
 from typing import Literal, NamedTuple
 
 from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.day_budget import BUDGET_WAIT
 from roboco.domain.decision.tool_answers import needs_resolution
 from roboco.domain.inbox.item import Pause
 from roboco.domain.rate_report import NEXT_ATTEMPT, RATE_WAIT
 from roboco.domain.switch import SWITCHED_OFF, check_target
-from roboco.domain.tenant_budget import BUDGET_WAIT
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import CALL_ITEMS, stored_item
 from roboco.engine.registration import check_workspace, is_silent

@@ -13,14 +13,13 @@ from roboco.adapters.celery.queue_stats import QueueStats
 from roboco.client.operator.operations import Operations
 from roboco.client.operator.stuck import StuckTask
 from roboco.client.task_list import with_current_reason
+from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.inbox.item import parse_item
 from roboco.domain.task_filter import TaskFilter
-from roboco.domain.tenant_budget import TenantBudgets
-from roboco.domain.usage import day_of
+from roboco.domain.usage import DayUsage, day_of
 from roboco.engine.intake.wait_cause import default_threshold, why_unattended
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.ports.registry import POOLS, Registration, WorkspaceIdentity
-from roboco.ports.tenant_spending import StateUsage
 from tests.support.gateway_rest import DESK, RestWorld, rest_world
 from tests.support.memory_ports.dispatcher import Message, QueueDispatcher, ToolMessage, TurnMessage
 from tests.support.memory_ports.model import ScriptedReply, says
@@ -171,7 +170,7 @@ def test_a_turn_that_waits_for_the_budget_of_its_tenant_names_it(rest: RestWorld
     world = rest.world
     world.given = replace(world.given, policy=replace(world.given.policy, budgets=TenantBudgets(("acme=/5",))))
     world.engine = world.process()
-    world.engine.tenant_spending.count("acme:earlier", day_of(world.engine.now()), StateUsage(2, 7, 0))
+    world.engine.day_usages.count("acme:earlier", None, 2, DayUsage(day=day_of(world.engine.now()), tokens=7))
     submit(rest)
     deliver_before(rest, TurnMessage)
     world.deliver(world.dispatcher.queue.popleft())
