@@ -181,6 +181,27 @@ def test_a_turn_that_waits_for_the_budget_of_its_tenant_names_it(rest: RestWorld
     assert "writer waits: tenant acme has used 7 tokens today, its budget is 5" in found.cause
 
 
+def test_an_answer_that_the_workspace_does_not_take_is_named_with_the_error(rest: RestWorld) -> None:
+    world, seen = rest.world, list[str]()
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "histories.append" and len(seen) < 2:
+            world.heartbeat.beat()
+            world.clock.move(1)
+            seen.append(why_unattended(world.process(), "", "acme:t"))
+            raise TransientError("the disk is full: make room")
+        return call()
+
+    submit(rest)
+    deliver_before(rest, TurnMessage)
+    world.watch = watch
+    world.engine = world.process()
+    world.deliver(world.dispatcher.queue.popleft())
+    assert "the disk is full" not in seen[0]
+    assert seen[1] == "the answer of model 'small' waits until the workspace takes it: the disk is full: make room"
+    assert len(world.history("acme:t")) == 2
+
+
 @pytest.mark.parametrize("target", ["agent:writer", "tool:ship"])
 def test_work_that_is_switched_off_names_the_switch_here_and_in_its_row(rest: RestWorld, target: str) -> None:
     """A call that is switched off was sent before, so only the reason of its task says why it does not run."""
