@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from roboco.domain.day_budget import parse_budget
 from roboco.domain.removal.retention import RetentionRule, parse_rule
 from roboco.domain.schema import CallerId
 from roboco.domain.team.model_limits import parse_limit
-from roboco.domain.tenant_budget import parse_budget
 from roboco.domain.url import strip_credentials
 from roboco.errors import UsageError
 

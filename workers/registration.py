@@ -33,7 +33,7 @@ from roboco.engine.formats import check_format
 from roboco.engine.registration import register
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import RobocoError, TransientError
-from roboco.ports.registry import COORDINATOR, Registration, WorkerLoad, WorkspaceIdentity
+from roboco.ports.registry import Registration, WorkerLoad, WorkspaceIdentity
 from roboco.ports.workspace import Files
 from roboco.settings import Settings
 from roboco.workers.deployment import CLAIM_INTERVAL, BrokerClaim, check_channels
@@ -126,9 +126,8 @@ class Registrar:
             files = workspace.files
             name = workspace_name(files, workspace_address(settings))
             self._replaced = self._workers.workspace()
-            if COORDINATOR in self._pools:
-                tasks = RedisTaskStore(self._scripts, self._keys, StoredSteps(workspace.histories.read))
-                check_format(files, tasks, name.address)
+            tasks = RedisTaskStore(self._scripts, self._keys, StoredSteps(workspace.histories.read))
+            check_format(files, tasks, name.address)
             self._worker = files, Registration(self._pools, settings.tool_modules, name)
         files, worker = self._worker
         left = self._deadline.seconds_left()

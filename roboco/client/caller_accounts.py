@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from roboco.domain.usage import DayUsage, day_of
 from roboco.engine.engine import Engine
 from roboco.ports.caller_limits import Accepted, Account, LimitReached
-from roboco.ports.daily_usage import Spending
 from roboco.ports.switch_cache import RefusedWrites
 
 __all__ = ["Accepted", "Account", "CallerAccounts", "LimitReached", "RefusedWrites"]
@@ -54,9 +54,10 @@ class CallerAccounts:
         """Stop counting a task that was not accepted."""
         self._engine.open_tasks.remove(account, [task_id])
 
-    def usage_today(self, account: Account) -> tuple[Spending, Spending]:
+    def usage_today(self, account: Account) -> tuple[DayUsage, DayUsage]:
         """Return the usage of the caller, and that of its tenant."""
-        return self._engine.daily_usage.today(account.tenant, account.by)
+        spent, today = self._engine.day_usages.spent, day_of(self._engine.now())
+        return spent(account.tenant, today, account.by), spent(account.tenant, today)
 
     def _remove_ended(self, account: Account) -> bool:
         """Remove tasks that have ended, as the task index knows. Return True if there are any."""

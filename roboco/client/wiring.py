@@ -22,8 +22,9 @@ from roboco.adapters.notifications.callback import CallbackSender
 from roboco.adapters.notifications.notifier import OutboundNotifier
 from roboco.adapters.notifications.webhook import WebhookSender
 from roboco.adapters.redis.attempts import RedisAttempts
-from roboco.adapters.redis.caller_limits import RedisCallerCounts, RedisDailyUsage, RedisOpenTasks
+from roboco.adapters.redis.caller_limits import RedisCallerCounts, RedisOpenTasks
 from roboco.adapters.redis.client import connect_for_renewals
+from roboco.adapters.redis.day_usages import RedisDayUsages
 from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.adapters.redis.fill import RedisFillRecord
 from roboco.adapters.redis.inbox import RedisInbox
@@ -41,7 +42,6 @@ from roboco.adapters.redis.signals import RedisSignals
 from roboco.adapters.redis.switch_cache import RedisSwitchCache
 from roboco.adapters.redis.task_index import RedisIndexProgress, RedisTaskIndex
 from roboco.adapters.redis.task_store import RedisTaskStore
-from roboco.adapters.redis.tenant_spending import RedisTenantSpending
 from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
 from roboco.adapters.sandbox.budget import MemoryBudget, read_budget
 from roboco.adapters.sandbox.sandbox import Sandbox
@@ -58,8 +58,8 @@ from roboco.adapters.tools.python_tool import run_code
 from roboco.adapters.tools.toolbox import FunctionToolbox
 from roboco.adapters.workspace.archives import StoreArchives
 from roboco.adapters.workspace.open import Workspace, open_workspace
+from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.team.model_limits import OPENAI_BASE_URL, ModelLimits
-from roboco.domain.tenant_budget import TenantBudgets
 from roboco.domain.url import strip_credentials
 from roboco.engine.engine import Engine, Policy
 from roboco.engine.frozen_teams import FrozenTeams
@@ -131,8 +131,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         retention_progress=RedisRetentionProgress(scripts, keys),
         caller_counts=RedisCallerCounts(scripts, keys),
         open_tasks=RedisOpenTasks(scripts, keys),
-        daily_usage=RedisDailyUsage(scripts, keys),
-        tenant_spending=RedisTenantSpending(scripts, keys),
+        day_usages=RedisDayUsages(scripts, keys),
         clock=SystemClock(),
         heartbeat=_build_heartbeat(settings, keys, scripts),
         switches=switches,

@@ -1,7 +1,7 @@
 """Usage: the usage of an agent, a tool or a whole task."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from roboco.domain.schema import RecordModel
@@ -88,9 +88,29 @@ class Usage(RecordModel):
         )
 
 
+class DayUsage(RecordModel):
+    """The usage of a task on one day, or that of all tasks of a tenant or caller."""
+
+    day: str
+    """The day in UTC: YYYY-MM-DD."""
+    tokens: int = 0
+    cost_billionths: int = 0
+    """Billionths of the currency of the prices."""
+
+    @property
+    def cost(self) -> float:
+        """Return the cost in the currency of the prices."""
+        return self.cost_billionths / BILLION
+
+
 def day_of(time: datetime) -> str:
     """Return the day of a time, in UTC."""
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC).date().isoformat()
+
+
+def next_day(now: datetime) -> datetime:
+    """Return the beginning of the day after a time in UTC."""
+    return now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
 
 
 def billionths(cost: float) -> int:

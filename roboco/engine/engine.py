@@ -5,9 +5,10 @@ import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.removal.retention import RetentionRule
-from roboco.domain.tenant_budget import TenantBudgets
 from roboco.engine.backoff import Backoff
+from roboco.engine.day_budgets import DayBudgets
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.engine.held_work import HeldWork
@@ -18,13 +19,12 @@ from roboco.engine.redis_silence import RedisSilence
 from roboco.engine.stored_events import StoredEvents
 from roboco.engine.summaries import Summaries
 from roboco.engine.switches import SwitchBoard
-from roboco.engine.tenant_budget import DayBudgets
 from roboco.engine.worker_status import WorkerStatus
 from roboco.ports.archives import Archives
 from roboco.ports.attempts import Attempts
 from roboco.ports.caller_limits import CallerCounts
 from roboco.ports.clock import Clock
-from roboco.ports.daily_usage import DailyUsage
+from roboco.ports.day_usages import DayUsages
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.dispatcher import Dispatcher
 from roboco.ports.fill import FillRecord
@@ -43,7 +43,6 @@ from roboco.ports.signals import Signals
 from roboco.ports.task_index import TaskIndex
 from roboco.ports.task_store import TaskStore
 from roboco.ports.telemetry import NoTelemetry, Telemetry
-from roboco.ports.tenant_spending import TenantSpending
 from roboco.ports.tools import Toolbox
 from roboco.ports.workspace import Files, Histories
 
@@ -131,8 +130,7 @@ class Engine:
     retention_progress: RetentionProgress
     caller_counts: CallerCounts
     open_tasks: OpenTasks
-    daily_usage: DailyUsage
-    tenant_spending: TenantSpending
+    day_usages: DayUsages
     clock: Clock
     heartbeat: LeaseHeartbeat
     switches: SwitchBoard
@@ -155,8 +153,8 @@ class Engine:
 
     @property
     def day_budgets(self) -> DayBudgets:
-        """Return the budgets of tenants for a day."""
-        return DayBudgets(self.policy.budgets, self.tenant_spending, self.clock)
+        """Return the budgets of tenants for a day, and what tasks have used."""
+        return DayBudgets(self.policy.budgets, self.day_usages, self.frozen_teams, self.clock)
 
     @property
     def tails(self) -> HistoryTails:

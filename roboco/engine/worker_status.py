@@ -83,7 +83,7 @@ FORMAT: Final = 1
 def workspace_name(files: Files, address: str) -> WorkspaceIdentity:
     """Return the name of the workspace with these files, at this address. If the workspace has no id, store one.
 
-    A coordinator adds the format (`formats.py`): a workspace without an id may have tasks of an earlier release.
+    A worker adds the format (`formats.py`): a workspace without an id may have tasks of an earlier release.
     """
     data = files.get(WORKSPACE_FILE)
     if data is None:

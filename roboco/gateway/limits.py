@@ -12,10 +12,12 @@ could exhaust the store. `Principal.limits` are a caller's own limits or those o
 """
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from roboco.client.caller_accounts import Account, CallerAccounts, LimitReached, RefusedWrites
 from roboco.domain.access_key import CallerLimits
+from roboco.domain.day_budget import DayBudget
+from roboco.domain.usage import next_day
 from roboco.gateway.calls import RECEIVED, Calls
 from roboco.gateway.principal import Principal
 from roboco.gateway.problem import rate_limited
@@ -94,10 +96,9 @@ class CallerLimiter:
             return
         spent = await self._line.run(self._accounts.usage_today, account)
         for (prefix, of), used in zip(limits, spent, strict=True):
-            if of.tokens_per_day is not None and used.tokens >= of.tokens_per_day:
-                raise rate_limited(f"{prefix}tokens_per_day", _seconds_of_day())
-            if of.cost_per_day is not None and used.cost >= of.cost_per_day:
-                raise rate_limited(f"{prefix}cost_per_day", _seconds_of_day())
+            reached, now = DayBudget(of.cost_per_day, of.tokens_per_day).reached(used), datetime.now(UTC)
+            if reached is not None:
+                raise rate_limited(prefix + reached.limit, (next_day(now) - now).total_seconds())
 
     def account(self, caller: Principal) -> Account:
         """Return the caller's account: its own limits, and those of its tenant."""
@@ -106,9 +107,3 @@ class CallerLimiter:
 
 def _limits_tasks(account: Account) -> bool:
     return any(of.open_tasks or of.open_bytes for of in (account.own, account.shared))
-
-
-def _seconds_of_day() -> float:
-    """Return the seconds until midnight UTC, when the usage of the day starts anew."""
-    now = datetime.now(UTC)
-    return (now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1) - now).total_seconds()

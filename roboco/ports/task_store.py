@@ -87,6 +87,8 @@ class TurnProgress:
     """Seconds of silence after which the request fails."""
     reasoning: int = 0
     """Tokens of reasoning so far, as an estimate."""
+    kept: str = ""
+    """Why the workspace does not take the whole answer, which the worker keeps, or ""."""
 
     def to_json(self) -> str:
         """Return the record of the progress."""

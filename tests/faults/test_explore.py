@@ -22,10 +22,10 @@ from roboco.engine import notification_delivery, notifications
 from roboco.engine.coordinator import advance, erase, erasure_inventory, pending_turn
 from roboco.engine.coordinator import next_step as following
 from roboco.engine.coordinator.sweep import ONE_TIME_WORK
+from roboco.engine.day_budgets import DayBudgets
 from roboco.engine.engine import Engine
 from roboco.engine.intake import accept_item as receive
 from roboco.engine.record import recover
-from roboco.engine.tenant_budget import DayBudgets
 from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.leases import Chunk, EmitCallback, TurnClaim
 from tests.faults.explore import followers

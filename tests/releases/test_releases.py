@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 import redis
 
+from roboco.adapters.local.valkey import ValkeyServer
 from roboco.adapters.workspace.open import open_workspace
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.paths import WORKSPACE_FILE
-from roboco.engine.formats import FIRST_RELEASE, check_format
+from roboco.engine.formats import FIRST_RELEASE
 from roboco.engine.worker_status import FORMAT, workspace_name
 from roboco.errors import UsageError
+from roboco.settings import Settings
+from roboco.workers.draining import DrainDeadline
+from roboco.workers.registration import Registrar
 from tests.releases.deployment import Deployment
 from tests.releases.dump import Dump, restore
 from tests.releases.states import ALL_JOURNEYS, STATES, State
@@ -117,26 +121,25 @@ def a_deployment(client: redis.Redis, prefix: str, folder: Path) -> Deployment:
     return Deployment.of(ALL_JOURNEYS[state.journey], client, prefix, folder)
 
 
-def check(deployment: Deployment) -> None:
-    """Check the format as a coordinator does at its start."""
-    engine = deployment.engine
-    workspace_name(engine.files, "here")
-    check_format(engine.files, engine.task_store, "here")
+def start(pool: str, url: str, prefix: str, folder: Path) -> None:
+    """Register a worker of the pool, as at its start."""
+    settings = Settings(redis_url=url, prefix=prefix, workspace=folder.as_uri())
+    Registrar(settings, "worker@here", (pool,), DrainDeadline(60.0))()
 
 
 def test_a_workspace_without_a_format_gets_it_if_its_tasks_can_be_read(
-    client: redis.Redis, prefix: str, tmp_path: Path
+    client: redis.Redis, valkey: ValkeyServer, prefix: str, tmp_path: Path
 ) -> None:
     deployment = a_deployment(client, prefix, tmp_path)
     (tmp_path / WORKSPACE_FILE).write_text('{"id": "a1", "kept": 1}', encoding="utf-8")
-    check(deployment)
+    start("coordinator", valkey.url, prefix, tmp_path)
     assert json.loads(deployment.files.get(WORKSPACE_FILE) or b"") == {"id": "a1", "kept": 1, "format": FORMAT}
 
 
 @pytest.mark.parametrize("has_id", [False, True])
-@pytest.mark.parametrize("part", ["state", "team"])
-def test_a_coordinator_does_not_start_beside_an_earlier_format(
-    part: str, has_id: bool, client: redis.Redis, prefix: str, tmp_path: Path
+@pytest.mark.parametrize(("pool", "part"), [("coordinator", "state"), ("agents", "team"), ("tools", "state")])
+def test_no_worker_starts_beside_an_earlier_format(
+    pool: str, part: str, has_id: bool, client: redis.Redis, valkey: ValkeyServer, prefix: str, tmp_path: Path
 ) -> None:
     deployment = a_deployment(client, prefix, tmp_path)
     if has_id:
@@ -146,7 +149,7 @@ def test_a_coordinator_does_not_start_beside_an_earlier_format(
     else:
         (tmp_path / TASK / "team.json").write_text('{"name": "desk"}', encoding="utf-8")
     with pytest.raises(UsageError, match=f"stored by a release before {FIRST_RELEASE}, which cannot run beside"):
-        check(deployment)
+        start(pool, valkey.url, prefix, tmp_path)
     assert b"format" not in (deployment.files.get(WORKSPACE_FILE) or b"")
 
 

@@ -1,9 +1,8 @@
-"""Limits of callers of the gateway on Redis: requests, bytes, streams, open tasks, and usage of a day.
+"""Limits of callers of the gateway on Redis: requests, bytes, streams and open tasks.
 
     request ─► caller_admit ─► counted, or Retry-After     one script, O(1)
     stream ──► caller_streams ─► leased to the process     the lease of a dead process ends by itself
     task ────► caller_task_add ─► added, or refused        ended tasks are removed when a limit is reached
-    step ────► usage_add                                   by the worker that has committed it
 
 All keys of a tenant have one hash tag, so that a script sees the caller's and the tenant's. Each key expires. They
 hold no record: if Redis is emptied, counting starts anew.
@@ -11,13 +10,11 @@ hold no record: if Redis is emptied, counting starts anew.
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, translating_errors
 from roboco.ports.caller_limits import Accepted, Account, LimitReached
-from roboco.ports.daily_usage import Spending
 
 STREAM_LEASE: Final = 30.0
 """Seconds after which the streams of a process that has died no longer count."""
@@ -26,9 +23,6 @@ TASK_RETRY: Final = 10.0
 """Seconds after which a caller asks again that has too many streams, or tasks."""
 TASKS_TTL: Final = 30 * 86_400
 """Seconds for which the open tasks of a caller that creates no more are kept."""
-USAGE_TTL: Final = 2 * 86_400
-"""Seconds for which the usage of a day is kept."""
-MILLION: Final = 1_000_000
 _TASK_LIMITS: Final = ("open_tasks", "open_bytes")
 _ADMIT_LIMITS: Final = ("requests_per_minute", "bytes_per_minute")
 
@@ -128,34 +122,6 @@ class RedisOpenTasks:
                 for name in _pair(self._keys, account, "tasks"):
                     pipe.zadd(name, dict.fromkeys(task_ids, now), xx=True)
                 pipe.execute()
-
-
-class RedisDailyUsage:
-    """Usage of the day in hashes, of a caller and of its tenant."""
-
-    def __init__(self, scripts: Scripts, keys: Keys) -> None:
-        self._scripts = scripts
-        self._keys = keys
-
-    def add(self, tenant: str, by: str, used: Spending) -> None:
-        """Add the usage to both. The cost is rounded to millionths."""
-        self._scripts.run("usage_add", self._names(tenant, by), used.tokens, round(used.cost * MILLION), USAGE_TTL)
-
-    def today(self, tenant: str, by: str) -> tuple[Spending, Spending]:
-        """Return the usage of the caller, and that of its tenant. Cost: two HMGET in one round trip."""
-        with translating_errors(), self._scripts.client.pipeline(transaction=False) as pipe:
-            for name in self._names(tenant, by):
-                pipe.hmget(name, ["tokens", "millionths"])
-            own, shared = pipe.execute()
-        return _spending(own), _spending(shared)
-
-    def _names(self, tenant: str, by: str) -> list[str]:
-        name = f"usage:{datetime.now(UTC):%Y-%m-%d}"
-        return [self._keys.caller(tenant, by, name), self._keys.tenant_of_callers(tenant, name)]
-
-
-def _spending(found: Sequence[Any]) -> Spending:
-    return Spending(int(found[0] or 0), int(found[1] or 0) / MILLION)
 
 
 def _pair(keys: Keys, account: Account, name: str) -> list[str]:

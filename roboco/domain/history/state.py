@@ -21,6 +21,7 @@ from roboco.domain.limits import deep_merge
 from roboco.domain.schema import RecordModel
 from roboco.domain.usage import (
     UNFINISHED_USAGE,
+    DayUsage,
     Usage,
     billionths,
     day_of,
@@ -47,24 +48,15 @@ AFTER_RESULTS = "results"
 """The rule by which an agent that called tools acts again."""
 
 
-class DayUsage(RecordModel):
-    """A task's usage on one day, counted against its tenant's budget."""
-
-    day: str
-    """The day in UTC: YYYY-MM-DD. It never goes backwards, whatever the clocks of workers show."""
-    tokens: int = 0
-    cost_billionths: int = 0
-    """Billionths of the currency of the prices."""
-
-    def after(self, step: TaskStep) -> "DayUsage":
-        """Return the usage on the day of the step, including the step."""
-        parts = [*_own_usage(step), unfinished_usage(step.metadata)]
-        tokens, cost = sum(part.tokens for part in parts), sum(billionths(part.cost) for part in parts)
-        if step.is_imported or not (tokens or cost):
-            return self
-        day = max(self.day, day_of(step.created_at))
-        before = self if day == self.day else DayUsage(day=day)
-        return DayUsage(day=day, tokens=before.tokens + tokens, cost_billionths=before.cost_billionths + cost)
+def _day_usage_after(before: DayUsage, step: TaskStep) -> DayUsage:
+    """Return the usage of a task on the day of its next step, including the step."""
+    parts = [*_own_usage(step), unfinished_usage(step.metadata)]
+    tokens, cost = sum(part.tokens for part in parts), sum(billionths(part.cost) for part in parts)
+    if step.is_imported or not (tokens or cost):
+        return before
+    day = max(before.day, day_of(step.created_at))  # it never goes backwards, whatever the clocks of workers show
+    before = before if day == before.day else DayUsage(day=day)
+    return DayUsage(day=day, tokens=before.tokens + tokens, cost_billionths=before.cost_billionths + cost)
 
 
 def _own_usage(step: TaskStep) -> list[Usage]:
@@ -201,7 +193,7 @@ class TaskState(RecordModel):
             interrupted=step.is_interruption or (self.interrupted and step.agent_name != USER),
             retries=self.retries + step.is_retry,
             retried_at=step.created_at if step.is_retry else self.retried_at,
-            day_usage=self.day_usage.after(step),
+            day_usage=_day_usage_after(self.day_usage, step),
             **(self.model_extra or {}),  # of a later release
             **self._usage_after(step, spent),
             **self._limits_after(step),

@@ -40,7 +40,6 @@ from roboco.engine.record.attempt_status import report_attempts
 from roboco.engine.record.inbox_items import AppliedItems
 from roboco.engine.record.tool_listings import tool_differences
 from roboco.engine.task_entries import index_as
-from roboco.engine.usage_counts import count_results
 from roboco.ports.task_store import Commit, Decision, Phase, Snapshot, TokenUsage
 from roboco.ports.telemetry import TASKS
 
@@ -137,7 +136,7 @@ def _append_step(
     elif task.status is not TaskStatus.RUNNING:
         index_as(engine, task_id, task, TaskStatus.RUNNING, task.epoch + 1)
     applied.add(step, action.item_ids, pending_items)
-    count_results(engine, task_id, task.first, step)
+    engine.day_budgets.count_for_caller(task_id, task.first, state)
 
 
 def _apply_stored_steps(engine: Engine, task_id: str) -> None:

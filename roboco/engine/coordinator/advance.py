@@ -85,7 +85,7 @@ def _make_moves(
         if task is None:
             _drop_unknown(engine, task_id)
             return True
-        engine.day_budgets.count(task_id, task.state)
+        engine.day_budgets.count(task_id, task.first, task.state)
         if must_repair and recover.catch_up(engine, task_id, task):
             continue
         if must_repair and task.phase is Phase.WAIT and recover.restore_inbox(engine, task_id, task.item_ids):

@@ -27,6 +27,8 @@ class ProgressNote:
 
     def __init__(self) -> None:
         self._followed: tuple[str, ModelStream] | None = None
+        self.kept = ""
+        """Why the workspace does not take the whole answer, or ""."""
         self._logged = 0.0  # the time since when the model was silent, of the last warning
 
     def follow(self, profile: ModelProfile, stream: ModelStream) -> None:
@@ -39,9 +41,9 @@ class ProgressNote:
         if self._followed is None:
             return ""
         model, stream = self._followed
-        progress = TurnProgress(model, **asdict(stream.progress))
+        progress = TurnProgress(model, **asdict(stream.progress), kept=self.kept)
         silence = time.time() - progress.heard_at
-        if silence >= LOGGED_SILENCE and progress.heard_at != self._logged:
+        if silence >= LOGGED_SILENCE and not self.kept and progress.heard_at != self._logged:
             self._logged = progress.heard_at
             limit = f"the limit is {progress.limit:.0f} s"
             _log.warning("model %s has sent nothing for %.0f s; %s", model, silence, limit)

@@ -4,6 +4,7 @@ import math
 
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
+from roboco.domain.url import strip_credentials
 from roboco.engine.coordinator.next_step import NextStep
 from roboco.engine.execution.attempt_outcome import TurnOutcome
 from roboco.engine.execution.claimed_turn import ClaimedTurn
@@ -13,7 +14,7 @@ from roboco.engine.record import recover
 from roboco.engine.record.event_archive import is_log_full
 from roboco.engine.retry import retry
 from roboco.engine.usage import record_turn_metrics, unfinished_usage_metadata
-from roboco.engine.usage_counts import count_turn
+from roboco.errors import TransientError
 from roboco.ports.task_store import Commit
 
 
@@ -37,8 +38,16 @@ def commit_turn(
         created_at=engine.now(),
         metadata=routing | metadata | content.metadata() | unfinished_usage_metadata(turn.team, task),
     ).sealed(task.state.last_digest)
+
+    def append() -> TaskStep:
+        try:
+            return engine.histories.append(order.task_id, step)
+        except TransientError as error:
+            turn.progress.kept = strip_credentials(str(error))[:500]
+            raise
+
     stored = retry(
-        lambda: engine.histories.append(order.task_id, step),
+        append,
         lambda: bool(engine.turns.renew(claim)),
         f"step {step.seq} of task {order.task_id}",
         engine.clock,
@@ -53,5 +62,5 @@ def commit_turn(
     continued = NextStep(engine, order.task_id, turn.team, task).commit_and_continue(commit)
     if not continued or is_log_full(engine, task):
         engine.dispatcher.advance(order.task_id)
-    count_turn(engine, order.task_id, task.first, step)
+    engine.day_budgets.count_for_caller(order.task_id, task.first, commit.state)
     return task_failure(turn.team, task, order.task_id, step, commit.state) or TurnOutcome.COMMITTED

@@ -13,11 +13,11 @@ from datetime import timedelta
 from typing import Literal, NamedTuple
 
 from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.day_budget import BUDGET_WAIT
 from roboco.domain.decision.tool_answers import needs_resolution
 from roboco.domain.inbox.item import Pause
 from roboco.domain.rate_report import NEXT_ATTEMPT, RATE_WAIT
 from roboco.domain.switch import SWITCHED_OFF, check_target
-from roboco.domain.tenant_budget import BUDGET_WAIT
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import CALL_ITEMS, stored_item
 from roboco.engine.registration import check_workspace, is_silent
@@ -93,8 +93,8 @@ def wait_cause(
             check_workspace(engine, address)
     except UsageError as error:
         return WaitCause("workspace", str(error))
-    if task is not None and (silent := _silent_model(engine, task)) is not None:
-        return silent
+    if task is not None and (recorded := _recorded_cause(engine, task)) is not None:
+        return recorded
     pool = awaited_pool(engine, task_id, task)
     if pool and (broken := _server_fault(engine, task_id, pool)) is not None:
         return broken
@@ -106,11 +106,14 @@ def wait_cause(
     return _evident_cause(engine, pool, task, queue or engine.dispatcher.describe_queue)
 
 
-def _silent_model(engine: Engine, task: Snapshot) -> WaitCause | None:
-    """Return that the model of a running turn sends nothing, as far as its worker has recorded, or None."""
+def _recorded_cause(engine: Engine, task: Snapshot) -> WaitCause | None:
+    """Return what its worker has recorded of a running turn: a silent model, or an answer that it keeps; or None."""
     progress = task.progress
     if progress is None or task.lease_left <= 0:
         return None
+    if progress.kept:
+        text = f"the answer of model {progress.model} waits until the workspace takes it: {progress.kept}"
+        return WaitCause("workspace", text)
     silence = engine.clock.now() - progress.heard_at
     if silence < MIN_SILENCE:
         return None

@@ -10,8 +10,8 @@ import pytest
 from roboco.client.caller_accounts import RefusedWrites
 from roboco.client.task import Task
 from roboco.domain.access_key import CallerLimits
+from roboco.domain.usage import DayUsage, day_of
 from roboco.gateway.principal import ALL_SCOPES, Principal, Scope
-from roboco.ports.daily_usage import Spending
 from tests.support.gateway_callers import choose_callers
 from tests.support.gateway_rest import RestWorld, rest_world
 from tests.support.memory_ports.model import says
@@ -60,7 +60,8 @@ class LimitedWorld:
     def use_up(self) -> None:
         """Let the caller have used its tokens of the day."""
         self.limit(tokens_per_day=5)
-        self.rest.orchestrator._engine.daily_usage.add("acme", "key:acme", Spending(tokens=5, cost=0.0))
+        engine = self.rest.orchestrator._engine
+        engine.day_usages.count("acme:earlier", "key:acme", 1, DayUsage(day=day_of(engine.now()), tokens=5))
 
     def occupy_stream(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let another process hold the only stream of the caller. A request that follows a task fails at once."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.inbox.imported_message import ImportedMessage
 from roboco.domain.paths import summary_path
 from roboco.domain.removal.retention import parse_rule
 from roboco.domain.team.team import Team
-from roboco.domain.tenant_budget import TenantBudgets
 from roboco.engine.engine import LogLimits, Policy
 from roboco.ports.model import Request
 from roboco.ports.workspace import StoredFile

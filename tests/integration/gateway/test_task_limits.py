@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from roboco import parse_team
+from roboco.domain.usage import DayUsage, day_of
 from roboco.errors import TransientError
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
-from roboco.ports.daily_usage import Spending
 from tests.support.gateway_auth import AuthWorld, auth_world
 from tests.support.memory_ports.model import says
 
@@ -61,19 +61,19 @@ def run_task(world: AuthWorld, task_id: str, by: str | None = "key:one") -> int:
     return summary.tokens_in + summary.tokens_out
 
 
-def usage(world: AuthWorld, by: str = "key:one") -> tuple[Spending, Spending]:
-    """Return the usage of the day."""
-    return world.orchestrator._engine.daily_usage.today("acme", by)
+def usage(world: AuthWorld, by: str | None = None) -> DayUsage:
+    """Return the usage of the day, of the tenant or a caller."""
+    return world.orchestrator._engine.day_usages.spent("acme", day_of(world.world.engine.now()), by)
 
 
 def test_the_usage_of_a_task_is_that_of_its_caller_and_tenant(world: AuthWorld) -> None:
     first, second = run_task(world, "acme:t1"), run_task(world, "acme:t2", "key:two")
     run_task(world, "acme:t3", None)
-    own, shared = usage(world)
+    own = usage(world, "key:one")
     assert own.tokens == first > 0
     assert own.cost > 0
-    assert shared.tokens == first + second
-    assert usage(world, "key:three")[0] == Spending()
+    assert usage(world).tokens == first + second
+    assert usage(world, "key:three").tokens == 0
 
 
 def test_a_caller_that_has_used_its_day_is_refused_until_midnight(world: AuthWorld) -> None:
@@ -119,20 +119,15 @@ def test_usage_that_cannot_be_stored_does_not_fail_the_turn(world: AuthWorld) ->
     world.world.given.model.script = lambda _: says("fine")
     world.world.watch = fail_usage(world.world.watch)
     assert run_task(world, "acme:t1") > 0
-    assert usage_is_empty(world)
+    assert not world.world.server.held.day_usages
 
 
 def fail_usage(before: Any) -> Any:
     """Return a watch under which each write of usage fails."""
 
     def watch(name: str, call: Any) -> Any:
-        if name.startswith("daily_usage.add"):
+        if name == "day_usages.count":
             raise TransientError("redis does not answer")
         return before(name, call)
 
     return watch
-
-
-def usage_is_empty(world: AuthWorld) -> bool:
-    """Return True if no usage is stored."""
-    return not world.world.server.held.usage

@@ -27,6 +27,7 @@ from roboco.adapters.workspace.open import open_workspace
 from roboco.client.wiring import producer_app as producer_of
 from roboco.domain.access_key import CallerLimits
 from roboco.domain.dead_letter import dead_letter_of_lost_work
+from roboco.domain.usage import day_of
 from roboco.errors import TransientError
 from roboco.gateway.app import create_app
 from roboco.gateway.principal import Principal, Scope
@@ -219,8 +220,7 @@ def test_a_gateway_needs_only_the_rights_of_its_user(acl_stack: Stack) -> None:
             task.stop()
             until(lambda: task.result(60).status.ended, 60, "the task has ended")  # noqa: B023
             until(lambda: client._engine.task_index.ended([task.task_id]) == [True], 60, "it is listed as ended")  # noqa: B023
-        own, _ = client._engine.daily_usage.today("acme", "key:one")
-        assert own.tokens > 0
+        assert client._engine.day_usages.spent("acme", day_of(client._engine.now()), "key:one").tokens > 0
     assert take_denials(acl_stack) == set()
 
 

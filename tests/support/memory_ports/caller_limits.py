@@ -1,14 +1,12 @@
 """Limits of callers in memory: requests, bytes, streams, open tasks, and usage of a day."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from roboco.domain.access_key import CallerLimits
 from roboco.domain.ids import tenant_of
+from roboco.domain.usage import DayUsage
 from roboco.ports.caller_limits import Accepted, Account, LimitReached
 from roboco.ports.clock import Clock
-from roboco.ports.daily_usage import Spending
-from roboco.ports.tenant_spending import StateUsage
 from tests.support.memory_ports.server import MemoryServer
 
 LEASE = 30.0
@@ -122,49 +120,26 @@ class MemoryOpenTasks:
                 known |= {task_id: self._clock.now() for task_id in task_ids if task_id in known}
 
 
-class MemoryDailyUsage:
-    """Usage by day, tenant and caller; the tenant's has the caller ""."""
-
-    def __init__(self, server: MemoryServer, clock: Clock) -> None:
-        self._server = server
-        self._clock = clock
-
-    def add(self, tenant: str, by: str, used: Spending) -> None:
-        """Add the usage to both."""
-        with self._server as held:
-            for name in (by, ""):
-                before = held.usage.get((self._day(), tenant, name), Spending())
-                after = Spending(before.tokens + used.tokens, round(before.cost + used.cost, 6))
-                held.usage[(self._day(), tenant, name)] = after
-
-    def today(self, tenant: str, by: str) -> tuple[Spending, Spending]:
-        """Return the usage of the caller, and that of its tenant."""
-        with self._server as held:
-            own, shared = (held.usage.get((self._day(), tenant, name), Spending()) for name in (by, ""))
-        return own, shared
-
-    def _day(self) -> str:
-        return datetime.fromtimestamp(self._clock.now(), UTC).date().isoformat()
-
-
-class MemoryTenantSpending:
-    """Usage by task and day."""
+class MemoryDayUsages:
+    """Usage by task and day, with the caller that created the task."""
 
     def __init__(self, server: MemoryServer) -> None:
         self._server = server
 
-    def count(self, task_id: str, day: str, used: StateUsage) -> None:
+    def count(self, task_id: str, by: str | None, steps: int, used: DayUsage) -> None:
         """Replace the usage of the task, unless a newer one is stored."""
         with self._server as held:
-            stored = held.spent.get((task_id, day))
-            if stored is None or stored.steps < used.steps:
-                held.spent[task_id, day] = used
+            stored = held.day_usages.get((task_id, used.day))
+            if stored is None or stored[1] < steps:
+                held.day_usages[task_id, used.day] = (by, steps, used)
 
-    def spent(self, tenant: str, day: str) -> tuple[int, int]:
-        """Return the tokens and billionths."""
+    def spent(self, tenant: str, day: str, by: str | None = None) -> DayUsage:
+        """Return the usage of the day."""
         with self._server as held:
-            used = [one for (task_id, at), one in held.spent.items() if (tenant_of(task_id), at) == (tenant, day)]
-        return sum(one.tokens for one in used), sum(one.billionths for one in used)
+            known = [(tenant_of(task_id), one) for (task_id, at), one in held.day_usages.items() if at == day]
+        used = [used for of, (creator, _, used) in known if of == tenant and by in (None, creator)]
+        tokens, cost = sum(one.tokens for one in used), sum(one.cost_billionths for one in used)
+        return DayUsage(day=day, tokens=tokens, cost_billionths=cost)
 
 
 def _both(account: Account) -> list[tuple[tuple[str, str], str, CallerLimits]]:

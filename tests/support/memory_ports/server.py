@@ -9,13 +9,12 @@ from datetime import datetime
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StreamChunk, unnumbered_json
 from roboco.domain.task_entry import TaskEntry
-from roboco.ports.daily_usage import Spending
+from roboco.domain.usage import DayUsage
 from roboco.ports.fill import FillPosition
 from roboco.ports.index_progress import Rebuild
 from roboco.ports.registry import DRAINING, POOLS, DrainRequest, Registration, WorkspaceIdentity
 from roboco.ports.retention_progress import RetentionScan
 from roboco.ports.task_store import Declined, Phase, TokenUsage
-from roboco.ports.tenant_spending import StateUsage
 
 
 @dataclass
@@ -189,14 +188,13 @@ class StoredData:
     workspace: WorkspaceIdentity | None = None
     entries: dict[str, TaskEntry] = field(default_factory=dict)
     rebuild: Rebuild | None = None
-    spent: dict[tuple[str, str], StateUsage] = field(default_factory=dict)
+    day_usages: dict[tuple[str, str], tuple[str | None, int, DayUsage]] = field(default_factory=dict)
     index_trimmed: datetime | None = None
     index_lock: tuple[str, float] = ("", 0.0)
     paid: dict[tuple[str, str, str], float] = field(default_factory=dict)
     streams: dict[tuple[str, str], dict[str, tuple[int, float]]] = field(default_factory=dict)
     open_tasks: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
     open_bytes: dict[str, int] = field(default_factory=dict)
-    usage: dict[tuple[str, str, str], Spending] = field(default_factory=dict)
 
 
 class MemoryServer:

@@ -44,9 +44,8 @@ from roboco.errors import Overloaded, TransientError
 from roboco.ports.task_store import Phase
 from tests.support.memory_ports.caller_limits import (
     MemoryCallerCounts,
-    MemoryDailyUsage,
+    MemoryDayUsages,
     MemoryOpenTasks,
-    MemoryTenantSpending,
 )
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.dispatcher import (
@@ -166,8 +165,7 @@ class World:
             ),
             caller_counts=watch_port(MemoryCallerCounts(self.server, self.clock), "caller_counts", watch),
             open_tasks=watch_port(MemoryOpenTasks(self.server, self.clock), "open_tasks", watch),
-            tenant_spending=watch_port(MemoryTenantSpending(self.server), "tenant_spending", watch),
-            daily_usage=watch_port(MemoryDailyUsage(self.server, self.clock), "daily_usage", watch),
+            day_usages=watch_port(MemoryDayUsages(self.server), "day_usages", watch),
             clock=self.clock,
             heartbeat=self.heartbeat,
             switches=switches,

@@ -8,16 +8,17 @@ import pytest
 import redis
 
 from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.redis.caller_limits import RedisCallerCounts, RedisDailyUsage, RedisOpenTasks
+from roboco.adapters.redis.caller_limits import RedisCallerCounts, RedisOpenTasks
 from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.day_usages import RedisDayUsages
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import Scripts, load_missing, script_texts
 from roboco.domain.access_key import CallerLimits
+from roboco.domain.usage import DayUsage
 from roboco.errors import TransientError
 from roboco.ports.caller_limits import Accepted, Account, CallerCounts, LimitReached
-from roboco.ports.daily_usage import DailyUsage, Spending
 from roboco.ports.open_tasks import OpenTasks
-from tests.support.memory_ports.caller_limits import MemoryCallerCounts, MemoryDailyUsage, MemoryOpenTasks
+from tests.support.memory_ports.caller_limits import MemoryCallerCounts, MemoryOpenTasks
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.server import MemoryServer
 from tests.support.redis_users import create_users, url_of
@@ -28,15 +29,15 @@ KINDS = [
     "memory",
 ]
 HUGE = 10**9
+USED = DayUsage(day="2026-01-31", tokens=1, cost_billionths=1)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The three ports, and the passing of time."""
+    """The two ports, and the passing of time."""
 
     counts: CallerCounts
     tasks: OpenTasks
-    usage: DailyUsage
     wait: Callable[[float], None]
 
 
@@ -48,14 +49,12 @@ def limits(request: pytest.FixtureRequest, prefix: str) -> Iterator[Limits]:
         yield Limits(
             MemoryCallerCounts(server, clock),
             MemoryOpenTasks(server, clock),
-            MemoryDailyUsage(server, clock),
             clock.move,
         )
         return
     client: redis.Redis = request.getfixturevalue("client" if request.param == "redis" else "cluster_client")
     scripts, keys = Scripts(client), Keys(prefix)
-    parts = (RedisCallerCounts(scripts, keys), RedisOpenTasks(scripts, keys), RedisDailyUsage(scripts, keys))
-    yield Limits(*parts, time.sleep)
+    yield Limits(RedisCallerCounts(scripts, keys), RedisOpenTasks(scripts, keys), time.sleep)
 
 
 def account(tenant: str = "acme", by: str = "key:one", shared: CallerLimits | None = None, **own: float) -> Account:
@@ -200,13 +199,6 @@ def test_bytes_of_open_tasks_are_limited(limits: Limits) -> None:
     assert refused.limit == "tenant_open_bytes"
 
 
-def test_usage_of_the_day_is_counted_for_the_caller_and_its_tenant(limits: Limits) -> None:
-    limits.usage.add("acme", "key:one", Spending(10, 0.25))
-    limits.usage.add("acme", "key:two", Spending(5, 0.000001))
-    assert limits.usage.today("acme", "key:one") == (Spending(10, 0.25), Spending(15, 0.250001))
-    assert limits.usage.today("other", "key:one") == (Spending(), Spending())
-
-
 @pytest.mark.redis
 def test_every_key_expires_and_identities_cannot_leave_their_slot(client: redis.Redis, prefix: str) -> None:
     scripts, keys = Scripts(client), Keys(prefix)
@@ -215,9 +207,9 @@ def test_every_key_expires_and_identities_cannot_leave_their_slot(client: redis.
     RedisCallerCounts(scripts, keys).admit(caller, 3)
     RedisCallerCounts(scripts, keys).hold_streams(caller, "p", 1, 1)
     RedisOpenTasks(scripts, keys).add(caller, "acme:t1")
-    RedisDailyUsage(scripts, keys).add("acme", caller.by, Spending(1, 1.0))
+    RedisDayUsages(scripts, keys).count("acme:t1", caller.by, 1, USED)
     names = list(client.scan_iter(f"{prefix}:*"))
-    assert len(names) == 12
+    assert len(names) == 13
     for name in names:
         assert str(name).startswith(f"{prefix}:{{gate:acme}}:")
         assert 0 < client.pttl(str(name)) <= 31 * 86_400_000
@@ -232,7 +224,6 @@ def test_the_redis_users_of_the_gateway_and_of_workers_suffice(valkey: ValkeySer
         with connect(url_of(valkey, "roboco-gateway")) as client:
             scripts = Scripts(client)
             counts, tasks = RedisCallerCounts(scripts, Keys()), RedisOpenTasks(scripts, Keys())
-            usage = RedisDailyUsage(scripts, Keys())
             assert isinstance(counts.admit(caller, 3), Accepted)
             assert counts.hold_streams(caller, "p", 1, 1) is None
             counts.renew_streams(caller, "p", 0, 0)
@@ -240,10 +231,11 @@ def test_the_redis_users_of_the_gateway_and_of_workers_suffice(valkey: ValkeySer
             tasks.mark_checked(caller, ["acme:t1"])
             assert len(tasks.least_recently_checked(caller, 5)) == 1
             tasks.remove(caller, ["acme:t1"])
-            assert usage.today("acme", caller.by)[0] == Spending()
-        for user in ("roboco-coordinator", "roboco-agents"):
+            assert RedisDayUsages(scripts, Keys()).spent("acme", USED.day, caller.by).tokens == 0
+        for steps, user in ((1, "roboco-coordinator"), (2, "roboco-agents")):
             with connect(url_of(valkey, user)) as client:
-                RedisDailyUsage(Scripts(client), Keys()).add("acme", caller.by, Spending(1, 0.5))
+                used = USED.model_copy(update={"tokens": steps})
+                RedisDayUsages(Scripts(client), Keys()).count(f"acme:{caller.by[4:]}", caller.by, steps, used)
                 with pytest.raises(TransientError, match="NOPERM"):
                     RedisCallerCounts(Scripts(client), Keys()).admit(caller, 1)
-        assert RedisDailyUsage(Scripts(admin), Keys()).today("acme", caller.by)[0] == Spending(2, 1.0)
+        assert RedisDayUsages(Scripts(admin), Keys()).spent("acme", USED.day, caller.by).tokens == 2

@@ -13,14 +13,13 @@ from roboco.adapters.celery.queue_stats import QueueStats
 from roboco.client.operator.operations import Operations
 from roboco.client.operator.stuck import StuckTask
 from roboco.client.task_list import with_current_reason
+from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.inbox.item import parse_item
 from roboco.domain.task_filter import TaskFilter
-from roboco.domain.tenant_budget import TenantBudgets
-from roboco.domain.usage import day_of
+from roboco.domain.usage import DayUsage, day_of
 from roboco.engine.intake.wait_cause import default_threshold, why_unattended
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.ports.registry import POOLS, Registration, WorkspaceIdentity
-from roboco.ports.tenant_spending import StateUsage
 from tests.support.gateway_rest import DESK, RestWorld, rest_world
 from tests.support.memory_ports.dispatcher import Message, QueueDispatcher, ToolMessage, TurnMessage
 from tests.support.memory_ports.model import ScriptedReply, says
@@ -171,7 +170,7 @@ def test_a_turn_that_waits_for_the_budget_of_its_tenant_names_it(rest: RestWorld
     world = rest.world
     world.given = replace(world.given, policy=replace(world.given.policy, budgets=TenantBudgets(("acme=/5",))))
     world.engine = world.process()
-    world.engine.tenant_spending.count("acme:earlier", day_of(world.engine.now()), StateUsage(2, 7, 0))
+    world.engine.day_usages.count("acme:earlier", None, 2, DayUsage(day=day_of(world.engine.now()), tokens=7))
     submit(rest)
     deliver_before(rest, TurnMessage)
     world.deliver(world.dispatcher.queue.popleft())
@@ -180,6 +179,27 @@ def test_a_turn_that_waits_for_the_budget_of_its_tenant_names_it(rest: RestWorld
     [found] = stuck(rest)
     assert found.kind == "budget"
     assert "writer waits: tenant acme has used 7 tokens today, its budget is 5" in found.cause
+
+
+def test_an_answer_that_the_workspace_does_not_take_is_named_with_the_error(rest: RestWorld) -> None:
+    world, seen = rest.world, list[str]()
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "histories.append" and len(seen) < 2:
+            world.heartbeat.beat()
+            world.clock.move(1)
+            seen.append(why_unattended(world.process(), "", "acme:t"))
+            raise TransientError("the disk is full: make room")
+        return call()
+
+    submit(rest)
+    deliver_before(rest, TurnMessage)
+    world.watch = watch
+    world.engine = world.process()
+    world.deliver(world.dispatcher.queue.popleft())
+    assert "the disk is full" not in seen[0]
+    assert seen[1] == "the answer of model 'small' waits until the workspace takes it: the disk is full: make room"
+    assert len(world.history("acme:t")) == 2
 
 
 @pytest.mark.parametrize("target", ["agent:writer", "tool:ship"])

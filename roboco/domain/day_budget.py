@@ -1,9 +1,10 @@
-"""TenantBudgets: the operator's budgets of tenants for a day (UTC)."""
+"""DayBudget: what the tasks of a tenant or caller may use in a day (UTC), and TenantBudgets of the operator."""
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from roboco.domain.usage import DayUsage
 from roboco.errors import UsageError
 
 OTHERS: Final = "*"
@@ -15,22 +16,30 @@ _ENTRY: Final = re.compile(
 )
 
 
+class UsedUp(NamedTuple):
+    """A part of a budget that is used up."""
+
+    limit: str
+    """Its name, as `CallerLimits` names it."""
+    text: str
+
+
 @dataclass(frozen=True)
-class TenantBudget:
-    """What the tasks of a tenant may use in a day. None is no limit."""
+class DayBudget:
+    """What the tasks of a tenant or caller may use in a day. None is no limit."""
 
     cost: float | None = None
     """Money in the currency of the prices."""
     tokens: int | None = None
     """Input and output tokens together."""
 
-    def reached(self, cost: float, tokens: int) -> str:
-        """Return which part of the budget is used up, or ""."""
-        if self.cost is not None and cost >= self.cost:
-            return f"has cost {cost:g} today, its budget is {self.cost:g}"
-        if self.tokens is not None and tokens >= self.tokens:
-            return f"has used {tokens} tokens today, its budget is {self.tokens}"
-        return ""
+    def reached(self, used: DayUsage) -> UsedUp | None:
+        """Return which part of the budget is used up, or None."""
+        if self.tokens is not None and used.tokens >= self.tokens:
+            return UsedUp("tokens_per_day", f"has used {used.tokens} tokens today, its budget is {self.tokens}")
+        if self.cost is not None and used.cost >= self.cost:
+            return UsedUp("cost_per_day", f"has cost {used.cost:g} today, its budget is {self.cost:g}")
+        return None
 
 
 class TenantBudgets:
@@ -39,12 +48,12 @@ class TenantBudgets:
     def __init__(self, entries: tuple[str, ...] = ()) -> None:
         self._budgets = dict(map(parse_budget, entries))
 
-    def of(self, tenant: str) -> TenantBudget | None:
+    def of(self, tenant: str) -> DayBudget | None:
         """Return the budget of the tenant, or None if it has none."""
         return self._budgets.get(tenant, self._budgets.get(OTHERS)) if tenant else None
 
 
-def parse_budget(entry: str) -> tuple[str, TenantBudget]:
+def parse_budget(entry: str) -> tuple[str, DayBudget]:
     """Return the tenant and the budget of `TENANT=COST/TOKENS`. Raise UsageError if the entry has another form."""
     found = _ENTRY.fullmatch(entry)
     if found is None or not (found["cost"] or found["tokens"]):
@@ -52,4 +61,4 @@ def parse_budget(entry: str) -> tuple[str, TenantBudget]:
             f"{entry!r} is no budget: write TENANT=COST/TOKENS, TENANT=COST or TENANT=/TOKENS; * is each other tenant"
         )
     cost, tokens = found["cost"], found["tokens"]
-    return found["tenant"], TenantBudget(float(cost) if cost else None, int(tokens) if tokens else None)
+    return found["tenant"], DayBudget(float(cost) if cost else None, int(tokens) if tokens else None)

@@ -1,4 +1,4 @@
-"""Budgets of tenants: each step counts once, and a turn waits while the budget of the day is used up."""
+"""The usage of a day: each step counts once, and a turn waits while the budget of its tenant is used up."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -6,18 +6,20 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.day_budget import DayBudget, TenantBudgets, parse_budget
 from roboco.domain.history.state import fold
+from roboco.domain.inbox.imported_message import ImportedMessage
 from roboco.domain.inbox.item import UserMessage
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_usage import TaskUsage
-from roboco.domain.tenant_budget import TenantBudget, TenantBudgets, parse_budget
 from roboco.domain.usage import BILLION, day_of
+from roboco.engine.day_budgets import MAX_WAIT
 from roboco.engine.engine import Policy
 from roboco.engine.intake.fork import ForkRequest, fork
-from roboco.engine.tenant_budget import MAX_WAIT
 from roboco.errors import TransientError, UsageError
+from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import TOOLS, member
-from tests.support.memory_ports.model import says
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import POLICY, World, team_of, world_parts
 
@@ -29,15 +31,23 @@ TEAM = team_of(
 )
 
 
+TEAM_OF_TWO = team_of(agents=[member("one"), member("two")])
+TALK = [
+    ImportedMessage(role="user", text="Who are you?"),
+    ImportedMessage(role="assistant", text="An expert."),
+]
+
+
 def world_of(*entries: str) -> World:
     """Return a world with these budgets."""
     policy = replace(POLICY, budgets=TenantBudgets(entries))
     return World(world_parts(lambda request: says("an answer"), policy=policy))
 
 
-def spent(world: World, tenant: str = "acme") -> tuple[int, int]:
-    """Return the tokens and billionths that the tenant has used today."""
-    return world.engine.tenant_spending.spent(tenant, day_of(world.engine.now()))
+def spent(world: World, tenant: str = "acme", by: str | None = None) -> tuple[int, int]:
+    """Return the tokens and billionths that the tenant or its caller has used today."""
+    used = world.engine.day_usages.spent(tenant, day_of(world.engine.now()), by)
+    return used.tokens, used.cost_billionths
 
 
 def recorded(world: World, *task_ids: str) -> tuple[int, int]:
@@ -81,6 +91,14 @@ def test_a_turn_waits_with_a_reason_once_the_budget_is_used_up_and_continues_on_
     assert spent(world) == recorded(world, TASK)
 
 
+def test_a_turn_counts_before_the_one_that_its_worker_starts() -> None:
+    world = world_of("acme=/1")
+    world.submit(TEAM_OF_TWO, task_id=TASK)
+    world.drain()
+    assert len(world.history(TASK)) == 2
+    assert reason(world).startswith("two waits: tenant acme has used")
+
+
 def test_other_tenants_and_tasks_without_a_tenant_continue() -> None:
     world = world_of("acme=/1")
     for task_id in ("other:t2", "t3"):
@@ -121,7 +139,7 @@ def test_a_waiting_task_can_be_stopped() -> None:
     assert world.summary(TASK).status is TaskStatus.CANCELLED
 
 
-@pytest.mark.parametrize("port", ["task_store.commit", "task_store.commit_with_decision", "tenant_spending.count"])
+@pytest.mark.parametrize("port", ["task_store.commit", "task_store.commit_with_decision", "day_usages.count"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_each_step_counts_once_although_a_worker_dies_or_redis_does_not_answer(port: str, when: str) -> None:
     for error in (Crash, TransientError("no answer")):
@@ -152,7 +170,7 @@ def test_an_emptied_redis_counts_open_tasks_again() -> None:
     world.submit(TEAM, task_id=TASK)
     world.settle(TASK)
     before = spent(world)
-    world.server.held.spent.clear()
+    world.server.held.day_usages.clear()
     world.server.held.tasks.clear()
     assert spent(world) == (0, 0)
     world.send("more", task_id=TASK)
@@ -163,7 +181,7 @@ def test_an_emptied_redis_counts_open_tasks_again() -> None:
 
 def test_a_redis_that_is_emptied_while_a_turn_ends_forgets_nothing_of_an_open_task() -> None:
     """The step is counted in the emptied Redis before its commit is refused and the task is rebuilt."""
-    for name in ("task_store.commit", "task_store.commit_with_decision", "tenant_spending.count"):
+    for name in ("task_store.commit", "task_store.commit_with_decision", "day_usages.count"):
         world = world_of("acme=1000")
         world.submit(TEAM, task_id=TASK)
         world.settle(TASK)
@@ -190,7 +208,7 @@ def test_a_redis_that_is_emptied_again_while_the_task_is_rebuilt_forgets_nothing
             world.server.wipe()
         return call()
 
-    world.server.held.spent.clear()
+    world.server.held.day_usages.clear()
     world.server.held.tasks.clear()
     world.watch = watch
     world.settle(TASK)
@@ -216,7 +234,7 @@ def test_a_day_begins_with_its_first_step_and_earlier_days_are_not_counted_again
     world.submit(TEAM, task_id=TASK)
     world.settle(TASK)
     world.clock.move(2 * 86_400)
-    world.engine.day_budgets.count(TASK, fold(world.history(TASK), TASK))
+    world.engine.day_budgets.count(TASK, world.history(TASK)[0], fold(world.history(TASK), TASK))
     assert spent(world) == (0, 0)
     world.send("more", task_id=TASK)
     world.settle(TASK)
@@ -238,27 +256,58 @@ def message_of(text: str) -> UserMessage:
     return UserMessage(item_id="of-a-fork", created_at=datetime(2026, 1, 1, tzinfo=UTC), text=text)
 
 
-def test_the_cost_of_tools_counts() -> None:
-    policy = replace(POLICY, budgets=TenantBudgets(("acme=1000",)))
+@pytest.mark.parametrize("history", [[], TALK])
+def test_the_usage_is_that_of_the_caller_that_created_the_task(history: list[ImportedMessage]) -> None:
+    world = world_of()
+    world.submit(TEAM, task_id=TASK, by="alice", history=history)
+    world.settle(TASK)
+    assert spent(world, by="alice") == spent(world) == recorded(world, TASK) != (0, 0)
+    fork(world.engine, ForkRequest(TASK, "acme:fork1", message=message_of("again"), by="bob"))
+    world.settle("acme:fork1")
+    assert spent(world, by="alice") == recorded(world, TASK)
+    assert spent(world, by="bob") == recorded(world, "acme:fork1") != (0, 0)
+
+
+@pytest.mark.parametrize("entries", [(), ("acme=1000",)])
+def test_the_next_step_counts_what_redis_has_lost_of_the_usage_of_a_caller(entries: tuple[str, ...]) -> None:
+    world = world_of(*entries)
+    for number in range(3):
+        world.submit(TEAM, task_id=TASK, by="alice") if number == 0 else world.send("more", f"m{number}", task_id=TASK)
+        world.settle(TASK)
+        if number < 2:
+            world.server.held.day_usages.clear()
+    assert len(world.history(TASK)) == 6
+    assert spent(world, by="alice") == recorded(world, TASK)
+
+
+@pytest.mark.parametrize("entries", [(), ("acme=1000",)])
+def test_the_cost_of_tools_counts_before_the_next_turn(entries: tuple[str, ...]) -> None:
+    def script(request: Request) -> ScriptedReply:
+        seen.append((spent(world, by="alice"), recorded(world, TASK)))
+        return TOOLS.script(request)
+
+    seen: list[tuple[Any, Any]] = []
+    policy = replace(POLICY, budgets=TenantBudgets(entries))
     tools = [tool.model_copy(update={"price": 0.01}) for tool in TOOLS.team.tools]
     team = TOOLS.team.model_copy(update={"tools": tuple(tools)})
-    world = World(world_parts(TOOLS.script, TOOLS.functions, policy=policy))
-    world.submit(team, task_id=TASK)
+    world = World(world_parts(script, TOOLS.functions, policy=policy))
+    world.submit(team, task_id=TASK, by="alice")
     world.settle(TASK)
-    assert spent(world) == recorded(world, TASK)
+    assert spent(world) == spent(world, by="alice") == recorded(world, TASK)
+    assert all(counted == in_history for counted, in_history in seen)
     assert spent(world)[1] >= BILLION // 100
 
 
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        ("acme=20", ("acme", TenantBudget(20.0))),
-        ("acme=0.5/100", ("acme", TenantBudget(0.5, 100))),
-        ("*=/7", ("*", TenantBudget(None, 7))),
-        ("acme=0", ("acme", TenantBudget(0.0))),
+        ("acme=20", ("acme", DayBudget(20.0))),
+        ("acme=0.5/100", ("acme", DayBudget(0.5, 100))),
+        ("*=/7", ("*", DayBudget(None, 7))),
+        ("acme=0", ("acme", DayBudget(0.0))),
     ],
 )
-def test_an_entry_names_a_tenant_its_cost_and_its_tokens(entry: str, expected: tuple[str, TenantBudget]) -> None:
+def test_an_entry_names_a_tenant_its_cost_and_its_tokens(entry: str, expected: tuple[str, DayBudget]) -> None:
     assert parse_budget(entry) == expected
 
 
@@ -272,6 +321,6 @@ def test_a_wrong_entry_is_refused(entry: str) -> None:
 
 def test_a_tenant_without_an_entry_has_that_of_all_others_and_no_tenant_has_none() -> None:
     budgets = TenantBudgets(("acme=5", "*=/7"))
-    assert [budgets.of(name) for name in ("acme", "other", "")] == [TenantBudget(5.0), TenantBudget(None, 7), None]
+    assert [budgets.of(name) for name in ("acme", "other", "")] == [DayBudget(5.0), DayBudget(None, 7), None]
     assert TenantBudgets().of("acme") is None
     assert Policy().budgets.of("acme") is None

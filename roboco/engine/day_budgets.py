@@ -1,0 +1,90 @@
+"""day_budgets: what tasks use in a day, for the budgets of tenants and for the limits of callers by the day.
+
+    turn's step stored ─► usage of its task on this day ─► committed, dispatched ─► next turn: checked
+    pass loads the task ──► (set, if it is newer)            └── if no budget       └── used up: it waits
+                                                                 counts it: set
+
+The state of a task holds what it has used on the day, as a fold of its history. So a count carries the whole usage of
+the task, and not that of a step: a repetition, a late one and one after any loss in Redis are right. Redis may be
+emptied between a count and the write of the task: then the task is rebuilt, and the pass that loads it counts it again.
+The usage of tasks that have ended before is lost. Turns that run at the same time may exceed the budget, each by its
+own usage.
+"""
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from roboco.domain.day_budget import BUDGET_WAIT, TenantBudgets
+from roboco.domain.history.state import TaskState
+from roboco.domain.history.step import TaskStep
+from roboco.domain.ids import tenant_of
+from roboco.domain.usage import day_of, next_day
+from roboco.engine.frozen_teams import FrozenTeams
+from roboco.errors import TransientError
+from roboco.ports.clock import Clock
+from roboco.ports.day_usages import DayUsages
+
+_log = logging.getLogger(__name__)
+
+MAX_WAIT: Final = 300.0
+"""Seconds after which a turn that waits for its tenant's budget checks it again: it may have been raised."""
+
+
+@dataclass(frozen=True)
+class DayBudgets:
+    """The budgets of tenants, and what tasks have used today."""
+
+    budgets: TenantBudgets
+    usages: DayUsages
+    teams: FrozenTeams
+    clock: Clock
+
+    def count(self, task_id: str, first: TaskStep, state: TaskState) -> None:
+        """Count the usage of the task's day for the budget of its tenant, if it has one. A repetition is harmless.
+
+        Count nothing if the usage is that of an earlier day. Raise TransientError if Redis does not answer: then the
+        step is not committed, or the pass is repeated. Cost: one script, for a tenant with a budget.
+        """
+        if self.budgets.of(tenant_of(task_id)) is not None:
+            self._count(task_id, self._creator(task_id, first), state)
+
+    def count_for_caller(self, task_id: str, first: TaskStep, state: TaskState) -> None:
+        """Count the same for the limits of the caller that created the task, if no budget has counted it.
+
+        It delays no turn, since the next work is dispatched, and fails none: the next step counts what is lost.
+        """
+        try:
+            by = self._creator(task_id, first)
+            if by is not None and self.budgets.of(tenant_of(task_id)) is None:
+                self._count(task_id, by, state)
+        except TransientError as error:
+            _log.warning("the usage of task %s is missing in that of the day: %s", task_id, error)
+
+    def wait(self, task_id: str, agent: str) -> tuple[float, str] | None:
+        """Return for how many seconds a turn waits for the tenant's budget, and why, or None if it can run.
+
+        Cost: one HMGET if the tenant has a budget, else nothing.
+        """
+        tenant, now = tenant_of(task_id), self._now()
+        if (budget := self.budgets.of(tenant)) is None:
+            return None
+        if (reached := budget.reached(self.usages.spent(tenant, day_of(now)))) is None:
+            return None
+        seconds = min(MAX_WAIT, (next_day(now) - now).total_seconds() + 1.0)
+        until = f"{next_day(now):%Y-%m-%d %H:%M} UTC"
+        return seconds, f"{agent} waits: tenant {tenant} {reached.text}; it continues at {until}, {BUDGET_WAIT}"
+
+    def _count(self, task_id: str, by: str | None, state: TaskState) -> None:
+        if state.day_usage.day >= day_of(self._now()):
+            self.usages.count(task_id, by, state.steps, state.day_usage)
+
+    def _creator(self, task_id: str, first: TaskStep) -> str | None:
+        """Return the caller that has submitted or forked the task. The first step of a fork is that of its source."""
+        fork = self.teams.own_fork_of(task_id, first)
+        by = first.metadata.get("by") if fork is None else fork.by
+        return by if isinstance(by, str) else None
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self.clock.now(), UTC)

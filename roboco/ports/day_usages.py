@@ -1,0 +1,21 @@
+"""What the tasks of a tenant, and those of a caller, have used on a day."""
+
+from typing import Protocol
+
+from roboco.domain.usage import DayUsage
+
+
+class DayUsages(Protocol):
+    """Sums of the usage of tasks by day. Methods raise TransientError if the server does not answer.
+
+    An emptied server has lost the sums. The next count of each task restores its part.
+    """
+
+    def count(self, task_id: str, by: str | None, steps: int, used: DayUsage) -> None:
+        """Replace what the task has used on this day, unless a value after as many steps, or after more, is stored.
+
+        It counts for the tenant of the task, and for the caller `by` that created the task, if there is one.
+        """
+
+    def spent(self, tenant: str, day: str, by: str | None = None) -> DayUsage:
+        """Return what the tenant, or its caller `by`, has used on this day (YYYY-MM-DD). Cost: O(1)."""

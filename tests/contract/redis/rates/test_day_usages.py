@@ -1,0 +1,79 @@
+"""The usage of tenants and callers by day: the newest usage of each task counts."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from roboco.adapters.redis.day_usages import TTL, RedisDayUsages
+from roboco.adapters.redis.keys import Keys
+from roboco.adapters.redis.scripts import Scripts
+from roboco.domain.usage import DayUsage
+from roboco.ports.day_usages import DayUsages
+from tests.support.memory_ports.caller_limits import MemoryDayUsages
+from tests.support.memory_ports.server import MemoryServer
+
+DAY, NEXT = "2026-01-31", "2026-02-01"
+
+
+def used(tokens: int, billionths: int, day: str = DAY) -> DayUsage:
+    """Return the usage of a day."""
+    return DayUsage(day=day, tokens=tokens, cost_billionths=billionths)
+
+
+@pytest.fixture(params=["memory", "redis", "cluster"])
+def usages(request: pytest.FixtureRequest, prefix: str) -> DayUsages:
+    """Return empty sums."""
+    if request.param == "memory":
+        return MemoryDayUsages(MemoryServer())
+    client: Any = request.getfixturevalue("client" if request.param == "redis" else "cluster_client")
+    return RedisDayUsages(Scripts(client), Keys(prefix))
+
+
+def test_the_newest_usage_of_each_task_counts(usages: DayUsages) -> None:
+    for _ in range(2):
+        usages.count("acme:t1", "key:one", 2, used(10, 5))
+        usages.count("acme:t1", "key:one", 4, used(17, 10**12))
+        usages.count("acme:t1", "key:one", 3, used(12, 6))  # late
+    usages.count("acme:t2", "key:one", 2, used(10, 5))
+    usages.count("acme:t3", "key:two", 2, used(1, 1))
+    usages.count("acme:t4", None, 2, used(2, 2))
+    usages.count("acme:t1", "key:one", 5, used(1, 0, NEXT))
+    usages.count("other:t1", "key:one", 2, used(10, 5))
+    assert usages.spent("acme", DAY) == used(30, 10**12 + 8)
+    assert usages.spent("acme", DAY, "key:one") == used(27, 10**12 + 5)
+    assert usages.spent("acme", DAY, "key:two") == used(1, 1)
+    assert usages.spent("acme", NEXT) == usages.spent("acme", NEXT, "key:one") == used(1, 0, NEXT)
+    assert usages.spent("other", DAY) == used(10, 5)
+    assert usages.spent("acme", "2026-03-01") == used(0, 0, "2026-03-01")
+
+
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(counts=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=12))
+def test_whatever_order_counts_arrive_in_the_newest_of_each_task_remains(
+    usages: DayUsages, counts: list[tuple[int, int]]
+) -> None:
+    tenant = f"t{uuid4().hex[:20]}"
+    for task, steps in counts:
+        usages.count(f"{tenant}:t{task}", "key:one", steps, used(steps, 2**steps))
+    newest = {task: max(steps for other, steps in counts if other == task) for task, _ in counts}
+    expected = used(sum(newest.values()), sum(2**steps for steps in newest.values()))
+    assert usages.spent(tenant, DAY) == usages.spent(tenant, DAY, "key:one") == expected
+
+
+def test_a_sum_that_would_overflow_stops(client: redis.Redis, prefix: str) -> None:
+    usages = RedisDayUsages(Scripts(client), Keys(prefix))
+    for steps in range(3):
+        usages.count("acme:t1", None, steps, used(steps, 9 * 10**18))
+        usages.count("acme:t2", None, steps, used(steps, 9 * 10**18))
+    assert usages.spent("acme", DAY) == used(4, 9 * 10**15)
+
+
+def test_the_keys_expire(client: redis.Redis, prefix: str) -> None:
+    RedisDayUsages(Scripts(client), Keys(prefix)).count("acme:t1", "key:one", 1, used(1, 2))
+    lifetimes = [client.ttl(key) for key in client.scan_iter(f"{prefix}:*")]
+    assert len(lifetimes) == 3
+    assert all(TTL - 60 < lifetime <= TTL for lifetime in lifetimes)
