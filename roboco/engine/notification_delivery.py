@@ -100,6 +100,8 @@ def _deliver_due(engine: Engine, task_id: str, exhausted: str | None) -> None:
     targets = targets_from_json(engine.files.get(notify_targets_path(task_id)) or b"[]")
     newest = newest_finished(engine, task_id)
     for index, of_receiver in groupby(names, _receiver_index):
+        if index >= len(targets):  # the task was erased after the names were listed
+            return
         for name in of_receiver:
             if _is_late(engine, task_id, name, newest.get(index)):
                 engine.files.delete(notification_path(task_id, name))

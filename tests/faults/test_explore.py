@@ -68,10 +68,12 @@ FIXED_CASES = (
     "delegating 21:stop:0 200:erase:1",
     "outside w8:bulk:0 18:hold:0 w0:stop:0",
     "rated 4:erase:0 w0:sweep:0 w0:back:0",
+    "sequential 28:erase:1 23:sweep:5 0:again:0 16:sweep:0",
 )
 """Cases that once broke an invariant: an end that Redis kept was undone, an end that it lost remained, a closed task
 applied an item that was accepted while Redis had lost the end, a receiver got an earlier notification last, a repeated
-item of an ended task was deleted although it had been accepted, or passes over an erased task failed."""
+item of an ended task was deleted although it had been accepted, or passes over an erased task and deliveries of its
+notifications failed."""
 
 
 @pytest.mark.parametrize("line", FIXED_CASES)

@@ -46,7 +46,14 @@ from tests.support.memory_ports.world import World
 END = "event_task_end"
 MAY_FOLLOW_THE_END = ("event_stream_reset", "event_error", "content_chunk")
 """Records that may follow the end of a task: of a worker that does not know of it yet, or of a new generation."""
-NEEDS_LISTS = ("notified", "events.jsonl agrees", "events.jsonl has one end", "live follower", "late follower")
+NEEDS_LISTS = (
+    "notified",
+    "events.jsonl agrees",
+    "events.jsonl has one end",
+    "live follower",
+    "late follower",
+    "accepted item",  # of which Redis has lost its copy at the same time
+)
 """Invariants that hold only if the store lists each file that it has stored, as deploy/README.md requires."""
 REBUILD_SECONDS = 60.0
 STEP_ACTIONS = ("send", "interrupt", "halt", "raise")

@@ -1,0 +1,452 @@
+"""mutants.py [--record] [WORD ...]: apply deliberate bugs, one after the other, and run the cheapest tests of each.
+
+Each bug is a text of the product and its replacement. A copy of the tree in a temporary folder gets it, and the tests
+must fail. The names of the bugs that were caught are in .ci/mutants.json; a bug that was caught before and no longer is
+ends the program with 1. Words choose the bugs whose file or name contains one of them.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RECORD = ROOT / ".ci" / "mutants.json"
+TIMEOUT = 180
+"""Seconds after which tests count as failed: the bug may make them hang."""
+TREE = ("roboco", "workers", "tests", "deploy", ".ci", "pyproject.toml", "README.md", "compose.yaml")
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A text in a file below `roboco`, its replacement, and the tests that should fail."""
+
+    name: str
+    path: str
+    old: str
+    new: str
+    tests: str
+
+
+LUA, DECISION, INTAKE = "adapters/redis/lua/", "domain/decision/", "engine/intake/"
+BUGS = (
+    Bug(
+        "a commit of another epoch",
+        f"{LUA}commit.lua",
+        "if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] then return 0 end",
+        "if now[2] ~= ARGV[2] then return 0 end",
+        "tests/contract/redis/test_task_store.py",
+    ),
+    Bug(
+        "a repeated commit counts twice",
+        f"{LUA}commit.lua",
+        "if tonumber(now[2]) > tonumber(ARGV[2]) then return 1 end",
+        "if tonumber(now[2]) > tonumber(ARGV[2]) then return 0 end",
+        "tests/contract/redis/test_task_store.py",
+    ),
+    Bug(
+        "the tail grows without a bound",
+        f"{LUA}commit.lua",
+        "(steps - trimmed > tonumber(ARGV[5]) or bytes > tonumber(ARGV[6]))",
+        "(bytes > tonumber(ARGV[6]))",
+        "tests/contract/redis/test_task_store.py",
+    ),
+    Bug(
+        "a turn emits after its lease was lost",
+        f"{LUA}emit.lua",
+        "if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] then return 0 end",
+        "if now[1] ~= ARGV[1] then return 0 end",
+        "tests/contract/redis/test_turn_leases.py",
+    ),
+    Bug(
+        "a repeated chunk is published twice",
+        f"{LUA}emit.lua",
+        "if tonumber(now[3]) < tonumber(ARGV[3]) then",
+        "if true then",
+        "tests/contract/redis/test_turn_leases.py",
+    ),
+    Bug(
+        "two workers claim one turn",
+        f"{LUA}claim.lua",
+        "if now[5] ~= '' and now[5] ~= ARGV[4] then return false end",
+        "",
+        "tests/contract/redis/test_turn_leases.py",
+    ),
+    Bug(
+        "a cancelled turn is claimed",
+        f"{LUA}claim.lua",
+        "if now[5] == '' and now[6] == ARGV[1] then return false end",
+        "",
+        "tests/contract/redis/test_cancellation.py tests/contract/redis/test_turn_leases.py",
+    ),
+    Bug(
+        "an earlier attempt is claimed",
+        f"{LUA}claim.lua",
+        " or now[3] ~= ARGV[3] or",
+        " or",
+        "tests/contract/redis/test_turn_leases.py",
+    ),
+    Bug(
+        "a second outcome replaces the first",
+        f"{LUA}record_outcome.lua",
+        "if call[1] then return",
+        "if false then return",
+        "tests/contract/redis/test_tool_leases.py",
+    ),
+    Bug(
+        "a call is claimed twice",
+        f"{LUA}claim_call.lua",
+        "if call[3] and call[3] ~= '' and call[3] ~= ARGV[4] then return 0 end",
+        "",
+        "tests/contract/redis/test_tool_leases.py",
+    ),
+    Bug(
+        "an item ends the work of another epoch",
+        f"{LUA}inbox_add.lua",
+        "if ARGV[1] == '0' or (ARGV[4] ~= '' and ARGV[4] ~= now[1]) then return 1 end",
+        "if ARGV[1] == '0' then return 1 end",
+        "tests/contract/redis/test_inbox.py tests/contract/redis/test_cancellation.py",
+    ),
+    Bug(
+        "a renewal by another owner",
+        f"{LUA}renew.lua",
+        "if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] then return 0 end",
+        "if now[1] ~= ARGV[1] then return 0 end",
+        "tests/contract/redis/test_turn_leases.py tests/contract/redis/test_lease_renewals.py",
+    ),
+    Bug(
+        "an attempt starts beside a running one",
+        f"{LUA}attempt_start.lua",
+        "if holder and holder ~= ARGV[1] then return -1 end",
+        "",
+        "tests/contract/redis/test_attempts.py",
+    ),
+    Bug(
+        "an earlier count of usage replaces a later one",
+        f"{LUA}budget_count.lua",
+        "if tonumber(steps) >= tonumber(ARGV[3]) then",
+        "if false then",
+        "tests/integration/tasks/test_tenants.py tests/contract/redis/rates tests/unit/engine/test_budgets.py",
+    ),
+    Bug(
+        "a request beyond the rate of a key",
+        f"{LUA}caller_admit.lua",
+        "if refuse and paid[i] > now + MINUTE + 0.5 then",
+        "if false then",
+        "tests/contract/redis/rates/test_caller_limits.py",
+    ),
+    Bug(
+        "a message is written to no log",
+        f"{LUA}_publish.lua",
+        "  redis.call('XADD', log, number .. '-0', 'm', message)\n",
+        "",
+        "tests/contract/redis/test_logs.py",
+    ),
+    Bug(
+        "a task that has ended goes on",
+        f"{DECISION}decide.py",
+        "    if (ended := _ended(limits, history.last)) is not None:\n        return ended\n",
+        "",
+        "tests/unit/domain/decision",
+    ),
+    Bug(
+        "a stop waits for the next turn",
+        f"{DECISION}decide.py",
+        "    if situation.stop is not None:\n",
+        "    if situation.stop is not None and not history.last.by_agent:\n",
+        "tests/unit/domain/decision",
+    ),
+    Bug(
+        "a limit that pauses ends the task",
+        f"{DECISION}decide.py",
+        'if last.error.code == LIMIT and limits.at_limit != "end":',
+        "if False:",
+        "tests/unit/domain/decision",
+    ),
+    Bug(
+        "a round too many",
+        f"{DECISION}router.py",
+        "if done < model.rounds:",
+        "if done <= model.rounds:",
+        "tests/unit/domain/decision",
+    ),
+    Bug(
+        "an edge is used once too often",
+        f"{DECISION}router.py",
+        "history.state.rules.get(rule, 0) >= edge.max_times",
+        "history.state.rules.get(rule, 0) > edge.max_times",
+        "tests/unit/domain/decision",
+    ),
+    Bug(
+        "the agent that the user named does not answer",
+        f"{DECISION}router.py",
+        "if name is None or not team.has_agent(name):",
+        "if True:",
+        "tests/unit/domain/decision",
+    ),
+    Bug(
+        "an item with other content under the same id",
+        f"{INTAKE}accept_item.py",
+        "if stored_before is None or _content_of(stored_before) == _content_of(item):",
+        "if True:",
+        "tests/unit/engine/intake tests/unit/engine/test_late_and_repeated_items.py",
+    ),
+    Bug(
+        "an inbox without a bound",
+        f"{INTAKE}accept_item.py",
+        "if (waiting := engine.inbox.count(task_id)) >= max_items:",
+        "if (waiting := engine.inbox.count(task_id)) >= 10**9:",
+        "tests/unit/engine/intake tests/unit/engine/test_backlog.py",
+    ),
+    Bug(
+        "an ended task takes items",
+        f"{INTAKE}accept_item.py",
+        "        return marker == OPENED\n",
+        "        return True\n",
+        "tests/unit/engine/intake tests/unit/engine/test_closing.py",
+    ),
+    Bug(
+        "a full Redis takes tasks",
+        f"{INTAKE}capacity.py",
+        ">= MAX_MEMORY_SHARE:",
+        ">= 2.0:",
+        "tests/unit/engine/intake",
+    ),
+    Bug(
+        "more tasks than may wait",
+        f"{INTAKE}capacity.py",
+        "if waiting < max_queued:",
+        "if waiting <= max_queued:",
+        "tests/unit/engine/intake tests/unit/engine/test_backlog.py",
+    ),
+    Bug(
+        "a step that another worker wrote is committed",
+        "engine/execution/commit_turn.py",
+        "if stored.digest != step.digest:",
+        "if False:",
+        "tests/unit/engine/execution tests/unit/engine/test_chaos.py",
+    ),
+    Bug(
+        "no pass follows a commit that cannot continue",
+        "engine/execution/commit_turn.py",
+        "if not continued or is_log_full(engine, task):",
+        "if is_log_full(engine, task):",
+        "tests/unit/engine/execution tests/unit/engine/test_journeys.py",
+    ),
+    Bug(
+        "the work does not hear that its lease is lost",
+        "engine/heartbeat.py",
+        "                work.on_lost()\n",
+        "                pass\n",
+        "tests/unit/engine/test_heartbeat.py",
+    ),
+    Bug(
+        "a cancellation is reported with each renewal",
+        "engine/heartbeat.py",
+        "answer is LeaseStatus.CANCEL_REQUESTED and not work.cancelled",
+        "answer is LeaseStatus.CANCEL_REQUESTED",
+        "tests/unit/engine/test_heartbeat.py",
+    ),
+    Bug(
+        "a late notification is delivered",
+        "engine/notification_delivery.py",
+        "return notice is not None and notice.round == 0",
+        "return False",
+        "tests/unit/engine/test_notifications.py",
+    ),
+    Bug(
+        "a later notification does not wait for an earlier one",
+        "engine/notification_delivery.py",
+        "                break  # the later ones wait for it\n",
+        "                continue\n",
+        "tests/unit/engine/test_notifications.py",
+    ),
+    Bug(
+        "a message without a signature",
+        "adapters/celery/message_signing.py",
+        "if not any(hmac.compare_digest(made.encode(), one.encode()) for one in right):",
+        "if False:",
+        "tests/unit/adapters/celery/test_message_signing.py",
+    ),
+    Bug(
+        "a signature without an end",
+        "adapters/celery/message_signing.py",
+        "if not -MAX_CLOCK_SKEW <= age <= SIGNATURE_LIFETIME:",
+        "if age < -MAX_CLOCK_SKEW:",
+        "tests/unit/adapters/celery/test_message_signing.py",
+    ),
+    Bug(
+        "a compressed message is read",
+        "adapters/celery/message_validation.py",
+        'if content_type != "application/json":',
+        "if False:",
+        "tests/unit/adapters/celery/test_envelope.py tests/contract/test_receiving.py "
+        "tests/unit/adapters/test_hostile_queue.py",
+    ),
+    Bug(
+        "a key without the scope",
+        "gateway/principal.py",
+        "        if scope not in self.scopes:\n",
+        "        if False:\n",
+        "tests/contract/gateway/test_rest_controls.py tests/contract/gateway/test_rest_operations.py",
+    ),
+    Bug(
+        "a task of another tenant",
+        "gateway/principal.py",
+        "if not is_task_id(named) or self.tenant not in (None, tenant_of(named)):",
+        "if not is_task_id(named):",
+        "tests/contract/gateway/test_rest_tasks.py tests/contract/gateway/test_roboto_access.py",
+    ),
+    Bug(
+        "tokens of the day without an end",
+        "gateway/limits.py",
+        "if of.tokens_per_day is not None and used.tokens >= of.tokens_per_day:",
+        "if False:",
+        "tests/contract/gateway/test_limits.py",
+    ),
+    Bug(
+        "a page of another site",
+        "gateway/origin.py",
+        'if site or (origin and not is_same_host(origin, _value(scope, b"host"))):',
+        "if False:",
+        "tests/contract/gateway/test_hostile_requests.py tests/unit/gateway",
+    ),
+    Bug(
+        "a path that leaves its folder",
+        "adapters/workspace/path.py",
+        'if path.startswith("/") or ".." in path.split("/"):',
+        'if path.startswith("/"):',
+        "tests/contract/workspace/test_files.py",
+    ),
+    Bug(
+        "a write that replaces another one",
+        "adapters/workspace/folder.py",
+        "if stored is None or stored.version != version:",
+        "if stored is None:",
+        "tests/contract/workspace/test_files.py",
+    ),
+    Bug(
+        "a step that exists is written again",
+        "adapters/workspace/folder_history.py",
+        "            if step.seq < count:\n",
+        "            if step.seq < count - 1:\n",
+        "tests/contract/workspace/test_histories.py",
+    ),
+    Bug(
+        "a function of any module",
+        "adapters/tools/function_loader.py",
+        "if module_name not in (*self._modules, SHIPPED_MODULE):",
+        "if False:",
+        "tests/unit/adapters/tools",
+    ),
+    Bug(
+        "an address with a path that climbs",
+        "domain/url.py",
+        'if "." in steps or ".." in steps:',
+        "if False:",
+        "tests/unit/domain/test_url.py",
+    ),
+    Bug(
+        "an artifact of any name",
+        "domain/artifact_name.py",
+        "if not ARTIFACT_NAME.fullmatch(name):",
+        "if not ARTIFACT_NAME.match(name):",
+        "tests/unit/adapters/artifacts tests/unit/domain/recorded tests/contract/gateway/test_rest_files.py",
+    ),
+    Bug(
+        "an error after the end of a reply",
+        "adapters/model/chat_reader.py",
+        "is not None and not assembly.finished:",
+        "is not None:",
+        "tests/contract/model/test_recorded_chat.py tests/contract/model/test_model.py tests/unit/adapters/model",
+    ),
+    Bug(
+        "a webhook that is gone is tried again",
+        "adapters/notifications/webhook.py",
+        "if answer.status == STATUS_GONE:",
+        "if False:",
+        "tests/unit/adapters/notifications",
+    ),
+    Bug(
+        "a tenant without an end of its budget",
+        "engine/tenant_budget.py",
+        "if not (why := budget.reached(cost / BILLION, tokens)):",
+        "if True or not (why := budget.reached(cost / BILLION, tokens)):",
+        "tests/unit/engine/test_budgets.py tests/unit/engine/test_usage_counts.py",
+    ),
+    Bug(
+        "an unknown outcome is not resolved",
+        "engine/coordinator/close_call.py",
+        "if not needs_resolution(outcome):",
+        "if True:",
+        "tests/unit/engine/coordinator tests/unit/engine/intake",
+    ),
+    Bug(
+        "a task is removed before its notifications are sent",
+        "engine/coordinator/retention.py",
+        "engine.files.size(notify_marker_path(task.task_id)) is not None:",
+        "False:",
+        "tests/unit/engine/removal tests/unit/engine/coordinator",
+    ),
+)
+
+
+def main() -> int:
+    """Run the chosen bugs. Return 1 if one that was caught before is missed."""
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    before = set(json.loads(RECORD.read_text())) if RECORD.exists() else set[str]()
+    caught = set[str]()
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder, "tree")
+        tree.mkdir()
+        for name in TREE:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, tree / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, tree / name)
+        chosen = [bug for bug in BUGS if not words or any(word in bug.name or word in bug.path for word in words)]
+        for bug in chosen:
+            found = _is_caught(bug, tree)
+            print(f"{'caught' if found else 'MISSED'}  {bug.name} ({bug.path})", flush=True)
+            if found:
+                caught.add(bug.name)
+    lost = sorted((before & {bug.name for bug in chosen}) - caught)
+    print(f"{len(caught)} of {len(chosen)} caught" + (f"; caught before: {', '.join(lost)}" if lost else ""))
+    if "--record" in sys.argv:
+        RECORD.write_text(json.dumps(sorted((before - {bug.name for bug in chosen}) | caught), indent=2) + "\n")
+        return 0
+    return 1 if lost else 0
+
+
+def _is_caught(bug: Bug, tree: Path) -> bool:
+    """Return True if the tests fail with the bug."""
+    path = tree / "roboco" / bug.path
+    text = path.read_text()
+    if text.count(bug.old) != 1:
+        raise SystemExit(f"{bug.path} has {text.count(bug.old)} times the text of {bug.name!r}, and not once")
+    path.write_text(text.replace(bug.old, bug.new))
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *bug.tests.split()]
+    with tempfile.TemporaryFile("w+") as output:
+        tests = subprocess.Popen(command, cwd=tree, stdout=output, stderr=output, start_new_session=True)
+        try:
+            code = tests.wait(TIMEOUT)
+        except subprocess.TimeoutExpired:
+            os.killpg(tests.pid, signal.SIGTERM)  # pytest ends its servers
+            tests.wait()
+            return True
+        finally:
+            path.write_text(text)
+        if code not in (0, 1):
+            output.seek(0)
+            raise SystemExit(f"the tests of {bug.name!r} cannot run:\n{output.read()[-2000:]}")
+    return code == 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
