@@ -1,16 +1,32 @@
 """PendingActions: the calls and limits for which a waiting task waits."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Literal
 
-from roboco.domain.decision.tool_answers import is_client_call, needs_approval, needs_change_approval, needs_resolution
+from roboco.domain.decision.tool_answers import (
+    local_answers,
+    needs_approval,
+    needs_change_approval,
+    needs_resolution,
+    spec_of,
+    waits_for_client,
+)
 from roboco.domain.history.part import ToolCall
+from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import answer_id, approval_id, change_id
+from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import ToolDifference
+from roboco.domain.team.tool_spec import ToolDeclaration
 from roboco.engine.engine import Engine
 from roboco.engine.intake.accept_item import stored_item
 from roboco.engine.intake.answer import open_tool_changes
 from roboco.engine.record.newest_step import newest_step
+
+WaitingCall = tuple[TaskStep, ToolCall, ToolDeclaration | None]
+"""A call with its step and its tool, which is None if the client runs it."""
+PendingDecision = Literal["approve", "deny", "answer", "resolve", "change"]
+"""The decision of a person or client for which a call waits; `change` is about a tool that has changed."""
 
 
 class PendingActions:
@@ -22,8 +38,11 @@ class PendingActions:
 
     def unapproved(self) -> list[ToolCall]:
         """Return the calls that a person has to approve or deny, also those whose tool has changed."""
-        changed = self._with_outcome(needs_change_approval)
-        return [*self._open(self._needs_approval, approval_id), *self._open(lambda call: call.id in changed, change_id)]
+        changed = [call for call in self._calls("change") if not self._has_item(change_id(call.id))]
+        return [
+            *changed,
+            *(call for call in self._calls("approve") if not self._has_item(approval_id(call.id))),
+        ]
 
     def changes(self) -> dict[str, ToolDifference]:
         """Return how the tools of open calls have changed, by the ids of the calls."""
@@ -31,33 +50,48 @@ class PendingActions:
 
     def unanswered(self) -> list[ToolCall]:
         """Return the calls of client tools that have no answer yet."""
-        return self._open(is_client_call, answer_id)
+        return [call for call in self._calls("answer") if not self._has_item(answer_id(call.id))]
 
     def unknown(self) -> list[ToolCall]:
         """Return the calls with an unknown outcome, of which a person has to say whether they had their effect."""
-        unknown = self._with_outcome(lambda outcome: needs_resolution(outcome) and not needs_change_approval(outcome))
-        return [call for call in self._newest_calls() if call.id in unknown]
+        return self._calls("resolve")
 
     def at_limit(self) -> bool:
         """Return True if the task is paused at a limit: it continues once the limit is raised."""
         task = self._engine.task_store.load(self._task_id, 1)
         return task is not None and task.state.limit is not None
 
-    def _needs_approval(self, call: ToolCall) -> bool:
-        return needs_approval(self._engine.frozen_teams.get(self._task_id), call)
+    def _calls(self, decision: PendingDecision) -> list[ToolCall]:
+        return [call for _, call, _ in waiting_calls(self._engine, self._task_id, decision)]
 
-    def _with_outcome(self, matches: Callable[[ToolOutcome | None], bool]) -> set[str]:
-        """Return the ids of the open calls whose outcome matches."""
-        task = self._engine.task_store.load(self._task_id, 1)
-        calls = {} if task is None else task.calls
-        return {call_id for call_id, state in calls.items() if matches(state.outcome)}
+    def _has_item(self, item_id: str) -> bool:
+        return stored_item(self._engine, self._task_id, item_id) is not None
 
-    def _open(self, matches: Callable[[ToolCall], bool], item_id: Callable[[str], str]) -> list[ToolCall]:
-        """Return the matching calls for which the inbox has no item of this id."""
-        calls = filter(matches, self._newest_calls())
-        return [call for call in calls if stored_item(self._engine, self._task_id, item_id(call.id)) is None]
 
-    def _newest_calls(self) -> tuple[ToolCall, ...]:
-        """Return the calls of the newest step: only these can be open."""
-        newest = newest_step(self._engine, self._task_id)
-        return () if newest is None else newest.calls
+def waiting_calls(engine: Engine, task_id: str, decision: PendingDecision) -> Iterator[WaitingCall]:
+    """Yield the calls that wait for this decision, also if it is accepted. Only calls of the newest step can wait.
+
+    A call that the coordinator answers itself waits for none: it is invalid, or a limit refuses it.
+    """
+    step = newest_step(engine, task_id)
+    if step is None or not step.calls:
+        return
+    team, live = engine.frozen_teams.get(task_id), engine.task_store.load(task_id, 1)
+    known = {} if live is None else live.calls
+    local = local_answers(team, live.state, step) if live is not None and live.seq == step.seq + 1 else {}
+    for call in step.calls:
+        outcome = known[call.id].outcome if call.id in known else None
+        if _waits(decision, team, call, outcome) and not (outcome is None and call.id in local):
+            yield step, call, spec_of(team, step, call)
+
+
+def _waits(decision: PendingDecision, team: Team, call: ToolCall, outcome: ToolOutcome | None) -> bool:
+    match decision:
+        case "approve" | "deny":
+            return outcome is None and needs_approval(team, call)
+        case "answer":
+            return outcome is None and waits_for_client(team, call)
+        case "resolve":
+            return needs_resolution(outcome) and not needs_change_approval(outcome)
+        case "change":
+            return needs_change_approval(outcome)

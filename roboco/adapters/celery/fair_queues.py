@@ -66,7 +66,7 @@ class FairQueues:
         with self._connection() as connection:
             if self.on_redis:  # an empty queue does not exist there, and cannot be declared passively
                 return sum(int(connection.default_channel._size(queue)) for queue in queues)
-            return sum(_count_messages(connection, queue) for queue in queues)
+            return sum(count_messages(connection, queue) for queue in queues)
 
     def _query(self, command: str, queues: Sequence[str], priority: Priority | None, *arguments: int) -> list[Any]:
         """Return the answers of Redis to a command about the list of each queue.
@@ -114,7 +114,7 @@ def _oldest_headers(connection: Any, queue: str) -> Any:
     return headers
 
 
-def _count_messages(connection: Any, queue: str) -> int:
+def count_messages(connection: Any, queue: str) -> int:
     """Return the messages that wait in a queue of AMQP; 0 if it does not exist."""
     with connection.channel() as own:  # if the queue does not exist, RabbitMQ closes this channel
         try:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
-from amqp.exceptions import NotFound
 from celery import Celery
 
 from roboco.adapters.celery.broker import PRIORITIES
 from roboco.adapters.celery.broker_error import translating_errors
-from roboco.adapters.celery.fair_queues import headers_of
+from roboco.adapters.celery.fair_queues import count_messages, headers_of
 from roboco.adapters.celery.names import QUEUES, queue_lanes
 from roboco.adapters.celery.unread_lists import SEPARATOR
 
@@ -37,10 +36,9 @@ def read_queue_stats(app: Celery, names: Iterable[str]) -> list[QueueStats]:
     """Return these queues as they are now; TransientError if the broker does not answer."""
     connections: Any = app.pool
     with translating_errors("the query of its queues"), connections.acquire(block=True) as connection:
-        channel = connection.default_channel
         if connection.transport.driver_type == "redis":
-            return _redis_stats(channel.client, list(names))
-        return [QueueStats(name, sum(_count_messages(channel, lane) for lane in queue_lanes(name))) for name in names]
+            return _redis_stats(connection.default_channel.client, list(names))
+        return [QueueStats(name, sum(count_messages(connection, lane) for lane in queue_lanes(name))) for name in names]
 
 
 def _redis_stats(client: Any, names: list[str]) -> list[QueueStats]:
@@ -62,29 +60,9 @@ def redis_lists(name: str) -> list[str]:
     return [lane + step for lane in queue_lanes(name) for step in PRIORITY_SUFFIXES]
 
 
-def _count_messages(channel: Any, name: str) -> int:
-    try:
-        return int(channel.queue_declare(queue=name, passive=True).message_count)
-    except NotFound:  # no worker has declared it yet
-        return 0
-
-
 def queue_lengths(app: Celery) -> dict[str, int]:
     """Return the messages that no worker has received, by queue; TransientError if the broker does not answer."""
-    return {queue: _queue_length(app, queue) for queue in QUEUES}
-
-
-def _queue_length(app: Celery, queue: str) -> int:
-    connections: Any = app.pool
-    with (
-        translating_errors(f"the query of the length of {queue}"),
-        connections.acquire(block=True) as connection,
-        connection.channel() as channel,  # not a shared one: RabbitMQ closes it if the queue does not exist
-    ):
-        try:
-            return int(channel.queue_declare(queue, passive=True).message_count)
-        except connection.channel_errors:  # nothing was ever sent to it; on Redis, nothing waits
-            return 0
+    return {one.name: one.waiting for one in read_queue_stats(app, QUEUES)}
 
 
 def sent_at(headers: Any) -> float | None:

@@ -88,11 +88,6 @@ class RedisMonitor:
         known = ((task_id, fields, int(count)) for task_id, fields, (_, count) in found if fields[0] is not None)
         return [_live_task(*one) for one in known]
 
-    def dead_letters(self) -> int:
-        """Return the number of dead letters."""
-        with translating_errors():
-            return int(self._client.hlen(self._keys.dead_letters))
-
     def rates(self, tasks: Iterable[tuple[str, Team]], all_of_operator: bool = False) -> list[RateReport]:
         """Return the usage of the rate limits of these tasks: those of their teams and those of the operator.
 

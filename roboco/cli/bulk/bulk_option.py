@@ -11,7 +11,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import click
@@ -23,11 +22,9 @@ from roboco.cli.terminal.format import counted
 from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.client.operator.bulk import PAGE_SIZE, Bulk
 from roboco.client.operator.bulk_control import DECISIONS, ControlName
-from roboco.client.operator.bulk_report import BulkOutcome, BulkPage
+from roboco.client.operator.bulk_report import BulkCounts, BulkOutcome
 from roboco.client.orchestrator import Orchestrator
 
-MAX_FAILED_IDS: Final = 10_000
-"""Failed tasks whose ids are kept, so that one that fails again, or succeeds later, is counted once."""
 _OWN_NAMES: Final = ("every", "yes", "rate", "bulk_id", "cursor")
 _OPTIONS: Final = (
     click.option("--all", "every", is_flag=True, help="Control all tasks that the control may concern."),
@@ -71,8 +68,7 @@ def bulk_option(
             if not is_bulk:
                 return command(**given)
             options = {**filter_options(conditions), **content(given), "all_tasks": own["every"], "rate": own["rate"]}
-            request = _BulkCommand(name, options, own["bulk_id"], own["cursor"], own["yes"], given["as_json"])
-            return _run_bulk(request)
+            return _run_bulk(name, options, own, given["as_json"])
 
         decorated = task_conditions(control, team_option)
         for option in reversed(_OPTIONS):
@@ -82,134 +78,81 @@ def bulk_option(
     return decorate
 
 
-@dataclass(frozen=True)
-class _BulkCommand:
-    """A bulk control as a command line asks for it."""
-
-    name: ControlName
-    options: Any
-    bulk_id: str | None
-    cursor: str
-    yes: bool
-    as_json: bool
-
-
-@dataclass
-class _Totals:
-    """The outcomes so far."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    failed: set[str] = field(default_factory=set)
-    calls: int = 0
-    complete: bool = True
-
-    def add(self, page: BulkPage) -> None:
-        """Count the outcomes of a page. The last outcome of a task counts."""
-        self.complete = self.complete and page.complete
-        for one in page.outcomes:
-            if one.task_id in self.failed:
-                self.counts["failed"] -= 1
-                self.failed.discard(one.task_id)
-            if one.outcome == "failed" and len(self.failed) < MAX_FAILED_IDS:
-                self.failed.add(one.task_id)
-            self.counts[one.outcome] += 1
-            self.calls += len(one.calls) if one.outcome != "repeated" else 0
-
-    def as_dict(self) -> dict[str, int]:
-        """Return the number of tasks for each outcome."""
-        return {name: self.counts[name] for name in ("accepted", "repeated", "ended", "failed")}
-
-
-def _run_bulk(request: _BulkCommand) -> int:
-    """Run the bulk control and print its totals. Return the exit code: 1 if a task has failed."""
+def _run_bulk(name: ControlName, options: Any, own: dict[str, Any], as_json: bool) -> int:
+    """Run the bulk control and print its totals. Return the exit code: 1 if a task has failed, or may be left."""
+    last: dict[str, BulkOutcome] = {}
     with closing(Orchestrator(caller_settings())) as orchestrator:
-        bulk = orchestrator.bulk(request.name, bulk_id=request.bulk_id, **request.options)
-        found = _print_count(request, bulk)
-        if not request.yes:
-            _confirm(request.name, found.text)
-        cursor = request.cursor or found.start
+        bulk = orchestrator.bulk(name, bulk_id=own["bulk_id"], **options)
+        found, tasks, start = _print_count(name, bulk, own["cursor"])
+        if not own["yes"]:
+            _confirm(f"{name} {found}?")
+        cursor = own["cursor"] or start
         click.echo(f"resume this run after a crash with the same options and --cursor {cursor}", err=True)
-        totals = _run(request, bulk, found.tasks, cursor)
-    if request.as_json:
-        calls = {"calls": totals.calls} if request.name in DECISIONS else {}
-        click.echo(json.dumps({"bulk_id": bulk.bulk_id, **totals.as_dict(), **calls, "complete": totals.complete}))
+        complete = True
+        try:
+            for page in bulk.pages(cursor, PAGE_SIZE):
+                cursor, complete = page.cursor or cursor, complete and page.complete
+                for one in page.outcomes:
+                    last[one.task_id] = one
+                    _print_outcome(one, as_json)
+                if page.cursor and page.outcomes:
+                    click.echo(f"{name}: {len(last)} of {tasks}", err=True)
+        except BaseException:
+            done = f"aborted after {counted(len(last), 'task')}"
+            click.echo(f"{done}; resume with the same options and --cursor {cursor}", err=True)
+            raise
+    counts = BulkCounts.of(last.values())
+    calls = sum(len(one.calls) for one in last.values() if one.outcome != "repeated")
+    if as_json:
+        of_calls = {"calls": calls} if name in DECISIONS else {}
+        click.echo(json.dumps({"bulk_id": bulk.bulk_id, **dict(counts), **of_calls, "complete": complete}))
     else:
-        calls_text = f"; {counted(totals.calls, 'call')}" if request.name in DECISIONS else ""
-        counts = ", ".join(f"{count} {name}" for name, count in totals.as_dict().items())
-        click.echo(f"{request.name}: {counts}{calls_text}")
-    if not totals.complete:
+        calls_text = f"; {counted(calls, 'call')}" if name in DECISIONS else ""
+        click.echo(f"{name}: {', '.join(f'{count} {outcome}' for outcome, count in counts)}{calls_text}")
+    if not complete:
         message = "tasks may be left, as while coordinators rebuild the task index: repeat the command with --bulk-id"
         click.echo(f"{message} {bulk.bulk_id} later", err=True)
-    return FAILED if totals.counts["failed"] or not totals.complete else SUCCESS
+    return FAILED if counts.failed or not complete else SUCCESS
 
 
-@dataclass(frozen=True)
-class _Found:
-    """The tasks, and calls, that the control will reach."""
+def _print_count(name: ControlName, bulk: Bulk, cursor: str) -> tuple[str, str, str]:
+    """Print what the control will reach: of a decision all calls, since a person confirms them.
 
-    text: str
-    tasks: str
-    start: str
-    """The cursor of the first page."""
-
-
-def _print_count(request: _BulkCommand, bulk: Bulk) -> _Found:
-    """Print and return what the control will reach: of a decision all calls, since a person confirms them."""
-    if request.name not in DECISIONS:
-        count = bulk.count(request.cursor)
-        tasks_found = f"{'at least ' if count.cursor else ''}{counted(count.matching, 'task')}"
-        click.echo(f"{request.name}: {tasks_found}", err=True)
-        return _Found(tasks_found, tasks_found, count.start)
-    tools, tasks, unreadable, cursor = Counter[tuple[str, str]](), 0, 0, request.cursor
+    Return that as text, the tasks alone, and the cursor of the first page.
+    """
+    tools, matching, unreadable = Counter[tuple[str, str]](), 0, 0
     while True:
-        count = bulk.count(cursor)
-        tasks, unreadable = tasks + count.matching, unreadable + count.unreadable
-        for one in count.tools:
+        part = bulk.count(cursor)
+        matching, unreadable, cursor = matching + (part.matching or 0), unreadable + part.unreadable, part.cursor
+        for one in part.tools:
             tools[one.tool, one.effect] += one.calls
-        if not (cursor := count.cursor):
+        if not cursor or name not in DECISIONS:
             break
-    found = _Found(f"{counted(tools.total(), 'call')} of {counted(tasks, 'task')}", counted(tasks, "task"), count.start)
-    click.echo(f"{request.name}: {found.text}", err=True)
+    tasks = f"{'at least ' if cursor else ''}{counted(matching, 'task')}"
+    found = f"{counted(tools.total(), 'call')} of {tasks}" if name in DECISIONS else tasks
+    click.echo(f"{name}: {found}", err=True)
     for (tool, effect), calls in sorted(tools.items()):
         click.echo(f"  {escape_invisible(tool)} ({effect}): {counted(calls, 'call')}", err=True)
     if unreadable:
         click.echo(f"  the calls of {counted(unreadable, 'further task')} cannot be read", err=True)
-    return found
+    return found, tasks, part.start
 
 
-def _confirm(name: str, matching: str) -> None:
+def _confirm(question: str) -> None:
     """Raise UsageError without a terminal, and Abort unless the user confirms."""
     if not _is_terminal():
         raise click.UsageError("this command asks for confirmation on a terminal: use --yes in scripts")
-    click.confirm(f"{name} {matching}?", abort=True, err=True)
+    click.confirm(question, abort=True, err=True)
 
 
 def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _run(request: _BulkCommand, bulk: Bulk, tasks: str, cursor: str) -> _Totals:
-    """Control page after page, and print failures. However it is aborted, print how it is resumed."""
-    totals = _Totals()
-    try:
-        for page in bulk.pages(cursor, PAGE_SIZE):
-            totals.add(page)
-            for one in page.outcomes:
-                _print_outcome(one, request.as_json)
-            cursor = page.cursor or cursor
-            if page.cursor and page.outcomes:
-                click.echo(f"{request.name}: {totals.counts.total()} of {tasks}", err=True)
-    except BaseException:
-        done = f"aborted after {counted(totals.counts.total(), 'task')}"
-        click.echo(f"{done}; resume with the same options and --cursor {cursor}", err=True)
-        raise
-    return totals
-
-
 def _print_outcome(one: BulkOutcome, as_json: bool) -> None:
     if as_json:
         click.echo(one.model_dump_json())
-    elif one.new_task_id and one.outcome != "failed":
-        click.echo(f"{one.task_id} {one.new_task_id}")
     elif one.outcome == "failed":
         print_error(one.code, f"{one.task_id}: {escape_invisible(one.cause)}", as_json)
+    elif one.new_task_id:
+        click.echo(f"{one.task_id} {one.new_task_id}")

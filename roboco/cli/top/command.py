@@ -13,8 +13,6 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from roboco.adapters.celery.names import QUEUES
-from roboco.adapters.celery.worker_monitor import WorkerMonitor
 from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.screen import PIPE_WIDTH
@@ -22,18 +20,13 @@ from roboco.cli.top.sampler import Sampler
 from roboco.cli.top.snapshot import TopSnapshot
 from roboco.cli.top.view import TopView
 from roboco.client.orchestrator import Orchestrator
-from roboco.client.wiring import producer_app
 from roboco.domain.url import strip_credentials
 from roboco.settings import load_settings
 
 END_KEYS = frozenset("qQ\x1b\x03\x04")
 """The keys that end it: q, Escape, and Ctrl-C and Ctrl-D where a terminal sends them as characters."""
-HEARTBEAT_TIMEOUT = 5.0
-"""Seconds to wait for heartbeats of workers before a single snapshot. A worker that is not busy sends one every two."""
-QUEUES_TIMEOUT = 8.0
-"""Seconds to wait if a worker has sent a heartbeat but not yet its queues, since it is busy."""
 POLL_INTERVAL = 0.1
-"""Seconds between two checks for a key or a heartbeat."""
+"""Seconds between two checks for a key."""
 
 
 @click.command()
@@ -51,27 +44,12 @@ def top(once: bool, most: int, every: float, as_json: bool) -> None:
     settings = load_settings()
     with ExitStack() as opened:
         orchestrator = opened.enter_context(closing(Orchestrator(settings)))
-        app = opened.enter_context(closing(producer_app(settings)))
-        heartbeats = opened.enter_context(WorkerMonitor(app))
-        sampler = opened.enter_context(closing(Sampler(orchestrator, app, heartbeats)))
+        sampler = opened.enter_context(closing(Sampler(orchestrator)))
         where = strip_credentials(settings.redis_url)
         if as_json or once or not (sys.stdout.isatty() and sys.stdin.isatty()):
-            _print(_single_snapshot(sampler, most), where, as_json)
+            _print(sampler.sample(most), where, as_json)
         else:
             _watch(lambda lines: sampler.sample(min(most, lines)), where, every)
-
-
-def _single_snapshot(sampler: Sampler, most: int) -> TopSnapshot:
-    """Return a snapshot, after the workers had time to send their heartbeats and queues."""
-    began = time.monotonic()
-    snapshot = sampler.sample(most)
-    while not all(map(snapshot.consumers, QUEUES)):
-        silent = any(not one.queues for one in snapshot.workers)
-        if time.monotonic() - began > (QUEUES_TIMEOUT if silent else HEARTBEAT_TIMEOUT):
-            break
-        time.sleep(POLL_INTERVAL)
-        snapshot = sampler.sample(most)
-    return snapshot
 
 
 def _print(snapshot: TopSnapshot, address: str, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Sampler: takes one snapshot after another, from Redis, the broker, the heartbeats of workers and the workspace."""
+"""Sampler: takes one snapshot after another, from Redis, the broker and the workspace."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -6,11 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final
 
-from celery import Celery
-
-from roboco.adapters.celery.names import QUEUES
-from roboco.adapters.celery.queue_stats import read_queue_stats
-from roboco.adapters.celery.worker_monitor import WorkerMonitor
 from roboco.adapters.redis.client import connect
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.monitor import LiveTask, RedisMonitor
@@ -23,18 +18,20 @@ from roboco.errors import TransientError
 
 MAX_CAUSES: Final = 20
 """Tasks in a picture whose causes are looked up."""
+MAX_WORKERS: Final = 200
+"""Workers of a pool that are read."""
+MAX_SILENCE: Final = 120.0
+"""Seconds without a registration after which a lost worker is left out. One that has ended is not registered."""
 
 
 class Sampler:
     """Takes pictures. If a server does not answer, its part stays as it was, and the picture names the server."""
 
-    def __init__(self, orchestrator: Orchestrator, app: Celery, heartbeats: WorkerMonitor) -> None:
+    def __init__(self, orchestrator: Orchestrator) -> None:
         settings = orchestrator.settings
-        self._app = app
         self._orchestrator = orchestrator
         self._client = connect(settings.redis_url)
         self._redis = RedisMonitor(self._client, Keys(settings.prefix), model_limits(settings))
-        self._heartbeats = heartbeats
         self._open_teams = OpenTeams(lambda task_id: orchestrator.stored_task(task_id).team())
         self._known: dict[str, Team] = {}
         self._last = TopSnapshot(time.time())
@@ -47,7 +44,7 @@ class Sampler:
 
     def sample(self, max_tasks: int) -> TopSnapshot:
         """Return a picture with at most `max_tasks` tasks."""
-        now = replace(self._last, at=time.time(), workers=tuple(self._heartbeats.workers()), errors=())
+        now = replace(self._last, at=time.time(), errors=())
         # Both at once: each may take its whole time-out.
         parts = [self._threads.submit(self._sample_redis, now.at, max_tasks), self._threads.submit(self._sample_queues)]
         for part in parts:
@@ -59,13 +56,15 @@ class Sampler:
         return now
 
     def _sample_redis(self, at: float, most: int) -> dict[str, Any]:
-        tasks = self._redis.tasks(most)
+        operations, tasks = self._orchestrator.operations, self._redis.tasks(most)
+        overview, workers = operations.overview(), operations.workers(MAX_WORKERS).workers
         self._known = self._open_teams.update(task.task_id for task in tasks)
         before = {row.task.task_id: row.task.tokens_out for row in self._last.tasks}
         seconds = at - self._last.at
         return {
-            "open_tasks": self._redis.open_tasks(),
-            "dead_letters": self._redis.dead_letters(),
+            "open_tasks": overview.open_tasks,
+            "dead_letters": overview.dead_letters,
+            "workers": tuple(one for one in workers if one.silent_for < MAX_SILENCE),
             "tasks": tuple(self._row(task, before.get(task.task_id), seconds) for task in self._with_causes(tasks)),
             "rates": tuple(self._redis.rates(self._known.items())),
         }
@@ -82,7 +81,7 @@ class Sampler:
             yield replace(task, reason=cause) if cause else task
 
     def _sample_queues(self) -> dict[str, Any]:
-        return {"queues": tuple(read_queue_stats(self._app, QUEUES))}
+        return {"queues": tuple(self._orchestrator.operations.queues())}
 
     def _row(self, task: LiveTask, before: int | None, seconds: float) -> TaskRow:
         team = self._known.get(task.task_id)

@@ -3,9 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from roboco.adapters.celery.queue_stats import QueueStats
-from roboco.adapters.celery.worker_monitor import WorkerInfo
 from roboco.adapters.redis.monitor import LiveTask
+from roboco.client.operator.operations import QueueReport, WorkerReport
 from roboco.domain.rate_report import RateReport
 
 
@@ -29,8 +28,8 @@ class TopSnapshot:
     """None until Redis has answered."""
     dead_letters: int = 0
     tasks: tuple[TaskRow, ...] = ()
-    workers: tuple[WorkerInfo, ...] = ()
-    queues: tuple[QueueStats, ...] = ()
+    workers: tuple[WorkerReport, ...] = ()
+    queues: tuple[QueueReport, ...] = ()
     rates: tuple[RateReport, ...] = ()
     errors: tuple[str, ...] = ()
     """The servers that did not answer."""
@@ -42,7 +41,8 @@ class TopSnapshot:
 
     def consumers(self, queue: str) -> int:
         """Return the number of live workers that consume the queue."""
-        return sum(1 for one in self.workers if queue in one.queues and one.alive(self.at))
+        pool = queue.rpartition(".")[2]
+        return sum(1 for one in self.workers if pool in one.pools and one.alive and not one.draining)
 
     def record(self) -> dict[str, Any]:
         """Return the picture as JSON."""
@@ -52,8 +52,8 @@ class TopSnapshot:
             "dead_letters": self.dead_letters,
             "streams": self.streams,
             "tasks": [asdict(row.task) | {"team": row.team, "rate": row.rate} for row in self.tasks],
-            "workers": [asdict(one) | {"alive": one.alive(self.at)} for one in self.workers],
-            "queues": [asdict(one) | {"workers": self.consumers(one.name)} for one in self.queues],
+            "workers": [one.model_dump(mode="json") for one in self.workers],
+            "queues": [one.model_dump() | {"workers": self.consumers(one.name)} for one in self.queues],
             "rates": [one.model_dump() for one in self.rates],
             "errors": list(self.errors),
         }

@@ -7,11 +7,11 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from roboco.adapters.celery.worker_monitor import WorkerInfo
 from roboco.cli.terminal.format import age, status_colour
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.top.columns import Column, fitted, natural_width
 from roboco.cli.top.snapshot import TaskRow, TopSnapshot
+from roboco.client.operator.operations import WorkerReport
 from roboco.domain.rate_report import RateReport
 from roboco.domain.status import TaskStatus
 
@@ -90,13 +90,13 @@ class TopView:
             yield fitted(_rate_columns(self._snapshot.rates), width)
 
     def _workers(self, width: int) -> RenderableType:
-        return _workers(self._snapshot.workers, self._snapshot.at, width)
+        return _workers(self._snapshot.workers, width)
 
 
 def _queue_columns(snapshot: TopSnapshot) -> list[Column]:
     queues = snapshot.queues
     consumers = [snapshot.consumers(queue.name) for queue in queues]
-    oldest = ["" if queue.oldest is None else age(snapshot.at - queue.oldest) for queue in queues]
+    oldest = ["" if queue.oldest_age is None else age(queue.oldest_age) for queue in queues]
     return [
         Column("queue", _plain(queue.name for queue in queues)),
         Column("waiting", [Text(str(one.waiting), "yellow" if one.waiting else "") for one in queues], right=True),
@@ -115,22 +115,21 @@ def _rate_columns(rates: Sequence[RateReport]) -> list[Column]:
     ]
 
 
-def _workers(workers: Sequence[WorkerInfo], now: float, width: int) -> RenderableType:
+def _workers(workers: Sequence[WorkerReport], width: int) -> RenderableType:
     if not workers:
-        return Group(Text("worker", "dim"), Text("no worker has reported", "red"))
-    first = sorted(workers, key=lambda one: (not one.alive(now), -one.active, one.name))[:MAX_WORKERS]
-    styles = ["" if one.alive(now) else "red" for one in first]
+        return Group(Text("worker", "dim"), Text("no worker is registered", "red"))
+    first = sorted(workers, key=lambda one: (not one.alive, -one.active, one.name))[:MAX_WORKERS]
+    styles = ["" if one.alive else "red" for one in first]
 
     def cells(texts: Iterable[str]) -> list[Text]:
         return [Text(text, style) for text, style in zip(texts, styles, strict=True)]
 
-    heard = ("ended" if one.stopped else age(now - one.seen_at) for one in first)
+    heard = ("drains" if one.draining and one.alive else age(one.silent_for) for one in first)
     table = fitted(
         [
             Column("worker", cells(one_line(one.name, 60) for one in first), is_id=True),
             Column("runs", cells(str(one.active) for one in first), right=True),
-            Column("ended", cells(str(one.processed) for one in first), 1, right=True),
-            Column("load", cells(f"{one.load:.1f}" for one in first), 2, right=True),
+            Column("pools", cells(", ".join(one.pools) for one in first), 1),
             Column("heard", cells(heard), right=True),
         ],
         width,
@@ -142,11 +141,11 @@ def _workers(workers: Sequence[WorkerInfo], now: float, width: int) -> Renderabl
 
 def _one_line_summary(snapshot: TopSnapshot) -> Text:
     waiting = ", ".join(f"{one.waiting} {one.name.rpartition('.')[2]}" for one in snapshot.queues)
-    alive = sum(1 for one in snapshot.workers if one.alive(snapshot.at))
+    alive = sum(1 for one in snapshot.workers if one.alive)
     gone = len(snapshot.workers) - alive
     return Text.assemble(
         "1 worker" if alive == 1 else f"{alive} workers",
-        (f", {gone} lost or ended" if gone else "", "red"),
+        (f", {gone} lost" if gone else "", "red"),
         f" · waiting: {waiting}",
     )
 

@@ -1,12 +1,13 @@
 """BulkControl: the control that a bulk control sends to each task, checked before the first task gets it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
 
 from pydantic import ConfigDict, Field, JsonValue
 
+from roboco.adapters.celery import names
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.inbox.submission import parse_message, parse_result
 from roboco.domain.limits import LimitOverrides
@@ -15,108 +16,110 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_filter import STATUS_GROUPS, TaskFilter
 from roboco.errors import UsageError
 
-ControlName = Literal[
-    "stop",
-    "interrupt",
-    "pause",
-    "step",
-    "resume",
-    "limits",
-    "retry",
-    "approve",
-    "deny",
-    "answer",
-    "resolve",
-    "send",
-    "fork",
-]
-DECISIONS: Final[frozenset[ControlName]] = frozenset({"approve", "deny", "answer", "resolve"})
+_Decision = Literal["approve", "deny", "answer", "resolve"]
+ControlName = Literal["stop", "interrupt", "pause", "step", "resume", "limits", "retry", _Decision, "send", "fork"]
+DECISIONS: Final = frozenset(get_args(_Decision))
 """The controls that concern waiting tool calls."""
+STOP_REASON: Final = "stopped by an operator"
+"""The reason of a stop that names none."""
 _OPEN: Final = STATUS_GROUPS["open"]
-STATUSES: Final[Mapping[ControlName, frozenset[TaskStatus]]] = MappingProxyType(
+
+
+class _Kind(NamedTuple):
+    """A kind of control."""
+
+    command: str
+    """The command that each task gets."""
+    statuses: Set[TaskStatus]
+    """The statuses of the tasks that it reaches if its conditions name none."""
+    takes: Set[str] = frozenset()
+    """The fields of its content."""
+    needs: str = ""
+    """The field that must be given."""
+
+
+_WAITS: Final = {TaskStatus.APPROVAL}
+_ANSWERED: Final = {TaskStatus.CLIENT_TOOL_TURN, TaskStatus.APPROVAL}
+_KINDS: Final[Mapping[ControlName, _Kind]] = MappingProxyType(
     {
-        "stop": _OPEN,
-        "interrupt": frozenset({TaskStatus.QUEUED, TaskStatus.RUNNING}),
-        "pause": _OPEN - {TaskStatus.PAUSED},
-        "step": frozenset({TaskStatus.PAUSED}),
-        "resume": frozenset({TaskStatus.PAUSED}),
-        "limits": _OPEN,
-        "retry": frozenset({TaskStatus.FAILED}),
-        "approve": frozenset({TaskStatus.APPROVAL}),
-        "deny": frozenset({TaskStatus.APPROVAL}),
-        "resolve": frozenset({TaskStatus.APPROVAL}),
-        "answer": frozenset({TaskStatus.CLIENT_TOOL_TURN, TaskStatus.APPROVAL}),
-        "send": frozenset({TaskStatus.USER_TURN}),
-        "fork": frozenset(TaskStatus),
+        "stop": _Kind(names.STOP_TASK, _OPEN, {"reason"}),
+        "interrupt": _Kind(names.INTERRUPT_TASK, {TaskStatus.QUEUED, TaskStatus.RUNNING}),
+        "pause": _Kind(names.PAUSE_TASK, _OPEN - {TaskStatus.PAUSED}),
+        "step": _Kind(names.STEP_TASK, {TaskStatus.PAUSED}),
+        "resume": _Kind(names.RESUME_TASK, {TaskStatus.PAUSED}),
+        "limits": _Kind(names.SET_LIMITS_TASK, _OPEN, {"limits"}, "limits"),
+        "retry": _Kind(names.RETRY_TASK, {TaskStatus.FAILED}, {"reason", "limits"}),
+        "approve": _Kind(names.APPROVE_TASK, _WAITS, {"tool", "reason"}),
+        "deny": _Kind(names.DENY_TASK, _WAITS, {"tool", "reason"}),
+        "answer": _Kind(names.ANSWER_TASK, _ANSWERED, {"tool", "result", "error", "declined"}),
+        "resolve": _Kind(names.RESOLVE_TASK, _WAITS, {"tool", "happened", "result"}, "happened"),
+        "send": _Kind(names.SEND_TASK, {TaskStatus.USER_TURN}, {"message", "agent", "if_busy"}, "message"),
+        "fork": _Kind(names.FORK_TASK, set(TaskStatus), {"message", "agent", "new_team", "model"}),
     }
 )
-"""The statuses of the tasks that a control reaches if its conditions name none."""
-_CONTENT: Final[Mapping[ControlName, frozenset[str]]] = MappingProxyType(
-    {
-        "stop": frozenset({"reason"}),
-        "limits": frozenset({"limits"}),
-        "retry": frozenset({"reason", "limits"}),
-        "approve": frozenset({"tool", "reason"}),
-        "deny": frozenset({"tool", "reason"}),
-        "answer": frozenset({"tool", "result", "error", "declined"}),
-        "resolve": frozenset({"tool", "happened", "result"}),
-        "send": frozenset({"message", "agent", "if_busy"}),
-        "fork": frozenset({"message", "agent", "new_team", "model"}),
-    }
-)
-"""The fields that a control takes. The others take none."""
 
 
-class BulkControl(InputModel):
-    """A control with its content."""
+class BulkContent(InputModel):
+    """The content of a bulk control. Each control takes some of the fields."""
 
-    model_config = ConfigDict(strict=True, frozen=True)
+    model_config = ConfigDict(strict=True)
 
-    name: ControlName
     reason: Annotated[str | None, Field(min_length=1, max_length=4000)] = None
-    """Why tasks are stopped or retried, or calls decided; their histories keep it."""
+    """Why tasks are stopped or retried, or calls approved or denied; their histories keep it."""
     limits: LimitOverrides | None = None
-    """The new limits, also those of a retry."""
-    by: CallerId | None = None
-    """The identity of the caller, which the histories show."""
+    """The new limits, for the controls `limits` and `retry`."""
     tool: Annotated[str | None, Field(min_length=1, max_length=128)] = None
-    """The tool whose waiting calls are decided; None for all."""
+    """The tool whose waiting calls are decided, by `approve`, `deny`, `answer` or `resolve`; by default all tools."""
     result: JsonValue = None
-    """The result of each call that is answered, or that had its effect."""
+    """The result of each call, for `answer` and `resolve`."""
     error: Annotated[str | None, Field(min_length=1, max_length=4000)] = None
-    """Why the calls that are answered have no result."""
+    """Why the calls have no result, for `answer`."""
     declined: bool = False
-    """True if the client refuses to run the calls."""
+    """True if the client refuses to run the calls, for `answer`."""
     happened: bool | None = None
-    """Whether the calls with an unknown outcome had their effect."""
+    """Whether the calls had their effect, for `resolve`."""
     message: str | None = None
-    """The message that each task, or each new task, gets."""
+    """The message that each task gets, for `send`, or each new task, for `fork`."""
     agent: Annotated[str | None, Field(max_length=64)] = None
     """The agent that answers the message."""
     if_busy: Literal["queue", "interrupt", "reject"] | None = None
-    """The treatment of a message while agents or tools run; by default that of the team."""
-    new_team: str | None = None
-    """The digest of the team of the new tasks, or None for that of each task."""
+    """The treatment of a message while agents or tools run, for `send`; by default that of the team."""
+    new_team: str | dict[str, JsonValue] | None = None
+    """The team of the new tasks, for `fork`: its name, or with the scope `teams` the object of a team file."""
     model: Annotated[str | None, Field(max_length=64)] = None
-    """The model profile of the agents of new tasks."""
+    """The model profile of agents that name none, for `fork`."""
+
+
+class BulkControl(BulkContent):
+    """A control with its content."""
+
+    name: ControlName
+    by: CallerId | None = None
+    """The identity of the caller, which the histories show."""
+
+    @property
+    def command(self) -> str:
+        """The command that each task gets."""
+        return _KINDS[self.name].command
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the content as arguments of the command."""
+        content = {name: getattr(self, name) for name in _KINDS[self.name].takes - {"tool", "declined", "new_team"}}
+        found = {name: value for name, value in content.items() if value is not None} | {"by": self.by}
+        if self.limits is not None:
+            found["limits"] = self.limits.overrides()
+        if self.name == "answer":
+            found["status"] = "declined" if self.declined else "success" if self.error is None else "error"
+        return {"reason": STOP_REASON, **found} if self.name == "stop" else found
 
     def check(self) -> None:
         """Raise UsageError if the control has content of another one, or none where it needs some."""
-        given = self.model_dump(exclude={"name", "by"}, exclude_defaults=True)
-        if other := sorted(given.keys() - _CONTENT.get(self.name, frozenset())):
+        kind, given = _KINDS[self.name], self.model_dump(exclude={"name", "by"}, exclude_defaults=True)
+        if other := sorted(given.keys() - kind.takes):
             raise UsageError(f"{other[0]}: {self.name} takes no {other[0]}")
-        overrides = self.limits and self.limits.overrides()
-        needed = {
-            "limits": ("limits", overrides),
-            "resolve": ("happened", self.happened),
-            "send": ("message", self.message),
-        }
-        field, value = needed.get(self.name, ("", True))
-        if value is None or value == {}:
-            raise UsageError(f"{field}: {self.name} needs {field}")
-        self._check_content()
-
-    def _check_content(self) -> None:
+        limits = self.limits and self.limits.overrides()
+        if kind.needs and not (limits if kind.needs == "limits" else kind.needs in given):
+            raise UsageError(f"{kind.needs}: {self.name} needs {kind.needs}")
         if self.name == "answer" and (self.result is None) is (self.error is None and not self.declined):
             raise UsageError("result: answer needs a result, or else an error or declined")
         if self.result is not None and self.happened is False:
@@ -136,19 +139,16 @@ class BulkControl(InputModel):
         """
         if self.name == "fork":
             return replace(given, what_if=bool(given.what_if))
+        own = frozenset(_KINDS[self.name].statuses)
         if not names_statuses:
-            return replace(given, statuses=STATUSES[self.name])
-        if self.name == "retry":
-            if other := sorted(given.statuses - STATUSES[self.name]):
-                raise UsageError(f"status {other[0].value!r}: retry concerns failed tasks alone; leave status out")
-            return given
-        if ended := sorted(given.statuses - _OPEN):
-            raise UsageError(f"status {ended[0].value!r}: {self.name} concerns open tasks alone; use open, for example")
+            return replace(given, statuses=own)
+        if other := sorted(given.statuses - (own if self.name == "retry" else _OPEN)):
+            remedy = "failed tasks alone" if self.name == "retry" else "open tasks alone; use open, for example"
+            raise UsageError(f"status {other[0].value!r}: {self.name} concerns {remedy}")
         return given
 
     def digest(self, wanted: TaskFilter) -> str:
         """Return the digest of this control of these tasks, apart from times and the caller."""
         teams = None if wanted.teams is None else sorted(wanted.teams)
         conditions = [sorted(wanted.statuses), wanted.tenant, teams, wanted.text, wanted.what_if]
-        content = self.model_dump(mode="json", exclude={"by"})
-        return sha256(canonical_json([content, conditions]))[:8]
+        return sha256(canonical_json([self.model_dump(mode="json", exclude={"by"}), conditions]))[:8]

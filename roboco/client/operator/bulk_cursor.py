@@ -1,4 +1,4 @@
-"""BulkCursor: the position of a bulk control, as text that a caller keeps."""
+"""BulkCursor: the position of a bulk control, as text that a caller keeps. Gateways of other releases read it, too."""
 
 import re
 from dataclasses import dataclass, replace
@@ -34,30 +34,30 @@ class BulkCursor:
     """The number of the round, from 0."""
     round_began: datetime
     since: datetime
-    """The earliest change of a task of this round."""
+    """The earliest change of a task of this round. Only the first round reads all tasks."""
     has_sent: bool
     """True if a task of this round has accepted its item."""
     page: str
     """The cursor of the task index."""
 
     @classmethod
-    def start(cls, bulk_id: str, digest: str, now: datetime, horizon: datetime) -> Self:
+    def start(cls, bulk_id: str, digest: str, began: datetime, horizon: datetime) -> Self:
         """Return the position before the first task."""
-        return cls(bulk_id, digest, now, max(now, horizon), 0, now, _EPOCH, False, "")
-
-    def beginning(self, digest: str) -> Self:
-        """Return the position before the first task, with the same moment of the beginning."""
-        return self.start(self.bulk_id, digest, self.began, self.horizon)
+        return cls(bulk_id, digest, began, horizon, 0, began, _EPOCH, False, "")
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the cursor of this text. Raise UsageError if it is none."""
-        found = _CURSOR.fullmatch(text)
-        if found is None:
+        if (found := _CURSOR.fullmatch(text)) is None:
             raise UsageError(f"cursor {text[:80]!r} is not one of a bulk control; leave it out to begin at the front")
         bulk_id, digest, began, horizon, number, round_began, since, has_sent, page = found.groups()
-        times = (_time(began), _time(horizon), int(number), _time(round_began), _time(since))
-        return cls(bulk_id, digest, *times, has_sent == "1", page)
+        began, horizon, round_began, since = map(_time, (began, horizon, round_began, since))
+        return cls(bulk_id, digest, began, horizon, int(number), round_began, since, has_sent == "1", page)
+
+    def __str__(self) -> str:
+        began, horizon, round_began, since = map(_digits, (self.began, self.horizon, self.round_began, self.since))
+        position = f"{began}.{horizon}.{self.round}.{round_began}.{since}.{int(self.has_sent)}.{self.page}"
+        return f"{self.bulk_id}.{self.digest}.{position}"
 
     def existed(self, created_at: datetime, now: datetime) -> bool:
         """Return True if a task with this time of creation existed when the bulk control began.
@@ -65,14 +65,8 @@ class BulkCursor:
         The time is that of its client, whose clock may be ahead. Such a time is at most `horizon`; and after more than
         a minute it is in the future, or it is that of a new task.
         """
-        if created_at <= self.began:
-            return True
         is_near = created_at <= self.began + CLOCK_DIFFERENCE
-        return created_at <= self.horizon and (is_near or created_at > now)
-
-    def is_cut_off(self, page: str, has_sent: bool) -> bool:
-        """Return True if tasks may be left after this page of the index, since there are no more rounds."""
-        return not page and (self.has_sent or has_sent) and self.round + 1 == MAX_ROUNDS
+        return created_at <= (self.horizon if is_near or created_at > now else self.began)
 
     def after(self, page: str, has_sent: bool, now: datetime) -> Self | None:
         """Return the position after a page of the index, or None after the last one.
@@ -83,19 +77,14 @@ class BulkCursor:
         sent = self.has_sent or has_sent
         if page:
             return replace(self, has_sent=sent, page=page)
-        if not sent or self.round + 1 == MAX_ROUNDS:
+        if not sent:
             return None
         since = max(self.since, self.round_began - CLOCK_DIFFERENCE)
         return replace(self, round=self.round + 1, round_began=now, since=since, has_sent=False, page="")
 
-    def __str__(self) -> str:
-        began, horizon, round_began, since = map(_digits, (self.began, self.horizon, self.round_began, self.since))
-        position = f"{began}.{horizon}.{self.round}.{round_began}.{since}.{int(self.has_sent)}.{self.page}"
-        return f"{self.bulk_id}.{self.digest}.{position}"
 
-
-def _digits(at: datetime) -> str:
-    return f"{max(0, int((at - _EPOCH) / timedelta(milliseconds=1))):013d}"
+def _digits(time: datetime) -> str:
+    return f"{(time - _EPOCH) // timedelta(milliseconds=1):013d}"
 
 
 def _time(digits: str) -> datetime:

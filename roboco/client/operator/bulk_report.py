@@ -1,6 +1,8 @@
-"""bulk_report: what a bulk control reports: a count, the outcomes of a page, and the outcome of a task."""
+"""bulk_report: what a bulk control reports: a count or the outcomes of a page, and the outcome of a task."""
 
-from typing import Literal
+from collections import Counter
+from collections.abc import Iterable
+from typing import Literal, Self
 
 from roboco.domain.schema import RecordModel
 
@@ -23,16 +25,23 @@ class BulkOutcome(RecordModel):
     """The error of a failure."""
 
 
-class BulkPage(RecordModel):
-    """The outcomes of a page of tasks. If a later page has the same task again, its last outcome counts."""
+class BulkCounts(RecordModel):
+    """The number of tasks by their outcome."""
 
-    bulk_id: str
-    """The id of the bulk control: the same id sends the same items."""
-    outcomes: list[BulkOutcome]
-    cursor: str
-    """The cursor of the next page, or "" after the last one. A page may be empty and have a cursor."""
-    complete: bool
-    """False if tasks may be left: while the task index is rebuilt from the workspace, or after a thousand rounds."""
+    accepted: int
+    """Tasks that have accepted the control; workers apply it. Of a decision, tasks with calls that have got it."""
+    repeated: int
+    """Tasks that had accepted this control before."""
+    ended: int
+    """Tasks that have ended meanwhile."""
+    failed: int
+    """Tasks whose outcome has a cause."""
+
+    @classmethod
+    def of(cls, outcomes: Iterable[BulkOutcome]) -> Self:
+        """Return the counts of these outcomes."""
+        found = Counter[str](one.outcome for one in outcomes)
+        return cls.model_validate({name: found[name] for name in cls.model_fields})
 
 
 class CountedCalls(RecordModel):
@@ -44,19 +53,22 @@ class CountedCalls(RecordModel):
     calls: int
 
 
-class BulkCount(RecordModel):
-    """The number of tasks that a bulk control will reach, as of now."""
+class BulkReport(RecordModel):
+    """One page of a bulk control, or its count. If a later page has the same task again, its last outcome counts."""
 
     bulk_id: str
-    matching: int
-    """The tasks of this part of the count: of all tasks if it has no cursor, else there are at least as many."""
+    """The id of the bulk control: the same id sends the same items."""
+    matching: int | None = None
+    """The number of tasks that it will reach, of a count. With a cursor there are at least as many."""
     tools: list[CountedCalls] = []
-    """The calls of these tasks that a decision will reach, by tool."""
-    start: str = ""
-    """The cursor with which a run begins that reaches what was counted, and nothing that came later."""
+    """The calls that a decision will reach, by tool, of a count."""
     unreadable: int = 0
-    """Further tasks, whose calls cannot be read."""
+    """Further tasks, whose calls cannot be read, of a count."""
+    start: str = ""
+    """The cursor with which a run begins that reaches what a count has found, and nothing that came later."""
+    counts: BulkCounts
+    outcomes: list[BulkOutcome]
     cursor: str
-    """The cursor of the next part, or "" after the last one. No run begins with it."""
+    """The cursor of the next page, or "" after the last one. A page may be empty and have a cursor."""
     complete: bool
-    """False while the task index is rebuilt from the workspace: until then tasks may be missing."""
+    """False if tasks may be left, as while the list of tasks is rebuilt from the workspace."""

@@ -11,36 +11,37 @@ decision without a cursor begins anew, also with calls that were made since; wit
 The audit log has a line for each task, as soon as it has its outcome: also of a page that is answered with 503.
 """
 
-from collections import Counter
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final, cast
+from functools import partial
+from typing import Any, Final, cast
 
 from fastapi import APIRouter, Request, Response
 
-from roboco.client.operator.bulk import CONDITIONS, Bulk
-from roboco.client.operator.bulk_control import DECISIONS
-from roboco.client.operator.bulk_report import BulkOutcome
+from roboco.client.operator.bulk import CONDITIONS
+from roboco.client.operator.bulk_control import DECISIONS, BulkContent
+from roboco.client.operator.bulk_report import BulkOutcome, BulkReport
 from roboco.client.options import BulkOptions
 from roboco.domain.task_filter import parse_time
+from roboco.errors import RobocoError, TransientError
 from roboco.gateway.access import Caller
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, chosen_bulk_id
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import invalid
+from roboco.gateway.problem import Problem, invalid
 from roboco.gateway.request_log import log_task_control
 from roboco.gateway.rest.answers import as_json
-from roboco.gateway.rest.bulk_admission import bulk_admission
-from roboco.gateway.rest.bulk_models import BulkCounts, BulkReport, BulkRequest
+from roboco.gateway.rest.bulk_models import BulkRequest
 from roboco.gateway.rest.list_conditions import listed_teams, listed_tenant
 from roboco.gateway.rest.responses import problems
 from roboco.gateway.rest.submission import chosen_team
 from roboco.gateway.teams import team_of_fork
 
 router = APIRouter(route_class=StrictJsonRoute, tags=["operations"])
-_CONTENT: Final = ("tool", "result", "error", "declined", "happened", "message", "agent", "if_busy", "model")
-Log = Callable[[BulkOutcome], None]
+MAX_SECONDS: Final = 30.0
+"""Seconds until an admission fails: the gateway waits less for the servers that it asks."""
 
 
 @router.post("/operations/bulk", response_model=BulkReport, responses=problems(413), summary="Control many tasks")
@@ -62,79 +63,59 @@ async def control_tasks(
         caller.require(Scope.APPROVE)
     if body.control in ("send", "fork"):
         caller.require(Scope.CONTROL)
-    options = _options(caller, body, chosen_bulk_id(body.bulk_id, key, caller.tenant))
+    options = _options(caller, body) | {"bulk_id": chosen_bulk_id(body.bulk_id, key, caller.tenant)}
+    admit = _admission(gateway, caller, body.control)
 
     def log(one: BulkOutcome) -> None:
         log_task_control(request.scope, f"bulk_{body.control}", one.task_id, one.outcome)
 
-    admit = bulk_admission(gateway, caller, body.control)
-    report = await gateway.calls.controls.run(lambda: _control(_bulk(gateway, caller, body, options, admit), body, log))
+    def control() -> BulkReport:
+        team = None if body.new_team is None else chosen_team(gateway, caller, body.new_team)
+        bulk = gateway.orchestrator.bulk(body.control, **cast(BulkOptions, options | {"new_team": team}))
+        bulk.sender.admit, bulk.sender.team_of_fork = admit, partial(team_of_fork, caller)
+        bulk.on_outcome = log
+        return bulk.count(body.cursor) if body.dry_run else bulk.page(body.cursor, body.limit)
+
+    report = await gateway.calls.controls.run(control)
     return Response(as_json(report), media_type="application/json")
 
 
-def _bulk(
-    gateway: Gateway, caller: Principal, body: BulkRequest, options: BulkOptions, admit: Callable[[str], None]
-) -> Bulk:
-    """Return the bulk control. Forks have teams within the budget of their caller."""
-    if body.new_team is not None:
-        options["new_team"] = chosen_team(gateway, caller, body.new_team)
-    bulk = gateway.orchestrator.bulk(body.control, **options)
-    bulk.sender.admit = admit
-    bulk.sender.team_of_fork = lambda source, team: team_of_fork(caller, source, team)
-    return bulk
-
-
-def _control(bulk: Bulk, body: BulkRequest, log: Log) -> BulkReport:
-    """Control one page of tasks, or count the next ones. It blocks."""
-    if body.dry_run:
-        count = bulk.count(body.cursor)
-        return BulkReport(
-            bulk_id=count.bulk_id,
-            matching=count.matching,
-            tools=count.tools,
-            unreadable=count.unreadable,
-            start=count.start,
-            counts=_counts([]),
-            outcomes=[],
-            cursor=count.cursor,
-            complete=count.complete,
-        )
-    bulk.on_outcome = log
-    page = bulk.page(body.cursor, body.limit)
-    return BulkReport(
-        bulk_id=page.bulk_id,
-        counts=_counts(page.outcomes),
-        outcomes=page.outcomes,
-        cursor=page.cursor,
-        complete=page.complete,
-    )
-
-
-def _options(caller: Principal, body: BulkRequest, bulk_id: str | None) -> BulkOptions:
+def _options(caller: Principal, body: BulkRequest) -> dict[str, Any]:
     """Return the options of the bulk control. Raise Problem if a condition is missing, or not allowed to the caller."""
     if not (body.all_tasks or any(getattr(body, name) for name in CONDITIONS)):
         raise invalid("no condition is given", "name tenant, team, status, since, until or text, or set all_tasks")
     now = datetime.now(UTC)
-    options = {
-        "status": body.status,
+    return {name: getattr(body, name) for name in (*CONDITIONS, *BulkContent.model_fields, "all_tasks")} | {
         "tenant": listed_tenant(caller, body.tenant),
         "team": listed_teams(caller, body.team),
         "since": None if body.since is None else parse_time(body.since, now),
         "until": None if body.until is None else parse_time(body.until, now),
-        "text": body.text,
-        "what_if": body.what_if,
-        "all_tasks": body.all_tasks,
-        "reason": body.reason,
         "limits": None if body.limits is None else body.limits.overrides(),
         "by": caller.by,
-        "bulk_id": bulk_id,
-        **{name: getattr(body, name) for name in _CONTENT},
     }
-    return cast(BulkOptions, options)
 
 
-def _counts(outcomes: list[BulkOutcome]) -> BulkCounts:
-    found = Counter(one.outcome for one in outcomes)
-    return BulkCounts(
-        accepted=found["accepted"], repeated=found["repeated"], ended=found["ended"], failed=found["failed"]
-    )
+def _admission(gateway: Gateway, caller: Principal, control: str) -> Callable[[str], None]:
+    """Return the function with which a thread admits a task, as one request is. Call this in the event loop.
+
+    It raises RobocoError with the code of the Problem. What was accepted before is not asked again.
+    """
+    loop = asyncio.get_running_loop()
+
+    def admit(task_id: str) -> None:
+        if control in ("retry", "fork"):
+            admission = gateway.admit_retry(caller, task_id, lambda: False)
+        elif control in ("send", "answer"):
+            admission = gateway.admit_message(caller, lambda: False)
+        else:
+            return
+        try:
+            asyncio.run_coroutine_threadsafe(admission, loop).result(MAX_SECONDS)
+        except Problem as refused:
+            error = RobocoError(f"{refused.detail}: {refused.remedy}")
+            error.code = refused.code
+            raise error from refused
+        except TimeoutError:
+            raise TransientError("the limits of the caller cannot be read") from None
+
+    return admit

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from roboco.client.operator.bulk import Bulk
-from roboco.client.operator.bulk_report import BulkOutcome
+from roboco.client.operator import bulk as bulk_module
 from roboco.client.operator.bulk_sender import bulk_item_id
 from roboco.domain.access_key import CallerLimits
 from roboco.domain.paths import summary_path
@@ -82,15 +81,18 @@ def test_the_history_and_the_audit_log_name_the_caller_for_each_task(
 def test_the_audit_log_has_the_tasks_of_a_page_that_was_not_completed(
     rest: RestWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(bulk: Bulk, outcomes: list[BulkOutcome]) -> None:
-        raise TransientError("16 tasks in a row have failed")
+    def find(task_id: str, found: Any = rest.orchestrator.task) -> Any:
+        if task_id == "acme:a":
+            raise TransientError("the store is silent")
+        return found(task_id)
 
-    monkeypatch.setattr(Bulk, "_check_availability", fail)
+    monkeypatch.setattr(bulk_module, "MAX_UNAVAILABLE", 1)
+    monkeypatch.setattr(rest.orchestrator, "task", find)
     with caplog.at_level(logging.INFO, "roboco.audit"):
         send(rest, {"control": "stop", "tenant": "acme"}, "acme-ops", status=503)
     lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "roboco.audit"]
     stopped = [(line["task"], line["by"], line["outcome"]) for line in lines if line["action"] == "bulk_stop"]
-    assert sorted(stopped) == [(f"acme:{name}", "key:ops", "accepted") for name in "abc"]
+    assert sorted(stopped) == [(f"acme:{name}", "key:ops", "failed" if name == "a" else "accepted") for name in "abc"]
 
 
 def test_the_same_key_is_the_same_bulk_control(rest: RestWorld) -> None:

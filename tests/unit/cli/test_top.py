@@ -7,11 +7,10 @@ import pytest
 from rich.console import Console
 
 from roboco.adapters.celery.names import QUEUES
-from roboco.adapters.celery.queue_stats import QueueStats
-from roboco.adapters.celery.worker_monitor import WorkerInfo
 from roboco.adapters.redis.monitor import LiveTask
 from roboco.cli.top.snapshot import TaskRow, TopSnapshot
 from roboco.cli.top.view import TopView
+from roboco.client.operator.operations import QueueReport, WorkerReport
 from roboco.domain.rate_report import RateReport
 
 NOW = 1_800_000_000.0
@@ -23,17 +22,29 @@ def task(number: int) -> TaskRow:
     return TaskRow(now, "newsroom", 25.0)
 
 
+def worker(pool: str, active: int, silent_for: float = 1.0, draining: bool = False) -> WorkerReport:
+    return WorkerReport(
+        name=f"celery@{pool}-1",
+        pools=[pool],
+        alive=silent_for < 10,
+        silent_for=silent_for,
+        active=active,
+        running=[],
+        draining=draining,
+    )
+
+
+def queue(number: int, waiting: int, oldest_age: float | None = None) -> QueueReport:
+    return QueueReport(name=QUEUES[number], waiting=waiting, oldest_age=oldest_age)
+
+
 SNAPSHOT = TopSnapshot(
     at=NOW,
     open_tasks=5000,
     dead_letters=2,
     tasks=tuple(map(task, range(50))),
-    workers=(
-        WorkerInfo("celery@agents-1", NOW - 1, 4, 128, 2.5, (QUEUES[1],)),
-        WorkerInfo("celery@tools-1", NOW - 60, 1, 12, 0.5, (QUEUES[2],)),
-        WorkerInfo("celery@coordinator-1", NOW - 1, 1, 12, 0.5, (QUEUES[0],), stopped=True),
-    ),
-    queues=(QueueStats(QUEUES[0], 0), QueueStats(QUEUES[1], 17, NOW - 42), QueueStats(QUEUES[2], 0)),
+    workers=(worker("agents", 4), worker("tools", 1, 60.0), worker("coordinator", 1, draining=True)),
+    queues=(queue(0, 0), queue(1, 17, 42.0), queue(2, 0)),
     rates=(
         RateReport(
             model="gpt-5-mini",
@@ -74,7 +85,9 @@ LONG_IDS = replace(
         replace(row, task=replace(row.task, task_id=f"task_{number:02d}{'c143a3' * 5}", status=STATUSES[number % 6]))
         for number, row in enumerate(SNAPSHOT.tasks)
     ),
-    workers=tuple(replace(one, name=f"{one.name}@worker-host-7d9f8b6c5-x2x9z") for one in SNAPSHOT.workers),
+    workers=tuple(
+        one.model_copy(update={"name": f"{one.name}@worker-host-7d9f8b6c5-x2x9z"}) for one in SNAPSHOT.workers
+    ),
     rates=(SNAPSHOT.rates[0].model_copy(update={"model": "/var/lib/models/SmolLM2-135M-Instruct.Q4_1.gguf"}),),
 )
 
@@ -116,15 +129,15 @@ def test_the_number_one_has_a_singular_noun() -> None:
     assert " · 1 open task · " in render(replace(SNAPSHOT, open_tasks=1), 200, None)[0]
 
 
-def test_a_worker_that_is_lost_or_has_ended_consumes_nothing() -> None:
-    assert [SNAPSHOT.consumers(queue) for queue in QUEUES] == [0, 1, 0]
+def test_a_worker_that_is_lost_or_drains_consumes_nothing() -> None:
+    assert [SNAPSHOT.consumers(name) for name in QUEUES] == [0, 1, 0]
     record = SNAPSHOT.record()
-    assert [worker["alive"] for worker in record["workers"]] == [True, False, False]
-    assert [queue["workers"] for queue in record["queues"]] == [0, 1, 0]
+    assert [one["alive"] for one in record["workers"]] == [True, False, True]
+    assert [one["workers"] for one in record["queues"]] == [0, 1, 0]
 
 
 def test_the_view_of_an_empty_stack_names_outages() -> None:
-    unknown = TopSnapshot(NOW, queues=tuple(QueueStats(name, 0) for name in QUEUES), errors=("redis is away",))
+    unknown = TopSnapshot(NOW, queues=tuple(queue(number, 0) for number in range(3)), errors=("redis is away",))
     text = "\n".join(render(unknown, 80, 24))
     assert "open tasks are not known" in text
     assert "redis is away" in text

@@ -1,5 +1,6 @@
 """Bulk controls: one control of many tasks, over the ports in memory."""
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import zip_longest
@@ -9,9 +10,8 @@ from typing import Any
 import pytest
 
 from roboco.client.operator import bulk as bulk_module
-from roboco.client.operator import bulk_cursor
 from roboco.client.operator.bulk import MAX_UNAVAILABLE, Bulk
-from roboco.client.operator.bulk_report import BulkPage
+from roboco.client.operator.bulk_report import BulkReport
 from roboco.client.operator.bulk_sender import bulk_item_id
 from roboco.client.operator.pace import Pace
 from roboco.domain.paths import summary_path
@@ -56,7 +56,7 @@ def move_to_front(rest: RestWorld, task_id: str) -> None:
     index.put([entry.model_copy(update=update)])
 
 
-def outcomes(*pages: BulkPage) -> dict[str, str]:
+def outcomes(*pages: BulkReport) -> dict[str, str]:
     """Return the outcome of each task of these pages."""
     return {one.task_id: one.outcome for page in pages for one in page.outcomes}
 
@@ -178,9 +178,16 @@ def test_rounds_continue_until_one_sends_nothing(rest: RestWorld) -> None:
 
 
 def test_a_run_that_is_cut_off_is_not_complete(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_cursor, "MAX_ROUNDS", 1)
+    monkeypatch.setattr(bulk_module, "MAX_ROUNDS", 1)
     submit(rest, "a")
     assert [(page.complete, page.cursor) for page in bulk(rest).pages()] == [(False, "")]
+
+
+def test_gateways_of_other_releases_read_the_cursor(rest: RestWorld) -> None:
+    """A caller may get each page from another gateway, also while they are upgraded."""
+    submit(rest, *"ab")
+    cursor = bulk(rest, reason="night", bulk_id="b").page(limit=1).cursor
+    assert re.fullmatch(r"b\.2ec4f8ac\.\d{13}\.\d{13}\.0\.\d{13}\.0{13}\.1\.\d{13}-acme:b", cursor)
 
 
 def test_a_count_has_parts_and_no_run_begins_with_the_cursor_of_one(
@@ -193,7 +200,7 @@ def test_a_count_has_parts_and_no_run_begins_with_the_cursor_of_one(
     assert (first.matching, bool(first.cursor)) == (2, True)
     second = bulk(rest).count(first.cursor)
     assert (second.matching, second.cursor, second.bulk_id) == (1, "", first.bulk_id)
-    with pytest.raises(UsageError, match="that of a count"):
+    with pytest.raises(UsageError, match="is not one of a bulk control"):
         bulk(rest).page(first.cursor)
     page = bulk(rest).page(limit=1)
     assert bulk(rest).count(page.cursor).matching == 2

@@ -76,6 +76,18 @@ def test_a_call_of_another_tool_or_decided_otherwise_is_left(rest: RestWorld) ->
     assert outcomes(bulk(rest, "deny", reason="no"))[task_id].outcome == "repeated"
 
 
+def test_a_call_that_a_limit_refuses_waits_for_no_decision(rest: RestWorld) -> None:
+    team = {
+        "name": "harbour",
+        "agents": [{"name": "clerk", "prompt": "You ship.", "tools": ["ship"]}],
+        "tools": [{"name": "ship", "function": "shop.desk:ship", "approval": "required"}],
+        "limits": {"tools": {"ship": {"max_calls": 1}}},
+    }
+    task_id = run(rest, "a", ("ship", {"n": 1}), ("ship", {"n": 2}), team=team)
+    assert [call.args for call in rest.orchestrator.task(task_id).pending_actions().unapproved()] == [{"n": 1}]
+    assert bulk(rest, "approve").count().tools == [CountedCalls(tool="ship", effect="irreversible", calls=1)]
+
+
 def test_a_call_that_is_made_after_the_count_is_left(rest: RestWorld) -> None:
     task_id = run(rest, "a", ("ship", {"n": 1}))
     approve = bulk(rest, "approve")

@@ -1,0 +1,21 @@
+"""The lengths of queues, as metrics and displays show them."""
+
+import pytest
+from redis import Redis
+
+from roboco.adapters.celery.app import app_settings, create_app
+from roboco.adapters.celery.dispatcher import CeleryDispatcher
+from roboco.adapters.celery.names import QUEUES
+from roboco.adapters.celery.queue_stats import queue_lengths
+from roboco.adapters.local.valkey import ValkeyServer
+from roboco.ports.assignment import TurnAssignment
+
+pytestmark = pytest.mark.redis
+
+
+def test_the_length_of_a_queue_includes_the_lanes_of_tenants(valkey: ValkeyServer) -> None:
+    with Redis.from_url(valkey.url) as client, create_app(app_settings(valkey.url)) as app:
+        client.flushdb()
+        for task_id in ("task_1", "acme:t", "other:t"):
+            CeleryDispatcher(app).turn(TurnAssignment(task_id, 3, 7, 1), "writer")
+        assert queue_lengths(app) == dict.fromkeys(QUEUES, 0) | {"roboco.agents": 3}
