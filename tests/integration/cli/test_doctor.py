@@ -389,7 +389,7 @@ def test_rabbitmq_without_workers_or_credentials_is_reported(tmp_path: Path) -> 
         rabbit.set("disk_free_limit.absolute = 1000000000000000")
         alarmed = by_name(check_broker(settings))
         assert alarmed["broker"].state == "fail"
-        assert "has an alarm" in alarmed["broker"].found
+        assert "has an alarm, low on disk" in alarmed["broker"].found
         assert "rabbitmq-diagnostics alarms" in alarmed["broker"].todo
         wrong = Settings(broker_url=rabbit.url.replace("secret", "canary"))
         refused = by_name(check_broker(wrong))
