@@ -6,6 +6,7 @@ RabbitMQ: a message that no queue gets ─► confirmed, or connection.blocked: 
 
 from typing import Any
 
+from amqp.spec import Connection as Methods
 from celery import Celery
 from kombu import Connection
 
@@ -16,11 +17,10 @@ _PROBE_KEY = "roboco:{probe}:state"
 """A key that does not exist, and that the users of deploy/redis-users.acl may write."""
 ALARM_TIMEOUT = 1.0
 """Seconds within which a RabbitMQ without an alarm confirms a message."""
-_ALARM = (
-    "RabbitMQ has an alarm; `rabbitmq-diagnostics alarms` names it: memory (raise vm_memory_high_watermark, or empty "
-    "long queues) or disk (free space, see disk_free_limit)"
+_REMEDY = (
+    "`rabbitmq-diagnostics alarms` names the node; for memory, raise vm_memory_high_watermark or empty long queues; "
+    "for disk, free space (see disk_free_limit)"
 )
-"""The client library drops the reason that RabbitMQ sends, so that no program can name the alarm."""
 _UNCONFIRMED = f"RabbitMQ has not confirmed a message for {ALARM_TIMEOUT:g} s; see its log, its load and its alarms"
 
 
@@ -40,14 +40,22 @@ def _alarm(connection: Connection) -> str:
     """Return the alarm of a RabbitMQ, or "". An orderly close would wait for it, so the connection is dropped."""
     channel: Any = connection.default_channel
     server: Any = connection.connection
-    notices = list[str]()
-    server.on_blocked = notices.append
+    reasons = list[str]()
+    dispatch = server.dispatch_method
+
+    def note_reason(method: tuple[int, int], payload: bytes, content: object) -> None:
+        if method == Methods.Blocked:  # the client library drops the reason, which follows four bytes and its length
+            reasons.append(bytes(payload[5:]).decode(errors="replace"))
+        dispatch(method, payload, content)
+
+    server.dispatch_method = note_reason
     try:
         channel.basic_publish(
             channel.prepare_message(b""), exchange="", routing_key="roboco.none", confirm_timeout=ALARM_TIMEOUT
         )
     except TimeoutError:
-        return _ALARM if notices else _UNCONFIRMED
+        if not reasons:
+            return _UNCONFIRMED
     finally:
         connection.collect()
-    return _ALARM if notices else ""
+    return f"RabbitMQ has an alarm, {reasons[0]}; {_REMEDY}" if reasons else ""

@@ -1,8 +1,8 @@
 """Connections to Redis or to a Redis Cluster, with a limit on every wait."""
 
+import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
-from urllib.parse import urlsplit, urlunsplit
 
 import redis
 from redis.asyncio import Connection, ConnectionPool
@@ -11,7 +11,7 @@ from redis.backoff import FullJitterBackoff, NoBackoff
 from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
-from roboco.adapters.redis.cluster import LazyCluster, any_node_url, first_node_url, is_cluster, parse_nodes
+from roboco.adapters.redis.cluster import LazyCluster, is_cluster, node_url, node_urls
 from roboco.adapters.redis.cluster_batch import BatchingCluster
 from roboco.errors import UsageError
 
@@ -56,9 +56,7 @@ def connect_subscriber(url: str) -> redis.Redis:
         return _make_client(url, **options)
     with connect(url) as cluster:
         node = cast(Any, cluster).get_random_node()
-    parts = urlsplit(first_node_url(url))
-    credentials = f"{userinfo}@" if (userinfo := parts.netloc.rpartition("@")[0]) else ""
-    return _make_client(urlunsplit(parts._replace(netloc=f"{credentials}{node.host}:{node.port}")), **options)
+    return _make_client(node_url(url, f"{node.host}:{node.port}"), **options)
 
 
 def is_same_instance(client: redis.Redis, expected: str | None, keys: Sequence[str] = ()) -> bool:
@@ -112,7 +110,7 @@ def channel_connection(url: str) -> Connection:
     """
     retry = AsyncRetry(NoBackoff(), 0)
     limits: dict[str, Any] = {"socket_connect_timeout": TIMEOUT, "socket_timeout": None, "socket_keepalive": True}
-    node = any_node_url(url) if is_cluster(url) else url  # every node receives all messages
+    node = random.choice(node_urls(url)) if is_cluster(url) else url  # noqa: S311 - every node receives all messages
     pool: Any = ConnectionPool.from_url(node, protocol=2, retry=retry, **limits)
     connection: Connection = pool.make_connection()
     return connection
@@ -155,7 +153,7 @@ def _make_client(url: str, **options: Any) -> redis.Redis:
     }
     try:
         if is_cluster(url):
-            return cast(redis.Redis, BatchingCluster(parse_nodes(url), first_node_url(url), common | options))
+            return cast(redis.Redis, BatchingCluster(node_urls(url), common | options))
         return redis.Redis.from_url(url, **common | options)
     except ValueError:  # its message may contain the password
         raise UsageError(

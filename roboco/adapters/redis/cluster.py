@@ -1,15 +1,15 @@
 """A Redis Cluster as one Redis: the client sends each command to the node that has its key."""
 
-import random
 import threading
 import time
 from inspect import signature
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Self, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import redis
-from redis.cluster import ClusterNode, NodesManager, RedisCluster
+from redis.cluster import NodesManager, RedisCluster
 from redis.commands.core import Script
 from redis.exceptions import RedisClusterException
 
@@ -21,24 +21,17 @@ def is_cluster(url: str) -> bool:
     return urlsplit(url).scheme in _SCHEMES
 
 
-def parse_nodes(url: str) -> list[tuple[str, int]]:
-    """Return host and port of each node in the URL."""
-    nodes = [urlsplit(f"//{one}") for one in urlsplit(url).netloc.rpartition("@")[2].split(",")]
-    return [(str(node.hostname), node.port or 6379) for node in nodes]
-
-
-def first_node_url(url: str) -> str:
-    """Return the URL of the first node, as a client of a single Redis needs it."""
+def node_url(url: str, address: str) -> str:
+    """Return the URL of the node at this host and port, as a client of a single Redis needs it."""
     parts = urlsplit(url)
-    return urlunsplit(parts._replace(scheme=_SCHEMES[parts.scheme], netloc=parts.netloc.partition(",")[0]))
+    user, separator, _ = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(scheme=_SCHEMES[parts.scheme], netloc=f"{user}{separator}{address}"))
 
 
-def any_node_url(url: str) -> str:
-    """Return the URL of one of the nodes, chosen at random."""
-    parts = urlsplit(first_node_url(url))
-    credentials = f"{userinfo}@" if (userinfo := parts.netloc.rpartition("@")[0]) else ""
-    host, port = random.choice(parse_nodes(url))  # noqa: S311 - any node will do
-    return urlunsplit(parts._replace(netloc=f"{credentials}{host}:{port}"))
+def node_urls(url: str) -> list[str]:
+    """Return the URL of each node that this URL names. Raise ValueError if a port is no number."""
+    nodes = [urlsplit(f"//{one}") for one in urlsplit(url).netloc.rpartition("@")[2].split(",")]
+    return [node_url(url, node.netloc if node.port else f"{node.netloc}:6379") for node in nodes]
 
 
 class _Cluster(RedisCluster):
@@ -55,9 +48,8 @@ _KNOWS_FAILED_NODE: Final = "last_failed_node_name" in signature(NodesManager.in
 class LazyCluster:
     """A client of a cluster that connects at its first use. It takes the commands of a client of a single Redis."""
 
-    def __init__(self, nodes: list[tuple[str, int]], url: str, options: dict[str, Any]) -> None:
+    def __init__(self, nodes: list[str], options: dict[str, Any]) -> None:
         self._nodes = nodes
-        self._url = url
         self._options = options
         self._lock = threading.Lock()
         self._cluster: RedisCluster | None = None
@@ -109,10 +101,26 @@ class LazyCluster:
         """Return the client, connected. Raise redis.ConnectionError or TimeoutError if no node in the URL answers."""
         with self._lock:
             if self._cluster is None:
-                startup = [cast(Any, ClusterNode)(host, port) for host, port in self._nodes]
-                try:
-                    self._cluster = _Cluster(url=self._url, startup_nodes=startup, **self._options)
-                except RedisClusterException as error:
-                    kind = type(error.__cause__)  # after a time-out its caller has waited: no command is repeated
-                    raise (kind if kind is redis.TimeoutError else redis.ConnectionError)(str(error)) from error
+                self._cluster = self._connect_any()
             return self._cluster
+
+    def _connect_any(self) -> RedisCluster:
+        """Return the client of the first node that answers. All are asked at once: if all hang, it waits once."""
+        answers = SimpleQueue[RedisCluster | Exception]()
+        for node in self._nodes:
+            threading.Thread(target=self._connect_one, args=(node, answers), daemon=True).start()
+        errors = list[Exception]()
+        while len(errors) < len(self._nodes):
+            if isinstance(answer := answers.get(), RedisCluster):
+                return answer
+            errors.append(answer)
+        raise errors[-1]
+
+    def _connect_one(self, node: str, answers: "SimpleQueue[RedisCluster | Exception]") -> None:
+        try:
+            answers.put(_Cluster(url=node, **self._options))
+        except RedisClusterException as error:
+            kind = type(error.__cause__)  # after a time-out its caller has waited: no command is repeated
+            answers.put((kind if kind is redis.TimeoutError else redis.ConnectionError)(str(error)))
+        except Exception as error:  # `_connect_any` raises it
+            answers.put(error)

@@ -5,6 +5,7 @@ names of the published ones. So `pin-images.sh` asks a registry for digests, and
 """
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from tests.deployment.containers.deployment import descriptors, printed_commands
 from tests.deployment.containers.images import REGISTRY, attempt, build_variables
+from tests.deployment.containers.model import PORT
 from tests.deployment.containers.room import Room
 from tests.deployment.files import ROOT
 
@@ -56,6 +58,22 @@ def test_the_printed_commands_end_with_an_answering_gateway(room: Room, images: 
         assert "ok   queue roboco.tools" in printed
         assert "FAIL" not in printed
         assert '"tenant":"acme"' in run(room, folder, curl.replace("KEY", printed.split()[-1]))
+
+
+def test_try_sh_ends_with_a_complete_demo_and_a_key(room: Room, images: dict[str, str]) -> None:
+    """With a model server on the host of Docker, from a clone without `.env`."""
+    command = f"OPENAI_BASE_URL=http://host.docker.internal:{PORT}/v1 deploy/try.sh"
+    model = room.popen_outside(sys.executable, "-m", "tests.deployment.containers.model")
+    try:
+        with docker_hub(room, images) as certificate, clone(room) as folder, room.online():
+            printed = attempt(room, lambda: run(room, folder, command, {"SSL_CERT_FILE": certificate}))
+            assert "PERFECT" in printed
+            key = printed.split()[-1]
+            asked = f"curl --silent --fail -H 'Authorization: Bearer {key}' http://127.0.0.1:8080/v1/me"
+            assert '"scopes"' in run(room, folder, asked)
+    finally:
+        model.terminate()
+        model.communicate(timeout=30)
 
 
 def run(room: Room, folder: Path, commands: str, variables: dict[str, str] | None = None) -> str:

@@ -175,7 +175,7 @@ def test_an_alarm_of_rabbitmq_is_the_cause_for_which_work_waits(rabbit: RabbitSe
     try:
         assert dispatcher.fault() == ""
         rabbit.control("set_vm_memory_high_watermark", "0")
-        until(lambda: "RabbitMQ has an alarm" in dispatcher.fault(), 30, dispatcher.fault)
+        until(lambda: "RabbitMQ has an alarm, low on memory" in dispatcher.fault(), 30, dispatcher.fault)
         rabbit.control("set_vm_memory_high_watermark", "0.9")
         until(lambda: dispatcher.fault() == "", 30, dispatcher.fault)
     finally:

@@ -16,7 +16,7 @@ from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE, queue_
 from roboco.adapters.local.process import free_port
 from roboco.adapters.local.seaweed import S3Server
 from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
-from roboco.adapters.redis.cluster import parse_nodes
+from roboco.adapters.redis.cluster import node_urls
 from roboco.adapters.redis.keys import Keys
 from roboco.cli.doctor.broker import check_broker
 from roboco.cli.doctor.check import CheckResult
@@ -353,8 +353,7 @@ def test_a_cluster_node_that_evicts_is_named(tmp_path: Path) -> None:
         assert {ours.pop("redis latency"), *ours.values()} <= {"ok", "warn"}
         assert {name for name, state in ours.items() if state != "ok"} == set()
         assert {"redis", "redis rights", "redis memory", "redis disk", "redis keys"} <= set(ours)
-        host, port = parse_nodes(cluster.url)[1]
-        with redis.Redis(host=host, port=port, decode_responses=True) as node:
+        with redis.Redis.from_url(node_urls(cluster.url)[1], decode_responses=True) as node:
             node.config_set("maxmemory-policy", "allkeys-lru")
             node.config_set("appendonly", "no")
         seen = by_name(check_redis(settings, True))
@@ -362,7 +361,7 @@ def test_a_cluster_node_that_evicts_is_named(tmp_path: Path) -> None:
             "redis memory": "warn",
             "redis disk": "warn",
         }
-        assert f":{port})" in seen["redis memory"].found
+        assert f":{cluster.ports[1]})" in seen["redis memory"].found
     assert states(check_redis(settings, True)) == {"redis": "fail"}
 
 
@@ -390,7 +389,7 @@ def test_rabbitmq_without_workers_or_credentials_is_reported(tmp_path: Path) -> 
         rabbit.set("disk_free_limit.absolute = 1000000000000000")
         alarmed = by_name(check_broker(settings))
         assert alarmed["broker"].state == "fail"
-        assert "has an alarm" in alarmed["broker"].found
+        assert "has an alarm, low on disk" in alarmed["broker"].found
         assert "rabbitmq-diagnostics alarms" in alarmed["broker"].todo
         wrong = Settings(broker_url=rabbit.url.replace("secret", "canary"))
         refused = by_name(check_broker(wrong))

@@ -1,12 +1,14 @@
 """URLs of a Redis Cluster, and its client."""
 
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 import redis
 
-from roboco.adapters.redis.client import connect, connect_for_renewals
-from roboco.adapters.redis.cluster import any_node_url, first_node_url, is_cluster, parse_nodes
+from roboco.adapters.redis.client import TIMEOUT, connect, connect_for_renewals
+from roboco.adapters.redis.cluster import is_cluster, node_urls
 from roboco.adapters.redis.scripts import translating_errors
 from roboco.domain.url import strip_credentials
 from roboco.errors import TransientError, UsageError
@@ -18,9 +20,8 @@ CLUSTER_URL = "rediss+cluster://user:p%40ss@one:7000,two:7001,three/?ssl_ca_cert
 def test_a_cluster_url_names_several_nodes_and_one_user() -> None:
     assert is_cluster(CLUSTER_URL)
     assert Settings(redis_url=CLUSTER_URL, broker_url="amqp://host").redis_url == CLUSTER_URL
-    assert any_node_url(CLUSTER_URL).partition("@")[2].split("/")[0] in ("one:7000", "two:7001", "three:6379")
-    assert parse_nodes(CLUSTER_URL) == [("one", 7000), ("two", 7001), ("three", 6379)]
-    assert first_node_url(CLUSTER_URL) == "rediss://user:p%40ss@one:7000/?ssl_ca_certs=/ca.pem"
+    addresses = ("one:7000", "two:7001", "three:6379")
+    assert node_urls(CLUSTER_URL) == [f"rediss://user:p%40ss@{address}/?ssl_ca_certs=/ca.pem" for address in addresses]
 
 
 def test_a_displayed_cluster_url_contains_no_secret() -> None:
@@ -47,3 +48,17 @@ def test_a_batch_for_a_cluster_that_hangs_waits_once() -> None:
         silent.setblocking(False)
         with pytest.raises(BlockingIOError):
             silent.accept()
+
+
+def test_the_nodes_of_a_cluster_that_hangs_are_asked_at_once() -> None:
+    with ExitStack() as exits:
+        servers = [exits.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        addresses = ",".join(f"127.0.0.1:{server.getsockname()[1]}" for server in servers)
+        client = exits.enter_context(connect_for_renewals(f"redis+cluster://{addresses}", TIMEOUT))
+        waiting = exits.enter_context(ThreadPoolExecutor(1)).submit(lambda: client.get("key"))
+        for server in servers:
+            server.settimeout(TIMEOUT - 1)
+            exits.enter_context(server.accept()[0])
+        assert not waiting.done()
+        exits.close()
+        assert isinstance(waiting.exception(), redis.ConnectionError)
