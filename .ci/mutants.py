@@ -166,7 +166,7 @@ BUGS = (
         f"{DECISION}decide.py",
         'if last.error.code == LIMIT and limits.at_limit != "end":',
         "if False:",
-        "tests/unit/domain/decision",
+        "tests/unit/engine/test_budgets.py",
     ),
     Bug(
         "a round too many",
@@ -201,7 +201,7 @@ BUGS = (
         f"{INTAKE}accept_item.py",
         "if (waiting := engine.inbox.count(task_id)) >= max_items:",
         "if (waiting := engine.inbox.count(task_id)) >= 10**9:",
-        "tests/unit/engine/intake tests/unit/engine/test_backlog.py",
+        "tests/unit/engine/test_closing.py",
     ),
     Bug(
         "an ended task takes items",
@@ -215,14 +215,14 @@ BUGS = (
         f"{INTAKE}capacity.py",
         ">= MAX_MEMORY_SHARE:",
         ">= 2.0:",
-        "tests/unit/engine/intake",
+        "tests/unit/engine/test_later.py",
     ),
     Bug(
         "more tasks than may wait",
         f"{INTAKE}capacity.py",
         "if waiting < max_queued:",
         "if waiting <= max_queued:",
-        "tests/unit/engine/intake tests/unit/engine/test_backlog.py",
+        "tests/unit/engine/test_later.py",
     ),
     Bug(
         "a step that another worker wrote is committed",
@@ -257,7 +257,7 @@ BUGS = (
         "engine/notification_delivery.py",
         "return notice is not None and notice.round == 0",
         "return False",
-        "tests/unit/engine/test_notifications.py",
+        "tests/faults/test_explore.py -k fixed_case",
     ),
     Bug(
         "a later notification does not wait for an earlier one",
