@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from roboco.adapters.model import reply_assembly
 from roboco.adapters.model.allowlist import (
     DEFAULT_BASE_URL,
     base_url_of,
@@ -345,7 +346,10 @@ class _ModelCall:
         """Send one request and read its reply. Return why the reply is not whole, or None."""
         wire = self._model.wire_of(request)
         try:
-            async with asyncio.timeout(request.profile.first_token_timeout) as limit:
+            async with (
+                asyncio.timeout(reply_assembly.MAX_STREAM_SECONDS),
+                asyncio.timeout(request.profile.first_token_timeout) as limit,
+            ):
                 await wire.exchange(request, assembly, self._output(request, assembly, on_text, limit))
         except ServerFailure as error:
             if assembly.finished and not error.status:
@@ -357,6 +361,7 @@ class _ModelCall:
                 return None
             return _Failure(_of_reply(request, error), assembly.has_chunks or error.code == UNREADABLE, error)
         except TimeoutError as error:
+            assembly.check_time()
             return None if assembly.is_whole else _Failure(_silence(request, assembly), True, error)
         except OSError as error:
             return (
