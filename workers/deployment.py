@@ -25,6 +25,7 @@ from roboco.settings import Settings
 CLAIM_INTERVAL: Final = 20.0
 """Seconds between two claims of the broker, which restore the record of a broker that was emptied."""
 _EXIT_FAILURE: Final = 1
+_Deployments = tuple[Deployment, Deployment | None]
 
 _log = logging.getLogger(__name__)
 
@@ -49,9 +50,7 @@ class BrokerClaim:
     `writes`, the worker is a coordinator: no other pool may end the workers of all pools by a false record.
     """
 
-    def __init__(
-        self, app: Celery, deployments: Callable[[], tuple[Deployment, Deployment | None] | None], writes: bool
-    ) -> None:
+    def __init__(self, app: Celery, deployments: Callable[[], _Deployments | None], writes: bool) -> None:
         self._app = app
         self._deployments = deployments
         self._writes = writes

@@ -344,12 +344,9 @@ class _ModelCall:
 
     async def _failure(self, request: Request, assembly: ReplyAssembly, on_text: OnText) -> "_Failure | None":
         """Send one request and read its reply. Return why the reply is not whole, or None."""
-        wire = self._model.wire_of(request)
+        wire, whole = self._model.wire_of(request), asyncio.timeout(reply_assembly.MAX_STREAM_SECONDS)
         try:
-            async with (
-                asyncio.timeout(reply_assembly.MAX_STREAM_SECONDS),
-                asyncio.timeout(request.profile.first_token_timeout) as limit,
-            ):
+            async with whole, asyncio.timeout(request.profile.first_token_timeout) as limit:
                 await wire.exchange(request, assembly, self._output(request, assembly, on_text, limit))
         except ServerFailure as error:
             if assembly.finished and not error.status:
