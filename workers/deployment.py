@@ -14,7 +14,7 @@ from typing import Final
 from celery import Celery
 from celery.worker import state
 
-from roboco.adapters.celery.broker_owner import Deployment, ForeignBroker, claim_broker
+from roboco.adapters.celery.broker_owner import Deployment, ForeignBroker, check_broker_owner, claim_broker
 from roboco.adapters.redis.client import connect_fail_fast
 from roboco.adapters.redis.keys import Keys
 from roboco.adapters.redis.scripts import translating_errors
@@ -25,6 +25,7 @@ from roboco.settings import Settings
 CLAIM_INTERVAL: Final = 20.0
 """Seconds between two claims of the broker, which restore the record of a broker that was emptied."""
 _EXIT_FAILURE: Final = 1
+_Deployments = tuple[Deployment, Deployment | None]
 
 _log = logging.getLogger(__name__)
 
@@ -43,22 +44,28 @@ def check_channels(settings: Settings) -> None:
 
 
 class BrokerClaim:
-    """Keeps the record that the broker carries the messages of this deployment.
+    """Keeps the record that the broker carries the messages of this deployment, or only reads it.
 
-    `deployments` returns this deployment and its earlier form, or None while the workspace does not answer.
+    `deployments` returns this deployment and its earlier form, or None while the workspace does not answer. With
+    `writes`, the worker is a coordinator: no other pool may end the workers of all pools by a false record.
     """
 
-    def __init__(self, app: Celery, deployments: Callable[[], tuple[Deployment, Deployment | None] | None]) -> None:
+    def __init__(self, app: Celery, deployments: Callable[[], _Deployments | None], writes: bool) -> None:
         self._app = app
         self._deployments = deployments
+        self._writes = writes
 
     def __call__(self) -> None:
-        """Claim the broker. Raise ForeignBroker if it is another deployment's."""
+        """Claim or check the broker. Raise ForeignBroker if it is another deployment's."""
         known = self._deployments()
         if known is None:
             return
+        own, earlier = known
         try:
-            claim_broker(self._app, *known)
+            if self._writes:
+                claim_broker(self._app, own, earlier)
+            else:
+                check_broker_owner(self._app, lambda: own, earlier)
         except TransientError as error:
             _log.warning("whether another deployment uses this broker is not known: %s", error)
 

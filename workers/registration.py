@@ -65,7 +65,7 @@ def install_registration(app: Celery, settings: Settings, queues: Sequence[str],
         interval = REGISTRATION_INTERVAL
         run_periodically(app, "roboco-registration", interval, lambda: _register_or_log(registrar), while_draining=True)
         worker_shutdown.connect(registrar.end, weak=False)
-        claim = BrokerClaim(app, registrar.deployments)
+        claim = BrokerClaim(app, registrar.deployments, writes="coordinator" in pools)
         run_periodically(app, "roboco-broker-claim", CLAIM_INTERVAL, claim.repeat)
         try:
             check_channels(settings)

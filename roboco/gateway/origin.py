@@ -17,7 +17,8 @@ from roboco.gateway.problem import Problem, forbidden, invalid
 
 HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
 """Paths that need no caller, and that the log leaves out."""
-_HOST: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,253})|\[[0-9a-f:.]{2,45}\]")
+_HOST: Final = re.compile(r"([a-z0-9][a-z0-9._-]{0,253}|\[[0-9a-f:.]{2,45}\])(:[0-9]{0,5})?")
+"""A name or address, and a port."""
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -39,7 +40,7 @@ def check_host(scope: Any, allowed: Collection[str], local_only: bool) -> None:
     if local_only and _is_remote(peer):
         raise forbidden("without authentication the gateway serves its own machine alone", "use a key")
     name = host_name(scope)
-    if not _HOST.fullmatch(name):
+    if not name:
         raise invalid("the request needs one header Host with the name or address of the gateway")
     if not local_only and not allowed:
         return
@@ -74,9 +75,10 @@ def path_of(scope: Any) -> str:
 
 
 def host_name(scope: Any) -> str:
-    """Return the name in the header Host, without the port, or "" if there is none, or more than one."""
+    """Return the name in the header Host, without the port, or "" unless there is one header, which is well-formed."""
     hosts = [value for name, value in scope["headers"] if name == b"host"]
-    return _without_port(hosts[0].decode("latin-1").lower()) if len(hosts) == 1 else ""
+    found = _HOST.fullmatch(hosts[0].decode("latin-1").lower()) if len(hosts) == 1 else None
+    return found[1] if found else ""
 
 
 def is_same_host(origin: str, host: str) -> bool:
@@ -89,12 +91,6 @@ def is_same_host(origin: str, host: str) -> bool:
         return False
     standard = ":443" if parts.scheme == "https" else ":80"
     return parts.netloc.removesuffix(standard) == host.lower().removesuffix(standard)
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
 
 
 def _value(scope: Any, name: bytes) -> str:

@@ -58,13 +58,13 @@ def claim_broker(app: Celery, own: Deployment, earlier: Deployment | None = None
         raise _foreign_error(app, own, owner)
 
 
-def check_broker_owner(app: Celery, own: Callable[[], Deployment]) -> None:
+def check_broker_owner(app: Celery, own: Callable[[], Deployment], earlier: Deployment | None = None) -> None:
     """Raise ForeignBroker if another deployment is recorded, or TransientError if the broker does not answer.
 
     A user of the broker without the right to read the record may pass. `own` is called only if there is a record.
     """
     owner = read_owner(app, own)
-    if owner is not None and owner != own():
+    if owner is not None and owner not in (own(), earlier):
         raise _foreign_error(app, own(), owner)
 
 

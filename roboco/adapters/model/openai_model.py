@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from roboco.adapters.model import reply_assembly
 from roboco.adapters.model.allowlist import (
     DEFAULT_BASE_URL,
     base_url_of,
@@ -343,9 +344,9 @@ class _ModelCall:
 
     async def _failure(self, request: Request, assembly: ReplyAssembly, on_text: OnText) -> "_Failure | None":
         """Send one request and read its reply. Return why the reply is not whole, or None."""
-        wire = self._model.wire_of(request)
+        wire, whole = self._model.wire_of(request), asyncio.timeout(reply_assembly.MAX_STREAM_SECONDS)
         try:
-            async with asyncio.timeout(request.profile.first_token_timeout) as limit:
+            async with whole, asyncio.timeout(request.profile.first_token_timeout) as limit:
                 await wire.exchange(request, assembly, self._output(request, assembly, on_text, limit))
         except ServerFailure as error:
             if assembly.finished and not error.status:
@@ -357,6 +358,7 @@ class _ModelCall:
                 return None
             return _Failure(_of_reply(request, error), assembly.has_chunks or error.code == UNREADABLE, error)
         except TimeoutError as error:
+            assembly.check_time()
             return None if assembly.is_whole else _Failure(_silence(request, assembly), True, error)
         except OSError as error:
             return (

@@ -33,7 +33,7 @@ MAX_NAME_CHARS = 256
 MAX_REPLY_CHUNKS = 2_000_000
 """Chunks of a reply, including empty ones."""
 MAX_STREAM_SECONDS = 3600.0
-"""Seconds from the start of the call. A server that sends one word a minute never exceeds the idle timeout."""
+"""Seconds of a request. A server that sends one byte a minute may never exceed the idle timeout."""
 MAX_REASONING_CHARS = 32_768
 """Characters of the reasoning that are kept for readers."""
 MAX_PROVIDER_BYTES = 262_144
@@ -221,7 +221,10 @@ class ReplyAssembly:
         self._chunk_count += 1
         if self._chunk_count > MAX_REPLY_CHUNKS:
             self._exceeded_limit = f"{MAX_REPLY_CHUNKS} chunks"
-        elif time.monotonic() - self._started_at > MAX_STREAM_SECONDS:
+
+    def check_time(self) -> None:
+        """Truncate the reply if its server has had MAX_STREAM_SECONDS."""
+        if time.monotonic() - self._started_at >= MAX_STREAM_SECONDS:
             self._exceeded_limit = f"{MAX_STREAM_SECONDS:g} seconds"
 
     def set_model(self, name: object) -> None:

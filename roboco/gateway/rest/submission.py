@@ -18,8 +18,8 @@ from roboco.gateway.problem import forbidden
 from roboco.gateway.rest.models import CreatedTask, ForkTask, NewTask, given_options
 from roboco.gateway.teams import frozen_team, limited_team, named_team, team_of_fork
 
-SERVER_FIELDS = ("base_url", "api_key_env")
-"""Fields of a model profile that choose the server, and the variable with its key."""
+SERVER_FIELDS = ("base_url", "api_key_env", "headers")
+"""Fields of a model profile that choose the server, and the variables that it gets."""
 
 
 def create_task(gateway: Gateway, caller: Principal, body: NewTask, new: NewTaskId) -> CreatedTask:
@@ -93,7 +93,7 @@ def _check_functions(caller: Principal, team: Team) -> None:
 def _check_addresses(team: Team) -> None:
     """Raise Problem `forbidden` if a sent team chooses its model server: it could read the operator's keys there."""
     for name, profile in team.models.items():
-        if chosen := [field for field in SERVER_FIELDS if getattr(profile, field) is not None]:
+        if chosen := [field for field in SERVER_FIELDS if getattr(profile, field)]:
             raise forbidden(
                 f"models.{name}.{chosen[0]}: only an operator's key may choose it", f"leave out {chosen[0]}"
             )

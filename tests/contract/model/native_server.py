@@ -3,7 +3,7 @@
 import base64
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,7 +26,7 @@ class Answer:
     """What the server sends: a status and the pieces of a body. With `hold` it waits for the client to disconnect."""
 
     status: int
-    pieces: Sequence[bytes]
+    pieces: Iterable[bytes]
     content_type: str = "text/event-stream"
     hold: bool = False
 

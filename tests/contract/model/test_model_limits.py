@@ -86,9 +86,9 @@ def test_empty_chunks_without_end_are_truncated(
 def test_an_answer_that_takes_too_long_is_truncated(
     server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assembly, "MAX_STREAM_SECONDS", 0.0)
+    monkeypatch.setattr(assembly, "MAX_STREAM_SECONDS", 2.0)
     hang_after_text(server, 2, "word ")
-    assert read_truncated_reply(server, model)[1].limit == "0 seconds"
+    assert read_truncated_reply(server, model)[1].limit == "2 seconds"
     server.wait_for(all_disconnected)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -383,6 +384,21 @@ def test_reply_without_end_is_cut(caller: Caller, monkeypatch: pytest.MonkeyPatc
     caller.server.answers = [Answer(200, [b"event: ping\ndata: " + b"x" * 20_000])]
     with pytest.raises(ModelError, match="more than 10000 bytes"):
         caller.call(Request(caller.profile("anthropic"), PROMPT, ()))
+
+
+def drips() -> Iterator[bytes]:
+    """Yield a byte now and then, without end."""
+    while True:
+        time.sleep(0.01)
+        yield b"x"
+
+
+def test_refusal_without_end_is_read_for_some_seconds(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roboco.adapters.model.native.provider.ERROR_TIMEOUT", 0.1)
+    caller.server.answers = [Answer(400, drips())]
+    with pytest.raises(ServerFailure) as refused:
+        caller.call(Request(caller.profile("anthropic"), PROMPT, ()))
+    assert refused.value.status == 400
 
 
 def body_of(caller: Caller, request: Request) -> dict[str, Any]:

@@ -316,7 +316,7 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("KEYS *", set()),
     ("SCAN 0", {"coordinator"}),
     ("GET roboco.owner", WORKERS | CLIENTS),
-    ("SET roboco.owner x NX", WORKERS),
+    ("SET roboco.owner x NX", {"coordinator"}),
     ("DEL roboco.owner", {"coordinator"}),
     ("LPUSH roboco.coordinator\x06\x169 x", WORKERS | CLIENTS | {"producer"}),
     ("RPOP roboco.tools.3\x06\x169", {"tools"}),

@@ -110,7 +110,9 @@ def test_same_host_compares_the_port_of_the_scheme_only() -> None:
     assert not is_same_host("ftp://gw", "gw")
 
 
-@pytest.mark.parametrize("hosts", [[], [""], ["a b"], ["gw.example", "evil.example"], ["gw.example/x"], ["a@b"]])
+@pytest.mark.parametrize(
+    "hosts", [[], [""], ["a b"], ["gw.example", "evil.example"], ["gw.example/x"], ["a@b"], ["a:80@b"]]
+)
 def test_a_malformed_host_is_refused_whatever_names_are_allowed(hosts: list[str]) -> None:
     request = {"method": "GET", "headers": [(b"host", host.encode()) for host in hosts], "client": ("127.0.0.1", 1)}
     with pytest.raises(Problem, match="one header Host"):

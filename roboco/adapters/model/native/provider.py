@@ -5,7 +5,9 @@ of them itself: `cache_control`, which marks the system prompt and the last mess
 prompt cache, and `server_tools`, tools that the provider runs.
 """
 
+import math
 import os
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextvars import ContextVar
@@ -19,7 +21,7 @@ from pydantic_ai.native_tools import AbstractNativeTool, CodeExecutionTool, File
 from pydantic_ai.settings import ModelSettings
 
 from roboco.adapters.model.allowlist import base_url_of, bedrock_region, model_key
-from roboco.adapters.model.chat_wire import CONNECT_TIMEOUT, MAX_ERROR_BYTES, sent_max_tokens
+from roboco.adapters.model.chat_wire import CONNECT_TIMEOUT, ERROR_TIMEOUT, MAX_ERROR_BYTES, sent_max_tokens
 from roboco.adapters.model.learned import Lessons
 from roboco.adapters.model.native.messages import tool_definition
 from roboco.domain.canonical_json import canonical_json
@@ -266,7 +268,7 @@ async def _bound_response(response: httpx2.Response) -> None:
 
 
 class _BoundBody(httpx2.AsyncByteStream):
-    """A body of limited size: that of an error ends after MAX_ERROR_BYTES, any other fails after MAX_RESPONSE_BYTES."""
+    """A limited body: that of an error ends after ERROR_TIMEOUT or MAX_ERROR_BYTES, any other fails at its maximum."""
 
     def __init__(self, body: httpx2.AsyncByteStream, status: int, heard: Callable[[], None]) -> None:
         self._body = body
@@ -275,11 +277,12 @@ class _BoundBody(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left = MAX_ERROR_BYTES if self._refused else MAX_RESPONSE_BYTES
+        end = time.monotonic() + ERROR_TIMEOUT if self._refused else math.inf
         async for piece in self._body:
             self._heard()
             yield piece[:left]
             left -= len(piece)
-            if left > 0:
+            if left > 0 and time.monotonic() < end:
                 continue
             if self._refused:
                 return
