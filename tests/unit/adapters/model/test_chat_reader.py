@@ -50,3 +50,11 @@ def test_a_list_of_fragments_is_read_as_far_as_a_reply_may_have_calls() -> None:
     assembly, chunks = reader()
     chunks.add_chunk(delta(tool_calls=[{"index": 0, "function": {"arguments": "a"}}] * 1_000_000))
     assert assembly.calls[0].arguments.getvalue() == "a" * (MAX_REPLY_CALLS + 1)
+
+
+def test_a_whole_message_after_its_pieces_is_not_read_again() -> None:
+    _, chunks = reader()
+    added = [chunks.add_chunk(delta(content=text))[0] for text in ("so", " it is")]
+    whole = {"role": "assistant", "content": "so it is"}
+    added.append(chunks.add_chunk({"choices": [{"index": 0, "message": whole, "finish_reason": "stop"}]})[0])
+    assert added == ["so", " it is", ""]
