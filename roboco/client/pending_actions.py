@@ -39,10 +39,7 @@ class PendingActions:
     def unapproved(self) -> list[ToolCall]:
         """Return the calls that a person has to approve or deny, also those whose tool has changed."""
         changed = [call for call in self._calls("change") if not self._has_item(change_id(call.id))]
-        return [
-            *changed,
-            *(call for call in self._calls("approve") if not self._has_item(approval_id(call.id))),
-        ]
+        return [*(call for call in self._calls("approve") if not self._has_item(approval_id(call.id))), *changed]
 
     def changes(self) -> dict[str, ToolDifference]:
         """Return how the tools of open calls have changed, by the ids of the calls."""

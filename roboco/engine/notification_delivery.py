@@ -17,7 +17,7 @@ from itertools import groupby
 
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.notification import Notification, NotificationName, NotifyTarget, targets_from_json
-from roboco.domain.paths import notification_path, notify_marker_path, notify_targets_path
+from roboco.domain.paths import notification_path, notify_marker_path, notify_targets_path, tombstone_path
 from roboco.engine.engine import Engine
 from roboco.engine.notifications import (
     newest_finished,
@@ -27,7 +27,7 @@ from roboco.engine.notifications import (
     schedule_key,
     settle,
 )
-from roboco.errors import RetryLater, TransientError, UsageError
+from roboco.errors import CorruptHistory, RetryLater, TransientError, UsageError
 from roboco.ports.lease_renewals import AttemptLease
 
 _log = logging.getLogger(__name__)
@@ -100,8 +100,10 @@ def _deliver_due(engine: Engine, task_id: str, exhausted: str | None) -> None:
     targets = targets_from_json(engine.files.get(notify_targets_path(task_id)) or b"[]")
     newest = newest_finished(engine, task_id)
     for index, of_receiver in groupby(names, _receiver_index):
-        if index >= len(targets):  # the task was erased after the names were listed
-            return
+        if index >= len(targets):
+            if engine.files.size(tombstone_path(task_id)) is None:
+                raise CorruptHistory(f"task {task_id!r} lacks {notify_targets_path(task_id)}: restore it from a backup")
+            return  # the task was erased after the names were listed
         for name in of_receiver:
             if _is_late(engine, task_id, name, newest.get(index)):
                 engine.files.delete(notification_path(task_id, name))

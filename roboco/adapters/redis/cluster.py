@@ -40,6 +40,8 @@ class _Cluster(RedisCluster):
     ERRORS_ALLOW_RETRY: Any = tuple(
         error for error in RedisCluster.ERRORS_ALLOW_RETRY if error is not redis.TimeoutError
     )
+    COMMAND_FLAGS: Any = {**RedisCluster.COMMAND_FLAGS, "COMMAND": RedisCluster.RANDOM}
+    """The first command of a client goes to any node: the first one by slots may hang."""
 
 
 _KNOWS_FAILED_NODE: Final = "last_failed_node_name" in signature(NodesManager.initialize).parameters

@@ -62,7 +62,11 @@ class Scripts:
     def run(self, name: str, keys: list[str], *args: Any) -> Any:
         """Call the script and return its answer. Raise TransientError if Redis does not answer."""
         with translating_errors():
-            return call_script(self._scripts[name], keys, args)
+            try:
+                return call_script(self._scripts[name], keys, args)
+            except redis.ResponseError as error:
+                self._leave_server([error])
+                raise
 
     def server_of(self, key: str) -> str:
         """Return a name of the server that has the key, as far as this client knows. This does not wait.
@@ -94,9 +98,13 @@ class Scripts:
             for command in commands:
                 pipe.execute_command(*command)
             answers = list(pipe.execute(raise_on_error=False))
-        if any(map(is_temporary, answers)):  # the connections may lead to a replica: the next calls take others
-            self.client.connection_pool.disconnect(inuse_connections=False)
+        self._leave_server(answers)
         return answers
+
+    def _leave_server(self, answers: Iterable[Any]) -> None:
+        """Close the idle connections if an answer is a temporary error: they may lead to a replica."""
+        if any(map(is_temporary, answers)) and not isinstance(self.client, LazyCluster):
+            self.client.connection_pool.disconnect(inuse_connections=False)
 
     def _load(self, names: set[str]) -> None:
         """Load the scripts where they are missing, if the Redis user may. The servers that answer have them then."""

@@ -25,6 +25,8 @@ from roboco.client.operator.bulk_control import DECISIONS, ControlName
 from roboco.client.operator.bulk_report import BulkCounts, BulkOutcome
 from roboco.client.orchestrator import Orchestrator
 
+MAX_FAILED_IDS: Final = 10_000
+"""Failed tasks whose ids are kept, so that one that fails again, or succeeds later, is counted once."""
 _OWN_NAMES: Final = ("every", "yes", "rate", "bulk_id", "cursor")
 _OPTIONS: Final = (
     click.option("--all", "every", is_flag=True, help="Control all tasks that the control may concern."),
@@ -78,9 +80,37 @@ def bulk_option(
     return decorate
 
 
+class _Totals:
+    """The outcomes so far. The last one of a task counts: one that has failed is tried again in a later round."""
+
+    def __init__(self) -> None:
+        self._outcomes = Counter[str]()
+        self._failed = set[str]()
+        self.calls = 0
+
+    def add(self, one: BulkOutcome) -> None:
+        """Count an outcome."""
+        if one.task_id in self._failed:
+            self._failed.discard(one.task_id)
+            self._outcomes["failed"] -= 1
+        if one.outcome == "failed" and len(self._failed) < MAX_FAILED_IDS:
+            self._failed.add(one.task_id)
+        self._outcomes[one.outcome] += 1
+        self.calls += len(one.calls) if one.outcome != "repeated" else 0
+
+    @property
+    def tasks(self) -> int:
+        """The number of tasks."""
+        return self._outcomes.total()
+
+    def counts(self) -> BulkCounts:
+        """Return the number of tasks by their outcome."""
+        return BulkCounts.model_validate({name: self._outcomes[name] for name in BulkCounts.model_fields})
+
+
 def _run_bulk(name: ControlName, options: Any, own: dict[str, Any], as_json: bool) -> int:
     """Run the bulk control and print its totals. Return the exit code: 1 if a task has failed, or may be left."""
-    last: dict[str, BulkOutcome] = {}
+    totals = _Totals()
     with closing(Orchestrator(caller_settings())) as orchestrator:
         bulk = orchestrator.bulk(name, bulk_id=own["bulk_id"], **options)
         found, tasks, start = _print_count(name, bulk, own["cursor"])
@@ -93,16 +123,15 @@ def _run_bulk(name: ControlName, options: Any, own: dict[str, Any], as_json: boo
             for page in bulk.pages(cursor, PAGE_SIZE):
                 cursor, complete = page.cursor or cursor, complete and page.complete
                 for one in page.outcomes:
-                    last[one.task_id] = one
+                    totals.add(one)
                     _print_outcome(one, as_json)
                 if page.cursor and page.outcomes:
-                    click.echo(f"{name}: {len(last)} of {tasks}", err=True)
+                    click.echo(f"{name}: {totals.tasks} of {tasks}", err=True)
         except BaseException:
-            done = f"aborted after {counted(len(last), 'task')}"
+            done = f"aborted after {counted(totals.tasks, 'task')}"
             click.echo(f"{done}; resume with the same options and --cursor {cursor}", err=True)
             raise
-    counts = BulkCounts.of(last.values())
-    calls = sum(len(one.calls) for one in last.values() if one.outcome != "repeated")
+    counts, calls = totals.counts(), totals.calls
     if as_json:
         of_calls = {"calls": calls} if name in DECISIONS else {}
         click.echo(json.dumps({"bulk_id": bulk.bulk_id, **dict(counts), **of_calls, "complete": complete}))

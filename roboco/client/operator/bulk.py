@@ -128,7 +128,7 @@ class Bulk:
         """Control the tasks of the next page, and return their outcomes.
 
         Raises UsageError if the cursor is wrong. Raises TransientError if Redis does not answer, or if a server does
-        not answer for sixteen tasks in a row: repeat the page then.
+        not answer for sixteen tasks of the page in a row, or for all of a smaller one: repeat the page then.
         """
         at = self._position(cursor)
         read = self._engine.task_index.page(self._wanted_at(at), at.page, check_limit(limit))
@@ -164,7 +164,7 @@ class Bulk:
                     sent.append(pool.submit(copy_context().run, self._control_one, at, task_id))  # the request, too
                 found += (one.result() for one in sent)
                 last = [one for one in found[-MAX_UNAVAILABLE:] if one and one.code == TransientError.code]
-                if len(last) == MAX_UNAVAILABLE:
+                if len(last) == min(MAX_UNAVAILABLE, len(task_ids)):
                     raise TransientError(f"{len(last)} tasks in a row have failed, the last one: {last[-1].cause}")
         return [one for one in found if one is not None]
 

@@ -1,4 +1,7 @@
-"""BulkCursor: the position of a bulk control, as text that a caller keeps. Gateways of other releases read it, too."""
+"""BulkCursor: the position of a bulk control, as text that a caller keeps.
+
+Other releases read it, except that of forks with another team.
+"""
 
 import re
 from dataclasses import dataclass, replace

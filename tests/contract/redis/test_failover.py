@@ -1,13 +1,13 @@
 """A Redis that refuses writes or connections: the cause is named, and no connection to a replica is used again."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import redis
 
 from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.redis.client import connect
+from roboco.adapters.redis.client import connect, connect_fail_fast, connect_for_renewals
 from roboco.adapters.redis.scripts import ScriptCall, Scripts
 from roboco.errors import TransientError
 
@@ -24,21 +24,40 @@ def admin(valkey: ValkeyServer) -> Iterator[Any]:
         untyped.execute_command("REPLICAOF", "NO", "ONE")
 
 
-def test_after_a_failover_one_batch_fails_and_not_one_for_each_connection(client: redis.Redis, admin: Any) -> None:
+@pytest.mark.parametrize("opened", [connect, connect_fail_fast, lambda url: connect_for_renewals(url, 5)])
+@pytest.mark.parametrize("batch", [True, False])
+@pytest.mark.parametrize(
+    ("refuse", "accept"),
+    [
+        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
+        ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"),
+    ],
+    ids=["a replica", "a fenced primary"],
+)
+def test_after_a_refusal_no_old_connection_is_used(
+    valkey: ValkeyServer, admin: Any, opened: Callable[[str], redis.Redis], batch: bool, refuse: str, accept: str
+) -> None:
     """A host's name may lead to the new primary then, but an old connection never does."""
-    pool: Any = client.connection_pool
-    connections = [pool.get_connection() for _ in range(3)]
-    for connection in connections:
-        pool.release(connection)
-    scripts = Scripts(client)
     write = ScriptCall("dead_letter_add", ["{f}l", "{f}o", "{f}s"], ["id", "letter", 1, 9, 999])
-    assert scripts.run_all([write]) == [0]
-    admin.execute_command("REPLICAOF", "127.0.0.1", "1")
-    (answer,) = scripts.run_all([write])
-    assert isinstance(answer, TransientError)
-    assert not any(connection.is_connected for connection in connections)
-    admin.execute_command("REPLICAOF", "NO", "ONE")
-    assert scripts.run_all([write]) == [0]
+    with opened(valkey.url) as client:
+        pool: Any = client.connection_pool
+        connections = [pool.get_connection() for _ in range(3)]
+        for connection in connections:
+            pool.release(connection)
+        scripts = Scripts(client)
+        assert scripts.run_all([write]) == [0]
+        admin.execute_command(*refuse.split())
+        try:
+            if batch:
+                (answer,) = scripts.run_all([write])
+                assert isinstance(answer, TransientError)
+            else:
+                with pytest.raises(TransientError):
+                    scripts.run(write.name, write.keys, *write.arguments)
+            assert not any(connection.is_connected for connection in connections)
+        finally:
+            admin.execute_command(*accept.split())
+        assert scripts.run(write.name, write.keys, *write.arguments) == 0
 
 
 def test_a_client_repeats_a_command_that_a_replica_refused(

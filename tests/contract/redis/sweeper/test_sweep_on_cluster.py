@@ -210,3 +210,19 @@ def nodes_of(on_cluster: OnCluster, shard: int) -> set[int]:
 
 def shard_in(task_id: str, shards: set[int]) -> bool:
     return shard_of(task_id) in shards
+
+
+def test_a_new_client_connects_although_a_node_hangs(cluster: Cluster, client: redis.Redis) -> None:
+    """Its first command goes to a node at random: it succeeds in one of five attempts at least."""
+    assert client.ping()
+    assert cluster.owner("roboco:{a}") != 0
+    with cluster.hanging(0):
+        assert any(_answers(cluster.url) for _ in range(5))
+
+
+def _answers(url: str) -> bool:
+    try:
+        with connect(url) as client:
+            return client.get("roboco:{a}") is None
+    except redis.TimeoutError:
+        return False
