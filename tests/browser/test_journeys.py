@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.support.browser.axe import assert_accessible
 from tests.support.browser.chromium import SCHEMES, Scheme, save_picture
 from tests.support.browser.fixtures import OpenContext
+from tests.support.browser.hostile import HOSTILE_TITLE
 from tests.support.browser.page import (
     assert_no_injection,
     assert_no_sideways_scroll,
@@ -167,7 +168,10 @@ def test_the_list_shows_tasks_of_each_status(
     task = run_example(web, "hostile")
     waiting = [run_example(web, team) for team in ("approval", "client", "chat")]
     page = open_watched(scheme=scheme, width=width).page
+    page.goto(f"{web.url}/#/tasks/{task.task_id}")
+    expect(page).to_have_title(f"Roboco · {HOSTILE_TITLE}")
     open_view(page, web.url, "#/", "list")
+    expect(page).to_have_title("Roboco")
     for listed in (task, *waiting):
         expect(page.locator(f'[data-task="{listed.task_id}"]').first).to_be_visible()
     assert_no_injection(page)

@@ -55,7 +55,11 @@ function Header({ taskId, task, summary = {}, limits, ready }) {
     ["Id", html`<code>${summary.task_id ?? taskId}<//>`],
   ];
   if (parent && parent.child === summary.task_id) facts.push(["Works for", html`<a dir="auto" data-parent href=${addressOf(parent.task_id, Number(parent.at_seq))}>${parent.task_id}<//>`]);
-  useEffect(() => void (document.title = `${title} · Roboco`), [title]);
+  useEffect(() => {
+    // A character that changes the direction of text has no effect on what is before it.
+    document.title = `Roboco · ${title}`;
+    return () => void (document.title = "Roboco");
+  }, [title]);
   return html`<header>
     <div class="row"><h1 dir="auto">${title}<//><${Status} value=${known.status} /><//>
     ${reason && html`<p dir="auto" class="dim" tabindex=${reason.length > 200 ? 0 : null}>${reason}<//>`}
