@@ -107,9 +107,9 @@ class McpServer(InputModel):
     @field_validator("tools", mode="before")
     @classmethod
     def _names_only(cls, value: Any) -> Any:
-        if not isinstance(value, list | tuple):
+        if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
             return value
-        if twice := sorted({name for name in value if isinstance(name, str) and value.count(name) > 1}):
+        if twice := sorted({name for name in value if value.count(name) > 1}):
             raise ValueError(f"{twice[0]!r} is named twice")
         return {name: {} for name in value}
 

@@ -194,7 +194,7 @@ class _NameValidator:
         for name, profile in self.models.items():
             others = profile.get("fallback") if isinstance(profile, dict) else None
             for other in others if isinstance(others, list | tuple) else ():
-                if other == name or other not in self.models:
+                if isinstance(other, str) and (other == name or other not in self.models):
                     possible = _listed({one: None for one in self.models if one != name})
                     yield f"models.{name}.fallback: no other profile {_short(other)}, possible are {possible}"
 
@@ -244,9 +244,11 @@ class _NameValidator:
     def _listed_names(self, where: str, names: object, possible: list[str]) -> Iterator[str]:
         for index, name in enumerate(names if isinstance(names, list | tuple) else []):
             kind = where.rpartition(".")[2]
+            if not isinstance(name, str):
+                continue  # the model of the team names it
             if name in _ALLOWED_ELSEWHERE and kind == "tools":
                 yield f"{where}[{index}]: {name!r} is not listed here, {_ALLOWED_ELSEWHERE[name]}"
-            elif isinstance(name, str) and name not in possible:
+            elif name not in possible:
                 if kind == "tools" and self.servers.may_have(name):
                     continue
                 kind = {"tools": "tool", "delegates": "team"}.get(kind, "other agent")

@@ -1,12 +1,14 @@
 """Mistakes in a team file: all in one error, each with its path, the value found and the possible ones."""
 
 import copy
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roboco.adapters.team.file import parse_team
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
 from roboco.engine.frozen_teams import serialize_team
@@ -24,7 +26,11 @@ def mistakes(data: object) -> tuple[str, ...]:
 
 def change_example(path: str, value: object) -> dict[str, Any]:
     """Return the example of the design with one value replaced, or removed if `value` is `...`."""
-    data = copy.deepcopy(DESIGN)
+    return _changed(DESIGN, path, value)
+
+
+def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
+    data = copy.deepcopy(team)
     *keys, last = [int(key) if key.isdigit() else key for key in path.split("/")]
     place: Any = data
     for key in keys:
@@ -332,3 +338,52 @@ def test_a_price_has_an_upper_bound(price: float) -> None:
     models = {"dear": {"model": "m", "price_out": price}}
     with pytest.raises(InvalidTeam, match="price_out"):
         validate_team({"name": "desk", "models": models, "agents": [{"name": "host", "prompt": "Host."}]})
+
+
+WHOLE = {
+    "name": "t",
+    "models": {
+        "one": {"model": "m", "default": True, "fallback": ["two"], "headers": {"A": "B"}},
+        "two": {"model": "n"},
+    },
+    "collaboration_model": {
+        "type": "graph",
+        "initial_agent": "a",
+        "routing_graph": {"a": [{"to": "b", "when": {"any": [{"not": {"tool_called": "add"}}]}}], "b": ["END"]},
+    },
+    "agents": [
+        {"name": "a", "prompt": "p", "tools": ["add", "mcp:s"], "handoffs": ["b"], "delegates": ["h"], "model": "one"},
+        {"name": "b", "prompt": "q", "context": {"strategy": "summary", "model": "two"}},
+    ],
+    "tools": [{"name": "add", "function": "a.b:c", "effect": "pure", "approval": "never"}],
+    "mcp_servers": {"s": {"url": "https://example.com/mcp", "tools": {"x": {"effect": "pure"}}}},
+    "teams": {"h": {"name": "h", "agents": [{"name": "x", "prompt": "y"}]}},
+    "limits": {"agents": {"a": {"max_steps": 1}}, "tools": {"add": {"max_calls": 2}}},
+}
+ODD_VALUES: tuple[object, ...] = (
+    None,
+    [],
+    {},
+    1,
+    "x",
+    [{}],
+    [[]],
+    [None],
+    {"a": []},
+    {"name": []},
+    [{"name": {}}],
+    [{"to": []}],
+)
+
+
+def _paths(value: object, path: str = "") -> list[str]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [one for key, inner in items for one in (f"{path}/{key}", *_paths(inner, f"{path}/{key}"))]
+
+
+def test_no_value_at_any_place_is_an_error_of_the_program() -> None:
+    """Each value is allowed there, or an InvalidTeam."""
+    for path in _paths(WHOLE):
+        for value in ODD_VALUES:
+            with suppress(InvalidTeam):
+                parse_team(_changed(WHOLE, path.strip("/"), value))
