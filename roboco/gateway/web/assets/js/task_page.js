@@ -56,7 +56,7 @@ function Header({ taskId, task, summary = {}, limits, ready }) {
   ];
   if (parent && parent.child === summary.task_id) facts.push(["Works for", html`<a dir="auto" data-parent href=${addressOf(parent.task_id, Number(parent.at_seq))}>${parent.task_id}<//>`]);
   useEffect(() => {
-    // A character that changes the direction of text has no effect on what is before it.
+    // Characters that turn text have no effect on the text before them.
     document.title = `Roboco · ${title}`;
     return () => void (document.title = "Roboco");
   }, [title]);
