@@ -102,7 +102,7 @@ def test_a_page_of_a_plain_http_origin_says_where_digests_are_verified() -> None
     """Its browser has no `crypto.subtle`."""
     lines = chain({})
     [problem, found] = ask(("verifyInPlainHttp", pages(lines, 1)), ("verify", pages(lines, 1)))
-    assert problem == "A browser verifies digests only over HTTPS or on loopback."
+    assert problem == "Digests are verified over HTTPS or on loopback."
     assert found["wrong"] is None
 
 

@@ -97,7 +97,7 @@ const CONTROLS = {
   resume: { statuses: ["paused"], holds: true },
   limits: { hint: "They count from the next step on. An empty field is no limit.", form: askLimits },
   retry: {
-    kind: "primary", statuses: ["failed"], hint: "The task continues after its last good step. No call is run again.",
+    kind: "primary", statuses: ["failed"], hint: "The task continues after its last good step. No call runs again.",
     form: given => askLimits(given, { reason: TEXT }),
   },
   fork: {
@@ -252,7 +252,7 @@ export function CallActions({ taskId, call, task, wants = wantOf(task, call), ch
   const [button, rest] = useControls({ taskId, task, call, change, can });
   const decided = decisionIn(task?.steps[call.resultSeq], call.id);
   return html`
-    ${change && html`<p>The tool has changed since the task began, and the call did not run. Approve or deny the change.<//>${facts(change)}`}
+    ${change && html`<p>The tool has changed since the task began; the call did not run. Approve or deny it.<//>${facts(change)}`}
     ${wants && html`<div class="row">${OF_CALL[wants].map(name => (name !== "edit" || !change) && button(name))}<//>`}
     ${rest}${decided && facts(decided)}`;
 }

@@ -73,7 +73,7 @@ const linesOf = page => page.split(/,?\n/).slice(1, -1);
 const STEP = /^(.*?)"digest":"(\w*)",(.*"prev_digest":"(\w*)","seq":(\d+),"step_id":"[^"]*"})$/s;
 
 async function sha256(text) {
-  if (!crypto.subtle) throw new Error("A browser verifies digests only over HTTPS or on loopback.");
+  if (!crypto.subtle) throw new Error("Digests are verified over HTTPS or on loopback.");
   const bytes = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
   return Array.from(new Uint8Array(bytes), byte => byte.toString(16).padStart(2, "0")).join("");
 }

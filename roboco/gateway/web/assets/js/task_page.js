@@ -56,7 +56,6 @@ function Header({ taskId, task, summary = {}, limits, ready }) {
   ];
   if (parent && parent.child === summary.task_id) facts.push(["Works for", html`<a dir="auto" data-parent href=${addressOf(parent.task_id, Number(parent.at_seq))}>${parent.task_id}<//>`]);
   useEffect(() => {
-    // Characters that turn text have no effect on the text before them.
     document.title = `Roboco · ${title}`;
     return () => void (document.title = "Roboco");
   }, [title]);
