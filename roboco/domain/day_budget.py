@@ -1,4 +1,4 @@
-"""DayBudget: what the tasks of a tenant or caller may use in a day (UTC), and TenantBudgets of the operator."""
+"""DayBudget: the limits of a tenant or caller for a day (UTC), and TenantBudgets of the operator."""
 
 import re
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class UsedUp(NamedTuple):
 
 @dataclass(frozen=True)
 class DayBudget:
-    """What the tasks of a tenant or caller may use in a day. None is no limit."""
+    """The limits of the tasks of a tenant or caller for a day. None is no limit."""
 
     cost: float | None = None
     """Money in the currency of the prices."""

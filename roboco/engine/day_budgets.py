@@ -1,10 +1,10 @@
-"""day_budgets: what tasks use in a day, for the budgets of tenants and for the limits of callers by the day.
+"""day_budgets: the usage of tasks by day, for the budgets of tenants and the limits of callers.
 
     turn's step stored ─► usage of its task on this day ─► committed, dispatched ─► next turn: checked
     pass loads the task ──► (set, if it is newer)            └── if no budget       └── used up: it waits
                                                                  counts it: set
 
-The state of a task holds what it has used on the day, as a fold of its history. So a count carries the whole usage of
+The state of a task holds its usage of the day, as a fold of its history. So a count carries the whole usage of
 the task, and not that of a step: a repetition, a late one and one after any loss in Redis are right. Redis may be
 emptied between a count and the write of the task: then the task is rebuilt, and the pass that loads it counts it again.
 The usage of tasks that have ended before is lost. Turns that run at the same time may exceed the budget, each by its
@@ -34,7 +34,7 @@ MAX_WAIT: Final = 300.0
 
 @dataclass(frozen=True)
 class DayBudgets:
-    """The budgets of tenants, and what tasks have used today."""
+    """The budgets of tenants, and the usage of tasks today."""
 
     budgets: TenantBudgets
     usages: DayUsages
@@ -53,7 +53,7 @@ class DayBudgets:
     def count_for_caller(self, task_id: str, first: TaskStep, state: TaskState) -> None:
         """Count the same for the limits of the caller that created the task, if no budget has counted it.
 
-        It delays no turn, since the next work is dispatched, and fails none: the next step counts what is lost.
+        It delays no turn, since the next work is dispatched, and fails none: the next step counts a lost usage.
         """
         try:
             by = self._creator(task_id, first)

@@ -153,7 +153,7 @@ class Engine:
 
     @property
     def day_budgets(self) -> DayBudgets:
-        """Return the budgets of tenants for a day, and what tasks have used."""
+        """Return the budgets of tenants for a day, and the usage of tasks."""
         return DayBudgets(self.policy.budgets, self.day_usages, self.frozen_teams, self.clock)
 
     @property

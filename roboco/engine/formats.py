@@ -1,4 +1,4 @@
-"""formats: the format in which this release stores tasks, and the check that a worker can read what is stored.
+"""formats: the format in which this release stores tasks, and the check that a worker can read the stored tasks.
 
     _workspace.json ─► format? ─► higher: refused; equal: starts; none: open tasks are read ─► recorded, or refused
                                                                   (once for a workspace)      (replace)

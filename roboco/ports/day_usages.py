@@ -1,4 +1,4 @@
-"""What the tasks of a tenant, and those of a caller, have used on a day."""
+"""The usage of a day, of the tasks of a tenant and of those of a caller."""
 
 from typing import Protocol
 
@@ -12,10 +12,10 @@ class DayUsages(Protocol):
     """
 
     def count(self, task_id: str, by: str | None, steps: int, used: DayUsage) -> None:
-        """Replace what the task has used on this day, unless a value after as many steps, or after more, is stored.
+        """Replace the usage of the task on this day, unless a value after as many steps, or after more, is stored.
 
         It counts for the tenant of the task, and for the caller `by` that created the task, if there is one.
         """
 
     def spent(self, tenant: str, day: str, by: str | None = None) -> DayUsage:
-        """Return what the tenant, or its caller `by`, has used on this day (YYYY-MM-DD). Cost: O(1)."""
+        """Return the usage of the tenant, or of its caller `by`, on this day (YYYY-MM-DD). Cost: O(1)."""

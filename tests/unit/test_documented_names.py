@@ -28,7 +28,7 @@ def test_commands_exist_with_their_options() -> None:
 
 
 def _problem(line: str) -> str:
-    """Return what the command line names that does not exist, or ""."""
+    """Return the name in the command line that does not exist, or ""."""
     _, *words = line.split()
     command: click.Command = commands
     while isinstance(command, click.Group) and words and NAME.fullmatch(words[0]):

@@ -145,7 +145,7 @@ def _run_bulk(name: ControlName, options: Any, own: dict[str, Any], as_json: boo
 
 
 def _print_count(name: ControlName, bulk: Bulk, cursor: str) -> tuple[str, str, str]:
-    """Print what the control will reach: of a decision all calls, since a person confirms them.
+    """Print how many tasks the control will reach, and of a decision all calls, since a person confirms them.
 
     Return that as text, the tasks alone, and the cursor of the first page.
     """

@@ -1,4 +1,4 @@
-"""bulk_report: what a bulk control reports: a count or the outcomes of a page, and the outcome of a task."""
+"""bulk_report: the reports of a bulk control: a count, the outcomes of a page, and the outcome of a task."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -65,7 +65,7 @@ class BulkReport(RecordModel):
     unreadable: int = 0
     """Further tasks, whose calls cannot be read, of a count."""
     start: str = ""
-    """The cursor with which a run begins that reaches what a count has found, and nothing that came later."""
+    """The cursor of a run that reaches the counted tasks and calls, and no later ones."""
     counts: BulkCounts
     outcomes: list[BulkOutcome]
     cursor: str

@@ -53,6 +53,7 @@ def commit_turn(
         engine.clock,
         math.inf,
     )
+    turn.progress.kept = ""
     record_turn_metrics(engine, turn.span, turn.model, step, engine.clock.now() - turn.claimed_at)
     if stored.digest != step.digest:
         recover.catch_up(engine, order.task_id, task)

@@ -107,7 +107,7 @@ def wait_cause(
 
 
 def _recorded_cause(engine: Engine, task: Snapshot) -> WaitCause | None:
-    """Return what its worker has recorded of a running turn: a silent model, or an answer that it keeps; or None."""
+    """Return the cause that the worker of a running turn has recorded: a silent model or a kept answer; or None."""
     progress = task.progress
     if progress is None or task.lease_left <= 0:
         return None

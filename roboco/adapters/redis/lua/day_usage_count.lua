@@ -1,4 +1,4 @@
--- day_usage_count: replace what a task has used on a day, and correct the sums of its tenant and of its caller.
+-- day_usage_count: replace the usage of a task on a day, and correct the sums of its tenant and its caller.
 -- KEYS[1]  hash: for each task "STEPS TOKENS BILLIONTHS", its usage on this day after this number of steps
 -- KEYS[2]  hash `tokens`, and `billionths` of the currency: of the tenant on this day
 -- KEYS[3]  the same of the caller that created the task, if there is one
