@@ -53,7 +53,7 @@ COUNT_READS: Final = 20
 PARALLEL: Final = 8
 """Tasks that get their item at the same time."""
 MAX_UNAVAILABLE: Final = 2 * PARALLEL
-"""Tasks of a page in a row whose server does not answer: then the page fails, since it would fail for all others."""
+"""Tasks in a row whose server does not answer: then the page fails, since it would fail for all others."""
 CONDITIONS: Final = ("status", "tenant", "team", "since", "until", "text", "what_if")
 _MAY_BE_EMPTY: Final = {"tenant", "team", "what_if"}
 _COUNT: Final = "count:"
@@ -71,6 +71,7 @@ class Bulk:
         self._wanted = wanted
         self._digest = self._control.digest(wanted)
         self._start: BulkCursor | None = None
+        self._last: list[BulkOutcome | None] = []
         self.pace = Pace(DEFAULT_RATE)
         """The rate at which tasks get their item."""
         self.on_outcome: Callable[[BulkOutcome], None] = lambda _: None
@@ -128,7 +129,7 @@ class Bulk:
         """Control the tasks of the next page, and return their outcomes.
 
         Raises UsageError if the cursor is wrong. Raises TransientError if Redis does not answer, or if a server does
-        not answer for sixteen tasks of the page in a row, or for all of a smaller one: repeat the page then.
+        not answer for sixteen tasks in a row, also of several pages of this object: repeat the page then.
         """
         at = self._position(cursor)
         read = self._engine.task_index.page(self._wanted_at(at), at.page, check_limit(limit))
@@ -162,9 +163,12 @@ class Bulk:
                 for task_id in task_ids[first : first + PARALLEL]:
                     self.pace.wait()
                     sent.append(pool.submit(copy_context().run, self._control_one, at, task_id))  # the request, too
-                found += (one.result() for one in sent)
-                last = [one for one in found[-MAX_UNAVAILABLE:] if one and one.code == TransientError.code]
-                if len(last) == min(MAX_UNAVAILABLE, len(task_ids)):
+                outcomes = [one.result() for one in sent]
+                found += outcomes
+                self._last = [*self._last, *outcomes][-MAX_UNAVAILABLE:]
+                last = [one for one in self._last if one and one.code == TransientError.code]
+                if len(last) == MAX_UNAVAILABLE:
+                    self._last = []
                     raise TransientError(f"{len(last)} tasks in a row have failed, the last one: {last[-1].cause}")
         return [one for one in found if one is not None]
 
