@@ -1,0 +1,1 @@
+"""What operators and the clock ask for: sweep, erasure, retention, the index, import, what-if."""
