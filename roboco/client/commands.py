@@ -1,6 +1,6 @@
 """commands: handle the Celery tasks by which other services submit and control tasks.
 
-    message ─► handler of its name ─► arguments checked ─► intake ─► accepted
+    message ─► handler of its name ─► arguments checked ─► accept ─► accepted
                                            └─► UsageError, also published to the task's followers
 
 A command may be delivered twice. The Celery task id is the default item id, so the second delivery changes nothing.

@@ -1,7 +1,7 @@
 """Checks of untrusted JSON Schemas (goals, client tools, MCP tools), and of values against them.
 
-Schemas and values are hostile input. `schema_rules` refuses schemas, `schema_work` bounds the work of a validation, and
-`schema_validator` calls the library jsonschema-rs, which fetches nothing.
+Schemas and values are hostile input. `rules` refuses schemas, `work` bounds the work of a validation, and
+`validator` calls the library jsonschema-rs, which fetches nothing.
 """
 
 from typing import Any

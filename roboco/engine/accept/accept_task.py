@@ -13,7 +13,7 @@ submission, sent again, completes them. If the client dies after the marker, or 
 sweeper finds the marker, loads the task into Redis and starts it. The schedule's entry precedes the marker, so that the
 sweeper finds the task after one redelivery delay, and not only when it fills the schedule again.
 
-This module accepts the task. `coordinator/submit.py` also starts the first turn.
+This module accepts the task. `coordinate/submit.py` also starts the first turn.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""request_erasure: accept a request to erase a task. Coordinators carry it out (`coordinator/erase.py`).
+"""request_erasure: accept a request to erase a task. Coordinators carry it out (`operate/erase.py`).
 
     receipt? ─► checks: ended, or `stop`; forks ─► _erasing/ID ─► still ended? ─► with `stop` ══ accepted ══► schedule
     (get)       (get marker, list forks)           (create)      (get marker)     (replace)                  (set)

@@ -9,7 +9,7 @@ with newer content, so that neither goes backwards.
 
 If the worker dies before the marker is closed, the task is open, and the next pass repeats the whole. If it dies after
 that, the end is final, and the next pass writes the rest. The marker is deleted last: until then the sweeper
-repeats the pass. Only a retry opens a closed task again, after the marker is gone (`intake/retry_task.py`).
+repeats the pass. Only a retry opens a closed task again, after the marker is gone (`accept/retry_task.py`).
 """
 
 from collections import deque
@@ -103,7 +103,7 @@ def restore_marker(engine: Engine, task_id: str) -> bool:
     """Create the open marker of a retried task that lacks it, and schedule a pass. Return True if it lacked it.
 
     The caller has found no marker: a late worker has removed it, and died. The first of these does this: a client that
-    sends an item (`intake/accept_item.py`), the sweeper's pass, the task's next end, or the rebuild of the task index,
+    sends an item (`accept/accept_item.py`), the sweeper's pass, the task's next end, or the rebuild of the task index,
     which each instance of Redis gets. Cost: one read, and two writes for a task that lacks its marker.
     """
     if not engine.summaries.is_retried(task_id):
