@@ -33,7 +33,7 @@ class Bug:
     tests: str
 
 
-LUA, DECISION, INTAKE = "adapters/redis/lua/", "domain/decision/", "engine/intake/"
+LUA, DECISION, INTAKE = "redis/lua/", "domain/decision/", "engine/accept/"
 BUGS = (
     Bug(
         "a commit of another epoch",
@@ -131,7 +131,7 @@ BUGS = (
         f"{LUA}day_usage_count.lua",
         "if tonumber(steps) >= tonumber(ARGV[3]) then",
         "if false then",
-        "tests/contract/redis/rates tests/unit/engine/execution/test_day_budgets.py",
+        "tests/contract/redis/rates tests/unit/engine/run/test_day_budgets.py",
     ),
     Bug(
         "a request beyond the rate of a key",
@@ -194,7 +194,7 @@ BUGS = (
         f"{INTAKE}accept_item.py",
         "if stored_before is None or _content_of(stored_before) == _content_of(item):",
         "if True:",
-        "tests/unit/engine/intake tests/unit/engine/test_late_and_repeated_items.py",
+        "tests/unit/engine/accept tests/unit/engine/test_late_and_repeated_items.py",
     ),
     Bug(
         "an inbox without a bound",
@@ -208,7 +208,7 @@ BUGS = (
         f"{INTAKE}accept_item.py",
         "        return marker == OPENED\n",
         "        return True\n",
-        "tests/unit/engine/intake tests/unit/engine/test_closing.py",
+        "tests/unit/engine/accept tests/unit/engine/test_closing.py",
     ),
     Bug(
         "a full Redis takes tasks",
@@ -226,17 +226,17 @@ BUGS = (
     ),
     Bug(
         "a step that another worker wrote is committed",
-        "engine/execution/commit_turn.py",
+        "engine/run/commit_turn.py",
         "if stored.digest != step.digest:",
         "if False:",
-        "tests/unit/engine/execution tests/unit/engine/test_chaos.py",
+        "tests/unit/engine/run tests/unit/engine/test_chaos.py",
     ),
     Bug(
         "no pass follows a commit that cannot continue",
-        "engine/execution/commit_turn.py",
+        "engine/run/commit_turn.py",
         "if not continued or is_log_full(engine, task):",
         "if is_log_full(engine, task):",
-        "tests/unit/engine/execution tests/unit/engine/test_journeys.py",
+        "tests/unit/engine/run tests/unit/engine/test_journeys.py",
     ),
     Bug(
         "the work does not hear that its lease is lost",
@@ -254,39 +254,38 @@ BUGS = (
     ),
     Bug(
         "a late notification is delivered",
-        "engine/notification_delivery.py",
+        "engine/operate/notification_delivery.py",
         "return notice is not None and notice.round == 0",
         "return False",
         "tests/faults/test_explore.py -k fixed_case",
     ),
     Bug(
         "a later notification does not wait for an earlier one",
-        "engine/notification_delivery.py",
+        "engine/operate/notification_delivery.py",
         "                break  # the later ones wait for it\n",
         "                continue\n",
         "tests/unit/engine/test_notifications.py",
     ),
     Bug(
         "a message without a signature",
-        "adapters/celery/message_signing.py",
+        "broker/message_signing.py",
         "if not any(hmac.compare_digest(made.encode(), one.encode()) for one in right):",
         "if False:",
-        "tests/unit/adapters/celery/test_message_signing.py",
+        "tests/unit/broker/test_message_signing.py",
     ),
     Bug(
         "a signature without an end",
-        "adapters/celery/message_signing.py",
+        "broker/message_signing.py",
         "if not -MAX_CLOCK_SKEW <= age <= SIGNATURE_LIFETIME:",
         "if age < -MAX_CLOCK_SKEW:",
-        "tests/unit/adapters/celery/test_message_signing.py",
+        "tests/unit/broker/test_message_signing.py",
     ),
     Bug(
         "a compressed message is read",
-        "adapters/celery/message_validation.py",
+        "broker/message_validation.py",
         'if content_type != "application/json":',
         "if False:",
-        "tests/unit/adapters/celery/test_envelope.py tests/contract/test_receiving.py "
-        "tests/unit/adapters/test_hostile_queue.py",
+        "tests/unit/broker/test_envelope.py tests/contract/test_receiving.py tests/unit/broker/test_hostile_queue.py",
     ),
     Bug(
         "a key without the scope",
@@ -318,31 +317,31 @@ BUGS = (
     ),
     Bug(
         "a path that leaves its folder",
-        "adapters/workspace/path.py",
+        "workspace/path.py",
         'if path.startswith("/") or ".." in path.split("/"):',
         'if path.startswith("/"):',
         "tests/contract/workspace/test_files.py",
     ),
     Bug(
         "a write that replaces another one",
-        "adapters/workspace/folder.py",
+        "workspace/folder.py",
         "if stored is None or stored.version != version:",
         "if stored is None:",
         "tests/contract/workspace/test_files.py",
     ),
     Bug(
         "a step that exists is written again",
-        "adapters/workspace/folder_history.py",
+        "workspace/folder_history.py",
         "            if step.seq < count:\n",
         "            if step.seq < count - 1:\n",
         "tests/contract/workspace/test_histories.py",
     ),
     Bug(
         "a function of any module",
-        "adapters/tools/function_loader.py",
+        "tools/function_loader.py",
         "if module_name not in (*self._modules, SHIPPED_MODULE):",
         "if False:",
-        "tests/unit/adapters/tools",
+        "tests/unit/tools",
     ),
     Bug(
         "an address with a path that climbs",
@@ -356,18 +355,18 @@ BUGS = (
         "domain/artifact_name.py",
         "if not ARTIFACT_NAME.fullmatch(name):",
         "if not ARTIFACT_NAME.match(name):",
-        "tests/unit/adapters/artifacts tests/unit/domain/recorded tests/contract/gateway/test_rest_files.py",
+        "tests/unit/workspace/artifacts tests/unit/domain/recorded tests/contract/gateway/test_rest_files.py",
     ),
     Bug(
         "a whole message after its pieces is read again",
-        "adapters/model/chat_reader.py",
+        "model/chat_reader.py",
         "if isinstance(message, dict) and not self._has_deltas:",
         "if isinstance(message, dict):",
-        "tests/unit/adapters/model",
+        "tests/unit/model",
     ),
     Bug(
         "a webhook that is gone is tried again",
-        "adapters/notifications/webhook.py",
+        "notifications/webhook.py",
         "if answer.status == STATUS_GONE:",
         "if False:",
         "tests/integration/producers/test_webhooks.py",
@@ -377,21 +376,21 @@ BUGS = (
         "engine/day_budgets.py",
         "if (reached := budget.reached(self.usages.spent(tenant, day_of(now)))) is None:",
         "if (reached := budget.reached(self.usages.spent(tenant, day_of(now)))) is None or True:",
-        "tests/unit/engine/execution/test_day_budgets.py",
+        "tests/unit/engine/run/test_day_budgets.py",
     ),
     Bug(
         "an unknown outcome is not resolved",
-        "engine/coordinator/close_call.py",
+        "engine/coordinate/close_call.py",
         "if not needs_resolution(outcome):",
         "if True:",
-        "tests/unit/engine/coordinator tests/unit/engine/intake",
+        "tests/unit/engine/coordinate tests/unit/engine/accept",
     ),
     Bug(
         "a task is removed before its notifications are sent",
-        "engine/coordinator/retention.py",
+        "engine/operate/retention.py",
         "engine.files.size(notify_marker_path(task.task_id)) is not None:",
         "False:",
-        "tests/unit/engine/removal tests/unit/engine/coordinator",
+        "tests/unit/engine/removal tests/unit/engine/coordinate",
     ),
 )
 

@@ -8,11 +8,11 @@ import importlib
 from typing import Any, Final
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "roboco.adapters.team.file": (
+    "roboco.team_files.file": (
         "load_team",
         "parse_team",
     ),
-    "roboco.adapters.tools.function_tool": ("tool",),
+    "roboco.tools.function_tool": ("tool",),
     "roboco.celery": ("team",),
     "roboco.client.orchestrator": ("Orchestrator",),
     "roboco.client.receipt": ("Receipt",),

@@ -1,7 +1,5 @@
 """Roboco: teams of LLM agents on the Celery workers you already operate."""
 
-from roboco.adapters.team.file import load_team, parse_team
-from roboco.adapters.tools.function_tool import tool
 from roboco.celery import team
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.receipt import Receipt
@@ -81,6 +79,8 @@ from roboco.errors import (
 from roboco.ports.task_index import TaskPage
 from roboco.ports.tools import ToolContext
 from roboco.settings import Settings, load_settings
+from roboco.team_files.file import load_team, parse_team
+from roboco.tools.function_tool import tool
 
 __all__ = [
     "AgentHandedOff",

@@ -13,8 +13,7 @@ from weakref import WeakSet
 from celery import Celery
 from celery.exceptions import Ignore
 
-from roboco.adapters.celery.names import ENDED_TASK, TEAM_TASK
-from roboco.adapters.per_process import PerProcess
+from roboco.broker.names import ENDED_TASK, TEAM_TASK
 from roboco.client.canvas.broker import warn_of_broker
 from roboco.client.canvas.ended_task import continue_canvas, wait_for_result
 from roboco.client.canvas.refusal import refuse
@@ -23,6 +22,7 @@ from roboco.client.canvas.signature import team
 from roboco.client.canvas.team_task import TeamInvocation, submit_team
 from roboco.client.orchestrator import Orchestrator
 from roboco.errors import Overloaded, TransientError, UsageError
+from roboco.process.per_process import PerProcess
 from roboco.settings import Settings, load_settings
 
 __all__ = ["install", "team"]

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import pytest
 
-from roboco.adapters.local.process import Server
-from roboco.adapters.local.seaweed import S3Server, find_weed, start_seaweed
-from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
 from roboco.errors import UsageError
+from roboco.local.process import Server
+from roboco.local.seaweed import S3Server, find_weed, start_seaweed
+from roboco.local.valkey import ValkeyServer, find_server, start_valkey
 from tests.support import selection
 from tests.support.journeys import answer
 from tests.support.stack import LONG_LEASE, Stack, s3_environment

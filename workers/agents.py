@@ -1,7 +1,7 @@
 """The agents pool: `celery -A roboco.workers.agents worker`. Threads, and one asyncio loop for all model streams."""
 
-import roboco.adapters.model.openai_model  # noqa: F401  # imported now, so that no turn waits for the import
-from roboco.adapters.celery.names import AGENTS_QUEUE
+import roboco.model.openai_model  # noqa: F401  # imported now, so that no turn waits for the import
+from roboco.broker.names import AGENTS_QUEUE
 from roboco.settings import load_settings
 from roboco.workers.compose_app import compose_worker, install_health_check
 

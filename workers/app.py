@@ -3,7 +3,7 @@
 Prefork, because only a killed process ends a tool at its time limit; so each child runs one turn at a time.
 """
 
-from roboco.adapters.celery.names import QUEUES
+from roboco.broker.names import QUEUES
 from roboco.workers.compose_app import compose_worker, install_health_check
 from roboco.workers.index_rebuilder import install_index_rebuilder
 from roboco.workers.retention import install_retention

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from roboco.adapters.celery.names import CREATING_TASKS
+from roboco.broker.names import CREATING_TASKS
 from roboco.domain.ids import MESSAGE_PREFIX, check_task_id
 from roboco.errors import UsageError
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment

@@ -3,9 +3,9 @@
 from celery.exceptions import Ignore, Reject, Retry
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.execution.attempt_outcome import CallOutcome, SwitchedOff, TurnOutcome
-from roboco.engine.execution.turn_result import TurnFailed, TurnResult
-from roboco.engine.intake.guard import Acknowledge, Disposition, Requeue
+from roboco.engine.accept.guard import Acknowledge, Disposition, Requeue
+from roboco.engine.run.attempt_outcome import CallOutcome, SwitchedOff, TurnOutcome
+from roboco.engine.run.turn_result import TurnFailed, TurnResult
 from roboco.errors import Conflict, TaskFailed, TransientError
 
 

@@ -12,20 +12,20 @@ from typing import Any
 from celery import Celery
 from celery.signals import celeryd_after_setup, celeryd_init
 
-from roboco.adapters.celery.app import DeadLetterSink, app_settings, create_app
-from roboco.adapters.celery.dispatcher import NODE_SETTING
-from roboco.adapters.celery.health.bootstep import add_health_step
-from roboco.adapters.celery.log_redaction import redact_failures
-from roboco.adapters.celery.names import AGENTS_QUEUE, TOOLS_QUEUE
-from roboco.adapters.celery.transport import guard_transports
-from roboco.adapters.model.lazy import preload_model
-from roboco.adapters.per_process import PerProcess
-from roboco.adapters.process_guard import guard_process
-from roboco.adapters.redis.client import connect_fail_fast
-from roboco.adapters.redis.dead_letters import RedisDeadLetters
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.sandbox.budget import log_sandbox_share, read_budget
+from roboco.broker.app import DeadLetterSink, app_settings, create_app
+from roboco.broker.dispatcher import NODE_SETTING
+from roboco.broker.health.bootstep import add_health_step
+from roboco.broker.log_redaction import redact_failures
+from roboco.broker.names import AGENTS_QUEUE, TOOLS_QUEUE
+from roboco.broker.transport import guard_transports
+from roboco.model.lazy import preload_model
+from roboco.process.per_process import PerProcess
+from roboco.process.process_guard import guard_process
+from roboco.redis.client import connect_fail_fast
+from roboco.redis.dead_letters import RedisDeadLetters
+from roboco.redis.keys import Keys
 from roboco.settings import Settings, load_settings
+from roboco.tools.sandbox.budget import log_sandbox_share, read_budget
 from roboco.workers.credentials import check_credentials
 from roboco.workers.draining import install_draining
 from roboco.workers.process_engine import ProcessEngine

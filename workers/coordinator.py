@@ -3,7 +3,7 @@
 It rebuilds the task index, and scans for tasks whose retention has ended, too.
 """
 
-from roboco.adapters.celery.names import COORDINATOR_QUEUE
+from roboco.broker.names import COORDINATOR_QUEUE
 from roboco.workers.compose_app import compose_worker, install_health_check
 from roboco.workers.index_rebuilder import install_index_rebuilder
 from roboco.workers.retention import install_retention

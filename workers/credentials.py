@@ -7,9 +7,9 @@ from celery import Celery
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisClusterException, RedisError
 
-from roboco.adapters.celery.broker_error import RABBITMQ_REFUSED
-from roboco.adapters.redis.client import connect_fail_fast
-from roboco.adapters.redis.server_error import REDIS_URL_SETTING, find_refusal
+from roboco.broker.broker_error import RABBITMQ_REFUSED
+from roboco.redis.client import connect_fail_fast
+from roboco.redis.server_error import REDIS_URL_SETTING, find_refusal
 from roboco.settings import Settings
 
 

@@ -14,12 +14,12 @@ from typing import Final
 from celery import Celery
 from celery.worker import state
 
-from roboco.adapters.celery.broker_owner import Deployment, ForeignBroker, check_broker_owner, claim_broker
-from roboco.adapters.redis.client import connect_fail_fast
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import translating_errors
-from roboco.adapters.redis.shared_channels import find_shared_channels
+from roboco.broker.broker_owner import Deployment, ForeignBroker, check_broker_owner, claim_broker
 from roboco.errors import TransientError, UsageError
+from roboco.redis.client import connect_fail_fast
+from roboco.redis.keys import Keys
+from roboco.redis.scripts import translating_errors
+from roboco.redis.shared_channels import find_shared_channels
 from roboco.settings import Settings
 
 CLAIM_INTERVAL: Final = 20.0

@@ -8,11 +8,11 @@ import logging
 
 from celery import Celery
 
-from roboco.adapters.celery.background import run_periodically
-from roboco.adapters.search.index_cache import IndexCache
+from roboco.broker.background import run_periodically
 from roboco.domain.paths import tombstone_path
 from roboco.errors import RobocoError
 from roboco.ports.workspace import Files
+from roboco.tools.search.index_cache import IndexCache
 from roboco.workers.process_engine import ProcessEngine
 
 _log = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from typing import Any
 
 from celery.exceptions import SoftTimeLimitExceeded
 
-from roboco.adapters.celery.dead_letter import dead_letter_of
-from roboco.adapters.celery.display import redact_arguments, redact_error
-from roboco.adapters.celery.names import COMMAND_TASKS, CREATING_TASKS, QUEUE_OF
+from roboco.broker.dead_letter import dead_letter_of
+from roboco.broker.display import redact_arguments, redact_error
+from roboco.broker.names import COMMAND_TASKS, CREATING_TASKS, QUEUE_OF
 from roboco.domain.dead_letter import DeadLetter
 from roboco.engine.engine import Engine
 from roboco.errors import Overloaded, UsageError

@@ -7,8 +7,8 @@ import logging
 
 from celery import Celery
 
-from roboco.adapters.celery.background import run_periodically
-from roboco.engine.coordinator.rebuild_index import rebuild_index
+from roboco.broker.background import run_periodically
+from roboco.engine.operate.rebuild_index import rebuild_index
 from roboco.errors import TransientError
 from roboco.workers.process_engine import ProcessEngine
 

@@ -9,23 +9,23 @@ from typing import Any
 from celery import Celery
 from celery.signals import task_prerun, worker_init, worker_process_shutdown
 
-from roboco.adapters.celery.names import QUEUE_OF
-from roboco.adapters.celery.queue_stats import SENT_AT, queue_lengths
-from roboco.adapters.redis.client import connect_fail_fast
-from roboco.adapters.redis.dead_letters import RedisDeadLetters
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.schedule import RedisSchedule
-from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.telemetry.backlog_gauges import BacklogGauges
-from roboco.adapters.telemetry.json_log import log_as_json
-from roboco.adapters.telemetry.metrics import OTHER_VALUE, Metrics
-from roboco.adapters.telemetry.metrics_server import serve_metrics
-from roboco.adapters.telemetry.telemetry import ProcessTelemetry
-from roboco.adapters.telemetry.tracing_setup import open_tracer, tracing_enabled
+from roboco.broker.names import QUEUE_OF
+from roboco.broker.queue_stats import SENT_AT, queue_lengths
 from roboco.client.wiring import secret_mask
 from roboco.errors import UsageError
 from roboco.ports.telemetry import QUEUE_WAIT_SECONDS, REFUSED, Telemetry
+from roboco.redis.client import connect_fail_fast
+from roboco.redis.dead_letters import RedisDeadLetters
+from roboco.redis.keys import Keys
+from roboco.redis.schedule import RedisSchedule
+from roboco.redis.scripts import Scripts
 from roboco.settings import Settings
+from roboco.telemetry.backlog_gauges import BacklogGauges
+from roboco.telemetry.json_log import log_as_json
+from roboco.telemetry.metrics import OTHER_VALUE, Metrics
+from roboco.telemetry.metrics_server import serve_metrics
+from roboco.telemetry.telemetry import ProcessTelemetry
+from roboco.telemetry.tracing_setup import open_tracer, tracing_enabled
 
 
 class WorkerTelemetry:

@@ -3,11 +3,11 @@
 from celery import Celery
 from celery.exceptions import SoftTimeLimitExceeded
 
-from roboco.adapters.celery.dispatcher import NODE_SETTING
-from roboco.adapters.per_process import PerProcess
-from roboco.adapters.redis.client import connect
+from roboco.broker.dispatcher import NODE_SETTING
 from roboco.client.wiring import HostProcess, build_dispatcher, build_engine
 from roboco.engine.engine import Engine
+from roboco.process.per_process import PerProcess
+from roboco.redis.client import connect
 from roboco.settings import Settings
 from roboco.workers.draining import DrainDeadline
 from roboco.workers.observability import WorkerTelemetry

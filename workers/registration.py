@@ -18,16 +18,8 @@ from celery import Celery
 from celery.signals import celeryd_init, worker_shutdown
 from celery.worker import state
 
-from roboco.adapters.celery.background import run_periodically
-from roboco.adapters.celery.broker_owner import Deployment
-from roboco.adapters.redis.client import connect_fail_fast
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.large_steps import StoredSteps
-from roboco.adapters.redis.schedule import RedisSchedule
-from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.redis.task_store import RedisTaskStore
-from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
-from roboco.adapters.workspace.open import open_workspace
+from roboco.broker.background import run_periodically
+from roboco.broker.broker_owner import Deployment
 from roboco.client.wiring import workspace_address
 from roboco.engine.formats import check_format
 from roboco.engine.registration import register
@@ -35,9 +27,17 @@ from roboco.engine.worker_status import workspace_name
 from roboco.errors import RobocoError, TransientError
 from roboco.ports.registry import Registration, WorkerLoad, WorkspaceIdentity
 from roboco.ports.workspace import Files
+from roboco.redis.client import connect_fail_fast
+from roboco.redis.keys import Keys
+from roboco.redis.large_steps import StoredSteps
+from roboco.redis.schedule import RedisSchedule
+from roboco.redis.scripts import Scripts
+from roboco.redis.task_store import RedisTaskStore
+from roboco.redis.worker_registry import RedisWorkerRegistry
 from roboco.settings import Settings
 from roboco.workers.deployment import CLAIM_INTERVAL, BrokerClaim, check_channels
 from roboco.workers.draining import DrainDeadline
+from roboco.workspace.open import open_workspace
 
 _log = logging.getLogger(__name__)
 

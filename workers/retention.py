@@ -7,8 +7,8 @@ import logging
 
 from celery import Celery
 
-from roboco.adapters.celery.background import run_periodically
-from roboco.engine.coordinator.retention import enforce_retention
+from roboco.broker.background import run_periodically
+from roboco.engine.operate.retention import enforce_retention
 from roboco.errors import TransientError
 from roboco.workers.process_engine import ProcessEngine
 

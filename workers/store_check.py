@@ -11,12 +11,12 @@ from typing import Any, Final
 from celery import Celery
 from celery.worker import state
 
-from roboco.adapters.celery.background import run_periodically
-from roboco.adapters.workspace.conditions import REMEDY, conditional_write_flaw
-from roboco.adapters.workspace.s3 import S3Objects
-from roboco.adapters.workspace.s3_open import open_objects
+from roboco.broker.background import run_periodically
 from roboco.errors import RobocoError
 from roboco.settings import Settings
+from roboco.workspace.conditions import REMEDY, conditional_write_flaw
+from roboco.workspace.s3 import S3Objects
+from roboco.workspace.s3_open import open_objects
 
 _STORE_TIMEOUT: Final = 5.0
 """The most seconds for one answer: a worker starts although its store does not answer."""

@@ -18,14 +18,14 @@ from typing import Any
 from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
 
-from roboco.adapters.celery.background import run_periodically
-from roboco.adapters.celery.broker_scripts import BrokerScripts
-from roboco.adapters.redis.client import connect_fail_fast
-from roboco.adapters.redis.scripts import load_missing, script_texts
+from roboco.broker.background import run_periodically
+from roboco.broker.broker_scripts import BrokerScripts
 from roboco.domain.shard import SHARDS
-from roboco.engine.coordinator.fill import FillStep, fill_page
-from roboco.engine.coordinator.sweep import sweep_shard
+from roboco.engine.operate.fill import FillStep, fill_page
+from roboco.engine.operate.sweep import sweep_shard
 from roboco.errors import RobocoError
+from roboco.redis.client import connect_fail_fast
+from roboco.redis.scripts import load_missing, script_texts
 from roboco.workers.process_engine import ProcessEngine
 from roboco.workers.sweep_lanes import THREADS, SweepLanes
 from roboco.workers.unread_messages import SEARCH_INTERVAL, UnreadMessages

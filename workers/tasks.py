@@ -5,7 +5,7 @@ expires, and the sweeper dispatches another attempt. If they were acknowledged l
 call that runs longer than its visibility timeout to a second worker.
 
 Late acknowledgement: messages from outside are acknowledged after they were accepted, because until then only the
-broker records them. If a server does not answer, they return to their queue (see `engine/intake/guard.py`). `advance`
+broker records them. If a server does not answer, they return to their queue (see `engine/accept/guard.py`). `advance`
 and `notify` are acknowledged late too, but one may get lost: the sweeper repeats it.
 
 The Celery tasks of the coordinator have a time limit. At the soft one (ROBOCO_COORDINATOR_TIMEOUT) a message from
@@ -25,15 +25,15 @@ from celery import Celery, Task
 from celery.exceptions import Reject, SoftTimeLimitExceeded
 from celery.result import allow_join_result
 
-from roboco.adapters.celery.dispatcher import KILL_GRACE
-from roboco.adapters.celery.names import ADVANCE_TASK, COMMAND_TASKS, LIST_TOOLS_TASK, NOTIFY_TASK, TOOL_TASK, TURN_TASK
+from roboco.broker.dispatcher import KILL_GRACE
+from roboco.broker.names import ADVANCE_TASK, COMMAND_TASKS, LIST_TOOLS_TASK, NOTIFY_TASK, TOOL_TASK, TURN_TASK
 from roboco.client.commands import handle
-from roboco.engine.coordinator.advance import advance as engine_advance
-from roboco.engine.execution.tool_call import close_overdue_call, run_call
-from roboco.engine.execution.turn import run_turn
-from roboco.engine.intake import guard
-from roboco.engine.notification_delivery import deliver
+from roboco.engine.accept import guard
+from roboco.engine.coordinate.advance import advance as engine_advance
+from roboco.engine.operate.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools as engine_list_tools
+from roboco.engine.run.tool_call import close_overdue_call, run_call
+from roboco.engine.run.turn import run_turn
 from roboco.errors import Conflict, Overloaded, TaskFailed, TransientError, UsageError
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 from roboco.workers.arguments import parse_assignment, parse_command, parse_task_id
@@ -47,7 +47,7 @@ MAX_CALL_SECONDS = 86_400.0
 """Time limit of a tool call whose message names none: the longest that a team can set."""
 MAX_LISTING_SECONDS = 900.0
 """Time limit of a listing of an MCP server's tools: more than three times the longest `connect_timeout`."""
-REDACTED: dict[str, Any] = {"Request": "roboco.adapters.celery.redacted_request:RedactedRequest"}
+REDACTED: dict[str, Any] = {"Request": "roboco.broker.redacted_request:RedactedRequest"}
 """Options of a Celery task whose arguments and errors Celery's events show without content of users."""
 DURABLE: dict[str, Any] = {
     **REDACTED,

@@ -3,7 +3,7 @@
 Prefork: processes isolate calls, and can be killed at their time limit.
 """
 
-from roboco.adapters.celery.names import TOOLS_QUEUE
+from roboco.broker.names import TOOLS_QUEUE
 from roboco.workers.compose_app import compose_worker, install_health_check
 from roboco.workers.erased_indexes import install_index_removal
 

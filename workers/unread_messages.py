@@ -12,7 +12,7 @@ from typing import Final
 from celery import Celery
 from redis.exceptions import NoPermissionError
 
-from roboco.adapters.celery.unread_lists import UnreadLists
+from roboco.broker.unread_lists import UnreadLists
 from roboco.errors import TransientError
 
 SEARCH_INTERVAL: Final = 10.0

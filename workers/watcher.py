@@ -4,7 +4,7 @@ It consumes only the replies of workers. Every consumer of kombu restores messag
 names Flower does not read the messages that workers hold, so that its Redis user needs no permission for them.
 """
 
-from roboco.adapters.celery.app import app_settings, create_app
+from roboco.broker.app import app_settings, create_app
 from roboco.settings import load_settings
 
 _HELD = ("unacked_key", "unacked_index_key", "unacked_mutex_key")

@@ -11,9 +11,6 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
-from roboco.adapters.redis.stream.async_follower import AsyncFollower
-from roboco.adapters.redis.stream.position import LiveRecord, Record, StreamPosition
-from roboco.adapters.threads import ThreadPool
 from roboco.client.stream import TASK_END, TaskStream, recheck_delays
 from roboco.client.task_result import TaskResult
 from roboco.domain.session.session import ContinuationToken
@@ -21,6 +18,9 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.item import StreamItem
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.domain.task_summary import TaskSummary
+from roboco.process.threads import ThreadPool
+from roboco.redis.stream.async_follower import AsyncFollower
+from roboco.redis.stream.position import LiveRecord, Record, StreamPosition
 
 T = TypeVar("T")
 BATCH_ITEMS: Final = 100

@@ -1,6 +1,6 @@
 """commands: handle the Celery tasks by which other services submit and control tasks.
 
-    message ─► handler of its name ─► arguments checked ─► intake ─► accepted
+    message ─► handler of its name ─► arguments checked ─► accept ─► accepted
                                            └─► UsageError, also published to the task's followers
 
 A command may be delivered twice. The Celery task id is the default item id, so the second delivery changes nothing.
@@ -8,13 +8,13 @@ A command may be delivered twice. The Celery task id is the default item id, so 
 
 from typing import Any
 
-from roboco.adapters.celery import names
+from roboco.broker import names
 from roboco.client.run_handler import SentCommand, run_handler
 from roboco.client.task_commands import TASK_HANDLERS
 from roboco.client.team_lookup import resolve_sent_team
 from roboco.domain.inbox.submission import parse_submission
 from roboco.domain.notification import check_callback
-from roboco.engine.coordinator.submit import submit
+from roboco.engine.coordinate.submit import submit
 from roboco.engine.engine import Engine
 from roboco.settings import Settings
 

@@ -15,7 +15,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from roboco.adapters.threads import ThreadPool
+from roboco.process.threads import ThreadPool
 
 Instance = TypeVar("Instance")
 Arguments = ParamSpec("Arguments")

@@ -7,10 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Self, Unpack
 
-from roboco.adapters.celery.broker_owner import Deployment, check_broker_owner
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.broker.broker_owner import Deployment, check_broker_owner
 from roboco.client import task_list
 from roboco.client.caller_accounts import CallerAccounts
 from roboco.client.in_thread import SUBMISSIONS, in_thread
@@ -41,13 +38,16 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.model_offer import ModelProfileInfo, profile_infos
 from roboco.domain.team.team import Team
-from roboco.engine.coordinator.submit import submit
+from roboco.engine.accept import early_files
+from roboco.engine.accept.wait_cause import missing_worker_messages
+from roboco.engine.coordinate.submit import submit
 from roboco.engine.engine import Engine
-from roboco.engine.intake import early_files
-from roboco.engine.intake.wait_cause import missing_worker_messages
 from roboco.engine.registration import check_workspace
 from roboco.errors import Forbidden, TransientError, UsageError
 from roboco.ports.task_index import TaskPage
+from roboco.redis.client import connect
+from roboco.redis.keys import Keys
+from roboco.redis.stream.follower import RedisFollower
 from roboco.settings import Settings, load_settings
 
 

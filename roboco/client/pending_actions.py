@@ -18,9 +18,9 @@ from roboco.domain.ids import answer_id, approval_id, change_id
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import ToolDifference
 from roboco.domain.team.tool_spec import ToolDeclaration
+from roboco.engine.accept.accept_item import stored_item
+from roboco.engine.accept.answer import open_tool_changes
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept_item import stored_item
-from roboco.engine.intake.answer import open_tool_changes
 from roboco.engine.record.newest_step import newest_step
 
 WaitingCall = tuple[TaskStep, ToolCall, ToolDeclaration | None]

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 from roboco.domain.history.interruption import InterruptionEffect, interrupted_step
 from roboco.domain.history.step import INTERRUPTION, TaskStep
 from roboco.domain.inbox.item import Interrupt, interrupts_work
+from roboco.engine.accept.accept_item import stored_item
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept_item import stored_item
 from roboco.errors import NotFound
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from roboco.adapters.celery import names
+from roboco.broker import names
 from roboco.client.audit import MAX_ID_CHARS, Act, Way, audited
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.ids import is_task_id, qualified_id

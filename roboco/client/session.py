@@ -15,8 +15,8 @@ from roboco.domain.session.session import ContinuationToken, Lineage, Session, S
 from roboco.domain.session.session import delta as session_delta
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StreamChunk, parse_stream_message
+from roboco.engine.accept.at_rest import continues
 from roboco.engine.engine import Engine
-from roboco.engine.intake.at_rest import continues
 from roboco.engine.record import recover
 from roboco.errors import CorruptHistory
 from roboco.ports.task_store import Phase, Snapshot

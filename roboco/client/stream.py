@@ -13,8 +13,6 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.adapters.redis.stream.position import Record, StreamPosition
 from roboco.client.task_result import TaskResult, result_of
 from roboco.client.worker_check import WorkerCheck
 from roboco.domain.history.step import TaskStep
@@ -25,11 +23,13 @@ from roboco.domain.stream.event_file import from_stored
 from roboco.domain.stream.item import StreamItem, stream_item
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.domain.task_summary import TaskSummary
+from roboco.engine.accept.at_rest import stays_at_rest
 from roboco.engine.engine import Engine
-from roboco.engine.intake.at_rest import stays_at_rest
 from roboco.engine.retry import retry
 from roboco.engine.tombstones import check_not_erased
 from roboco.errors import CorruptHistory
+from roboco.redis.stream.follower import RedisFollower
+from roboco.redis.stream.position import Record, StreamPosition
 
 T = TypeVar("T")
 UNREACHABLE_TIMEOUT: Final = 60.0

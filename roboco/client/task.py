@@ -9,9 +9,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Unpack
 
-from roboco.adapters.celery import names
-from roboco.adapters.redis.stream.async_follower import AsyncFollower
-from roboco.adapters.redis.stream.follower import RedisFollower
+from roboco.broker import names
 from roboco.client.async_stream import AsyncTaskStream
 from roboco.client.in_thread import SUBMISSIONS, in_thread
 from roboco.client.operator import what_if as comparisons
@@ -31,9 +29,11 @@ from roboco.domain.session.session import ContinuationToken
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.item import StreamItem, final_text
 from roboco.domain.team.team import Team
+from roboco.engine.accept.wait_cause import why_unattended
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import team_as_data
-from roboco.engine.intake.wait_cause import why_unattended
+from roboco.redis.stream.async_follower import AsyncFollower
+from roboco.redis.stream.follower import RedisFollower
 from roboco.settings import Settings
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from roboco.adapters.celery import names
+from roboco.broker import names
 from roboco.client.run_handler import Handler, SentCommand, run_handler
 from roboco.client.team_lookup import resolve_sent_team
 from roboco.domain.history.part import ToolResult
@@ -20,13 +20,13 @@ from roboco.domain.inbox.item import RetryRequest, Stop, UserMessage
 from roboco.domain.inbox.submission import parse_arguments, parse_message, parse_result
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.schema import CallerId, InputModel
+from roboco.engine.accept import answer, pause, send
+from roboco.engine.accept.accept_item import IdLookup, accept_item
+from roboco.engine.accept.attachments import check_attachments
+from roboco.engine.accept.fork import ForkRequest, fork
+from roboco.engine.accept.limits import set_limits
+from roboco.engine.accept.retry_task import retry_task
 from roboco.engine.engine import Engine
-from roboco.engine.intake import answer, pause, send
-from roboco.engine.intake.accept_item import IdLookup, accept_item
-from roboco.engine.intake.attachments import check_attachments
-from roboco.engine.intake.fork import ForkRequest, fork
-from roboco.engine.intake.limits import set_limits
-from roboco.engine.intake.retry_task import retry_task
 from roboco.errors import UsageError
 from roboco.settings import Settings
 

@@ -6,14 +6,14 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final, Literal, Unpack
 
-from roboco.adapters.celery import names
+from roboco.broker import names
 from roboco.client.in_thread import CONTROLS, in_thread, run_in_thread
 from roboco.client.options import LimitOptions, MessageOptions
 from roboco.client.receipt import Receipt, find_receipt, is_final, latest_receipt
 from roboco.client.task_commands import handle_task_command
 from roboco.client.task_handle import TaskHandle
 from roboco.domain.ids import NewId
-from roboco.engine.intake.send import IfBusy
+from roboco.engine.accept.send import IfBusy
 
 RECEIPT_POLL_INTERVAL: Final = 0.02
 """Seconds between two reads of a receipt, while a caller waits until its item is applied."""

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from roboco.adapters.artifacts.store import checked_name, find_artifact, iter_pieces, list_artifacts, read_artifact
-from roboco.adapters.artifacts.uploads import upload
 from roboco.client.in_thread import SUBMISSIONS, in_thread
 from roboco.client.task_handle import TaskHandle
 from roboco.domain.history.part import Artifact
@@ -13,6 +11,8 @@ from roboco.domain.ids import check_task_id
 from roboco.domain.paths import artifact_path, artifacts_path
 from roboco.engine.tombstones import check_not_erased
 from roboco.errors import NotFound, UsageError
+from roboco.workspace.artifacts.store import checked_name, find_artifact, iter_pieces, list_artifacts, read_artifact
+from roboco.workspace.artifacts.uploads import upload
 
 MAX_LINK_SECONDS: Final = 604_800
 """Seconds for which an S3 URL can be signed at most."""

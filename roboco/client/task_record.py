@@ -34,9 +34,9 @@ from roboco.domain.stream.merged import Cursor
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import ToolDifference
-from roboco.engine.intake.answer import open_tool_changes
-from roboco.engine.intake.at_rest import stays_at_rest
-from roboco.engine.intake.wait_cause import why_unattended
+from roboco.engine.accept.answer import open_tool_changes
+from roboco.engine.accept.at_rest import stays_at_rest
+from roboco.engine.accept.wait_cause import why_unattended
 from roboco.engine.record.call_failures import call_failures
 from roboco.engine.record.newest_step import newest_step
 from roboco.engine.record.tool_listings import left_out_tools

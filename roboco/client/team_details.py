@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from roboco.adapters.templates.context_schema import context_schema
 from roboco.domain.schema import RecordModel
 from roboco.domain.team.model_offer import ModelProfileInfo, profile_infos
 from roboco.domain.team.team import Team
+from roboco.templates.context_schema import context_schema
 
 
 class AgentInfo(RecordModel):

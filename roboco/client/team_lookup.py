@@ -1,5 +1,5 @@
-"""team_lookup: find the team that a caller names. `adapters/team/file.py` reads its file, and `domain/team` checks it.
-`adapters/team/prices.py` looks its prices up.
+"""team_lookup: find the team that a caller names. `team_files/file.py` reads its file, and `domain/team` checks it.
+`team_files/prices.py` looks its prices up.
 
 A local caller may pass a Team, a path or a name. A message from another service holds a name or the team itself: a path
 in a message is refused, so that a remote client cannot have a worker read any file.
@@ -8,11 +8,11 @@ in a message is refused, so that a remote client cannot have a worker read any f
 import re
 from pathlib import Path
 
-from roboco.adapters.team.file import SUFFIXES, load_team, parse_team
-from roboco.adapters.team.prices import with_prices
 from roboco.domain.team.team import Team
 from roboco.errors import NotFound, UsageError
 from roboco.settings import Settings
+from roboco.team_files.file import SUFFIXES, load_team, parse_team
+from roboco.team_files.prices import with_prices
 
 _TEAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 

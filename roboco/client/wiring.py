@@ -9,55 +9,9 @@ from functools import partial
 import redis
 from celery import Celery
 
-from roboco.adapters.artifacts.artifact_reader import artifact_reader
-from roboco.adapters.celery.app import app_settings, create_app
-from roboco.adapters.celery.broker import producer_settings
-from roboco.adapters.celery.dispatcher import CeleryDispatcher
-from roboco.adapters.clock import SystemClock
-from roboco.adapters.extras import missing_packages
-from roboco.adapters.mcp.confinement import Confinement
-from roboco.adapters.mcp.servers import McpServers
-from roboco.adapters.model.lazy import LazyModel
-from roboco.adapters.notifications.callback import CallbackSender
-from roboco.adapters.notifications.notifier import OutboundNotifier
-from roboco.adapters.notifications.webhook import WebhookSender
-from roboco.adapters.redis.attempts import RedisAttempts
-from roboco.adapters.redis.caller_limits import RedisCallerCounts, RedisOpenTasks
-from roboco.adapters.redis.client import connect_for_renewals
-from roboco.adapters.redis.day_usages import RedisDayUsages
-from roboco.adapters.redis.dead_letters import RedisDeadLetters
-from roboco.adapters.redis.fill import RedisFillRecord
-from roboco.adapters.redis.inbox import RedisInbox
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.large_steps import StoredSteps
-from roboco.adapters.redis.lease_renewals import RedisLeaseRenewals
-from roboco.adapters.redis.leases import RedisToolLeases, RedisTurnLeases
-from roboco.adapters.redis.logs import RedisEventLogs
-from roboco.adapters.redis.mcp_tokens import RedisTokenStore
-from roboco.adapters.redis.rate_limits import RedisRateLimiter
-from roboco.adapters.redis.retention_progress import RedisRetentionProgress
-from roboco.adapters.redis.schedule import RedisSchedule
-from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.redis.signals import RedisSignals
-from roboco.adapters.redis.switch_cache import RedisSwitchCache
-from roboco.adapters.redis.task_index import RedisIndexProgress, RedisTaskIndex
-from roboco.adapters.redis.task_store import RedisTaskStore
-from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
-from roboco.adapters.sandbox.budget import MemoryBudget, read_budget
-from roboco.adapters.sandbox.sandbox import Sandbox
-from roboco.adapters.search.memory_index import MemoryIndex
-from roboco.adapters.telemetry.instrumented_model import InstrumentedModel
-from roboco.adapters.telemetry.redaction import Redactor
-from roboco.adapters.telemetry.telemetry import ProcessTelemetry
-from roboco.adapters.telemetry.tracing_setup import open_tracer
-from roboco.adapters.templates.templates import JinjaPrompts
-from roboco.adapters.tokenizers import KnownTokenizers
-from roboco.adapters.tools.builtin import BuiltinTools
-from roboco.adapters.tools.function_loader import FunctionLoader
-from roboco.adapters.tools.python_tool import run_code
-from roboco.adapters.tools.toolbox import FunctionToolbox
-from roboco.adapters.workspace.archives import StoreArchives
-from roboco.adapters.workspace.open import Workspace, open_workspace
+from roboco.broker.app import app_settings, create_app
+from roboco.broker.broker import producer_settings
+from roboco.broker.dispatcher import CeleryDispatcher
 from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.team.model_limits import OPENAI_BASE_URL, ModelLimits
 from roboco.domain.url import strip_credentials
@@ -66,10 +20,56 @@ from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.engine.held_work import HeldWork
 from roboco.engine.switches import SwitchBoard
+from roboco.model.lazy import LazyModel
+from roboco.model.tokenizers import KnownTokenizers
+from roboco.notifications.callback import CallbackSender
+from roboco.notifications.notifier import OutboundNotifier
+from roboco.notifications.webhook import WebhookSender
 from roboco.ports.dispatcher import Dispatcher
 from roboco.ports.host import Host, NoHost
 from roboco.ports.telemetry import NoTelemetry, Telemetry
+from roboco.process.clock import SystemClock
+from roboco.process.extras import missing_packages
+from roboco.redis.attempts import RedisAttempts
+from roboco.redis.caller_limits import RedisCallerCounts, RedisOpenTasks
+from roboco.redis.client import connect_for_renewals
+from roboco.redis.day_usages import RedisDayUsages
+from roboco.redis.dead_letters import RedisDeadLetters
+from roboco.redis.fill import RedisFillRecord
+from roboco.redis.inbox import RedisInbox
+from roboco.redis.keys import Keys
+from roboco.redis.large_steps import StoredSteps
+from roboco.redis.lease_renewals import RedisLeaseRenewals
+from roboco.redis.leases import RedisToolLeases, RedisTurnLeases
+from roboco.redis.logs import RedisEventLogs
+from roboco.redis.mcp_tokens import RedisTokenStore
+from roboco.redis.rate_limits import RedisRateLimiter
+from roboco.redis.retention_progress import RedisRetentionProgress
+from roboco.redis.schedule import RedisSchedule
+from roboco.redis.scripts import Scripts
+from roboco.redis.signals import RedisSignals
+from roboco.redis.switch_cache import RedisSwitchCache
+from roboco.redis.task_index import RedisIndexProgress, RedisTaskIndex
+from roboco.redis.task_store import RedisTaskStore
+from roboco.redis.worker_registry import RedisWorkerRegistry
 from roboco.settings import Settings
+from roboco.telemetry.instrumented_model import InstrumentedModel
+from roboco.telemetry.redaction import Redactor
+from roboco.telemetry.telemetry import ProcessTelemetry
+from roboco.telemetry.tracing_setup import open_tracer
+from roboco.templates.templates import JinjaPrompts
+from roboco.tools.builtin import BuiltinTools
+from roboco.tools.function_loader import FunctionLoader
+from roboco.tools.mcp.confinement import Confinement
+from roboco.tools.mcp.servers import McpServers
+from roboco.tools.python_tool import run_code
+from roboco.tools.sandbox.budget import MemoryBudget, read_budget
+from roboco.tools.sandbox.sandbox import Sandbox
+from roboco.tools.search.memory_index import MemoryIndex
+from roboco.tools.toolbox import FunctionToolbox
+from roboco.workspace.archives import StoreArchives
+from roboco.workspace.artifacts.artifact_reader import artifact_reader
+from roboco.workspace.open import Workspace, open_workspace
 
 
 def producer_app(settings: Settings) -> Celery:
@@ -196,7 +196,7 @@ def _build_toolbox(
     model = settings.embeddings_model
     rank = None
     if model is not None and not missing_packages("workers"):  # a client without them runs no tools
-        embeddings = importlib.import_module("roboco.adapters.search.embeddings")  # which imports httpx2
+        embeddings = importlib.import_module("roboco.tools.search.embeddings")  # which imports httpx2
         rank = embeddings.OpenAIEmbedder(model, settings.embeddings_base_url, settings.embeddings_api_key_env)
     index = MemoryIndex(
         workspace.histories, artifact_reader(workspace.files), settings.cache_folder, rank, workspace=settings.workspace

@@ -65,7 +65,7 @@ class Summaries:
         """Return True if the task has failed and continues with a retry. One that is erased does not continue.
 
         If its marker was read before, and there was none, the marker is lost: a marker is deleted after the summary
-        shows the end. `coordinator/archive.py` says why. Cost: one read, and another one for a retried task.
+        shows the end. `coordinate/archive.py` says why. Cost: one read, and another one for a retried task.
         """
         summary = self.get(task_id)
         continues = summary is not None and not summary.status.ended and summary.retries > 0

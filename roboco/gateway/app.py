@@ -12,7 +12,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from roboco.adapters.telemetry.gateway_metrics import GatewayMetrics
 from roboco.client.orchestrator import Orchestrator
 from roboco.errors import RobocoError
 from roboco.gateway import health, sign_in
@@ -33,6 +32,7 @@ from roboco.gateway.settings import GatewaySettings, load_gateway_settings
 from roboco.gateway.streams import routes as stream_routes
 from roboco.gateway.streams.handover import StreamHandover
 from roboco.gateway.web import routes as web_routes
+from roboco.telemetry.gateway_metrics import GatewayMetrics
 
 
 def create_app(

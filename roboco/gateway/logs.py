@@ -9,8 +9,8 @@ import os
 import sys
 from typing import Final
 
-from roboco.adapters.telemetry.json_log import JsonFormatter
-from roboco.adapters.telemetry.redaction import Redactor
+from roboco.telemetry.json_log import JsonFormatter
+from roboco.telemetry.redaction import Redactor
 
 ACCESS: Final = logging.getLogger("roboco.access")
 AUDIT: Final = logging.getLogger("roboco.audit")

@@ -18,11 +18,11 @@ import httpx2
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, RSAKey
 
-from roboco.adapters.http_exchange import exchange
 from roboco.errors import TransientError
 from roboco.gateway.calls import CallLine
 from roboco.gateway.origin import is_loopback
 from roboco.gateway.problem import Problem, unavailable
+from roboco.http.http_exchange import exchange
 
 FRESH_SECONDS: Final = 3600.0
 """Seconds after which the keys are read again."""

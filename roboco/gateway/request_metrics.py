@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from roboco.adapters.telemetry.gateway_metrics import GatewayMetrics
 from roboco.gateway.origin import HEALTH_PATHS, path_of
+from roboco.telemetry.gateway_metrics import GatewayMetrics
 
 NO_ROUTE: Final = "none"
 """The route of a request whose path names none, or that was refused before its route was known."""

@@ -13,7 +13,6 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.supervisors import Multiprocess
 
-from roboco.adapters.telemetry.gateway_metrics import GatewayMetrics
 from roboco.errors import UsageError
 from roboco.gateway.app import create_app
 from roboco.gateway.bounded_http import BoundedHttpProtocol
@@ -22,6 +21,7 @@ from roboco.gateway.logs import log_to_stderr
 from roboco.gateway.origin import is_loopback
 from roboco.gateway.settings import load_gateway_settings
 from roboco.settings import load_settings
+from roboco.telemetry.gateway_metrics import GatewayMetrics
 
 GRACE_SECONDS: Final = 3
 """Seconds that open requests have after SIGTERM."""

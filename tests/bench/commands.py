@@ -16,8 +16,8 @@ from typing import Any
 from redis import Redis
 
 from roboco import Orchestrator, Task
-from roboco.adapters.celery.broker import TRANSPORT_OPTIONS
-from roboco.adapters.redis.keys import Keys
+from roboco.broker.broker import TRANSPORT_OPTIONS
+from roboco.redis.keys import Keys
 from tests.bench.harness.bench_stack import TASK_TIMEOUT, BenchStack, Size, build_team
 from tests.bench.harness.results import Figure, Goal, Result
 

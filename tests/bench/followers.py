@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
-from roboco.adapters.redis.keys import Keys
 from roboco.domain.stream.event import StreamChunk, unnumbered_json
+from roboco.redis.keys import Keys
 from tests.bench.harness.bench_stack import BenchStack, Size, new_name
 from tests.bench.harness.results import Result, Sampler, measure_alternately, ratio
 from tests.support.stack import ROOT, until
@@ -22,7 +22,7 @@ FOLLOWERS, TASKS, CHUNKS = 2_000, 200, 10
 CHUNKS_PER_SECOND = 200
 """Chunks a second, of all tasks together."""
 TIMEOUT = 120.0
-PUBLISH = (ROOT / "roboco/adapters/redis/lua/_publish.lua").read_text()
+PUBLISH = (ROOT / "roboco/redis/lua/_publish.lua").read_text()
 
 
 class FollowerGroup:

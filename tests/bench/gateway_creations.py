@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from roboco import Orchestrator, Settings
-from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
+from roboco.local.process import Server, free_port, start_server, wait_ready
 from tests.bench.harness.bench_stack import TASK_TIMEOUT, BenchStack, Size, accepts, new_name
 from tests.bench.harness.process_stats import ProcessMeter
 from tests.bench.harness.results import Figure, Result, Sampler, measure_alternately

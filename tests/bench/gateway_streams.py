@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from statistics import median
 
-from roboco.adapters.local.process import free_port, wait_ready
+from roboco.local.process import free_port, wait_ready
 from tests.bench.followers import CHUNKS, TASKS, TIMEOUT, FollowerGroup
 from tests.bench.harness.bench_stack import BenchStack, Size, accepts
 from tests.bench.harness.process_stats import ProcessMeter

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from roboco import Task
-from roboco.adapters.redis.keys import Keys
 from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import history_path
 from roboco.engine.record.recover import rebuild
+from roboco.redis.keys import Keys
 from tests.bench.harness.bench_stack import BenchStack, Size, build_team, wait_for_steps
 from tests.bench.harness.results import Result, Sampler, Series, measure_alternately, ratio, turn_times
 

@@ -15,14 +15,6 @@ from typing import Any
 
 import redis
 
-from roboco.adapters.redis.attempts import RedisAttempts
-from roboco.adapters.redis.client import connect, connect_for_renewals
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.large_steps import StoredSteps, no_steps
-from roboco.adapters.redis.lease_renewals import RedisLeaseRenewals
-from roboco.adapters.redis.leases import RedisTurnLeases
-from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.redis.task_store import RedisTaskStore
 from roboco.domain.history.state import fold
 from roboco.domain.status import TaskStatus
 from roboco.engine.heartbeat import LeaseHeartbeat
@@ -30,6 +22,14 @@ from roboco.ports.assignment import TurnAssignment
 from roboco.ports.lease_renewals import AttemptLease, LeaseStatus
 from roboco.ports.leases import TurnClaim
 from roboco.ports.task_store import Decision, Phase
+from roboco.redis.attempts import RedisAttempts
+from roboco.redis.client import connect, connect_for_renewals
+from roboco.redis.keys import Keys
+from roboco.redis.large_steps import StoredSteps, no_steps
+from roboco.redis.lease_renewals import RedisLeaseRenewals
+from roboco.redis.leases import RedisTurnLeases
+from roboco.redis.scripts import Scripts
+from roboco.redis.task_store import RedisTaskStore
 from tests.bench.harness.bench_stack import BenchStack, Size
 from tests.bench.harness.results import Figure, Measurement, Result
 from tests.contract.samples import make_chain

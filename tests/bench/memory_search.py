@@ -16,9 +16,9 @@ from random import Random
 from typing import TypeVar
 from uuid import uuid4
 
-from roboco.adapters.search.memory_index import MemoryIndex
-from roboco.adapters.workspace.open import open_workspace
 from roboco.domain.history.step import TaskStep
+from roboco.tools.search.memory_index import MemoryIndex
+from roboco.workspace.open import open_workspace
 from tests.bench.harness.bench_stack import BenchStack, Size
 from tests.bench.harness.results import Measurement, Result, ratio
 

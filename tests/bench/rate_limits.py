@@ -17,12 +17,12 @@ from typing import Any
 
 from redis import Redis
 
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.rate_limits import RedisRateLimiter
-from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import Admitted, Queued, Ticket
+from roboco.redis.keys import Keys
+from roboco.redis.rate_limits import RedisRateLimiter
+from roboco.redis.scripts import Scripts
 from tests.bench.harness.bench_stack import BenchStack, Size
 from tests.bench.harness.results import Figure, Goal, Result
 

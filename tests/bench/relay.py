@@ -21,8 +21,8 @@ from typing import Any
 from redis.asyncio import Redis
 
 from roboco import Task
-from roboco.adapters.redis.keys import Keys
 from roboco.domain.stream.item import TextPartDelta
+from roboco.redis.keys import Keys
 from tests.bench.harness.bare_model import lags
 from tests.bench.harness.bench_stack import BenchStack, Size, build_team, new_name
 from tests.bench.harness.results import (

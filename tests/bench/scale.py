@@ -26,18 +26,18 @@ from typing import Any
 
 from redis import Redis
 
-from roboco.adapters.local.seaweed import S3Server, start_seaweed
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.schedule import RedisSchedule
-from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.workspace.open import Workspace, open_workspace
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.step import digest_of
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import OPENED, open_marker_path, summary_path, team_path
 from roboco.domain.shard import SHARDS
 from roboco.lab.servers.gate import Gate
+from roboco.local.seaweed import S3Server, start_seaweed
+from roboco.redis.client import connect
+from roboco.redis.keys import Keys
+from roboco.redis.schedule import RedisSchedule
+from roboco.redis.scripts import Scripts
+from roboco.workspace.open import Workspace, open_workspace
 from tests.bench.harness.bench_stack import TASK_TIMEOUT, BenchStack, DeployedStack, Size, build_team
 from tests.bench.harness.process_stats import cpu_with_children
 from tests.bench.harness.results import Figure, Goal, Result

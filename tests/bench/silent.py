@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.schedule import RedisSchedule
-from roboco.adapters.redis.scripts import Scripts
+from roboco.redis.keys import Keys
+from roboco.redis.schedule import RedisSchedule
+from roboco.redis.scripts import Scripts
 from tests.bench.harness.bench_stack import TASK_TIMEOUT, BenchStack, Size, build_team, new_name
 from tests.bench.harness.parallel_streams import AGENTS_THREADS
 from tests.bench.harness.process_stats import ProcessMeter

@@ -13,7 +13,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from roboco.adapters.local.seaweed import start_seaweed
+from roboco.local.seaweed import start_seaweed
 from tests.bench.harness.bench_stack import DeployedStack
 from tests.bench.harness.soak_faults import WORKERS, Faults
 from tests.bench.soak_load import Load, scripted_reply

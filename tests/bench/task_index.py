@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from roboco.adapters.local.valkey import start_valkey
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts, load_missing, script_texts
-from roboco.adapters.redis.task_index import RedisTaskIndex
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
+from roboco.local.valkey import start_valkey
+from roboco.redis.client import connect
+from roboco.redis.keys import Keys
+from roboco.redis.scripts import Scripts, load_missing, script_texts
+from roboco.redis.task_index import RedisTaskIndex
 
 BATCH = 500
 """Entries that are written in one round trip."""

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from time import perf_counter
 from typing import Any
 
-from roboco.adapters.local.seaweed import S3Server, start_seaweed
-from roboco.adapters.workspace.s3 import connect_s3
+from roboco.local.seaweed import S3Server, start_seaweed
+from roboco.workspace.s3 import connect_s3
 from tests.bench.harness.bench_stack import BenchStack, Size, new_name
 from tests.bench.harness.results import Result, Sampler, measure_alternately, ratio, turn_times
 from tests.bench.processes import plain_celery

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from redis import Redis
 
-from roboco.adapters.local.seaweed import S3Server
+from roboco.local.seaweed import S3Server
 from tests.support.browser.page import assert_page_equals_history, button
 from tests.support.browser.stack import WebStack, web_stack
 from tests.support.browser.states import open_task, run_example

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from redis import Redis
 
-from roboco.adapters.celery.app import app_settings, create_app
-from roboco.adapters.celery.dispatcher import CeleryDispatcher
-from roboco.adapters.local.valkey import ValkeyServer
+from roboco.broker.app import app_settings, create_app
+from roboco.broker.dispatcher import CeleryDispatcher
+from roboco.local.valkey import ValkeyServer
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 
 pytestmark = pytest.mark.redis

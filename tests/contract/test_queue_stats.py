@@ -3,11 +3,11 @@
 import pytest
 from redis import Redis
 
-from roboco.adapters.celery.app import app_settings, create_app
-from roboco.adapters.celery.dispatcher import CeleryDispatcher
-from roboco.adapters.celery.names import QUEUES
-from roboco.adapters.celery.queue_stats import queue_lengths
-from roboco.adapters.local.valkey import ValkeyServer
+from roboco.broker.app import app_settings, create_app
+from roboco.broker.dispatcher import CeleryDispatcher
+from roboco.broker.names import QUEUES
+from roboco.broker.queue_stats import queue_lengths
+from roboco.local.valkey import ValkeyServer
 from roboco.ports.assignment import TurnAssignment
 
 pytestmark = pytest.mark.redis

@@ -10,9 +10,9 @@ import redis
 from kombu import Connection, Consumer, Queue
 from kombu import transport as kombu_transport
 
-from roboco.adapters.celery.envelope import read_envelope
-from roboco.adapters.celery.transport import guard_transports
-from roboco.adapters.local.valkey import ValkeyServer
+from roboco.broker.envelope import read_envelope
+from roboco.broker.transport import guard_transports
+from roboco.local.valkey import ValkeyServer
 
 pytestmark = pytest.mark.redis
 
@@ -161,7 +161,7 @@ def test_an_error_while_a_message_is_read_loses_no_other(
             raise MemoryError
         return read_envelope(raw, queue)
 
-    monkeypatch.setattr("roboco.adapters.celery.receiving.read_envelope", read)
+    monkeypatch.setattr("roboco.broker.receiving.read_envelope", read)
     with receiver.channel.conn_or_acquire() as client:
         client.lpush(receiver.queues[0], b"odd")
     receiver.send("two")

@@ -6,14 +6,14 @@ from contextlib import contextmanager
 import pytest
 import redis
 
-from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.redis.client import connect_fail_fast
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.monitor import RedisMonitor
-from roboco.adapters.redis.scripts import ScriptCall, Scripts, translating_errors
-from roboco.adapters.redis.server_error import explain
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.errors import RobocoError, TransientError
+from roboco.local.valkey import ValkeyServer
+from roboco.redis.client import connect_fail_fast
+from roboco.redis.keys import Keys
+from roboco.redis.monitor import RedisMonitor
+from roboco.redis.scripts import ScriptCall, Scripts, translating_errors
+from roboco.redis.server_error import explain
 from tests.support.servers.refusing_redis import RefusingRedis
 
 TEMPORARY = {

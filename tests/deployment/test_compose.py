@@ -16,10 +16,10 @@ import yaml
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from roboco.adapters.local.process import LOOPBACK, Server, free_port, start_server
-from roboco.adapters.local.valkey import find_server
 from roboco.gateway.closing import EXIT_SECONDS
 from roboco.gateway.origin import HEALTH_PATHS
+from roboco.local.process import LOOPBACK, Server, free_port, start_server
+from roboco.local.valkey import find_server
 from tests.conftest import need
 from tests.deployment.files import DEPLOY, ROOT, missing_modules, unknown_variables
 from tests.support.stack import until

@@ -10,10 +10,10 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
-from roboco.adapters.sandbox.budget import read_budget
-from roboco.adapters.sandbox.limits import MIB, SandboxLimits
 from roboco.gateway.closing import EXIT_SECONDS
 from roboco.gateway.origin import HEALTH_PATHS
+from roboco.tools.sandbox.budget import read_budget
+from roboco.tools.sandbox.limits import MIB, SandboxLimits
 from tests.deployment.files import DEPLOY, documents, missing_modules, unknown_variables
 from tests.deployment.queries import unknown_metrics
 from tests.support.documents import example

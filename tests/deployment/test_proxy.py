@@ -19,8 +19,8 @@ import trustme
 import yaml
 
 from roboco import Orchestrator, Settings
-from roboco.adapters.local.process import free_port, start_server
-from roboco.adapters.local.valkey import ValkeyServer
+from roboco.local.process import free_port, start_server
+from roboco.local.valkey import ValkeyServer
 from tests.deployment.files import DEPLOY, ROOT
 from tests.integration.gateway.test_serve import served, wait_for
 

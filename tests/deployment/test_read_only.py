@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.local.process import start_server
-from roboco.adapters.sandbox.programs import find_programs
+from roboco.local.process import start_server
+from roboco.tools.sandbox.programs import find_programs
 from tests.support.journeys import PARALLEL, answer, shape
 from tests.support.stack import POOLS, ROOT, Stack, until
 

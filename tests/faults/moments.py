@@ -14,11 +14,11 @@ import pytest
 import redis
 
 from roboco import Task
-from roboco.adapters.local.process import Server
-from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.history.step import verify_chain
 from roboco.lab.servers.gate import Gate, HeldRequest
 from roboco.lab.transcript import Transcript
+from roboco.local.process import Server
+from roboco.redis.scripts import Scripts
 from tests.support.journeys import GRAPH, PARALLEL, StackJourney, answer, shape
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from roboco.adapters.sandbox.limits import MIB
-from roboco.adapters.sandbox.result import RunResult
+from roboco.tools.sandbox.limits import MIB
+from roboco.tools.sandbox.result import RunResult
 from tests.faults.sandbox_payloads import (
     DAEMON,
     ENDLESS_OUTPUT,

@@ -10,7 +10,7 @@ from roboco.domain.decision.tool_answers import needs_resolution
 from roboco.domain.history.part import ToolCall, ToolResult
 from roboco.domain.history.tool_outcome import ToolOutcome, not_executed_outcome, successful_outcome
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.answer import CallResolution, resolve_unknown
+from roboco.engine.accept.answer import CallResolution, resolve_unknown
 from roboco.errors import TransientError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext

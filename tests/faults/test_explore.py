@@ -18,13 +18,14 @@ from roboco.domain.history.state import History
 from roboco.domain.inbox.item import Stop
 from roboco.domain.paths import RESTART_PREFIX
 from roboco.domain.team.team import Team
-from roboco.engine import notification_delivery, notifications
-from roboco.engine.coordinator import advance, erase, erasure_inventory, pending_turn
-from roboco.engine.coordinator import next_step as following
-from roboco.engine.coordinator.sweep import ONE_TIME_WORK
+from roboco.engine import notifications
+from roboco.engine.accept import accept_item as receive
+from roboco.engine.coordinate import advance, pending_turn
+from roboco.engine.coordinate import next_step as following
 from roboco.engine.day_budgets import DayBudgets
 from roboco.engine.engine import Engine
-from roboco.engine.intake import accept_item as receive
+from roboco.engine.operate import erase, erasure_inventory, notification_delivery
+from roboco.engine.operate.sweep import ONE_TIME_WORK
 from roboco.engine.record import recover
 from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.leases import Chunk, EmitCallback, TurnClaim

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from roboco import Team
-from roboco.adapters.celery.health.bootstep import QUEUE_INFIX
-from roboco.adapters.celery.names import TOOLS_QUEUE
+from roboco.broker.health.bootstep import QUEUE_INFIX
+from roboco.broker.names import TOOLS_QUEUE
 from roboco.cli.main import commands
 from roboco.lab.servers.gate import Gate
 from tests.support.servers.model_server import Reply

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.mcp.confinement import Confinement, ConfinementMode
+from roboco.tools.mcp.confinement import Confinement, ConfinementMode
 from tests.support.mcp_servers import PROC, declare_server, never, open_servers
 
 THIEF = (sys.executable, str(Path(__file__).parent / "hostile" / "mcp_server.py"))
@@ -17,7 +17,7 @@ SECRET = "the-secret-of-the-worker"
 GUARDED = f"""
 import os, sys
 sys.path.insert(0, {os.getcwd()!r})
-from roboco.adapters.process_guard import guard_process
+from roboco.process.process_guard import guard_process
 guard_process()
 child = os.fork()
 if child == 0:
@@ -92,8 +92,8 @@ def test_worker_and_its_children_belong_to_root_in_proc(tmp_path: Path) -> None:
     if not os.path.exists(python):
         pytest.skip("there is no interpreter that other users can start")
     script = tmp_path / "guarded.py"
-    guard = Path("roboco/adapters/process_guard.py").read_text()
-    body = GUARDED.replace("from roboco.adapters.process_guard import guard_process\n", guard + "\n").replace(
+    guard = Path("roboco/process/process_guard.py").read_text()
+    body = GUARDED.replace("from roboco.process.process_guard import guard_process\n", guard + "\n").replace(
         "sys.path.insert", "#"
     )
     script.write_text(body)

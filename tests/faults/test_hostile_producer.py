@@ -7,8 +7,8 @@ import pytest
 from redis import Redis
 
 from roboco import parse_team
-from roboco.adapters.celery.names import QUEUES
-from roboco.adapters.celery.queue_stats import PRIORITY_SUFFIXES
+from roboco.broker.names import QUEUES
+from roboco.broker.queue_stats import PRIORITY_SUFFIXES
 from tests.faults.hostile.producer import BROADCASTS, MALFORMED, mutations, unacked
 from tests.support.servers.model_server import Reply
 from tests.support.stack import Stack, until

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from roboco.adapters.local.seaweed import S3Server
+from roboco.local.seaweed import S3Server
 from tests.faults.moments import COMPACTION, DISRUPTIONS, Moment, Scenario, Victim, disrupted
 from tests.support.stack import Stack, s3_environment
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import redis
 
-from roboco.adapters.redis.task_store import MAX_READING_AGE as MAX_AGE
 from roboco.errors import Overloaded
 from roboco.lab.transcript import Transcript
+from roboco.redis.task_store import MAX_READING_AGE as MAX_AGE
 from tests.support.journeys import GRAPH, answer, shape
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.local.seaweed import S3Server, start_seaweed
 from roboco.domain.history.step import verify_chain
 from roboco.errors import UsageError
 from roboco.lab.transcript import Transcript
+from roboco.local.seaweed import S3Server, start_seaweed
 from tests.support.journeys import GRAPH, answer, shape
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, s3_environment, until

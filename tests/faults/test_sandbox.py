@@ -18,10 +18,10 @@ from subprocess import PIPE
 
 import pytest
 
-from roboco.adapters.sandbox.limits import SandboxLimits
-from roboco.adapters.sandbox.programs import find_programs
-from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.errors import UsageError
+from roboco.tools.sandbox.limits import SandboxLimits
+from roboco.tools.sandbox.programs import find_programs
+from roboco.tools.sandbox.sandbox import Sandbox
 from tests.faults.sandbox_attacks import ATTACKS, Attack
 from tests.faults.sandbox_payloads import DAEMON, ENDLESS_OUTPUT, FORGE_WRAPPER, FORK_BOMB
 from tests.support.stack import until
@@ -104,7 +104,7 @@ def test_a_cancellation_check_that_raises_ends_the_run() -> None:
 @pytest.mark.parametrize("code", ["", FORGE_WRAPPER + "os.setsid()"])
 def test_a_run_dies_with_its_worker(number: int, code: str) -> None:
     code += "\nprint('runs', flush=True)\nwhile True: pass"
-    runs = "from roboco.adapters.sandbox.sandbox import Sandbox as S\ns = S()\n"
+    runs = "from roboco.tools.sandbox.sandbox import Sandbox as S\ns = S()\n"
     before = contained_processes()
     worker = subprocess.Popen([sys.executable, "-c", f"{runs}with s.run({code!r}, {{}}, lambda: False): pass"])
     try:
@@ -117,7 +117,7 @@ def test_a_run_dies_with_its_worker(number: int, code: str) -> None:
 
 RUN_ON_REQUEST = """
 import os, sys
-from roboco.adapters.sandbox.sandbox import Sandbox
+from roboco.tools.sandbox.sandbox import Sandbox
 sandbox = Sandbox()
 assert not sandbox.refusal()
 for _ in iter(sys.stdin.readline, ""):

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from roboco import Task, TransientError, parse_team
-from roboco.adapters.local.seaweed import S3Server
 from roboco.domain.history.step import verify_chain
 from roboco.lab.servers.gate import Gate, HeldRequest
 from roboco.lab.transcript import Transcript
+from roboco.local.seaweed import S3Server
 from tests.integration.cli.shell import Desk
 from tests.support.journeys import GRAPH, PARALLEL, StackJourney, answer, shape
 from tests.support.servers.model_server import Reply, Request

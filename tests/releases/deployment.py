@@ -6,28 +6,28 @@ from typing import Any
 
 import redis
 
-from roboco.adapters.clock import SystemClock
-from roboco.adapters.redis.attempts import RedisAttempts
-from roboco.adapters.redis.dead_letters import RedisDeadLetters
-from roboco.adapters.redis.fill import RedisFillRecord
-from roboco.adapters.redis.inbox import RedisInbox
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.large_steps import StoredSteps
-from roboco.adapters.redis.leases import RedisToolLeases, RedisTurnLeases
-from roboco.adapters.redis.logs import RedisEventLogs
-from roboco.adapters.redis.schedule import RedisSchedule
-from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.redis.task_index import RedisTaskIndex
-from roboco.adapters.redis.task_store import RedisTaskStore
-from roboco.adapters.workspace.open import open_workspace
 from roboco.domain.paths import OPEN_MARKERS, open_marker_path
 from roboco.domain.shard import SHARD_TAGS
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.coordinator.advance import advance
-from roboco.engine.coordinator.sweep import sweep_shard
+from roboco.engine.coordinate.advance import advance
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import FrozenTeams
+from roboco.engine.operate.sweep import sweep_shard
 from roboco.ports.task_store import Phase
+from roboco.process.clock import SystemClock
+from roboco.redis.attempts import RedisAttempts
+from roboco.redis.dead_letters import RedisDeadLetters
+from roboco.redis.fill import RedisFillRecord
+from roboco.redis.inbox import RedisInbox
+from roboco.redis.keys import Keys
+from roboco.redis.large_steps import StoredSteps
+from roboco.redis.leases import RedisToolLeases, RedisTurnLeases
+from roboco.redis.logs import RedisEventLogs
+from roboco.redis.schedule import RedisSchedule
+from roboco.redis.scripts import Scripts
+from roboco.redis.task_index import RedisTaskIndex
+from roboco.redis.task_store import RedisTaskStore
+from roboco.workspace.open import open_workspace
 from tests.support.memory_ports.journeys import Journey
 from tests.support.memory_ports.sweeping import fill_schedule
 from tests.support.memory_ports.world import POLICY, TASK, Given, World, world_parts

@@ -9,8 +9,8 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from roboco.adapters.local.valkey import start_valkey
-from roboco.adapters.redis.client import connect
+from roboco.local.valkey import start_valkey
+from roboco.redis.client import connect
 from tests.releases.deployment import Deployment
 from tests.releases.dump import Dump, dump
 from tests.releases.states import ALL_JOURNEYS, STATES, reachable

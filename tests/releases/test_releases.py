@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import redis
 
-from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.workspace.open import open_workspace
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.paths import WORKSPACE_FILE
 from roboco.engine.formats import FIRST_RELEASE
 from roboco.engine.worker_status import FORMAT, workspace_name
 from roboco.errors import UsageError
+from roboco.local.valkey import ValkeyServer
 from roboco.settings import Settings
 from roboco.workers.draining import DrainDeadline
 from roboco.workers.registration import Registrar
+from roboco.workspace.open import open_workspace
 from tests.releases.deployment import Deployment
 from tests.releases.dump import Dump, restore
 from tests.releases.states import ALL_JOURNEYS, STATES, State

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from roboco.adapters.local.process import free_port, start_server
 from roboco.cli.stack.dev_stack import FLOWER_COLUMNS
+from roboco.local.process import free_port, start_server
 from tests.support.stack import ROOT, Stack, until
 
 _USER = "watcher:only-for-tests"

@@ -19,14 +19,14 @@ from pathlib import Path
 
 from celery.__main__ import main as celery
 
-from roboco.adapters.local.process import Server
+from roboco.local.process import Server
 
 IMPORTED = (
     "celery.bin.celery",
     "celery.concurrency.prefork",
     "celery.concurrency.thread",
-    "roboco.adapters.celery.consumer",
-    "roboco.adapters.model.openai_model",
+    "roboco.broker.consumer",
+    "roboco.model.openai_model",
     "roboco.workers.compose_app",
 )
 """Modules that the fork server imports. None of them reads the environment, which differs by worker."""
@@ -57,7 +57,7 @@ class Forked(subprocess.Popen[bytes]):
 
 
 def start(name: str, arguments: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path) -> Server:
-    """Start `python -m celery` with these arguments, as `roboco.adapters.local.process.start_server` would."""
+    """Start `python -m celery` with these arguments, as `roboco.local.process.start_server` would."""
     process = _context().Process(
         target=_run, args=(tuple(arguments), dict(env), log, cwd), name="MainProcess", daemon=True
     )

@@ -12,8 +12,8 @@ from urllib.request import urlopen
 
 from openai import OpenAI
 
-from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
 from roboco.lab.servers.chat_protocol import content_text
+from roboco.local.process import Server, free_port, start_server, wait_ready
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import ROOT, Stack
 

@@ -12,8 +12,8 @@ from typing import Any, Self
 import httpx2
 
 from roboco import Task
-from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
 from roboco.gateway.streams.form import Form, ServerSentEvents
+from roboco.local.process import Server, free_port, start_server, wait_ready
 from tests.support.gateway_streams import Frame, frames_of, place_after, shown
 from tests.support.stack import ROOT, Stack
 

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from roboco.adapters.mcp.confinement import Confinement
-from roboco.adapters.mcp.servers import McpServers
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.tool_listing import ListedTool
+from roboco.tools.mcp.confinement import Confinement
+from roboco.tools.mcp.servers import McpServers
 from tests.support.stack import BUSY_FACTOR
 
 SHOP = (sys.executable, str(Path(__file__).with_name("mcp_server_stdio.py")))

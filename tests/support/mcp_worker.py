@@ -5,9 +5,9 @@ import shlex
 import sys
 import time
 
-from roboco.adapters.mcp.confinement import Confinement
-from roboco.adapters.mcp.servers import McpServers
 from roboco.domain.team.mcp_server import McpServer
+from roboco.tools.mcp.confinement import Confinement
+from roboco.tools.mcp.servers import McpServers
 
 
 def never() -> bool:

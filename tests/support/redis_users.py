@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import redis
 
-from roboco.adapters.local.process import Server
-from roboco.adapters.local.valkey import ValkeyServer
+from roboco.local.process import Server
+from roboco.local.valkey import ValkeyServer
 from tests.support.journeys import answer
 from tests.support.stack import ROOT, Stack
 

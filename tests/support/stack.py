@@ -17,10 +17,10 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from roboco import Orchestrator, Settings
-from roboco.adapters.local.process import Server, start_server
-from roboco.adapters.local.seaweed import S3Server
-from roboco.adapters.local.valkey import ValkeyServer, start_valkey
 from roboco.lab.servers.dialect import Dialect
+from roboco.local.process import Server, start_server
+from roboco.local.seaweed import S3Server
+from roboco.local.valkey import ValkeyServer, start_valkey
 from tests.support import forked
 from tests.support.servers.model_server import ModelServer
 

@@ -3,15 +3,15 @@
 from functools import partial
 from pathlib import Path
 
-from roboco.adapters.artifacts.artifact_reader import artifact_reader
-from roboco.adapters.mcp.servers import McpServers
-from roboco.adapters.sandbox.sandbox import Sandbox
-from roboco.adapters.search.memory_index import MemoryIndex
-from roboco.adapters.tools.builtin import BuiltinTools
-from roboco.adapters.tools.function_loader import FunctionLoader
-from roboco.adapters.tools.python_tool import run_code
-from roboco.adapters.tools.toolbox import FunctionToolbox
 from roboco.ports.workspace import Files, Histories
+from roboco.tools.builtin import BuiltinTools
+from roboco.tools.function_loader import FunctionLoader
+from roboco.tools.mcp.servers import McpServers
+from roboco.tools.python_tool import run_code
+from roboco.tools.sandbox.sandbox import Sandbox
+from roboco.tools.search.memory_index import MemoryIndex
+from roboco.tools.toolbox import FunctionToolbox
+from roboco.workspace.artifacts.artifact_reader import artifact_reader
 
 
 def toolbox_of(

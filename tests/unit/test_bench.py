@@ -79,6 +79,6 @@ def test_the_guide_of_scaling_has_the_tables_of_the_simulation() -> None:
 
 
 def test_a_waiting_task_is_checked_after_doubling_times_and_then_once_a_day() -> None:
-    """As `stay_waiting` does; `tests/unit/engine/coordinator/test_sweep.py` tests the same there."""
+    """As `stay_waiting` does; `tests/unit/engine/operate/test_sweep.py` tests the same there."""
     hours = [minute / 60 for minute in checks(0, 4 * 1440)]
     assert hours == [1, 2, 4, 8, 16, 32, 56, 80]

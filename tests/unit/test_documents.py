@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from roboco.adapters.team.file import parse_team
+from roboco.team_files.file import parse_team
 from tests.support.documents import GUIDES, PAGES, Example, example, examples
 from tests.support.stack import ROOT
 

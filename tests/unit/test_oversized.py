@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery.message_validation import MAX_BODY_BYTES, size_error
-from roboco.adapters.team.file import parse_team
+from roboco.broker.message_validation import MAX_BODY_BYTES, size_error
 from roboco.domain.inbox.submission import parse_submission
 from roboco.errors import UsageError
+from roboco.team_files.file import parse_team
 
 pytestmark = pytest.mark.slow
 

@@ -10,13 +10,13 @@ from typing import Any
 import click
 import yaml
 
-from roboco.adapters.extras import require_extra
-from roboco.adapters.team.file import parse_team
 from roboco.cli.commands.init import on_shell_path
 from roboco.cli.interactive.run_team import RunOptions, run_team
 from roboco.cli.terminal import options
 from roboco.cli.terminal.screen import Screen
 from roboco.domain.team.team import Team
+from roboco.process.extras import require_extra
+from roboco.team_files.file import parse_team
 
 EXAMPLES_FOLDER = resources.files("roboco.examples")
 

@@ -9,7 +9,6 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from roboco.adapters.mcp.listing import describe_left_out
 from roboco.cli.doctor.server_tools import ListingResult, TeamServer, fetch_tools
 from roboco.cli.doctor.teams import loaded_teams
 from roboco.cli.terminal import options
@@ -23,6 +22,7 @@ from roboco.domain.team.team import Team, default_prefix
 from roboco.domain.team.tool_listing import ListedTool
 from roboco.errors import UsageError
 from roboco.settings import Settings, load_settings
+from roboco.tools.mcp.listing import describe_left_out
 
 MAX_CELL_CHARS: Final = 300
 MAX_PARAMETERS: Final = 20

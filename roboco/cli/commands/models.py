@@ -12,7 +12,6 @@ import yaml
 from rich.table import Table
 from rich.text import Text
 
-from roboco.adapters.extras import require_extra
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json
@@ -22,6 +21,7 @@ from roboco.cli.terminal.screen import Screen
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.team_lookup import resolve_team
 from roboco.domain.team.model_offer import ModelProfileInfo
+from roboco.process.extras import require_extra
 from roboco.settings import load_settings
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -73,7 +73,7 @@ def check(team: str, only: tuple[str, ...], as_json: bool) -> int:
     require_extra("workers", "roboco models check")
     settings = load_settings()
     found = resolve_team(settings, team)
-    logging.getLogger("roboco.adapters.model").setLevel(logging.ERROR)  # what it would log is part of the output
+    logging.getLogger("roboco.model").setLevel(logging.ERROR)  # what it would log is part of the output
     calls = importlib.import_module("roboco.cli.doctor.model_calls")  # which imports the packages that call models
     screen = Screen(sys.stdout)
     progress = Progress(sys.stdout, screen.is_terminal and not as_json)

@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
-from roboco.adapters.team.file import load_team
 from roboco.cli.interactive.run_team import RunOptions, run_team
 from roboco.cli.terminal import options
+from roboco.team_files.file import load_team
 
 
 @click.command()

@@ -4,11 +4,11 @@ from typing import Any
 
 import click
 
-from roboco.adapters.team.field_descriptions import describe_fields
 from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_json
 from roboco.domain.team.mcp_server import MAX_SERVER_TOOLS
 from roboco.domain.team.team import Team
+from roboco.team_files.field_descriptions import describe_fields
 
 
 @click.command()

@@ -5,10 +5,6 @@ from pathlib import Path
 
 import click
 
-from roboco.adapters.mcp.listing import describe_left_out
-from roboco.adapters.team.file import load_team
-from roboco.adapters.team.prices import with_prices
-from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.cli.doctor.server_tools import ListingResult, fetch_tools, team_servers
 from roboco.cli.doctor.teams import missing_functions
 from roboco.cli.terminal import options
@@ -18,6 +14,10 @@ from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.domain.team.team import Team
 from roboco.errors import InvalidTeam
 from roboco.settings import load_settings
+from roboco.team_files.file import load_team
+from roboco.team_files.prices import with_prices
+from roboco.tools.function_loader import FunctionLoader
+from roboco.tools.mcp.listing import describe_left_out
 
 
 @click.command()

@@ -10,15 +10,15 @@ from kombu.exceptions import KombuError
 from kombu.utils.url import maybe_sanitize_url
 from redis.exceptions import RedisError
 
-from roboco.adapters.celery.broker import TRANSPORT_OPTIONS
-from roboco.adapters.celery.broker_fault import write_fault
-from roboco.adapters.celery.names import COORDINATOR_QUEUE, QUEUES, queue_lanes
-from roboco.adapters.celery.queue_stats import QueueStats, read_queue_stats
-from roboco.adapters.redis.server_error import BROKER_URL_SETTING, explain
+from roboco.broker.broker import TRANSPORT_OPTIONS
+from roboco.broker.broker_fault import write_fault
+from roboco.broker.names import COORDINATOR_QUEUE, QUEUES, queue_lanes
+from roboco.broker.queue_stats import QueueStats, read_queue_stats
 from roboco.cli.doctor.check import CheckResult, expect
 from roboco.cli.doctor.deployments import check_owner, check_unread_lists
 from roboco.client.wiring import producer_app
 from roboco.errors import TransientError
+from roboco.redis.server_error import BROKER_URL_SETTING, explain
 from roboco.settings import Settings
 
 INSPECT_TIMEOUTS = (0.5, 1.0, 1.5)

@@ -8,8 +8,6 @@ from dataclasses import replace
 
 import click
 
-from roboco.adapters.extras import missing_packages
-from roboco.adapters.sandbox.budget import MemoryBudget, read_budget
 from roboco.cli.doctor.broker import check_broker
 from roboco.cli.doctor.check import CheckResult
 from roboco.cli.doctor.machine import (
@@ -33,7 +31,9 @@ from roboco.cli.terminal.progress import Progress
 from roboco.cli.terminal.screen import Screen
 from roboco.client.team_lookup import resolve_team
 from roboco.errors import UsageError
+from roboco.process.extras import missing_packages
 from roboco.settings import Settings, load_settings
+from roboco.tools.sandbox.budget import MemoryBudget, read_budget
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 

@@ -6,17 +6,17 @@ from typing import Final
 import redis
 from celery import Celery
 
-from roboco.adapters.celery.broker import is_amqp
-from roboco.adapters.celery.broker_owner import Deployment, ForeignBroker, check_broker_owner, read_owner
-from roboco.adapters.celery.unread_lists import UnreadLists
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.shared_channels import find_shared_channels
-from roboco.adapters.workspace.open import open_workspace
+from roboco.broker.broker import is_amqp
+from roboco.broker.broker_owner import Deployment, ForeignBroker, check_broker_owner, read_owner
+from roboco.broker.unread_lists import UnreadLists
 from roboco.cli.doctor.check import CheckResult
 from roboco.client.wiring import workspace_address
 from roboco.engine.worker_status import workspace_name
 from roboco.errors import RobocoError
+from roboco.redis.keys import Keys
+from roboco.redis.shared_channels import find_shared_channels
 from roboco.settings import Settings
+from roboco.workspace.open import open_workspace
 
 MAX_PAGES: Final = 200
 """Pages of keys that are searched for lists without readers."""

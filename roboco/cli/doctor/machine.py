@@ -9,14 +9,14 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 
-from roboco.adapters.local.seaweed import find_weed
-from roboco.adapters.local.valkey import find_server
-from roboco.adapters.sandbox.budget import MemoryBudget
-from roboco.adapters.sandbox.limits import MIB
-from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.cli.doctor.check import CheckResult, expect
 from roboco.domain.builtin_tools import PYTHON
 from roboco.errors import UsageError
+from roboco.local.seaweed import find_weed
+from roboco.local.valkey import find_server
+from roboco.tools.sandbox.budget import MemoryBudget
+from roboco.tools.sandbox.limits import MIB
+from roboco.tools.sandbox.sandbox import Sandbox
 
 FILES_PER_TURN, BASE_FILES = 3, 200
 """Open files of an agents worker: for each turn, with the connection to its model, and for the whole process."""

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from roboco.adapters.model.openai_model import OpenAIModel
-from roboco.adapters.team.prices import priced_profile
 from roboco.cli.doctor.check import CheckResult
 from roboco.domain.prompt.chat import ChatMessage
 from roboco.domain.team.model_profile import OWN_PARAMETERS, ModelProfile
 from roboco.domain.team.team import Team
 from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError, UsageError
+from roboco.model.openai_model import OpenAIModel
 from roboco.ports.model import Listener, Reply, Request
 from roboco.settings import Settings
+from roboco.team_files.prices import priced_profile
 
 LIMIT_TOKENS: Final = 16
 """The output tokens of the reply with a limit: the fewest that every provider accepts."""

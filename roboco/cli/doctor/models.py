@@ -6,12 +6,12 @@ from typing import Final
 
 import openai
 
-from roboco.adapters.model.allowlist import base_url_of, check_allowed, key_variable, model_key, needs_key
 from roboco.cli.doctor.check import CheckResult, expect
 from roboco.cli.doctor.parallel_checks import CheckGroup, run_parallel
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.errors import ModelError, RobocoError
+from roboco.model.allowlist import base_url_of, check_allowed, key_variable, model_key, needs_key
 
 LIST_TIMEOUT: Final = 10.0
 """Seconds for a model's server to list its models."""

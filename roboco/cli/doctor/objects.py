@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
-from roboco.adapters.workspace.s3 import S3Objects
 from roboco.cli.doctor.check import CheckResult, expect
+from roboco.workspace.s3 import S3Objects
 
 _CONTENT = b"A check of Roboco reads this by a link.\n"
 _METADATA = {"steps": "1"}

@@ -13,20 +13,20 @@ import redis
 from redis.cluster import RedisCluster
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.cluster import LazyCluster
-from roboco.adapters.redis.dead_letters import RedisDeadLetters
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.large_steps import StoredSteps, no_steps
-from roboco.adapters.redis.schedule import RedisSchedule
-from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.redis.server_error import explain
-from roboco.adapters.redis.task_store import RedisTaskStore
 from roboco.cli.doctor.check import CheckResult, expect
 from roboco.cli.doctor.deployments import check_channels
 from roboco.domain.shard import SHARDS
 from roboco.domain.url import strip_credentials
 from roboco.errors import CorruptHistory, RobocoError
+from roboco.redis.client import connect
+from roboco.redis.cluster import LazyCluster
+from roboco.redis.dead_letters import RedisDeadLetters
+from roboco.redis.keys import Keys
+from roboco.redis.large_steps import StoredSteps, no_steps
+from roboco.redis.schedule import RedisSchedule
+from roboco.redis.scripts import Scripts
+from roboco.redis.server_error import explain
+from roboco.redis.task_store import RedisTaskStore
 from roboco.settings import Settings
 
 MIN_VERSION: Final = (7, 0)

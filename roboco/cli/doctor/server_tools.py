@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from roboco.adapters.mcp.listing import ListedTools
-from roboco.adapters.mcp.servers import McpServers
-from roboco.adapters.process_guard import guard_process
 from roboco.client.wiring import build_mcp_servers
 from roboco.domain.team.known_tools import missing_tools_error
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.team import Team, default_prefix
 from roboco.errors import UsageError
+from roboco.process.process_guard import guard_process
 from roboco.settings import Settings
+from roboco.tools.mcp.listing import ListedTools
+from roboco.tools.mcp.servers import McpServers
 
 MAX_CONNECT_TIMEOUT: Final = 60.0
 """Seconds to wait for a server at most, whatever its `connect_timeout`."""

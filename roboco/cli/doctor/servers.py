@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from roboco.adapters.mcp.listing import describe_left_out
 from roboco.cli.doctor.check import CheckResult
 from roboco.cli.doctor.server_tools import ListingResult, fetch_tools, team_servers
 from roboco.domain.team.team import Team
 from roboco.errors import RobocoError
 from roboco.settings import Settings
+from roboco.tools.mcp.listing import describe_left_out
 
 MAX_LISTED: Final = 10
 

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from roboco.adapters.mcp.servers import connection_class
-from roboco.adapters.team.file import load_team
-from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.cli.doctor.check import CheckResult, expect
 from roboco.client.team_lookup import team_files
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.errors import RobocoError, UsageError
 from roboco.settings import Settings
+from roboco.team_files.file import load_team
+from roboco.tools.function_loader import FunctionLoader
+from roboco.tools.mcp.servers import connection_class
 
 
 def check_tools(settings: Settings) -> Iterator[CheckResult]:

@@ -6,12 +6,12 @@ import ssl
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from roboco.adapters.notifications.allowlist import allowed_address, secret_of
-from roboco.adapters.notifications.http_post import DEFAULT_PORTS, connect
-from roboco.adapters.notifications.webhook_signature import signature_headers
 from roboco.cli.doctor.check import CheckResult, expect
 from roboco.domain.url import url_error
 from roboco.errors import RobocoError, UsageError
+from roboco.notifications.allowlist import allowed_address, secret_of
+from roboco.notifications.http_post import DEFAULT_PORTS, connect
+from roboco.notifications.webhook_signature import signature_headers
 from roboco.settings import Settings
 
 

@@ -11,16 +11,16 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from roboco.adapters.workspace.conditions import REMEDY, conditional_write_flaw
-from roboco.adapters.workspace.folder import FolderFiles
-from roboco.adapters.workspace.open import open_workspace
-from roboco.adapters.workspace.s3 import S3Objects, connect_s3
-from roboco.adapters.workspace.s3_open import open_objects
 from roboco.cli.doctor.check import CheckResult, CheckState, expect
 from roboco.cli.doctor.objects import check_objects
 from roboco.errors import RobocoError
 from roboco.ports.workspace import Files
 from roboco.settings import Settings
+from roboco.workspace.conditions import REMEDY, conditional_write_flaw
+from roboco.workspace.folder import FolderFiles
+from roboco.workspace.open import open_workspace
+from roboco.workspace.s3 import S3Objects, connect_s3
+from roboco.workspace.s3_open import open_objects
 
 LOW_DISK_BYTES: Final = 2**30
 FULL_DISK_BYTES: Final = 100 * 2**20

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from roboco.adapters.extras import require_extra
+from roboco.process.extras import require_extra
 
 
 @click.command()

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import roboco
-from roboco.adapters.local.process import Server, start_server
+from roboco.local.process import Server, start_server
 from roboco.settings import Settings
 
 _SOURCE_FOLDER = str(Path(roboco.__file__).parents[1])

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from roboco.adapters.local.process import Server
 from roboco.cli.stack.celery_process import kill
+from roboco.local.process import Server
 
 _MIN_BACKOFF, _MAX_BACKOFF = 0.5, 30.0
 """Seconds before a restart: the first delay, which doubles with each death, and the greatest."""

@@ -8,11 +8,6 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from roboco.adapters.extras import require_extra
-from roboco.adapters.local.model_download import ModelDownload
-from roboco.adapters.local.process import LOOPBACK, Server, choose_port, free_port
-from roboco.adapters.local.seaweed import find_weed, start_seaweed
-from roboco.adapters.local.valkey import start_valkey
 from roboco.cli.stack.celery_process import environment, start_celery, start_worker
 from roboco.cli.stack.component import Component
 from roboco.cli.stack.gateway_process import start_gateway
@@ -26,6 +21,11 @@ from roboco.cli.stack.local_model import (
 )
 from roboco.cli.stack.supervisor import Supervisor
 from roboco.errors import RobocoError, UsageError
+from roboco.local.model_download import ModelDownload
+from roboco.local.process import LOOPBACK, Server, choose_port, free_port
+from roboco.local.seaweed import find_weed, start_seaweed
+from roboco.local.valkey import start_valkey
+from roboco.process.extras import require_extra
 from roboco.settings import load_settings
 
 POOLS = ("coordinator", "agents", "tools")

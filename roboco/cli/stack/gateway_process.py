@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from roboco.adapters.local.process import LOOPBACK, Server, start_server
+from roboco.local.process import LOOPBACK, Server, start_server
 
 
 def start_gateway(port: int, env: Mapping[str, str], log: Path) -> Server:

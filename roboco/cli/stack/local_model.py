@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from roboco.adapters.local.llama import LlamaServer, begin_model, check_llama, launch_llama, start_llama, wait_loaded
-from roboco.adapters.local.model_download import MODEL_FILE, WHEEL_BYTES, ModelDownload
-from roboco.adapters.local.process import LOOPBACK
 from roboco.cli.stack.celery_process import kill
 from roboco.cli.stack.download_bar import DownloadBar
+from roboco.local.llama import LlamaServer, begin_model, check_llama, launch_llama, start_llama, wait_loaded
+from roboco.local.model_download import MODEL_FILE, WHEEL_BYTES, ModelDownload
+from roboco.local.process import LOOPBACK
 
 Report = Callable[[str], None]
 POLL_INTERVAL = 0.1

@@ -8,18 +8,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from roboco.adapters.extras import require_extra
-from roboco.adapters.local.process import LOOPBACK, Server, free_port, wait_ready
-from roboco.adapters.local.valkey import start_valkey
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.schedule import RedisSchedule
-from roboco.adapters.redis.scripts import Scripts
 from roboco.cli.stack.celery_process import environment, kill, start_worker
 from roboco.cli.stack.gateway_process import listens, start_gateway
 from roboco.cli.stack.local_model import LocalModel, Report, model_environment, names_model
 from roboco.cli.terminal.signals import Interrupted, ignore_signals
 from roboco.domain.team.team import Team
+from roboco.local.process import LOOPBACK, Server, free_port, wait_ready
+from roboco.local.valkey import start_valkey
+from roboco.process.extras import require_extra
+from roboco.redis.client import connect
+from roboco.redis.keys import Keys
+from roboco.redis.schedule import RedisSchedule
+from roboco.redis.scripts import Scripts
 from roboco.settings import Settings
 
 _WORKER_NAME = "run"

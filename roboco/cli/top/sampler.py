@@ -6,15 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final
 
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.monitor import LiveTask, RedisMonitor
 from roboco.cli.top.snapshot import TaskRow, TopSnapshot
 from roboco.client.operator.open_teams import OpenTeams
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import model_limits
 from roboco.domain.team.team import Team
 from roboco.errors import TransientError
+from roboco.redis.client import connect
+from roboco.redis.keys import Keys
+from roboco.redis.monitor import LiveTask, RedisMonitor
 
 MAX_CAUSES: Final = 20
 """Tasks in a picture whose causes are looked up."""

@@ -3,9 +3,9 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from roboco.adapters.redis.monitor import LiveTask
 from roboco.client.operator.operations import QueueReport, WorkerReport
 from roboco.domain.rate_report import RateReport
+from roboco.redis.monitor import LiveTask
 
 
 @dataclass(frozen=True)

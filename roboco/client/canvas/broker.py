@@ -7,7 +7,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import celeryd_after_setup
 
-from roboco.adapters.celery.broker_identity import same_broker
+from roboco.broker.broker_identity import same_broker
 from roboco.domain.url import strip_credentials
 from roboco.settings import Settings, load_settings
 

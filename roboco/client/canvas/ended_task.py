@@ -17,7 +17,7 @@ from typing import Any
 from celery import Celery
 from kombu.utils import json
 
-from roboco.adapters.celery.continuation import Continuation
+from roboco.broker.continuation import Continuation
 from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.step import last_text
@@ -26,8 +26,8 @@ from roboco.domain.notification import Notification
 from roboco.domain.paths import continued_path
 from roboco.domain.status import TaskStatus
 from roboco.engine import notifications as notify
+from roboco.engine.accept.accept_item import accept_item
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept_item import accept_item
 from roboco.errors import TaskFailed, UsageError
 from roboco.ports.lease_renewals import AttemptLease
 

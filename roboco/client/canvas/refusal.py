@@ -3,9 +3,9 @@
 import logging
 from typing import Any
 
-from roboco.adapters.celery.dead_letter import dead_letter_of
-from roboco.adapters.celery.display import redact_error
-from roboco.adapters.celery.names import TEAM_TASK
+from roboco.broker.dead_letter import dead_letter_of
+from roboco.broker.display import redact_error
+from roboco.broker.names import TEAM_TASK
 from roboco.client.orchestrator import Orchestrator
 from roboco.errors import Erased, Overloaded, TransientError, UsageError
 

@@ -11,12 +11,12 @@ from typing import Final
 from celery import Celery
 from celery.worker import state
 
-from roboco.adapters.celery.background import run_periodically
+from roboco.broker.background import run_periodically
 from roboco.client.canvas.task_ids import team_task_id
 from roboco.domain.inbox.item import Stop
 from roboco.domain.paths import open_marker_path
+from roboco.engine.accept.accept_item import accept_item
 from roboco.engine.engine import Engine
-from roboco.engine.intake.accept_item import accept_item
 from roboco.errors import RobocoError, UsageError
 
 _log = logging.getLogger(__name__)

@@ -5,10 +5,10 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from celery import Celery, Signature
 
-from roboco.adapters.celery.names import TEAM_TASK
-from roboco.adapters.team.file import load_team
+from roboco.broker.names import TEAM_TASK
 from roboco.domain.team.team import Team
 from roboco.engine.frozen_teams import team_as_data
+from roboco.team_files.file import load_team
 
 ResultForm = Literal["text", "summary"]
 OnWait = Literal["wait", "fail"]

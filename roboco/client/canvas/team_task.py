@@ -8,8 +8,8 @@ from celery import Celery
 from celery.exceptions import Ignore
 from kombu.utils import json
 
-from roboco.adapters.celery.continuation import serialize_request
-from roboco.adapters.celery.names import BROKER_KEY, ENDED_TASK
+from roboco.broker.continuation import serialize_request
+from roboco.broker.names import BROKER_KEY, ENDED_TASK
 from roboco.client.canvas.broker import broker_mistake, broker_of
 from roboco.client.canvas.task_ids import team_task_id
 from roboco.client.orchestrator import Orchestrator

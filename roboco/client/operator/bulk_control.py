@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from roboco.adapters.celery import names
+from roboco.broker import names
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.inbox.submission import parse_message, parse_result
 from roboco.domain.limits import LimitOverrides

@@ -21,9 +21,9 @@ from roboco.domain.canonical_json import sha256
 from roboco.domain.ids import answer_id, approval_id, qualified_id, tenant_of
 from roboco.domain.inbox.item import ApprovalDecision, ExternalToolResult, Item, UnknownResolution
 from roboco.domain.team.team import Team
+from roboco.engine.accept.accept_item import stored_item
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import team_as_data
-from roboco.engine.intake.accept_item import stored_item
 from roboco.errors import AlreadyEnded, RobocoError
 from roboco.settings import Settings
 

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from celery import Celery
 
-from roboco.adapters.celery.broker_error import translating_errors
-from roboco.adapters.celery.dispatcher import CONFIRM_TIMEOUT
-from roboco.adapters.celery.message_signing import SigningKeys
-from roboco.adapters.celery.names import TEAM_TASK
+from roboco.broker.broker_error import translating_errors
+from roboco.broker.dispatcher import CONFIRM_TIMEOUT
+from roboco.broker.message_signing import SigningKeys
+from roboco.broker.names import TEAM_TASK
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.paths import open_marker_path
 from roboco.engine import notifications as notify

@@ -19,10 +19,8 @@ from typing import Final, Unpack
 import redis
 from celery import Celery
 
-from roboco.adapters.celery.names import QUEUES
-from roboco.adapters.celery.queue_stats import QueueStats, read_queue_stats
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.monitor import RedisMonitor
+from roboco.broker.names import QUEUES
+from roboco.broker.queue_stats import QueueStats, read_queue_stats
 from roboco.client.operator.open_teams import OpenTeams
 from roboco.client.operator.stuck import StuckPage, stuck_page
 from roboco.client.options import TaskFilterOptions
@@ -33,6 +31,8 @@ from roboco.domain.team.model_limits import ModelLimits
 from roboco.engine.engine import Engine
 from roboco.errors import NotFound
 from roboco.ports.registry import DRAINING, LIVENESS_TIMEOUT, POOLS, PoolStatus, RegisteredWorker
+from roboco.redis.keys import Keys
+from roboco.redis.monitor import RedisMonitor
 
 MAX_WORKERS: Final = 1000
 """Workers of a pool that a report lists at most."""

@@ -13,15 +13,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from roboco.adapters.celery.queue_stats import QueueStats, queue_description
+from roboco.broker.queue_stats import QueueStats, queue_description
 from roboco.domain.history.start_time import start_time_of
 from roboco.domain.log_text import log_text
 from roboco.domain.schema import RecordModel
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
+from roboco.engine.accept.wait_cause import Kind, default_threshold, wait_cause
 from roboco.engine.engine import Engine
-from roboco.engine.intake.wait_cause import Kind, default_threshold, wait_cause
 from roboco.errors import TransientError, UsageError
 from roboco.ports.task_store import Phase, Snapshot
 

@@ -21,9 +21,9 @@ from roboco.domain.removal.retention import due_rule
 from roboco.domain.schema import RecordModel
 from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.intake.import_task import import_task
-from roboco.engine.intake.request_erasure import pending_receipt, request_erasure
-from roboco.engine.intake.tar_contents import verified
+from roboco.engine.accept.request_erasure import pending_receipt, request_erasure
+from roboco.engine.operate.import_task import import_task
+from roboco.engine.operate.tar_contents import verified
 from roboco.engine.record.task_tar import check_exportable, task_tar
 from roboco.engine.selected_tasks import SelectedPage, select_page
 from roboco.engine.tombstones import parse_request, receipt_of

@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypedDict
 
-from roboco.adapters.team.file import parse_team
 from roboco.client.team_lookup import resolve_team
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import RUN_PREFIX, check_task_id, qualified_id, tenant_of
@@ -18,12 +17,13 @@ from roboco.domain.recorded.run_comparison import RunRow, WhatIfReport, row_of_r
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.domain.team.what_if import MAX_RUNS, WhatIf
+from roboco.engine.accept.accept_item import accept_item
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import team_as_data
-from roboco.engine.intake.accept_item import accept_item
-from roboco.engine.intake.what_if import WhatIfRequest, run_ids, start_runs
+from roboco.engine.operate.what_if import WhatIfRequest, run_ids, start_runs
 from roboco.errors import NotFound, StateConflict, UsageError
 from roboco.settings import Settings
+from roboco.team_files.file import parse_team
 
 DEFAULT_SECONDS: Final = 600.0
 """The default of `max_seconds`."""

@@ -14,8 +14,8 @@ from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from roboco.adapters.team.field_descriptions import field_docstrings
 from roboco.gateway.rest.models import ProblemDocument
+from roboco.team_files.field_descriptions import field_docstrings
 
 PATH: Final = "/v1/openapi.json"
 DESCRIPTION: Final = """Start, follow, steer and stop tasks of teams of LLM agents.

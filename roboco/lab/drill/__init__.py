@@ -5,6 +5,6 @@ command ─► session ─► a run for each fault ─► promises, weaknesses �
            faults ─► stack: workers, gates before Redis and S3, a model server, stand-ins for the tools
 """
 
-from roboco.adapters.extras import require_extra
+from roboco.process.extras import require_extra
 
 require_extra("workers", "roboco drill", "local")  # before a module here imports one of its packages

@@ -11,9 +11,6 @@ from typing import Any, Final
 
 import click
 
-from roboco.adapters.model.allowlist import BASE_URL_VARIABLE, DEFAULT_KEY_VARIABLE
-from roboco.adapters.team.file import load_team
-from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.cli.doctor.server_tools import fetch_tools, team_servers
 from roboco.cli.doctor.teams import missing_functions
 from roboco.cli.terminal import options
@@ -36,7 +33,10 @@ from roboco.lab.drill.session import run_faults
 from roboco.lab.drill.stack import DrillStack
 from roboco.lab.drill.stand_ins import MODULE, write_plans
 from roboco.lab.drill.weaknesses import find_weaknesses
+from roboco.model.allowlist import BASE_URL_VARIABLE, DEFAULT_KEY_VARIABLE
 from roboco.settings import load_settings
+from roboco.team_files.file import load_team
+from roboco.tools.function_loader import FunctionLoader
 
 SCRIPTED: Final = "scripted"
 REAL: Final = "real"

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.cli.doctor.server_tools import ListingResult
 from roboco.domain.team.mcp_server import McpToolSettings
 from roboco.domain.team.model_profile import ModelProfile
@@ -15,6 +14,7 @@ from roboco.domain.team.team import SERVER_TOOLS_PREFIX, Agent, Team, default_pr
 from roboco.domain.team.tool_spec import ServerTool, ToolSpec
 from roboco.errors import UsageError
 from roboco.lab.drill.stand_ins import StandIn, function_name
+from roboco.tools.function_loader import FunctionLoader
 
 MAX_TOOL_TIMEOUT: Final = 4.0
 """Seconds that a tool may take at most in a drill, so that a hanging one does not delay it."""

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.history.step import TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.lab.drill.executions import ToolOrder
 from roboco.lab.drill.stack import DrillStack
 from roboco.lab.servers.model_server import RequestRecord
+from roboco.redis.client import connect
+from roboco.redis.scripts import Scripts
 
 Strike = Generator[None, None, None]
 """The work of a fault: a generator that the main thread resumes again and again until it ends."""

@@ -9,16 +9,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from roboco.adapters.local.process import LOOPBACK, Server, wait_ready
-from roboco.adapters.local.seaweed import find_weed, start_seaweed
-from roboco.adapters.local.valkey import ValkeyServer, start_valkey
-from roboco.adapters.redis.client import connect
 from roboco.cli.stack.celery_process import environment, kill, start_celery
 from roboco.cli.terminal.signals import ignore_signals
 from roboco.errors import UsageError
 from roboco.lab.drill.executions import FOLDER_VARIABLE, Executions
 from roboco.lab.servers.gate import Gate
 from roboco.lab.servers.model_server import ModelServer
+from roboco.local.process import LOOPBACK, Server, wait_ready
+from roboco.local.seaweed import find_weed, start_seaweed
+from roboco.local.valkey import ValkeyServer, start_valkey
+from roboco.redis.client import connect
 from roboco.settings import Settings
 
 POOLS: Final = ("coordinator", "agents", "tools")

@@ -19,11 +19,11 @@ from typing import Annotated, Any, Final, get_type_hints
 
 from pydantic import TypeAdapter, WithJsonSchema
 
-from roboco.adapters.tools.function_loader import FunctionLoader, module_of
-from roboco.adapters.tools.function_tool import tool
 from roboco.lab.drill.executions import FOLDER_VARIABLE, Execution, Executions
 from roboco.lab.drill.schema_sample import sample
 from roboco.ports.tools import ToolContext
+from roboco.tools.function_loader import FunctionLoader, module_of
+from roboco.tools.function_tool import tool
 
 MODULE: Final = "roboco.lab.drill.stand_ins"
 PLANS_FILE: Final = "stand_ins.json"

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.domain.team.collaboration import Graph
 from roboco.domain.team.context_policy import BudgetContext, RecentContext, SummaryContext
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Agent, Team
+from roboco.tools.function_loader import FunctionLoader
 
 MAX_RECENT_STEPS: Final = 50
 MAX_CONTEXT_TOKENS: Final = 100_000

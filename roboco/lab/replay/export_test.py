@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import click
 
-from roboco.adapters.team.file import load_team
 from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import escape_invisible
@@ -22,6 +21,7 @@ from roboco.errors import UsageError
 from roboco.lab.replay.recording import recording_of
 from roboco.lab.replay.stored_record import router_of, stored_record
 from roboco.settings import load_settings
+from roboco.team_files.file import load_team
 
 LINE_WIDTH: Final = 116
 

@@ -12,9 +12,9 @@ from typing import Any, Self
 from urllib.error import URLError
 
 from roboco import Orchestrator, Settings, Task, Team, parse_team
-from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
-from roboco.adapters.local.valkey import start_valkey
-from roboco.adapters.redis.client import connect
+from roboco.local.process import Server, free_port, start_server, wait_ready
+from roboco.local.valkey import start_valkey
+from roboco.redis.client import connect
 from tests.bench.harness.bare_model import BareModel
 from tests.bench.harness.process_stats import ProcessMeter
 from tests.support.stack import ROOT, Stack, until

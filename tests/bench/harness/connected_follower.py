@@ -4,9 +4,9 @@ import threading
 import time
 
 from roboco import Task
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.domain.stream.item import TextPartDelta
+from roboco.redis.keys import Keys
+from roboco.redis.stream.follower import RedisFollower
 from tests.bench.harness.bench_stack import BenchStack, new_name
 from tests.support.stack import until
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from roboco import Task
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.schedule import RedisSchedule
-from roboco.adapters.redis.scripts import Scripts
+from roboco.redis.keys import Keys
+from roboco.redis.schedule import RedisSchedule
+from roboco.redis.scripts import Scripts
 from tests.bench.harness.bench_stack import TASK_TIMEOUT, BenchStack, Size, build_team, new_name
 from tests.bench.harness.process_stats import ProcessMeter
 from tests.bench.harness.raw_subscriber import RawSubscriber

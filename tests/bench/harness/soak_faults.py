@@ -6,7 +6,7 @@ import signal
 import time
 from collections import Counter
 
-from roboco.adapters.local.seaweed import S3Server, start_seaweed
+from roboco.local.seaweed import S3Server, start_seaweed
 from tests.support.stack import Stack
 
 WORKERS = ("coordinator", "coordinator-2", "agents", "agents-2", "tools", "tools-2")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from redis import Redis
 
-from roboco.adapters.local.valkey import start_valkey
+from roboco.local.valkey import start_valkey
 from tests.bench.peers.celery_chain import application, errand, task_ids
 from tests.bench.peers.errand import AGENTS
 from tests.bench.peers.peer import TASK_TIMEOUT, Peer, follow_channel

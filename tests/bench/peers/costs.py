@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from urllib.error import URLError
 
-from roboco.adapters.local.process import free_port, start_server, wait_ready
+from roboco.local.process import free_port, start_server, wait_ready
 from tests.bench.harness.bench_stack import MODEL_MODULE, Size, new_name
 from tests.bench.harness.results import Measurement, Result, ratio
 from tests.bench.peers.cpu import cpu_seconds

@@ -7,7 +7,7 @@ from typing import Any
 from dbos import DBOSClient
 from redis import Redis
 
-from roboco.adapters.local.valkey import start_valkey
+from roboco.local.valkey import start_valkey
 from tests.bench.peers.dbos_worker import NAME, QUEUE, STREAM, VERSION
 from tests.bench.peers.peer import Peer, follow_channel
 from tests.bench.peers.postgres import postgres

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from langgraph.checkpoint.postgres import PostgresSaver
 from redis import Redis
 
-from roboco.adapters.local.valkey import start_valkey
+from roboco.local.valkey import start_valkey
 from tests.bench.peers.langgraph_worker import ERRANDS
 from tests.bench.peers.peer import TASK_TIMEOUT, Peer, follow_channel
 from tests.bench.peers.postgres import postgres

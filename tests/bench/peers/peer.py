@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 from redis import Redis
 
-from roboco.adapters.local.process import Server, start_server, wait_ready
+from roboco.local.process import Server, start_server, wait_ready
 from tests.support.stack import ROOT
 
 START_TIMEOUT = 60.0

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from roboco.adapters.local.process import LOOPBACK, Server, free_port, start_server, wait_ready
+from roboco.local.process import LOOPBACK, Server, free_port, start_server, wait_ready
 
 UNPRIVILEGED_ID = 65534
 """The user and group id that run the server instead of root, which PostgreSQL refuses."""

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from roboco import Orchestrator, Settings, Team, parse_team
-from roboco.adapters.local.valkey import start_valkey
 from roboco.domain.stream.event import TurnRestarted
 from roboco.domain.stream.item import TextPartDelta
+from roboco.local.valkey import start_valkey
 from tests.bench.peers.errand import AGENTS, USER_PROMPT
 from tests.bench.peers.peer import TASK_TIMEOUT, VOID_MARK, Peer
 

@@ -12,7 +12,7 @@ from contextlib import closing
 from http.client import HTTPConnection
 from urllib.parse import urlsplit
 
-from roboco.adapters.redis.client import connect_subscriber
+from roboco.redis.client import connect_subscriber
 
 
 def open_silent_request(model: str, name: str) -> HTTPConnection:

@@ -21,7 +21,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from roboco import Orchestrator, Settings, Task
-from roboco.adapters.redis.keys import Keys
+from roboco.redis.keys import Keys
 from tests.bench.harness.bare_model import lags
 
 

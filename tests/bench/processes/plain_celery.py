@@ -17,7 +17,7 @@ from celery import Celery
 from celery.worker.consumer import Consumer
 from kombu import Queue
 
-from roboco.adapters.celery.app import app_settings, create_app
+from roboco.broker.app import app_settings, create_app
 from roboco.settings import load_settings
 
 COORDINATOR_QUEUE, AGENTS_QUEUE = "bench.coordinator", "bench.agents"

@@ -16,7 +16,7 @@ import redis
 from celery import Celery
 from kombu import Queue
 
-from roboco.adapters.celery.app import app_settings, create_app
+from roboco.broker.app import app_settings, create_app
 from roboco.settings import load_settings
 
 POOLS = {

@@ -10,7 +10,7 @@ import argparse
 import json
 import time
 
-from roboco.adapters.redis.client import connect
+from roboco.redis.client import connect
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from openai import OpenAI
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from roboco.adapters.redis.client import connect
+from roboco.redis.client import connect
 from tests.bench.harness.bare_model import request_arguments
 
 

@@ -22,9 +22,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from roboco import Orchestrator, Settings, Task
-from roboco.adapters.redis.keys import Keys
 from roboco.gateway import GatewaySettings, create_app
 from roboco.gateway.principal import Principal
+from roboco.redis.keys import Keys
 from tests.bench.processes.many_followers import task_of_logs
 
 Readers = defaultdict[str, set[asyncio.Queue[bytes]]]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.redis.stream.async_follower import AsyncFollower
 from roboco.client.task import Task
 from roboco.domain.paths import events_path
 from roboco.domain.stream.event import TaskStarted
@@ -18,6 +17,7 @@ from roboco.errors import CorruptHistory, TransientError
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.problem import Problem
 from roboco.gateway.streams.form import ServerSentEvents
+from roboco.redis.stream.async_follower import AsyncFollower
 from tests.support.gateway_rest import CALLERS, RestWorld
 from tests.support.gateway_streams import Frame, frames_of
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from roboco.engine.coordinator.rebuild_index import rebuild_index
+from roboco.engine.operate.rebuild_index import rebuild_index
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.rest import usage
 from tests.support.gateway_rest import CALLERS, RestWorld, rest_world

@@ -12,9 +12,9 @@ from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
 
 from roboco import Orchestrator, Settings
-from roboco.adapters.local.valkey import ValkeyServer
 from roboco.gateway import GatewaySettings, create_app
 from roboco.gateway.principal import ALL_SCOPES, LOCAL, Principal, Scope
+from roboco.local.valkey import ValkeyServer
 from tests.support.gateway_callers import choose_callers
 
 pytestmark = pytest.mark.redis

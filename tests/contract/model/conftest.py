@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.model.openai_model import OpenAIModel
+from roboco.model.openai_model import OpenAIModel
 from tests.contract.model.model_calls import API_KEY, close_model
 from tests.support.servers.model_server import ModelServer
 

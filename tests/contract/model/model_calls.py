@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
+from roboco.model.openai_model import OpenAIModel
 from roboco.ports.model import ModelStream
 from roboco.ports.model import Reply as ModelReply
 from roboco.ports.model import Request as ModelRequest

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.errors import ModelError
+from roboco.model.openai_model import OpenAIModel
 from roboco.ports.model import Reply as ModelReply
 from tests.contract.model.model_calls import TOOL, make_request
 from tests.support.servers.model_server import ModelServer, Reply

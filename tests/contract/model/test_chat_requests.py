@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.model.chat_wire import chat_url, sent_max_tokens
-from roboco.adapters.model.openai_model import OpenAIModel
-from roboco.adapters.model.provider_state import chat_messages
+from roboco.model.chat_wire import chat_url, sent_max_tokens
+from roboco.model.openai_model import OpenAIModel
+from roboco.model.provider_state import chat_messages
 from tests.contract.model.model_calls import (
     API_KEY,
     TOOL,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from roboco.adapters.model import reply_assembly as assembly
-from roboco.adapters.model.openai_model import OpenAIModel
+from roboco.model import reply_assembly as assembly
+from roboco.model.openai_model import OpenAIModel
 from roboco.ports.model import ModelStream
 from roboco.ports.model import Reply as ModelReply
 from tests.contract.model.json_requests import (

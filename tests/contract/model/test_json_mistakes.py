@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.model.openai_model import MAX_REPROMPTS, OpenAIModel
+from roboco.model.openai_model import MAX_REPROMPTS, OpenAIModel
 from tests.contract.model.json_requests import (
     ADD_CALL,
     REQUESTED_ADD,

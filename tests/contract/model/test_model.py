@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.model.openai_model import OpenAIModel
+from roboco.model.openai_model import OpenAIModel
 from roboco.ports.model import Listener, ModelStream, RequestedCall
 from roboco.ports.model import Reply as ModelReply
 from tests.contract.model.model_calls import (

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from roboco.adapters.local.process import free_port
-from roboco.adapters.model import openai_model
-from roboco.adapters.model.openai_model import MAX_ATTEMPTS, OpenAIModel
 from roboco.domain.team.context_policy import BudgetContext
 from roboco.domain.team.team import Agent
 from roboco.errors import ModelError
+from roboco.local.process import free_port
+from roboco.model import openai_model
+from roboco.model.openai_model import MAX_ATTEMPTS, OpenAIModel
 from roboco.ports.model import Reply as ModelReply
 from tests.contract.model.model_calls import (
     API_KEY,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.model import reply_assembly as assembly
-from roboco.adapters.model import sse
-from roboco.adapters.model.openai_model import OpenAIModel, _ModelCall
 from roboco.errors import ModelError
+from roboco.model import reply_assembly as assembly
+from roboco.model import sse
+from roboco.model.openai_model import OpenAIModel, _ModelCall
 from roboco.ports.model import Listener
 from roboco.ports.model import Reply as ModelReply
 from tests.contract.model.model_calls import (

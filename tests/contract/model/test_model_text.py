@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.model.openai_model import OpenAIModel
-from roboco.adapters.model.reply_assembly import MAX_TOKEN_COUNT
+from roboco.model.openai_model import OpenAIModel
+from roboco.model.reply_assembly import MAX_TOKEN_COUNT
 from roboco.ports.model import RequestedCall
 from tests.contract.model.model_calls import (
     IGNORE_ABANDONED_GENERATORS,

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.model.errors import ServerFailure
-from roboco.adapters.model.learned import Learner
-from roboco.adapters.model.native.wire import NativeWire
-from roboco.adapters.model.openai_model import OpenAIModel
-from roboco.adapters.model.reply_assembly import ReplyAssembly
-from roboco.adapters.model.wire import Output
 from roboco.domain.prompt.chat import ChatMessage
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
+from roboco.model.errors import ServerFailure
+from roboco.model.learned import Learner
+from roboco.model.native.wire import NativeWire
+from roboco.model.openai_model import OpenAIModel
+from roboco.model.reply_assembly import ReplyAssembly
+from roboco.model.wire import Output
 from roboco.ports.model import Reply, Request
 from tests.contract.model.model_calls import close_model
 from tests.contract.model.native_expected import expected_of
@@ -244,7 +244,7 @@ def test_cancellation_closes_the_connection(caller: Caller, path: Path) -> None:
 @needs_recordings
 @pytest.mark.parametrize("path", [RECORDINGS / folder / name for folder, name in SMALLEST.items()], ids=list(SMALLEST))
 def test_limit_of_the_reply_closes_the_connection(caller: Caller, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roboco.adapters.model.reply_assembly.MAX_REPLY_CHUNKS", 0)
+    monkeypatch.setattr("roboco.model.reply_assembly.MAX_REPLY_CHUNKS", 0)
     recording, request = recorded(caller, path)
     caller.server.answers = [answer_of(recording, hold=True)]
 
@@ -380,7 +380,7 @@ def test_malformed_call_of_gemini_is_named(caller: Caller) -> None:
 
 
 def test_reply_without_end_is_cut(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roboco.adapters.model.native.provider.MAX_RESPONSE_BYTES", 10_000)
+    monkeypatch.setattr("roboco.model.native.provider.MAX_RESPONSE_BYTES", 10_000)
     caller.server.answers = [Answer(200, [b"event: ping\ndata: " + b"x" * 20_000])]
     with pytest.raises(ModelError, match="more than 10000 bytes"):
         caller.call(Request(caller.profile("anthropic"), PROMPT, ()))
@@ -394,7 +394,7 @@ def drips() -> Iterator[bytes]:
 
 
 def test_refusal_without_end_is_read_for_some_seconds(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roboco.adapters.model.native.provider.ERROR_TIMEOUT", 0.1)
+    monkeypatch.setattr("roboco.model.native.provider.ERROR_TIMEOUT", 0.1)
     caller.server.answers = [Answer(400, drips())]
     with pytest.raises(ServerFailure) as refused:
         caller.call(Request(caller.profile("anthropic"), PROMPT, ()))
@@ -520,7 +520,7 @@ def test_rest_of_a_budget_is_not_sent_below_the_budget_of_thinking(caller: Calle
 
 
 def test_missing_packages_are_named_with_their_remedy(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "roboco.adapters.model.native.exchange", None)
+    monkeypatch.setitem(sys.modules, "roboco.model.native.exchange", None)
     with pytest.raises(ModelError, match=r"pip install 'roboco\[providers\]'"):
         caller.run(
             Caller(caller.run, NativeWire(Learner()), caller.server).exchange(
@@ -530,7 +530,7 @@ def test_missing_packages_are_named_with_their_remedy(caller: Caller, monkeypatc
 
 
 def test_packages_are_imported_by_no_other_profile() -> None:
-    code = "import sys, roboco.adapters.model.openai_model; print([m for m in sys.modules if 'pydantic_ai' in m])"
+    code = "import sys, roboco.model.openai_model; print([m for m in sys.modules if 'pydantic_ai' in m])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
 

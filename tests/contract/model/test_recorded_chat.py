@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.model.chat_reader import ChatReader
-from roboco.adapters.model.openai_model import MAX_REPROMPTS, OpenAIModel
-from roboco.adapters.model.reply_assembly import MAX_REASONING_CHARS, ReplyAssembly
-from roboco.adapters.model.sse import iter_chunks
+from roboco.model.chat_reader import ChatReader
+from roboco.model.openai_model import MAX_REPROMPTS, OpenAIModel
+from roboco.model.reply_assembly import MAX_REASONING_CHARS, ReplyAssembly
+from roboco.model.sse import iter_chunks
 from tests.contract.model.model_calls import make_request, read_failure, read_reply
 from tests.contract.model.recordings import FOLDER, Recording, recordings
 from tests.support.servers.model_server import ModelServer, Reply

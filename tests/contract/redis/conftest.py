@@ -9,9 +9,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from roboco.adapters.local.valkey import ValkeyServer, find_server
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
+from roboco.local.valkey import ValkeyServer, find_server
+from roboco.redis.client import connect
+from roboco.redis.keys import Keys
 from tests.conftest import need
 from tests.contract.redis.double_sending import DoubleSendingRedis
 from tests.contract.redis.task_in_memory import TaskInMemory

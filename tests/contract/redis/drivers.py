@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import redis
 
-from roboco.adapters.redis.keys import Keys
+from roboco.redis.keys import Keys
 from tests.contract.redis.double_sending import DoubleSendingRedis
 from tests.contract.redis.driver import Driver
 from tests.contract.redis.key_aging import age_keys

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import redis
 
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.redis.task_index import RedisIndexProgress, RedisTaskIndex
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.ports.index_progress import IndexProgress
 from roboco.ports.task_index import TaskIndex
+from roboco.redis.keys import Keys
+from roboco.redis.scripts import Scripts
+from roboco.redis.task_index import RedisIndexProgress, RedisTaskIndex
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.server import MemoryServer
 from tests.support.memory_ports.task_index import MemoryIndexProgress, MemoryTaskIndex

@@ -6,22 +6,22 @@ from typing import Any
 
 import redis
 
-from roboco.adapters.redis.attempts import RedisAttempts
-from roboco.adapters.redis.dead_letters import RedisDeadLetters
-from roboco.adapters.redis.fill import RedisFillRecord
-from roboco.adapters.redis.inbox import RedisInbox
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.large_steps import StoredSteps
-from roboco.adapters.redis.lease_renewals import RedisLeaseRenewals
-from roboco.adapters.redis.leases import RedisToolLeases, RedisTurnLeases
-from roboco.adapters.redis.logs import RedisEventLogs
-from roboco.adapters.redis.rate_limits import Buckets, RedisRateLimiter
-from roboco.adapters.redis.schedule import RedisSchedule
-from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.redis.task_store import RedisTaskStore
-from roboco.adapters.redis.worker_registry import RedisWorkerRegistry
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import Ticket
+from roboco.redis.attempts import RedisAttempts
+from roboco.redis.dead_letters import RedisDeadLetters
+from roboco.redis.fill import RedisFillRecord
+from roboco.redis.inbox import RedisInbox
+from roboco.redis.keys import Keys
+from roboco.redis.large_steps import StoredSteps
+from roboco.redis.lease_renewals import RedisLeaseRenewals
+from roboco.redis.leases import RedisToolLeases, RedisTurnLeases
+from roboco.redis.logs import RedisEventLogs
+from roboco.redis.rate_limits import Buckets, RedisRateLimiter
+from roboco.redis.schedule import RedisSchedule
+from roboco.redis.scripts import Scripts
+from roboco.redis.task_store import RedisTaskStore
+from roboco.redis.worker_registry import RedisWorkerRegistry
 from tests.contract.redis.task_under_test import (
     LONG_LEASE,
     OPERATOR_LIMITS,

@@ -4,14 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from roboco.adapters.redis import dead_letters as dead_letters
-from roboco.adapters.redis.dead_letters import RedisDeadLetters
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import DeadLetter, dead_letter_of_lost_work
 from roboco.errors import UsageError
 from roboco.ports.attempts import Attempts
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.lease_renewals import AttemptLease, LeaseStatus
+from roboco.redis import dead_letters as dead_letters
+from roboco.redis.dead_letters import RedisDeadLetters
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import SHORT_LEASE, TaskUnderTest
 

@@ -10,11 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.redis import dead_letters as redis_dead_letters
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.paths import NOTIFY_PREFIX
 from roboco.domain.shard import shard_of
+from roboco.local.valkey import ValkeyServer
+from roboco.redis import dead_letters as redis_dead_letters
 from tests.contract.machine_settings import MACHINE_SETTINGS
 from tests.contract.redis.driver import Driver, assert_same
 from tests.contract.redis.drivers import Clients, connected, make_drivers

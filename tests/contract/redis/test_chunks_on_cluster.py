@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 import redis
 
-from roboco.adapters.local.valkey import find_server
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.large_steps import StoredSteps, no_steps
-from roboco.adapters.redis.leases import RedisTurnLeases
-from roboco.adapters.redis.scripts import Scripts
+from roboco.local.valkey import find_server
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.leases import Chunk, TurnClaim
+from roboco.redis.client import connect
+from roboco.redis.keys import Keys
+from roboco.redis.large_steps import StoredSteps, no_steps
+from roboco.redis.leases import RedisTurnLeases
+from roboco.redis.scripts import Scripts
 from tests.conftest import need
 from tests.contract.redis.task_under_test import LONG_LEASE
 from tests.contract.samples import USAGE, text_chunk

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from roboco.adapters.redis import client as redis_client
-from roboco.adapters.redis.client import connect, connect_for_renewals, connect_subscriber
 from roboco.errors import UsageError
+from roboco.redis import client as redis_client
+from roboco.redis.client import connect, connect_for_renewals, connect_subscriber
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.unreachable_redis import wait_for_error
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import redis
 
-from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.redis.client import connect, connect_fail_fast, connect_for_renewals
-from roboco.adapters.redis.scripts import ScriptCall, Scripts
 from roboco.errors import TransientError
+from roboco.local.valkey import ValkeyServer
+from roboco.redis.client import connect, connect_fail_fast, connect_for_renewals
+from roboco.redis.scripts import ScriptCall, Scripts
 
 pytestmark = pytest.mark.redis
 RENEW = ("renew", ["roboco:{a}:state", "roboco:{a}:lease"], 1, "me", 1000)

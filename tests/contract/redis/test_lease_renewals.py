@@ -9,17 +9,17 @@ import pytest
 import redis
 from redis.connection import AbstractConnection
 
-from roboco.adapters.local.valkey import find_server
-from roboco.adapters.redis.attempts import RedisAttempts
-from roboco.adapters.redis.client import connect, connect_for_renewals
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.lease_renewals import RedisLeaseRenewals
-from roboco.adapters.redis.scripts import Scripts
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.errors import TransientError
+from roboco.local.valkey import find_server
 from roboco.ports.attempts import Attempts
 from roboco.ports.lease_renewals import AttemptLease, CallLease, Lease, LeaseStatus, TurnLease
 from roboco.ports.task_store import Phase
+from roboco.redis.attempts import RedisAttempts
+from roboco.redis.client import connect, connect_for_renewals
+from roboco.redis.keys import Keys
+from roboco.redis.lease_renewals import RedisLeaseRenewals
+from roboco.redis.scripts import Scripts
 from tests.conftest import need
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import LONG_LEASE, TaskUnderTest

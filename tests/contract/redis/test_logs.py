@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.redis import logs as redis_logs
 from roboco.domain.stream.event import ErrorOccurred
 from roboco.errors import TransientError
 from roboco.ports.logs import LogTrim
 from roboco.ports.task_store import Phase
+from roboco.redis import logs as redis_logs
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest

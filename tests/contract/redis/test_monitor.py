@@ -1,11 +1,11 @@
 """The monitor of `roboco top` on Redis: the usage of rate limits."""
 
-from roboco.adapters.redis.monitor import RedisMonitor
-from roboco.adapters.redis.rate_limits import RedisRateLimiter
-from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.team.file import parse_team
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.ports.rate_limits import Admitted, Ticket
+from roboco.redis.monitor import RedisMonitor
+from roboco.redis.rate_limits import RedisRateLimiter
+from roboco.redis.scripts import Scripts
+from roboco.team_files.file import parse_team
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.support.stack import until
 

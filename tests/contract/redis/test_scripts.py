@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import redis
 
-from roboco.adapters.celery.broker_scripts import BROKER_SCRIPTS, BrokerScripts
-from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.dead_letters import RedisDeadLetters
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import ScriptCall, Scripts, load_missing, script_texts
+from roboco.broker.broker_scripts import BROKER_SCRIPTS, BrokerScripts
 from roboco.client.wiring import producer_app
 from roboco.errors import TransientError
+from roboco.local.valkey import ValkeyServer, find_server, start_valkey
+from roboco.redis.client import connect
+from roboco.redis.dead_letters import RedisDeadLetters
+from roboco.redis.keys import Keys
+from roboco.redis.scripts import ScriptCall, Scripts, load_missing, script_texts
 from roboco.settings import Settings
 from tests.conftest import need, running
 from tests.support.servers.cluster import PRIMARIES, Cluster

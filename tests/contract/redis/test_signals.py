@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.redis.signals import RedisSignals
+from roboco.local.valkey import ValkeyServer
+from roboco.redis.signals import RedisSignals
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.samples import TASK
 from tests.support.stack import until

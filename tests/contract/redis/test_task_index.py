@@ -11,16 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.client import Pipeline
 
-from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.redis import task_index
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.redis.task_index import RedisTaskIndex
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
 from roboco.errors import TransientError, UsageError
+from roboco.local.valkey import ValkeyServer
 from roboco.ports.index_progress import Rebuild
+from roboco.redis import task_index
+from roboco.redis.keys import Keys
+from roboco.redis.scripts import Scripts
+from roboco.redis.task_index import RedisTaskIndex
 from tests.contract.redis.double_sending import DoubleSendingRedis
 from tests.contract.redis.task_indexes import (
     INDEX_KINDS,

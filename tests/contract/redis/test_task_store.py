@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.redis import task_store as redis_task_store
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import USER
@@ -19,6 +18,7 @@ from roboco.domain.stream.event_file import with_step
 from roboco.errors import TransientError
 from roboco.ports import task_store as ports
 from roboco.ports.task_store import CallState, Commit, Decision, Phase, Snapshot
+from roboco.redis import task_store as redis_task_store
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest

@@ -12,12 +12,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.redis import task_store as redis_task_store
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
 from roboco.domain.status import TaskStatus
+from roboco.local.valkey import ValkeyServer
 from roboco.ports.task_store import Decision, Phase, TokenUsage
+from roboco.redis import task_store as redis_task_store
 from tests.contract.machine_settings import MACHINE_SETTINGS
 from tests.contract.redis.driver import CALLS, STEPS, Driver, assert_same
 from tests.contract.redis.drivers import Clients, connected, make_drivers

@@ -9,10 +9,10 @@ import pytest
 from kombu import Connection, Queue
 from kombu import transport as kombu_transport
 
-from roboco.adapters.celery.dead_letter import record_of_raw
-from roboco.adapters.celery.receiving import MAX_HELD_RECORD_BYTES, read_held_record
-from roboco.adapters.celery.transport import Transport, guard_transports
-from roboco.adapters.local.valkey import ValkeyServer
+from roboco.broker.dead_letter import record_of_raw
+from roboco.broker.receiving import MAX_HELD_RECORD_BYTES, read_held_record
+from roboco.broker.transport import Transport, guard_transports
+from roboco.local.valkey import ValkeyServer
 from tests.faults.hostile.producer import headers, message
 
 pytestmark = pytest.mark.redis

@@ -2,8 +2,8 @@
 
 import pytest
 
-from roboco.adapters.redis.worker_registry import WORKER_TTL
 from roboco.ports.registry import NO_LOAD, POOLS, PoolStatus, Registration, WorkerLoad, WorkspaceIdentity
+from roboco.redis.worker_registry import WORKER_TTL
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.local.seaweed import S3Server
-from roboco.adapters.workspace.folder import FolderFiles
-from roboco.adapters.workspace.folder_history import FolderHistories
-from roboco.adapters.workspace.s3 import S3Files, connect_s3
-from roboco.adapters.workspace.s3_history import S3Histories
+from roboco.local.seaweed import S3Server
 from roboco.ports.workspace import Files, Histories
+from roboco.workspace.folder import FolderFiles
+from roboco.workspace.folder_history import FolderHistories
+from roboco.workspace.s3 import S3Files, connect_s3
+from roboco.workspace.s3_history import S3Histories
 from tests.contract.workspace.s3_faults import WatchedObjects
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 from tests.support.stack import s3_environment

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from roboco.adapters.workspace.s3 import S3Objects, StoredObject
+from roboco.workspace.s3 import S3Objects, StoredObject
 
 
 class Killed(Exception):

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.local.seaweed import S3Server
-from roboco.adapters.workspace import archives
-from roboco.adapters.workspace.archives import StoreArchives
 from roboco.engine.record.task_tar import HashedReader
 from roboco.errors import TransientError, UsageError
+from roboco.local.seaweed import S3Server
+from roboco.workspace import archives
+from roboco.workspace.archives import StoreArchives
 from tests.support.stack import s3_environment
 
 PART = 8 * 1024 * 1024

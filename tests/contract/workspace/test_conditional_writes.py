@@ -2,11 +2,11 @@
 
 import pytest
 
-from roboco.adapters.local.seaweed import S3Server
-from roboco.adapters.workspace.conditions import CHECK_PATH, conditional_write_flaw
-from roboco.adapters.workspace.s3 import S3Objects
-from roboco.adapters.workspace.s3_open import open_objects
 from roboco.errors import TransientError
+from roboco.local.seaweed import S3Server
+from roboco.workspace.conditions import CHECK_PATH, conditional_write_flaw
+from roboco.workspace.s3 import S3Objects
+from roboco.workspace.s3_open import open_objects
 from tests.contract.workspace.s3_faults import WatchedObjects
 from tests.support.servers.loose_s3 import LooseS3, loose_s3
 

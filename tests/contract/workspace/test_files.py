@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from roboco.adapters.local.seaweed import S3Server
-from roboco.adapters.workspace import lock
-from roboco.adapters.workspace.folder import FolderFiles
-from roboco.adapters.workspace.lock import locked
-from roboco.adapters.workspace.s3 import S3Files, S3Objects, connect_s3
-from roboco.adapters.workspace.s3_history import S3Histories
-from roboco.adapters.workspace.tries import MAX_TRIES
 from roboco.errors import TransientError
+from roboco.local.seaweed import S3Server
 from roboco.ports.workspace import Files
+from roboco.workspace import lock
+from roboco.workspace.folder import FolderFiles
+from roboco.workspace.lock import locked
+from roboco.workspace.s3 import S3Files, S3Objects, connect_s3
+from roboco.workspace.s3_history import S3Histories
+from roboco.workspace.tries import MAX_TRIES
 from tests.contract.samples import TASK, make_chain
 from tests.contract.workspace.s3_faults import DoublePutClient
 from tests.support.memory_ports.objects import MemoryObjects

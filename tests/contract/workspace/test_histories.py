@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.workspace import folder_history, lock
-from roboco.adapters.workspace.folder import FolderFiles
-from roboco.adapters.workspace.folder_history import FolderHistories
 from roboco.domain import sorted_lines
 from roboco.domain.history.step import TaskStep, parse_step, verify_chain
 from roboco.domain.paths import history_path
 from roboco.errors import CorruptHistory, TransientError
 from roboco.ports.workspace import Histories
+from roboco.workspace import folder_history, lock
+from roboco.workspace.folder import FolderFiles
+from roboco.workspace.folder_history import FolderHistories
 from tests.contract.samples import TASK, make_chain, step_after
 from tests.contract.workspace.history_checks import append_steps, assert_history
 from tests.support.forked_child import forked_child

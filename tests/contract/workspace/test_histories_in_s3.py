@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.local.seaweed import S3Server
-from roboco.adapters.workspace import s3_history
-from roboco.adapters.workspace.s3 import S3Objects
-from roboco.adapters.workspace.s3_history import S3Histories
 from roboco.domain import sorted_lines
 from roboco.domain.history.step import TaskStep, parse_step
 from roboco.domain.paths import history_path, segments_path
 from roboco.errors import CorruptHistory
+from roboco.local.seaweed import S3Server
+from roboco.workspace import s3_history
+from roboco.workspace.s3 import S3Objects
+from roboco.workspace.s3_history import S3Histories
 from tests.contract.samples import TASK, step_after
 from tests.contract.workspace.history_checks import append_steps, assert_history
 from tests.contract.workspace.s3_faults import DoublePutClient, Killed, WatchedObjects

@@ -8,13 +8,13 @@ from typing import BinaryIO, cast
 
 import pytest
 
-from roboco.adapters.artifacts.store import NewArtifact, read_artifact, write_artifact
-from roboco.adapters.artifacts.stored_stream import MAX_UPLOAD_SECONDS, store_stream
-from roboco.adapters.workspace.folder import FolderFiles
-from roboco.adapters.workspace.s3 import S3Files
 from roboco.domain.paths import upload_path, uploads_path
 from roboco.errors import TransientError, UsageError
 from roboco.ports.workspace import Files
+from roboco.workspace.artifacts.store import NewArtifact, read_artifact, write_artifact
+from roboco.workspace.artifacts.stored_stream import MAX_UPLOAD_SECONDS, store_stream
+from roboco.workspace.folder import FolderFiles
+from roboco.workspace.s3 import S3Files
 
 PIECE = bytes(range(256)) * 4096
 """A megabyte."""

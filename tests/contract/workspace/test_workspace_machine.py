@@ -13,13 +13,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from roboco.adapters.local.seaweed import S3Server
-from roboco.adapters.workspace.folder import FolderFiles
-from roboco.adapters.workspace.folder_history import FolderHistories
-from roboco.adapters.workspace.s3 import S3Files, S3Objects
-from roboco.adapters.workspace.s3_history import S3Histories
 from roboco.domain.history.step import TaskStep
+from roboco.local.seaweed import S3Server
 from roboco.ports.workspace import Files, Histories
+from roboco.workspace.folder import FolderFiles
+from roboco.workspace.folder_history import FolderHistories
+from roboco.workspace.s3 import S3Files, S3Objects
+from roboco.workspace.s3_history import S3Histories
 from tests.contract.machine_settings import MACHINE_SETTINGS
 from tests.contract.samples import step_after
 from tests.contract.workspace.s3_faults import DoublePutClient, WatchedObjects

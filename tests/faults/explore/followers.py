@@ -4,9 +4,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
 
-from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.adapters.redis.stream.log_merger import LOST_EVENTS, LogMerger
-from roboco.adapters.redis.stream.position import Record, StreamPosition
 from roboco.client.session import poll, session
 from roboco.client.stream import TaskStream
 from roboco.client.worker_check import WorkerCheck
@@ -14,8 +11,11 @@ from roboco.domain.session.session import SessionMessage
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.item import ItemData, StepFinal, TextPartDelta
 from roboco.domain.stream.merged import Cursor, MergedStream
-from roboco.engine.intake.wait_cause import why_unattended
+from roboco.engine.accept.wait_cause import why_unattended
 from roboco.engine.stored_events import StoredEvents
+from roboco.redis.stream.follower import RedisFollower
+from roboco.redis.stream.log_merger import LOST_EVENTS, LogMerger
+from roboco.redis.stream.position import Record, StreamPosition
 from tests.faults.explore.violation import Violation
 from tests.support.memory_ports.reader import ItemReader
 from tests.support.memory_ports.server import StoredTask

@@ -28,10 +28,10 @@ from roboco.domain.stream.event_file import to_stored
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.task_usage import TaskUsage
 from roboco.domain.usage import day_of
-from roboco.engine.coordinator.rebuild_index import rebuild_index
-from roboco.engine.intake.accept_item import stored_item
-from roboco.engine.intake.import_task import import_task
-from roboco.engine.intake.tar_contents import verify
+from roboco.engine.accept.accept_item import stored_item
+from roboco.engine.operate.import_task import import_task
+from roboco.engine.operate.rebuild_index import rebuild_index
+from roboco.engine.operate.tar_contents import verify
 from roboco.errors import CorruptHistory, UsageError
 from roboco.ports.task_store import Phase
 from tests.faults.explore.followers import TaskFollower

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from roboco.engine.coordinator.advance import advance
-from roboco.engine.coordinator.retention import enforce_retention
+from roboco.engine.coordinate.advance import advance
 from roboco.engine.engine import Engine
-from roboco.engine.execution.tool_call import run_call
-from roboco.engine.execution.turn import run_turn
-from roboco.engine.notification_delivery import deliver
+from roboco.engine.operate.notification_delivery import deliver
+from roboco.engine.operate.retention import enforce_retention
 from roboco.engine.record.tool_listings import list_tools
+from roboco.engine.run.tool_call import run_call
+from roboco.engine.run.turn import run_turn
 from roboco.errors import TransientError
 from tests.faults.explore.call_faults import CALL_FAULTS
 from tests.faults.explore.case import USER_ACTIONS, Case, Disturbance

@@ -19,18 +19,18 @@ from roboco.domain.inbox.item import RetryRequest, Stop, UserMessage
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.removal.erasure import ErasureRequest
-from roboco.engine.coordinator.submit import submit
+from roboco.engine.accept import answer, pause
+from roboco.engine.accept import send as message
+from roboco.engine.accept.accept_item import IdLookup, accept_item
+from roboco.engine.accept.fork import ForkRequest, fork
+from roboco.engine.accept.limits import set_limits
+from roboco.engine.accept.request_erasure import request_erasure
+from roboco.engine.accept.retry_task import retry_task
+from roboco.engine.coordinate.submit import submit
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import FrozenTeams
-from roboco.engine.intake import answer, pause
-from roboco.engine.intake import send as message
-from roboco.engine.intake.accept_item import IdLookup, accept_item
-from roboco.engine.intake.fork import ForkRequest, fork
-from roboco.engine.intake.import_task import import_task
-from roboco.engine.intake.limits import set_limits
-from roboco.engine.intake.request_erasure import request_erasure
-from roboco.engine.intake.retry_task import retry_task
-from roboco.engine.intake.tar_contents import verify
+from roboco.engine.operate.import_task import import_task
+from roboco.engine.operate.tar_contents import verify
 from roboco.engine.record.task_tar import check_exportable, task_tar
 from roboco.errors import TransientError, UsageError
 from roboco.ports.task_store import Phase

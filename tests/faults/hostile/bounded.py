@@ -12,10 +12,10 @@ import sys
 from collections.abc import Callable
 from functools import cache
 
-from roboco.adapters.json_schema import schema_error, value_error
-from roboco.adapters.templates.templates import JinjaPrompts, check_template
 from roboco.domain.pattern import check_pattern
 from roboco.errors import UsageError
+from roboco.schemas.json_schema import schema_error, value_error
+from roboco.templates.templates import JinjaPrompts, check_template
 from tests.faults.hostile import tenant
 
 MAX_MEMORY = 600 * 1024 * 1024

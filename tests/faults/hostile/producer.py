@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-from roboco.adapters.celery.names import AGENTS_QUEUE, TURN_TASK
+from roboco.broker.names import AGENTS_QUEUE, TURN_TASK
 
 BODY: Final = b'[["x"], {}, {}]'
 

@@ -12,9 +12,9 @@ from typing import Any
 from celery.worker.request import Request
 from redis import Redis
 
-from roboco.adapters.celery.app import app_settings, create_app
-from roboco.adapters.celery.names import AGENTS_QUEUE, TOOL_TASK, TURN_TASK
-from roboco.adapters.celery.transport import guard_transports
+from roboco.broker.app import app_settings, create_app
+from roboco.broker.names import AGENTS_QUEUE, TOOL_TASK, TURN_TASK
+from roboco.broker.transport import guard_transports
 
 BROKER = os.environ["CONSUMER_APP_BROKER"]
 FOLDER = Path(os.environ["CONSUMER_APP_FOLDER"])

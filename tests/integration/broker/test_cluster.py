@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from roboco import Orchestrator, Settings, Task
-from roboco.adapters.local.valkey import ValkeyServer, find_server
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts, script_texts
 from roboco.errors import UsageError
 from roboco.lab.transcript import Transcript
+from roboco.local.valkey import ValkeyServer, find_server
+from roboco.redis.client import connect
+from roboco.redis.keys import Keys
+from roboco.redis.scripts import Scripts, script_texts
 from tests.conftest import need
 from tests.support.journeys import GRAPH, JOURNEYS, StackJourney, answer, shape
 from tests.support.servers.cluster import PRIMARIES, Cluster

@@ -21,11 +21,11 @@ from celery.app.defaults import DEFAULTS
 from redis import Redis
 from redis.exceptions import ConnectionError as Unreachable
 
-from roboco.adapters.celery.app import app_settings, create_app
-from roboco.adapters.celery.consumer import GuardedConsumer
-from roboco.adapters.celery.dead_letter import MAX_BODY_BYTES, MAX_UNREADABLE_BODY_BYTES
-from roboco.adapters.celery.names import AGENTS_QUEUE, TURN_TASK, queue_lanes
-from roboco.adapters.local.process import free_port
+from roboco.broker.app import app_settings, create_app
+from roboco.broker.consumer import GuardedConsumer
+from roboco.broker.dead_letter import MAX_BODY_BYTES, MAX_UNREADABLE_BODY_BYTES
+from roboco.broker.names import AGENTS_QUEUE, TURN_TASK, queue_lanes
+from roboco.local.process import free_port
 from tests.support.events import capture_events
 
 pytestmark = [pytest.mark.redis, pytest.mark.workers, pytest.mark.slow]

@@ -10,10 +10,10 @@ from celery import Celery
 from kombu import Connection
 from kombu.exceptions import OperationalError
 
-from roboco.adapters.celery.app import app_settings, create_app
-from roboco.adapters.celery.broker_error import RABBITMQ_REFUSED
-from roboco.adapters.celery.dispatcher import CeleryDispatcher
-from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE
+from roboco.broker.app import app_settings, create_app
+from roboco.broker.broker_error import RABBITMQ_REFUSED
+from roboco.broker.dispatcher import CeleryDispatcher
+from roboco.broker.names import AGENTS_QUEUE, COORDINATOR_QUEUE
 from roboco.client.wiring import producer_app
 from roboco.domain.history.step import verify_chain
 from roboco.errors import TransientError

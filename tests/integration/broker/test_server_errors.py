@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from roboco import TransientError
-from roboco.adapters.local.valkey import ValkeyServer
 from roboco.domain.status import TaskStatus
+from roboco.local.valkey import ValkeyServer
 from tests.support.flower import flower
 from tests.support.journeys import GRAPH, PARALLEL, answer, shape
 from tests.support.servers.model_server import Reply, Request

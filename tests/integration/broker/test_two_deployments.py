@@ -9,9 +9,9 @@ import pytest
 from celery import Celery
 
 from roboco import Orchestrator, Settings, UsageError
-from roboco.adapters.celery.broker_owner import OWNER
-from roboco.adapters.local.valkey import start_valkey
+from roboco.broker.broker_owner import OWNER
 from roboco.domain.paths import summary_path
+from roboco.local.valkey import start_valkey
 from tests.conftest import need
 from tests.support import forked
 from tests.support.journeys import SEQUENTIAL as TEAM

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.local.seaweed import find_weed
-from roboco.adapters.local.valkey import find_server
+from roboco.local.seaweed import find_weed
+from roboco.local.valkey import find_server
 from tests.bench.__main__ import BENCHES
 from tests.bench.harness.plots import PLOTS
 from tests.bench.peers.__main__ import PEERS, missing

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from roboco.adapters.local.valkey import find_server
 from roboco.cli import main
 from roboco.errors import CorruptHistory
+from roboco.local.valkey import find_server
 from tests.integration.cli.process import assert_nothing_left, processes_in
 from tests.integration.cli.shell import Shell, answer, create_shell
 from tests.integration.local.test_local_servers import find_or_skip

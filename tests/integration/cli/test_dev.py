@@ -12,8 +12,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from roboco.adapters.local.seaweed import find_weed
-from roboco.adapters.local.valkey import find_server
+from roboco.local.seaweed import find_weed
+from roboco.local.valkey import find_server
 from tests.integration.cli.process import CommandProcess, assert_nothing_left, processes_in
 from tests.integration.cli.shell import Shell, answer, create_shell
 from tests.integration.local.test_local_servers import find_or_skip

@@ -11,13 +11,8 @@ import redis
 from celery import Celery
 
 from roboco import Settings
-from roboco.adapters.celery.broker_owner import OWNER
-from roboco.adapters.celery.names import AGENTS_QUEUE, COORDINATOR_QUEUE, queue_lanes
-from roboco.adapters.local.process import free_port
-from roboco.adapters.local.seaweed import S3Server
-from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
-from roboco.adapters.redis.cluster import node_urls
-from roboco.adapters.redis.keys import Keys
+from roboco.broker.broker_owner import OWNER
+from roboco.broker.names import AGENTS_QUEUE, COORDINATOR_QUEUE, queue_lanes
 from roboco.cli.doctor.broker import check_broker
 from roboco.cli.doctor.check import CheckResult
 from roboco.cli.doctor.machine import check_flower
@@ -28,6 +23,11 @@ from roboco.cli.doctor.workspace import check_workspace
 from roboco.client.wiring import producer_app
 from roboco.domain.paths import WORKSPACE_FILE
 from roboco.domain.shard import shard_of
+from roboco.local.process import free_port
+from roboco.local.seaweed import S3Server
+from roboco.local.valkey import ValkeyServer, find_server, start_valkey
+from roboco.redis.cluster import node_urls
+from roboco.redis.keys import Keys
 from tests.conftest import need, running
 from tests.integration.cli.process import CommandProcess
 from tests.support.flower import flower

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.local.valkey import find_server
+from roboco.local.valkey import find_server
 from tests.integration.cli.process import CommandProcess, assert_nothing_left, environment
 from tests.integration.local.test_local_servers import find_or_skip
 from tests.support.servers.model_server import ModelServer, Reply, Request
@@ -60,7 +60,7 @@ Executions.note = note_twice
 """
 
 REPEATING = """
-from roboco.engine.execution import claimed_call, tool_call
+from roboco.engine.run import claimed_call, tool_call
 
 assert claimed_call.is_irreversible is tool_call.is_irreversible
 claimed_call.is_irreversible = tool_call.is_irreversible = lambda spec: False  # as if a worker stored no intent

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from roboco import Orchestrator, Settings, parse_team
-from roboco.adapters.local.valkey import find_server, start_valkey
+from roboco.local.valkey import find_server, start_valkey
 from tests.conftest import need
 from tests.support.stack import ROOT
 

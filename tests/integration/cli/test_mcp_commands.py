@@ -12,10 +12,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from roboco import Settings
-from roboco.adapters.team.file import load_team
 from roboco.cli.doctor.servers import check_servers
 from roboco.cli.main import commands
 from roboco.errors import InvalidTeam, UsageError
+from roboco.team_files.file import load_team
 from tests.support.mcp_servers import HOSTILE, SHOP
 
 pytestmark = pytest.mark.slow

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.redis.task_index import RedisIndexProgress, RedisTaskIndex
 from roboco.cli.main import commands
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_summary import TaskSummary
+from roboco.local.valkey import ValkeyServer
 from roboco.ports.index_progress import Rebuild
+from roboco.redis.client import connect
+from roboco.redis.keys import Keys
+from roboco.redis.scripts import Scripts
+from roboco.redis.task_index import RedisIndexProgress, RedisTaskIndex
 
 
 def call(*arguments: str) -> Result:

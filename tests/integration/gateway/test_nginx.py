@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.local.process import LOOPBACK, free_port, start_server, wait_ready
+from roboco.local.process import LOOPBACK, free_port, start_server, wait_ready
 from tests.integration.gateway.test_streams import assert_same, path_of, run, slow_answer, start
 from tests.support.gateway_process import GatewayProcess, StreamClient
 from tests.support.servers.model_server import Reply, Request

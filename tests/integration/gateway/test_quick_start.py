@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from roboco.adapters.local.process import free_port, start_server
+from roboco.local.process import free_port, start_server
 from tests.integration.gateway.test_serve import Served, served
 from tests.integration.streams.test_sse_browser import browser
 from tests.support.documents import GUIDES, example

@@ -15,7 +15,7 @@ import httpx2 as httpx
 import pytest
 import yaml
 
-from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
+from roboco.local.process import Server, free_port, start_server, wait_ready
 from tests.support.journeys import answer
 from tests.support.servers.model_server import Reply
 from tests.support.stack import ROOT, Stack, until

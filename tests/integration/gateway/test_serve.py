@@ -16,8 +16,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from roboco.adapters.local.process import free_port
-from roboco.adapters.local.valkey import ValkeyServer
+from roboco.local.process import free_port
+from roboco.local.valkey import ValkeyServer
 from tests.support.stack import BUSY_FACTOR, ROOT
 
 pytestmark = [pytest.mark.redis]

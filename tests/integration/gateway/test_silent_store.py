@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from roboco.adapters.local.seaweed import S3Server, start_seaweed
+from roboco.local.seaweed import S3Server, start_seaweed
 from tests.support.gateway_process import GatewayProcess, StreamClient, items_of_client, items_of_task
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import LONG_LEASE, Stack, s3_environment, until

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.json_schema import value_error
-from roboco.adapters.local import llama
-from roboco.adapters.model.openai_model import OpenAIModel
 from roboco.domain.team.model_profile import ModelProfile
+from roboco.local import llama
+from roboco.model.openai_model import OpenAIModel
 from roboco.ports.model import Reply, Request
+from roboco.schemas.json_schema import value_error
 from tests.contract.model.model_calls import IGNORE_ABANDONED_GENERATORS, close_model
 from tests.integration.local.test_local_servers import find_or_skip
 

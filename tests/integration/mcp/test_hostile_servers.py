@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from roboco.adapters.mcp import session
-from roboco.adapters.mcp.confinement import Confinement, ConfinementMode
-from roboco.adapters.mcp.listing import MAX_DESCRIPTION_CHARS, build_listing
-from roboco.adapters.mcp.servers import McpServers, check_allowed
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.validation import validate_team
 from roboco.errors import UsageError
+from roboco.tools.mcp import session
+from roboco.tools.mcp.confinement import Confinement, ConfinementMode
+from roboco.tools.mcp.listing import MAX_DESCRIPTION_CHARS, build_listing
+from roboco.tools.mcp.servers import McpServers, check_allowed
 from tests.support.mcp_servers import (
     HOSTILE,
     SHOP,

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.local.process import free_port
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
+from roboco.local.process import free_port
 from tests.support.mcp_servers import (
     HOSTILE,
     SHOP,
@@ -232,7 +232,7 @@ def test_a_forked_process_opens_its_own_sessions() -> None:
 def test_a_missing_extra_is_named_by_the_first_use() -> None:
     script = (
         "import sys; sys.modules['mcp'] = None\n"
-        "from roboco.adapters.mcp.servers import McpServers\n"
+        "from roboco.tools.mcp.servers import McpServers\n"
         "from roboco.domain.team.mcp_server import McpServer\n"
         "McpServers(('x',)).list_tools(McpServer.model_validate({'command': ['x'], 'tools': ['a']}), 'x_')"
     )

@@ -15,14 +15,14 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.mcp.servers import McpServers
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.mcp_tokens import RedisTokenStore
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
+from roboco.local.valkey import ValkeyServer
 from roboco.ports.tools import TaskOwner
+from roboco.redis.client import connect
+from roboco.redis.keys import Keys
+from roboco.redis.mcp_tokens import RedisTokenStore
+from roboco.tools.mcp.servers import McpServers
 from tests.support.mcp_servers import never
 
 pytestmark = pytest.mark.slow

@@ -13,11 +13,11 @@ from celery.result import AsyncResult, allow_join_result
 
 import roboco
 from roboco import TaskFailed, UsageError
-from roboco.adapters.local.valkey import ValkeyServer
 from roboco.client.canvas.ended_task import continue_canvas
 from roboco.client.canvas.signature import TeamTask
 from roboco.client.canvas.task_ids import team_task_id
 from roboco.domain.paths import finished_notifications_path, open_marker_path
+from roboco.local.valkey import ValkeyServer
 from tests.support.celery_shops import VISIBILITY_TIMEOUT, shop_app
 from tests.support.events import capture_events
 from tests.support.servers.model_server import Reply, Request

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.local.process import start_server
+from roboco.local.process import start_server
 from tests.support.servers.model_server import Reply
 from tests.support.stack import LONG_LEASE, ROOT, Stack, until
 

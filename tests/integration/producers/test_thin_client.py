@@ -88,8 +88,8 @@ def test_a_command_names_the_extra_that_it_lacks(tmp_path: Path, command: list[s
 def test_the_extra_of_the_first_command_has_every_import_of_the_demo(tmp_path: Path) -> None:
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)} | thin_client_environment(tmp_path, "local", "workers")
     code = (
-        "import roboco.workers.app, roboco.adapters.model.openai_model, roboco.cli.commands.demo, roboco.cli.main\n"
-        "import roboco.adapters.search.memory_index as index; from roboco.adapters.search.analyzer import spelling\n"
+        "import roboco.workers.app, roboco.model.openai_model, roboco.cli.commands.demo, roboco.cli.main\n"
+        "import roboco.tools.search.memory_index as index; from roboco.tools.search.analyzer import spelling\n"
         "print(spelling())"
     )
     done = run(["-c", code], ROOT, env)

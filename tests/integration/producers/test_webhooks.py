@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 
 from roboco import parse_team
-from roboco.adapters.notifications import http_post as post
-from roboco.adapters.notifications.allowlist import allowed_address, check_webhook
-from roboco.adapters.notifications.circuit_breaker import FIRST_OPEN_SECONDS, CircuitBreaker
-from roboco.adapters.notifications.webhook import WebhookSender
-from roboco.adapters.notifications.webhook_signature import signature_headers
 from roboco.domain.notification import Notification, NotifyTarget
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import TaskEnded
 from roboco.domain.stream.item import StepFinal
 from roboco.errors import RetryLater, TransientError, UsageError
+from roboco.notifications import http_post as post
+from roboco.notifications.allowlist import allowed_address, check_webhook
+from roboco.notifications.circuit_breaker import FIRST_OPEN_SECONDS, CircuitBreaker
+from roboco.notifications.webhook import WebhookSender
+from roboco.notifications.webhook_signature import signature_headers
 from tests.support.servers.certificates import Certificates
 from tests.support.servers.hook_server import HookServer, in_turn, status
 from tests.support.servers.model_server import Reply

@@ -15,9 +15,9 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
-from roboco.adapters.local import seaweed
-from roboco.adapters.local.seaweed import S3Server, find_weed, start_seaweed
-from roboco.adapters.workspace.s3 import S3Files, S3Objects
+from roboco.local import seaweed
+from roboco.local.seaweed import S3Server, find_weed, start_seaweed
+from roboco.workspace.s3 import S3Files, S3Objects
 from tests.conftest import need
 from tests.deployment.files import DEPLOY
 

@@ -10,15 +10,15 @@ import pytest
 import redis
 
 from roboco import Orchestrator, Settings
-from roboco.adapters.celery.broker_error import translating_errors
-from roboco.adapters.local.process import free_port
-from roboco.adapters.local.valkey import ValkeyServer, find_server, start_valkey
-from roboco.adapters.redis import client
+from roboco.broker.broker_error import translating_errors
 from roboco.cli.doctor.broker import check_broker
 from roboco.cli.doctor.redis import check_redis
 from roboco.client.wiring import producer_app
 from roboco.domain.team.team import Team
 from roboco.errors import TransientError
+from roboco.local.process import free_port
+from roboco.local.valkey import ValkeyServer, find_server, start_valkey
+from roboco.redis import client
 from tests.conftest import need, running
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]

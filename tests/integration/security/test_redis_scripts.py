@@ -11,15 +11,15 @@ import pytest
 import redis
 from redis.exceptions import NoPermissionError
 
-from roboco.adapters.celery.broker_scripts import BROKER_SCRIPTS
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.rate_limits import RedisRateLimiter
-from roboco.adapters.redis.scripts import Scripts, script_texts
+from roboco.broker.broker_scripts import BROKER_SCRIPTS
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import RobocoError, TransientError
 from roboco.ports.rate_limits import Admitted, Queued, Ticket
+from roboco.redis.client import connect
+from roboco.redis.keys import Keys
+from roboco.redis.rate_limits import RedisRateLimiter
+from roboco.redis.scripts import Scripts, script_texts
 from tests.support.flower import flower
 from tests.support.journeys import GRAPH, answer, shape
 from tests.support.redis_users import StackOfUsers, take_denials, url_of

@@ -16,14 +16,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from roboco import Orchestrator
-from roboco.adapters.celery.names import QUEUES
-from roboco.adapters.local.seaweed import S3Server
-from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.adapters.redis.stream.position import StreamPosition
-from roboco.adapters.workspace.open import open_workspace
+from roboco.broker.names import QUEUES
 from roboco.client.wiring import producer_app as producer_of
 from roboco.domain.access_key import CallerLimits
 from roboco.domain.dead_letter import dead_letter_of_lost_work
@@ -32,7 +25,14 @@ from roboco.errors import TransientError
 from roboco.gateway.app import create_app
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.settings import GatewaySettings
+from roboco.local.seaweed import S3Server
+from roboco.local.valkey import ValkeyServer
+from roboco.redis.client import connect
+from roboco.redis.keys import Keys
+from roboco.redis.stream.follower import RedisFollower
+from roboco.redis.stream.position import StreamPosition
 from roboco.settings import Settings
+from roboco.workspace.open import open_workspace
 from tests.contract.redis.stream.publisher import no_archive
 from tests.support.flower import flower
 from tests.support.journeys import GRAPH, JOURNEYS, StackJourney, answer, shape

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery.app import app_settings, create_app
-from roboco.adapters.local.process import start_server
+from roboco.broker.app import app_settings, create_app
+from roboco.local.process import start_server
 from roboco.settings import Settings
 from roboco.workers.process_engine import ProcessEngine
 from tests.support.stack import ROOT, Stack, until

@@ -17,11 +17,11 @@ import redis
 from celery import Celery
 
 from roboco import Orchestrator, parse_team
-from roboco.adapters.local.process import Server, free_port, start_server
-from roboco.adapters.local.seaweed import S3Server
-from roboco.adapters.local.valkey import start_valkey
-from roboco.adapters.workspace.s3 import connect_s3
 from roboco.domain.paths import summary_path
+from roboco.local.process import Server, free_port, start_server
+from roboco.local.seaweed import S3Server
+from roboco.local.valkey import start_valkey
+from roboco.workspace.s3 import connect_s3
 from tests.integration.cli.process import COMMAND
 from tests.support.mcp_servers import SHOP, run_http_server
 from tests.support.servers.hook_server import HookServer

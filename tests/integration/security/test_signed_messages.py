@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery.app import app_settings, create_app
-from roboco.adapters.celery.names import AGENTS_QUEUE, TOOL_TASK, TURN_TASK, queue_lanes
+from roboco.broker.app import app_settings, create_app
+from roboco.broker.names import AGENTS_QUEUE, TOOL_TASK, TURN_TASK, queue_lanes
 from tests.integration.broker.test_consumer import GOOD, ConsumerStack, until
 from tests.support.documents import example
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from roboco import StreamItem, Task, UsageError
-from roboco.adapters.redis.keys import Keys
+from roboco.redis.keys import Keys
 from tests.integration.streams.test_resume import long_answer
 from tests.support.journeys import GRAPH, MANUAL, answer
 from tests.support.received_items import comparable

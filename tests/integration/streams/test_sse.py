@@ -19,7 +19,7 @@ from urllib.request import urlopen
 import pytest
 
 from roboco import Task
-from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
+from roboco.local.process import Server, free_port, start_server, wait_ready
 from tests.integration.streams.test_resume import long_answer
 from tests.support.journeys import GRAPH
 from tests.support.servers.model_server import Reply, Request

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import pytest
 
 from roboco import parse_team
-from roboco.adapters.local.process import Server, free_port, start_server, wait_ready
+from roboco.local.process import Server, free_port, start_server, wait_ready
 from tests.support.journeys import answer
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import ROOT, Stack, until

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from roboco import ToolContext
-from roboco.adapters.local.process import start_server
-from roboco.adapters.team.file import parse_team
 from roboco.domain.history.part import ToolCall
 from roboco.domain.team.tool_spec import ToolSpec
+from roboco.local.process import start_server
+from roboco.team_files.file import parse_team
 from tests.support.documents import example, examples, write_files
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 from tests.support.servers.model_server import Reply, Request

@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from roboco.adapters.redis.keys import Keys
 from roboco.errors import Erased, StateConflict
+from roboco.redis.keys import Keys
 from tests.support.journeys import GRAPH, MANUAL, answer
 from tests.support.stack import Stack
 

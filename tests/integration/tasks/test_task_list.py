@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.redis.keys import Keys
+from roboco.redis.keys import Keys
 from tests.support.journeys import GRAPH, MANUAL, answer
 from tests.support.stack import Stack, until
 

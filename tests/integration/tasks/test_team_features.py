@@ -13,8 +13,8 @@ import pytest
 from celery import Celery
 
 from roboco import Task, parse_team
-from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.cli.commands.demo import shipped_team
+from roboco.tools.sandbox.sandbox import Sandbox
 from tests.integration.cli.shell import Shell
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until

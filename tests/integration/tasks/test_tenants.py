@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from roboco import Orchestrator, Overloaded, Settings, Task, UsageError, parse_team
-from roboco.adapters.local.process import Server, start_server
+from roboco.local.process import Server, start_server
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import LONG_LEASE, ROOT, Stack, until
 

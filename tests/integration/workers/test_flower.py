@@ -12,8 +12,8 @@ import pytest
 from celery import Celery
 
 from roboco import Task
-from roboco.adapters.celery.display import CALL_ID_CHARS
-from roboco.adapters.celery.names import COORDINATOR_QUEUE
+from roboco.broker.display import CALL_ID_CHARS
+from roboco.broker.names import COORDINATOR_QUEUE
 from roboco.client.wiring import producer_app
 from roboco.domain.ids import call_id_at
 from roboco.engine.frozen_teams import team_as_data

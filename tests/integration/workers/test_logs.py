@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery.names import COORDINATOR_QUEUE, CREATING_TASKS
+from roboco.broker.names import COORDINATOR_QUEUE, CREATING_TASKS
 from roboco.client.wiring import producer_app
 from tests.support.stack import Stack, until
 

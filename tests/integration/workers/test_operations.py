@@ -3,7 +3,7 @@
 import pytest
 
 from roboco import Orchestrator, parse_team
-from roboco.adapters.celery.names import AGENTS_QUEUE, QUEUES
+from roboco.broker.names import AGENTS_QUEUE, QUEUES
 from tests.support.servers.model_server import Reply
 from tests.support.stack import POOLS, Stack, until
 

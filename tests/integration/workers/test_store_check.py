@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.local.valkey import ValkeyServer
+from roboco.local.valkey import ValkeyServer
 from tests.support.servers.loose_s3 import LooseS3, loose_s3
 from tests.support.stack import until
 

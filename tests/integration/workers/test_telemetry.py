@@ -12,9 +12,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from roboco import Orchestrator, Task, Team, parse_team
-from roboco.adapters.local.process import free_port
-from roboco.adapters.telemetry.tracer import trace_ids
 from roboco.client.wiring import producer_app
+from roboco.local.process import free_port
+from roboco.telemetry.tracer import trace_ids
 from tests.support.servers.model_server import Reply, Request
 from tests.support.servers.trace_server import TraceServer
 from tests.support.stack import POOLS, Stack, until

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.team.file import parse_team
+from roboco.team_files.file import parse_team
 from tests.integration.cli.shell import Desk
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from roboco import Task, TaskStep
-from roboco.adapters.local.seaweed import S3Server
+from roboco.local.seaweed import S3Server
 from tests.support.browser.teams import answer, write_teams
 from tests.support.gateway_process import GatewayProcess
 from tests.support.servers.model_server import ModelServer, Reply

@@ -1,7 +1,7 @@
 """roboco.workers.coordinator with short delays of notifications."""
 
-from roboco.engine import notification_delivery
 from roboco.engine import notifications as notify
+from roboco.engine.operate import notification_delivery
 from roboco.workers import coordinator
 from tests.support.fast_redelivery import RETRY_DELAY
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from roboco.adapters.workspace.s3 import S3Files, S3Objects, StoredObject
 from roboco.ports.workspace import FolderPage, StoredFile
+from roboco.workspace.s3 import S3Files, S3Objects, StoredObject
 
 
 class MemoryObjects(S3Objects):

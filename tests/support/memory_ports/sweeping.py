@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from roboco.domain.shard import shard_of
-from roboco.engine.coordinator.advance import advance
-from roboco.engine.coordinator.fill import FillStep, fill_page
-from roboco.engine.coordinator.sweep import RunPass, sweep_shard
+from roboco.engine.coordinate.advance import advance
 from roboco.engine.engine import Engine
+from roboco.engine.operate.fill import FillStep, fill_page
+from roboco.engine.operate.sweep import RunPass, sweep_shard
 from tests.support.memory_ports.server import MemoryServer
 
 MAX_ENTRIES = 200

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from roboco.adapters.json_schema import schema_error, value_error
 from roboco.domain.decision.router import Router
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
@@ -13,6 +12,7 @@ from roboco.domain.team.tool_listing import Listing
 from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
 from roboco.errors import NotRunnable, UsageError
 from roboco.ports.tools import Listings, TaskOwner, ToolContext
+from roboco.schemas.json_schema import schema_error, value_error
 
 Function = Callable[[dict[str, Any], ToolContext], object]
 """A tool of a test: takes the arguments and the context, and returns JSON or a ToolOutcome."""

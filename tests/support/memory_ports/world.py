@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from roboco.adapters.templates.templates import JinjaPrompts
 from roboco.domain.decision.action import Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
@@ -23,25 +22,26 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
-from roboco.engine.coordinator.advance import advance
-from roboco.engine.coordinator.fill import REFILL_INTERVAL
-from roboco.engine.coordinator.submit import submit
+from roboco.engine.accept import answer, pause
+from roboco.engine.accept import send as message
+from roboco.engine.accept.accept_item import accept_item
+from roboco.engine.accept.accept_task import accept_and_wake
+from roboco.engine.accept.retry_task import retry_task
+from roboco.engine.coordinate.advance import advance
+from roboco.engine.coordinate.submit import submit
 from roboco.engine.engine import Engine, Policy
-from roboco.engine.execution.tool_call import run_call
-from roboco.engine.execution.turn import run_turn
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.history_tail import HistoryTails, StepCache
-from roboco.engine.intake import answer, pause
-from roboco.engine.intake import send as message
-from roboco.engine.intake.accept_item import accept_item
-from roboco.engine.intake.accept_task import accept_and_wake
-from roboco.engine.intake.retry_task import retry_task
-from roboco.engine.notification_delivery import deliver
+from roboco.engine.operate.fill import REFILL_INTERVAL
+from roboco.engine.operate.notification_delivery import deliver
 from roboco.engine.record.tool_listings import list_tools
+from roboco.engine.run.tool_call import run_call
+from roboco.engine.run.turn import run_turn
 from roboco.engine.stored_events import StoredEvents
 from roboco.engine.switches import SwitchBoard
 from roboco.errors import Overloaded, TransientError
 from roboco.ports.task_store import Phase
+from roboco.templates.templates import JinjaPrompts
 from tests.support.memory_ports.caller_limits import (
     MemoryCallerCounts,
     MemoryDayUsages,

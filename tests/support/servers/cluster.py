@@ -12,8 +12,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from roboco.adapters.local.process import LOOPBACK, Server, free_port, start_server
-from roboco.adapters.local.valkey import find_server
+from roboco.local.process import LOOPBACK, Server, free_port, start_server
+from roboco.local.valkey import find_server
 from tests.support.stack import until
 
 SLOTS = 16384

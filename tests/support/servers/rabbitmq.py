@@ -11,8 +11,8 @@ from typing import Final
 
 from kombu import Connection
 
-from roboco.adapters.local.process import LOOPBACK, Server, free_port, start_server, wait_ready
 from roboco.errors import UsageError
+from roboco.local.process import LOOPBACK, Server, free_port, start_server, wait_ready
 from tests.support.stack import until
 
 _READY_SECONDS: Final = 120.0

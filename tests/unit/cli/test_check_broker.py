@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
-from roboco.adapters.celery.names import QUEUES
+from roboco.broker.names import QUEUES
 from roboco.cli.doctor import broker as check_broker
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.local.process import Server, start_server
 from roboco.cli.stack import component as module
 from roboco.cli.stack.celery_process import kill
 from roboco.cli.stack.component import Component
 from roboco.errors import TransientError
+from roboco.local.process import Server, start_server
 
 
 def component_in(folder: Path, script: str, ready_marker: bytes = b"") -> Component[Server]:

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from roboco import Settings
-from roboco.adapters.sandbox.budget import read_budget
-from roboco.adapters.sandbox.sandbox import Sandbox
 from roboco.cli.doctor.check import CheckResult
 from roboco.cli.doctor.machine import check_limits, check_sandbox
 from roboco.cli.doctor.models import check_models
@@ -16,6 +14,8 @@ from roboco.cli.doctor.teams import check_mcp, check_teams, check_tools, loaded_
 from roboco.cli.doctor.workspace import deletes_old_objects, version_expiry_days
 from roboco.domain.builtin_tools import PYTHON
 from roboco.domain.team.team import Team
+from roboco.tools.sandbox.budget import read_budget
+from roboco.tools.sandbox.sandbox import Sandbox
 
 GOOD = "agents: [{name: a, prompt: x}]"
 

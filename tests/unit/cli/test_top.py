@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from roboco.adapters.celery.names import QUEUES
-from roboco.adapters.redis.monitor import LiveTask
+from roboco.broker.names import QUEUES
 from roboco.cli.top.snapshot import TaskRow, TopSnapshot
 from roboco.cli.top.view import TopView
 from roboco.client.operator.operations import QueueReport, WorkerReport
 from roboco.domain.rate_report import RateReport
+from roboco.redis.monitor import LiveTask
 
 NOW = 1_800_000_000.0
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.celery import names
+from roboco.broker import names
 from roboco.cli.terminal import caller
 from roboco.client.audit import IN_REQUEST, Act, audited
 from roboco.client.commands import handle
@@ -28,8 +28,8 @@ from roboco.settings import Settings, load_settings
 from tests.support.memory_ports.journeys import MANUAL, member, own_turns
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
-from tests.unit.engine.intake.test_resolve import world_with_unknown_outcome
-from tests.unit.engine.intake.test_retry_task import failed_world
+from tests.unit.engine.accept.test_resolve import world_with_unknown_outcome
+from tests.unit.engine.accept.test_retry_task import failed_world
 
 BY = "key:17"
 ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}

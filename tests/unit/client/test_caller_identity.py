@@ -14,7 +14,7 @@ from roboco.domain.inbox.item import Pause, Stop, UserMessage, parse_item
 from roboco.domain.recorded.explain import explain
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.fork import ForkRequest, fork
+from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.errors import UsageError
 from roboco.lab.replay.replay import replay
 from roboco.ports.model import Request

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.celery.names import SEND_TASK, SUBMIT_TASK
+from roboco.broker.names import SEND_TASK, SUBMIT_TASK
 from roboco.client.commands import handle
 from roboco.domain.ids import answer_id, approval_id, change_id, fork_item_id
 from roboco.engine.engine import Policy

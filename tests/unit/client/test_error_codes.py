@@ -9,7 +9,7 @@ import pytest
 from roboco.client.task_control import TaskControl
 from roboco.domain.ids import qualified_id
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.fork import ForkRequest, fork
+from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.errors import UsageError
 from roboco.ports.model import Request
 from roboco.settings import Settings

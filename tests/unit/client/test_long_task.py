@@ -7,7 +7,6 @@ from typing import cast
 
 import pytest
 
-from roboco.adapters.redis.stream.follower import RedisFollower
 from roboco.client import stream
 from roboco.client.pending_actions import PendingActions
 from roboco.client.stream import TaskStream
@@ -21,8 +20,9 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.history.steps_on_demand import BLOCK_STEPS
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.paths import summary_path
-from roboco.engine.intake.limits import set_limits
+from roboco.engine.accept.limits import set_limits
 from roboco.ports.workspace import Histories
+from roboco.redis.stream.follower import RedisFollower
 from roboco.settings import Settings
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import says

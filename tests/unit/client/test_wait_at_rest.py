@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.adapters.redis.stream.position import Record
 from roboco.client.stream import TaskStream
 from roboco.client.worker_check import WorkerCheck
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.intake.wait_cause import why_unattended
+from roboco.engine.accept.wait_cause import why_unattended
+from roboco.redis.stream.follower import RedisFollower
+from roboco.redis.stream.position import Record
 from tests.contract.samples import NOON
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.world import TASK, World, world_parts

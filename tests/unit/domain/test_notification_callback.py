@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.notifications.callback import CallbackSender
 from roboco.domain.notification import NotifyTarget, check_callback
 from roboco.errors import UsageError
+from roboco.notifications.callback import CallbackSender
 from tests.integration.producers.test_webhooks import create_notification
 
 DECIMAL = {"__type__": "decimal", "__value__": "1e9999999"}

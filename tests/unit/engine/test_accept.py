@@ -8,7 +8,7 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.inbox.item import UserMessage
 from roboco.domain.limits import Limits
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.accept_item import CHECK_DELAY, accept_item
+from roboco.engine.accept.accept_item import CHECK_DELAY, accept_item
 from roboco.errors import UsageError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext

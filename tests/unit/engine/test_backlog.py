@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from roboco.domain.paths import open_marker_path, team_path
-from roboco.engine.coordinator.advance import advance
+from roboco.engine.coordinate.advance import advance
 from roboco.engine.engine import Policy
 from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.journeys import GRAPH, TOOLS

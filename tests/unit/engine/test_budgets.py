@@ -7,8 +7,8 @@ import pytest
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
+from roboco.engine.accept.limits import set_limits
 from roboco.engine.engine import Policy
-from roboco.engine.intake.limits import set_limits
 from roboco.errors import ModelError, UsageError
 from tests.support.memory_ports.journeys import assert_whole
 from tests.support.memory_ports.model import ScriptedReply, says

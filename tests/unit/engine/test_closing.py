@@ -19,10 +19,10 @@ from roboco.domain.paths import (
     summary_path,
 )
 from roboco.domain.status import TaskStatus
-from roboco.engine.coordinator.advance import FAILED_CHECK_DELAY, advance
-from roboco.engine.intake import accept_item
-from roboco.engine.intake import send as message
-from roboco.engine.intake.accept_item import MAX_CONTROLS, MAX_ITEMS
+from roboco.engine.accept import accept_item
+from roboco.engine.accept import send as message
+from roboco.engine.accept.accept_item import MAX_CONTROLS, MAX_ITEMS
+from roboco.engine.coordinate.advance import FAILED_CHECK_DELAY, advance
 from roboco.errors import CorruptHistory, TransientError, UsageError
 from roboco.ports.task_store import Phase
 from tests.support.memory_ports.controlled import DELEGATING

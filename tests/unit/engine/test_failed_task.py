@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.coordinator.actions import MAX_LOGGED_REASON
-from roboco.engine.coordinator.advance import advance
+from roboco.engine.coordinate.actions import MAX_LOGGED_REASON
+from roboco.engine.coordinate.advance import advance
 from roboco.errors import ModelError
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import ScriptedReply, says

@@ -8,8 +8,8 @@ import pytest
 from roboco.domain.inbox.submission import parse_submission
 from roboco.domain.session.goal import goals_of
 from roboco.domain.status import TaskStatus
-from roboco.engine.coordinator.submit import submit
-from roboco.engine.execution import reply
+from roboco.engine.coordinate.submit import submit
+from roboco.engine.run import reply
 from roboco.errors import UsageError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import assert_whole, member

@@ -15,8 +15,8 @@ from roboco.domain.stream.event import ErrorOccurred
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
-from roboco.engine.coordinator.advance import advance
-from roboco.engine.intake import pause
+from roboco.engine.accept import pause
+from roboco.engine.coordinate.advance import advance
 from roboco.errors import AlreadyEnded, ModelError, TransientError, UsageError
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import AdvanceMessage, ToolMessage
@@ -24,7 +24,7 @@ from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns, s
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
-from tests.unit.engine.coordinator.test_delegate import children, with_open_sub_tasks
+from tests.unit.engine.coordinate.test_delegate import children, with_open_sub_tasks
 from tests.unit.engine.test_external_calls import calls_of, results_of
 from tests.unit.engine.test_external_calls import world_with_calls as asking
 

@@ -7,8 +7,8 @@ import pytest
 
 from roboco.domain.inbox.item import Stop
 from roboco.domain.status import TaskStatus
+from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.engine.engine import Policy
-from roboco.engine.intake.fork import ForkRequest, fork
 from roboco.errors import Overloaded, UsageError
 from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.journeys import SEQUENTIAL, assert_whole

@@ -14,7 +14,7 @@ from tests.faults.enumerated import ALL
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, Journey, member
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
-from tests.unit.engine.intake.test_fork import FORK, fork_task
+from tests.unit.engine.accept.test_fork import FORK, fork_task
 from tests.unit.engine.test_external_calls import ASK, FUNCTIONS
 from tests.unit.engine.test_external_calls import TEAM as CLIENTS
 from tests.unit.engine.test_external_calls import world_with_calls as asking

@@ -9,7 +9,7 @@ from roboco.domain.paths import listing_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.tool_listing import ListedTool, Listing
 from roboco.domain.team.tool_spec import ServerTool
-from roboco.engine.intake.answer import CallResolution, open_tool_changes, resolve_unknown
+from roboco.engine.accept.answer import CallResolution, open_tool_changes, resolve_unknown
 from roboco.engine.record.tool_listings import changed_tool_refusal, listings_for, stored_listing
 from roboco.errors import UsageError
 from roboco.ports.tools import MissingListing

@@ -9,7 +9,7 @@ from roboco.domain.notification import FIRST_RETRY_DELAY, MAX_RETRY_DELAY, Notif
 from roboco.domain.paths import NOTIFY_MARKERS, finished_notification_path, notifications_path
 from roboco.domain.status import TaskStatus
 from roboco.engine import notifications as notify
-from roboco.engine.notification_delivery import (
+from roboco.engine.operate.notification_delivery import (
     CONFIRM_TIMEOUT,
     DELIVERY_PERIOD,
     FINAL_ATTEMPT_BEFORE_END,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.execution.tool_call import close_overdue_call
+from roboco.engine.run.tool_call import close_overdue_call
 from roboco.errors import ModelError
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.model import Request

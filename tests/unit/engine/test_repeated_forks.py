@@ -7,14 +7,14 @@ import pytest
 from roboco.domain.ids import fork_item_id
 from roboco.domain.inbox.item import UserMessage
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.fork import ForkRequest, fork
+from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.errors import UsageError
 from tests.support.memory_ports.journeys import member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
-from tests.unit.engine.coordinator.test_delegate import script as delegating
-from tests.unit.engine.coordinator.test_delegate import team as delegating_team
-from tests.unit.engine.intake.test_fork import FORK, fork_task
+from tests.unit.engine.accept.test_fork import FORK, fork_task
+from tests.unit.engine.coordinate.test_delegate import script as delegating
+from tests.unit.engine.coordinate.test_delegate import team as delegating_team
 from tests.unit.engine.test_late_and_repeated_items import waiting_task
 
 

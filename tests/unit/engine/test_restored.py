@@ -7,7 +7,7 @@ import pytest
 from roboco.domain.ids import answer_id, approval_id
 from roboco.domain.paths import open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.coordinator.fill import REFILL_INTERVAL
+from roboco.engine.operate.fill import REFILL_INTERVAL
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.journeys import member, own_turns, speaker

@@ -8,7 +8,7 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.paths import CLOSED, OPENED, events_path, open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.coordinator import archive
+from roboco.engine.coordinate import archive
 from roboco.engine.record import recover
 from roboco.errors import CorruptHistory, UsageError
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL

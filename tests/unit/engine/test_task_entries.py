@@ -9,8 +9,8 @@ from roboco.domain.paths import open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry, entry_of
 from roboco.domain.task_filter import TaskFilter
-from roboco.engine.coordinator.advance import advance
-from roboco.engine.coordinator.archive import INDEX_RETRY_DELAY
+from roboco.engine.coordinate.advance import advance
+from roboco.engine.coordinate.archive import INDEX_RETRY_DELAY
 from roboco.errors import TransientError
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
 from tests.support.memory_ports.task_index import MemoryTaskIndex

@@ -9,8 +9,8 @@ from roboco.domain.history.tool_outcome import ToolOutcome, unknown_outcome
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import intent_path, outcome_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.execution.claimed_call import LOST_REASON
-from roboco.engine.execution.tool_call import close_overdue_call
+from roboco.engine.run.claimed_call import LOST_REASON
+from roboco.engine.run.tool_call import close_overdue_call
 from roboco.errors import TransientError
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import ToolMessage

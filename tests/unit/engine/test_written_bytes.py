@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.workspace.s3_history import S3Histories
 from roboco.domain.history.step import verify_chain
+from roboco.workspace.s3_history import S3Histories
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.objects import MemoryObjects, ObjectFiles

@@ -7,8 +7,8 @@ from fastapi import APIRouter, FastAPI
 from fastapi.testclient import TestClient
 from starlette.responses import StreamingResponse
 
-from roboco.adapters.telemetry.gateway_metrics import GatewayMetrics
 from roboco.gateway.request_metrics import MetricsMiddleware
+from roboco.telemetry.gateway_metrics import GatewayMetrics
 
 REQUESTS, STREAMS = "roboco_gateway_requests_total", "roboco_gateway_open_streams"
 

@@ -10,7 +10,7 @@ import pytest
 
 from roboco.domain.shard import SHARDS
 from roboco.engine.backoff import FIRST_DELAY
-from roboco.engine.coordinator.fill import FillStep
+from roboco.engine.operate.fill import FillStep
 from roboco.errors import TransientError
 from roboco.workers.sweep_lanes import LANES_PER_SHARD, THREADS, SweepLanes
 from roboco.workers.sweeper import FILL_TIMEOUT, ScheduleFill

@@ -1,6 +1,6 @@
 """The tools pool with a process for each call of a step: `celery -A tests.bench.processes.wide.tools worker`."""
 
-from roboco.adapters.celery.names import TOOLS_QUEUE
+from roboco.broker.names import TOOLS_QUEUE
 from roboco.workers.compose_app import compose_worker
 
 PROCESSES = 20

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 import pytest
 import redis
 
-from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.redis.caller_limits import RedisCallerCounts, RedisOpenTasks
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.day_usages import RedisDayUsages
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts, load_missing, script_texts
 from roboco.domain.access_key import CallerLimits
 from roboco.domain.usage import DayUsage
 from roboco.errors import TransientError
+from roboco.local.valkey import ValkeyServer
 from roboco.ports.caller_limits import Accepted, Account, CallerCounts, LimitReached
 from roboco.ports.open_tasks import OpenTasks
+from roboco.redis.caller_limits import RedisCallerCounts, RedisOpenTasks
+from roboco.redis.client import connect
+from roboco.redis.day_usages import RedisDayUsages
+from roboco.redis.keys import Keys
+from roboco.redis.scripts import Scripts, load_missing, script_texts
 from tests.support.memory_ports.caller_limits import MemoryCallerCounts, MemoryOpenTasks
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.server import MemoryServer

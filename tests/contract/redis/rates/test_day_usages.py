@@ -8,11 +8,11 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from roboco.adapters.redis.day_usages import TTL, RedisDayUsages
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.usage import DayUsage
 from roboco.ports.day_usages import DayUsages
+from roboco.redis.day_usages import TTL, RedisDayUsages
+from roboco.redis.keys import Keys
+from roboco.redis.scripts import Scripts
 from tests.support.memory_ports.caller_limits import MemoryDayUsages
 from tests.support.memory_ports.server import MemoryServer
 

@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.rate_limits import Buckets, RedisRateLimiter
-from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.team.model_profile import ModelProfile
+from roboco.redis.keys import Keys
+from roboco.redis.rate_limits import Buckets, RedisRateLimiter
+from roboco.redis.scripts import Scripts
 from tests.contract.redis.rates.test_rate_limits import make_ticket
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import OPERATOR_LIMITS, wait_of

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.redis.rate_limits import Buckets, RedisRateLimiter
-from roboco.adapters.redis.scripts import Scripts
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admitted, Ticket
+from roboco.redis.rate_limits import Buckets, RedisRateLimiter
+from roboco.redis.scripts import Scripts
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import (
     LONG_LEASE,

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from roboco.adapters.local.valkey import ValkeyServer
-from roboco.adapters.redis.rate_limits import Buckets, RedisRateLimiter
-from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.redis.usage_records import MAX_RECORDS, UsageRecord, UsageRecords
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import TransientError
+from roboco.local.valkey import ValkeyServer
+from roboco.redis.rate_limits import Buckets, RedisRateLimiter
+from roboco.redis.scripts import Scripts
+from roboco.redis.usage_records import MAX_RECORDS, UsageRecord, UsageRecords
 from tests.contract.redis.rates.test_rate_limit_usage import commands, slots_of
 from tests.contract.redis.rates.test_rate_limits import TOKEN_LIMITED, make_ticket
 from tests.contract.redis.task_on_redis import TaskOnRedis
@@ -314,10 +314,10 @@ def test_a_process_that_ends_by_itself_sends_its_records_and_one_that_dies_does_
     """The reservations of the lost records count until their slots do not."""
     program = f"""
 import os, sys
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.rate_limits import RedisRateLimiter
-from roboco.adapters.redis.scripts import Scripts
+from roboco.redis.client import connect
+from roboco.redis.keys import Keys
+from roboco.redis.rate_limits import RedisRateLimiter
+from roboco.redis.scripts import Scripts
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import Admitted, Ticket

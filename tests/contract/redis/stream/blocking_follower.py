@@ -5,9 +5,9 @@ import threading
 from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
-from roboco.adapters.redis.stream.async_follower import AsyncFollower
-from roboco.adapters.redis.stream.follower import RedisFollower
-from roboco.adapters.redis.stream.position import Record, StreamPosition
+from roboco.redis.stream.async_follower import AsyncFollower
+from roboco.redis.stream.follower import RedisFollower
+from roboco.redis.stream.position import Record, StreamPosition
 
 
 class BlockingFollower:

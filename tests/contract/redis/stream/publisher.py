@@ -4,11 +4,11 @@ import json
 import random
 from collections.abc import Iterator
 
-from roboco.adapters.redis.stream.position import Record
 from roboco.domain.history.step import USER
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.logs import LogTrim
 from roboco.ports.task_store import Phase
+from roboco.redis.stream.position import Record
 from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.samples import TASK, USAGE, status_event, text_chunk

@@ -15,17 +15,17 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from roboco.adapters.local.process import free_port
-from roboco.adapters.local.valkey import ValkeyServer, start_valkey
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.stream import async_follower
-from roboco.adapters.redis.stream import subscriptions as redis_subscriptions
-from roboco.adapters.redis.stream.async_follower import AsyncFollower
-from roboco.adapters.redis.stream.follower import ARCHIVE_THREADS, READER_THREADS, RedisFollower
-from roboco.adapters.redis.stream.position import Record, StreamPosition
-from roboco.adapters.redis.stream.subscriber import MAX_QUEUED, ControlSignal, Subscriber
 from roboco.errors import TransientError
+from roboco.local.process import free_port
+from roboco.local.valkey import ValkeyServer, start_valkey
+from roboco.redis.client import connect
+from roboco.redis.keys import Keys
+from roboco.redis.stream import async_follower
+from roboco.redis.stream import subscriptions as redis_subscriptions
+from roboco.redis.stream.async_follower import AsyncFollower
+from roboco.redis.stream.follower import ARCHIVE_THREADS, READER_THREADS, RedisFollower
+from roboco.redis.stream.position import Record, StreamPosition
+from roboco.redis.stream.subscriber import MAX_QUEUED, ControlSignal, Subscriber
 from tests.contract.redis.stream.publisher import END, Archive, Publisher, no_archive, text_of
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.samples import TASK

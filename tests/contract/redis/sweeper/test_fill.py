@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.redis.fill import RECORD_TTL
 from roboco.domain.shard import SHARDS
-from roboco.engine.coordinator.fill import REFILL_INTERVAL
+from roboco.engine.operate.fill import REFILL_INTERVAL
 from roboco.errors import TransientError
 from roboco.ports.fill import FillClaim, FillKind, FillPhase, FillPosition, FillRecord
+from roboco.redis.fill import RECORD_TTL
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest
 

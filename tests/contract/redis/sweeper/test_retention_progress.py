@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import redis
 
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.retention_progress import RedisRetentionProgress
-from roboco.adapters.redis.scripts import Scripts
 from roboco.ports.retention_progress import RetentionProgress, RetentionScan
+from roboco.redis.keys import Keys
+from roboco.redis.retention_progress import RedisRetentionProgress
+from roboco.redis.scripts import Scripts
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.retention import MemoryRetentionProgress
 from tests.support.memory_ports.server import MemoryServer

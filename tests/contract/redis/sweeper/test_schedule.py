@@ -9,17 +9,17 @@ import pytest
 from redis.crc import key_slot
 from redis.exceptions import OutOfMemoryError
 
-from roboco.adapters.local.valkey import start_valkey
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.retention_progress import RedisRetentionProgress
-from roboco.adapters.redis.schedule import RedisSchedule
-from roboco.adapters.redis.scripts import Scripts
-from roboco.adapters.redis.task_index import RedisIndexProgress
 from roboco.domain.paths import ENTER_PREFIX, NOTIFY_PREFIX, RESTART_PREFIX
 from roboco.domain.shard import SHARDS, SLOTS, shard_of
 from roboco.errors import TransientError
+from roboco.local.valkey import start_valkey
 from roboco.ports.schedule import Schedule
+from roboco.redis.client import connect
+from roboco.redis.keys import Keys
+from roboco.redis.retention_progress import RedisRetentionProgress
+from roboco.redis.schedule import RedisSchedule
+from roboco.redis.scripts import Scripts
+from roboco.redis.task_index import RedisIndexProgress
 from tests.contract.redis.sweeper.due_names import due_names
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest

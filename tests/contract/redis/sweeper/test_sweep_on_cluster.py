@@ -9,22 +9,22 @@ import pytest
 import redis
 from redis.connection import AbstractConnection
 
-from roboco.adapters.local.valkey import find_server
-from roboco.adapters.redis import client as redis_client
-from roboco.adapters.redis.attempts import RedisAttempts
-from roboco.adapters.redis.client import connect
-from roboco.adapters.redis.keys import Keys
-from roboco.adapters.redis.schedule import RedisSchedule
-from roboco.adapters.redis.scripts import Scripts, load_missing, script_texts
-from roboco.adapters.redis.task_index import RedisIndexProgress, RedisTaskIndex
 from roboco.domain.shard import SHARDS, shard_of
 from roboco.domain.task_filter import TaskFilter
 from roboco.engine.attempt_counts import ATTEMPT_KINDS
-from roboco.engine.coordinator.rebuild_index import rebuild_index
-from roboco.engine.coordinator.sweep import sweep_shard
 from roboco.engine.engine import Engine
 from roboco.engine.notifications import schedule_key
+from roboco.engine.operate.rebuild_index import rebuild_index
+from roboco.engine.operate.sweep import sweep_shard
 from roboco.errors import TransientError
+from roboco.local.valkey import find_server
+from roboco.redis import client as redis_client
+from roboco.redis.attempts import RedisAttempts
+from roboco.redis.client import connect
+from roboco.redis.keys import Keys
+from roboco.redis.schedule import RedisSchedule
+from roboco.redis.scripts import Scripts, load_missing, script_texts
+from roboco.redis.task_index import RedisIndexProgress, RedisTaskIndex
 from tests.conftest import need
 from tests.contract.redis.task_under_test import LONG_LEASE
 from tests.support.memory_ports.journeys import MANUAL

@@ -32,7 +32,7 @@ def respond(request: Request) -> Reply:
 @pytest.fixture(autouse=True)
 def restored_log_level(caplog: pytest.LogCaptureFixture) -> None:
     """The command silences the log of its process. After the test, the level is as before."""
-    caplog.set_level(logging.NOTSET, "roboco.adapters.model")
+    caplog.set_level(logging.NOTSET, "roboco.model")
 
 
 @pytest.fixture

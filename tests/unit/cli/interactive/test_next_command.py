@@ -7,9 +7,9 @@ from roboco.client.pending_actions import PendingActions
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.answer import CallApproval, answer, decide_approval
+from roboco.engine.accept.answer import CallApproval, answer, decide_approval
 from tests.support.memory_ports.world import TASK, World
-from tests.unit.engine.intake.test_resolve import world_with_unknown_outcome
+from tests.unit.engine.accept.test_resolve import world_with_unknown_outcome
 from tests.unit.engine.test_external_calls import world_with_calls
 from tests.unit.engine.test_listings import listing, run_shop_task
 

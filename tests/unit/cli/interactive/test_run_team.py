@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from roboco.adapters.team.file import parse_team
 from roboco.cli.interactive import run_team
 from roboco.cli.interactive.run_team import RunOptions
 from roboco.cli.stack import local_stack
@@ -15,6 +14,7 @@ from roboco.cli.terminal.signals import install_signal_handlers
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
+from roboco.team_files.file import parse_team
 
 TEAM = parse_team({"name": "desk", "agents": [{"name": "writer", "prompt": "You write."}]})
 NO_SERVER = "redis://127.0.0.1:1/0"

@@ -13,15 +13,15 @@ from celery import Celery
 from celery.app.task import Context
 from celery.backends.cache import CacheBackend
 
-from roboco.adapters.celery.continuation import MAX_REQUEST_CHARS, serialize_request
+from roboco.broker.continuation import MAX_REQUEST_CHARS, serialize_request
 from roboco.celery import install
 from roboco.client.canvas.ended_task import continue_canvas
 from roboco.client.canvas.task_ids import team_task_id
 from roboco.domain.ids import is_task_id
 from roboco.domain.notification import Notification, NotifyTarget
 from roboco.domain.paths import NOTIFY_MARKERS, continued_path, finished_notifications_path, notifications_path
-from roboco.engine.notification_delivery import CONFIRM_TIMEOUT
 from roboco.engine.notifications import find_notification, retry_abandoned, settle
+from roboco.engine.operate.notification_delivery import CONFIRM_TIMEOUT
 from roboco.errors import TaskFailed, TransientError, UsageError
 from tests.faults.enumerated import INJECTIONS, FaultedCall
 from tests.support.memory_ports.controlled import RETRIED

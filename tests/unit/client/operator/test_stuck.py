@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from roboco.adapters.celery.queue_stats import QueueStats
+from roboco.broker.queue_stats import QueueStats
 from roboco.client.operator.operations import Operations
 from roboco.client.operator.stuck import StuckTask
 from roboco.client.task_list import with_current_reason
@@ -17,7 +17,7 @@ from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.inbox.item import parse_item
 from roboco.domain.task_filter import TaskFilter
 from roboco.domain.usage import DayUsage, day_of
-from roboco.engine.intake.wait_cause import default_threshold, why_unattended
+from roboco.engine.accept.wait_cause import default_threshold, why_unattended
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.ports.registry import POOLS, Registration, WorkspaceIdentity
 from tests.support.gateway_rest import DESK, RestWorld, rest_world

@@ -23,13 +23,13 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.usage_table import UsageRow, UsageTable
-from roboco.engine.coordinator.rebuild_index import rebuild_index
-from roboco.engine.intake.what_if import start_runs
+from roboco.engine.operate.rebuild_index import rebuild_index
+from roboco.engine.operate.what_if import start_runs
 from roboco.engine.task_usages import STORE_INTERVAL, task_usage
 from roboco.errors import CorruptHistory, Forbidden, TransientError, UsageError
 from tests.support.memory_ports.world import World, world_parts
-from tests.unit.engine.intake.test_retry_task import failed_world
-from tests.unit.engine.intake.test_what_if import RUN, SHOP, ended_world, request, with_prompt
+from tests.unit.engine.accept.test_retry_task import failed_world
+from tests.unit.engine.operate.test_what_if import RUN, SHOP, ended_world, request, with_prompt
 
 Turn = tuple[str, str, int, int]
 """An agent, a model, tokens and the hours after the turn before."""

@@ -9,9 +9,9 @@ from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.paths import CLOSED, erasure_path, open_marker_path, summary_path
 from roboco.domain.removal.erasure import ErasureRequest
 from roboco.domain.status import TaskStatus
-from roboco.engine.intake.accept_item import CLOSING_TIMEOUT, accept_item
-from roboco.engine.intake.request_erasure import request_erasure
-from roboco.engine.intake.retry_task import retry_task
+from roboco.engine.accept.accept_item import CLOSING_TIMEOUT, accept_item
+from roboco.engine.accept.request_erasure import request_erasure
+from roboco.engine.accept.retry_task import retry_task
 from roboco.engine.record.closed import check_not_closing
 from roboco.engine.record.task_tar import check_exportable
 from roboco.engine.retry import CLOSE_TIMEOUT, TaskClosing
@@ -21,7 +21,7 @@ from tests.support.memory_ports.controlled import RETRIED
 from tests.support.memory_ports.journeys import SEQUENTIAL, Journey
 from tests.support.memory_ports.watch import PortCall, make_call
 from tests.support.memory_ports.world import TASK, World
-from tests.unit.engine.intake.test_retry_task import request_of
+from tests.unit.engine.accept.test_retry_task import request_of
 
 Act = Callable[[World], None]
 MOMENTS = 12

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from roboco.adapters.redis.stream.log_merger import LogMerger
-from roboco.adapters.redis.stream.position import StreamPosition
 from roboco.domain.paths import event_segments_path, events_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event_file import place_of, segment_places
@@ -18,6 +16,8 @@ from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.engine.engine import LogLimits, Policy
 from roboco.engine.record import event_archive
 from roboco.engine.stored_events import StoredEvents
+from roboco.redis.stream.log_merger import LogMerger
+from roboco.redis.stream.position import StreamPosition
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.reader import items_of, read_items

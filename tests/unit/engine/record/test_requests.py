@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
-from roboco.adapters.workspace.s3_history import S3Histories
 from roboco.domain.inbox.item import UserMessage
-from roboco.engine.coordinator.advance import advance
-from roboco.engine.execution.turn import run_turn
-from roboco.engine.intake.accept_item import IdLookup
-from roboco.engine.intake.send import accept_message
+from roboco.engine.accept.accept_item import IdLookup
+from roboco.engine.accept.send import accept_message
+from roboco.engine.coordinate.advance import advance
+from roboco.engine.run.turn import run_turn
+from roboco.workspace.s3_history import S3Histories
 from tests.support.memory_ports.dispatcher import AdvanceMessage, TurnMessage
 from tests.support.memory_ports.journeys import member, speaker
 from tests.support.memory_ports.model import says

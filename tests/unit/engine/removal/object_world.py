@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from roboco.adapters.workspace.s3_history import S3Histories
 from roboco.domain.paths import tombstone_path
 from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
-from roboco.engine.intake.request_erasure import request_erasure
+from roboco.engine.accept.request_erasure import request_erasure
+from roboco.workspace.s3_history import S3Histories
 from tests.support.memory_ports.objects import MemoryObjects, ObjectFiles
 from tests.support.memory_ports.watch import Watch, make_call
 from tests.support.memory_ports.world import TASK, Given, World

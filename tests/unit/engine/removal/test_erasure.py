@@ -11,20 +11,20 @@ from roboco.domain.ids import sub_task_id
 from roboco.domain.inbox.item import RetryRequest
 from roboco.domain.paths import erasure_path, forks_path, item_path, open_marker_path, tombstone_path
 from roboco.domain.removal.erasure import ErasureRequest
-from roboco.engine.coordinator.erase import LATE_CHECKS, STOP_TIMEOUT
-from roboco.engine.execution.attempt_outcome import CallOutcome, TurnOutcome
-from roboco.engine.execution.tool_call import run_call
-from roboco.engine.execution.turn import run_turn
-from roboco.engine.intake.retry_task import retry_task
+from roboco.engine.accept.retry_task import retry_task
+from roboco.engine.operate.erase import LATE_CHECKS, STOP_TIMEOUT
+from roboco.engine.run.attempt_outcome import CallOutcome, TurnOutcome
+from roboco.engine.run.tool_call import run_call
+from roboco.engine.run.turn import run_turn
 from roboco.errors import AlreadyEnded, Erased, NotFound, StateConflict, TransientError
 from roboco.ports.assignment import ToolAssignment
 from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL
 from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import TASK, world_parts
-from tests.unit.engine.coordinator.test_delegate import script as delegating
-from tests.unit.engine.coordinator.test_delegate import team as delegating_team
-from tests.unit.engine.intake.test_fork import FORK, fork_task
+from tests.unit.engine.accept.test_fork import FORK, fork_task
+from tests.unit.engine.coordinate.test_delegate import script as delegating
+from tests.unit.engine.coordinate.test_delegate import team as delegating_team
 from tests.unit.engine.removal.object_world import ObjectWorld
 
 

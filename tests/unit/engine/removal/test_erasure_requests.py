@@ -15,15 +15,15 @@ from roboco.domain.paths import (
     open_marker_path,
     tombstone_path,
 )
-from roboco.engine.coordinator.erase import GIVEN_UP_DELAY, STOP_TIMEOUT, erase_task
+from roboco.engine.operate.erase import GIVEN_UP_DELAY, STOP_TIMEOUT, erase_task
 from roboco.errors import StateConflict, UsageError
 from tests.support.memory_ports.journeys import GRAPH
 from tests.support.memory_ports.retention import MemoryArchives
 from tests.support.memory_ports.watch import refusing
 from tests.support.memory_ports.world import TASK, world_parts
-from tests.unit.engine.coordinator.test_delegate import script as delegating
-from tests.unit.engine.coordinator.test_delegate import team as delegating_team
-from tests.unit.engine.intake.test_fork import FORK, fork_task
+from tests.unit.engine.accept.test_fork import FORK, fork_task
+from tests.unit.engine.coordinate.test_delegate import script as delegating
+from tests.unit.engine.coordinate.test_delegate import team as delegating_team
 from tests.unit.engine.removal.object_world import ObjectWorld
 
 OLD, NEW = "s3://old/roboco", "s3://new/roboco"

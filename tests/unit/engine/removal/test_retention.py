@@ -10,8 +10,8 @@ from roboco.domain.paths import CLOSED, erasure_path, notify_marker_path, open_m
 from roboco.domain.removal.retention import due_rule, parse_rule
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.coordinator import retention
-from roboco.engine.coordinator.retention import RULES_INTERVAL, SCAN_INTERVAL, enforce_retention, rules_digest
+from roboco.engine.operate import retention
+from roboco.engine.operate.retention import RULES_INTERVAL, SCAN_INTERVAL, enforce_retention, rules_digest
 from roboco.errors import TransientError, UsageError
 from roboco.ports.retention_progress import RetentionScan
 from tests.support.memory_ports.clock import SkewedClock

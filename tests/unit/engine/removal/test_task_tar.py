@@ -12,9 +12,9 @@ import pytest
 from roboco.domain.paths import CLOSED, erasure_path, open_marker_path, tombstone_path
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
-from roboco.engine.intake import import_task as importing
-from roboco.engine.intake import tar_contents
-from roboco.engine.intake.tar_reader import BLOCK
+from roboco.engine.operate import import_task as importing
+from roboco.engine.operate import tar_contents
+from roboco.engine.operate.tar_reader import BLOCK
 from roboco.engine.record.task_tar import HashedReader, check_exportable, task_tar
 from roboco.engine.retry import CLOSE_TIMEOUT
 from roboco.errors import Erased, StateConflict, TransientError, UsageError

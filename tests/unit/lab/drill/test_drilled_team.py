@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from roboco import Team, UsageError, parse_team
-from roboco.adapters.mcp.listing import ListedTools
-from roboco.adapters.tools.function_loader import FunctionLoader
 from roboco.cli.doctor.server_tools import ListingResult, TeamServer
 from roboco.domain.team.tool_listing import ListedTool
 from roboco.lab.drill.drilled_team import Replacement, check_real_tools, model_addresses
 from roboco.lab.drill.stand_ins import function_name
 from roboco.lab.drill.weaknesses import find_weaknesses
+from roboco.tools.function_loader import FunctionLoader
+from roboco.tools.mcp.listing import ListedTools
 
 TOOLS = "tests.unit.lab.drill.drilled_tools"
 FUNCTIONS = FunctionLoader((TOOLS,))

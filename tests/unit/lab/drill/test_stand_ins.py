@@ -7,11 +7,11 @@ import pytest
 from pydantic import TypeAdapter
 
 from roboco import ToolContext
-from roboco.adapters.tools.function_loader import FunctionLoader
-from roboco.adapters.tools.function_tool import FunctionTool, Verified
 from roboco.lab.drill import stand_ins
 from roboco.lab.drill.executions import FOLDER_VARIABLE, Executions
 from roboco.lab.drill.stand_ins import MODULE, StandIn, function_name, write_plans
+from roboco.tools.function_loader import FunctionLoader
+from roboco.tools.function_tool import FunctionTool, Verified
 from tests.unit.lab.drill import drilled_tools
 
 TOOLS = "tests.unit.lab.drill.drilled_tools"

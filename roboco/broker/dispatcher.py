@@ -1,0 +1,180 @@
+"""dispatcher: the dispatcher on Celery. Its messages hold ids and numbers, and name their Celery task."""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from celery import Celery
+
+from roboco.broker import display
+from roboco.broker.broker_error import translating_errors
+from roboco.broker.broker_fault import write_fault
+from roboco.broker.fair_queues import FairQueues
+from roboco.broker.names import ADVANCE_TASK, LIST_TOOLS_TASK, NOTIFY_TASK, TOOL_TASK, TURN_TASK
+from roboco.broker.queue_stats import SENT_AT, queue_description, read_queue_stats, sent_at
+from roboco.domain.history.priority import Priority
+from roboco.errors import TransientError
+from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
+from roboco.ports.dispatcher import AttemptStatus
+from roboco.ports.task_store import Phase
+
+CONFIRM_TIMEOUT = 5.0
+"""Seconds within which a broker with confirms has to confirm a message."""
+KILL_GRACE = 2.0
+"""Seconds that a tool has to end after the exception of its soft time limit."""
+NODE_SETTING: Final = "roboco_node"
+"""The setting with the node name of this process's worker, which sends the events of lost attempts."""
+
+_log = logging.getLogger(__name__)
+
+
+class CeleryDispatcher:
+    """Sends messages whose ids start with the task's id. Flower shows the agent or tool, and the step."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._queues = FairQueues(app)
+
+    def advance(self, task_id: str) -> None:
+        """Send `roboco.advance`: a coordinator runs a pass over the task."""
+        now = time.time()
+        self._send(ADVANCE_TASK, {"task_id": task_id}, display.advance_message_id(task_id, now), task_id)
+
+    def turn(self, assignment: TurnAssignment, agent: str) -> None:
+        """Send `roboco.turn`: an agents worker runs the turn. If it replaces an attempt, show that one as failed."""
+        self._send(
+            TURN_TASK,
+            _fields(assignment),
+            display.turn_message_id(assignment),
+            display.describe_work(agent, assignment),
+            priority=assignment.priority,
+        )
+        if assignment.attempt > 1:
+            self._send_event(
+                replace(assignment, attempt=assignment.attempt - 1),
+                agent,
+                "task-failed",
+                _replaced_by(assignment.attempt),
+            )
+
+    def tool(self, assignment: ToolAssignment, name: str, timeout: float) -> None:
+        """Send `roboco.tool`: a tools worker runs the call, for `timeout` seconds at most."""
+        options = {"soft_time_limit": timeout, "time_limit": timeout + KILL_GRACE, "priority": assignment.priority}
+        self._send(
+            TOOL_TASK,
+            _fields(assignment),
+            display.call_message_id(assignment),
+            display.describe_work(name, assignment),
+            **options,
+        )
+        if assignment.attempt > 1:
+            self._send_event(
+                replace(assignment, attempt=assignment.attempt - 1),
+                name,
+                "task-failed",
+                _replaced_by(assignment.attempt),
+            )
+
+    def list_tools(self, request: ListingRequest) -> None:
+        """Send `roboco.list_tools`: a tools worker lists the tools of an MCP server."""
+        description = f"{request.server}, {request.task_id}"
+        self._send(LIST_TOOLS_TASK, dict(vars(request)), display.listing_message_id(request, time.time()), description)
+
+    def report_attempt_end(self, assignment: TurnAssignment | ToolAssignment, name: str, status: AttemptStatus) -> None:
+        """Send the event of the end of an attempt, for displays; `who` is its agent or tool.
+
+        If the attempt's message is delivered after that, its worker's events win: Celery's tools keep a success.
+        """
+        match status:
+            case AttemptStatus.DONE:
+                self._send_event(assignment, name, "task-succeeded", {"result": repr(str(status))})
+            case AttemptStatus.FAILED:
+                self._send_event(assignment, name, "task-failed", {"exception": str(status), "traceback": ""})
+            case AttemptStatus.LOST:
+                self._send_event(
+                    assignment, name, "task-failed", {"exception": f"{status}, at the last attempt", "traceback": ""}
+                )
+            case AttemptStatus.SUPERSEDED:
+                self._send_event(
+                    assignment, name, "task-revoked", {"terminated": False, "signum": None, "expired": False}
+                )
+
+    def notify(self, task_id: str) -> None:
+        """Send `roboco.notify`: a coordinator delivers the notifications of the task."""
+        self._send(NOTIFY_TASK, {"task_id": task_id}, display.notify_message_id(task_id, time.time()), task_id)
+
+    def oldest_waiting_since(self, phase: Phase, task_id: str, priority: Priority) -> float | None:
+        """Return when the oldest message in the queue was sent, or None if there is none or that is not known."""
+        name = {Phase.TURN: TURN_TASK, Phase.TOOLS: TOOL_TASK}.get(phase, ADVANCE_TASK)
+        with translating_errors(name):
+            oldest = self._queues.oldest_headers(name, task_id, None if name == ADVANCE_TASK else priority)
+        return min(filter(None, map(sent_at, oldest)), default=None)
+
+    def describe_queue(self, pool: str) -> str:
+        """Return how many messages wait for the pool, with the remedy, or "" if none waits."""
+        [found] = read_queue_stats(self._app, [f"roboco.{pool}"])
+        return queue_description(found, pool)
+
+    def fault(self) -> str:
+        """Return why the broker takes no messages now, with the remedy, or "". It may take a second."""
+        return write_fault(self._app)
+
+    def backlog(self, task_id: str) -> int:
+        """Return the queued turns and coordinator passes in the queues of this task."""
+        with translating_errors(TURN_TASK):
+            return self._queues.count_waiting(TURN_TASK, task_id) + self._queues.count_waiting(ADVANCE_TASK, task_id)
+
+    def _send(self, name: str, arguments: dict[str, Any], message_id: str, description: str, **options: Any) -> None:
+        priority: Priority | None = options.pop("priority", None)
+        options |= {"argsrepr": description, "kwargsrepr": repr(arguments), "headers": {SENT_AT: time.time()}}
+        with translating_errors(name):
+            # Before the producer, which holds a connection of the pool: threads that hold all of them would wait for
+            # each other's.
+            queue = self._queues.choose(name, arguments["task_id"], priority)
+            options["priority"] = self._queues.priority_number(priority)
+            with self._app.producer_or_acquire() as producer, _dropping_connection(producer):
+                options |= {"producer": producer, "confirm_timeout": CONFIRM_TIMEOUT, "ignore_result": True}
+                self._app.send_task(name, kwargs=arguments, task_id=message_id, queue=queue, **options)
+
+    def _send_event(self, order: TurnAssignment | ToolAssignment, who: str, event: str, fields: dict[str, Any]) -> None:
+        """Send an event in place of the attempt's worker. It may be the first event of that Celery task."""
+        node = self._app.conf.get(NODE_SETTING)
+        if node is None:
+            return
+        if isinstance(order, TurnAssignment):
+            name, message_id = TURN_TASK, display.turn_message_id(order)
+        else:
+            name, message_id = TOOL_TASK, display.call_message_id(order)
+        fields |= {"name": name, "args": display.describe_work(who, order)}
+        events: Any = self._app.events
+        try:
+            with translating_errors(event), events.default_dispatcher(hostname=node) as dispatcher:
+                dispatcher.send(event, uuid=message_id, **fields)
+        except TransientError as error:
+            _log.warning("the event of the end of %s is not sent: %s", message_id, error)
+
+
+def _replaced_by(attempt: int) -> dict[str, Any]:
+    reason = f"lost with its worker, or cut off in its model's reply: attempt {attempt} replaces it"
+    return {"exception": reason, "traceback": ""}
+
+
+def _fields(order: TurnAssignment | ToolAssignment) -> dict[str, Any]:
+    """Return the arguments of an order. A normal priority is left out: workers of an older release do not know it."""
+    fields = dict(vars(order))
+    return fields if order.priority != "normal" else {name: fields[name] for name in fields if name != "priority"}
+
+
+@contextmanager
+def _dropping_connection(producer: Any) -> Iterator[None]:
+    """Drop the connection after an error: an orderly close would wait for a broker that may not answer."""
+    try:
+        yield
+    except Exception:
+        connection = producer.__connection__
+        if connection is not None and connection.transport.driver_type == "amqp":
+            connection.collect()
+        raise

@@ -1,0 +1,123 @@
+"""fair_queues: the choice of the broker's queues, so that one tenant's backlog does not delay the others.
+
+Shuffle sharding: each queue has several lanes, which workers consume in turn. The hash of a tenant's name selects two
+of them, and a message goes to the shorter one (on RabbitMQ to the first one). A tenant that floods its two lanes delays
+only the tenants with the same pair: with 8 lanes, one of 28. Tenants that share one lane with it use their other lane.
+The number of queues is fixed, however many tenants there are. Tasks without a tenant use the queue itself.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, Final
+
+from amqp.exceptions import NotFound
+from celery import Celery
+
+from roboco.broker.names import QUEUE_OF, tenant_lanes
+from roboco.domain.history.priority import Priority
+from roboco.domain.ids import tenant_of
+
+# Kombu's Redis transport keeps a list for each of `priority_steps`, and consumes the lowest number first. Messages of
+# other services have no priority, and so the lowest number. On AMQP the highest number is first.
+_REDIS_PRIORITIES: Final = MappingProxyType({"high": 0, "normal": 3, "low": 6})
+_AMQP_PRIORITIES: Final = MappingProxyType({"high": 9, "normal": 4, "low": 0})
+
+
+class FairQueues:
+    """The queues of one broker. Its methods raise the errors of the broker unchanged."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+
+    @property
+    def on_redis(self) -> bool:
+        """True if the broker is Redis, or the Redis that Sentinels name."""
+        return str(self._app.conf.broker_url or "").startswith(("redis", "sentinel"))
+
+    def priority_number(self, priority: Priority | None) -> int | None:
+        """Return the priority as a number of this broker, or None for no priority."""
+        return None if priority is None else (_REDIS_PRIORITIES if self.on_redis else _AMQP_PRIORITIES)[priority]
+
+    def choose(self, name: str, task_id: str, priority: Priority | None) -> str:
+        """Return the lane for a message of this task: on Redis the shorter one of two, elsewhere the first."""
+        possible = tenant_lanes(QUEUE_OF[name], tenant_of(task_id))
+        if len(possible) == 1 or not self.on_redis:
+            return possible[0]
+        lengths = self._query("llen", possible, priority)
+        return min(zip(lengths, possible, strict=True))[1]
+
+    def oldest_headers(self, name: str, task_id: str, priority: Priority | None) -> list[Any]:
+        """Return the headers of the oldest message of each list or queue that a message of this task may use."""
+        queues = tenant_lanes(QUEUE_OF[name], tenant_of(task_id))
+        if self.on_redis:
+            return [
+                headers_of(message) for message in self._query("lindex", queues, priority, -1) if message is not None
+            ]
+        with self._connection() as connection:
+            if connection.transport.driver_type != "amqp":
+                return []
+            return [_oldest_headers(connection, queue) for queue in queues]
+
+    def count_waiting(self, name: str, task_id: str) -> int:
+        """Return the messages of any priority that wait in the lanes of this task."""
+        queues = tenant_lanes(QUEUE_OF[name], tenant_of(task_id))
+        with self._connection() as connection:
+            if self.on_redis:  # an empty queue does not exist there, and cannot be declared passively
+                return sum(int(connection.default_channel._size(queue)) for queue in queues)
+            return sum(count_messages(connection, queue) for queue in queues)
+
+    def _query(self, command: str, queues: Sequence[str], priority: Priority | None, *arguments: int) -> list[Any]:
+        """Return the answers of Redis to a command about the list of each queue.
+
+        This and `count_waiting` use `_q_for_pri` and `_size` of kombu's channel: it has no public names for its lists.
+        """
+        with self._connection() as connection, connection.default_channel.client.pipeline(transaction=False) as pipe:
+            channel = connection.default_channel
+            for queue in queues:
+                pipe.execute_command(
+                    command, channel._q_for_pri(queue, self.priority_number(priority) or 0), *arguments
+                )
+            return list(pipe.execute())
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        connections: Any = self._app.pool
+        with connections.acquire(block=True) as connection:
+            yield connection
+
+
+def headers_of(message: bytes) -> Any:
+    """Return the headers of a message as Redis stores it, or None if it is not one of Celery."""
+    try:
+        return json.loads(message)["headers"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _oldest_headers(connection: Any, queue: str) -> Any:
+    """Return the headers of the oldest message, or None if there is none. It is received and requeued at its place."""
+
+    def receive_and_requeue(channel: Any) -> Any:
+        with channel.connection.client.channel() as own:  # if the queue does not exist, RabbitMQ closes this channel
+            try:
+                message = own.basic_get(queue)
+            except NotFound:
+                return None  # nothing was sent to the queue since the broker was emptied
+            if message is None:
+                return None
+            own.basic_reject(message.delivery_tag, requeue=True)
+            return message.properties.get("application_headers")
+
+    headers, _ = connection.autoretry(receive_and_requeue, max_retries=1, interval_start=0)()
+    return headers
+
+
+def count_messages(connection: Any, queue: str) -> int:
+    """Return the messages that wait in a queue of AMQP; 0 if it does not exist."""
+    with connection.channel() as own:  # if the queue does not exist, RabbitMQ closes this channel
+        try:
+            return int(own.queue_declare(queue, passive=True).message_count)
+        except NotFound:
+            return 0

@@ -1,0 +1,212 @@
+"""fork: submit a new task with the first steps of another task.
+
+    source's lines ─► team.json ─► lineage.json ─► history ─► artifacts ─► inbox ─► task.json ─► marker ══ accepted
+                      (create)     (create)        (begin)    (create)     (create)  (create)     (put)
+
+A run of `what-if` (what_if.py) is a fork whose team has a rule, and which has a record of tool results after its
+lineage.
+
+The steps are copied byte by byte, so their digests prove their origin. The source is only read. If the client dies
+before the marker is written, no worker reads the files, and the same fork, sent again, completes them. If the client
+dies after that, the sweeper finds the marker and starts the task.
+"""
+
+from dataclasses import dataclass
+
+from roboco.domain.canonical_json import canonical_json, sha256
+from roboco.domain.history.lineage import Fork, fork_prefix
+from roboco.domain.history.part import Artifact
+from roboco.domain.history.recorded_calls import RecordedCalls
+from roboco.domain.history.step import TaskStep
+from roboco.domain.ids import check_no_run_id, check_task_id, tenant_of
+from roboco.domain.inbox.item import UserMessage
+from roboco.domain.paths import (
+    OPENED,
+    artifact_info_path,
+    artifact_path,
+    fork_name_path,
+    history_summaries_path,
+    item_path,
+    lineage_path,
+    open_marker_path,
+    recorded_calls_path,
+    summary_path,
+)
+from roboco.domain.session.session import title_of
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_entry import entry_of
+from roboco.domain.task_summary import TaskSummary
+from roboco.domain.team.team import Team
+from roboco.engine.accept import early_files
+from roboco.engine.accept.accept_item import check_idempotent, stored_item
+from roboco.engine.accept.capacity import check_capacity
+from roboco.engine.accept.fallback import falling_back_to_sweeper
+from roboco.engine.engine import Engine
+from roboco.engine.record import recover
+from roboco.engine.task_entries import put_entry
+from roboco.engine.tombstones import check_not_erased
+from roboco.errors import Forbidden, StateConflict, UsageError
+
+
+@dataclass(frozen=True)
+class ForkRequest:
+    """A request to make a new task of the first steps of another one."""
+
+    source: str
+    """The id of the task that is forked."""
+    task_id: str
+    """The id of the new task."""
+    seq: int | None = None
+    """The position of the last copied step; None for the newest one."""
+    message: UserMessage | None = None
+    """The first message of the new task."""
+    team: Team | None = None
+    """The team of the new task; None for the source's team."""
+    model: str | None = None
+    """The model profile of all agents; None for those of the team."""
+    by: str | None = None
+    """The identity of the caller."""
+    recorded: RecordedCalls | None = None
+    """The results with which the calls of a run of `what-if` are answered; None for any other fork."""
+
+
+def fork(engine: Engine, request: ForkRequest) -> bool:
+    """Accept the fork and wake a coordinator. A repetition changes nothing.
+
+    Return True if this call has stored the task's summary: of several at the same time, one has.
+    Raise UsageError if the source is unknown or has no such step, or if the task id has other content already.
+    """
+    if tenant_of(check_task_id(request.source)) != tenant_of(request.task_id):
+        raise Forbidden(f"task {request.source!r} can be forked for its own tenant only, not as {request.task_id!r}")
+    task_id = check_task_id(request.task_id)
+    if request.source == task_id:
+        raise _id_taken(request)
+    steps = list(engine.histories.read(request.source))
+    if not steps or engine.files.get(summary_path(request.source)) is None:
+        raise engine.summaries.missing(request.source)
+    steps = fork_prefix(steps, _fork_position(engine, request))
+    team = request.team or engine.frozen_teams.get(request.source)
+    team = team if request.model is None else team.with_profile(request.model)
+    _check_run(request, team)
+    team.check_agent(None if request.message is None else request.message.agent)
+    check_capacity(engine, task_id)
+    engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
+    check_not_erased(engine.files, task_id)
+    engine.files.create(fork_name_path(request.source, task_id), b"")  # an erasure of the source finds the fork by it
+    check_not_erased(engine.files, request.source)
+    early_files.take(engine, task_id, request.by)
+    _store_files(engine, request, team, steps)
+    summary, is_created = _store_summary(engine, task_id, team, steps)
+    if summary.status.ended:
+        return False
+    engine.files.create(open_marker_path(task_id), OPENED)
+    with falling_back_to_sweeper(task_id):
+        if recover.load_task(engine, task_id) is not None:
+            engine.dispatcher.advance(task_id)
+    put_entry(engine, entry_of(summary))
+    return is_created
+
+
+def _check_run(request: ForkRequest, team: Team) -> None:
+    """Raise UsageError for a task that would be a run of `what-if` by its team or its id, and is none."""
+    if request.recorded is not None:
+        return
+    check_no_run_id(request.task_id)
+    if team.what_if is not None:
+        raise UsageError(f"task {request.source!r} is a run of what-if; to fork it as a task, name its team again")
+
+
+def _fork_position(engine: Engine, request: ForkRequest) -> int | None:
+    """Return the position at which to fork. A repetition without one forks where the first request did.
+
+    The source may have got further steps since.
+    """
+    before = engine.files.get(lineage_path(request.task_id)) if request.seq is None else None
+    return request.seq if before is None else Fork.model_validate_json(before).seq
+
+
+def _store_files(engine: Engine, request: ForkRequest, team: Team, steps: list[TaskStep]) -> None:
+    if not engine.frozen_teams.freeze(request.task_id, team):
+        raise _id_taken(request)
+    _store_lineage(engine, request, steps[-1].seq)
+    _store_recorded_calls(engine, request)
+    if not engine.histories.create(request.task_id, [step.line().encode() for step in steps]):
+        raise _id_taken(request)
+    for artifact in (artifact for step in steps for artifact in step.artifacts):
+        _copy_artifact(engine, request, artifact.name)
+    _copy_summaries(engine, request, len(steps))
+    if request.message is not None:
+        _store_message(engine, request.task_id, request.message)
+
+
+def _store_recorded_calls(engine: Engine, request: ForkRequest) -> None:
+    """Store the record of a run, and copy the files that its results refer to. The first stored record counts."""
+    if request.recorded is None:
+        return
+    engine.files.create(recorded_calls_path(request.task_id), request.recorded.model_dump_json().encode())
+    outcomes = (outcome for equal in request.recorded.outcomes.values() for outcome in equal)
+    for name in {artifact.name for outcome in outcomes for artifact in outcome.artifacts}:
+        if engine.files.size(artifact_path(request.source, name)) is not None:
+            _copy_artifact(engine, request, name)
+
+
+def _store_message(engine: Engine, task_id: str, message: UserMessage) -> None:
+    before = stored_item(engine, task_id, message.item_id)
+    if before is None:
+        engine.files.create(item_path(task_id, message.item_id), message.model_dump_json().encode())
+    else:
+        check_idempotent(message, before)
+
+
+def _store_lineage(engine: Engine, request: ForkRequest, seq: int) -> None:
+    content = None if request.message is None else request.message.model_dump(mode="json", exclude={"created_at", "by"})
+    digest = "" if content is None else sha256(canonical_json(content))
+    lineage = Fork(task_id=request.source, seq=seq, created_at=engine.now(), message=digest, by=request.by)
+    if engine.files.create(lineage_path(request.task_id), lineage.model_dump_json().encode()):
+        return
+    before = Fork.model_validate_json(engine.files.get(lineage_path(request.task_id)) or b"")
+    if before.model_copy(update={"created_at": lineage.created_at, "by": lineage.by}) != lineage:  # the first counts
+        raise _id_taken(request)
+
+
+def _id_taken(request: ForkRequest) -> StateConflict:
+    return StateConflict(f"task id {request.task_id!r} has other content already; choose another id")
+
+
+def _copy_artifact(engine: Engine, request: ForkRequest, name: str) -> None:
+    """Copy an artifact and its description, unless that is done. Raise UsageError if another one was uploaded."""
+    info = engine.files.get(artifact_info_path(request.source, name))
+    if info is not None and not engine.files.create(artifact_info_path(request.task_id, name), info):
+        known = Artifact.model_validate_json(engine.files.get(artifact_info_path(request.task_id, name)) or b"")
+        if known.sha256 != Artifact.model_validate_json(info).sha256:
+            raise StateConflict(
+                f"task {request.task_id!r} has another file {name!r} than its source; upload it under another name"
+            )
+    source, target = (artifact_path(task_id, name) for task_id in (request.source, request.task_id))
+    if engine.files.size(target) != engine.files.size(source):
+        engine.files.copy(source, target)
+
+
+def _copy_summaries(engine: Engine, request: ForkRequest, steps: int) -> None:
+    """Copy the summaries of the copied steps, so that no model call makes them again."""
+    for name in engine.files.names(history_summaries_path(request.source)):
+        if int(name[:8]) <= steps:
+            folders = (history_summaries_path(request.source), history_summaries_path(request.task_id))
+            engine.files.copy(*(f"{folder}{name}" for folder in folders))
+
+
+def _store_summary(engine: Engine, task_id: str, team: Team, steps: list[TaskStep]) -> tuple[TaskSummary, bool]:
+    """Store the summary unless there is one. Return the stored one, and True if it is this one."""
+    now = engine.now()
+    summary = TaskSummary(
+        task_id=task_id,
+        team=team.name,
+        title=title_of(steps[0]),
+        status=TaskStatus.QUEUED,
+        steps=len(steps),
+        created_at=now,
+        updated_at=now,
+    )
+    if engine.files.create(summary_path(task_id), summary.model_dump_json().encode()):
+        return summary, True
+    return engine.summaries.require(task_id), False

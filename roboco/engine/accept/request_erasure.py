@@ -1,0 +1,135 @@
+"""request_erasure: accept a request to erase a task. Coordinators carry it out (`operate/erase.py`).
+
+    receipt? ─► checks: ended, or `stop`; forks ─► _erasing/ID ─► still ended? ─► with `stop` ══ accepted ══► schedule
+    (get)       (get marker, list forks)           (create)      (get marker)     (replace)                  (set)
+
+A failed task may be retried meanwhile. A retry reads the request before it begins, and this client reads the marker
+after it has stored the request. If the marker is open by then, the request is refused and withdrawn. Otherwise it is
+replaced by one that allows to stop the task. So an accepted request is always carried out: a retry that overlaps it is
+refused, or stopped.
+
+If the client dies before the acceptance, the request is void if the task is open. If it dies after that, the sweeper
+finds the request when it fills the schedule. A repetition changes nothing, and returns the receipt so far. A request
+that removes more than the stored one, or archives to another address, replaces it.
+"""
+
+from roboco.domain.ids import check_task_id
+from roboco.domain.paths import ERASE_PREFIX, OPENED, erasure_path, forks_path, open_marker_path, task_folder
+from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
+from roboco.engine.engine import Engine
+from roboco.engine.record.closed import check_not_closing
+from roboco.engine.retry import after_close
+from roboco.engine.tombstones import is_erased, parse_request, receipt_of
+from roboco.errors import StateConflict, TransientError
+
+_SHOWN_FORKS = 3
+_PAGE_SIZE = 100
+
+
+def request_erasure(engine: Engine, request: ErasureRequest, delay: float = 0.0) -> ErasureReceipt:
+    """Accept the request, to be carried out after the delay in seconds. Return the receipt so far.
+
+    Raise NotFound if there is no such task, StateConflict if it is open and `stop` is not set, or if it has forks and
+    `forks` does not say what happens to them, and TransientError if a server does not answer: send it again then.
+    If the marker of a task that has ended is still open, this waits for its close.
+    Cost: some ten requests to the workspace.
+    """
+    task_id = check_task_id(request.task_id)
+    receipt = receipt_of(engine.files, task_id)
+    if receipt is None:
+        _check_task(engine, request)
+        _check_forks(request, _forks_of(engine, task_id))
+    elif receipt.finished_at is not None:
+        if request.archive or not receipt.archive:
+            return receipt
+        _check_forks(request, [fork for fork in receipt.forks if not is_erased(engine.files, fork)])
+    _store(engine, request)
+    if receipt is None and not request.stop:
+        _confirm(engine, request)
+    engine.schedule.schedule_no_later_than(f"{ERASE_PREFIX}{task_id}", delay)
+    now = receipt_of(engine.files, task_id)
+    if now is None or (now.status == "archived" and not request.archive):
+        return pending_receipt(request)
+    return now
+
+
+def pending_receipt(request: ErasureRequest) -> ErasureReceipt:
+    """Return the receipt of a request that no coordinator has begun to carry out."""
+    return ErasureReceipt(
+        task_id=request.task_id,
+        status="erasing",
+        requested_at=request.requested_at,
+        by=request.by,
+        reason=request.reason,
+        forks_erased=request.forks == "erase",
+    )
+
+
+def _check_task(engine: Engine, request: ErasureRequest) -> None:
+    """Raise unless the task exists, and has ended or may be stopped. One that is being closed counts as ended."""
+    task_id = request.task_id
+    marker = engine.files.get(open_marker_path(task_id))
+    if marker is None and next(engine.files.tree(task_folder(task_id)), None) is None:
+        raise engine.summaries.missing(task_id)
+    if marker != OPENED or request.stop:
+        return
+    if not after_close(engine.clock, lambda: check_not_closing(engine, task_id)).status.ended:
+        raise _not_ended(task_id)
+
+
+def _confirm(engine: Engine, request: ErasureRequest) -> None:
+    """Let the stored request stop the task, which has ended. If it was retried meanwhile, refuse the request."""
+    path = erasure_path(request.task_id)
+    if engine.files.get(open_marker_path(request.task_id)) != OPENED:
+        _store(engine, request.model_copy(update={"stop": True}))
+        return
+    if engine.files.get(path) == request.model_dump_json().encode():
+        engine.files.delete(path)
+    raise _not_ended(request.task_id)
+
+
+def _not_ended(task_id: str) -> StateConflict:
+    return StateConflict(f"task {task_id!r} has not ended: stop it first, or erase it with `stop` (--stop)")
+
+
+def _forks_of(engine: Engine, task_id: str) -> list[str]:
+    """Return the first forks that are not erased. Cost: a request for each erased one before them."""
+    found, after = list[str](), ""
+    while len(found) <= _SHOWN_FORKS and (page := engine.files.names_after(forks_path(task_id), after, _PAGE_SIZE)):
+        found += [fork for fork in page if not is_erased(engine.files, fork)]
+        after = page[-1]
+    return found
+
+
+def _check_forks(request: ErasureRequest, forks: list[str]) -> None:
+    if forks and request.forks == "refuse":
+        more = " and others" if len(forks) > _SHOWN_FORKS else ""
+        raise StateConflict(
+            f"task {request.task_id!r} has forks, whose histories contain its steps: "
+            f"{', '.join(forks[:_SHOWN_FORKS])}{more}; "
+            "say whether they are erased, too (--forks erase), or kept (--forks keep)"
+        )
+
+
+def _store(engine: Engine, request: ErasureRequest) -> None:
+    """Store the request, unless one is stored that has the same effect, or a greater one. A broken one is replaced."""
+    path = erasure_path(request.task_id)
+    stored = engine.files.get_versioned(path)
+    before = None if stored is None else parse_request(stored.data)
+    if before is not None:
+        if _covers(before, request):
+            return
+        forks = "erase" if before.forks == "erase" else request.forks
+        request = request.model_copy(update={"stop": before.stop or request.stop, "forks": forks})
+    version = None if stored is None else stored.version
+    if not engine.files.replace(path, request.model_dump_json().encode(), version):
+        raise TransientError(f"another request to erase task {request.task_id!r} was stored at that moment; repeat it")
+
+
+def _covers(before: ErasureRequest, request: ErasureRequest) -> bool:
+    """Return True if the stored request removes as much as the other one, and archives to the same place."""
+    if request.archive and not before.archive:
+        return True
+    same_archive = (before.archive, before.storage_class) == (request.archive, request.storage_class)
+    more_forks = request.forks == "erase" and before.forks != "erase"
+    return same_archive and not more_forks and (before.stop or not request.stop)

@@ -1,0 +1,109 @@
+"""delegate: tool calls that submit a sub-task to another team.
+
+    call ─► sub-task is accepted ─► ... ─► sub-task ends ─► parent's inbox ─► result of the call
+            (idempotent)                                    (before the sub-task is closed)
+
+No worker waits meanwhile. The sub-task's id derives from the call, so a repetition accepts it once. Each pass of the
+sweeper over the parent repeats the submission. This changes nothing, unless the sub-task does not exist, or has ended
+and its result was lost.
+"""
+
+from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.decision.budget import sub_task_limits
+from roboco.domain.decision.tool_answers import cost_of_calls
+from roboco.domain.history.lineage import Parent
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.step import last_text
+from roboco.domain.history.tool_outcome import failed_outcome
+from roboco.domain.ids import sub_task_id
+from roboco.domain.inbox.item import Stop
+from roboco.domain.inbox.submission import parse_submission
+from roboco.domain.limits import Limits, ToolLimits, UsageLimits
+from roboco.domain.removal.erasure import ErasureRequest
+from roboco.domain.team.team import Team
+from roboco.domain.usage import Usage
+from roboco.engine.accept.accept_item import accept_item
+from roboco.engine.accept.accept_task import accept_and_wake
+from roboco.engine.accept.request_erasure import request_erasure
+from roboco.engine.coordinate.close_call import close_call
+from roboco.engine.coordinate.sub_task_result import send_result
+from roboco.engine.engine import Engine
+from roboco.engine.record.recorded_answers import recorded_answer
+from roboco.engine.tombstones import receipt_of
+from roboco.errors import UsageError
+from roboco.ports.assignment import ToolAssignment
+from roboco.ports.task_store import Snapshot
+
+
+def start_sub_task(engine: Engine, team: Team, task: Snapshot, assignment: ToolAssignment, call: ToolCall) -> None:
+    """Submit the sub-task of a delegating call. If it is refused, record that as the outcome of the call.
+
+    In a run of `what-if`, a recorded result is the outcome, and no sub-task is submitted.
+    """
+    if (recorded := recorded_answer(engine, team, assignment.task_id, task, call)) is not None:
+        close_call(engine, assignment, call, recorded)
+        return
+    try:
+        _submit_sub_task(engine, assignment.task_id, team, task, call)
+    except UsageError as error:
+        close_call(engine, assignment, call, failed_outcome(call.id, f"the sub-task could not be started: {error}"))
+
+
+def _submit_sub_task(engine: Engine, task_id: str, team: Team, task: Snapshot, call: ToolCall) -> None:
+    """Submit the sub-task of the call; if it has ended, report its result. Raise UsageError if it is refused."""
+    step, name = task.tail[-1], str(call.args["team"])
+    child = sub_task_id(task_id, call.id)
+    submission = parse_submission(
+        {
+            "task_id": child,
+            "team": name,
+            "prompt": call.args["prompt"],
+            "context": task.first.metadata.get("context", {}),
+            "scope": task.state.scope,
+            "by": task.first.metadata.get("by"),
+        }
+    )
+    parent = Parent(task_id=task_id, call_id=call.id, at_seq=step.seq, step_id=step.step_id, child=child)
+    sub_team = team.teams[name]
+    started = engine.frozen_teams.started_at(task_id, task.state, task.first) or step.created_at
+    spent = (step.created_at - task.state.limits_since(started)).total_seconds()
+    limits = _limits_of_sub_task(team, task, sub_team.limits, max(0.0, spent))
+    accept_and_wake(engine, submission, sub_team.model_copy(update={"limits": limits}), parent)
+    _erase_with_parent(engine, task_id, child)
+    summary = engine.summaries.get(child)
+    if summary is not None and summary.status.ended:
+        send_result(engine, parent, summary, _stored_last_text(engine, child))
+
+
+def _erase_with_parent(engine: Engine, task_id: str, child: str) -> None:
+    """Request the erasure of the sub-task if its parent is erased: the erasure may have listed the sub-tasks before."""
+    if receipt_of(engine.files, task_id) is not None:
+        request = ErasureRequest(task_id=child, requested_at=engine.now(), reason=f"a part of {task_id}", stop=True)
+        request_erasure(engine, request)
+
+
+def _limits_of_sub_task(team: Team, task: Snapshot, limits: Limits, seconds: float) -> Limits:
+    """Return the limits of a sub-task: those of its team, and a share of the rest of task, agent and `delegate`."""
+    step, state = task.tail[-1], task.state
+    task_limits, parts = (
+        team.limits.with_overrides(state.limit_overrides),
+        sum(1 for call in step.calls if call.tool_name == DELEGATE),
+    )
+    calls_usage = Usage(cost=cost_of_calls(team, state, step))
+    all_used = state.usage.plus(calls_usage).model_copy(update={"seconds": seconds})
+    limits = sub_task_limits(limits, task_limits, all_used, parts)
+    limits = sub_task_limits(
+        limits, task_limits.agent_limits(step.agent_name), state.agent_usage(step.agent_name).plus(calls_usage), parts
+    )
+    of_tool = UsageLimits(max_cost=task_limits.tools.get(DELEGATE, ToolLimits()).max_cost)
+    return sub_task_limits(limits, of_tool, state.tool_usage(DELEGATE), parts)
+
+
+def stop_sub_task(engine: Engine, task_id: str, call: ToolCall, reason: str) -> None:
+    """Stop the sub-task of the call, even if it is not submitted yet."""
+    item = Stop(item_id=f"stop-{call.id}", created_at=engine.now(), reason=reason)
+    accept_item(engine, sub_task_id(task_id, call.id), item, enforce_capacity=False)
+
+
+def _stored_last_text(engine: Engine, task_id: str) -> str:
+    return last_text(tuple(engine.histories.read(task_id)))

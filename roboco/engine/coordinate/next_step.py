@@ -1,0 +1,216 @@
+"""next_step: decide the next step of a task, record the decision and dispatch it.
+
+    step stored ─► decide (pure) ─► commit and record ─► dispatch
+                                    (one write, fenced)
+
+The process that has stored a step decides the next one itself if that is a turn or a set of tool calls: the worker that
+committed the step, or the client that submitted the task. This saves a message and a pass of the coordinator. The
+coordinator decides everything else: inbox items, start times, custom routers, waits, ends and compaction.
+
+All of them call the same pure function, `decide`, with the same inputs. Redis compares the epoch (the fencing token of
+the task) when a decision is recorded, so only the first decision counts, and the others change nothing.
+
+A worker may die between two arrows. Then a step is stored without a decision, or a decision is recorded without a
+message. The sweeper finds the task in the schedule and continues from there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.decision.action import Action, CallTools, StartTurn
+from roboco.domain.decision.decide import decide
+from roboco.domain.decision.router import route
+from roboco.domain.decision.situation import Situation
+from roboco.domain.decision.tool_answers import BUILTIN_TIMEOUT
+from roboco.domain.history.compaction import compaction_due
+from roboco.domain.history.lineage import parent_of
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.priority import priority_of
+from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History
+from roboco.domain.history.step import TaskStep
+from roboco.domain.ids import step_id_at, sub_task_id
+from roboco.domain.inbox.item import Item
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import AgentHandedOff, AgentSelected, AnyEvent, StatusChanged, SubTaskStarted
+from roboco.domain.team.collaboration import Custom
+from roboco.domain.team.team import Team
+from roboco.engine.coordinate.custom_router import guarded_router
+from roboco.engine.engine import Engine
+from roboco.engine.history_tail import shows_decision
+from roboco.engine.task_entries import index_as
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.task_store import CallState, Commit, Decision, Phase, Snapshot
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """The next step of one task, as loaded: to be decided, recorded and dispatched."""
+
+    engine: Engine
+    task_id: str
+    team: Team
+    task: Snapshot
+    by: str | None = None
+    """The caller that lets a paused task continue, or None."""
+
+    def decide(self, pending_items: tuple[Item, ...] = (), give_up_reason: str | None = None) -> Action:
+        """Return the next action. `give_up_reason` is why the pending turn gets no further attempt."""
+        engine, task = self.engine, self.task
+        model = self.team.collaboration_model
+        router = guarded_router(engine, self.task_id, model.router) if isinstance(model, Custom) else route
+        limited = self.team.limits.with_overrides(task.state.limit_overrides).max_seconds is not None
+        started = engine.frozen_teams.started_at(self.task_id, task.state, task.first) if limited else None
+        situation = Situation(
+            inbox=pending_items,
+            outcomes={call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None},
+            seconds=engine.clock.now() - task.state.limits_since(started).timestamp() if started else 0.0,
+            give_up_reason=give_up_reason,
+            sub_task=parent_of(self.task_id, task.first) is not None,
+            pending_turn=task.phase is Phase.TURN,
+        )
+        return decide(self.team, History(task.state, task.tail), situation, router)
+
+    def decide_locally(self) -> StartTurn | CallTools | None:
+        """Return the turn or the tool calls that follow, or None if a coordinator has to decide."""
+        task = self.task
+        if (
+            isinstance(self.team.collaboration_model, Custom)
+            or compaction_due(task.seq - 1)
+            or not shows_decision(task, self.team.routes_by_run)
+        ):
+            return None
+        match self.decide():
+            case StartTurn() as action:
+                return action
+            case CallTools() as action if all(call.tool_name != DELEGATE for call in action.calls):
+                return action
+            case _:
+                return None
+
+    def record_and_dispatch(self, action: StartTurn | CallTools) -> int | None:
+        """Record the action and dispatch it, without delegating calls. Return the new epoch.
+
+        Return None, and do neither, if the epoch has changed or an item came.
+        """
+        choice, events = self._decision(action)
+        choice = replace(choice, seen_item_ids=frozenset(self.task.item_ids))
+        epoch = self.engine.task_store.record_decision(self.task_id, self.task.epoch, choice, events)
+        if epoch is not None:
+            self._dispatch(action, epoch)
+            if self.task.status is not TaskStatus.RUNNING:
+                index_as(self.engine, self.task_id, self.task, TaskStatus.RUNNING, epoch)
+        return epoch
+
+    def create_and_dispatch(self, action: StartTurn, steps: Sequence[TaskStep], events: Sequence[AnyEvent]) -> bool:
+        """Create the task with these steps and events, record the action in the same write, and dispatch it.
+
+        The task has an entry in the schedule. Return False if a coordinator has to decide: the task exists already, or
+        an item came.
+        """
+        choice, more = self._decision(action)
+        store, state = self.engine.task_store, self.task.state
+        epoch = store.create_with_decision(self.task_id, steps, state, events, choice, more)
+        if epoch is None:
+            return False
+        self._send_turn(action, epoch)
+        index_as(self.engine, self.task_id, self.task, TaskStatus.RUNNING, epoch)
+        return True
+
+    def assignment(self, call: ToolCall, epoch: int) -> ToolAssignment:
+        """Return the assignment of a call of the last step, which was recorded with this epoch."""
+        attempt = self.task.calls.get(call.id, CallState()).attempt
+        return ToolAssignment(self.task_id, self.task.seq - 1, epoch, call.id, attempt, priority_of(self.task.first))
+
+    def commit_and_continue(self, commit: Commit) -> bool:
+        """Commit the step that was just stored, and record and dispatch the action that follows in the same write.
+
+        Return False if a coordinator has to continue: it decides, or the epoch has changed.
+        """
+        self.engine.day_budgets.count(self.task_id, self.task.first, commit.state)
+        after = self._after_commit(commit)
+        action = after.decide_locally()
+        if action is None:
+            self.engine.task_store.commit(self.task_id, self.task.epoch, commit)
+            return False
+        choice, events = after._decision(action)
+        epoch = self.engine.task_store.commit_with_decision(self.task_id, self.task.epoch, commit, choice, events)
+        if epoch is None:
+            return False
+        after._dispatch(action, epoch)
+        return True
+
+    def _after_commit(self, commit: Commit) -> "NextStep":
+        step, task = commit.step, self.task
+        tail = (*task.tail, step)[-COORDINATOR_TAIL_LENGTH:]
+        running = TaskStatus.RUNNING
+        return replace(
+            self, task=replace(task, seq=step.seq + 1, state=commit.state, tail=tail, status=running, calls={})
+        )
+
+    def _decision(self, action: StartTurn | CallTools) -> tuple[Decision, Sequence[AnyEvent]]:
+        match action:
+            case StartTurn():
+                return self._turn_decision(action)
+            case CallTools():
+                return self._calls_decision(action)
+
+    def _turn_decision(self, action: StartTurn) -> tuple[Decision, Sequence[AnyEvent]]:
+        task_id, now, routing = self.task_id, self.engine.now(), action.route.record()
+        reason, source = action.route.reason, action.handed_off_by
+        events: list[AnyEvent] = []
+        if self.task.status is not TaskStatus.RUNNING:
+            running = TaskStatus.RUNNING
+            events.append(StatusChanged(task_id=task_id, timestamp=now, status=running, reason="", by=self.by))
+        if source is not None:
+            events.append(
+                AgentHandedOff(task_id=task_id, timestamp=now, from_agent=source, to_agent=action.agent, reason=reason)
+            )
+        events.append(
+            AgentSelected(
+                task_id=task_id,
+                timestamp=now,
+                agent_name=action.agent,
+                step_id=step_id_at(task_id, self.task.seq),
+                reason=reason,
+                routing=routing,
+            )
+        )
+        return Decision(Phase.TURN, TaskStatus.RUNNING, agent=action.agent, routing=routing), events
+
+    def _calls_decision(self, action: CallTools) -> tuple[Decision, Sequence[AnyEvent]]:
+        task_id, now = self.task_id, self.engine.now()
+        delegating = [call for call in action.calls if call.tool_name == DELEGATE]
+        sub_task_ids = [sub_task_id(task_id, call.id) for call in delegating]
+        reason = f"sub-tasks are running: {', '.join(sub_task_ids)}" if len(delegating) == len(action.calls) else ""
+        events: list[AnyEvent] = [
+            SubTaskStarted(
+                task_id=task_id, timestamp=now, tool_call_id=call.id, sub_task_id=child, team=str(call.args["team"])
+            )
+            for call, child in zip(delegating, sub_task_ids, strict=True)
+        ]
+        if reason or self.task.status is not TaskStatus.RUNNING:
+            running = TaskStatus.RUNNING
+            events.append(StatusChanged(task_id=task_id, timestamp=now, status=running, reason=reason, by=self.by))
+        return Decision(Phase.TOOLS, TaskStatus.RUNNING, reason, agent=self.task.tail[-1].agent_name), events
+
+    def _dispatch(self, action: StartTurn | CallTools, epoch: int) -> None:
+        engine, task_id = self.engine, self.task_id
+        engine.schedule.set(task_id, engine.policy.redelivery_delay)
+        if isinstance(action, StartTurn):
+            self._send_turn(action, epoch)
+            return
+        for call in action.calls:
+            if call.tool_name != DELEGATE:
+                dispatch_call(engine, self.team, self.assignment(call, epoch), call)
+
+    def _send_turn(self, action: StartTurn, epoch: int) -> None:
+        priority = priority_of(self.task.first)
+        self.engine.dispatcher.turn(TurnAssignment(self.task_id, self.task.seq, epoch, 1, priority), action.agent)
+
+
+def dispatch_call(engine: Engine, team: Team, assignment: ToolAssignment, call: ToolCall) -> None:
+    """Send the call to the tools workers."""
+    spec = team.tool(call.tool_name)
+    timeout = BUILTIN_TIMEOUT if spec is None else spec.time_limit
+    engine.dispatcher.tool(assignment, call.tool_name, timeout)

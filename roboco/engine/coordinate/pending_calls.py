@@ -1,0 +1,187 @@
+"""pending_calls: dispatch the recorded tool calls of a task, and check them until each has an outcome.
+
+A call of an irreversible tool has two phases: its worker stores an intent before the effect, and the outcome after it.
+If the worker is lost between the two, the effect may have happened. So an attempt after an intent does not execute the
+call: it verifies the effect. That is why a call with an intent has one attempt more than other work.
+"""
+
+import logging
+from dataclasses import dataclass, replace
+
+from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.dead_letter import dead_letter_of_lost_work
+from roboco.domain.decision.tool_answers import (
+    approval_decisions,
+    external_results,
+    local_answers,
+    needs_approval,
+    waits_for_client,
+)
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.priority import priority_of
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
+from roboco.domain.inbox.item import Item, Pause
+from roboco.domain.team.team import Team
+from roboco.engine.coordinate.close_call import close_call
+from roboco.engine.coordinate.delegate import start_sub_task
+from roboco.engine.coordinate.next_step import dispatch_call
+from roboco.engine.coordinate.pending import (
+    EXPIRY_MARGIN,
+    Decide,
+    Rest,
+    clear_stale_cancellation,
+    needs_redelivery,
+    schedule_check_after_lease,
+    wait_for_renewal,
+)
+from roboco.engine.coordinate.switched_off import call_work, check_delay
+from roboco.engine.engine import Engine
+from roboco.engine.record.effects import has_intent, stored_outcome
+from roboco.ports.assignment import ToolAssignment
+from roboco.ports.dispatcher import AttemptStatus
+from roboco.ports.task_store import CallState, Snapshot
+from roboco.ports.telemetry import ATTEMPT_RESTARTS, LEASE_EXPIRATIONS
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PendingCalls:
+    """The calls of the last step that workers or sub-tasks execute.
+
+    A call that needs an approval belongs to them once a person has approved it.
+    """
+
+    engine: Engine
+    task_id: str
+    team: Team
+    task: Snapshot
+    inbox: tuple[Item, ...]
+
+    def check(self, redeliver: bool) -> Rest | Decide:
+        """Have the open calls executed. Return Decide if none is open, or if no worker can execute the open ones.
+
+        With `redeliver`, send the messages of unclaimed calls again if they were lost.
+        """
+        open_calls = self._open_calls()
+        if open_calls and all(self._is_blocked(call, state) for call, state in open_calls):
+            return Decide()
+        unclaimed = [pair for pair in open_calls if not pair[1].claimed]
+        again = clear_stale_cancellation(self.engine, self.task_id, self.task)
+        due = {
+            call.id for call, _ in unclaimed if needs_approval(self.team, call)
+        }  # the approval may have just arrived
+        if unclaimed and redeliver:
+            due = self._due(unclaimed, due)
+        for call, state in unclaimed:
+            if (again or call.id in due) and not self._is_blocked(call, state):
+                self._dispatch(self._assignment(call, state), call)
+        expired = [(call, state) for call, state in open_calls if state.claimed and state.lease_left <= 0]
+        if expired and wait_for_renewal(self.engine, self.task_id, by_sweeper=redeliver):
+            return Rest()
+        for call, state in expired:
+            restart_call(self.engine, self.team, self._assignment(call, state), call)
+        self._schedule_check(open_calls)
+        return Rest() if open_calls else Decide()
+
+    def _due(self, unclaimed: list[tuple[ToolCall, CallState]], approved: set[str]) -> set[str]:
+        """Return the ids of the calls to dispatch, of which some are `approved`, and schedule the next check.
+
+        A call that is switched off waits. One that has waited is dispatched at once: no message of it is under way. The
+        others are dispatched if their messages were lost. The delays of their checks do not count for calls that wait.
+        """
+        causes = self._switched_off(unclaimed)
+        waiting = [pair for pair in unclaimed if pair[1].waits or pair[0].id in causes]
+        others = {call.id for call, state in unclaimed if not state.waits and call.id not in causes}
+        lost = others if others and needs_redelivery(self.engine, self.task_id, self.task) else set[str]()
+        why = next(iter(causes.values()), "")
+        ended = {
+            call.id
+            for call, state in waiting
+            if call.id not in causes and self.engine.calls.end_wait(self._assignment(call, state), why)
+        }
+        if waiting:
+            delay = check_delay(self.engine, self.task) if causes else self.engine.policy.redelivery_delay
+            schedule = self.engine.schedule
+            (schedule.schedule_no_later_than if others else schedule.set)(self.task_id, delay)
+        return lost | ended | (approved - causes.keys())
+
+    def _switched_off(self, unclaimed: list[tuple[ToolCall, CallState]]) -> dict[str, str]:
+        """Return the causes for which calls are switched off, by their ids."""
+        agent, blocking = self.task.tail[-1].agent_name, self.engine.switches.blocking
+        found = {call.id: blocking(call_work(self.team, self.task_id, agent, call)) for call, _ in unclaimed}
+        return {call_id: switch.cause for call_id, switch in found.items() if switch is not None}
+
+    def _dispatch(self, assignment: ToolAssignment, call: ToolCall) -> None:
+        """Send the call to the tools workers, or submit the sub-task of a delegating call."""
+        if call.tool_name == DELEGATE:
+            start_sub_task(self.engine, self.team, self.task, assignment, call)
+        else:
+            dispatch_call(self.engine, self.team, assignment, call)
+
+    def _schedule_check(self, open_calls: list[tuple[ToolCall, CallState]]) -> None:
+        """Schedule the next check for the first expiry of a lease; earlier if an unclaimed call needs one."""
+        leases = [state.lease_left for _, state in open_calls if state.claimed]
+        if not leases:
+            return
+        if len(leases) < len(open_calls):
+            self.engine.schedule.schedule_no_later_than(self.task_id, min(leases) + EXPIRY_MARGIN)
+        else:
+            schedule_check_after_lease(self.engine, self.task_id, min(leases))
+
+    def _open_calls(self) -> list[tuple[ToolCall, CallState]]:
+        step, calls = self.task.tail[-1], self.task.calls
+        outcomes = {call_id: state.outcome for call_id, state in calls.items() if state.outcome is not None}
+        done = {**local_answers(self.team, self.task.state, step), **outcomes}
+        external, approvals = external_results(step, self.inbox, outcomes), approval_decisions(step, self.inbox)
+        return [
+            (call, calls.get(call.id, CallState()))
+            for call in step.calls
+            if call.id not in done and call.id not in external and not waits_for_client(self.team, call)
+            if call.id in approvals or not needs_approval(self.team, call)
+        ]
+
+    def _is_blocked(self, call: ToolCall, state: CallState) -> bool:
+        """Return True if no worker can run the call, so that the task has to be paused."""
+        held = (item for item in self.inbox if isinstance(item, Pause) and item.at == self.task.seq)
+        return not state.claimed and any(item.call_id == call.id for item in held)
+
+    def _assignment(self, call: ToolCall, state: CallState) -> ToolAssignment:
+        task = self.task
+        return ToolAssignment(self.task_id, task.seq - 1, task.epoch, call.id, state.attempt, priority_of(task.first))
+
+
+def restart_call(
+    engine: Engine, team: Team, assignment: ToolAssignment, call: ToolCall, worker_lost: bool = False
+) -> None:
+    """Void the attempt and dispatch the next one. After the last one, record that the call was lost too often.
+
+    With `worker_lost`, the pool has reported the worker's death, and the lease does not have to expire first.
+    """
+    begun = has_intent(engine, assignment.task_id, call.id)
+    if assignment.attempt >= engine.policy.max_attempts + begun:
+        if not worker_lost:  # otherwise the pool has reported how the attempt ended
+            engine.dispatcher.report_attempt_end(assignment, call.tool_name, AttemptStatus.LOST)
+        close_call(engine, assignment, call, _lost_too_often(engine, team, assignment, call, begun))
+        return
+    attempt = engine.calls.restart(assignment, worker_lost)
+    if attempt is not None:
+        engine.telemetry.record(ATTEMPT_RESTARTS, 1, "tool")
+        if not worker_lost:
+            engine.telemetry.record(LEASE_EXPIRATIONS, 1, "tool")
+        dispatch_call(engine, team, replace(assignment, attempt=attempt), call)
+
+
+def _lost_too_often(engine: Engine, team: Team, assignment: ToolAssignment, call: ToolCall, begun: bool) -> ToolOutcome:
+    if begun and (stored := stored_outcome(engine, assignment.task_id, call.id)) is not None:
+        return stored
+    why = f"tool {call.tool_name!r} was lost {assignment.attempt} times, with the worker that ran it"
+    detail = f"{call.tool_name}, call {call.id}"
+    engine.dead_letters.add(
+        dead_letter_of_lost_work("tool", assignment.task_id, detail, why, assignment.attempt, engine.now())
+    )
+    _log.warning("task %s: %s; the call is not tried again, and a dead letter is stored", assignment.task_id, why)
+    spec = team.tool(call.tool_name)  # an intent exists for tools with an effect only
+    if spec is None or not begun:
+        return failed_outcome(call.id, why)
+    return unknown_outcome(call.id, why, spec.on_unknown)

@@ -1,0 +1,131 @@
+"""pending_turn: check the recorded turn of a task until a worker has committed its step."""
+
+from roboco.domain.dead_letter import dead_letter_of_lost_work
+from roboco.domain.history.priority import priority_of
+from roboco.domain.ids import step_id_at
+from roboco.domain.stream.event import TurnRestarted
+from roboco.domain.team.team import Team
+from roboco.engine.coordinate import outage
+from roboco.engine.coordinate.pending import (
+    EXPIRY_MARGIN,
+    Decide,
+    GiveUp,
+    Repeat,
+    Rest,
+    clear_stale_cancellation,
+    needs_redelivery,
+    schedule_check_after_lease,
+    wait_for_renewal,
+)
+from roboco.engine.coordinate.switched_off import check_delay, turn_work
+from roboco.engine.engine import Engine
+from roboco.engine.record import recover
+from roboco.ports.assignment import TurnAssignment
+from roboco.ports.task_store import Snapshot
+from roboco.ports.telemetry import ATTEMPT_RESTARTS, LEASE_EXPIRATIONS
+
+RESTART_CHECK_DELAY = 1.0
+"""Seconds until a restarted turn is checked: a worker that is suspended may have taken its message."""
+
+
+def check_turn(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliver: bool) -> Repeat | Rest | GiveUp:
+    """Check the pending turn. With `redeliver`, send its message again if it was lost.
+
+    If the lease of its worker has expired, start another attempt. If that was the last one, store a dead letter and
+    return GiveUp.
+    """
+    if not task.claimed:
+        return _check_unclaimed(engine, task_id, team, task, redeliver)
+    if task.lease_left > 0:
+        schedule_check_after_lease(engine, task_id, task.lease_left)
+        return Rest()
+    if wait_for_renewal(engine, task_id, by_sweeper=redeliver):
+        return Rest()
+    if recover.catch_up(engine, task_id, task):  # the worker had stored the step
+        return Repeat()
+    if task.counted_attempt >= engine.policy.max_attempts:
+        return _give_up(engine, task_id, task)
+    reason = engine.redis_silence.lost_reason(engine.clock.now(), engine.policy.lease, "made")
+    if restart_turn(engine, task_id, task, reason):
+        engine.telemetry.record(LEASE_EXPIRATIONS, 1, "turn")
+    return Rest()
+
+
+def _give_up(engine: Engine, task_id: str, task: Snapshot) -> GiveUp:
+    lost = task.counted_attempt
+    reason = f"{task.agent}'s turn was lost {lost} times, with its worker or in the middle of its model's answer"
+    detail = f"{task.agent}, step {task.seq}"
+    engine.dead_letters.add(dead_letter_of_lost_work("turn", task_id, detail, reason, task.attempt, engine.now()))
+    return GiveUp(reason)
+
+
+def _check_unclaimed(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliver: bool) -> Repeat | Rest:
+    cleared = clear_stale_cancellation(engine, task_id, task)
+    if outage.is_timeout_exceeded(engine, team, task) and outage.pause_task(engine, task_id, task):
+        return Repeat()
+    if task.deferred_for is not None:
+        _dispatch_deferred(engine, task_id, team, task, task.deferred_for)
+    elif cleared or (redeliver and needs_redelivery(engine, task_id, task)):
+        _dispatch_turn(engine, task_id, task, task.epoch, task.attempt)
+    return Rest()
+
+
+def _dispatch_deferred(engine: Engine, task_id: str, team: Team, task: Snapshot, seconds: float) -> None:
+    """Dispatch the deferred turn if its delay is over; else schedule the next check for that time.
+
+    A turn that is switched off is checked again later, without a message to a worker.
+    """
+    if seconds > 0:
+        engine.schedule.set(task_id, seconds)
+    elif engine.switches.blocking(turn_work(team, task_id, task.agent)):
+        engine.schedule.set(task_id, check_delay(engine, task))
+    elif engine.turns.count_redelivery(task_id, task.epoch, dispatched=True):
+        engine.schedule.set(task_id, engine.policy.redelivery_delay)
+        _dispatch_turn(engine, task_id, task, task.epoch, task.attempt)
+
+
+def _dispatch_turn(engine: Engine, task_id: str, task: Snapshot, epoch: int, attempt: int) -> None:
+    engine.dispatcher.turn(TurnAssignment(task_id, task.seq, epoch, attempt, priority_of(task.first)), task.agent)
+
+
+def restart_turn(
+    engine: Engine, task_id: str, task: Snapshot, reason: str, token: str = "", handed_over: bool = False
+) -> bool:
+    """Void the attempt and dispatch the next one. Return False, and change nothing, if another worker has done so.
+
+    A worker that ends its own attempt passes its lease `token`; without one, the lease must have expired. An attempt
+    that is `handed_over` does not count as a failed one.
+    """
+    attempt = task.attempt + 1
+    event = TurnRestarted(
+        task_id=task_id,
+        timestamp=engine.now(),
+        step_id=step_id_at(task_id, task.seq),
+        attempt=attempt,
+        reason=reason,
+    )
+    epoch = engine.turns.restart(task_id, task.epoch, event, token, handed_over)
+    if epoch is None:
+        return False
+    engine.telemetry.record(ATTEMPT_RESTARTS, 1, "turn")
+    engine.schedule.set(task_id, min(RESTART_CHECK_DELAY, engine.policy.redelivery_delay))
+    _dispatch_turn(engine, task_id, task, epoch, attempt)
+    return True
+
+
+def cancel_turn(engine: Engine, task_id: str, task: Snapshot) -> Repeat | Rest | Decide:
+    """Cancel the pending turn, because an inbox item asks for it. Return Decide once its worker is out of the way.
+
+    The worker closes the model's connection and commits the text so far. It has a grace period for that, which ends
+    early if its lease expires.
+    """
+    if task.cancel_requested_for is None:  # the sender of the item died before it requested the cancellation
+        engine.inbox.add(task_id, (), interrupt=True, epoch=task.epoch)
+        return Repeat()
+    if not task.claimed:
+        return Decide()
+    left = min(task.lease_left, engine.policy.interrupt_grace - task.cancel_requested_for)
+    if left > 0:
+        engine.schedule.set(task_id, left + EXPIRY_MARGIN)
+        return Rest()
+    return Repeat() if recover.catch_up(engine, task_id, task) else Decide()

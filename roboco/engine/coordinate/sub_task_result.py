@@ -1,0 +1,69 @@
+"""sub_task_result: the result and the usage of a sub-task, which its parent task gets."""
+
+import logging
+
+from roboco.domain.history.lineage import Parent, parent_of
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
+from roboco.domain.ids import answer_id, sub_task_id
+from roboco.domain.inbox.item import ExternalToolResult
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_summary import TaskSummary
+from roboco.engine.accept.accept_item import accept_item, stored_item
+from roboco.engine.engine import Engine
+from roboco.errors import UsageError
+from roboco.ports.task_store import Snapshot
+from roboco.ports.tools import ToolContext
+
+_log = logging.getLogger(__name__)
+
+
+def report_to_parent(engine: Engine, task_id: str, task: Snapshot) -> None:
+    """Send the result of a sub-task to its parent task. Do nothing for other tasks, or if the parent has ended."""
+    parent = parent_of(task_id, task.first)
+    summary = None if parent is None else engine.summaries.get(task_id)
+    if parent is not None and summary is not None:
+        send_result(engine, parent, summary, engine.tails.last_text(task_id, task))
+
+
+def send_result(engine: Engine, parent: Parent, summary: TaskSummary, text: str) -> None:
+    """Put the result of an ended sub-task into the inbox of its parent. Drop it if the parent refuses it."""
+    outcome = _sub_task_outcome(parent, summary, text)
+    context = ToolContext(parent.task_id, "", parent.call_id, parent.call_id, 1)
+    stored_before = stored_item(engine, parent.task_id, answer_id(parent.call_id))
+    answer = stored_before or ExternalToolResult(
+        item_id=answer_id(parent.call_id),
+        created_at=engine.now(),
+        call_id=parent.call_id,
+        at_seq=parent.at_seq,
+        outcome=engine.toolbox.offload_large(outcome, context),
+    )
+    try:
+        accept_item(engine, parent.task_id, answer)
+    except UsageError as error:
+        _log.info("the result of sub-task %s is dropped: %s", summary.task_id, error)
+
+
+def _sub_task_outcome(parent: Parent, summary: TaskSummary, text: str) -> ToolOutcome:
+    call = ToolCall(id=parent.call_id, tool_name="delegate", args={})
+    took = round((summary.updated_at - summary.created_at).total_seconds() * 1000)
+    if summary.status is TaskStatus.COMPLETED:
+        outcome = successful_outcome(call, {"task_id": summary.task_id, "text": text}, took)
+    else:
+        outcome = failed_outcome(call.id, f"task {summary.task_id} ended as {summary.status}: {summary.reason}", took)
+    return outcome.model_copy(update={"usage": _usage_of_summary(summary)})
+
+
+def sub_task_usage(engine: Engine, task_id: str, call: ToolCall) -> dict[str, int | float]:
+    """Return the tokens and cost that the call's sub-task has used so far; empty if there is no sub-task."""
+    child = sub_task_id(task_id, call.id)
+    task = engine.task_store.load(child, 1)
+    if task is not None:
+        state = task.state
+        return {"tokens_in": state.tokens_in, "tokens_out": state.tokens_out, "cost": state.cost}
+    summary = engine.summaries.get(child)
+    return {} if summary is None else _usage_of_summary(summary)
+
+
+def _usage_of_summary(summary: TaskSummary) -> dict[str, int | float]:
+    return {"tokens_in": summary.tokens_in, "tokens_out": summary.tokens_out, "cost": summary.cost}

@@ -1,4 +1,0 @@
-"""The coordinator: one pass over a task decides, records the decision and dispatches it. The sweeper repeats passes.
-
-Imports `intake`, `record` and the modules of `roboco.engine`. Read `advance.py` first, then `next_step.py`.
-"""

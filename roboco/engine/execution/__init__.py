@@ -1,4 +1,0 @@
-"""Execution: agents workers run turns, and tools workers run tool calls, each under a lease.
-
-Imports `coordinator` and all packages below it. Read `turn.py` first, then `tool_call.py`.
-"""

@@ -1,0 +1,4 @@
+"""What operators and the clock ask for: sweep, erasure, retention, fill, the index, import, what-if.
+
+Imports all other packages of the engine. Read `sweep.py` first.
+"""

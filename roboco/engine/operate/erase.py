@@ -1,0 +1,270 @@
+"""erase: carry out a request to erase a task, as a job of the sweeper.
+
+    closed? ─► receipt ─► stop? ─► sub-tasks, forks ─► counts ─► archive? ─► Redis, index, letters ─► files ─► done
+               (create)   (item)   (their requests)    (replace) (tar)       (fence is gone)          (pages)  (replace)
+
+The receipt is written first. From then on nothing accepts anything for the task, and each later step may be repeated:
+if the coordinator dies, or a server does not answer, the job is due again and continues with the first step that the
+receipt does not show. What is counted is counted before it is removed. Redis is cleared before the files, so that no
+worker has a fence with which it could write steps; a file that a late worker stores nevertheless is removed by later
+checks, after a minute, an hour and a day.
+
+Nothing is removed before the archive has the task. If no rule names its address any more, the request is void, and the
+task stays. If the archive does not answer, the job repeats, and a request with another address replaces this one.
+
+Cost in requests to the workspace, beside those for the files themselves: about 25, and six for each check. The dead
+letters are read at the first and at the last check. A job removes at most 20,000 files before it lets other work of the
+shard go first, and a process carries out PARALLEL_ERASURES at the same time, so that the other lanes of its sweeper
+stay free.
+"""
+
+import logging
+from contextlib import suppress
+
+from roboco.domain.canonical_json import sha256
+from roboco.domain.inbox.item import Stop
+from roboco.domain.paths import (
+    ENTER_PREFIX,
+    ERASE_PREFIX,
+    NOTIFY_PREFIX,
+    OPENED,
+    RESTART_PREFIX,
+    RESUME_PREFIX,
+    erasure_path,
+    fork_name_path,
+    notify_marker_path,
+    open_marker_path,
+    task_folder,
+    tombstone_path,
+)
+from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
+from roboco.engine.accept.accept_item import accept_item
+from roboco.engine.attempt_counts import reset_attempts
+from roboco.engine.engine import Engine
+from roboco.engine.operate.erasure_inventory import letters_of, take_inventory
+from roboco.engine.operate.stored_receipt import StoredReceipt
+from roboco.engine.record.task_tar import archive_task
+from roboco.engine.tombstones import parse_request
+from roboco.errors import CorruptHistory, RobocoError, UsageError
+from roboco.ports.lease_renewals import AttemptLease
+
+_log = logging.getLogger(__name__)
+
+STOP_TIMEOUT = 300.0
+"""Seconds that a task has to end and to deliver its notifications. After them it is erased nevertheless."""
+STOP_INTERVAL = 2.0
+"""Seconds between the first checks whether a task has ended. They grow with the time for which it has not."""
+LATE_CHECKS = (60.0, 3600.0, 86_400.0)
+"""Seconds after the erasure at which late files are removed. No worker or client writes later than a day."""
+REFUSAL = 2 * 86_400
+"""Seconds for which Redis refuses to create the task. They exceed those of the last check."""
+BUSY_DELAY = 5.0
+"""Seconds until the next attempt, while another coordinator carries out the same request."""
+FULL_DELAY = 30.0
+"""Seconds until the next attempt, while this process carries out enough other ones."""
+GIVEN_UP_DELAY = 3600.0
+"""Seconds until the next attempt after the job has killed its coordinator several times."""
+MAX_CLOCK_SKEW = 60.0
+"""Seconds by which a request may be of the future. Of a later one, the client's clock is wrong."""
+PAGE_SIZE = 1000
+MAX_PAGES = 20
+"""Pages of files that one job removes."""
+_NOT_ARCHIVED = "it is not archived yet: "
+
+
+def erase_task(engine: Engine, task_id: str) -> None:
+    """Carry out the request to erase the task, as far as possible now, and schedule the rest."""
+    if not engine.erasure_slots.acquire(blocking=False):
+        engine.schedule.set(f"{ERASE_PREFIX}{task_id}", FULL_DELAY)
+        return
+    try:
+        _attempt(engine, task_id)
+    finally:
+        engine.erasure_slots.release()
+
+
+def _attempt(engine: Engine, task_id: str) -> None:
+    key, entry = f"erase:{task_id}", f"{ERASE_PREFIX}{task_id}"
+    lost = engine.attempts.start(key)
+    if lost is None:  # another coordinator has it, or died in it a moment ago
+        engine.schedule.set(entry, BUSY_DELAY)
+        return
+    if lost >= engine.policy.max_attempts:
+        engine.attempts.finish(key)
+        engine.schedule.set(entry, GIVEN_UP_DELAY)
+        _log.error("erasing task %s has killed %d coordinators; it is tried again in an hour", task_id, lost)
+        return
+    with engine.heartbeat.renewing(AttemptLease(key)):
+        try:
+            delay = _carry_out(engine, task_id)
+        except Exception:
+            engine.attempts.finish(key)
+            raise
+    engine.attempts.finish(key)
+    if delay is not None:
+        engine.schedule.set(entry, delay)
+
+
+def _carry_out(engine: Engine, task_id: str) -> float | None:
+    """Continue the erasure. Return the seconds until the next step, or None if nothing is left."""
+    request = _request_of(engine, task_id)
+    if request is None:
+        return None
+    if not request.stop and _is_retried(engine, task_id):
+        engine.files.delete(erasure_path(task_id))
+        _log.warning("task %s is not erased: it was retried before its client had completed the request", task_id)
+        return None
+    return _continue(engine, request, StoredReceipt.open(engine, request))
+
+
+def _continue(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -> float | None:
+    """Continue with the first step that the receipt does not show. Return the same as `_carry_out`."""
+    if receipt.now.finished_at is None:
+        if not _has_ended(engine, request):
+            return _pause(engine, request)
+        if not _archive(engine, request, receipt):
+            return None
+        if not _remove(engine, request, receipt):
+            return 0.0
+    elif not request.archive:
+        receipt.remove_archive()
+    return _check_late_files(engine, request, receipt.now)
+
+
+def _is_retried(engine: Engine, task_id: str) -> bool:
+    """Return True if the task, which had ended, is open, and its receipt is not written yet."""
+    return engine.files.get(open_marker_path(task_id)) == OPENED and engine.files.size(tombstone_path(task_id)) is None
+
+
+def _request_of(engine: Engine, task_id: str) -> ErasureRequest | None:
+    """Return the stored request. If the clock of its client is ahead, replace its time by that of this coordinator."""
+    stored = engine.files.get_versioned(erasure_path(task_id))
+    if stored is None:
+        return None
+    request = parse_request(stored.data)
+    if request is None:
+        raise CorruptHistory(f"{erasure_path(task_id)!r} cannot be read; run roboco erase {task_id} again")
+    if (request.requested_at - engine.now()).total_seconds() > MAX_CLOCK_SKEW:
+        request = request.model_copy(update={"requested_at": engine.now()})
+        engine.files.replace(erasure_path(task_id), request.model_dump_json().encode(), stored.version)
+    return request
+
+
+def _elapsed(engine: Engine, request: ErasureRequest) -> float:
+    return (engine.now() - request.requested_at).total_seconds()
+
+
+def _has_timed_out(engine: Engine, request: ErasureRequest) -> bool:
+    return _elapsed(engine, request) >= STOP_TIMEOUT
+
+
+def _pause(engine: Engine, request: ErasureRequest) -> float:
+    """Return the seconds until the next check of a task that has not ended: some 40 checks in five minutes."""
+    return min(max(STOP_INTERVAL, _elapsed(engine, request) / 10), GIVEN_UP_DELAY)
+
+
+def _has_ended(engine: Engine, request: ErasureRequest) -> bool:
+    """Return True if the task has ended and its receivers know, or if it had the time for that. Else stop it.
+
+    Without `stop` an open marker is that of a client that was late.
+    """
+    task_id = request.task_id
+    if _has_timed_out(engine, request):
+        return True
+    marker = engine.files.get(open_marker_path(task_id))
+    if marker is None or (marker == OPENED and not request.stop):
+        return engine.files.get(notify_marker_path(task_id)) is None
+    if marker == OPENED:
+        item = Stop(
+            item_id=f"stop-{sha256(task_id)[:32]}", created_at=engine.now(), reason="the task is erased", by=request.by
+        )
+        try:
+            accept_item(engine, task_id, item, enforce_capacity=False)
+        except UsageError as error:  # it has ended since
+            _log.info("task %s is not stopped before it is erased: %s", task_id, error)
+    return False
+
+
+def _archive(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -> bool:
+    """Count the task, and archive it if that is requested. Return False, and void the request, if no rule allows it."""
+    if receipt.now.files is None:
+        receipt.update(**take_inventory(engine, request))
+    if not request.archive or receipt.now.archive:
+        return True
+    try:
+        archived = archive_task(engine, request)
+    except UsageError as error:
+        _log.warning("task %s stays, because it cannot be archived: %s", request.task_id, error)
+        engine.files.delete(tombstone_path(request.task_id))
+        engine.files.delete(erasure_path(request.task_id))
+        return False
+    except RobocoError as error:
+        problem = f"{_NOT_ARCHIVED}{error}"[:1000]
+        if receipt.now.problem != problem:
+            receipt.update(problem=problem)
+        raise
+    problem = "" if receipt.now.problem.startswith(_NOT_ARCHIVED) else receipt.now.problem
+    receipt.update(**archived, problem=problem)
+    return True
+
+
+def _remove(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -> bool:
+    """Remove the task. Return False if files are left for the next job."""
+    task_id = request.task_id
+    _forget(engine, task_id)
+    _remove_letters(engine, task_id)
+    if not request.archive:
+        _remove_fork_name(engine, task_id)
+    for _ in range(MAX_PAGES):
+        if not engine.files.delete_tree(task_folder(task_id), PAGE_SIZE):
+            break
+    else:
+        return False
+    engine.files.delete(open_marker_path(task_id))
+    engine.files.delete(notify_marker_path(task_id))
+    if not request.archive:
+        receipt.remove_archive()
+    receipt.update(status="archived" if request.archive else "erased", finished_at=engine.now())
+    _log.info("task %s is %s: %s files", task_id, receipt.now.status, receipt.now.files)
+    return True
+
+
+def _forget(engine: Engine, task_id: str) -> None:
+    """Remove the task from Redis: state, logs, schedule, index and attempts."""
+    engine.task_store.erase(task_id, REFUSAL)
+    for prefix in ("", NOTIFY_PREFIX, RESTART_PREFIX, ENTER_PREFIX, RESUME_PREFIX):
+        engine.schedule.remove(f"{prefix}{task_id}")
+    engine.task_index.remove(task_id)
+    reset_attempts(engine, task_id)
+
+
+def _remove_fork_name(engine: Engine, task_id: str) -> None:
+    """Remove the name of the task from the folder of its source, if it is a fork."""
+    with suppress(CorruptHistory):  # then an erasure of the source skips the name, because its task has a receipt
+        if (fork := engine.frozen_teams.fork_of(task_id)) is not None:
+            engine.files.delete(fork_name_path(fork.task_id, task_id))
+
+
+def _remove_letters(engine: Engine, task_id: str) -> None:
+    for letter_id in letters_of(engine, task_id):
+        engine.dead_letters.remove(letter_id)
+
+
+def _check_late_files(engine: Engine, request: ErasureRequest, receipt: ErasureReceipt) -> float | None:
+    """Remove what arrived since the erasure. Return the seconds until the next check, or None after the last one."""
+    task_id = request.task_id
+    began = max(request.requested_at, receipt.finished_at or request.requested_at)
+    elapsed = (engine.now() - began).total_seconds()
+    if elapsed >= LATE_CHECKS[0] or request.requested_at >= (receipt.finished_at or request.requested_at):
+        _forget(engine, task_id)
+        engine.files.delete(open_marker_path(task_id))
+        engine.files.delete(notify_marker_path(task_id))
+        if late := engine.files.delete_tree(task_folder(task_id), PAGE_SIZE):
+            _log.warning("%d files arrived after task %s was erased, and are removed", late, task_id)
+            return 0.0 if late == PAGE_SIZE else LATE_CHECKS[0]
+    following = next((seconds for seconds in LATE_CHECKS if seconds > elapsed), None)
+    if following is not None:
+        return following - elapsed
+    _remove_letters(engine, task_id)
+    engine.files.delete(erasure_path(task_id))
+    return None

@@ -1,0 +1,76 @@
+"""import_task: store a task that a tar holds, unless its id is known.
+
+    verified tar ─► team.json, history ─► files ─► tombstone ─► task.json
+                    (create)             (put)    (delete)     (create)
+
+Team and history claim the id: no file of another task is replaced. `task.json` is written last: without it no reader
+finds the task. If the process dies before, the same import, sent again, continues. An ended task starts nothing: it has
+no open marker and no entry in the schedule. If the archived task is erased meanwhile, the erasure counts.
+"""
+
+from typing import BinaryIO, cast
+
+from roboco.domain.paths import ERASE_PREFIX, erasure_path, summary_path, task_folder, team_path, tombstone_path
+from roboco.domain.removal.task_file import HEADER_NAME, HISTORY_FILE, MANIFEST_NAME, SUMMARY_FILE, TEAM_FILE
+from roboco.domain.task_entry import entry_of
+from roboco.domain.task_summary import TaskSummary
+from roboco.engine.engine import Engine
+from roboco.engine.operate.tar_contents import members, reading_tar, record_of
+from roboco.engine.task_entries import put_entry
+from roboco.engine.tombstones import erased_error, receipt_of
+from roboco.errors import Erased, StateConflict
+
+
+def import_task(engine: Engine, source: BinaryIO, summary: TaskSummary) -> None:
+    """Store the task of a verified tar, which has this summary.
+
+    Raise StateConflict, and store nothing, if its id exists.
+    """
+    task_id = summary.task_id
+    _check_free(engine, task_id)
+    with reading_tar():
+        _store(engine, source, task_id)
+        record = record_of(source, SUMMARY_FILE)
+    engine.files.delete(tombstone_path(task_id))  # of an archived task
+    _put_record(engine, summary_path(task_id), record)
+    put_entry(engine, entry_of(summary))
+    _yield_to_erasure(engine, task_id)
+
+
+def _check_free(engine: Engine, task_id: str) -> None:
+    if engine.files.size(summary_path(task_id)) is not None:
+        raise StateConflict(
+            f"task {task_id!r} exists in this workspace, and stays as it is: to read that of the tar beside it, import "
+            "it into another workspace"
+        )
+    receipt = receipt_of(engine.files, task_id)
+    if receipt is not None and receipt.status != "archived":
+        raise erased_error(engine.files, task_id) or StateConflict(f"task {task_id!r} was erased")
+    if engine.files.size(erasure_path(task_id)) is not None:
+        raise StateConflict(
+            f"task {task_id!r} was archived or erased within a day, and late files are still removed; import it a day "
+            "later"
+        )
+
+
+def _yield_to_erasure(engine: Engine, task_id: str) -> None:
+    """Raise Erased if an erasure was requested meanwhile, after having a coordinator remove what was stored."""
+    if engine.files.size(erasure_path(task_id)) is not None:
+        engine.schedule.set(f"{ERASE_PREFIX}{task_id}")
+        raise Erased(f"task {task_id!r} was erased while it was imported; what was imported is removed")
+
+
+def _store(engine: Engine, source: BinaryIO, task_id: str) -> None:
+    """Store all files but `task.json`. The team and the history are first: they claim the id."""
+    _put_record(engine, team_path(task_id), record_of(source, TEAM_FILE))
+    history = next(member for path, member in members(source) if path == HISTORY_FILE)
+    if not engine.histories.create(task_id, [line.removesuffix(b"\n") for line in history]):
+        raise StateConflict(f"task {task_id!r} has another history in this workspace")
+    for path, member in members(source):
+        if path not in (TEAM_FILE, SUMMARY_FILE, HISTORY_FILE, HEADER_NAME, MANIFEST_NAME):
+            engine.files.put_from(task_folder(task_id) + path, cast(BinaryIO, member))
+
+
+def _put_record(engine: Engine, path: str, data: bytes) -> None:
+    if not engine.files.create(path, data):
+        raise StateConflict(f"{path} exists in this workspace with other content; the task is not imported")

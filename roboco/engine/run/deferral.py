@@ -1,0 +1,113 @@
+"""deferral: a turn that cannot run now is released until a later time.
+
+    claimed ─► deferred for some seconds ─► the sweeper dispatches it ─► claimed by any agents worker
+               (no thread waits)
+
+If the worker dies before the turn is deferred, its lease expires. If the worker dies after that, the sweeper finds the
+turn no later than the lease would have expired.
+"""
+
+from roboco.domain.rate_report import RATE_WAIT
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import StatusChanged
+from roboco.domain.switch import Switch
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.usage import Usage
+from roboco.engine.coordinate import outage
+from roboco.engine.coordinate.switched_off import check_delay
+from roboco.engine.run.attempt_outcome import SwitchedOff, TurnOutcome
+from roboco.engine.run.claimed_turn import ClaimedTurn
+from roboco.errors import ModelError
+from roboco.ports.leases import NO_TOKENS
+from roboco.ports.task_store import TokenUsage
+
+_NOTHING = Usage()
+MIN_AWAITED_DELAY = 2.0
+"""Seconds of a delay after which the turn awaits the next answer of its model."""
+QUARANTINE_DELAY, MAX_QUARANTINE_DELAY = 5.0, 15.0
+"""The first and the longest delay, in seconds, of a turn that waits for quarantine. The delay doubles."""
+
+
+def defer_for_rate_limit(turn: ClaimedTurn, profile: ModelProfile, seconds: float) -> TurnOutcome:
+    """Defer the turn until the rate limits that Roboco keeps allow its request. No thread waits meanwhile."""
+    return defer(turn, seconds, _rate_reason(turn, profile, seconds), TurnOutcome.RATE_LIMITED)
+
+
+def defer_for_provider_limit(
+    turn: ClaimedTurn, profile: ModelProfile, error: ModelError, spent: Usage = _NOTHING
+) -> TurnOutcome:
+    """Defer the turn, and hold back all requests to the model server, which refused one for its rate limit."""
+    seconds = outage.retry_delay(error, turn.claim.snapshot.refusals)
+    turn.engine.rate_limiter.pause(profile, seconds)
+    return defer(turn, seconds, _rate_reason(turn, profile, seconds), TurnOutcome.RATE_LIMITED, _used(error, spent))
+
+
+def _rate_reason(turn: ClaimedTurn, profile: ModelProfile, seconds: float) -> str:
+    return f"{turn.claim.snapshot.agent} waits {seconds:.0f} s{RATE_WAIT}{profile.model}"
+
+
+def defer_for_outage(turn: ClaimedTurn, error: ModelError, spent: Usage = _NOTHING) -> TurnOutcome:
+    """Defer the turn, because its model cannot be reached or its server fails. Other turns are not held back."""
+    task = turn.claim.snapshot
+    seconds = outage.retry_delay(error, task.refusals)
+    if (left := outage.seconds_to_fallback(turn.engine, turn.team, task)) is not None:
+        seconds = min(seconds, max(1.0, left))
+    reason = outage.wait_reason(task.agent, error, seconds)
+    outcome = defer(turn, seconds, reason, TurnOutcome.OUTAGE, _used(error, spent))
+    if outcome is TurnOutcome.OUTAGE and seconds > MIN_AWAITED_DELAY:  # an answer to another task ends the delay
+        profile = turn.team.profile(turn.team.agent(task.agent))
+        turn.engine.rate_limiter.add_waiting_task(profile, turn.claim.assignment.task_id)
+    return outcome
+
+
+def _used(error: ModelError, spent: Usage) -> TokenUsage:
+    """Return the tokens for which providers may charge, although the call failed. The next step counts them.
+
+    `spent` is the usage of other requests of this attempt.
+    """
+    return TokenUsage(error.tokens_in + spent.tokens_in, error.tokens_out + spent.tokens_out)
+
+
+def defer_for_quarantine(turn: ClaimedTurn) -> TurnOutcome:
+    """Defer the turn until quarantine is free: another turn in it may crash this worker."""
+    agent, lost = turn.claim.snapshot.agent, turn.claim.snapshot.counted_attempt - 1
+    delay = min(MAX_QUARANTINE_DELAY, QUARANTINE_DELAY * 2.0 ** min(turn.claim.snapshot.redeliveries, 10))
+    reason = (
+        f"{agent} waits: its turn lost {lost} attempts, and a worker makes such turns one at a time, because one of "
+        "them may end the worker"
+    )
+    return defer(turn, delay, reason, TurnOutcome.DEFERRED)
+
+
+def defer_for_switch(turn: ClaimedTurn, switch: Switch) -> TurnOutcome | SwitchedOff:
+    """Defer the turn until an operator switches it on. The sweeper checks that, and sends no message until then."""
+    seconds = check_delay(turn.engine, turn.claim.snapshot)
+    outcome = defer(turn, seconds, switch.cause, TurnOutcome.DEFERRED)
+    return SwitchedOff(switch.cause) if outcome is TurnOutcome.DEFERRED else outcome
+
+
+def defer(
+    turn: ClaimedTurn,
+    seconds: float,
+    reason: str,
+    outcome: TurnOutcome,
+    refused: TokenUsage | None = None,
+    declined_by: str = "",
+) -> TurnOutcome:
+    """Defer the turn for these seconds, publish the reason and return `outcome`. Return REPLACED if the lease is lost.
+
+    `refused` counts a refusal of the model server, with the tokens that it has cost. `declined_by` names this worker if
+    it cannot run the turn.
+    """
+    engine, claim = turn.engine, turn.claim
+    task_id = claim.assignment.task_id
+    event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=reason)
+    if not engine.turns.defer(claim, seconds, event, refused is not None, declined_by, refused or NO_TOKENS):
+        return TurnOutcome.REPLACED
+    engine.schedule.schedule_no_later_than(task_id, seconds)
+    task = engine.task_store.load(task_id, 1)
+    if task is not None and (
+        task.cancel_requested_for is not None or outage.is_timeout_exceeded(engine, turn.team, task)
+    ):
+        engine.dispatcher.advance(task_id)  # it was cancelled before, or was refused for too long
+    return outcome

@@ -1,0 +1,189 @@
+"""request: the request of a turn to its model server, within the limits of the task."""
+
+import base64
+from dataclasses import dataclass, field, replace
+
+from roboco.domain.artifact_limits import MAX_IMAGE_BYTES, MAX_IMAGES
+from roboco.domain.artifact_name import artifact_name
+from roboco.domain.decision.budget import limit_reached, reserve
+from roboco.domain.history.state import AFTER_RESULTS, WRAP_UP_RULE
+from roboco.domain.limits import Limits
+from roboco.domain.paths import artifact_path
+from roboco.domain.prompt.chat import ChatMessage, image_mime_type
+from roboco.domain.prompt.coordinator_tools import coordinator_tools
+from roboco.domain.prompt.working_memory import PromptInputs, WorkingMemory, build_working_memory
+from roboco.domain.team.context_policy import BudgetContext
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.team.team import Team
+from roboco.domain.tokens import ESTIMATING_TOKENIZER
+from roboco.domain.usage import Usage
+from roboco.engine.engine import Engine
+from roboco.engine.prompt import render_prompt
+from roboco.engine.run.summarize import Failed, Ready, Refused, SummaryResult, ready_of
+from roboco.engine.usage import unfinished_usage
+from roboco.errors import ModelError
+from roboco.ports.leases import TurnClaim
+from roboco.ports.model import Request
+from roboco.ports.tools import Listings
+
+DEFAULT_REPLY_TOKENS = 4096
+"""Tokens of a model's context that are kept for its reply, at most a quarter, if the profile has no `max_tokens`."""
+EXPECTED_REPLY_TOKENS = 500
+"""Tokens that rate limits reserve for a reply whose length nothing bounds."""
+
+
+@dataclass(frozen=True)
+class PreparedRequest:
+    """The request of a turn, with all that its step records of it."""
+
+    memory: WorkingMemory
+    """The messages of the request, and the receipt of how they were chosen."""
+    request: Request
+    refused: str = ""
+    """The limit that forbids the request, or ""."""
+    summary: Ready = field(default_factory=Ready)
+    """The summary that the request contains."""
+    fallback: dict[str, str] = field(default_factory=dict)
+    """The profile that answers in place of the agent's, and why; {} if the agent's own does."""
+    spent: Usage = field(default_factory=Usage)
+    """The usage of requests of the turn that failed."""
+    listings: Listings = field(default_factory=dict)
+    """The tools that MCP servers listed for the request."""
+
+    @property
+    def expected_tokens(self) -> int:
+        """The tokens that the turn is expected to use, in and out."""
+        usual = self.request.profile.max_tokens or EXPECTED_REPLY_TOKENS
+        return self.memory.tokens + min(usual, self.request.max_tokens or usual)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a turn asks for its reply. It begins with the agent's profile and whole prompt; failures lead to others."""
+
+    profile: ModelProfile
+    fallback: dict[str, str] = field(default_factory=dict)
+    """The name of the profile if it is not the agent's own, that of the agent's, and why it answers; else {}."""
+    max_tokens: int | None = None
+    """The most tokens of the request, because a longer one was refused, or None."""
+    too_long: tuple[int, ModelError] | None = None
+    """The tokens of the request that was refused as too long, and the refusal; None if none was."""
+    spent: Usage = field(default_factory=Usage)
+    """The usage of the requests that failed before."""
+    chunks: int = 0
+    """The number of chunks, all of reasoning, that these requests have emitted."""
+
+
+def prepare_request(
+    engine: Engine, team: Team, claim: TurnClaim, result: SummaryResult, listings: Listings, choice: Choice
+) -> PreparedRequest:
+    """Return the request of the turn with the summary that is ready.
+
+    UsageError if the team names a tool or template variable that does not exist; NotRunnable if this worker lacks the
+    function of a tool.
+    """
+    summary, task = ready_of(result), claim.snapshot
+    agent, state = team.agent(task.agent), task.state
+    last_turn = task.routing.get("rule") == WRAP_UP_RULE
+    first_call = _is_first_call(claim)
+    without_tools = last_turn or (agent.tool_choice == "first" and not first_call)
+    tools = (
+        ()
+        if without_tools
+        else (*engine.toolbox.describe(team, agent, listings), *coordinator_tools(team, agent, state))
+    )
+    profile = choice.profile
+    limits = [limit for limit in (choice.max_tokens, _prompt_limit(profile)) if limit is not None]
+    seen = PromptInputs(
+        first=task.first,
+        tail=task.tail,
+        tools=tools,
+        summary=summary.summary,
+        no_summary=result.reason if isinstance(result, Failed) else "",
+        limit=state.limit if last_turn else None,
+        images=profile.images,
+        max_tokens=min(limits, default=None),
+        tokens=engine.tokenizers.for_model(profile.model)
+        if isinstance(agent.context, BudgetContext) or limits
+        else ESTIMATING_TOKENIZER,
+    )
+    prompt = render_prompt(engine.templates, team, agent, claim.assignment.task_id, task.first)
+    memory = build_working_memory(agent, prompt, seen)
+    task_limits = team.limits.with_overrides(state.limit_overrides)
+    so_far = state.plus_usage(agent.name, summary.usage.plus(unfinished_usage(team, task)))
+    reserved = reserve(task_limits, so_far, agent.name, profile, memory.tokens)
+    refused = "" if last_turn else reserved.refused or _time_limit_reached(engine, claim, task_limits) or ""
+    if isinstance(result, Refused):
+        refused = result.limit
+    required = agent.tool_choice != "auto" and bool(tools) and first_call
+    request = Request(
+        profile,
+        memory.messages,
+        tools,
+        tool_choice="required" if required else "auto",
+        max_tokens=None if last_turn else reserved.max_tokens,
+    )
+    return PreparedRequest(memory, request, refused, summary, choice.fallback, choice.spent, listings)
+
+
+def _prompt_limit(profile: ModelProfile) -> int | None:
+    """Return the tokens that the model's context leaves for a prompt beside the reply, or None if it is not known."""
+    if profile.context_window is None:
+        return None
+    reply = profile.max_tokens or DEFAULT_REPLY_TOKENS
+    return profile.context_window - min(reply, profile.context_window // 4)
+
+
+def _time_limit_reached(engine: Engine, claim: TurnClaim, limits: Limits) -> str | None:
+    """Return the time limit if it was reached while the turn waited, else None. No other limit can have changed."""
+    if limits.max_seconds is None:
+        return None
+    task_id, task = claim.assignment.task_id, claim.snapshot
+    began = engine.frozen_teams.started_at(task_id, task.state, task.first)
+    seconds = engine.clock.now() - task.state.limits_since(began).timestamp() if began is not None else 0.0
+    return limit_reached(limits, task.state, task.agent, seconds)
+
+
+def _is_first_call(claim: TurnClaim) -> bool:
+    """Return True if the agent has not called a tool yet since the last message of a user or another agent."""
+    return claim.snapshot.routing.get("rule") != AFTER_RESULTS
+
+
+def embed_images(engine: Engine, task_id: str, request: Request) -> Request:
+    """Return the request with the newest MAX_IMAGES images in place of the URIs of their artifacts."""
+    left = MAX_IMAGES
+    messages: list[ChatMessage] = []
+    for message in reversed(request.messages):
+        content = message["content"]
+        if isinstance(content, list):
+            parts: list[ChatMessage] = []
+            for part in reversed(content):
+                shown = part if part["type"] != "image_url" else _image(engine, task_id, part["image_url"]["url"], left)
+                left -= shown["type"] == "image_url"
+                parts.insert(0, shown)
+            message = message | {"content": parts}
+        messages.insert(0, message)
+    return replace(request, messages=tuple(messages))
+
+
+def _image(engine: Engine, task_id: str, uri: str, left: int) -> ChatMessage:
+    name = artifact_name(uri)
+    path = artifact_path(task_id, name)
+    size = engine.files.size(path) if left else None
+    data = engine.files.get(path) if size is not None and size <= MAX_IMAGE_BYTES else None
+    kind = image_mime_type(data or b"")
+    if data is None or kind is None:
+        return {"type": "text", "text": f"(image {uri} is not shown: {_omission_reason(left, size)})"}
+    return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{base64.b64encode(data).decode()}"}}
+
+
+def _omission_reason(left: int, size: int | None) -> str:
+    if not left:
+        return "it is older than the newest images"
+    if size is None:
+        return "the artifact does not exist"
+    return (
+        f"it has {size} bytes, at most {MAX_IMAGE_BYTES} are possible"
+        if size > MAX_IMAGE_BYTES
+        else "it is no image of a known format"
+    )

@@ -1,0 +1,213 @@
+"""tool_call: run one tool call.
+
+    claim ─► [intent] ─► run ─► [outcome] ─► record ─► wake-up message to the coordinator, after the last call
+    (once    (create)           (put)        (fenced, once)
+    per attempt)
+
+The execution between claim and record is in `claimed_call.py`, with the two phases of an irreversible tool.
+"""
+
+import threading
+from contextlib import AbstractContextManager, nullcontext
+
+from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.decision.tool_answers import local_answers, needs_approval, spec_of, waits_for_client
+from roboco.domain.history.step import TaskStep
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import StatusChanged
+from roboco.domain.switch import Switch, SwitchableWork
+from roboco.domain.team.team import Team
+from roboco.engine.accept.answer import approved_call
+from roboco.engine.coordinate.close_call import close_call, result_event
+from roboco.engine.coordinate.pending_calls import restart_call
+from roboco.engine.coordinate.switched_off import call_work, check_delay
+from roboco.engine.engine import Engine
+from roboco.engine.held_work import HeldItem
+from roboco.engine.record.recorded_answers import recorded_answer
+from roboco.engine.record.tool_listings import user_of
+from roboco.engine.run.attempt_outcome import CallOutcome, SwitchedOff
+from roboco.engine.run.claimed_call import ClaimedCall, is_irreversible
+from roboco.engine.run.hand_over import hand_over_call
+from roboco.engine.run.not_runnable import release_call
+from roboco.errors import Erased, NotRunnable
+from roboco.ports.assignment import ToolAssignment
+from roboco.ports.lease_renewals import CallLease
+from roboco.ports.task_store import Snapshot
+from roboco.ports.telemetry import TOOL_SECONDS, Operation, OperationSpan
+from roboco.ports.tools import ToolContext
+
+
+def run_call(engine: Engine, order: ToolAssignment) -> CallOutcome | SwitchedOff:
+    """Run the call, unless it is done, claimed by another worker, or cancelled."""
+    operation = Operation("tool", order.task_id, order.seq, order.attempt, order.call_id)
+    with engine.telemetry.operation(operation) as span:
+        try:
+            return _claim_and_run(engine, order, span)
+        except Erased:  # a late message
+            return CallOutcome.DONE
+
+
+def _claim_and_run(engine: Engine, order: ToolAssignment, span: OperationSpan) -> CallOutcome | SwitchedOff:
+    token = engine.new_token()
+    team = engine.frozen_teams.get(order.task_id)
+    engine.switches.current()  # raise TransientError before an attempt begins if they cannot be read
+    engine.schedule.schedule_no_later_than(order.task_id, engine.policy.lease)
+    cancellation = threading.Event()
+    with engine.signals.listen(order.task_id, order.epoch, cancellation.set):
+        if engine.calls.claim(order, token):
+            lease = CallLease(order.task_id, order.epoch, order.call_id, token)
+            with engine.heartbeat.renewing(lease, cancellation.set):
+                return _run(engine, team, order, token, cancellation, span)
+    span.discard()
+    now = engine.task_store.load(order.task_id, 1)
+    call = None if now is None or now.epoch != order.epoch else now.calls.get(order.call_id)
+    claimed_elsewhere = call and call.claimed and call.attempt == order.attempt and call.outcome is None
+    return CallOutcome.CLAIMED_ELSEWHERE if claimed_elsewhere else CallOutcome.DONE
+
+
+def _run(
+    engine: Engine, team: Team, order: ToolAssignment, token: str, cancellation: threading.Event, span: OperationSpan
+) -> CallOutcome | SwitchedOff:
+    task = engine.task_store.load(order.task_id, 1)
+    if task is None or task.tail[-1].seq != order.seq:
+        return CallOutcome.DONE
+    step = task.tail[-1]
+    requested = next(call for call in step.calls if call.id == order.call_id)
+    call = approved_call(engine, team, order.task_id, requested)
+    if call is None:
+        return CallOutcome.DONE
+    work = call_work(team, order.task_id, step.agent_name, call)
+    if (switch := engine.switches.blocking(work)) is not None:
+        return _release_switched_off(engine, order, token, task, switch)
+    spec = spec_of(team, step, call)
+    if (answered := recorded_answer(engine, team, order.task_id, task, call)) is not None:
+        _record(engine, team, (order, token), task, answered)
+        return CallOutcome.DONE
+    try:
+        engine.toolbox.check(spec)
+    except NotRunnable as error:
+        release_call(engine, order, token, call, error)
+        return CallOutcome.RELEASED
+    key = f"{order.task_id}/{call.id}"
+    scope = task.state.scope
+    context = ToolContext(
+        order.task_id,
+        step.agent_name,
+        call.id,
+        key,
+        order.attempt,
+        scope,
+        step.step_id,
+        cancellation,
+        user=user_of(task),
+    )
+    claimed = ClaimedCall(engine, team, order, token, call, spec, context)
+    span.annotate(agent=step.agent_name, tool=call.tool_name)
+    began = engine.clock.now()
+    with _holding(claimed, work) as held:
+        outcome = _run_unless_interrupted(claimed, held)
+        if outcome is None:
+            return CallOutcome.HANDED_OVER if held.reason else CallOutcome.DONE
+        recorded = _complete(claimed, outcome, task, began, span)
+    return CallOutcome.DONE if recorded or not held.reason else CallOutcome.HANDED_OVER
+
+
+def _holding(claimed: ClaimedCall, work: SwitchableWork) -> AbstractContextManager[HeldItem]:
+    """Hold the call, so that it is handed over if its worker shuts down. A call that must not run twice goes on."""
+
+    def hand_over(_: str) -> None:
+        hand_over_call(claimed.engine, claimed.team, claimed.order, claimed.token, claimed.call)
+
+    if claimed.irreversible:
+        return nullcontext(HeldItem(work, claimed.interrupt, hand_over))
+    return claimed.engine.held_work.holding(work, claimed.interrupt, hand_over)
+
+
+def _run_unless_interrupted(claimed: ClaimedCall, held: HeldItem) -> ToolOutcome | None:
+    """Return the outcome of the call. Return None if it was interrupted, or if another attempt has replaced it.
+
+    It is not interrupted after this: an exception while the outcome is recorded would show it as failed.
+    """
+    outcome: ToolOutcome | None = None
+    held_work = claimed.engine.held_work
+    try:
+        try:
+            outcome = claimed.run()
+        finally:
+            held_work.settle(held)
+    except Exception:
+        if not held.reason:
+            raise
+        held_work.settle(held)  # the interruption may have been raised before it was settled
+    return None if held.reason and outcome is not None and outcome.result.is_error else outcome
+
+
+def _complete(claimed: ClaimedCall, outcome: ToolOutcome, task: Snapshot, began: float, span: OperationSpan) -> bool:
+    """Measure the call, and record its outcome. Return False if this worker does not hold the call any more."""
+    engine, order, call = claimed.engine, claimed.order, claimed.call
+    ended_as = "error" if outcome.result.is_error else "ok"
+    engine.telemetry.record(TOOL_SECONDS, engine.clock.now() - began, call.tool_name, ended_as)
+    if outcome.result.is_error:
+        span.annotate(error="unknown" if outcome.unknown else "tool_error")
+    return _record(engine, claimed.team, (order, claimed.token), task, outcome)
+
+
+def _record(
+    engine: Engine, team: Team, lease: tuple[ToolAssignment, str], task: Snapshot, outcome: ToolOutcome
+) -> bool:
+    """Record the outcome of a call, under the lease of its assignment. After the last call, wake a coordinator.
+
+    Return False if the lease is lost.
+    """
+    order, token = lease
+    step = task.tail[-1]
+    call = next(one for one in step.calls if one.id == order.call_id)
+    recorded = engine.calls.record_outcome(order, token, outcome, result_event(engine, order, call, outcome))
+    if recorded is not None and recorded >= _count_unattended(team, task, step):
+        engine.dispatcher.advance(order.task_id)
+    return recorded is not None
+
+
+def _release_switched_off(
+    engine: Engine, order: ToolAssignment, token: str, task: Snapshot, switch: Switch
+) -> SwitchedOff:
+    """Release the call until an operator switches it on. The sweeper checks that, and sends no message until then."""
+    event = StatusChanged(task_id=order.task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=switch.cause)
+    engine.calls.release(order, token, event=event)
+    engine.schedule.schedule_no_later_than(order.task_id, check_delay(engine, task))
+    return SwitchedOff(switch.cause)
+
+
+def _count_unattended(team: Team, task: Snapshot, step: TaskStep) -> int:
+    """Return how many of the step's calls tools workers run without approval or a client."""
+    here = local_answers(team, task.state, step)
+    others = [call for call in step.calls if call.id not in here and not waits_for_client(team, call)]
+    return sum(1 for call in others if call.tool_name != DELEGATE and not needs_approval(team, call))
+
+
+def close_overdue_call(engine: Engine, order: ToolAssignment, timeout: float) -> None:
+    """Close a call whose process the pool killed after its time limit of `timeout` seconds.
+
+    An irreversible call is restarted instead: the next attempt finds its outcome out and does not run it again.
+    """
+    operation = Operation("tool", order.task_id, order.seq, order.attempt, order.call_id)
+    with engine.telemetry.operation(operation) as span:
+        _close_overdue(engine, order, timeout, span)
+
+
+def _close_overdue(engine: Engine, order: ToolAssignment, timeout: float, span: OperationSpan) -> None:
+    task = engine.task_store.load(order.task_id, 1)
+    if task is None or task.tail[-1].seq != order.seq:
+        span.discard()
+        return
+    team = engine.frozen_teams.get(order.task_id)
+    call = next(call for call in task.tail[-1].calls if call.id == order.call_id)
+    span.annotate(agent=task.tail[-1].agent_name, tool=call.tool_name, error="timeout")
+    engine.telemetry.record(TOOL_SECONDS, timeout, call.tool_name, "error")
+    if is_irreversible(spec_of(team, task.tail[-1], call)):
+        restart_call(engine, team, order, call, worker_lost=True)
+    else:
+        close_call(
+            engine, order, call, failed_outcome(call.id, f"tool {call.tool_name!r} was killed after {timeout:g} s")
+        )

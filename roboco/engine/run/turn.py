@@ -1,0 +1,306 @@
+"""turn: one model call by one agent, which becomes one step.
+
+    claim ─► summary ─► prompt ─► rates ─► model ─► emit, emit, ... ─► append ─► commit ─► wake-up message
+    (once    (older     (pure,      │               (fenced; renews     (one       (fenced)
+    per attempt) steps)  limits)    ▼                the lease)          wins)
+                               deferred             ▲
+                                                    └── a cancellation closes it; the text until then is the step
+
+Leases and fencing: the worker that claims a turn has a lease on it, which emits and a heartbeat renew. If the worker
+dies, the lease expires, and the sweeper dispatches another attempt or, if the step was stored, the coordinator applies
+it. An expired lease does not stop a worker that was only suspended. So each claim has a new token, and Redis refuses
+every emit and commit of an older one. The task's epoch fences the rest: each decision increases it, and an order with
+an older epoch is refused. The append to the history is conditional as well: of two steps with one number, the first
+wins.
+"""
+
+import logging
+from dataclasses import replace
+from functools import partial
+from typing import assert_never
+
+from roboco.domain.decision.decide import limit_step
+from roboco.domain.history.part import TextPart
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.engine.coordinate import outage
+from roboco.engine.coordinate.pending_turn import restart_turn
+from roboco.engine.coordinate.switched_off import turn_work
+from roboco.engine.engine import Engine
+from roboco.engine.record import rate_tickets as tickets
+from roboco.engine.record.tool_listings import listings_for, wake_turn
+from roboco.engine.run.attempt_outcome import TurnOutcome
+from roboco.engine.run.cancellation import Cancellation
+from roboco.engine.run.claimed_turn import ClaimedTurn
+from roboco.engine.run.commit_turn import commit_turn
+from roboco.engine.run.deferral import (
+    defer,
+    defer_for_outage,
+    defer_for_provider_limit,
+    defer_for_quarantine,
+    defer_for_rate_limit,
+    defer_for_switch,
+)
+from roboco.engine.run.failed_turn import error_text, try_later
+from roboco.engine.run.hand_over import hand_over_turn
+from roboco.engine.run.not_runnable import defer_turn
+from roboco.engine.run.other_choice import first_choice, next_choice
+from roboco.engine.run.reply import StepContent, content_of_failure, content_of_reply
+from roboco.engine.run.request import Choice, PreparedRequest, embed_images, prepare_request
+from roboco.engine.run.summarize import (
+    Deferred,
+    Failed,
+    Ready,
+    Refused,
+    SummaryResult,
+    Throttled,
+    ready_of,
+    summary_for,
+)
+from roboco.engine.run.token_stream import TokenStream
+from roboco.engine.run.turn_metadata import (
+    failure_metadata,
+    interruption_metadata,
+    reply_metadata,
+    summary_metadata,
+)
+from roboco.engine.run.turn_result import TurnResult, stored_failure
+from roboco.engine.usage import or_estimate
+from roboco.errors import Conflict, CorruptHistory, Erased, ModelError, NotRunnable, TransientError, UsageError
+from roboco.ports.assignment import TurnAssignment
+from roboco.ports.model import ModelStream, Reply
+from roboco.ports.rate_limits import Admitted, Queued
+from roboco.ports.task_store import TokenUsage
+from roboco.ports.telemetry import Operation, OperationSpan
+from roboco.ports.tools import Listings, MissingListing
+
+_log = logging.getLogger(__name__)
+
+
+def run_turn(engine: Engine, order: TurnAssignment) -> TurnResult:
+    """Run the turn, unless it is done, claimed by another worker, or cancelled."""
+    operation = Operation("turn", order.task_id, order.seq, order.attempt)
+    with engine.telemetry.operation(operation) as span:
+        try:
+            return _claim_and_run(engine, order, span)
+        except Erased:  # a late message
+            return TurnOutcome.OBSOLETE
+
+
+def _claim_and_run(engine: Engine, order: TurnAssignment, span: OperationSpan) -> TurnResult:
+    team = engine.frozen_teams.get(order.task_id)
+    engine.switches.current()  # raise TransientError before an attempt begins if they cannot be read
+    engine.schedule.schedule_no_later_than(order.task_id, engine.policy.lease)
+    cancellation = Cancellation(engine)
+    with engine.signals.listen(order.task_id, order.epoch, cancellation.request):  # the claim reports earlier signals
+        claim = engine.turns.claim(order, engine.new_token(), team.tail_length)
+        if claim is not None:
+            turn = ClaimedTurn(engine, team, claim, cancellation, span, engine.clock.now())
+            span.annotate(agent=claim.snapshot.agent, model=turn.model)
+            return _hold_and_run(turn)
+    span.discard()
+    now = engine.task_store.load(order.task_id, 1)
+    claimed_elsewhere = now is not None and now.claimed and (now.seq, now.epoch, now.attempt) == _position(order)
+    if claimed_elsewhere:
+        return TurnOutcome.CLAIMED_ELSEWHERE
+    return (None if now is None else stored_failure(team, now, order)) or TurnOutcome.OBSOLETE
+
+
+def _hold_and_run(turn: ClaimedTurn) -> TurnResult:
+    """Run the claimed turn, unless it is switched off or waits for quarantine. Hand it over if this worker ends."""
+    engine, claim, cancellation = turn.engine, turn.claim, turn.cancellation
+    work = turn_work(turn.team, claim.assignment.task_id, claim.snapshot.agent)
+    if (switch := engine.switches.blocking(work)) is not None:
+        return defer_for_switch(turn, switch)
+    with engine.quarantine.admit(claim.snapshot.counted_attempt, engine.policy.max_attempts) as admitted:
+        if not admitted:
+            return defer_for_quarantine(turn)
+        with (
+            engine.held_work.holding(work, cancellation.abandon, partial(hand_over_turn, turn)) as held,
+            engine.heartbeat.renewing(claim.lease, cancellation.abandon, cancellation.request, turn.progress.note),
+        ):
+            result = _run_or_report(turn)
+    return TurnOutcome.HANDED_OVER if held.reason and result is TurnOutcome.REPLACED else result
+
+
+def _position(order: TurnAssignment) -> tuple[int, int, int]:
+    return order.seq, order.epoch, order.attempt
+
+
+def _run_or_report(turn: ClaimedTurn) -> TurnResult:
+    """Run the turn. Commit a permanent failure, with its cause, as the step. Repeat only what may succeed later."""
+    claim = turn.claim
+    try:
+        return _run(turn)
+    except ModelError as error:
+        if error.retryable:
+            return try_later(turn, error)
+        return commit_turn(turn, content_of_failure(claim, error.code, str(error)), {})
+    except TransientError as error:
+        return try_later(turn, error)
+    except (Conflict, CorruptHistory):
+        raise
+    except Exception as error:
+        _log.exception("step %d of task %s fails", claim.assignment.seq, claim.assignment.task_id)
+        message = error_text(f"{type(error).__name__}: {error}")
+        return commit_turn(turn, content_of_failure(claim, "internal", message), {})
+
+
+def _run(turn: ClaimedTurn) -> TurnResult:
+    turn = turn.with_older_steps()
+    engine, claim = turn.engine, turn.claim
+    try:
+        listings = listings_for(engine, claim.assignment.task_id, turn.team, turn.team.agent(claim.snapshot.agent))
+    except UsageError as error:
+        return commit_turn(turn, content_of_failure(claim, "team", str(error)), {})
+    if isinstance(listings, MissingListing):
+        if not turn.cancellation.requested:
+            outcome = defer(turn, listings.seconds, listings.reason, TurnOutcome.DEFERRED)
+            wake_turn(engine, claim.assignment.task_id, listings.server)
+            return outcome
+        listings = {}
+    return _run_with(turn, listings)
+
+
+def _run_with(turn: ClaimedTurn, listings: Listings) -> TurnResult:
+    """Run the turn with the tools of these listings."""
+    engine, claim = turn.engine, turn.claim
+    wait = engine.day_budgets.wait(claim.assignment.task_id, claim.snapshot.agent)
+    if wait is not None and not turn.cancellation.requested:
+        return defer(turn, *wait, TurnOutcome.BUDGET)
+    result = summary_for(engine, turn.team, claim, turn.cancellation)
+    if not turn.cancellation.requested and (deferred := _wait_for_summary(turn, result)) is not None:
+        return deferred
+    return _ask(turn, result, listings, first_choice(turn))
+
+
+def _ask(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: Choice) -> TurnResult:
+    """Ask for a reply, after a failure in another way as long as there is one, and commit the result."""
+    engine, claim = turn.engine, turn.claim
+    while True:
+        try:
+            prepared = prepare_request(engine, turn.team, claim, result, listings, choice)
+        except NotRunnable as error:
+            return defer_turn(turn, error)
+        except UsageError as error:
+            return commit_turn(turn, content_of_failure(claim, "team", str(error)), summary_metadata(ready_of(result)))
+        if prepared.refused:
+            step = limit_step(prepared.refused, claim.snapshot.agent)  # `decide` chooses what follows
+            metadata = step.metadata | summary_metadata(prepared.summary)
+            return commit_turn(turn, StepContent(step.parts), metadata, step.agent_name)
+        if choice.too_long is not None and prepared.memory.tokens >= choice.too_long[0]:  # it has nothing to leave out
+            refusal = choice.too_long[1]
+            content = content_of_failure(claim, refusal.code, refusal.message)
+            counted = ModelError(refusal.code, refusal.message, False)  # `choice.spent` has its tokens
+            return commit_turn(turn, content, failure_metadata(prepared, counted, [], choice.chunks))
+        outcome = _request_reply(turn, prepared, choice)
+        if not isinstance(outcome, Choice):
+            return outcome
+        choice = outcome
+
+
+def _request_reply(turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice) -> TurnResult | Choice:
+    """Send the request, unless it must wait. Return what to try after a failure, or what became of the turn."""
+    engine, claim = turn.engine, turn.claim
+    admission = engine.rate_limiter.reserve(prepared.request.profile, turn.ticket, prepared.expected_tokens)
+    if isinstance(admission, Queued):
+        if not turn.cancellation.requested:
+            return defer_for_rate_limit(turn, prepared.request.profile, admission.seconds)
+        tickets.release_tickets(engine, turn.team, claim.assignment.task_id, claim.snapshot)
+    request = embed_images(engine, claim.assignment.task_id, prepared.request)
+    spent = TokenUsage(prepared.memory.tokens + choice.spent.tokens_in, choice.spent.tokens_out)
+    output = TokenStream(engine, claim, turn.cancellation, spent, choice.chunks)
+    stream = engine.model.stream(request, output.listener(request.profile))
+    turn.cancellation.attach(stream)
+    turn.progress.follow(prepared.request.profile, stream)
+    return _stream_reply(turn, prepared, choice, output, stream, admission == Admitted(tasks_waiting=True))
+
+
+def _wait_for_summary(turn: ClaimedTurn, result: SummaryResult) -> TurnOutcome | None:
+    """Defer the turn if its next summary waits for a rate limit. Return None if the turn can run now."""
+    match result:
+        case Deferred(_, profile, seconds):
+            return defer_for_rate_limit(turn, profile, seconds)
+        case Throttled(_, profile, error):
+            return defer_for_provider_limit(turn, profile, error)
+        case Ready() | Refused() | Failed():
+            return None
+        case _ as unknown:
+            assert_never(unknown)
+
+
+def _stream_reply(
+    turn: ClaimedTurn,
+    prepared: PreparedRequest,
+    choice: Choice,
+    output: TokenStream,
+    stream: ModelStream,
+    awaited: bool,
+) -> TurnResult | Choice:
+    """Publish the reply and commit it as a step. If the reply is `awaited`, resume paused tasks after it."""
+    engine, claim, cancellation = turn.engine, turn.claim, turn.cancellation
+    reply: Reply | None = None
+    failed_with: ModelError | None = None
+    try:
+        for piece in stream:
+            reply = piece if isinstance(piece, Reply) else None
+    except ModelError as error:
+        failed_with = error
+    finally:
+        stream.close()
+    status = output.close(whole=reply is not None or failed_with is not None)
+    texts = output.texts
+    if not status:
+        return TurnOutcome.REPLACED
+    if failed_with is not None and not cancellation.requested:
+        return _handle_failure(turn, prepared, choice, output, failed_with)
+    if reply is not None and not output.truncated:  # text that was not published before the requested end is dropped
+        content = content_of_reply(engine, turn.team, claim, "".join(texts), reply, prepared.listings)
+        metadata = reply_metadata(prepared, reply) | {"chunks": output.chunk_count}
+        outcome = commit_turn(turn, content, metadata)
+        _record_reply(turn, prepared.request.profile, reply, awaited)
+        return outcome
+    if not cancellation.requested:
+        return TurnOutcome.REPLACED
+    receipt = cancellation.receipt(claim, stream, output.chunk_count)
+    used = or_estimate(stream.usage, prepared.memory.tokens, texts)
+    metadata = interruption_metadata(prepared, used, output.chunk_count, receipt)
+    return commit_turn(turn, StepContent((TextPart(text="".join(texts)),)), metadata)
+
+
+def _record_reply(turn: ClaimedTurn, profile: ModelProfile, reply: Reply, awaited: bool) -> None:
+    """Record the tokens of the reply, and that the model has answered. A failure is logged: the step is committed.
+
+    If the tokens are not recorded, the estimate counts. Tasks that await the model are resumed after its next reply.
+    """
+    engine = turn.engine
+    try:
+        used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000
+        engine.rate_limiter.record_usage(profile, turn.ticket, used, ago)
+        if awaited:
+            outage.schedule_resumptions(engine, profile)
+    except TransientError as error:
+        _log.warning("a reply of model %s is not recorded for its rate limit: %s", profile.model, error)
+
+
+def _handle_failure(
+    turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice, output: TokenStream, error: ModelError
+) -> TurnResult | Choice:
+    """Return another way to ask, start another attempt, or commit the error as the step if none can succeed.
+
+    If the call failed before the first text, the turn is deferred. If the model server refused the call for its rate
+    limit, the requests of all workers to that server are held back.
+    """
+    engine, claim, texts = turn.engine, turn.claim, output.texts
+    if not texts and (other := next_choice(turn, choice, prepared.memory.tokens, error)) is not None:
+        order = claim.assignment
+        _log.warning("step %d of task %s is requested in another way: %s", order.seq, order.task_id, error)
+        return replace(other, chunks=output.chunk_count)
+    if error.code == "rate_limit" and not texts:
+        return defer_for_provider_limit(turn, prepared.request.profile, error, choice.spent)
+    if error.retryable and not texts:
+        return defer_for_outage(turn, error, choice.spent)
+    if texts and error.retryable and claim.snapshot.counted_attempt < engine.policy.max_attempts:
+        restart_turn(engine, claim.assignment.task_id, claim.snapshot, str(error), claim.token)
+        return TurnOutcome.CUT_OFF
+    content = content_of_failure(claim, error.code, error.message, "".join(texts))
+    return commit_turn(turn, content, failure_metadata(prepared, error, texts, output.chunk_count))

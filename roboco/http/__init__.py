@@ -1,0 +1,1 @@
+"""Bounded HTTP requests of workers, and what servers ask a client to wait."""

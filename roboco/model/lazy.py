@@ -1,0 +1,29 @@
+"""A model client that is imported at its first call."""
+
+import importlib
+
+from roboco.ports.model import Listener, Model, ModelStream, Request
+from roboco.process.per_process import PerProcess
+
+_MODULE = "roboco.model.openai_model"
+
+
+class LazyModel:
+    """Calls models with packages that clients need not have, and never load."""
+
+    def __init__(self, allowed: tuple[str, ...]) -> None:
+        self._model = PerProcess(lambda: _import_model(allowed))
+
+    def stream(self, request: Request, listener: Listener | None = None) -> ModelStream:
+        """Start the call."""
+        return self._model().stream(request, listener)
+
+
+def preload_model() -> None:
+    """Import the package now, in a process that forks children which call models."""
+    importlib.import_module(_MODULE)
+
+
+def _import_model(allowed: tuple[str, ...]) -> Model:
+    model: Model = importlib.import_module(_MODULE).OpenAIModel(allowed)
+    return model

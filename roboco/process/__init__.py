@@ -1,0 +1,1 @@
+"""What a process of Roboco needs of Python: its clock, threads, optional packages."""

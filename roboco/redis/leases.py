@@ -1,0 +1,176 @@
+"""Leases on Redis: on turns, with the chunks that they emit, and on tool calls.
+
+A lease is a key with a time to live that names its owner. The fence, not the lease, decides whether a write counts: a
+worker whose lease has expired may still commit, unless the sweeper has restarted the attempt, which moves the fence.
+"""
+
+import uuid
+
+from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.stream.event import AnyEvent, StatusChanged, unnumbered_json
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.lease_renewals import CallLease, LeaseStatus
+from roboco.ports.leases import NO_TOKENS, CancelRequest, Chunk, EmitCallback, TurnClaim
+from roboco.ports.task_store import TokenUsage
+from roboco.redis.chunk_batcher import ChunkBatcher
+from roboco.redis.keys import Keys
+from roboco.redis.large_steps import StoredSteps
+from roboco.redis.lease_renewals import renewal_call
+from roboco.redis.scripts import Scripts
+from roboco.redis.task_store import hash_fields, parse_snapshot
+
+
+class RedisTurnLeases:
+    """Leases on turns; each lasts `lease` seconds."""
+
+    def __init__(self, scripts: Scripts, keys: Keys, lease: float, steps: StoredSteps) -> None:
+        self._scripts = scripts
+        self._keys = keys
+        self._steps = steps
+        self._lease_ms = int(lease * 1000)
+        self._batchers: dict[str, ChunkBatcher] = {}
+        """A batcher for each server, so that one that hangs does not delay the chunks of others."""
+
+    def claim(self, assignment: TurnAssignment, token: str, tail: int) -> TurnClaim | None:
+        """Claim the turn. Return None if the fence moved, the position is taken, or this attempt was claimed before.
+
+        Return None also if the end of the turn was requested before the claim.
+        """
+        task_id = assignment.task_id
+        names = [self._keys.state(task_id), self._keys.tail(task_id), self._keys.lease(task_id)]
+        arguments = [assignment.epoch, assignment.seq, assignment.attempt, token, self._lease_ms, tail]
+        answer = self._scripts.run("claim", names, *arguments)
+        if answer is None:
+            return None
+        state, lines = answer
+        fields = hash_fields(state)
+        held = self._steps.of(task_id, fields, lines)
+        return TurnClaim(assignment, token, parse_snapshot(fields, held, (), self._lease_ms, {}))
+
+    def emit(self, claim: TurnClaim, chunk: Chunk, on_ack: EmitCallback) -> None:
+        """Number, log and publish the chunk, once, and renew the lease, if this claim holds it."""
+        task_id, used = claim.assignment.task_id, chunk.used
+        names = [self._keys.state(task_id), self._keys.content(task_id), self._keys.lease(task_id)]
+        arguments = [claim.assignment.epoch, claim.token, chunk.number, self._lease_ms, used.tokens_in, used.tokens_out]
+        arguments = [*arguments, unnumbered_json(chunk.message)]
+        self._batcher_for(task_id).send(
+            names, arguments, lambda answer: on_ack(answer if isinstance(answer, Exception) else LeaseStatus(answer))
+        )
+
+    def _batcher_for(self, task_id: str) -> ChunkBatcher:
+        server = self._scripts.server_of(self._keys.state(task_id))
+        return self._batchers.get(server) or self._batchers.setdefault(server, ChunkBatcher(self._scripts, "emit"))
+
+    def renew(self, claim: TurnClaim) -> LeaseStatus:
+        """Renew the lease, if this claim still holds it. Return its status."""
+        call = renewal_call(self._keys, claim.lease, self._lease_ms)
+        return LeaseStatus(self._scripts.run(call.name, call.keys, *call.arguments))
+
+    def cancel_request(self, claim: TurnClaim) -> CancelRequest | None:
+        """Return the request to end the turn, or None."""
+        answer = self._scripts.run(
+            "cancel_request", [self._keys.state(claim.assignment.task_id)], claim.assignment.epoch
+        )
+        return None if answer is None else CancelRequest(float(answer[0]), int(answer[1]))
+
+    def defer(
+        self,
+        claim: TurnClaim,
+        seconds: float,
+        event: StatusChanged,
+        refused: bool,
+        declined_by: str = "",
+        used: TokenUsage = NO_TOKENS,
+    ) -> bool:
+        """Defer the turn for these seconds. Return False if this claim does not hold the lease."""
+        task_id = claim.assignment.task_id
+        names = [self._keys.state(task_id), self._keys.events(task_id), self._keys.lease(task_id)]
+        delay_ms = max(0, int(seconds * 1000))
+        arguments = [
+            claim.assignment.epoch,
+            claim.token,
+            delay_ms,
+            int(refused),
+            event.reason,
+            unnumbered_json(event),
+            declined_by,
+            used.tokens_in,
+            used.tokens_out,
+        ]
+        return bool(self._scripts.run("defer", names, *arguments))
+
+    def release(self, claim: TurnClaim) -> bool:
+        """Release the turn. Return False if this claim does not hold the lease, or if the attempt has emitted text."""
+        task_id = claim.assignment.task_id
+        names = [self._keys.state(task_id), self._keys.lease(task_id)]
+        return bool(self._scripts.run("release", names, claim.assignment.epoch, claim.token))
+
+    def restart(
+        self, task_id: str, epoch: int, event: AnyEvent, token: str = "", handed_over: bool = False
+    ) -> int | None:
+        """Void the attempt. Return the new epoch, or None if the fence moved or another worker's lease is live."""
+        names = [self._keys.state(task_id), self._keys.events(task_id), self._keys.lease(task_id)]
+        arguments = [epoch, uuid.uuid4().hex, token, unnumbered_json(event), int(handed_over)]
+        return self._scripts.run("restart", names, *arguments) or None
+
+    def count_redelivery(self, task_id: str, epoch: int, dispatched: bool) -> int:
+        """Count that the pending decision was found unclaimed. Return the count, or 0 if the fence moved.
+
+        With `dispatched`, also record this moment as its last dispatch.
+        """
+        arguments = [epoch, uuid.uuid4().hex, int(dispatched)]
+        return int(self._scripts.run("count_redelivery", [self._keys.state(task_id)], *arguments))
+
+
+class RedisToolLeases:
+    """Leases on tool calls, and the outcomes of calls; each lease lasts `lease` seconds."""
+
+    def __init__(self, scripts: Scripts, keys: Keys, lease: float) -> None:
+        self._scripts = scripts
+        self._keys = keys
+        self._lease_ms = int(lease * 1000)
+
+    def claim(self, assignment: ToolAssignment, token: str) -> bool:
+        """Claim the call. Return True if this worker holds it now."""
+        arguments = [assignment.epoch, assignment.call_id, assignment.attempt, token, self._lease_ms]
+        return bool(self._scripts.run("claim_call", self._key_names(assignment), *arguments))
+
+    def renew(self, assignment: ToolAssignment, token: str) -> bool:
+        """Renew the lease. Return False if this worker no longer holds the call."""
+        lease = CallLease(assignment.task_id, assignment.epoch, assignment.call_id, token)
+        call = renewal_call(self._keys, lease, self._lease_ms)
+        return bool(self._scripts.run(call.name, call.keys, *call.arguments))
+
+    def record_outcome(
+        self, assignment: ToolAssignment, token: str | None, outcome: ToolOutcome, event: AnyEvent
+    ) -> int | None:
+        """Store the outcome, once. Return the number of outcomes of the step, or None if the call is not held."""
+        names = [*self._key_names(assignment), self._keys.events(assignment.task_id)]
+        arguments = [assignment.epoch, assignment.call_id, assignment.attempt, token or ""]
+        return (
+            self._scripts.run("record_outcome", names, *arguments, outcome.model_dump_json(), unnumbered_json(event))
+            or None
+        )
+
+    def release(
+        self, assignment: ToolAssignment, token: str, declined_by: str = "", event: StatusChanged | None = None
+    ) -> bool:
+        """Release the lease, so that this attempt may be claimed again. Return False if it is not held."""
+        names = [*self._key_names(assignment), self._keys.events(assignment.task_id)]
+        arguments = [assignment.epoch, assignment.call_id, assignment.attempt, token, declined_by]
+        arguments += ["", ""] if event is None else [event.reason, unnumbered_json(event)]
+        return bool(self._scripts.run("release_call", names, *arguments))
+
+    def end_wait(self, assignment: ToolAssignment, others: str) -> bool:
+        """End the wait of a call that was released with a reason. Return False if it does not wait."""
+        arguments = [assignment.epoch, assignment.call_id, assignment.attempt, others, uuid.uuid4().hex]
+        return bool(self._scripts.run("end_call_wait", self._key_names(assignment), *arguments))
+
+    def restart(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:
+        """Void an attempt whose lease has expired, or whose worker is gone. Return the next attempt, or None."""
+        arguments = [assignment.epoch, assignment.call_id, assignment.attempt, uuid.uuid4().hex, int(worker_lost)]
+        return self._scripts.run("restart_call", self._key_names(assignment), *arguments) or None
+
+    def _key_names(self, order: ToolAssignment) -> list[str]:
+        keys = self._keys
+        return [keys.state(order.task_id), keys.calls(order.task_id), keys.lease(order.task_id, order.call_id)]

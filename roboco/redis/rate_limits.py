@@ -1,0 +1,205 @@
+"""Rate limits on Redis: the requests to each model in the last minute, and the tickets that wait for admission.
+
+    a turn ─► the team's own bucket ─► the operator's bucket ─► the model's server
+              (tenant, team, limits)   (address and model; fair across tenants)
+
+The operator's bucket is a fair queue across tenants: a tenant with many waiting tickets does not delay the others; see
+`lua/_bucket.lua`, and `lua/_usage.lua` for the counting. All buckets of a model at an address share a slot of a
+cluster, so that one script sees both.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from roboco.domain.canonical_json import canonical_json, sha256
+from roboco.domain.team.model_limits import ModelLimit, ModelLimits
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admission, Admitted, Queued, Ticket
+from roboco.redis.keys import Keys
+from roboco.redis.scripts import ScriptCall, Scripts, translating_errors
+from roboco.redis.usage_records import UsageRecord, UsageRecords
+
+WINDOW_SECONDS = 61.0
+"""Seconds in which the limits apply: a minute, plus the time that a request may take to reach its server."""
+SLOT_SECONDS = 1.0
+"""Seconds of a slot in which requests are counted together."""
+RETRY_DELAY = 65.0
+"""Seconds, more than a window, after which a ticket asks again, or a quarter of its expected wait if that is longer."""
+WAITING_TASKS_TTL = 172_800
+"""Seconds for which Redis keeps the tasks that wait for a reply. The sweeper adds each again at least once a day."""
+TICKET_GRACE = 15.0
+"""Seconds after its due time at which a ticket that has not asked again loses its place."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A limit that requests share."""
+
+    model: str
+    team: str
+    """The team that the limit belongs to, or "" for the operator's limit."""
+    keys: tuple[str, ...]
+    """The Redis keys of its usage and of its queue."""
+    requests: int | None
+    """Requests for each minute, or None if unlimited."""
+    tokens: int | None
+    """Tokens for each minute, or None if unlimited."""
+
+    @property
+    def limits(self) -> tuple[int | str, int | str]:
+        """Requests and tokens for each minute, as arguments of scripts."""
+        return self.requests or "", self.tokens or ""
+
+
+class Buckets:
+    """The buckets that limit requests, and the Redis keys of rate limits."""
+
+    def __init__(self, keys: Keys, limits: ModelLimits) -> None:
+        self._keys = keys
+        self._limits = limits
+
+    def of(self, profile: ModelProfile, tenant: str, team: str) -> list[Bucket]:
+        """Return the buckets that limit a request with this profile: the team's own, then the operator's."""
+        limit, server = self._limits.for_profile(profile), self.server(profile)
+        own = (profile.requests_per_minute, profile.tokens_per_minute)
+        name = _digest(tenant, team, profile.base_url, profile.api_key_env, *own)
+        teams = Bucket(profile.model, team, self._keys.bucket(server, name), *own)
+        operators = Bucket(profile.model, "", self._keys.bucket(server, "all"), limit.requests, limit.tokens)
+        return [one for one in (teams, operators) if one.requests or one.tokens]
+
+    def of_operator(self) -> list[Bucket]:
+        """Return the buckets of all limits of the operator."""
+        return [
+            Bucket(one.model, "", self._keys.bucket(_server(one), "all"), one.requests, one.tokens)
+            for one in self._limits.entries
+        ]
+
+    def all_or_unlimited(self, profile: ModelProfile, tenant: str, team: str) -> list[Bucket]:
+        """Return the buckets of a request, or one without limits: its server may still demand a pause."""
+        none = Bucket(profile.model, "", self._keys.bucket(self.server(profile), "all"), None, None)
+        return self.of(profile, tenant, team) or [none]
+
+    def pause_key(self, profile: ModelProfile) -> str:
+        """Return the key of a pause that a model server demands. Pauses apply to one API key of the server."""
+        return self._keys.paused_until(self.server(profile), profile.api_key_env or "")
+
+    def waiting_tasks_key(self, profile: ModelProfile) -> str:
+        """Return the key of the tasks that wait for a reply of a model."""
+        return self._keys.awaiting_reply(self.server(profile), profile.api_key_env or "")
+
+    def admission_key(self, profile: ModelProfile, ticket: Ticket) -> str:
+        """Return the key of the admission of a ticket."""
+        return self._keys.admission(self.server(profile), ticket.name)
+
+    def server(self, profile: ModelProfile) -> str:
+        """Return the part of keys that names the profile's model at its address."""
+        return _server(self._limits.for_profile(profile))
+
+
+class RedisRateLimiter:
+    """A rate limiter: it counts the requests of the last `window` seconds in slots, and queues tickets behind them.
+
+    `slot` is the width of a slot in seconds; all workers use the same. The tokens of a finished request may be recorded
+    up to a slot later; see `usage_records.py`.
+    """
+
+    def __init__(
+        self,
+        scripts: Scripts,
+        keys: Keys,
+        limits: ModelLimits,
+        window: float = WINDOW_SECONDS,
+        grace: float = TICKET_GRACE,
+        slot: float = SLOT_SECONDS,
+    ) -> None:
+        self._scripts = scripts
+        self._buckets = Buckets(keys, limits)
+        self._window_ms = int(window * 1000)
+        self._grace_ms = int(grace * 1000)
+        self._slot_ms = int(slot * 1000)
+        self._records = UsageRecords(scripts, self._window_ms, self._slot_ms)
+
+    def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> Admission:
+        """Admit the request, or queue its ticket."""
+        admission = self._ask(profile, ticket, tokens)
+        if isinstance(admission, Queued) and self._records.flush(self._buckets.server(profile), admission.seconds):
+            return self._ask(profile, ticket, tokens)
+        return admission
+
+    def _ask(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> Admission:
+        buckets = self._limiting_buckets(profile, ticket)
+        names = [self._buckets.pause_key(profile), self._buckets.admission_key(profile, ticket)]
+        names += [self._buckets.waiting_tasks_key(profile), *_bucket_keys(buckets)]
+        times = (self._window_ms, int(RETRY_DELAY * 1000), self._grace_ms, self._slot_ms)
+        request = (ticket.name, tokens, ticket.tenant)
+        call = ScriptCall("rate_reserve", names, [*request, *times, *_bucket_limits(buckets)])
+        wait = self._records.run_after(self._buckets.server(profile), call)
+        return Queued(float(wait) / 1000) if wait > 0 else Admitted(tasks_waiting=wait < 0)
+
+    def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:
+        """Record the tokens that the ticket's request has used, and that it was sent `seconds_ago` seconds ago.
+
+        Without a limit of tokens nothing changes: the request counts from its admission. A failure is logged.
+        """
+        buckets = self._limiting_buckets(profile, ticket)
+        if any(bucket.tokens for bucket in buckets):
+            name, usages = (
+                self._buckets.admission_key(profile, ticket),
+                tuple((one.keys[0], one.tokens) for one in buckets),
+            )
+            record = UsageRecord(profile.model, name, usages, tokens, time.monotonic() - seconds_ago)
+            self._records.add(self._buckets.server(profile), record)
+
+    def release(self, profile: ModelProfile, ticket: Ticket) -> None:
+        """Remove a waiting ticket, whose request will not be sent."""
+        if buckets := self._limiting_buckets(profile, ticket):
+            self._scripts.run("rate_release", _bucket_keys(buckets), ticket.name)
+
+    def add_waiting_task(self, profile: ModelProfile, task_id: str) -> None:
+        """Record that the task is paused until the profile's model answers a request with its API key."""
+        name = self._buckets.waiting_tasks_key(profile)
+        with translating_errors(), self._scripts.client.pipeline(transaction=False) as pipe:
+            pipe.zadd(name, {task_id: time.time()}, nx=True)
+            pipe.expire(name, WAITING_TASKS_TTL)
+            pipe.execute()
+
+    def waiting_tasks(self, profile: ModelProfile) -> list[str]:
+        """Return at most MAX_RESUMED_TASKS that wait for a reply of this model, those that wait longest first."""
+        with translating_errors():
+            found: Any = self._scripts.client.zrange(self._buckets.waiting_tasks_key(profile), 0, MAX_RESUMED_TASKS - 1)
+            return [str(task_id) for task_id in found]
+
+    def remove_waiting_tasks(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
+        """Record that these tasks no longer wait for a reply."""
+        if task_ids:
+            with translating_errors():
+                self._scripts.client.zrem(self._buckets.waiting_tasks_key(profile), *task_ids)
+
+    def pause(self, profile: ModelProfile, seconds: float) -> None:
+        """Hold back all requests to the profile's server with its API key for these seconds. A longer pause remains."""
+        self._scripts.run("rate_pause", [self._buckets.pause_key(profile)], math.ceil(seconds * 1000))
+
+    def _limiting_buckets(self, profile: ModelProfile, ticket: Ticket) -> list[Bucket]:
+        return self._buckets.of(profile, ticket.tenant, ticket.team)
+
+
+def _bucket_keys(buckets: list[Bucket]) -> list[str]:
+    return [key for bucket in buckets for key in bucket.keys]
+
+
+def _bucket_limits(buckets: list[Bucket]) -> list[int | str]:
+    return [limit for bucket in buckets for limit in bucket.limits]
+
+
+def _server(limit: ModelLimit) -> str:
+    """Return the part of keys that names a model at an address."""
+    return _digest(limit.address, limit.model)
+
+
+@lru_cache(maxsize=4096)
+def _digest(*parts: str | int | None) -> str:
+    return sha256(canonical_json(list(parts)))[:16]

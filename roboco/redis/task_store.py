@@ -1,0 +1,364 @@
+"""The task store on Redis: one hash for each task, and the newest steps beside it.
+
+Fencing: every write carries the epoch that its worker has read, and moves the epoch. A write with an old epoch is
+refused, so a worker that was paused and continues later cannot change the task. The workspace is the source of truth:
+Redis can be emptied, and the coordinator rebuilds the state from the history.
+
+Two phases: a worker first appends the step to the history in the workspace, which decides who wins the position, and
+then commits it here. If the worker dies in between, the coordinator commits the stored step.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import redis
+from redis.cluster import RedisCluster
+
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState
+from roboco.domain.history.step import TaskStep
+from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import AnyEvent, unnumbered_json
+from roboco.ports.task_store import CallState, Commit, Decision, Declined, Phase, Snapshot, TokenUsage, TurnProgress
+from roboco.redis.cluster import LazyCluster
+from roboco.redis.keys import Keys
+from roboco.redis.large_steps import HeldSteps, StoredSteps, first_line
+from roboco.redis.scripts import Scripts, translating_errors
+from roboco.redis.server_error import write_refusal
+
+MAX_TAIL_STEPS = COORDINATOR_TAIL_LENGTH
+"""Newest steps of a task that Redis keeps."""
+MAX_TAIL_BYTES = 64 * 1024
+"""The same in bytes of their JSON. A last step with more is not kept: the workspace has it."""
+
+_NOT_APPLIED, _APPLIED = 0, 1
+"""Answers of `commit.lua` and `create.lua`. Any other answer is the new epoch of the decision that it recorded."""
+MAX_READING_AGE: Final = 1.0
+"""Seconds for which a reading of a server's use of memory counts."""
+
+
+class MemoryUse:
+    """The newest reading of each server."""
+
+    def __init__(self) -> None:
+        self._readings: dict[str, tuple[float, float]] = {}
+
+    def share(self, client: redis.Redis, server: str, key: str) -> float:
+        """Return the part of `maxmemory` that the server of this key uses, or 0 if it has no limit."""
+        read_at, share = self._readings.get(server, (-MAX_READING_AGE, 0.0))
+        if (now := time.monotonic()) >= read_at + MAX_READING_AGE:
+            share = _read(client, key)
+            self._readings[server] = now, share
+        return share
+
+
+def _read(client: Any, key: str) -> float:
+    node = {"target_nodes": client.get_node_from_key(key)} if isinstance(client, LazyCluster) else {}
+    with translating_errors():
+        facts = client.info("memory", **node)
+    most = int(facts.get("maxmemory", 0))
+    return int(facts["used_memory"]) / most if most else 0.0
+
+
+class RedisTaskStore:
+    """The state of tasks, one hash each."""
+
+    def __init__(self, scripts: Scripts, keys: Keys, steps: StoredSteps) -> None:
+        self._scripts = scripts
+        self._keys = keys
+        self._steps = steps
+        self._memory = MemoryUse()
+
+    def load(self, task_id: str, tail: int) -> Snapshot | None:
+        """Return the task with at most `tail` of its newest steps, at one moment, or None if Redis does not have it."""
+        keys = self._keys
+        names = [keys.state(task_id), keys.tail(task_id), keys.inbox(task_id)]
+        answer = self._scripts.run("load", [*names, keys.lease(task_id), keys.calls(task_id)], tail)
+        if answer is None:
+            return None
+        state, steps, items, lease, calls, (seconds, micros) = answer
+        now, fields = int(seconds) + int(micros) / 1e6, hash_fields(state)
+        held = self._steps.of(task_id, fields, steps)
+        found = _call_states(hash_fields(calls), fields["epoch"])
+        task = parse_snapshot(fields, held, sorted(items), lease, self._with_leases(task_id, found))
+        return replace(
+            task, cancel_requested_for=_cancel_requested_for(fields, now), deferred_for=_deferred_for(fields, now)
+        )
+
+    def memory_share(self, task_id: str) -> float:
+        """Return the part of its memory that the server of the task uses; 0 if it has no `maxmemory`.
+
+        Cost: one INFO a second for each server.
+        """
+        key = self._keys.state(task_id)
+        return self._memory.share(self._scripts.client, self._scripts.server_of(key), key)
+
+    def create(
+        self,
+        task_id: str,
+        steps: Sequence[TaskStep],
+        state: TaskState,
+        events: Sequence[AnyEvent],
+        above_epoch: int = 0,
+    ) -> bool:
+        """Create the task, idle, with its first and newest steps. Return False if it exists.
+
+        The fence starts at Redis' time in milliseconds, so that no epoch is used twice, even if Redis was emptied.
+        """
+        return self._create(task_id, steps, state, events, above_epoch) != _NOT_APPLIED
+
+    def create_with_decision(
+        self,
+        task_id: str,
+        steps: Sequence[TaskStep],
+        state: TaskState,
+        events: Sequence[AnyEvent],
+        decision: Decision,
+        decision_events: Sequence[AnyEvent],
+    ) -> int | None:
+        """Create the task and, unless an inbox item waits, record the decision, atomically.
+
+        Return the new epoch, or None if the decision was not recorded; the task may be created all the same.
+        """
+        choice = [*_decision_args(decision), *map(unnumbered_json, decision_events)]
+        answer = self._create(task_id, steps, state, events, 0, *choice)
+        return None if answer in (_NOT_APPLIED, _APPLIED) else answer
+
+    def _create(
+        self,
+        task_id: str,
+        steps: Sequence[TaskStep],
+        state: TaskState,
+        events: Sequence[AnyEvent],
+        above_epoch: int,
+        *decision: str,
+    ) -> int:
+        keys = self._keys
+        names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.content(task_id)]
+        names += [keys.inbox(task_id)]
+        newest, last = _newest_lines(steps), steps[-1].seq
+        status = TaskStatus.QUEUED if state.steps == state.imported + 1 else TaskStatus.RUNNING
+        fixed = [above_epoch, state.steps, _state_json(state)]
+        counts = [len(newest), len(events)]
+        bodies = [unnumbered_json(event, last) for event in events]
+        return int(
+            self._scripts.run(
+                "create", names, *fixed, first_line(steps[0]), status, *counts, *newest, *bodies, *decision
+            )
+        )
+
+    def record_decision(self, task_id: str, epoch: int, decision: Decision, events: Sequence[AnyEvent]) -> int | None:
+        """Record the decision and move the fence. Return the new epoch, or None if the fence moved or it is void."""
+        keys = self._keys
+        names = [keys.state(task_id), keys.events(task_id), keys.lease(task_id), keys.calls(task_id)]
+        names += [keys.inbox(task_id)]
+        seen = [""] if decision.seen_item_ids is None else [len(decision.seen_item_ids), *decision.seen_item_ids]
+        conditions = [epoch, decision.instance_id or "", *seen]
+        answer = self._scripts.run(
+            "record_decision", names, *conditions, *_decision_args(decision), *map(unnumbered_json, events)
+        )
+        return answer or None
+
+    def commit(self, task_id: str, epoch: int, commit: Commit) -> bool:
+        """Apply a stored step. Return True also if it was applied before, and False if the fence had moved."""
+        return self._commit(task_id, epoch, commit) != _NOT_APPLIED
+
+    def commit_with_decision(
+        self, task_id: str, epoch: int, commit: Commit, decision: Decision, events: Sequence[AnyEvent]
+    ) -> int | None:
+        """Apply a stored step and, unless an inbox item waits, record the decision, atomically.
+
+        Return the new epoch, or None if the decision was not recorded; the step may be applied all the same.
+        """
+        answer = self._commit(task_id, epoch, commit, *_decision_args(decision), *map(unnumbered_json, events))
+        return None if answer in (_NOT_APPLIED, _APPLIED) else answer
+
+    def _commit(self, task_id: str, epoch: int, commit: Commit, *decision: Any) -> int:
+        keys = self._keys
+        names = [keys.state(task_id), keys.tail(task_id), keys.events(task_id), keys.lease(task_id)]
+        names += [keys.calls(task_id), keys.content(task_id), keys.inbox(task_id)]
+        step = [epoch, commit.step.seq, commit.step.line(), _state_json(commit.state)]
+        limits = [MAX_TAIL_STEPS, MAX_TAIL_BYTES, "" if commit.kept_chunks is None else commit.kept_chunks]
+        events = [unnumbered_json(event, commit.step.seq) for event in commit.events]
+        return int(self._scripts.run("commit", names, *step, *limits, len(events), *events, *decision))
+
+    def reset_logs(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
+        """Begin a new generation of the logs with these events. Return False if the fence had moved."""
+        keys = self._keys
+        names = [keys.state(task_id), keys.events(task_id), keys.content(task_id)]
+        return bool(self._scripts.run("reset_logs", names, epoch, uuid.uuid4().hex, *map(unnumbered_json, events)))
+
+    def erase(self, task_id: str, seconds: int) -> None:
+        """Remove the keys of the task, and keep a state without an epoch for these seconds."""
+        self._scripts.run("erase", [*self._keys.task_keys(task_id), self._keys.lease(task_id)], seconds)
+
+    def end_epoch(self, task_id: str) -> int | None:
+        """Return the fence of the decision to end, or None if Redis has no end of this task."""
+        epoch = self._scripts.run("end_epoch", [self._keys.state(task_id)])
+        return None if epoch is None else int(epoch)
+
+    def expire(self, task_id: str, seconds: int, generation: str) -> bool:
+        """Let an ended task expire after these seconds. Return False if it has not ended in this generation."""
+        return bool(self._scripts.run("expire", list(self._keys.task_keys(task_id)), seconds, generation))
+
+    def fault(self, task_id: str) -> str:
+        """Return why Redis takes no writes of the task now, with the remedy, or ""."""
+        with translating_errors():
+            return write_refusal(self._scripts.client, self._keys.lease(task_id, "probe"))
+
+    def eviction(self) -> str:
+        """Return that Redis has evicted keys, with the remedy, or ""."""
+        client: Any = self._scripts.client
+        with translating_errors():
+            if isinstance(client, LazyCluster):
+                nodes = list(client.info(target_nodes=RedisCluster.PRIMARIES).values())
+            else:
+                nodes = [client.info()]
+        for info in nodes:
+            policy, evicted = str(info.get("maxmemory_policy", "noeviction")), int(info.get("evicted_keys", 0))
+            if policy != "noeviction" and evicted:
+                return f"redis has evicted {evicted} keys (maxmemory-policy {policy}): set maxmemory-policy noeviction"
+        return ""
+
+    def _with_leases(self, task_id: str, calls: dict[str, CallState]) -> dict[str, CallState]:
+        open_calls = [call_id for call_id, call in calls.items() if call.claimed and call.outcome is None]
+        if not open_calls:
+            return calls
+        with translating_errors(), self._scripts.client.pipeline(transaction=False) as pipe:
+            for call_id in open_calls:
+                pipe.pttl(self._keys.lease(task_id, call_id))
+            left = dict(zip(open_calls, pipe.execute(), strict=True))
+        return {
+            call_id: replace(call, lease_left=max(0, left.get(call_id, 0)) / 1000) for call_id, call in calls.items()
+        }
+
+
+def _newest_lines(steps: Sequence[TaskStep]) -> list[str]:
+    """Return the JSON of the newest steps within the limits of the tail, or [] if the last one exceeds them."""
+    lines: list[str] = []
+    left = MAX_TAIL_BYTES
+    for step in reversed(steps[-MAX_TAIL_STEPS:]):
+        line = step.line()
+        left -= len(line.encode())
+        if left < 0:
+            break
+        lines.append(line)
+    return lines[::-1]
+
+
+def _state_json(state: TaskState) -> str:
+    """Return the state as JSON without default values: Redis keeps it for every waiting task."""
+    return state.model_dump_json(exclude_defaults=True)
+
+
+def _decision_args(choice: Decision) -> list[str]:
+    """Return a decision as the arguments of `record_decision` in Lua.
+
+    The first one is a token of this call, so that a call that is sent twice takes effect once.
+    """
+    routing = canonical_json(dict(choice.routing or {}))
+    return [uuid.uuid4().hex, choice.phase, choice.status, choice.reason, choice.agent, routing]
+
+
+def parse_snapshot(
+    fields: Mapping[str, str],
+    steps: HeldSteps,
+    item_ids: Sequence[str],
+    lease_ms: int,
+    calls: Mapping[str, CallState],
+) -> Snapshot:
+    """Return the snapshot that the fields of a task's hash and its other keys make."""
+    refused = fields.get("refused_epoch") == fields["epoch"]
+    return Snapshot(
+        epoch=int(fields["epoch"]),
+        seq=int(fields["seq"]),
+        phase=Phase(fields["phase"]),
+        status=TaskStatus(fields["status"]),
+        reason=fields["reason"],
+        agent=fields["agent"],
+        attempt=int(fields["attempt"]),
+        handovers=int(fields.get("handovers", 0)),
+        claimed=fields["owner"] != "",
+        lease_left=max(0, lease_ms) / 1000,
+        redeliveries=int(fields["redeliveries"]),
+        dispatched_at=float(fields.get("dispatched_at", 0)),
+        cancel_requested_for=None,
+        deferred_for=None,
+        refusals=int(fields["refusals"]) if refused else 0,
+        refused_for=max(0.0, float(fields.get("refused_for", 0))) if refused else 0.0,
+        declined=_parse_declined(fields.get("declined", ""), fields["epoch"]),
+        generation=fields["generation"],
+        events=int(fields["events"]),
+        first_event=int(fields.get("first_event", 1)),
+        archived_event=int(fields.get("archived", 0)),
+        event_bytes=int(fields.get("event_bytes", 0)),
+        chunks=int(fields["chunks"]),
+        attempt_chunks=int(fields["emitted"]),
+        unfinished_usage=_unfinished_usage(fields),
+        routing=json.loads(fields["routing"]),
+        state=TaskState.model_validate_json(fields["history_state"]),
+        first=steps.first,
+        tail=steps.tail,
+        item_ids=tuple(item_ids),
+        calls=calls,
+        progress=_progress(fields),
+    )
+
+
+def _progress(fields: Mapping[str, str]) -> TurnProgress | None:
+    """Return the progress of the claimed turn, if its worker has recorded it."""
+    recorded = fields.get("note_epoch") == fields["epoch"] and fields["owner"] != ""
+    return TurnProgress.parse(fields["note"]) if recorded else None
+
+
+def _unfinished_usage(fields: Mapping[str, str]) -> TokenUsage:
+    """Return the tokens that unfinished attempts at the next step have used."""
+    used = TokenUsage()
+    if fields.get("unfinished_seq") == fields["seq"]:
+        used = TokenUsage(int(fields["unfinished_tokens_in"]), int(fields["unfinished_tokens_out"]))
+    if fields["emitted"] != "0":
+        used = used.plus(TokenUsage(int(fields.get("attempt_tokens_in", 0)), int(fields.get("attempt_tokens_out", 0))))
+    return used
+
+
+def _cancel_requested_for(fields: Mapping[str, str], now: float) -> float | None:
+    """Return the seconds since the end of the pending work was requested, or None."""
+    requested = fields.get("cancel_epoch") == fields["epoch"]
+    return max(0.0, now - float(fields["cancel_requested_at"])) if requested else None
+
+
+def _deferred_for(fields: Mapping[str, str], now: float) -> float | None:
+    """Return the seconds until a deferred turn may be claimed again, or None if the turn is not deferred."""
+    deferred = fields.get("deferred_epoch") == fields["epoch"]
+    return max(0.0, float(fields["deferred_until"]) - now) if deferred else None
+
+
+def hash_fields(answer: Any) -> dict[str, str]:
+    """Return the fields of a hash, which a script returns as alternating names and values."""
+    flat = list(answer)
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _parse_declined(stored: str, epoch: str) -> Declined:
+    """Return the workers that declined the work of this epoch."""
+    of_epoch, *rest = stored.split("\n")
+    return Declined(int(rest[0]), tuple(rest[1:])) if of_epoch == epoch and rest else Declined()
+
+
+def _call_states(fields: dict[str, str], epoch: str) -> dict[str, CallState]:
+    ids = {name.partition(":")[0] for name in fields if ":" in name}
+    return {
+        call_id: CallState(
+            attempt=int(fields.get(f"{call_id}:attempt", 1)),
+            claimed=fields.get(f"{call_id}:owner", "") != "",
+            outcome=ToolOutcome.model_validate_json(stored) if (stored := fields.get(f"{call_id}:outcome")) else None,
+            declined=_parse_declined(fields.get(f"{call_id}:declined", ""), epoch),
+            waits=fields.get(f"{call_id}:wait_epoch") == epoch,
+        )
+        for call_id in ids
+    }

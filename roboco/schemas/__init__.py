@@ -1,0 +1,1 @@
+"""JSON Schemas: checked, reduced for models, applied to values in bounded work."""

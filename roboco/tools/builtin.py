@@ -1,0 +1,117 @@
+"""The built-in tools, which every team has without declaring them."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from roboco.domain.builtin_tools import ARTIFACT_LIST, ARTIFACT_READ, ARTIFACT_WRITE, MEMORY_SEARCH, PYTHON
+from roboco.domain.history.part import Artifact
+from roboco.errors import UsageError
+from roboco.ports.tools import ToolContext
+from roboco.ports.workspace import Files
+from roboco.tools.function_tool import describe_function
+from roboco.tools.search.memory_index import MemoryIndex
+from roboco.tools.search.result import PartKind, SearchFilters
+from roboco.workspace.artifacts.store import NewArtifact, find_artifact, iter_pieces, list_artifacts, write_artifact
+from roboco.workspace.artifacts.text_reader import TextReader
+
+RunCode = Callable[[str, ToolContext], tuple[dict[str, Any], tuple[Artifact, ...]]]
+"""Runs a Python program, and returns its result and the artifacts that it created."""
+
+MAX_CONTENT_CHARS = 1024 * 1024
+"""Maximum number of characters of a text that `artifact_write` accepts."""
+MAX_READ_CHARS = 16_000
+"""Maximum number of characters that `artifact_read` returns."""
+MAX_READ_OFFSET = 64 * 1024 * 1024
+"""The last character that `artifact_read` can return: it has to read all characters before it, too."""
+
+
+class BuiltinTools:
+    """Tools over the workspace of the task that calls them."""
+
+    def __init__(self, files: Files, index: MemoryIndex, run_code: RunCode) -> None:
+        self._files = files
+        self._index = index
+        self._run_code = run_code
+        self._created_artifacts: dict[str, tuple[Artifact, ...]] = {}
+        named: dict[str, Callable[..., Any]] = {
+            ARTIFACT_WRITE: self._artifact_write,
+            ARTIFACT_READ: self._artifact_read,
+            ARTIFACT_LIST: self._artifact_list,
+            MEMORY_SEARCH: self._memory_search,
+            PYTHON: self._python,
+        }
+        self._tools = {name: describe_function(function) for name, function in named.items()}
+
+    def schema(self, name: str) -> dict[str, Any]:
+        """Return the tool in the format of the chat completions protocol."""
+        return self._tools[name].schema(name)
+
+    def call(self, name: str, args: dict[str, Any], context: ToolContext) -> tuple[Any, tuple[Artifact, ...]]:
+        """Return the tool's result, and the artifacts that it created."""
+        result = self._tools[name].call(args, context)
+        return result, self._created_artifacts.pop(context.call_id, ())
+
+    def _artifact_write(
+        self,
+        name: Annotated[str, Field(description="file name such as report.md: letters, digits, '_', '-', '.'")],
+        content: Annotated[str, Field(max_length=MAX_CONTENT_CHARS)],
+        context: ToolContext,
+        mime_type: str = "",
+    ) -> dict[str, Any]:
+        """Store a text as a file of this task. A name that is taken gets a version number; the answer has the URI."""
+        written = NewArtifact(name, mime_type, context.step_id)
+        artifact = write_artifact(self._files, context.task_id, written, content.encode())
+        self._created_artifacts[context.call_id] = (artifact,)
+        return artifact.model_dump(include={"uri", "mime_type", "size", "version"})
+
+    def _artifact_read(
+        self,
+        uri: Annotated[str, Field(description="the file's URI or name")],
+        context: ToolContext,
+        offset: Annotated[int, Field(ge=0, le=MAX_READ_OFFSET, description="first character to return")] = 0,
+        limit: Annotated[int, Field(ge=1, le=MAX_READ_CHARS)] = MAX_READ_CHARS,
+    ) -> dict[str, Any]:
+        """Read a text file of this task, or a part of it: `more` says whether there is more after that."""
+        artifact = find_artifact(self._files, context.task_id, uri)
+        reader = TextReader(iter_pieces(self._files, context.task_id, artifact))
+        try:
+            text = reader.characters(offset, limit)
+        except UnicodeDecodeError as error:
+            raise UsageError(f"artifact {uri!r} is not a text in UTF-8, but {artifact.mime_type}") from error
+        return {"text": text, "offset": offset, "more": reader.has_more, "total_bytes": artifact.size}
+
+    def _artifact_list(self, context: ToolContext) -> list[dict[str, Any]]:
+        """All files of this task, each with its type, size, version and the step that wrote it."""
+        found = list_artifacts(self._files, context.task_id)
+        return [artifact.model_dump(exclude={"artifact_id"}) for artifact in found]
+
+    def _memory_search(  # noqa: PLR0913 - as many as a search may have
+        self,
+        query: Annotated[str, Field(min_length=1, max_length=1000)],
+        context: ToolContext,
+        limit: Annotated[int, Field(ge=1, le=50)] = 5,
+        agent: Annotated[str | None, Field(description="only what this agent, or 'user', said")] = None,
+        part: Annotated[PartKind | None, Field(description="only parts of this kind")] = None,
+        after: Annotated[datetime | None, Field(description="only at or after this time")] = None,
+        before: Annotated[datetime | None, Field(description="only before this time")] = None,
+    ) -> Any:
+        """Search everything that was said and done in this task, and its text files; best matches first."""
+        found = self._index.search(context.task_id, query, limit + 1, SearchFilters(agent, part, after, before))
+        hits = [hit.to_result() for hit in found.hits if hit.step_id != context.step_id][:limit]  # not this very call
+        return hits if not found.note else {"hits": hits, "note": found.note}
+
+    def _python(
+        self,
+        code: Annotated[str, Field(min_length=1, description="a Python 3 program; what it prints is the result")],
+        context: ToolContext,
+    ) -> dict[str, Any]:
+        """Run a program in a sandbox without network. The files of this task stand in its folder.
+
+        Files that it writes there become files of this task.
+        """
+        result, made = self._run_code(code, context)
+        self._created_artifacts[context.call_id] = made
+        return result

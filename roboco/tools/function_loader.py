@@ -1,0 +1,65 @@
+"""Functions of the modules that the operator allows, as tools and as the user's own routers."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from roboco.domain.decision.router import Router
+from roboco.errors import NotRunnable, UsageError
+from roboco.tools.function_tool import FunctionTool, describe_function, is_tool
+
+SHIPPED_MODULE: Final = "roboco.examples.house_style"
+"""The module of the team of `roboco demo`, which every worker can run: its one function is pure and looks up a text."""
+
+
+class FunctionLoader:
+    """Imports functions that teams name as "package.module:function", from the allowed and the shipped module only."""
+
+    def __init__(self, modules: tuple[str, ...]) -> None:
+        self._modules = modules
+        self._tools: dict[str, FunctionTool] = {}
+
+    def tool(self, name: str) -> FunctionTool:
+        """Return the function tool of this name. Raise NotRunnable if this process does not have it."""
+        if name not in self._tools:
+            function = self._import_function(name)
+            if not is_tool(function):
+                raise NotRunnable(f"function {name!r} is not marked with @tool", module_of(name))
+            self._tools[name] = describe_function(function)
+        return self._tools[name]
+
+    def router(self, name: str) -> Router:
+        """Return the router of this name. Raise UsageError if it cannot be used.
+
+        A tool is rejected, since it would run without its checks; so is a function that its module only imports.
+        """
+        router: Any = self._import_function(name)
+        made_in = str(getattr(router, "__module__", ""))
+        if is_tool(router) or made_in.partition(".")[0] != name.partition(":")[0].partition(".")[0]:
+            what = "is a tool" if is_tool(router) else f"is of module {made_in!r}"
+            raise UsageError(f"function {name!r} {what}, so it cannot be a router: name a function of your own package")
+        found: Router = router
+        return found
+
+    def _import_function(self, name: str) -> Callable[..., Any]:
+        module_name, attribute = module_of(name), name.partition(":")[2]
+        if module_name not in (*self._modules, SHIPPED_MODULE):
+            allowed = ", ".join(self._modules) or "no modules"
+            message = f"function {name!r}: module {module_name!r} is not in ROBOCO_TOOL_MODULES, which names {allowed}"
+            raise NotRunnable(message, module_name)
+        try:
+            found = getattr(importlib.import_module(module_name), attribute)
+        except (ImportError, AttributeError) as error:
+            raise NotRunnable(f"function {name!r} cannot be imported: {error}", module_name) from error
+        except SystemExit as error:  # as of a script without a guard for its main function
+            ended = f"module {module_name!r} ends the process ({error!r})"
+            raise NotRunnable(f"function {name!r} cannot be imported: {ended}", module_name) from error
+        if not callable(found):
+            raise NotRunnable(f"{name!r} is not a function", module_name)
+        function: Callable[..., Any] = found
+        return function
+
+
+def module_of(name: str) -> str:
+    """Return the module in "package.module:function"."""
+    return name.partition(":")[0]

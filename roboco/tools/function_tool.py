@@ -1,0 +1,186 @@
+"""The decorator `tool`, and Python functions as tools of agents."""
+
+import asyncio
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args, overload
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from roboco.domain.team.effect import Effect
+from roboco.domain.team.tool_spec import ToolDeclaration
+from roboco.errors import UsageError
+from roboco.ports.tools import ToolContext
+from roboco.tools.tool_result import to_json
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+Verify = Callable[[dict[str, Any], str], Any]
+"""Finds out whether a call with these arguments and this idempotency key had its effect."""
+
+_TOOL_ATTRIBUTE = "__roboco_tool__"
+_VERIFY_ATTRIBUTE = "__roboco_verify__"
+_LEAST_ATTRIBUTE = "__roboco_least__"
+ApprovalFloor = Literal["never", "required"]
+_EFFECTS: tuple[Effect, ...] = get_args(Effect)
+"""The effects, each stricter than the one before."""
+
+
+@overload
+def tool(function: Function) -> Function: ...
+
+
+@overload
+def tool(
+    *, verify: Verify | None = None, effect: Effect = "pure", approval: ApprovalFloor = "never"
+) -> Callable[[Function], Function]: ...
+
+
+def tool(
+    function: Function | None = None,
+    *,
+    verify: Verify | None = None,
+    effect: Effect = "pure",
+    approval: ApprovalFloor = "never",
+) -> Any:
+    """Mark a function as a tool that teams may name. The function itself does not change.
+
+    It needs type hints and a docstring: the model sees both. A parameter annotated with `ToolContext` gets the call's
+    context, and the model does not see it.
+
+    `effect` and `approval` are the least that a team must declare for the function; it may be stricter. Give them to
+    each function whose calls must not be repeated, or must be approved, in every team.
+
+    If an irreversible call was started and its worker crashed, Roboco calls `verify(args, key)` to find out whether the
+    call with these arguments (a JSON object) and this idempotency key had its effect. It may return:
+
+    * a JSON value: the call had its effect, and this is its result;
+    * True: the call had its effect, but the result is not known;
+    * False: the effect did not happen and will not happen. The worker may only have been suspended and may go on, so
+      invalidate the key at the service that performs the effect before you return False;
+    * None: the outcome stays unknown. It also does if `verify` raises.
+    """
+
+    def mark(marked: Function) -> Function:
+        describe_function(marked)
+        setattr(marked, _TOOL_ATTRIBUTE, True)
+        setattr(marked, _VERIFY_ATTRIBUTE, verify)
+        setattr(marked, _LEAST_ATTRIBUTE, (effect, approval))
+        return marked
+
+    return mark if function is None else mark(function)
+
+
+def is_tool(function: object) -> bool:
+    """Return True if the function was marked with `tool`."""
+    return callable(function) and getattr(function, _TOOL_ATTRIBUTE, False) is True
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The finding of a tool's `verify`: whether the effect happened, and its result."""
+
+    happened: bool
+    result: Any = None
+
+
+@dataclass(frozen=True)
+class FunctionTool:
+    """A function, with the data to describe it to a model and to call it with a model's arguments."""
+
+    function: Callable[..., Any]
+    description: str
+    arguments: type[BaseModel]
+    context: str | None
+    verify: Verify | None
+    effect: Effect = "pure"
+    """The least effect that a team must declare."""
+    approval: ApprovalFloor = "never"
+    """The least approval."""
+
+    def check_declaration(self, declared: ToolDeclaration) -> None:
+        """Raise UsageError if a team declares a weaker effect or approval than the function demands."""
+        if _EFFECTS.index(declared.effect) < _EFFECTS.index(self.effect):
+            found, least = f"effect: {declared.effect}", f"effect: {self.effect}"
+        elif self.approval == "required" and declared.approval != "required":
+            found, least = "no approval of each call", "approval: required"
+        else:
+            return
+        raise UsageError(
+            f"tool {declared.name!r} of the team declares {found}, and its function demands {least}: declare that"
+        )
+
+    def schema(self, name: str, description: str | None = None) -> dict[str, Any]:
+        """Return the tool in the format of the chat completions protocol."""
+        parameters = self.arguments.model_json_schema()
+        parameters.pop("title", None)
+        return {
+            "type": "function",
+            "function": {"name": name, "description": description or self.description, "parameters": parameters},
+        }
+
+    def call(self, args: Mapping[str, Any], context: ToolContext) -> Any:
+        """Return the function's result as JSON.
+
+        Raise UsageError if the arguments do not fit, and TypeError if the result has no JSON.
+        """
+        try:
+            checked = self.arguments.model_validate(args)
+        except ValidationError as error:
+            raise UsageError(_argument_errors(error, self.arguments)) from error
+        fields = type(checked).model_fields
+        keywords = {str(field.alias): getattr(checked, name) for name, field in fields.items()}
+        if self.context is not None:
+            keywords[self.context] = context
+        return self._run_to_json(self.function(**keywords))
+
+    def verify_call(self, args: dict[str, Any], context: ToolContext) -> Verified | None:
+        """Return the outcome of a call that was started, or None if the tool cannot determine it."""
+        if self.verify is None:
+            return None
+        found = self._run_to_json(self.verify(args, context.idempotency_key))
+        if found is None:
+            return None
+        if found is False:
+            return Verified(happened=False)
+        return Verified(happened=True, result="the call had its effect" if found is True else found)
+
+    def _run_to_json(self, result: Any) -> Any:
+        """Return the function's result as JSON. If it is a coroutine, run it first."""
+        name = f"{getattr(self.function, '__module__', '')}:{_name(self.function)}"
+        return to_json(asyncio.run(result) if inspect.iscoroutine(result) else result, name)
+
+
+def describe_function(function: Callable[..., Any]) -> FunctionTool:
+    """Return the function as a tool. Raise UsageError if a parameter has no type hint or cannot be passed by name."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    context = None
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise UsageError(f"tool {_name(function)}: parameter {name!r} cannot be passed by name")
+        if name not in hints:
+            raise UsageError(f"tool {_name(function)}: parameter {name!r} has no type hint")
+        if hints[name] is ToolContext:
+            context = name
+        else:
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[f"parameter{len(fields)}"] = (hints[name], Field(default, alias=name))
+    arguments = create_model(_name(function), __config__=ConfigDict(extra="forbid"), **fields)
+    verify, least = getattr(function, _VERIFY_ATTRIBUTE, None), getattr(function, _LEAST_ATTRIBUTE, ("pure", "never"))
+    return FunctionTool(function, inspect.getdoc(function) or "", arguments, context, verify, *least)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", repr(function))
+
+
+def _argument_errors(error: ValidationError, arguments: type[BaseModel]) -> str:
+    possible = ", ".join(str(field.alias) for field in arguments.model_fields.values()) or "none"
+    lines = [
+        f"{'.'.join(map(str, detail['loc'])) or 'arguments'}: {detail['msg']} (found {detail['input']!r:.80})"
+        for detail in error.errors()
+    ]
+    return f"wrong arguments: {'; '.join(lines)}; parameters are: {possible}"

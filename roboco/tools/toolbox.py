@@ -1,0 +1,241 @@
+"""Toolbox: the tools that this process can describe and run, and the user's own routers."""
+
+import logging
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from roboco.domain.builtin_tools import BUILTIN_TOOLS
+from roboco.domain.decision.router import Router
+from roboco.domain.history.call_failure import CallFailure
+from roboco.domain.history.media import Media
+from roboco.domain.history.part import Artifact, ToolCall
+from roboco.domain.history.tool_outcome import (
+    ToolOutcome,
+    failed_outcome,
+    not_executed_outcome,
+    successful_outcome,
+    unknown_outcome,
+)
+from roboco.domain.ids import tenant_of
+from roboco.domain.paths import failure_path
+from roboco.domain.prompt.coordinator_tools import function_schema
+from roboco.domain.team.known_tools import known_tools
+from roboco.domain.team.team import Agent, Team, default_prefix
+from roboco.domain.team.tool_listing import Listing
+from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
+from roboco.errors import NotRunnable, TransientError, UsageError
+from roboco.ports.tools import Listings, TaskOwner, ToolContext
+from roboco.ports.workspace import Files
+from roboco.schemas.json_schema import schema_error, value_error
+from roboco.tools.builtin import BuiltinTools
+from roboco.tools.function_loader import FunctionLoader
+from roboco.tools.function_tool import FunctionTool
+from roboco.tools.mcp.listing import build_listing, find_listed_tool
+from roboco.tools.mcp.servers import McpServers
+from roboco.tools.tool_failure import Mask, failure_lines, result_text
+from roboco.tools.tool_output import log_output
+from roboco.workspace.artifacts.large_result import offload_large, truncate_large
+from roboco.workspace.artifacts.media import remove_media, store_media
+
+_log = logging.getLogger(__name__)
+
+MAX_LOGGED_FRAMES = 20
+"""Maximum number of frames of a tool's exception in the log."""
+MAX_STORED_FRAMES = 5
+"""Maximum number of frames of a tool's exception in the workspace."""
+
+
+@dataclass(frozen=True)
+class _CallResult:
+    """A call's result, the artifacts that it created, and the media of the result, which are not stored yet."""
+
+    result: Any
+    artifacts: tuple[Artifact, ...] = ()
+    media: tuple[Media, ...] = ()
+
+
+class FunctionToolbox:
+    """Built-in tools, tools of MCP servers, and functions of the modules that the operator allows.
+
+    `time_limit_error` is the exception with which the pool ends a tool at its time limit. `mask` removes secrets from a
+    tool's exceptions, and from its output in the log.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        builtin: BuiltinTools,
+        servers: McpServers,
+        functions: FunctionLoader,
+        time_limit_error: type[Exception] = TimeoutError,
+        mask: Mask = str,
+    ) -> None:
+        self._files = files
+        self._builtin = builtin
+        self._servers = servers
+        self._functions = functions
+        self._time_limit_error = time_limit_error
+        self._mask = mask
+
+    def describe(self, team: Team, agent: Agent, listings: Listings) -> tuple[dict[str, Any], ...]:
+        """Return the agent's tools in the format of the chat completions protocol. Raise UsageError if one is unknown.
+
+        Tools of MCP servers are described by the listings; no server is started or contacted.
+        """
+        schemas = (self._schema(team, name, listings) for name in known_tools(team, agent, listings))
+        return tuple(schema for schema in schemas if schema is not None)
+
+    def list_tools(self, team: Team, server: str, owner: TaskOwner) -> Listing:
+        """Return the tools that this server of the team lists now, or the error.
+
+        Raise UsageError if the server is not allowed on this worker.
+        """
+        declared = team.mcp_servers[server]
+        self._servers.check(declared)
+        try:
+            return build_listing(team, server, self._servers.list_tools(declared, default_prefix(server), owner))
+        except self._time_limit_error:
+            return Listing(error=f"MCP server {server!r} did not list its tools before the time of the call was up")
+        except UsageError as error:
+            return Listing(error=str(error)[:2000])
+
+    def check(self, spec: ToolDeclaration | None) -> None:
+        """Raise NotRunnable if this process lacks the function of the tool."""
+        if isinstance(spec, ToolSpec):
+            self._functions.tool(spec.function)
+
+    def schema_error(self, schema: dict[str, Any]) -> str:
+        """Return why the JSON Schema of an object is refused, or "" if it is accepted."""
+        return schema_error(schema)
+
+    def args_error(self, schema: dict[str, Any], args: dict[str, Any]) -> str:
+        """Return why the arguments do not fit the JSON Schema, or "" if they fit."""
+        return value_error(schema, args)
+
+    def run(self, team: Team, call: ToolCall, spec: ToolDeclaration | None, context: ToolContext) -> ToolOutcome:
+        """Run the call and return its outcome, which contains any failure of the tool.
+
+        Raise TransientError only if the workspace fails, so that the call is retried.
+        """
+        started_at = time.monotonic()
+        try:
+            result = self._dispatch(team, call, spec, context)
+        except UsageError as error:
+            return failed_outcome(call.id, str(error), _elapsed_ms(started_at))
+        except self._time_limit_error:
+            return _timed_out(team, call, spec, _elapsed_ms(started_at))
+        except TransientError:
+            raise
+        except Exception as error:  # a tool may raise anything; the agent gets the error as the result
+            runtime_ms = _elapsed_ms(started_at)
+            self._store_failure(call, context, error)
+            return failed_outcome(call.id, self._mask(result_text(error))[:2000], runtime_ms)
+        made = {"artifacts": result.artifacts, "media": result.media}
+        return successful_outcome(call, result.result, _elapsed_ms(started_at)).model_copy(update=made)
+
+    def offload_large(self, outcome: ToolOutcome, context: ToolContext) -> ToolOutcome:
+        """Return the outcome after storing its media, and a result too large for the history, as files of the task."""
+        stored = store_media(self._files, context.task_id, context.step_id, outcome)
+        return offload_large(self._files, context.task_id, context.step_id, stored)
+
+    def truncate_large(self, outcome: ToolOutcome) -> ToolOutcome:
+        """Return the outcome without media, with a result that is too large for the history truncated."""
+        return truncate_large(remove_media(outcome))
+
+    def verify(self, call: ToolCall, spec: ToolDeclaration, context: ToolContext) -> ToolOutcome | None:
+        """Return the outcome of a lost call as the tool's own `verify` finds it, or None if it has none or it fails."""
+        if not isinstance(spec, ToolSpec):
+            return None
+        started_at = time.monotonic()
+        try:
+            with log_output(call.tool_name, context.task_id, self._mask):
+                verified = self._functions.tool(spec.function).verify_call(call.args, context)
+        except TransientError:
+            raise
+        except Exception as error:  # `verify` may raise anything; then the outcome stays unknown
+            self._log_failure("`verify` could not determine the outcome of the call", call, context, error)
+            return None
+        if verified is None:
+            return None
+        if not verified.happened:
+            return not_executed_outcome(call.id)
+        return successful_outcome(call, verified.result, _elapsed_ms(started_at))
+
+    def router(self, name: str) -> Router:
+        """Return the user's router "package.module:function". Raise UsageError if there is none."""
+        return self._functions.router(name)
+
+    def _dispatch(self, team: Team, call: ToolCall, spec: ToolDeclaration | None, context: ToolContext) -> _CallResult:
+        match spec:
+            case None:
+                return _CallResult(*self._builtin.call(call.tool_name, call.args, context))
+            case ServerTool():
+                server = team.mcp_servers[spec.server]
+                owner = TaskOwner(tenant_of(context.task_id), context.user)
+                key, cancelled = context.idempotency_key, lambda: context.cancelled
+                result, media = self._servers.call(server, spec.remote, call.args, key, cancelled, owner)
+                return _CallResult(result, media=media)
+            case ToolSpec():
+                function = self._functions.tool(spec.function)
+                function.check_declaration(spec)
+                with log_output(call.tool_name, context.task_id, self._mask):
+                    return _CallResult(function.call(call.args, context))
+            case _:
+                raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
+
+    def _store_failure(self, call: ToolCall, context: ToolContext, error: Exception) -> None:
+        """Log where the tool raised, and store it for `roboco show`. The result of the call does not depend on this."""
+        try:
+            self._log_failure("the tool raised", call, context, error)
+            noted = CallFailure(
+                call_id=call.id,
+                tool_name=call.tool_name,
+                attempt=context.attempt,
+                time=datetime.now(UTC),
+                lines=failure_lines(error, MAX_STORED_FRAMES, self._mask),
+            )
+            self._files.put(failure_path(context.task_id, call.id), noted.model_dump_json().encode())
+        except Exception as other:  # the store does not respond, or the pool signals the time limit
+            _log.warning("the frames of call %s of task %s are not kept: %r", call.id, context.task_id, other)
+
+    def _log_failure(self, summary: str, call: ToolCall, context: ToolContext, error: Exception) -> None:
+        """Log where the tool raised. The log quotes no arguments, which a model or a user wrote."""
+        lines = "\n  ".join(failure_lines(error, MAX_LOGGED_FRAMES, self._mask, call.args))
+        named = f"tool {call.tool_name!r} of task {context.task_id}, call {call.id}, attempt {context.attempt}"
+        _log.warning("%s: %s\n  %s", named, summary, lines)
+
+    def _schema(self, team: Team, name: str, listings: Listings) -> dict[str, Any] | None:
+        """Return the tool in the format of the protocol, or None if its server does not have it."""
+        spec = team.tool(name)
+        if isinstance(spec, ServerTool):
+            found = find_listed_tool(team, spec, listings.get(spec.server))
+            return None if found is None else function_schema(name, found.description, found.input_schema)
+        if isinstance(spec, ToolSpec):
+            return self._function_tool(name, spec).schema(name, spec.description)
+        if name in BUILTIN_TOOLS:
+            return self._builtin.schema(name)
+        raise UsageError(f"no tool {name!r} in team {team.name!r}")
+
+    def _function_tool(self, name: str, spec: ToolSpec) -> FunctionTool:
+        try:
+            function = self._functions.tool(spec.function)
+        except NotRunnable as error:
+            raise NotRunnable(f"tool {name!r}: {error}", error.module) from error
+        function.check_declaration(spec)
+        return function
+
+
+def _timed_out(team: Team, call: ToolCall, spec: ToolDeclaration | None, runtime_ms: int) -> ToolOutcome:
+    """Return the outcome of a call that exceeded its time limit: unknown if it is irreversible, else a failure."""
+    limit = 0.0 if spec is None else spec.time_limit
+    server = f" of MCP server {team.mcp_servers[spec.server].location!r}" if isinstance(spec, ServerTool) else ""
+    message = f"tool {call.tool_name!r}{server} did not end within its {limit:g} s"
+    if spec is None or spec.effect != "irreversible":
+        return failed_outcome(call.id, message, runtime_ms)
+    return unknown_outcome(call.id, message, spec.on_unknown, runtime_ms)
+
+
+def _elapsed_ms(started_at: float) -> int:
+    return round((time.monotonic() - started_at) * 1000)

@@ -1,0 +1,63 @@
+"""Media in tool results become artifacts, and the result contains their URIs."""
+
+import hashlib
+import re
+from typing import Any
+
+from roboco.domain.history.media import Media
+from roboco.domain.history.part import Artifact
+from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.ports.workspace import Files
+from roboco.workspace.artifacts.mime import HEAD_BYTES, mime_of
+from roboco.workspace.artifacts.store import NewArtifact, write_artifact
+
+_MIME = re.compile(r"[A-Za-z0-9.+-]{1,60}/[A-Za-z0-9.+-]{1,60}")
+_SUFFIXES = {
+    "image/png": ".png",
+    "image/jpeg": ".jpg",
+    "image/gif": ".gif",
+    "image/webp": ".webp",
+    "audio/mpeg": ".mp3",
+    "audio/wave": ".wav",
+    "application/pdf": ".pdf",
+    "text/plain": ".txt",
+}
+
+
+def store_media(files: Files, task_id: str, step_id: str, outcome: ToolOutcome) -> ToolOutcome:
+    """Store the media as artifacts of the step and return the outcome with their URIs. Names derive from the bytes.
+
+    So a call that runs twice, or a server that repeats a picture, leaves one artifact.
+    """
+    if not outcome.media:
+        return outcome
+    kept = {media.part: _store(files, task_id, step_id, media) for media in outcome.media}
+    named = {
+        part: {"mime_type": artifact.mime_type, "artifact": artifact.uri, "size": artifact.size}
+        for part, artifact in kept.items()
+    }
+    artifacts = tuple({artifact.uri: artifact for artifact in kept.values()}.values())
+    changed = _with_fields(outcome, named)
+    return changed.model_copy(update={"artifacts": (*outcome.artifacts, *artifacts), "media": ()})
+
+
+def remove_media(outcome: ToolOutcome) -> ToolOutcome:
+    """Return the outcome without its media, each marked as not stored."""
+    changed = _with_fields(outcome, {media.part: {"left_out": "it could not be stored"} for media in outcome.media})
+    return changed.model_copy(update={"media": ()})
+
+
+def _store(files: Files, task_id: str, step_id: str, media: Media) -> Artifact:
+    digest = hashlib.sha256(media.data).hexdigest()[:32]
+    ending = _SUFFIXES.get(mime_of("", media.data[:HEAD_BYTES]), "")
+    kind = "file" if media.kind == "resource" else media.kind
+    declared = media.mime_type if _MIME.fullmatch(media.mime_type) else ""
+    return write_artifact(files, task_id, NewArtifact(f"{kind}-{digest}{ending}", declared, step_id), media.data)
+
+
+def _with_fields(outcome: ToolOutcome, described: dict[int, dict[str, Any]]) -> ToolOutcome:
+    """Return the outcome with these fields added to its parts, by position."""
+    if not described:
+        return outcome
+    parts = [part | described.get(place, {}) for place, part in enumerate(outcome.result.result)]
+    return outcome.model_copy(update={"result": outcome.result.model_copy(update={"result": parts})})

@@ -1,0 +1,437 @@
+"""Files of the workspace in an S3-compatible store, below a prefix of a bucket."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, BinaryIO
+
+import boto3
+from boto3.exceptions import Boto3Error
+from boto3.s3.transfer import TransferConfig
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
+
+from roboco.domain.paths import OPERATOR_RECORDS, operator_prefix
+from roboco.domain.url import strip_credentials
+from roboco.errors import TransientError
+from roboco.ports.workspace import FolderPage, StoredFile, VersionedFile
+from roboco.workspace.path import checked_path
+from roboco.workspace.request_pool import for_each
+from roboco.workspace.tries import MAX_TRIES, tries
+
+CONFLICT_STATUSES = frozenset({409, 412})
+"""HTTP statuses of a conditional write that lost: 412 as a rule, 409 if two writers collided."""
+MAX_ATTEMPTS = 4
+"""Attempts at a request that gets no answer, or a server error."""
+_NOT_IMPLEMENTED = 501
+_RANGE_NOT_SATISFIABLE = 416
+"""HTTP status of a range that begins after the end of an object."""
+_TRANSFER = TransferConfig(
+    multipart_threshold=16 * 1024 * 1024, multipart_chunksize=16 * 1024 * 1024, max_concurrency=4
+)
+_STREAM_TRANSFER = TransferConfig(
+    multipart_threshold=8 * 1024 * 1024, multipart_chunksize=8 * 1024 * 1024, max_concurrency=2
+)
+_STREAM_TRANSFER.max_in_memory_upload_chunks = 2
+"""Of a source that is read once, each part is held in memory: at most 3 parts, 24 MB. 10,000 parts hold 80 GB."""
+_TAGGED = frozenset({"PutObject", "GetObject", "HeadObject", "UploadPart"})
+"""Operations whose success has an entity tag in its headers."""
+_ROOTS = {
+    "ListObjectsV2": b"ListBucketResult",
+    "CopyObject": b"CopyObjectResult",
+    "CreateMultipartUpload": b"InitiateMultipartUploadResult",
+    "UploadPartCopy": b"CopyPartResult",
+    "CompleteMultipartUpload": b"CompleteMultipartUploadResult",
+}
+"""The root element of the body with which an operation succeeds."""
+_MEANINGFUL_STATUSES = frozenset({404, 409, 412, 416, 501})
+"""HTTP statuses that say something about an object, and not that the store has failed."""
+_STORE_FULL = re.compile("Full|Quota")
+_NO_BUCKET_CODE = "NoSuchBucket"
+_CURSOR_REFUSED_CODE = "InvalidArgument"
+
+
+def connect_s3(
+    endpoint_url: str | None, region: str | None = None, timeout: float = 20.0, attempts: int = MAX_ATTEMPTS
+) -> Any:
+    """Return a client with a limit on every wait. boto3 reads the credentials from the environment.
+
+    Each attempt waits `timeout` seconds for an answer.
+    """
+    config = Config(
+        connect_timeout=min(5.0, timeout),
+        read_timeout=timeout,
+        retries={"mode": "standard", "total_max_attempts": attempts},
+        max_pool_connections=50,
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        signature_version="s3v4",  # URLs too: by default boto3 signs them with version 2, which newer regions refuse
+        user_agent=f"roboco boto3/{boto3.__version__}",  # boto3 builds its default anew for each call
+    )
+    session = boto3.session.Session()
+    region = region or session.region_name or "us-east-1"
+    client = session.client("s3", endpoint_url=endpoint_url, region_name=region, config=config)
+    client.meta.events.register("before-parse.s3", _refuse_foreign_answer)
+    return client
+
+
+class _KeepOpen:
+    """A caller's file that boto3 must not close. It closes files that fit into one part."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def close(self) -> None:
+        """Do nothing: the caller closes the file."""
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """An object's bytes, its entity tag and its metadata."""
+
+    data: bytes
+    etag: str
+    metadata: Mapping[str, str]
+
+
+class S3Objects:
+    """Objects of one bucket below one prefix: the operations of the workspace, with Roboco's errors."""
+
+    def __init__(self, client: Any, bucket: str, prefix: str = "") -> None:
+        self._client = client
+        self._bucket = bucket
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+
+    def put(self, path: str, data: bytes, if_none: bool = False, if_match: str | None = None, **extra: Any) -> bool:
+        """Store the object. Return False if the condition (no object, or an object with this tag) does not hold."""
+        condition = {"IfNoneMatch": "*"} if if_none else {"IfMatch": if_match} if if_match else {}
+        with _translating_errors(self._client, self._bucket):
+            try:
+                self._client.put_object(Bucket=self._bucket, Key=self._key(path), Body=data, **condition, **extra)
+            except ClientError as error:
+                gone = if_match and _status(error) == 404 and _code(error) != _NO_BUCKET_CODE
+                if condition and (_status(error) in CONFLICT_STATUSES or gone):
+                    return False
+                if condition and _status(error) == _NOT_IMPLEMENTED:
+                    raise TransientError(
+                        f"the S3 store refuses writes with {next(iter(condition))} to bucket {self._bucket!r}, "
+                        "on which Roboco depends; see `roboco doctor`, and use another store or a folder"
+                    ) from error
+                raise
+        return True
+
+    def get(self, path: str) -> StoredObject | None:
+        """Return the object, or None if there is none."""
+        with _translating_errors(self._client, self._bucket):
+            try:
+                answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path))
+                return StoredObject(answer["Body"].read(), answer["ETag"], answer["Metadata"])
+            except ClientError as error:
+                if _code(error) == "NoSuchKey":
+                    return None
+                raise
+
+    def put_from(self, path: str, source: BinaryIO, **extra: Any) -> None:
+        """Store the rest of the source, in parts if it is large. Parts of a source that fails are dropped."""
+        config = _TRANSFER if source.seekable() else _STREAM_TRANSFER
+        with _translating_errors(self._client, self._bucket):
+            self._client.upload_fileobj(_KeepOpen(source), self._bucket, self._key(path), extra, Config=config)
+
+    def copy(self, source: str, path: str) -> None:
+        """Store the bytes of another object, which the store copies itself. Do nothing if there is no source.
+
+        S3 refuses a copy of an object onto itself; such a copy changes nothing.
+        """
+        if source == path:
+            return
+        origin = {"Bucket": self._bucket, "Key": self._key(source)}
+        with _translating_errors(self._client, self._bucket):
+            try:
+                self._client.copy(origin, self._bucket, self._key(path), Config=_TRANSFER)
+            except ClientError as error:
+                if _status(error) != 404:
+                    raise
+
+    def read(self, path: str, start: int, length: int) -> bytes | None:
+        """Return at most `length` bytes of the object from `start` on, or None if there is none."""
+        if length < 1:  # HTTP has no empty range: a store would answer with the whole object
+            return None if self.size(path) is None else b""
+        return self._get_range(path, f"bytes={start}-{start + length - 1}")
+
+    def read_last(self, path: str, length: int) -> bytes | None:
+        """Return at most the last `length` bytes of the object, or None if there is none."""
+        return self._get_range(path, f"bytes=-{length}")
+
+    def _get_range(self, path: str, span: str) -> bytes | None:
+        with _translating_errors(self._client, self._bucket):
+            try:
+                answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path), Range=span)
+                data: bytes = answer["Body"].read()
+            except ClientError as error:
+                if _code(error) == "NoSuchKey":
+                    return None
+                if _status(error) == _RANGE_NOT_SATISFIABLE:
+                    return b""
+                raise
+        return data
+
+    def size(self, path: str) -> int | None:
+        """Return the size of the object in bytes, or None if there is none."""
+        with _translating_errors(self._client, self._bucket):
+            try:
+                return int(self._client.head_object(Bucket=self._bucket, Key=self._key(path))["ContentLength"])
+            except ClientError as error:
+                if _status(error) == 404:
+                    return None
+                raise
+
+    def presigned_url(self, path: str, seconds: int) -> str:
+        """Return a URL, signed with this process' credentials, that grants access to the object for these seconds."""
+        params = {"Bucket": self._bucket, "Key": self._key(path)}
+        with _translating_errors(self._client, self._bucket):
+            return str(self._client.generate_presigned_url("get_object", Params=params, ExpiresIn=seconds))
+
+    def metadata(self, path: str) -> dict[str, str] | None:
+        """Return the metadata of the object, or None if there is none."""
+        with _translating_errors(self._client, self._bucket):
+            try:
+                found: dict[str, str] = self._client.head_object(Bucket=self._bucket, Key=self._key(path))["Metadata"]
+            except ClientError as error:
+                if _status(error) == 404:
+                    return None
+                raise
+        return found
+
+    def delete(self, path: str) -> None:
+        """Remove the object, if it exists."""
+        with _translating_errors(self._client, self._bucket):
+            self._client.delete_object(Bucket=self._bucket, Key=self._key(path))
+
+    def _key(self, path: str) -> str:
+        prefix = operator_prefix(self._prefix) if path.startswith(OPERATOR_RECORDS) else self._prefix
+        return prefix + checked_path(path)
+
+    def misplaced_records(self) -> list[str]:
+        """Return the keys of objects below the prefix of the tasks at which earlier releases had operators' records."""
+        found = list[str]()
+        for record in OPERATOR_RECORDS if self._prefix else ():
+            with _translating_errors(self._client, self._bucket):
+                page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix + record, MaxKeys=1)
+            found += [entry["Key"] for entry in page.get("Contents", [])]
+        return found
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names directly below a folder, sorted; those of folders without the "/"."""
+        base = self._key(folder)
+        found: set[str] = set()
+        with _translating_errors(self._client, self._bucket):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=base, Delimiter="/"
+            )
+            for page in pages:
+                found.update(entry["Key"].removeprefix(base) for entry in page.get("Contents", []))
+                found.update(entry["Prefix"].removeprefix(base).rstrip("/") for entry in page.get("CommonPrefixes", []))
+        return sorted(found - {""})
+
+    def names_after(self, folder: str, after: str, limit: int) -> list[str]:
+        """Return the first names of objects directly below a folder that follow `after`, in pages of 1,000."""
+        base, found, token = self._key(folder), list[str](), None
+        with _translating_errors(self._client, self._bucket):
+            while len(found) < limit:
+                start = {"ContinuationToken": token} if token else {"StartAfter": base + after}
+                page = self._client.list_objects_v2(
+                    Bucket=self._bucket, Prefix=base, Delimiter="/", MaxKeys=min(limit - len(found), 1000), **start
+                )
+                names = (entry["Key"].removeprefix(base) for entry in page.get("Contents", []))
+                found += [name for name in names if name > after]
+                if not (token := page.get("NextContinuationToken")):
+                    break
+        return found
+
+    def tree(self, folder: str) -> Iterator[StoredFile]:
+        """Yield the objects at any depth below a folder, in pages of 1,000, in the store's order."""
+        base, token = self._key(folder), ""
+        while True:
+            start = {"ContinuationToken": token} if token else {}
+            with _translating_errors(self._client, self._bucket):
+                page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=base, **start)
+            for entry in page.get("Contents", []):
+                yield StoredFile(folder + entry["Key"].removeprefix(base), int(entry["Size"]))
+            if not (token := str(page.get("NextContinuationToken") or "")):
+                return
+
+    def folders(self, cursor: str, limit: int) -> FolderPage | None:
+        """Return a page of the folders, with one request. The cursor is the store's: each store has its own order.
+
+        Return None if the store refuses the cursor.
+        """
+        start = {"ContinuationToken": cursor} if cursor else {}
+        with _translating_errors(self._client, self._bucket):
+            try:
+                page = self._client.list_objects_v2(
+                    Bucket=self._bucket, Prefix=self._prefix, Delimiter="/", MaxKeys=min(limit, 1000), **start
+                )
+            except ClientError as error:
+                if cursor and _code(error) == _CURSOR_REFUSED_CODE:
+                    return None
+                raise
+        paths = (entry["Prefix"].removeprefix(self._prefix) for entry in page.get("CommonPrefixes", []))
+        return FolderPage(tuple(path.removesuffix("/") for path in paths), str(page.get("NextContinuationToken") or ""))
+
+
+class S3Files:
+    """Files of the workspace as objects."""
+
+    def __init__(self, objects: S3Objects) -> None:
+        self._objects = objects
+
+    def create(self, path: str, data: bytes, durable: bool = True) -> bool:
+        """Store the file if there is none. Return False if another file exists."""
+        for _ in tries():
+            if self._objects.put(path, data, if_none=True):
+                return True
+            if (stored := self.get(path)) is not None:
+                return stored == data
+        raise TransientError(
+            f"file {path!r} could neither be stored nor read in {MAX_TRIES} tries, because other workers store and "
+            "remove it; try again later"
+        )
+
+    def put(self, path: str, data: bytes) -> None:
+        """Store the file, in place of an older one."""
+        self._objects.put(path, data)
+
+    def get(self, path: str) -> bytes | None:
+        """Return the file's bytes, or None if there is none."""
+        stored = self._objects.get(path)
+        return None if stored is None else stored.data
+
+    def get_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Return the bytes of each file, or None where there is none. The requests are concurrent."""
+        return for_each(self.get, paths)
+
+    def get_versioned(self, path: str) -> VersionedFile | None:
+        """Return the file's bytes and their entity tag as version, or None if there is none."""
+        stored = self._objects.get(path)
+        return None if stored is None else VersionedFile(stored.data, stored.etag)
+
+    def replace(self, path: str, data: bytes, version: str | None, durable: bool = True) -> bool:
+        """Store the file if it still has this version. Return False if another write won."""
+        if version is None:
+            return self.create(path, data)
+        return self._objects.put(path, data, if_match=version) or self.get(path) == data
+
+    def put_from(self, path: str, source: BinaryIO) -> None:
+        """Store the rest of the source, in place of an older file."""
+        self._objects.put_from(path, source)
+
+    def copy(self, source: str, path: str) -> None:
+        """Store the bytes of another file, in place of an older one. Do nothing if there is no source."""
+        self._objects.copy(source, path)
+
+    def read(self, path: str, start: int, length: int) -> bytes | None:
+        """Return at most `length` bytes of the file from `start` on, or None if there is no file."""
+        return self._objects.read(path, start, length)
+
+    def size(self, path: str) -> int | None:
+        """Return the size of the file in bytes, or None if there is none."""
+        return self._objects.size(path)
+
+    def presigned_url(self, path: str, seconds: int) -> str | None:
+        """Return a URL that grants access to the file for these seconds."""
+        return self._objects.presigned_url(path, seconds)
+
+    def delete(self, path: str) -> None:
+        """Remove the file, if it exists."""
+        self._objects.delete(path)
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names directly below a folder, sorted."""
+        return self._objects.names(folder)
+
+    def names_after(self, folder: str, after: str, limit: int) -> list[str]:
+        """Return the first names of files directly below a folder that follow `after`."""
+        return self._objects.names_after(folder, after, limit)
+
+    def folders(self, cursor: str, limit: int) -> FolderPage | None:
+        """Return a page of the folders, or None if the store refuses the cursor."""
+        return self._objects.folders(cursor, limit)
+
+    def tree(self, folder: str) -> Iterator[StoredFile]:
+        """Yield the files at any depth below a folder, in the store's order."""
+        return self._objects.tree(folder)
+
+    def delete_tree(self, folder: str, limit: int) -> int:
+        """Remove at most `limit` files below a folder. The requests are concurrent. Return how many were there."""
+        return len(for_each(self.delete, [file.path for file in islice(self._objects.tree(folder), limit)]))
+
+
+def _refuse_foreign_answer(operation_model: Any, response_dict: Mapping[str, Any], **_: Any) -> None:
+    """Raise TransientError for an answer that no S3 store gives, such as the page of a proxy. boto3 would trust it.
+
+    To follow a redirection that names no region, boto3 would call itself without an end.
+    """
+    status, headers, name = response_dict["status_code"], response_dict["headers"], operation_model.name
+    if status < 300:
+        root = _ROOTS.get(name)
+        foreign = (name in _TAGGED and "ETag" not in headers) or (bool(root) and root not in response_dict["body"])
+    elif status < 400:
+        foreign = status != 304 and "x-amz-bucket-region" not in headers
+    else:
+        foreign = status in _MEANINGFUL_STATUSES and "html" in headers.get("Content-Type", "")
+    if foreign:
+        kind = headers.get("Content-Type", "no content type")
+        raise TransientError(
+            f"the S3 store answers {name} unlike S3 (HTTP {status}, {kind}); check ROBOCO_S3_ENDPOINT_URL, and the "
+            "proxy before the store"
+        )
+
+
+@contextmanager
+def _translating_errors(client: Any, bucket: str) -> Iterator[None]:
+    """Raise TransientError in place of each error of the store: none is final, because the store may be repaired."""
+    try:
+        yield
+    except ClientError as error:
+        if _code(error) == _NO_BUCKET_CODE:
+            raise _no_bucket(strip_credentials(client.meta.endpoint_url), bucket) from error
+        text = _code(error) if _status(error) in (401, 403) else f"HTTP {_status(error)}: {error}"
+        raise TransientError(f"the S3 store refuses bucket {bucket!r}: {text}; {_remedy(error)}") from error
+    except (BotoCoreError, Boto3Error, ResponseParserError) as error:
+        raise TransientError(
+            f"the S3 store does not answer: {error}; check ROBOCO_S3_ENDPOINT_URL and the AWS_* credentials"
+        ) from error
+
+
+def _remedy(error: ClientError) -> str:
+    status, code = _status(error), _code(error)
+    if code == "RequestTimeTooSkewed":
+        return "let it and this machine keep the time by NTP: their clocks differ by more than 15 minutes"
+    if status in (401, 403) or "Token" in code:
+        return "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, ROBOCO_S3_ENDPOINT_URL and ROBOCO_WORKSPACE"
+    if status == 413:
+        return "raise the limit of the proxy before it for the size of a request"
+    if status == 507 or _STORE_FULL.search(code):
+        return "make room in the store, or raise its quota"
+    return "see its log, and that of a proxy before it"
+
+
+def _no_bucket(endpoint_url: str, bucket: str) -> TransientError:
+    return TransientError(
+        f"the S3 store at {endpoint_url} has no bucket {bucket!r}: create it with `aws s3 mb s3://{bucket} "
+        f"--endpoint-url {endpoint_url}`, or correct ROBOCO_WORKSPACE or ROBOCO_S3_ENDPOINT_URL"
+    )
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _status(error: ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))

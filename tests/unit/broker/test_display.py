@@ -1,0 +1,81 @@
+"""The texts that Celery's tools show: sortable ids, and no text of users."""
+
+import pytest
+from celery.exceptions import TimeLimitExceeded
+
+from roboco.broker import display
+from roboco.domain.ids import call_id_at
+from roboco.errors import InvalidTeam, ModelError, TransientError, UsageError
+from roboco.ports.assignment import ToolAssignment, TurnAssignment
+
+CANARY = "canary7f3a"
+
+
+def test_message_ids_sort_in_the_order_of_the_history() -> None:
+    turns = [display.turn_message_id(TurnAssignment("order-17", seq, 1, 1)) for seq in (1, 2, 10, 100, 1000)]
+    call = display.call_message_id(ToolAssignment("order-17", 1, 1, call_id_at("order-17", 1, 0, "add", {}), 1))
+    assert turns[0] < call < turns[2]
+    assert sorted(turns) == turns
+    assert display.advance_message_id("order-17", 1.5) == "order-17/advance/1500"
+
+
+def test_message_ids_of_two_tasks_and_two_attempts_differ() -> None:
+    """Also if the id of one task looks like another task's id followed by a position."""
+    orders = [
+        TurnAssignment(task_id, 1, 1, attempt) for task_id in ("a", "a.0001", "a.0001.turn.1") for attempt in (1, 2)
+    ]
+    assert len(set(map(display.turn_message_id, orders))) == 6
+    assert len(display.turn_message_id(TurnAssignment("x" * 128, 10**6, 1, 100))) < 255  # what a broker takes as an id
+
+
+def test_a_description_names_the_agent_and_the_work() -> None:
+    assert display.describe_work("writer", TurnAssignment("order-17", 3, 1, 1)) == "writer, order-17, step 3"
+    assert display.describe_work("writer", TurnAssignment("order-17", 3, 1, 2)) == "writer, order-17, step 3, attempt 2"
+
+
+def test_only_ids_and_flags_of_external_arguments_are_shown() -> None:
+    arguments = {
+        "task_id": "order-17",
+        "team": {"name": CANARY},
+        "prompt": CANARY,
+        "context": {"key": CANARY},
+        "agent": f"Dear {CANARY}, hello",
+        "happened": True,
+        f"{CANARY} as a name!": 1,
+    }
+    args, kwargs = display.redact_arguments(arguments, "gen17@shop-3")
+    assert args == "order-17, from gen17@shop-3"
+    assert kwargs == repr(
+        {
+            "task_id": "order-17",
+            "happened": True,
+            "agent": "(not shown)",
+            "context": "(not shown)",
+            "prompt": "(not shown)",
+            "team": "(not shown)",
+        }
+    )
+    assert display.redact_arguments({"prompt": CANARY}, f"{CANARY} says")[0] == "a new task"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (UsageError(f"prompt: must be a text (found ['{CANARY}'])"), "UsageError: prompt: must be a text (found ...)"),
+        (UsageError("no agent 'boss' in team 'desk'"), "UsageError: no agent 'boss' in team 'desk'"),
+        (UsageError(f"agent 'say {CANARY}' is wrong"), "UsageError: agent ... is wrong"),
+        (InvalidTeam("team", (f"name: is wrong (found '{CANARY}')",)), "InvalidTeam: team: name: is wrong (found ...)"),
+        (ModelError("refused", f'said "{CANARY} it\'s"', False), "ModelError: said ..."),
+        (TransientError("redis://me:pw@host is away"), "TransientError: redis://***@host is away"),
+        (ValueError(CANARY), "ValueError: see the worker's log"),
+        (TimeLimitExceeded(3.0), "TimeLimitExceeded(3.0,)"),
+    ],
+)
+def test_errors_are_shown_without_their_quotes(error: Exception, expected: str) -> None:
+    assert display.redact_error(error) == expected
+
+
+def test_only_the_file_lines_of_a_traceback_are_shown() -> None:
+    text = f'Traceback:\n  File "a.py", line 3, in f\n    say("{CANARY}")\nValueError: {CANARY}\n'
+    assert display.redact_traceback(text) == '  File "a.py", line 3, in f'
+    assert display.redact_traceback(None) == ""

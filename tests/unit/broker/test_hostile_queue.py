@@ -1,0 +1,65 @@
+"""Malformed messages for the other readers of the broker: sweepers that inspect a queue, and workers on RabbitMQ."""
+
+import zlib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from roboco.broker.dead_letter import record_of
+from roboco.broker.fair_queues import headers_of
+from roboco.broker.message_signing import SigningKeys
+from roboco.broker.message_validation import validation_error
+from roboco.broker.names import TURN_TASK
+from roboco.broker.queue_stats import SENT_AT, sent_at
+from roboco.broker.transport import AmqpMessage
+from roboco.domain.canonical_json import canonical_json
+from tests.faults.hostile.producer import BODY, MALFORMED, headers
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_a_sweeper_inspects_any_message(case: str) -> None:
+    at = sent_at(headers_of(MALFORMED[case]))
+    assert at is None or isinstance(at, float)
+
+
+@pytest.mark.parametrize("value", [10**400, "NaN", "inf", float("nan"), [], None])
+def test_a_malformed_time_is_read_as_unknown(value: object) -> None:
+    assert sent_at({SENT_AT: value}) is None
+
+
+def rabbitmq_message(body: bytes = BODY, **changed: Any) -> AmqpMessage:
+    properties = {"content_type": "application/json", "content_encoding": "utf-8", "application_headers": headers()}
+    return AmqpMessage(
+        SimpleNamespace(
+            body=body, delivery_tag=1, delivery_info={"routing_key": "roboco.agents"}, properties=properties | changed
+        )
+    )
+
+
+def test_a_compressed_message_is_refused_on_rabbitmq_without_decompression() -> None:
+    packed = zlib.compress(b" " * 10_000_000)
+    message: Any = rabbitmq_message(packed, application_headers=headers(compression="application/x-gzip"))
+    assert message.body == packed
+    [(_, error, _)] = message.errors
+    assert "compressed messages are not read" in str(error)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"application_headers": headers(note=float("nan"))},
+        {"application_headers": headers(note="\ud800")},
+        {"application_headers": headers(note=b"bytes")},
+        {"application_headers": headers(retries="x")},
+        {"content_encoding": "zlib_codec"},
+        {"content_type": "application/x-python-serialize"},
+    ],
+)
+def test_a_malformed_message_on_rabbitmq_is_refused_and_recorded(changed: dict[str, Any]) -> None:
+    message: Any = rabbitmq_message(**changed)
+    reason = validation_error(message, {TURN_TASK}, SigningKeys(()))
+    assert reason is not None
+    canonical_json(record_of(message, reason)).encode()
+    good: Any = rabbitmq_message()
+    assert validation_error(good, {TURN_TASK}, SigningKeys(())) is None

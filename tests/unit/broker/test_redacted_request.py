@@ -1,0 +1,73 @@
+"""The request of a worker: what becomes of a message whose Celery task failed."""
+
+import pickle
+from typing import Any, cast
+
+import pytest
+from billiard.einfo import ExceptionInfo
+from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
+from billiard.pool import MaybeEncodingError
+from celery import Celery
+from kombu.message import Message
+
+from roboco.broker.names import ADVANCE_TASK, COMMAND_TASKS
+from roboco.broker.redacted_request import RedactedRequest
+from roboco.errors import UsageError
+
+COMMAND = min(COMMAND_TASKS)
+LIMITS = (
+    SoftTimeLimitExceeded(),
+    TimeLimitExceeded(3.0),
+    MaybeEncodingError(SoftTimeLimitExceeded(), "the result"),
+)
+
+PARTS = pytest.mark.parametrize("return_ok", [True, False], ids=["child failed", "pool failed"])
+"""Whether the child process has returned the error, or the pool reports it: of a process that was killed, say."""
+
+
+def end_of_message(name: str, error: Exception, return_ok: bool) -> str:
+    """Return what becomes of a message of this Celery task that failed with this error."""
+    app = Celery(broker="memory://", set_as_current=False)
+
+    def run() -> None:
+        raise error
+
+    app.task(name=name, shared=False, acks_late=True, reject_on_worker_lost=True)(run)
+    ends = list[str]()
+
+    def reject(log: Any, errors: Any, requeue: bool) -> None:
+        ends.append("requeued" if requeue else "dropped")
+
+    request = RedactedRequest(
+        Message(body=cast(Any, ((), {}, {})), headers={"task": name, "id": "m-1"}),
+        app=app,
+        decoded=True,
+        on_ack=lambda *parts: ends.append("acknowledged"),
+        on_reject=reject,
+    )
+    try:
+        run()
+    except Exception:
+        sent = pickle.loads(pickle.dumps(ExceptionInfo()))  # as from the child process
+        request.on_failure(sent, return_ok=return_ok)
+    [end] = ends
+    return end
+
+
+@PARTS
+@pytest.mark.parametrize("error", LIMITS, ids=lambda error: type(error).__name__)
+def test_a_message_from_outside_returns_to_its_queue_at_a_limit(error: Exception, return_ok: bool) -> None:
+    assert end_of_message(COMMAND, error, return_ok) == "requeued"
+
+
+@PARTS
+@pytest.mark.parametrize("error", [UsageError("no such team"), MemoryError()], ids=["refused", "out of memory"])
+@pytest.mark.parametrize("name", [COMMAND, ADVANCE_TASK])
+def test_an_error_of_the_child_process_ends_no_worker(name: str, error: Exception, return_ok: bool) -> None:
+    assert end_of_message(name, error, return_ok) == "acknowledged"
+
+
+@PARTS
+@pytest.mark.parametrize("error", LIMITS, ids=lambda error: type(error).__name__)
+def test_work_that_the_sweeper_repeats_is_acknowledged_at_a_limit(error: Exception, return_ok: bool) -> None:
+    assert end_of_message(ADVANCE_TASK, error, return_ok) == "acknowledged"

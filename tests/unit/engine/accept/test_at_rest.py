@@ -1,0 +1,300 @@
+"""Whether a task stays at rest: an accepted item that ends its wait counts before a worker applies it."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+
+from roboco.domain.history.part import ToolResult
+from roboco.domain.history.tool_outcome import ToolOutcome, successful_outcome
+from roboco.domain.inbox.item import LimitChange
+from roboco.domain.limits import Limits
+from roboco.domain.status import TaskStatus
+from roboco.domain.team.validation import validate_team
+from roboco.engine.accept.accept_item import accept_item
+from roboco.engine.accept.at_rest import MAX_READ_ITEMS, stays_at_rest
+from roboco.errors import UsageError
+from roboco.ports.model import Request
+from roboco.ports.tools import ToolContext
+from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, member, own_turns
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.watch import Crash, PortCall, make_call
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.unit.engine.accept.test_resolve import resolve, world_with_unknown_outcome
+from tests.unit.engine.test_external_calls import ASK, FUNCTIONS, TEAM, calls_of, world_with_calls
+
+Act = Callable[[World], None]
+
+
+def user_turn() -> World:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    return world
+
+
+def paused() -> World:
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team)
+    world.pause()
+    world.settle()
+    return world
+
+
+def approval() -> World:
+    return world_with_calls(("pay", {"amount": 5}), ("pay", {"amount": 6}))
+
+
+def client_tool_turn() -> World:
+    return world_with_calls(("client_ask", {"q": 1}), ("client_ask", {"q": 2}))
+
+
+def decide(number: int, approved: bool) -> Act:
+    return lambda world: world.decide_approval(calls_of(world)[number].id, approved)
+
+
+def answer(*numbers: int) -> Act:
+    def act(world: World) -> None:
+        for number in numbers:
+            world.answer(successful_outcome(calls_of(world)[number], {"n": number}))
+
+    return act
+
+
+def raise_limits(world: World) -> None:
+    item = LimitChange(item_id="raise1", created_at=world.engine.now(), limits={"max_steps": 90})
+    accept_item(world.engine, TASK, item)
+
+
+def is_at_rest(world: World) -> bool:
+    """Return the answer for a client, whose process has no state of the task."""
+    return stays_at_rest(world.process(), world.summary())
+
+
+def unknown() -> World:
+    return world_with_unknown_outcome(2)
+
+
+def paused_with_calls() -> World:
+    world = approval()
+    world.pause("pause0")
+    decide(0, True)(world)
+    world.settle()
+    assert world.status() is TaskStatus.PAUSED
+    return world
+
+
+def at_limit() -> World:
+    world = SEQUENTIAL.world()
+    world.submit(SEQUENTIAL.team.model_copy(update={"limits": Limits(max_steps=2, at_limit="pause")}))
+    world.settle()
+    assert world.status() is TaskStatus.PAUSED
+    return world
+
+
+def step_and_pause(world: World) -> None:
+    world.step()
+    world.pause("pause2")
+
+
+CONTINUING: list[tuple[Callable[[], World], Act]] = [
+    (user_turn, lambda world: world.send("more", agent="helper")),
+    (user_turn, lambda world: world.stop()),
+    (user_turn, lambda world: world.interrupt("more", agent="helper")),
+    (paused, lambda world: world.resume()),
+    (paused, lambda world: world.step()),
+    (paused, raise_limits),
+    (paused_with_calls, lambda world: world.step()),
+    (at_limit, raise_limits),
+    (paused, lambda world: world.stop()),
+    (approval, decide(0, True)),
+    (approval, decide(1, False)),
+    (approval, lambda world: world.halt()),
+    (unknown, resolve),
+    (client_tool_turn, answer(0, 1)),
+    (client_tool_turn, lambda world: world.interrupt("never mind")),
+]
+STAYING: list[tuple[Callable[[], World], Act]] = [
+    (user_turn, lambda world: None),
+    (user_turn, lambda world: world.pause("pause2")),
+    (user_turn, lambda world: world.resume()),
+    (paused, lambda world: world.send("later")),
+    (paused, lambda world: world.pause("pause2")),
+    (paused, step_and_pause),
+    (paused_with_calls, raise_limits),
+    (paused_with_calls, decide(1, True)),
+    (at_limit, lambda world: world.step()),
+    (approval, lambda world: world.send("later")),
+    (approval, lambda world: world.pause()),
+    (approval, raise_limits),
+    (client_tool_turn, answer(1)),
+    (unknown, lambda world: world.send("later")),
+]
+
+
+@pytest.mark.parametrize(("begin", "act"), CONTINUING)
+def test_an_accepted_item_ends_the_wait(begin: Callable[[], World], act: Act) -> None:
+    world = begin()
+    status = world.status()
+    assert is_at_rest(world)
+    act(world)
+    assert world.status() is status, "no worker has applied it"
+    assert not is_at_rest(world)
+    world.settle()
+    assert is_at_rest(world)
+
+
+@pytest.mark.parametrize(("begin", "act"), STAYING)
+def test_an_item_that_stays_in_the_inbox_ends_no_wait(begin: Callable[[], World], act: Act) -> None:
+    world = begin()
+    act(world)
+    assert is_at_rest(world)
+    world.settle()
+    assert is_at_rest(world)
+
+
+def test_decisions_that_a_worker_knows_end_no_further_wait() -> None:
+    """They stay in the inbox until the step of results."""
+    for approved in (True, False):
+        world = approval()
+        decide(0, approved)(world)
+        world.settle()
+        assert world.status() is TaskStatus.APPROVAL
+        assert world.pending_item_ids()
+        assert is_at_rest(world)
+        decide(1, approved)(world)
+        assert not is_at_rest(world)
+
+
+def test_an_applied_message_that_is_still_in_the_inbox_ends_no_wait() -> None:
+    """A coordinator died before it removed the message."""
+    world = user_turn()
+    world.send("more", agent="helper")
+    world.settle()
+    world.engine.inbox.add(TASK, ["item1"], False, None)
+    assert is_at_rest(world)
+
+
+def test_a_task_that_runs_or_has_changed_its_wait_does_not_rest() -> None:
+    world = user_turn()
+    before = world.summary()
+    world.pause()
+    world.settle()
+    assert world.status() is TaskStatus.PAUSED
+    assert not stays_at_rest(world.engine, before)
+    assert not stays_at_rest(world.engine, before.model_copy(update={"status": TaskStatus.RUNNING}))
+    world.server.wipe()
+    assert stays_at_rest(world.engine, before), "the workspace alone says so"
+
+
+def test_a_call_that_was_approved_and_whose_outcome_is_unknown_waits_for_its_resolution() -> None:
+    """Its approval is still in the inbox."""
+
+    def pay(args: dict[str, Any], context: ToolContext) -> str:
+        raise Crash
+
+    world = World(
+        world_parts(lambda request: says("done") if own_turns(request) else says("paying", ("pay", {})), {"pay": pay})
+    )
+    tool = {"name": "pay", "function": "shop.bank:pay", "approval": "required", "on_unknown": "ask"}
+    world.submit(team_of(agents=[member("clerk", tools=["pay"])], tools=[tool]))
+    world.settle()
+    decide(0, True)(world)
+    world.settle()
+    assert world.server.held.tasks[TASK].reason.startswith("it is unknown")
+    assert is_at_rest(world)
+    resolve(world)
+    assert not is_at_rest(world)
+
+
+def test_a_client_call_that_was_refused_needs_no_answer() -> None:
+    world = world_with_calls(("client_ask", {"q": 1}), ("client_ask", {"bad": 1}))
+    assert is_at_rest(world)
+    answer(0)(world)
+    assert not is_at_rest(world)
+
+
+def test_a_resumption_counts_until_the_work_is_recorded() -> None:
+    """A worker removes it from the inbox, with its pauses, before that."""
+    world, found = paused(), list[bool]()
+    summary = world.summary()
+
+    def watch(name: str, call: PortCall) -> Any:
+        if world.server.held.tasks[TASK].status is TaskStatus.PAUSED:
+            world.watch = make_call
+            found.append(stays_at_rest(world.process(), summary))
+            world.watch = watch
+        return call()
+
+    world.resume()
+    world.watch = watch
+    world.settle()
+    assert len(found) > 3
+    assert not any(found)
+
+
+def test_of_many_items_some_are_read() -> None:
+    """A paused task with many messages does not seem to continue, because its pause may not be among these."""
+    world, paths = paused(), list[str]()
+    for number in range(MAX_READ_ITEMS + 1):
+        world.send("later", f"a{number}")
+
+    def watch(name: str, call: PortCall) -> Any:
+        paths.append(name)
+        return call()
+
+    world.watch = watch
+    assert is_at_rest(world)
+    assert paths.count("files.get_many") == 1
+    assert len(paths) < 5
+
+
+ACTS: list[Callable[[World, Random, str], None]] = [
+    lambda world, random, name: world.send("more", name, agent="lead"),
+    lambda world, random, name: world.interrupt("stop that", name, agent="lead"),
+    lambda world, random, name: world.halt(name),
+    lambda world, random, name: world.pause(name),
+    lambda world, random, name: world.step(name),
+    lambda world, random, name: world.resume(name),
+    lambda world, random, name: world.decide_approval(any_call(world, random), random.random() < 0.5),
+    lambda world, random, name: world.answer(
+        ToolOutcome(result=ToolResult(tool_call_id=any_call(world, random), result=1))
+    ),
+    lambda world, random, name: accept_item(
+        world.engine, TASK, LimitChange(item_id=name, created_at=world.engine.now(), limits={"max_steps": 90})
+    ),
+    lambda world, random, name: world.drain(),
+    lambda world, random, name: world.sweep(),
+]
+
+
+def any_call(world: World, random: Random) -> str:
+    """Return the id of a call of the task, open or not."""
+    calls = [call for step in world.history() for call in step.calls]
+    return random.choice(calls).id if calls else "tc_none"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_task_that_rests_never_seems_to_continue(seed: int) -> None:
+    """Else the wait for its result would not end. Random items arrive in any order, also between two moves."""
+    random = Random(seed)
+
+    def script(request: Request) -> ScriptedReply:
+        names: list[tuple[str, Any]] = [("pay", {"amount": 5}), ("client_ask", {"q": 1}), ("add", {"a": 1, "b": 2})]
+        return says("calling", *random.choices(names, k=random.randint(0, 3)))
+
+    world = World(world_parts(script, FUNCTIONS))
+    limits = {"max_steps": random.choice([6, 12, 40]), "at_limit": "pause"}
+    model = {"type": random.choice(["manual", "sequential"])}
+    team = validate_team(
+        TEAM.model_dump(mode="json", exclude_defaults=True) | {"limits": limits, "collaboration_model": model}
+    )
+    world.submit(team, client_tools=[ASK])
+    for number in range(12):
+        for part in range(random.randint(1, 3)):
+            with suppress(UsageError):  # the call is not open, or the task has ended
+                random.choice(ACTS)(world, random, f"item{number}-{part}")
+        world.settle()
+        assert is_at_rest(world), (number, world.summary(), world.pending_item_ids())

@@ -1,0 +1,246 @@
+"""Forks: new tasks with the first steps of other tasks."""
+
+import json
+from typing import Any
+
+import pytest
+
+from roboco.domain.history.part import Artifact, ToolResult
+from roboco.domain.history.step import verify_chain
+from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.ids import fork_item_id
+from roboco.domain.inbox.item import UserMessage
+from roboco.domain.paths import artifact_path, lineage_path, team_path
+from roboco.domain.status import TaskStatus
+from roboco.engine.accept.fork import ForkRequest, fork
+from roboco.errors import StateConflict, TransientError, UsageError
+from roboco.ports.tools import ToolContext
+from tests.support.memory_ports.journeys import CUSTOM, FAILING, GRAPH, SEQUENTIAL, TOOLS, member, speaker
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.watch import Crash, Fault, make_call
+from tests.support.memory_ports.world import TASK, World, team_of
+from tests.unit.engine.test_accept import crash
+
+FORK = "fork_1"
+
+
+def fork_task(world: World, seq: int | None = None, text: str | None = None, **options: Any) -> None:
+    """Fork the task, with up to three attempts."""
+    message = (
+        None if text is None else UserMessage(item_id=fork_item_id(FORK), created_at=world.engine.now(), text=text)
+    )
+    for _ in range(3):
+        try:
+            fork(world.engine, ForkRequest(TASK, FORK, seq, message, **options))
+        except TransientError:
+            continue
+        except Crash:
+            world.engine = world.process()
+            continue
+        return
+    raise AssertionError("three attempts without an answer")
+
+
+def ended_world(journey: Any = GRAPH) -> World:
+    return journey.run(journey.world())  # type: ignore[no-any-return]
+
+
+def texts_of(world: World, task_id: str = FORK) -> list[tuple[str, str]]:
+    return [(step.agent_name, step.text) for step in world.history(task_id)]
+
+
+@pytest.mark.parametrize(("seq", "other"), [(2, "repeated"), (1, "refused")])
+def test_of_two_forks_at_the_same_time_one_has_created_the_task(seq: int, other: str) -> None:
+    answers = set[tuple[str, str]]()
+    for number in range(2, 40, 3):
+        world, answer, calls = ended_world(SEQUENTIAL), "", 0
+
+        def answer_to(position: int, world: World = world) -> str:
+            world.clock.move(0.001)
+            try:
+                return "created" if fork(world.process(), ForkRequest(TASK, FORK, position)) else "repeated"
+            except StateConflict:
+                return "refused"
+
+        def watch(name: str, call: Any, world: World = world, number: int = number) -> Any:
+            nonlocal answer, calls
+            calls += 1
+            if calls == number:
+                world.watch = make_call
+                answer = answer_to(seq)
+            return call()
+
+        world.watch = watch
+        first = answer_to(2)
+        if answer:
+            answers.add((first, answer))
+    assert answers == {("created", other), (other, "created")}
+
+
+def test_a_fork_starts_with_the_same_steps_and_continues() -> None:
+    world = ended_world(SEQUENTIAL)
+    source = list(world.histories.lines(TASK))
+    fork_task(world, 2, "another way")
+    world.settle(FORK)
+    assert list(world.histories.lines(FORK))[:3] == source[:3]
+    assert texts_of(world)[3] == ("user", "another way")
+    assert world.history(FORK)[-1].agent_name == "second"
+    assert verify_chain(world.histories.lines(FORK)) == len(world.history(FORK))
+    assert world.summary(FORK).status is TaskStatus.COMPLETED
+    assert list(world.histories.lines(TASK)) == source
+    assert world.engine.frozen_teams.fork_of(FORK).seq == 2  # type: ignore[union-attr]
+
+
+def test_a_fork_without_a_message_repeats_the_rest_of_the_task() -> None:
+    world = ended_world()
+    fork_task(world, 2)
+    world.settle(FORK)
+    assert texts_of(world) == texts_of(world, TASK)
+
+
+def test_a_failed_task_continues_from_its_last_valid_step() -> None:
+    world = ended_world(FAILING)
+    assert world.summary().status is TaskStatus.FAILED
+    world.given.model.script = lambda request: says(f"{speaker(request)} is well again")
+    with pytest.raises(UsageError, match="step 2 ended the task; fork at an earlier one"):
+        fork_task(world, 2)
+    fork_task(world)
+    world.settle(FORK)
+    assert texts_of(world) == [("user", "go"), ("first", "all is well"), ("second", "second is well again")]
+    assert world.summary(FORK).status is TaskStatus.COMPLETED
+
+
+def test_a_fork_takes_calls_with_their_results() -> None:
+    world = ended_world(TOOLS)
+    before = len(world.given.toolbox.runs)
+    fork_task(world, 1)
+    world.settle(FORK)
+    assert world.history(FORK)[2] == world.history()[2]
+    calls = [call.id for call in world.history()[1].calls]
+    assert not [context for context in world.given.toolbox.runs[before:] if context.call_id in calls]
+
+
+def test_a_fork_at_calls_without_results_is_refused() -> None:
+    world = TOOLS.world()
+    world.submit(TOOLS.team)
+    for _ in range(2):
+        world.deliver(world.dispatcher.queue.popleft())
+    with pytest.raises(UsageError, match="step 1 has calls without results"):
+        fork_task(world, 1)
+    fork_task(world, 0)
+    world.settle(FORK)
+    world.settle()
+    assert texts_of(world) == texts_of(world, TASK)
+
+
+@pytest.mark.parametrize("seq", [-1, 7, 100])
+def test_a_fork_at_an_unknown_step_is_refused(seq: int) -> None:
+    with pytest.raises(UsageError, match="the task has the steps 0 to"):
+        fork_task(ended_world(), seq)
+
+
+def test_a_fork_of_an_unknown_task_is_refused() -> None:
+    world = ended_world()
+    with pytest.raises(UsageError, match="no task 'other'"):
+        fork(world.engine, ForkRequest("other", FORK))
+    with pytest.raises(UsageError, match="task id"):
+        fork(world.engine, ForkRequest(TASK, "../x"))
+    with pytest.raises(UsageError, match="can be forked for its own tenant only, not as 'mine'"):
+        fork(world.engine, ForkRequest("acme:1", "mine"))
+
+
+def test_a_repeated_fork_is_the_same_task() -> None:
+    world = ended_world()
+    fork_task(world, 1, "more")
+    fork_task(world, 1, "more")
+    world.settle(FORK)
+    fork_task(world, 1, "more")
+    world.settle(FORK)
+    assert [text for name, text in texts_of(world) if name == "user"] == ["go", "more"]
+    others: list[dict[str, Any]] = [{"seq": 2}, {"text": "less"}, {"team": SEQUENTIAL.team}]
+    for other in others:
+        options: dict[str, Any] = {"seq": 1, "text": "more"} | other
+        with pytest.raises(UsageError, match=r"other content already|different content"):
+            fork_task(world, **options)
+    with pytest.raises(UsageError, match="other content already"):
+        fork(world.engine, ForkRequest(TASK, TASK, 1))
+
+
+def test_the_same_fork_of_a_release_with_fewer_fields_is_the_same_task() -> None:
+    world = ended_world()
+    fork_task(world, 2)
+    data = json.loads(world.files.held[team_path(FORK)])
+    world.files.held[team_path(FORK)] = json.dumps({name: data[name] for name in data if name != "limits"}).encode()
+    fork_task(world, 2)
+    world.files.held[team_path(FORK)] = json.dumps(data | {"if_busy": "reject"}).encode()
+    with pytest.raises(UsageError, match="other content"):
+        fork_task(world, 2)
+
+
+def test_another_team_may_continue_a_fork() -> None:
+    world = ended_world(SEQUENTIAL)
+    team = team_of(agents=[member("closer")], collaboration_model={"type": "manual"})
+    fork_task(world, text="close it", team=team)
+    world.given.model.script = lambda request: says(f"{speaker(request)} closes")
+    world.settle(FORK)
+    assert texts_of(world)[-2:] == [("user", "close it"), ("closer", "closer closes")]
+    assert world.status(FORK) is TaskStatus.USER_TURN
+
+
+def test_another_model_profile_may_continue_a_fork() -> None:
+    models = {"small": {"model": "s", "default": True}, "large": {"model": "l"}}
+    world = SEQUENTIAL.world()
+    world.submit(team_of(agents=[member("first")], models=models))
+    world.settle()
+    fork_task(world, 0, model="large")
+    world.settle(FORK)
+    assert [request.profile.model for request in world.given.model.requests] == ["s", "l"]
+    with pytest.raises(UsageError, match="no profile 'huge' in team 'desk', possible are small, large"):
+        fork_task(world, 0, model="huge")
+
+
+def test_a_fork_copies_artifacts() -> None:
+    def keep_file(args: dict[str, Any], context: ToolContext) -> ToolOutcome:
+        path = artifact_path(context.task_id, "sum.txt")
+        world.files.create(path, b"7")
+        artifact = Artifact(artifact_id="sum.txt", uri="file://artifacts/sum.txt", mime_type="text/plain")
+        return ToolOutcome(result=ToolResult(tool_call_id=context.call_id, result="kept"), artifacts=(artifact,))
+
+    world = TOOLS.world()
+    world.given.toolbox.functions = {"add": keep_file}
+    TOOLS.run(world)
+    fork_task(world, 2)
+    assert world.files.held[artifact_path(FORK, "sum.txt")] == b"7"
+    world.files.held[artifact_path(TASK, "sum.txt")] = b"changed"
+    assert world.files.held[artifact_path(FORK, "sum.txt")] == b"7"
+
+
+def test_the_time_limit_of_a_fork_counts_from_its_start() -> None:
+    world = SEQUENTIAL.world()
+    world.submit(
+        SEQUENTIAL.team.model_copy(update={"limits": SEQUENTIAL.team.limits.model_copy(update={"max_seconds": 60})})
+    )
+    world.settle()
+    world.clock.move(1000)
+    fork_task(world, 1)
+    world.settle(FORK)
+    assert world.summary(FORK).status is TaskStatus.COMPLETED
+    assert (world.summary(FORK).updated_at - world.summary(FORK).created_at).total_seconds() < 60
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_fork_survives_a_crash_at_every_port_call(after: bool) -> None:
+    expected = ended_world(CUSTOM)
+    fork_task(expected, 1, "more")
+    expected.settle(FORK)
+    n, struck = 0, True
+    while struck:
+        n += 1
+        world = ended_world(CUSTOM)
+        world.watch = fault = Fault(n, crash, after=after)
+        fork_task(world, 1, "more")
+        world.settle(FORK)
+        struck = fault.struck
+        assert texts_of(world) == texts_of(expected), n
+        assert lineage_path(FORK) in world.files.held
+    assert n > 30

@@ -1,0 +1,176 @@
+"""The guard of external messages: how each result of an attempt affects the message and the count of attempts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from roboco.domain.dead_letter import DeadLetter
+from roboco.engine.accept.guard import REQUEUE_DELAY, Acknowledge, Requeue, process
+from roboco.errors import Erased, Overloaded, TransientError, UsageError
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.world import POLICY, World, world_parts
+
+ATTEMPTS_KEY = "message:m-1"
+
+
+class TimeLimit(Exception):
+    """The error of a pool whose time limit is exceeded."""
+
+
+@dataclass
+class Received:
+    """An external message. `refusals` are the reasons with which it was refused."""
+
+    world: World
+    creates_task: bool = True
+    message_id: str = "m-1"
+    time_limit_error: type[Exception] = TimeLimit
+    refusals: list[str | None] = field(default_factory=list)
+    exhausts_memory: bool = False
+    """Whether a dead letter with its body needs too much memory."""
+
+    def dead_letter(self, reason: str, attempts: int, with_body: bool = True) -> DeadLetter:
+        if with_body and self.exhausts_memory:
+            raise MemoryError
+        now = self.world.engine.now()
+        return DeadLetter(letter_id="dead_1", reason=reason, time=now, attempts=attempts)
+
+    def refuse(self, error: UsageError | Overloaded, reason: str | None) -> None:
+        self.refusals.append(reason)
+
+
+def empty_world() -> World:
+    """Return a world without a task."""
+    return World(world_parts(lambda request: says("")))
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def accept() -> None:
+        raise error
+
+    return accept
+
+
+def dead_letters_of(world: World) -> list[tuple[str, int]]:
+    return [(letter.reason, letter.attempts) for letter in world.engine.dead_letters.entries()]
+
+
+def unfinished_attempts(world: World) -> int:
+    """Return the attempts that count against the message when the lease of the last one has expired."""
+    world.clock.sleep(POLICY.lease + 1)
+    return world.engine.attempts.start_without_lease(ATTEMPTS_KEY)
+
+
+def test_accepted_message_is_acknowledged_and_its_attempt_finished() -> None:
+    world = empty_world()
+    assert process(world.engine, Received(world), lambda: None) == Acknowledge()
+    assert unfinished_attempts(world) == 0
+
+
+def test_message_returns_to_its_queue_after_a_pause_if_a_server_does_not_answer() -> None:
+    world, error = empty_world(), TransientError("redis is away")
+    start = world.clock.now()
+    assert process(world.engine, Received(world), raising(error)) == Requeue(error)
+    assert world.clock.now() == pytest.approx(start + REQUEUE_DELAY, abs=0.1)
+    assert unfinished_attempts(world) == 0
+
+
+@pytest.mark.parametrize("error", [TimeLimit(), MemoryError()], ids=["time", "memory"])
+def test_message_that_exceeds_a_limit_returns_and_the_attempt_counts(error: Exception) -> None:
+    world = empty_world()
+    assert process(world.engine, Received(world), raising(error)) == Requeue(error)
+    assert unfinished_attempts(world) == 1
+
+
+def test_message_that_exceeds_the_time_limit_in_the_pause_returns_with_its_own_error() -> None:
+    world, error = empty_world(), TransientError("redis is away")
+
+    def interrupted(seconds: float) -> None:
+        raise TimeLimit
+
+    vars(world.clock)["sleep"] = interrupted
+    assert process(world.engine, Received(world), raising(error)) == Requeue(error)
+
+
+def test_message_that_another_worker_processes_returns_and_is_not_accepted() -> None:
+    world, accepted = empty_world(), list[int]()
+    assert world.engine.attempts.start(ATTEMPTS_KEY) == 0
+    disposition = process(world.engine, Received(world), lambda: accepted.append(1))
+    assert isinstance(disposition, Requeue)
+    assert "another worker is processing this message" in str(disposition.error)
+    assert not accepted
+
+
+def test_message_whose_attempts_are_exhausted_becomes_a_dead_letter_and_is_not_accepted() -> None:
+    world, accepted = empty_world(), list[int]()
+    for _ in range(POLICY.max_attempts):
+        process(world.engine, Received(world), raising(TimeLimit()))
+        world.clock.sleep(POLICY.lease + 1)
+    assert process(world.engine, Received(world), lambda: accepted.append(1)) == Acknowledge()
+    [(reason, attempts)] = dead_letters_of(world)
+    assert reason.startswith(f"{POLICY.max_attempts} workers were lost, exceeded the time limit")
+    assert attempts == POLICY.max_attempts
+    assert not accepted
+    assert unfinished_attempts(world) == 0
+
+
+def test_a_dead_letter_that_needs_too_much_memory_is_stored_without_its_body() -> None:
+    """Otherwise the message would return to its queue for ever."""
+    world = empty_world()
+    for _ in range(POLICY.max_attempts):
+        process(world.engine, Received(world), raising(MemoryError()))
+        world.clock.sleep(POLICY.lease + 1)
+    message = Received(world, exhausts_memory=True)
+    assert process(world.engine, message, lambda: None) == Acknowledge()
+    [(reason, attempts)] = dead_letters_of(world)
+    assert reason.endswith("its content is not kept, because the worker ran out of memory again")
+    assert attempts == POLICY.max_attempts
+
+
+@pytest.mark.parametrize(
+    ("error", "creates_task", "reason"),
+    [
+        (UsageError("no team"), True, "refused: no team"),
+        (UsageError("no team"), False, None),
+        (Overloaded("2 turns wait"), True, None),
+    ],
+)
+def test_refused_message_raises_and_is_stored_only_if_it_was_to_create_a_task(
+    error: UsageError, creates_task: bool, reason: str | None
+) -> None:
+    world = empty_world()
+    message = Received(world, creates_task)
+    with pytest.raises(type(error)):
+        process(world.engine, message, raising(error))
+    assert message.refusals == [reason]
+    assert unfinished_attempts(world) == 0
+
+
+def test_unexpected_error_raises_after_a_dead_letter_was_stored() -> None:
+    world = empty_world()
+    with pytest.raises(KeyError):
+        process(world.engine, Received(world), raising(KeyError("x")))
+    assert dead_letters_of(world) == [("KeyError: 'x'", 1)]
+    assert unfinished_attempts(world) == 0
+
+
+def test_refusal_that_cannot_be_stored_returns_the_message() -> None:
+    world, error = empty_world(), TransientError("redis is away")
+
+    class Unstorable(Received):
+        def refuse(self, error: UsageError | Overloaded, reason: str | None) -> None:
+            raise TransientError("redis is away")
+
+    disposition = process(world.engine, Unstorable(world), raising(UsageError("no team")))
+    assert isinstance(disposition, Requeue)
+    assert str(disposition.error) == str(error)
+
+
+def test_a_submission_of_an_erased_task_leaves_no_dead_letter() -> None:
+    world = empty_world()
+    message = Received(world)
+    with pytest.raises(Erased):
+        process(world.engine, message, raising(Erased("task 't' was erased")))
+    assert message.refusals == [None]
+    assert world.engine.dead_letters.entries() == []

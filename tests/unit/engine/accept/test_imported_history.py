@@ -1,0 +1,263 @@
+"""Imported messages: earlier messages of a user and of agents that become the first steps of a task."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roboco.client.session import session
+from roboco.domain.history.state import fold
+from roboco.domain.history.step import verify_chain
+from roboco.domain.inbox.imported_message import MAX_IMPORTED_BYTES, MAX_IMPORTED_MESSAGES
+from roboco.domain.inbox.submission import parse_submission
+from roboco.domain.recorded.explain import explain
+from roboco.domain.recorded.recorded_task import RecordedTask
+from roboco.domain.status import TaskStatus
+from roboco.domain.team.team import MAX_PROMPT_CHARS
+from roboco.engine.accept.fork import ForkRequest, fork
+from roboco.engine.coordinate.submit import submit
+from roboco.errors import StateConflict, UsageError
+from roboco.lab.replay.replay import replay
+from roboco.ports.model import Request
+from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, assert_whole, member, speaker
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.watch import Crash
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+
+TALK = [
+    {"role": "user", "text": "Who are you?"},
+    {"role": "assistant", "text": "An expert.", "agent": "expert"},
+    {"role": "assistant", "content": "And I help."},
+    {"role": "user", "text": "Good."},
+]
+
+
+def imported(history: list[dict[str, Any]] | None = None, **fields: Any) -> World:
+    """Return a world with a task that begins with these messages, and waits."""
+    world = MANUAL.world()
+    accept(world, TALK if history is None else history, **fields)
+    world.settle()
+    return world
+
+
+def accept(world: World, history: list[dict[str, Any]], prompt: str = "go", **fields: Any) -> None:
+    submission = {"task_id": TASK, "team": "desk", "prompt": prompt, "history": history} | fields
+    world.retry_until_answered(lambda: submit(world.engine, parse_submission(submission), MANUAL.team))
+
+
+def recorded(world: World) -> RecordedTask:
+    team, steps = world.engine.frozen_teams.get(TASK), tuple(world.history())
+    reason = world.server.held.tasks[TASK].reason
+    return RecordedTask(team, steps, world.status(), reason, started_at=steps[0].created_at)
+
+
+def test_messages_are_the_first_steps_marked_as_imported_and_the_prompt_follows() -> None:
+    world = imported()
+    assert [(step.agent_name, step.text, step.is_imported) for step in world.history()] == [
+        ("user", "Who are you?", True),
+        ("expert", "An expert.", True),
+        ("helper", "And I help.", True),
+        ("user", "Good.", True),
+        ("user", "go", False),
+        ("helper", "helper answers go", False),
+    ]
+    assert world.status() is TaskStatus.USER_TURN
+    assert verify_chain(world.histories.lines(TASK)) == 6
+    assert_whole(world, "")
+
+
+def test_first_turn_receives_them_in_their_roles_and_accounts_for_them() -> None:
+    world = imported()
+    assert [(message["role"], message["content"]) for message in world.given.model.requests[0].messages] == [
+        ("system", "You are helper."),
+        ("user", "Who are you?"),
+        ("user", "[expert] An expert."),
+        ("assistant", "And I help."),
+        ("user", "Good."),
+        ("user", "go"),
+    ]
+    assert world.history()[-1].metadata["context"]["included"] == [[0, 4]]
+
+
+def test_session_shows_them_and_the_story_and_the_replay_know_them() -> None:
+    world = imported()
+    shown = session(world.engine, TASK)
+    assert [message.role.value for message in shown.messages] == [
+        "user", "assistant", "assistant", "user", "user", "assistant"
+    ]  # fmt: skip
+    assert shown.title == "Who are you?"
+    past = recorded(world)
+    assert [(step.seq, step.comparison) for step in replay(past)] == [(5, "same"), (None, "same")]
+    assert [scene.why for scene in explain(past)][:2] == ["it was imported when the task was submitted"] * 2
+
+
+def test_metadata_of_the_task_and_of_the_prompt_are_in_their_steps() -> None:
+    world = imported(agent="expert", by="alice", title="A talk", context={"a": 1})
+    first, prompt = world.history()[0], world.history()[4]
+    assert (first.metadata["title"], first.metadata["context"], first.metadata["prompt"]) == ("A talk", {"a": 1}, "go")
+    assert first.metadata["by"] == "alice"
+    assert "agent" not in first.metadata
+    assert (prompt.metadata["agent"], prompt.metadata["by"]) == ("expert", "alice")
+    assert world.history()[5].agent_name == "expert"
+
+
+def test_template_of_a_prompt_sees_the_prompt_of_the_task() -> None:
+    world = World(world_parts(lambda request: says("done")))
+    team = team_of(agents=[{"name": "only", "prompt": "Work on {{ task.prompt }}."}])
+    submission = {"task_id": TASK, "team": "desk", "prompt": "this", "history": TALK[:1]}
+    submit(world.engine, parse_submission(submission), team)
+    world.settle()
+    assert world.given.model.requests[0].messages[0]["content"] == "Work on this."
+
+
+def test_agent_that_is_not_named_is_the_one_that_speaks_last() -> None:
+    world = SEQUENTIAL.world()
+    submission = {"task_id": TASK, "team": "desk", "prompt": "more", "history": TALK[2:3], "conversation": True}
+    submit(world.engine, parse_submission(submission), SEQUENTIAL.team)
+    world.settle()
+    assert [step.agent_name for step in world.history()][:3] == ["second", "user", "second"]
+
+
+def test_limits_do_not_count_them() -> None:
+    world = World(world_parts(lambda request: says(speaker(request))))
+    limits = {"max_steps": 3, "agents": {"only": {"max_steps": 1}}}
+    history = [{"role": "user", "text": "one"}, {"role": "assistant", "text": "two"}] * 5
+    submission = {"task_id": TASK, "team": "desk", "prompt": "go", "history": history}
+    submit(world.engine, parse_submission(submission), team_of(agents=[member("only")], limits=limits))
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    state = fold(world.history())
+    assert (state.steps, state.imported, state.usage.steps, state.agent_usage("only").steps) == (12, 10, 2, 1)
+
+
+def test_same_submission_is_the_same_task_and_other_content_is_a_conflict() -> None:
+    world = imported()
+    before = world.history()
+    world.clock.move(5)
+    accept(world, TALK)
+    world.settle()
+    assert world.history() == before
+    for other in ([], TALK[:3], [*TALK, TALK[0]], [TALK[0] | {"text": "x"}, *TALK[1:]]):
+        with pytest.raises(StateConflict):
+            accept(world, other)
+    assert world.history() == before
+
+
+def test_task_without_imported_messages_is_other_content() -> None:
+    world = MANUAL.world()
+    accept(world, [])
+    with pytest.raises(StateConflict):
+        accept(world, TALK)
+    assert len(world.history()) == 1
+
+
+@pytest.mark.parametrize("after", range(1, 14))
+def test_client_that_dies_stores_all_or_nothing_and_may_repeat(after: int) -> None:
+    world = MANUAL.world()
+    calls: list[str] = []
+
+    def die(name: str, call: Any) -> Any:
+        calls.append(name)
+        if len(calls) == after:
+            raise Crash
+        return call()
+
+    world.watch = die
+    accept(world, TALK)
+    world.watch = lambda name, call: call()
+    world.settle()
+    assert [step.text for step in world.history()][4:] == ["go", "helper answers go"]
+    assert_whole(world, "")
+
+
+def test_start_time_is_respected() -> None:
+    world = MANUAL.world()
+    accept(world, TALK, countdown=60.0)
+    world.drain()
+    assert len(world.history()) == 5
+    assert not world.given.model.requests
+    world.clock.move(61)
+    world.settle()
+    assert len(world.history()) == 6
+
+
+def test_state_survives_a_loss_of_redis() -> None:
+    world = imported()
+    world.server.wipe()
+    world.settle()
+    world.send("more")
+    world.settle()
+    assert [step.text for step in world.history()][-2:] == ["more", "helper answers more"]
+
+
+def test_fork_copies_them() -> None:
+    world = imported()
+    fork(world.engine, ForkRequest(TASK, "fork_1", seq=4))
+    world.settle("fork_1")
+    assert [step.is_imported for step in world.history("fork_1")] == [True] * 4 + [False] * 2
+
+
+def test_long_history_is_stored_whole_and_redis_keeps_its_end() -> None:
+    history = [{"role": "user", "text": f"message {number}"} for number in range(MAX_IMPORTED_MESSAGES)]
+    world = imported(history)
+    assert len(world.history()) == MAX_IMPORTED_MESSAGES + 2
+    assert len(world.server.held.tasks[TASK].tail) <= 64
+    assert len(world.events()) < 10
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "no list": ("hello", "history: "),
+    "another role": ([{"role": "system", "text": "x"}], "history.0.role: "),
+    "no text": ([{"role": "user"}], "history.0.text: is missing"),
+    "a blank text": ([{"role": "user", "text": " "}], "is empty; leave the message out"),
+    "two texts": ([{"role": "user", "text": "x", "content": "y"}], "history.0.content: no such argument"),
+    "an agent of a user": ([{"role": "user", "text": "x", "agent": "helper"}], "only a message with the role"),
+    "an unknown agent": (
+        [{"role": "assistant", "text": "x", "agent": "absent"}],
+        "history.0.agent: no agent 'absent'",
+    ),
+    "an unknown field": ([{"role": "user", "text": "x", "name": "y"}], "history.0.name: no such argument"),
+    "too long a text": ([{"role": "user", "text": "x" * (MAX_PROMPT_CHARS + 1)}], "history.0.text: "),
+    "too many": ([{"role": "user", "text": "x"}] * (MAX_IMPORTED_MESSAGES + 1), "history: "),
+    "too many bytes": ([{"role": "user", "text": "ä" * 30_000}] * 80, f"at most {MAX_IMPORTED_BYTES} are possible"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_messages_are_refused_before_anything_is_stored(name: str) -> None:
+    history, expected = WRONG[name]
+    world = MANUAL.world()
+    with pytest.raises(UsageError) as refused:
+        accept(world, history)
+    assert expected in str(refused.value)
+    assert refused.value.code == "invalid"
+    assert not world.files.held
+    assert not world.histories.held
+
+
+MESSAGES = st.lists(
+    st.one_of(
+        st.fixed_dictionaries({"role": st.just("user"), "text": st.text(min_size=1).filter(str.strip)}),
+        st.fixed_dictionaries(
+            {"role": st.just("assistant"), "content": st.text(min_size=1).filter(str.strip)},
+            optional={"agent": st.sampled_from(["helper", "expert"])},
+        ),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(history=MESSAGES)
+def test_any_conversation_is_imported_word_by_word(history: list[dict[str, Any]]) -> None:
+    def script(request: Request) -> ScriptedReply:
+        return says("done")
+
+    world = World(world_parts(script))
+    accept(world, history)
+    world.settle()
+    texts = [step.text for step in world.history() if step.is_imported]
+    assert texts == [message.get("text", message.get("content")) for message in history]
+    assert verify_chain(world.histories.lines(TASK)) == len(history) + 2
+    assert_whole(world, "")

@@ -1,0 +1,134 @@
+"""Items are found, and counted once, although a coordinator applies them at the moment at which they are looked up."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from roboco.client.receipt import find_receipt
+from roboco.domain.inbox.item import UserMessage
+from roboco.domain.paths import applied_path, inbox_path, item_path
+from roboco.engine.accept import send
+from roboco.engine.accept.accept_item import IdLookup, accept_item, stored_item
+from roboco.errors import StateConflict, TransientError
+from tests.support.memory_ports.journeys import MANUAL, TOOLS
+from tests.support.memory_ports.watch import make_call
+from tests.support.memory_ports.world import TASK, World
+
+ITEM = "item1"
+
+
+def waiting_task() -> World:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    return world
+
+
+def message(world: World, text: str = "more") -> UserMessage:
+    return UserMessage(item_id=ITEM, created_at=world.engine.now(), text=text)
+
+
+def before_call(world: World, name: str, path: str, act: Callable[[], None]) -> None:
+    """Let `act` happen once, just before the next call of this name for this path."""
+
+    def watch(called: str, call: Any) -> Any:
+        if called == name and call.args[0] == path:
+            world.watch = make_call
+            act()
+        return call()
+
+    world.watch = watch
+
+
+def texts_of_user(world: World) -> list[str]:
+    return [step.text for step in world.history() if step.agent_name == "user"]
+
+
+@pytest.mark.parametrize("read", [item_path, applied_path])
+def test_an_item_that_is_applied_between_two_reads_is_found(read: Callable[[str, str], str]) -> None:
+    world = waiting_task()
+    world.send("more", ITEM)
+    before_call(world, "files.get", read(TASK, ITEM), world.settle)
+    found = stored_item(world.engine, TASK, ITEM)
+    assert found is not None
+    assert found.applied_at_seq == 2
+
+
+@pytest.mark.parametrize("read", [item_path, applied_path])
+def test_a_receipt_of_an_item_that_is_applied_meanwhile_is_found(read: Callable[[str, str], str]) -> None:
+    world = waiting_task()
+    world.send("more", ITEM)
+    before_call(world, "files.get", read(TASK, ITEM), world.settle)
+    assert find_receipt(world.engine, TASK, ITEM).applied_at_seq == 2
+
+
+@pytest.mark.parametrize("read", [item_path, applied_path])
+def test_a_repetition_of_a_message_that_is_applied_meanwhile_is_not_refused(read: Callable[[str, str], str]) -> None:
+    world = TOOLS.world()
+    world.submit(TOOLS.team)
+    world.send("more", ITEM)
+
+    def apply_and_begin_a_turn() -> None:
+        while ITEM in world.pending_item_ids():
+            world.deliver(world.dispatcher.queue.popleft())
+
+    before_call(world, "files.get", read(TASK, ITEM), apply_and_begin_a_turn)
+    send.accept_message(world.engine, TASK, message(world), "reject")
+    world.settle()
+    assert texts_of_user(world).count("more") == 1
+
+
+@pytest.mark.parametrize("lookup", ["needed", "none found"])
+def test_another_content_under_an_id_that_is_applied_meanwhile_is_refused(lookup: IdLookup) -> None:
+    world = waiting_task()
+
+    def send_and_apply() -> None:
+        world.send("more", ITEM)
+        world.settle()
+
+    before_call(world, "files.create", item_path(TASK, ITEM), send_and_apply)
+    with pytest.raises(StateConflict, match="'item1' was sent before with different content"):
+        accept_item(world.engine, TASK, message(world, "less"), lookup=lookup)
+    world.settle()
+    assert texts_of_user(world) == ["go", "more"]
+    assert not world.files.names(inbox_path(TASK))
+
+
+def test_a_message_that_the_store_writes_again_long_after_counts_once() -> None:
+    world = waiting_task()
+    world.send("more", ITEM)
+    late_write = world.files.get(item_path(TASK, ITEM))
+    world.settle()
+    for number in range(70):
+        world.send(f"other {number}", f"other{number}")
+    world.settle()
+    world.files.put(item_path(TASK, ITEM), late_write or b"")
+    world.server.wipe()
+    world.settle()
+    world.send("the last one", "last")
+    world.settle()
+    assert texts_of_user(world).count("more") == 1
+    assert texts_of_user(world)[-1] == "the last one"
+    assert not world.files.names(inbox_path(TASK))
+
+
+@pytest.mark.parametrize("call_name", ["files.create", "task_store.load", "inbox.add", "files.get"])
+def test_if_a_server_does_not_answer_after_the_item_was_sent_the_error_names_its_id(call_name: str) -> None:
+    world = waiting_task()
+    written = list[str]()
+
+    def watch(name: str, call: Any) -> Any:
+        written.extend([name] if name == "files.create" else ())
+        if written and name == call_name:
+            call()
+            raise TransientError("no answer")
+        return call()
+
+    world.watch = watch
+    with pytest.raises(TransientError, match="no answer; send the item again with item id 'item1'"):
+        accept_item(world.engine, TASK, message(world), lookup="new id")
+    world.watch = make_call
+    accept_item(world.engine, TASK, message(world))
+    world.settle()
+    assert texts_of_user(world) == ["go", "more"]

@@ -1,0 +1,197 @@
+"""A call with an unknown outcome waits for the user: one resolution counts, whatever else arrives."""
+
+from typing import Any
+
+import pytest
+
+from roboco.domain.paths import inbox_path
+from roboco.domain.status import TaskStatus
+from roboco.engine.accept.answer import CallResolution, resolve_unknown
+from roboco.errors import TransientError, UsageError
+from tests.support.memory_ports.journeys import member, own_turns
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.watch import Crash, make_call
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+
+
+def world_with_unknown_outcome(lost: int = 1) -> World:
+    """Return a world whose task waits: the workers of `lost` of its two payments crashed, and a sum is done."""
+    ran: list[str] = []
+
+    def script(request: Any) -> Any:
+        if own_turns(request):
+            return says("done")
+        return says("paying", ("pay", {"to": 0}), ("add", {}), ("pay", {"to": 1}))
+
+    def pay(args: dict[str, Any], context: Any) -> str:
+        ran.append(context.call_id)
+        if len(ran) - ran.count("add") <= lost:
+            raise Crash
+        return f"paid {args['to']}"
+
+    def add(args: dict[str, Any], context: Any) -> int:
+        ran.append("add")
+        return 3
+
+    world = World(world_parts(script, {"pay": pay, "add": add}))
+    tools = [
+        {"name": "pay", "function": "shop.bank:pay", "on_unknown": "ask"},
+        {"name": "add", "function": "shop.sums:add", "effect": "pure"},
+    ]
+    world.submit(team_of(agents=[member("clerk", tools=["pay", "add"])], tools=tools))
+    world.settle()
+    assert world.status() is TaskStatus.APPROVAL
+    assert world.summary().status is TaskStatus.APPROVAL
+    assert ran.count("add") == 1
+    return world
+
+
+def resolve(world: World, index: int = 0, happened: bool = True, result: Any = None, item_id: str = "word") -> None:
+    """Resolve the call of this index."""
+    resolve_unknown(world.engine, TASK, world.history()[1].calls[index].id, CallResolution(happened, result), item_id)
+
+
+def results(world: World) -> list[Any]:
+    """Return the results or errors of the calls after the task has ended."""
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert not world.pending_item_ids()
+    return [one.error if one.is_error else one.result for one in world.history()[2].results]
+
+
+def test_a_resolution_becomes_the_result() -> None:
+    world = world_with_unknown_outcome()
+    resolve(world, result={"receipt": 7})
+    world.settle()
+    assert results(world) == [{"receipt": 7}, 3, "paid 1"]
+    assert world.history()[2].metadata == {
+        "resolved": {world.history()[1].calls[0].id: "word"},
+        "tools": {"pay": {"calls": 2, "seconds": 0.0}, "add": {"calls": 1, "seconds": 0.0}},
+    }
+
+
+@pytest.mark.parametrize(("happened", "expected"), [(True, "the call had its effect"), (False, "lost before")])
+def test_a_resolution_without_a_result_has_a_default_text(happened: bool, expected: str) -> None:
+    world = world_with_unknown_outcome()
+    resolve(world, happened=happened)
+    world.settle()
+    assert expected in results(world)[0]
+    assert world.history()[2].results[0].is_error is not happened
+
+
+def test_followers_receive_the_wait_and_then_the_result_once() -> None:
+    world = world_with_unknown_outcome()
+    call_id = world.history()[1].calls[0].id
+    kinds = [record["type"] for record in world.published()]
+    assert kinds.count("event_tool_unknown") == 1
+    status = next(record for record in world.published() if record.get("status") == "approval")
+    assert f"pay ({call_id})" in status["reason"]
+    assert kinds.count("event_tool_result") == 2
+    resolve(world)
+    world.settle()
+    resolved = [record["tool_result"] for record in world.published() if record["type"] == "event_tool_result"]
+    assert [one["tool_call_id"] for one in resolved].count(call_id) == 1
+
+
+def test_each_of_several_calls_waits_for_a_resolution() -> None:
+    world = world_with_unknown_outcome(lost=2)
+    resolve(world, 2, item_id="second")
+    world.settle()
+    assert world.status() is TaskStatus.APPROVAL
+    resolve(world, 0, happened=False, item_id="first")
+    world.settle()
+    assert ["lost before" in str(one) for one in results(world)] == [True, False, False]
+
+
+def test_the_first_resolution_counts_and_a_repeated_one_changes_nothing() -> None:
+    world = world_with_unknown_outcome()
+    resolve(world, result="first", item_id="one")
+    world.clock.move(1)
+    resolve(world, result="second", item_id="two")
+    resolve(world, result="third", item_id="one")
+    world.settle()
+    resolve(world, result="again", item_id="one")
+    world.settle()
+    assert results(world)[0] == "first"
+
+
+def test_a_resolution_of_a_call_with_a_known_outcome_is_refused() -> None:
+    world = world_with_unknown_outcome()
+    waiting = world.history()[1].calls[0].id
+    for index in (1, 2):
+        with pytest.raises(UsageError, match=f"has no unknown outcome to resolve; calls that have: {waiting}"):
+            resolve(world, index)
+    with pytest.raises(UsageError, match="no task 'another'"):
+        resolve_unknown(world.engine, "another", waiting, CallResolution(True), "word")
+    resolve(world)
+    world.settle()
+    with pytest.raises(UsageError, match="has ended"):
+        resolve(world, item_id="late")
+    assert not [path for path in world.files.held if path.startswith(inbox_path(TASK))]
+
+
+def test_a_later_resolution_is_taken_from_the_inbox() -> None:
+    world = world_with_unknown_outcome(lost=2)
+    for number in range(3):
+        resolve(world, 0, item_id=f"word{number}")
+    resolve(world, 2, item_id="other")
+    world.settle()
+    results(world)
+
+
+def test_a_message_waits_for_the_resolution() -> None:
+    world = world_with_unknown_outcome()
+    world.send("hurry")
+    world.settle_for(3)
+    assert world.status() is TaskStatus.APPROVAL
+    resolve(world)
+    world.settle()
+    assert [step.agent_name for step in world.history()] == ["user", "clerk", "tool_executor", "user", "clerk"]
+
+
+def test_a_stop_ends_the_wait_for_a_resolution() -> None:
+    world = world_with_unknown_outcome()
+    world.stop()
+    world.settle()
+    assert world.summary().status is TaskStatus.CANCELLED
+    unknown, added, paid = world.history()[2].results
+    assert "outcome unknown" in str(unknown.error)
+    assert (added.result, paid.result) == (3, "paid 1")
+
+
+def test_a_resolution_during_the_recovery_of_the_call_is_refused_temporarily() -> None:
+    world = world_with_unknown_outcome()
+    world.server.wipe()
+    with pytest.raises(TransientError, match="resolve it again in a moment"):
+        resolve(world, result="paid 0")
+    world.settle()
+    resolve(world, result="paid 0")
+    world.settle()
+    assert results(world)[0] == "paid 0"
+
+
+def test_a_wait_for_a_resolution_survives_a_loss_of_redis() -> None:
+    world = world_with_unknown_outcome()
+    world.server.wipe()
+    world.settle()
+    assert world.status() is TaskStatus.APPROVAL
+    resolve(world, result="paid 0")
+    world.server.wipe()
+    world.settle()
+    assert results(world) == ["paid 0", 3, "paid 1"]
+
+
+def test_a_resolution_whose_process_crashed_is_completed_by_the_next_one() -> None:
+    world = world_with_unknown_outcome()
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "inbox.add":
+            raise Crash
+        return call()
+
+    world.watch = watch
+    with pytest.raises(Crash):
+        resolve(world, result="paid 0")
+    world.watch = make_call
+    resolve(world, result="another")
+    world.settle()
+    assert results(world)[0] == "paid 0"

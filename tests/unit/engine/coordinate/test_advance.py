@@ -1,0 +1,221 @@
+"""advance: one decision after the other, each recorded before it is dispatched."""
+
+import json
+from functools import partial
+from typing import Any
+
+import pytest
+
+from roboco.domain.decision.route import Route
+from roboco.domain.decision.router import Router
+from roboco.domain.history.state import History
+from roboco.domain.paths import events_path, open_marker_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event_file import from_stored
+from roboco.domain.team.team import Team
+from roboco.engine.coordinate.advance import advance
+from tests.support.memory_ports.dispatcher import TurnMessage
+from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+
+
+def events_of(world: World, *kinds: str) -> list[dict[str, Any]]:
+    return [record for record in world.published() if record["type"] in kinds]
+
+
+def test_the_decision_is_published_before_the_turn_starts() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    advance(world.engine, TASK)
+    [turn] = [message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]
+    assert (turn.agent, turn.assignment.seq, turn.assignment.attempt) == ("writer", 1, 1)
+    assert world.status() is TaskStatus.RUNNING
+    status, selected = events_of(world, "event_status", "event_agent_select")
+    assert status["status"] == "running"
+    assert selected["agent_name"] == "writer"
+    assert selected["routing"]["rule"] == "initial"
+    world.settle()
+    assert selected["step_id"] == world.history()[1].step_id
+    assert world.history()[1].metadata["routing"] == selected["routing"]
+
+
+def test_a_second_pass_dispatches_nothing() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    for _ in range(5):
+        advance(world.engine, TASK)
+    assert len([message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]) == 1
+
+
+def test_a_handoff_is_published_with_its_reason() -> None:
+    world = TOOLS.run(TOOLS.world())
+    [event] = events_of(world, "event_agent_handoff")
+    assert (event["from_agent"], event["to_agent"], event["reason"]) == ("lead", "closer", "done")
+    closer = world.history()[-1]
+    assert closer.metadata["routing"]["rule"] == "handoff"
+    assert closer.metadata["routing"]["candidates"] == ["closer"]
+
+
+def test_a_waiting_task_occupies_no_worker() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    assert events_of(world, "event_status")[-1]["status"] == "user_turn"
+    assert world.summary().status is TaskStatus.USER_TURN
+    assert world.summary().steps == 2
+    sent = len(world.dispatcher.sent)
+    for _ in range(50):
+        world.clock.move(10)
+        world.sweep()
+    assert len(world.dispatcher.sent) == sent
+    assert open_marker_path(TASK) in world.files.held
+
+
+def test_an_ended_task_is_closed() -> None:
+    world = SEQUENTIAL.run(SEQUENTIAL.world())
+    [ended] = events_of(world, "event_task_end")
+    assert (ended["status"], ended["reason"]) == ("completed", "2 rounds are done")
+    assert ended["usage"] == {"tokens_in": 40, "tokens_out": 20, "steps": 5, "cost": 0.0}
+    assert (ended["seq"], ended["chunks"]) == (len(world.events()), world.server.held.tasks[TASK].last_chunk)
+    summary = world.summary()
+    assert (summary.status, summary.reason, summary.steps) == (TaskStatus.COMPLETED, "2 rounds are done", 5)
+    assert (summary.tokens_in, summary.tokens_out) == (40, 20)
+    assert summary.created_at == world.history()[0].created_at
+    assert open_marker_path(TASK) not in world.files.held
+    assert TASK not in world.server.held.schedule
+    lines = world.files.held[events_path(TASK)].splitlines()
+    assert list(from_stored(map(json.loads, lines), partial(world.histories.read, TASK))) == world.events()
+
+
+def test_an_ended_task_leaves_redis_after_the_retention_and_stays_ended() -> None:
+    world = SEQUENTIAL.run(SEQUENTIAL.world())
+    history, files = world.history(), dict(world.files.held)
+    world.clock.move(world.given.policy.retention + 1)
+    advance(world.engine, TASK)
+    world.sweep()
+    world.drain()
+    assert TASK not in world.server.held.tasks
+    assert (world.history(), world.files.held) == (history, files)
+
+
+def test_advance_of_an_ended_task_publishes_nothing() -> None:
+    world = SEQUENTIAL.run(SEQUENTIAL.world())
+    before = world.published()
+    for _ in range(3):
+        advance(world.engine, TASK)
+    world.drain()
+    assert world.published() == before
+
+
+def test_advance_of_an_unknown_task_does_nothing() -> None:
+    world = SEQUENTIAL.world()
+    world.server.held.schedule["nothing"] = 0.0
+    advance(world.engine, "nothing")
+    assert not world.server.held.schedule
+    assert not world.files.held
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"max_steps": 3}, "the task has 3 steps, max_steps is 3"),
+        ({"max_tokens": 40}, "the task has used 15 tokens, max_tokens is 40, and the next turn sends about 30"),
+    ],
+)
+def test_a_limit_ends_the_task(limits: dict[str, Any], reason: str) -> None:
+    team = team_of(agents=[member("one")], collaboration_model={"type": "sequential", "rounds": 100}, limits=limits)
+    world = World(world_parts(lambda request: says("on and on")))
+    world.submit(team)
+    world.settle()
+    assert (world.summary().status, world.summary().reason) == (TaskStatus.FAILED, reason)
+
+
+def test_the_time_limit_counts_from_the_submission() -> None:
+    worlds: list[World] = []
+
+    def script(request: Any) -> Any:
+        worlds[0].clock.move(50)
+        return says("text")
+
+    team = team_of(
+        agents=[member("one")],
+        collaboration_model={"type": "sequential", "rounds": 100},
+        limits={"max_seconds": 120},
+    )
+    worlds.append(World(world_parts(script)))
+    worlds[0].submit(team)
+    worlds[0].settle()
+    assert [step.agent_name for step in worlds[0].history()] == ["user", "one", "one", "one", "orchestrator"]
+    assert worlds[0].summary().reason == "the task has run for 150 s, max_seconds is 120"
+
+
+def reversed_order(team: Team, history: History) -> Route:
+    names = [agent.name for agent in reversed(team.agents)]
+    turns = sum(history.state.turns.values())
+    return Route("END" if turns == len(names) else names[turns], "backwards", "next", "because", tuple(names))
+
+
+CUSTOM_TEAM = team_of(
+    agents=[member("first"), member("second")], collaboration_model={"type": "custom", "router": "shop.routers:mine"}
+)
+
+
+def test_a_custom_router_decides() -> None:
+    world = World(world_parts(lambda request: says("text"), routers={"shop.routers:mine": reversed_order}))
+    world.submit(CUSTOM_TEAM)
+    world.settle()
+    assert [step.agent_name for step in world.history()] == ["user", "second", "first"]
+    assert (
+        world.history()[1].metadata["routing"]
+        == Route("second", "backwards", "next", "because", ("second", "first")).record()
+    )
+
+
+def raises_an_error(team: Team, history: History) -> Route:
+    raise ZeroDivisionError("division by zero")
+
+
+def chooses_an_unknown_agent(team: Team, history: History) -> Route:
+    return Route("absent", "mine", "stray", "why not")
+
+
+@pytest.mark.parametrize(
+    ("routers", "reason"),
+    [
+        ({}, "shop.routers:mine"),
+        ({"shop.routers:mine": raises_an_error}, "division by zero"),
+        ({"shop.routers:mine": chooses_an_unknown_agent}, "chose 'absent', possible are first, second, END and USER"),
+    ],
+    ids=["cannot be loaded", "raises", "names no agent"],
+)
+def test_a_router_that_cannot_decide_ends_the_task_as_failed(routers: dict[str, Router], reason: str) -> None:
+    world = World(world_parts(lambda request: says("text"), routers=routers))
+    world.submit(CUSTOM_TEAM)
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    assert reason in world.summary().reason
+
+
+def test_two_concurrent_coordinators_dispatch_once() -> None:
+    """Each port call of one coordinator is followed by a whole pass of another."""
+    for name, expected in (("graph", GRAPH), ("tools", TOOLS), ("manual", MANUAL)):
+        world = expected.world()
+        depth: list[int] = []
+
+        def watch(name: str, call: Any, world: World = world, depth: list[int] = depth) -> Any:
+            answer = call()
+            if (
+                name in ("task_store.load", "task_store.record_decision", "histories.append", "task_store.commit")
+                and not depth
+            ):
+                depth.append(1)
+                advance(world.engine, TASK)
+                depth.pop()
+            return answer
+
+        world.watch = watch
+        expected.run(world)
+        undisturbed = expected.run(expected.world())
+        assert [step.text for step in world.history()] == [step.text for step in undisturbed.history()], name
+        assert len(world.given.model.requests) >= len(undisturbed.given.model.requests)

@@ -1,0 +1,211 @@
+"""Sub-tasks: work that an agent delegates to another team."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from roboco.domain.history.step import verify_chain
+from roboco.domain.ids import sub_task_id
+from roboco.domain.status import TaskStatus
+from roboco.domain.team.team import Team
+from roboco.engine.accept import accept_item
+from roboco.engine.coordinate import delegate
+from roboco.errors import UsageError
+from roboco.ports.model import Request
+from tests.support.memory_ports.journeys import assert_whole, member, own_turns, speaker
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.watch import Fault
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.unit.engine.test_accept import crash
+
+
+def team(**fields: Any) -> Team:
+    """Return a team whose lead delegates to two others."""
+    helpers = {"name": "helpers", "agents": [member("helper")], "collaboration_model": {"type": "manual"}}
+    writers = {"name": "writers", "agents": [member("one"), member("two")], "limits": {"max_tokens": 1000}}
+    return team_of(
+        **{
+            "agents": [member("lead", delegates=["helpers", "writers"])],
+            "teams": {"helpers": helpers, "writers": writers},
+        }
+        | fields
+    )
+
+
+def script(request: Request) -> ScriptedReply:
+    if speaker(request) != "lead":
+        return says(f"{speaker(request)} did: {request.messages[1]['content']}")
+    if own_turns(request) > 0:
+        return says("all together")
+    delegated = [{"team": "helpers", "prompt": "look it up"}, {"team": "writers", "prompt": "write it"}]
+    return says("you two", *(("delegate", one) for one in delegated))
+
+
+def with_open_sub_tasks(of: Team | None = None) -> World:
+    """Return a world whose agent has delegated work that no worker has claimed yet."""
+    world = World(world_parts(script))
+    world.submit(of or team())
+    for _ in range(3):
+        world.deliver(world.dispatcher.queue.popleft())
+    return world
+
+
+def children(world: World) -> list[str]:
+    return [sub_task_id(TASK, call.id) for call in world.history()[1].calls]
+
+
+def run_to_end(world: World) -> World:
+    for task_id in (TASK, *children(world)):
+        world.settle(task_id)
+    return world
+
+
+def test_a_delegated_team_works_in_a_separate_task() -> None:
+    world = run_to_end(with_open_sub_tasks())
+    helpers, writers = children(world)
+    assert [step.text for step in world.history(helpers)] == ["look it up", "helper did: look it up"]
+    assert [step.agent_name for step in world.history(writers)] == ["user", "one", "two"]
+    lead = world.history()[1]
+    for child in (helpers, writers):
+        assert world.history(child)[0].parent_id == lead.step_id
+        assert world.summary(child).status is TaskStatus.COMPLETED
+    results = world.history()[2].results
+    assert [result.result["text"] for result in results] == ["helper did: look it up", "two did: write it"]
+    assert [result.result["task_id"] for result in results] == [helpers, writers]
+    assert world.history()[3].text == "all together"
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert_whole(world, "")
+
+
+def test_sub_tasks_run_concurrently_and_occupy_no_worker_of_the_parent() -> None:
+    world = with_open_sub_tasks()
+    assert world.status() is TaskStatus.RUNNING
+    queued = Counter(getattr(message, "task_id", "") for message in world.dispatcher.queue)
+    assert set(queued) == set(children(world))
+
+
+def test_the_usage_of_sub_tasks_is_charged_to_the_parent() -> None:
+    world = run_to_end(with_open_sub_tasks())
+    own = sum(step.metadata["usage"]["tokens_in"] for step in world.history() if step.by_agent)
+    theirs = sum(world.summary(child).tokens_in for child in children(world))
+    assert theirs > 0
+    assert world.summary().tokens_in == own + theirs
+
+
+def test_sub_tasks_share_the_limits_of_the_parent() -> None:
+    world = with_open_sub_tasks(team(limits={"max_steps": 10, "max_tokens": 600, "max_seconds": 100}))
+    for child, tokens in zip(children(world), (292, 292), strict=True):
+        limits = world.engine.frozen_teams.get(child).limits
+        assert (limits.max_steps, limits.max_tokens) == (8, tokens)
+        assert limits.max_seconds is not None
+        assert 99 < limits.max_seconds < 100
+    free = world = with_open_sub_tasks()
+    assert [free.engine.frozen_teams.get(child).limits.max_tokens for child in children(world)] == [None, 1000]
+
+
+@pytest.mark.parametrize("act", ["stop", "interrupt"])
+def test_a_control_that_ends_the_parents_wait_stops_the_sub_tasks(act: str) -> None:
+    world = with_open_sub_tasks()
+    getattr(world, act)(*(["never mind"] if act == "interrupt" else []))
+    run_to_end(world)
+    for child in children(world):
+        assert world.summary(child).status is TaskStatus.CANCELLED
+        assert "does not need the result any more" in world.summary(child).reason
+    assert [result.is_error for result in world.history()[2].results] == [True, True]
+    assert world.summary().status is (TaskStatus.CANCELLED if act == "stop" else TaskStatus.COMPLETED)
+    assert_whole(world, "")
+
+
+def test_a_full_inbox_of_a_sub_task_does_not_keep_its_parent_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = with_open_sub_tasks()
+    for limit in ("MAX_ITEMS", "MAX_CONTROLS"):
+        monkeypatch.setattr(accept_item, limit, 0)
+    call, child = world.history()[1].calls[0], children(world)[0]
+    with pytest.raises(UsageError, match="at most 0 may wait"):
+        world.stop(task_id=child)
+    delegate.stop_sub_task(world.engine, TASK, call, "not needed")
+    run_to_end(world)
+    assert world.summary(child).status is TaskStatus.CANCELLED
+
+
+def test_the_agent_reads_the_failure_of_a_sub_task_as_an_error() -> None:
+    def failing_script(request: Request) -> ScriptedReply:
+        if speaker(request) == "helper":
+            raise ZeroDivisionError
+        return script(request)
+
+    world = World(world_parts(failing_script))
+    world.submit(team())
+    world.settle()
+    first, second = world.history()[2].results
+    assert "ended as failed" in str(first.error)
+    assert not second.is_error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"team": "absent", "prompt": "x"}, "you cannot delegate to 'absent'; possible teams: helpers, writers"),
+        ({"team": "helpers"}, "'prompt' must be a text"),
+        ({"team": "helpers", "prompt": " "}, "'prompt' must be a text"),
+        ({"team": "helpers", "prompt": "x" * 300_000}, "the sub-task could not be started: prompt: has 300000"),
+    ],
+)
+def test_the_agent_reads_a_wrong_call_of_delegate_as_an_error(arguments: dict[str, Any], error: str) -> None:
+    def wrong_call(request: Request) -> ScriptedReply:
+        return says("", ("delegate", arguments)) if own_turns(request) == 0 else says("well")
+
+    world = World(world_parts(wrong_call))
+    world.submit(team())
+    world.settle()
+    assert error in str(world.history()[2].results[0].error)
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_an_agent_without_delegates_cannot_delegate() -> None:
+    world = World(world_parts(lambda request: says("", ("delegate", {})) if own_turns(request) == 0 else says("well")))
+    world.submit(team_of(agents=[member("lead")]))
+    world.settle()
+    assert "not on your list" in str(world.history()[2].results[0].error)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_sub_tasks_survive_a_crash_at_every_port_call(after: bool) -> None:
+    expected = [step.text for step in run_to_end(with_open_sub_tasks()).history()]
+    n, struck = 0, True
+    while struck:
+        n += 1
+        world = with_open_sub_tasks()
+        world.watch = fault = Fault(n, crash, after=after)
+        run_to_end(world)
+        struck = fault.struck
+        assert [step.text for step in world.history()] == expected, n
+        assert [result.is_error for result in world.history()[2].results] == [False, False], n
+        assert_whole(world, f"{n}")
+        for child in children(world):
+            assert verify_chain(world.histories.lines(child)) == len(world.history(child))
+    assert n > 60
+
+
+def test_sub_tasks_survive_a_loss_of_redis() -> None:
+    world = with_open_sub_tasks()
+    world.server.wipe()
+    world.sweep()
+    run_to_end(world)
+    assert [result.is_error for result in world.history()[2].results] == [False, False]
+
+
+def test_a_lost_result_of_a_sub_task_is_fetched() -> None:
+    world = with_open_sub_tasks()
+    world.watch = lambda name, call: None if name == "files.create" and _is_result(call) else call()
+    for child in children(world):
+        world.settle(child)
+    world.watch = lambda name, call: call()
+    assert not world.pending_item_ids()
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def _is_result(call: Any) -> bool:
+    return "/inbox/answer-" in call.args[0]

@@ -1,0 +1,291 @@
+"""rebuild_index: the task index is rebuilt from the workspace, page by page."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from roboco.domain.paths import open_marker_path, summary_path
+from roboco.domain.task_entry import entry_of
+from roboco.domain.task_filter import TaskFilter
+from roboco.engine.engine import Policy
+from roboco.engine.operate import rebuild_index as module
+from roboco.engine.operate.rebuild_index import rebuild_index
+from roboco.errors import TransientError
+from roboco.ports.task_index import TaskPage
+from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
+from tests.support.memory_ports.task_index import MemoryTaskIndex
+from tests.support.memory_ports.watch import Crash, Fault, PortCall, make_call
+from tests.support.memory_ports.world import Given, World, world_parts
+
+RUN_TIME = 10.0
+OPEN = ["open1", "open2"]
+ENDED = ["end1", "end2", "end3"]
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read two tasks at a time, one after the other, so that the n-th port call is always the same."""
+    monkeypatch.setattr(module, "PAGE_SIZE", 2)
+    monkeypatch.setattr(module, "PARALLEL_READS", 1)
+    monkeypatch.setattr(module, "MAX_LEFT_OUT", 2)
+
+
+def filled_world(**policy: Any) -> World:
+    """Return a world with tasks that wait and tasks that have ended, whose Redis is empty."""
+    base = world_parts(SEQUENTIAL.script)
+    defaults: dict[str, Any] = {"redelivery_delay": 10.0, "index_retention": 86_400.0}
+    world = World(Given(base.model, base.toolbox, Policy(**defaults | policy)))
+    for task_id in OPEN:
+        world.submit(MANUAL.team, task_id=task_id)
+        world.settle(task_id)
+    for task_id in ENDED:
+        world.submit(SEQUENTIAL.team, task_id=task_id)
+        world.settle(task_id)
+        world.clock.move(60)
+    world.server.wipe()
+    world.files.held["_open/stray name"] = b""
+    return world
+
+
+def page_of(world: World) -> TaskPage:
+    """Return all entries of the index."""
+    return MemoryTaskIndex(world.server).page(TaskFilter(), "", 1000)
+
+
+def rebuild(world: World) -> int:
+    """Run one rebuild, after the lock of the last one."""
+    world.clock.move(RUN_TIME + 1)
+    return rebuild_index(world.engine, RUN_TIME)
+
+
+def check_complete(world: World) -> None:
+    """Check that the index holds the summary of each task."""
+    page = page_of(world)
+    assert page.complete
+    expected = {task_id: entry_of(world.summary(task_id)) for task_id in [*OPEN, *ENDED]}
+    assert {entry.task_id: entry.model_dump(exclude={"epoch"}) for entry in page.entries} == {
+        task_id: entry.model_dump(exclude={"epoch"}) for task_id, entry in expected.items()
+    }
+
+
+def test_the_rebuilt_index_holds_the_summaries_of_the_workspace() -> None:
+    world = filled_world()
+    assert (page_of(world).entries, page_of(world).complete) == ((), False)
+    assert rebuild(world) == 5
+    check_complete(world)
+    assert rebuild(world) == 0
+
+
+def test_a_rebuild_reads_one_file_of_an_ended_task_and_two_of_an_open_one() -> None:
+    world, calls = filled_world(), Counter[str]()
+
+    def watch(name: str, call: PortCall) -> Any:
+        calls[name] += 1
+        return call()
+
+    world.watch = watch
+    rebuild(world)
+    assert {name: count for name, count in calls.items() if name.startswith(("files.", "histories."))} == {
+        "files.folders": 4,
+        "files.get": len(ENDED) + 2 * len(OPEN),
+    }
+
+
+def test_the_rebuild_changes_no_newer_entry() -> None:
+    world = filled_world()
+    world.sweep()
+    before = page_of(world).entries
+    assert {entry.task_id for entry in before} == set(OPEN)
+    rebuild(world)
+    assert all(one in page_of(world).entries for one in before)
+    check_complete(world)
+
+
+def test_a_restarted_redis_gets_another_rebuild() -> None:
+    world = filled_world()
+    rebuild(world)
+    del world.server.held.entries["end1"]
+    world.server.instance += 1
+    assert rebuild(world) == 5
+    check_complete(world)
+
+
+def fault_count() -> int:
+    """Return the number of port calls of a rebuild."""
+    world = filled_world()
+    world.watch = fault = Fault(0, lambda: None)
+    rebuild(world)
+    return len(fault.seen)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_rebuild_whose_worker_dies_anywhere_is_continued_by_another_one(after: bool) -> None:
+    def die() -> None:
+        raise Crash
+
+    for at in range(1, fault_count() + 1):
+        world = filled_world()
+        world.watch = Fault(at, die, after)
+        with pytest.raises(Crash):
+            rebuild(world)
+        world.engine = world.process()
+        rebuild(world)
+        check_complete(world)
+
+
+def test_a_rebuild_during_which_redis_is_emptied_anywhere_is_repeated() -> None:
+    for at in range(1, fault_count() + 1):
+        world = filled_world()
+        world.watch = Fault(at, world.server.wipe)
+        rebuild(world)
+        rebuild(world)
+        check_complete(world)
+
+
+def test_a_rebuild_ends_when_its_time_is_over_and_the_next_one_continues() -> None:
+    world = filled_world()
+
+    def watch(name: str, call: PortCall) -> Any:
+        if name == "files.folders":
+            world.clock.move(RUN_TIME)
+        return call()
+
+    world.watch = watch
+    rebuild(world)
+    page = page_of(world)
+    assert not page.complete
+    assert page.tasks_read == len(page.entries)
+    while not page_of(world).complete:
+        rebuild(world)
+    check_complete(world)
+
+
+def test_one_worker_rebuilds_at_a_time() -> None:
+    world = filled_world()
+    world.clock.move(RUN_TIME + 1)
+    assert world.engine.index_progress.lock("another", RUN_TIME)
+    assert rebuild_index(world.engine, RUN_TIME) == 0
+    assert not page_of(world).complete
+
+
+def test_a_broken_task_is_left_out_and_the_others_are_entered(caplog: pytest.LogCaptureFixture) -> None:
+    world = filled_world()
+    for path in [path for path in world.files.held if path.startswith("end2/")]:
+        world.files.held[path] = b"torn"
+    rebuild(world)
+    assert {entry.task_id for entry in page_of(world).entries} == {*OPEN, "end1", "end3"}
+    assert page_of(world).complete
+    assert "task end2 is left out of the task index" in caplog.text
+
+
+def failing(world: World, name: str, paths: set[str]) -> Counter[str]:
+    """Let a call of the workspace fail for these paths, or for all if there are none. Count its failures."""
+    failed = Counter[str]()
+
+    def watch(called: str, call: PortCall) -> Any:
+        path = call.args[0] if called == name else None  # type: ignore[attr-defined]  # a partial
+        if path is not None and (not paths or path in paths):
+            failed[path] += 1
+            raise TransientError("S3 does not answer")
+        return call()
+
+    world.watch = watch
+    return failed
+
+
+def test_a_task_that_cannot_be_read_is_read_again_until_it_can() -> None:
+    world = filled_world()
+    failed = failing(world, "files.get", {summary_path("end2")})
+    for runs in range(2, 5):
+        rebuild(world)
+        assert {entry.task_id for entry in page_of(world).entries} == {*OPEN, "end1", "end3"}
+        assert not page_of(world).complete
+        assert failed[summary_path("end2")] == runs
+    world.watch = make_call
+    rebuild(world)
+    check_complete(world)
+
+
+def test_no_task_is_lost_if_the_workspace_fails_for_long() -> None:
+    """After failed lists of the folders, the store answers them again, but refuses some files."""
+    world = filled_world()
+    for name in ("files.folders", "files.get"):
+        failing(world, name, set())
+        for _ in range(5):
+            with pytest.raises(TransientError):
+                rebuild(world)
+            assert not page_of(world).complete
+    failing(world, "files.get", {summary_path("end1")})
+    rebuild(world)
+    assert not page_of(world).complete
+    world.watch = make_call
+    rebuild(world)
+    check_complete(world)
+
+
+def test_a_rebuild_whose_cursor_the_store_refuses_begins_again() -> None:
+    world = filled_world()
+    cursors = list[str]()
+
+    def watch(name: str, call: PortCall) -> Any:
+        if name == "files.folders":
+            cursors.append(call.args[0])  # type: ignore[attr-defined]  # a partial
+            if len(cursors) == 2:
+                return None
+        return call()
+
+    world.watch = watch
+    rebuild(world)
+    check_complete(world)
+    assert cursors[:3] == ["", cursors[1], ""]
+    assert page_of(world).tasks_read == 5
+
+
+def test_a_task_that_was_never_accepted_is_not_listed() -> None:
+    world = filled_world()
+    del world.files.held[open_marker_path("open1")]
+    rebuild(world)
+    assert "open1" not in [entry.task_id for entry in page_of(world).entries]
+
+
+def test_old_ends_leave_the_index_and_do_not_return() -> None:
+    world = filled_world(index_retention=3600)
+    rebuild(world)
+    check_complete(world)
+    world.clock.move(3600)
+    rebuild(world)
+    assert {entry.task_id for entry in page_of(world).entries} == set(OPEN)
+    world.server.wipe()
+    rebuild(world)
+    assert {entry.task_id for entry in page_of(world).entries} == set(OPEN)
+
+
+def ended(world: World) -> set[str]:
+    return {entry.task_id for entry in page_of(world).entries if entry.status.ended}
+
+
+def test_the_index_never_exceeds_its_maximum_by_more_than_a_page() -> None:
+    world, most = filled_world(max_indexed_ended=1), list[int]()
+
+    def watch(name: str, call: PortCall) -> Any:
+        answer = call()
+        if name == "task_index.put":
+            most.append(len(ended(world)))
+        return answer
+
+    world.watch = watch
+    rebuild(world)
+    assert max(most) <= 1 + module.PAGE_SIZE
+    assert ended(world) == {"end3"}
+
+
+def test_all_old_entries_are_removed_in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks may end faster than one removal a run would remove their entries."""
+    monkeypatch.setattr(module, "MAX_REMOVED", 1)
+    world = filled_world(index_retention=3600)
+    rebuild(world)
+    assert ended(world) == set(ENDED)
+    world.clock.move(3600)
+    rebuild(world)
+    assert ended(world) == set()

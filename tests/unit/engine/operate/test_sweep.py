@@ -1,0 +1,590 @@
+"""sweep: work that no worker does is dispatched again, a bounded number of times, and no task is forgotten."""
+
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from roboco.domain.inbox.item import UserMessage
+from roboco.domain.paths import (
+    ENTER_PREFIX,
+    NOTIFY_MARKERS,
+    OPEN_MARKERS,
+    RESTART_PREFIX,
+    RESUME_PREFIX,
+    inbox_path,
+    item_path,
+    team_path,
+)
+from roboco.domain.shard import shard_of
+from roboco.domain.status import TaskStatus
+from roboco.engine.accept.accept_item import CHECK_DELAY
+from roboco.engine.coordinate.actions import IDLE_CHECK_INTERVAL
+from roboco.engine.coordinate.advance import advance
+from roboco.engine.coordinate.pending import redelivery_delay
+from roboco.engine.engine import Engine, Policy
+from roboco.engine.operate.fill import REFILL_INTERVAL
+from roboco.engine.operate.sweep import CLAIM_SECONDS, FOREIGN_TASK_DELAY, sweep_shard
+from roboco.engine.record.recover import rebuild
+from roboco.errors import TransientError
+from tests.support.memory_ports.clock import SkewedClock
+from tests.support.memory_ports.dispatcher import Message, TurnMessage
+from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.reader import items_of, read_items
+from tests.support.memory_ports.sweeping import sweep
+from tests.support.memory_ports.watch import Crash, make_call
+from tests.support.memory_ports.world import TASK, UNSCHEDULED_WAIT, World, team_of, world_parts
+
+
+def with_lost_message(world: World) -> World:
+    """Return the world with the first turn dispatched and its message lost."""
+    world.submit(GRAPH.team)
+    advance(world.engine, TASK)
+    world.dispatcher.queue.clear()
+    return world
+
+
+def restarts(world: World) -> list[dict[str, Any]]:
+    return [record for record in world.published() if record["type"] == "event_turn_restart"]
+
+
+def test_an_unclaimed_turn_is_redelivered_with_growing_delays() -> None:
+    world = with_lost_message(GRAPH.world())
+    start = world.clock.now()
+    dispatched_at: list[float] = []
+    while world.clock.now() < start + 3600:
+        world.sweep()
+        dispatched_at += [world.clock.now() - start for _ in world.dispatcher.queue]
+        world.dispatcher.queue.clear()
+    gaps = [after - before for before, after in pairwise(dispatched_at)]
+    assert 9 <= dispatched_at[0] <= 13
+    assert all(after >= before - 2 for before, after in pairwise(gaps))
+    assert max(gaps) <= world.given.policy.max_redelivery_delay + 5
+    assert len(dispatched_at) < 20
+    assert not restarts(world)
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert len(world.given.model.requests) == 6
+
+
+@pytest.mark.parametrize(("redeliveries", "seconds"), [(0, 10), (1, 20), (3, 80), (5, 300), (1000, 300)])
+def test_redelivery_delays_double_up_to_the_maximum(redeliveries: int, seconds: float) -> None:
+    assert redelivery_delay(Policy(), redeliveries) == seconds
+
+
+def test_a_task_is_not_reconciled_before_it_is_due() -> None:
+    world = with_lost_message(GRAPH.world())
+    for _ in range(5):
+        world.sweep()
+    assert not world.dispatcher.queue
+
+
+def test_a_turn_is_restarted_when_the_lease_of_its_worker_has_expired() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    advance(world.engine, TASK)
+    world.watch = _crash_at("model.stream")
+    crashed_at = world.clock.now()
+    world.drain()
+    world.watch = make_call
+    while not restarts(world):
+        world.sweep()
+    assert world.clock.now() - crashed_at < world.given.policy.lease + 3
+    assert restarts(world)[0]["attempt"] == 2
+    assert "lost" in restarts(world)[0]["reason"]
+    world.settle()
+    assert world.history()[1].metadata["attempt"] == 2
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_a_turn_with_a_valid_lease_is_not_restarted() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    advance(world.engine, TASK)
+    world.watch = _crash_at("model.stream")
+    world.drain()
+    for _ in range(8):
+        world.sweep()
+        advance(world.engine, TASK)
+    assert not restarts(world)
+
+
+@pytest.mark.parametrize("where", ["turns.claim", "model.stream", "turns.emit", "histories.append"])
+def test_a_turn_that_kills_every_worker_fails_the_task_after_max_attempts(where: str) -> None:
+    world = GRAPH.world(_crash_at(where, before=True) if where == "histories.append" else _crash_at(where))
+    world.watch = _crash_in_turns(world, where)
+    world.submit(GRAPH.team)
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    assert "writer's turn was lost 3 times" in world.summary().reason
+    assert [record["attempt"] for record in restarts(world)] == [2, 3, 4], (
+        "the last restart voids the text of the third"
+    )
+    assert [record["replaced"] for record in restarts(world)] == [False, False, True], "and no turn follows it"
+    assert "another step replaces the turn" in restarts(world)[-1]["reason"]
+    assert [step.agent_name for step in world.history()] == ["user", "orchestrator"]
+    assert read_items(items_of(world.published(), partial(world.histories.read, TASK))).steps == world.history()
+
+
+def test_a_turn_that_raises_fails_the_task_immediately_with_its_cause(caplog: pytest.LogCaptureFixture) -> None:
+    """The turn would raise again."""
+
+    def raise_an_error(request: Any) -> Any:
+        raise ZeroDivisionError("division by zero")
+
+    world = GRAPH.world()
+    world.given.model.script = raise_an_error
+    world.submit(GRAPH.team)
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    assert len(world.given.model.requests) == 1
+    error = world.history()[1].error
+    assert error is not None
+    assert (error.code, error.message) == ("internal", "writer: ZeroDivisionError: division by zero")
+    assert world.summary().reason == error.message
+    assert world.events()[-1]["reason"] == error.message
+    assert "Traceback" in caplog.text
+
+
+def _crash_at(where: str, before: bool = False) -> Any:
+    def watch(name: str, call: Any) -> Any:
+        if name == where and before:
+            raise Crash
+        answer = call()
+        if name == where:
+            raise Crash
+        return answer
+
+    return watch
+
+
+def _crash_in_turns(world: World, where: str) -> Any:
+    """Return a watch that crashes at the call, or before a step of an agent is stored."""
+
+    def watch(name: str, call: Any) -> Any:
+        if name == where == "histories.append":
+            step = call.args[1]
+            if step.by_agent:
+                raise Crash
+            return call()
+        return _crash_at(where)(name, call)
+
+    return watch
+
+
+def test_two_sweepers_claim_different_entries() -> None:
+    world = MANUAL.world()
+    tasks = [name for name in (f"task{number}" for number in range(200)) if shard_of(name) == 3]
+    for task_id in tasks:
+        world.engine.schedule.set(task_id)
+    passes: list[str] = []
+
+    def run_pass(engine: Engine, task_id: str, by_sweeper: bool) -> None:
+        passes.append(task_id)
+        sweep_shard(world.process(), 3, 1, run_pass)
+
+    assert sweep_shard(world.engine, 3, 1, run_pass) == 1
+    assert sorted(passes) == sorted(tasks), "each sweeper that starts in the middle of a pass gets another task"
+
+
+def test_the_entries_of_a_dead_sweeper_are_due_again() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.dispatcher.queue.clear()
+    world.clock.move(world.given.policy.redelivery_delay)
+    shard = shard_of(TASK)
+    assert [entry.name for entry in world.engine.schedule.claim(shard, 5, CLAIM_SECONDS)] == [TASK]
+    assert sweep_shard(world.engine, shard, 5) == 0
+    world.clock.move(CLAIM_SECONDS)
+    assert sweep_shard(world.engine, shard, 5) == 1
+    world.drain()
+    assert world.status() is TaskStatus.USER_TURN
+
+
+@pytest.mark.parametrize("kind", [ENTER_PREFIX, RESTART_PREFIX, RESUME_PREFIX])
+def test_a_job_that_is_entered_again_while_it_runs_is_kept(kind: str) -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.engine.schedule.set(f"{kind}{TASK}")
+
+    def watch(name: str, call: Any) -> Any:
+        if name in ("task_store.load", "files.names"):
+            world.server.held.schedule[f"{kind}{TASK}"] = world.clock.now()
+        return call()
+
+    world.watch = watch
+    sweep_shard(world.engine, shard_of(TASK), 1)
+    assert world.server.held.schedule[f"{kind}{TASK}"] <= world.clock.now()
+    world.watch = make_call
+    world.sweep()
+    assert f"{kind}{TASK}" not in world.server.held.schedule
+
+
+def test_an_item_that_arrives_while_its_task_is_claimed_is_applied_soon() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.engine.schedule.set(TASK)
+    world.engine.schedule.claim(shard_of(TASK), 1, CLAIM_SECONDS)
+    world.send("more", "item1")
+    world.dispatcher.queue.clear()
+    world.clock.move(CHECK_DELAY)
+    world.sweep()
+    world.drain()
+    assert world.history()[-1].text != "go"
+    assert not world.pending_item_ids()
+
+
+def test_a_task_that_cannot_be_reconciled_delays_no_other() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team, task_id="a")
+    world.submit(GRAPH.team, task_id="b")
+    world.dispatcher.queue.clear()
+    world.engine = world.process()
+    del world.files.held[team_path("a")]
+    for _ in range(40):
+        world.clock.move(5)
+        world.sweep()
+        world.drain()
+    assert world.summary("b").status is TaskStatus.COMPLETED
+    assert world.summary("a").status is TaskStatus.QUEUED
+
+
+def test_a_task_that_cannot_be_reconciled_is_retried_with_a_delay() -> None:
+    world = with_lost_message(GRAPH.world())
+    passes: list[float] = []
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "task_store.load":
+            passes.append(world.clock.now())
+            raise TransientError("no answer")
+        return call()
+
+    world.watch = watch
+    for _ in range(60):
+        world.sweep()
+    assert 5 <= len(passes) <= 7
+
+
+def test_the_first_success_after_an_outage_hurries_the_other_entries() -> None:
+    """The delays of three tasks have grown; two of them are checked soon after the first one succeeds."""
+    engine = World(world_parts(lambda request: says(""))).engine
+    for _ in range(6):
+        for name in ("b", "c"):
+            engine.backoff.record_failure(name)
+    engine.backoff.record_failure("a")
+    for name, delay in (("a", 0.0), ("b", 30.0), ("c", 30.0)):
+        engine.schedule.set(name, delay)
+    assert sweep_shard(engine, shard_of("a"), 10, lambda *_: None) == 1
+    due = [engine.schedule.due_at(name) or 0.0 for name in ("b", "c")]
+    assert [round(at - engine.clock.now(), 2) for at in due] == [0.0, 0.01]
+    assert engine.backoff.record_failure("b") == 1.0
+
+
+def test_tasks_continue_soon_after_redis_answers_again() -> None:
+    world = with_lost_message(GRAPH.world())
+
+    def watch(name: str, call: Any) -> Any:
+        if name.startswith("task_store"):
+            raise TransientError("no answer")
+        return call()
+
+    world.watch = watch
+    for _ in range(10):
+        world.clock.move(5)
+        world.sweep()
+    world.watch = make_call
+    world.clock.move(30)
+    world.sweep()
+    assert [message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]
+
+
+def test_the_sweeper_restores_only_open_tasks_after_a_loss_of_redis() -> None:
+    world = SEQUENTIAL.run(SEQUENTIAL.world())
+    for number in range(3):
+        world.submit(SEQUENTIAL.team, task_id=f"open{number}")
+    world.server.wipe()
+    world.dispatcher.queue.clear()
+    world.sweep()
+    assert sorted(world.server.held.tasks) == ["open0", "open1", "open2"]
+    for number in range(3):
+        world.settle(f"open{number}")
+        assert world.summary(f"open{number}").status is TaskStatus.COMPLETED
+
+
+@pytest.mark.parametrize("disturbance", ["killed", "wiped"])
+def test_the_schedule_is_filled_although_the_sweeper_is_interrupted(disturbance: str) -> None:
+    for where in ("files.names_after", "schedule.enter", "fill.claim", "fill.advance", "schedule.mark_filled"):
+        world = GRAPH.world()
+        world.submit(GRAPH.team)
+        world.dispatcher.queue.clear()
+        world.server.wipe()
+        struck: list[str] = []
+
+        def watch(name: str, call: Any, where: str = where, struck: list[str] = struck, world: World = world) -> Any:
+            answer = call()
+            if name == where and not struck:
+                struck.append(name)
+                world.server.wipe()
+                if disturbance == "killed":
+                    raise Crash
+            return answer
+
+        world.watch = watch
+        world.settle()
+        assert struck
+        assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_the_schedule_is_refilled_periodically() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    world.dispatcher.queue.clear()
+    del world.server.held.schedule[TASK]
+    world.clock.move(REFILL_INTERVAL)
+    world.sweep()
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_filling_the_schedule_delays_no_pass() -> None:
+    world = with_lost_message(GRAPH.world())
+    before = dict(world.server.held.schedule)
+    world.server.held.fresh_until = 0.0
+    world.sweep()
+    assert world.server.held.schedule == before
+
+
+def test_names_that_are_no_task_ids_are_skipped() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    for folder in (OPEN_MARKERS, NOTIFY_MARKERS):
+        world.files.held[f"{folder}order-17~"] = b""
+    world.server.wipe()
+    world.dispatcher.queue.clear()
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert world.server.held.schedule == {}
+
+
+def unknown_phase() -> Any:
+    raise ValueError("'dream' is not a valid Phase")
+
+
+def no_answer() -> Any:
+    raise TransientError("no answer")
+
+
+@pytest.mark.parametrize("error", [unknown_phase, no_answer])
+@pytest.mark.parametrize("where", ["task_store.load", "files.names", "inbox.add", "attempts.start", "attempts.finish"])
+@pytest.mark.parametrize("loss", ["wiped", "set back"])
+def test_a_task_that_fails_at_any_port_delays_no_other(where: str, error: Any, loss: str) -> None:
+    """The keys of the task are on a node that does not answer, or a newer release wrote its state."""
+    world = GRAPH.world()
+    for task_id in ("a", "b"):
+        world.submit(GRAPH.team, task_id=task_id)
+
+    def watch(name: str, call: Any) -> Any:
+        return error() if name == where and "a" in _words(str(call.args[0])) else call()
+
+    world.server.wipe() if loss == "wiped" else world.server.restore(world.server.copy())
+    world.dispatcher.queue.clear()
+    world.watch = watch
+    for _ in range(40):
+        world.clock.move(5)
+        world.sweep()
+        world.drain()
+    assert world.summary("b").status is TaskStatus.COMPLETED
+    world.watch = make_call
+    for _ in range(1000):
+        world.clock.move(5)
+        world.sweep()
+        world.drain()
+    assert world.summary("a").status is TaskStatus.COMPLETED
+
+
+def _words(text: str) -> list[str]:
+    return text.replace("/", ":").split(":")
+
+
+@pytest.mark.parametrize("skew", [-600.0, 600.0])
+def test_the_clock_of_a_sweeper_does_not_matter(skew: float) -> None:
+    """A lease of 15 s is recovered after 15 s, also by a sweeper whose clock is ten minutes off."""
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    advance(world.engine, TASK)
+    world.watch = _crash_at("model.stream")
+    crashed_at = world.clock.now()
+    world.drain()
+    world.watch = make_call
+    while not restarts(world):
+        world.clock.move(1)
+        sweep(replace(world.engine, clock=SkewedClock(world.clock, skew)), world.server)
+        assert world.clock.now() - crashed_at < world.given.policy.lease + 5
+
+
+def test_restored_counts_of_lost_sweepers_end_no_task() -> None:
+    """A failover restores counts that were cleared after a successful pass over the task."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.server.held.attempts[f"look:{TASK}"] = 9
+    world.server.restore(world.server.copy())
+    for _ in range(3):
+        world.clock.move(4000)
+        world.sweep()
+        world.drain()
+    assert world.summary().status is TaskStatus.USER_TURN
+
+
+def test_a_backlog_is_not_multiplied() -> None:
+    """Workers take no message for ten minutes: few messages are added, and each piece of work is done once."""
+    world = TOOLS.world()
+    world.submit(TOOLS.team)
+    kept: list[Message] = []
+    for _ in range(600):
+        world.sweep()
+        kept += world.dispatcher.queue
+        world.dispatcher.queue.clear()
+    assert len(kept) < 12
+    for message in kept:
+        world.deliver(message)
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert len(world.given.model.requests) == 3
+    assert len(world.given.toolbox.runs) == 3
+
+
+def test_a_task_of_another_workspace_continues_soon_after_its_coordinator_has_started(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(world_parts(lambda request: says("done")))
+    world.submit(team_of(agents=[{"name": "one", "prompt": "hi"}]))
+    team_file = world.files.held.pop(team_path(TASK))
+    world.engine = world.process()  # a process of a worker with another workspace
+    world.drain()
+    world.clock.move(UNSCHEDULED_WAIT)
+    world.sweep()
+    assert f"task {TASK!r} has no {team_path(TASK)} in this worker's workspace" in caplog.text
+    assert "The sweeper retries it in 60 s" in caplog.text
+    assert world.server.held.schedule[TASK] <= world.clock.now() + FOREIGN_TASK_DELAY
+    world.files.held[team_path(TASK)] = team_file
+    world.engine = world.process()
+    world.clock.move(FOREIGN_TASK_DELAY)
+    world.sweep()
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_a_waiting_task_is_checked_after_doubling_times_and_then_once_a_day() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    beginning = world.clock.now()
+    checked_hours = []
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "files.names" and call.args[0] == inbox_path(TASK):
+            checked_hours.append((world.clock.now() - beginning) / 3600)
+        return call()
+
+    world.watch = watch
+    for _ in range(4 * 24 * 12):
+        world.clock.move(300.0)
+        world.sweep()
+    assert checked_hours == pytest.approx([1, 2, 4, 8, 16, 32, 56, 80], rel=0.2)
+
+
+def test_an_item_of_a_client_that_died_is_found_in_the_first_pass_over_the_waiting_task() -> None:
+    """Its client died between the write to the workspace and the write to Redis."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    item = UserMessage(item_id="item1", created_at=world.engine.now(), text="more")
+    world.files.held[item_path(TASK, "item1")] = item.model_dump_json().encode()
+    world.clock.move(IDLE_CHECK_INTERVAL)
+    world.sweep()
+    world.settle()
+    assert not world.pending_item_ids()
+    assert "more" in [step.text for step in world.history()]
+
+
+def test_the_items_of_a_task_that_was_rebuilt_while_redis_was_emptied_are_restored() -> None:
+    """A worker had restored the inbox when Redis was emptied, and created the task after that."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.send("more")
+    world.dispatcher.queue.clear()
+    task = world.server.held.tasks[TASK]
+    world.server.wipe()
+    world.server.held.tasks[TASK] = task
+    world.clock.move(1)
+    sweep(world.engine, world.server, lambda *_: None)
+    assert world.engine.schedule.recovered_instance(TASK), "the task may end now"
+    assert world.server.held.inboxes[TASK] == {"item1"}
+
+
+def test_an_item_is_kept_if_redis_is_emptied_while_its_task_is_rebuilt() -> None:
+    """A worker has restored the inbox. It creates the task after the sweeper has recovered the items."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.send("more")
+    world.dispatcher.queue.clear()
+    world.server.wipe()
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "task_store.create":
+            world.watch = make_call
+            world.server.wipe()
+            sweep(world.process(), world.server, lambda *_: None)
+            assert world.engine.schedule.recovered_instance(TASK), "the task may end as soon as it exists"
+        return call()
+
+    world.watch = watch
+    rebuild(world.engine, TASK)
+    assert world.server.held.inboxes[TASK] == {"item1"}
+
+
+def test_a_task_that_has_lost_any_number_of_sweepers_is_abandoned() -> None:
+    """A dead letter could not be stored for long, so that the sweeper has tried again and again."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.server.held.attempts[f"pass:{TASK}"] = 5000
+    world.engine.schedule.set(TASK)
+    world.sweep()
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    assert "5000 sweepers were lost" in world.summary().reason
+
+
+def test_the_recovery_of_a_waiting_task_repeats_no_request() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.server.wipe()
+    made = Counter[str]()
+
+    def watch(name: str, call: Any) -> Any:
+        made[name] += 1
+        return call()
+
+    world.watch = watch
+    world.sweep()
+    assert world.status() is TaskStatus.USER_TURN
+    assert {name: made[name] for name in ("histories.lines", "histories.read", "task_index.put")} == {
+        "histories.lines": 1,
+        "histories.read": 1,
+        "task_index.put": 1,
+    }
+    assert made["files.names"] == 2, "the job of the recovery lists the inbox, and so does the rebuild"
+    reads = made["files.get"] + made["files.get_versioned"]
+    assert reads == 6, "the summary twice, the marker three times, and the receipt that an erased task would have"
+    assert (made["attempts.start"], made["attempts.finish"]) == (1, 1)

@@ -1,0 +1,520 @@
+"""Runs of `what-if`: recorded results, no effect of a tool, and bounds that hold after crashes and losses."""
+
+from typing import Any
+
+import pytest
+
+from roboco.domain.decision.what_if_effects import effects_to_keep
+from roboco.domain.history.part import Artifact, ToolResult
+from roboco.domain.history.step import TaskStep
+from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.ids import what_if_id
+from roboco.domain.limits import LimitOverrides, UsageLimits
+from roboco.domain.paths import artifact_path, notify_targets_path, recorded_calls_path
+from roboco.domain.recorded.recorded_call import recorded_calls_of
+from roboco.domain.recorded.recorded_task import RecordedTask
+from roboco.domain.recorded.run_comparison import CallCounts, Difference, RunRow, row_of_run, row_of_task
+from roboco.domain.status import TaskStatus
+from roboco.domain.team.team import Team
+from roboco.engine.accept.fork import ForkRequest, fork
+from roboco.engine.accept.limits import set_limits
+from roboco.engine.operate.what_if import WhatIfRequest, start_runs
+from roboco.errors import CorruptHistory, InvalidTeam, NotFound, TransientError, UsageError
+from roboco.lab.replay.replay import replay
+from roboco.ports.model import Request
+from roboco.ports.tools import ToolContext
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.watch import Crash, Fault
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.unit.engine.test_accept import crash
+from tests.unit.engine.test_notifications import webhook_for
+
+GROUP = "whatif-0a"
+RUN = f"{GROUP}-1"
+TOOLS = [
+    {"name": "weather", "function": "shop.tools:weather", "effect": "pure"},
+    {"name": "mark", "function": "shop.tools:mark", "effect": "idempotent"},
+    {"name": "pay", "function": "shop.tools:pay", "effect": "irreversible", "approval": "required"},
+]
+SHOP = team_of(
+    agents=[{"name": "clerk", "prompt": "You are old.", "tools": ["weather", "mark", "pay"]}],
+    tools=TOOLS,
+    collaboration_model={"type": "sequential"},
+)
+CALLS = (("weather", {"city": "Rome"}), ("mark", {"order": 1}), ("pay", {"euros": 5}))
+
+
+def with_prompt(prompt: str, team: Team = SHOP) -> Team:
+    return team.model_copy(update={"agents": (team.agents[0].model_copy(update={"prompt": prompt}),)})
+
+
+def script(request: Request) -> ScriptedReply:
+    """The old clerk makes all calls. The new one repeats two of them, and makes three that are not recorded."""
+    if any(message["role"] == "tool" for message in request.messages):
+        return says("done")
+    if "new" not in str(request.messages[0]["content"]):
+        return says("", *CALLS)
+    return says(
+        "",
+        CALLS[2],
+        ("weather", {"city": "Rome"}),
+        ("weather", {"city": "Oslo"}),
+        ("mark", {"order": 2}),
+        ("pay", {"euros": 500}),
+    )
+
+
+def shop_world() -> World:
+    calls: list[str] = []
+
+    def run(name: str) -> Any:
+        def effect(args: dict[str, Any], context: ToolContext) -> str:
+            calls.append(f"{context.task_id} {name} {args}")
+            return f"{name} number {len(calls)}"
+
+        return effect
+
+    world = World(world_parts(script, {one["name"]: run(one["name"]) for one in TOOLS}))
+    world.effects = calls  # type: ignore[attr-defined]
+    return world
+
+
+def ended_world() -> World:
+    world = shop_world()
+    world.submit(SHOP)
+    world.settle()
+    [call] = [call for call in world.history()[1].calls if call.tool_name == "pay"]
+    world.decide_approval(call.id, True)
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    return world
+
+
+def request(**fields: Any) -> WhatIfRequest:
+    given: dict[str, Any] = {
+        "source": TASK,
+        "seq": None,
+        "group": GROUP,
+        "runs": 1,
+        "unrecorded": "run",
+        "team": None,
+        "limits": UsageLimits(max_seconds=600),
+    }
+    return WhatIfRequest(**(given | fields))
+
+
+def effects(world: World) -> list[str]:
+    return [one for one in world.effects if not one.startswith(TASK)]  # type: ignore[attr-defined]
+
+
+def results(world: World, task_id: str = RUN) -> list[ToolResult]:
+    return [result for step in world.history(task_id) for result in step.results]
+
+
+def row(world: World, task_id: str = RUN) -> RunRow:
+    frozen = world.engine.frozen_teams
+    record = frozen.recorded_calls_of(task_id)
+    return row_of_run(world.summary(task_id), world.history(task_id), frozen.get(task_id), record, world.history())
+
+
+def test_a_run_of_the_same_team_gets_the_recorded_results_and_runs_no_tool() -> None:
+    world = ended_world()
+    assert start_runs(world.engine, request(runs=2)) == [f"{GROUP}-1", f"{GROUP}-2"]
+    for task_id in (f"{GROUP}-1", f"{GROUP}-2"):
+        world.settle(task_id)
+        assert world.summary(task_id).status is TaskStatus.COMPLETED
+        assert [one.result for one in results(world, task_id)] == [one.result for one in results(world, TASK)]
+        assert [one.tool_call_id for one in results(world, task_id)] != [
+            one.tool_call_id for one in results(world, TASK)
+        ]
+    assert effects(world) == []
+    found = row(world)
+    assert (found.calls, found.difference, found.route) == (CallCounts(recorded=3), None, ("clerk",))
+    own = row_of_task(world.summary(), world.history(), 0)
+    assert (own.calls, own.route, own.result) == (CallCounts(run=3), ("clerk",), "done")
+
+
+def test_a_call_without_a_record_runs_if_it_is_pure_and_is_refused_otherwise() -> None:
+    world = ended_world()
+    start_runs(world.engine, request(team=with_prompt("You are new.")))
+    world.settle(RUN)
+    assert world.summary(RUN).status is TaskStatus.COMPLETED, "the run waits for no approval"
+    paid, rome, oslo, marked, more = results(world)
+    assert (paid.result, rome.result) == ("pay number 3", "weather number 1")
+    assert effects(world) == [f"{RUN} weather {{'city': 'Oslo'}}"]
+    assert (oslo.is_error, marked.is_error, more.is_error) == (False, True, True)
+    assert str(more.error) == (
+        "not run: this is a what-if run, and task 'task_1' has no recorded result for 'pay' with these arguments "
+        "(its effect is irreversible)"
+    )
+    assert "its effect is idempotent" in str(marked.error)
+    found = row(world)
+    assert found.calls == CallCounts(recorded=2, run=1, refused=2)
+    assert (found.difference, found.route_differs_at) == (Difference(seq=1, what="calls"), 1)
+
+
+def test_pure_calls_without_a_record_are_refused_on_request() -> None:
+    world = ended_world()
+    start_runs(world.engine, request(team=with_prompt("You are new."), unrecorded="refuse"))
+    world.settle(RUN)
+    assert effects(world) == []
+    assert row(world).calls == CallCounts(recorded=2, refused=3)
+
+
+def test_equal_calls_get_the_recorded_results_in_their_order() -> None:
+    """The third equal call has no recorded result."""
+    rome = ("weather", {"city": "Rome"})
+
+    def again(request: Request) -> ScriptedReply:
+        turns = sum(message["role"] == "tool" for message in request.messages)
+        wanted = 3 if "new" in str(request.messages[0]["content"]) else 2
+        return says("", rome) if turns < wanted else says("done")
+
+    world = shop_world()
+    world.given.model.script = again
+    world.submit(SHOP)
+    world.settle()
+    start_runs(world.engine, request(team=with_prompt("You are new.")))
+    world.settle(RUN)
+    assert [one.result for one in results(world)] == ["weather number 1", "weather number 2", "weather number 3"]
+    assert effects(world) == [f"{RUN} weather {{'city': 'Rome'}}"]
+    start_runs(world.engine, request(group="whatif-0b", seq=2, team=with_prompt("You are new.")))
+    world.settle("whatif-0b-1")
+    assert [one.result for one in results(world, "whatif-0b-1")][:2] == ["weather number 1", "weather number 2"]
+    assert row(world, "whatif-0b-1").calls == CallCounts(recorded=1, run=1)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_no_crash_lets_a_run_have_an_effect(after: bool) -> None:
+    """The client, the workers and the coordinator die at each port call, and each message is delivered again."""
+    n, struck = 0, True
+    while struck:
+        n += 1
+        world = ended_world()
+        world.watch = fault = Fault(n, crash, after=after)
+        for _ in range(3):
+            try:
+                start_runs(world.engine, request(team=with_prompt("You are new.")))
+                break
+            except TransientError:
+                continue
+            except Crash:
+                world.engine = world.process()
+        world.settle(RUN)
+        struck = fault.struck
+        assert {one.partition(" ")[2] for one in effects(world)} == {"weather {'city': 'Oslo'}"}, n
+        assert [one.is_error for one in results(world)] == [False, False, False, True, True], n
+    assert n > 40
+
+
+def test_a_run_keeps_its_rule_if_redis_is_emptied() -> None:
+    world = ended_world()
+    start_runs(world.engine, request(team=with_prompt("You are new.")))
+    while not any(step.calls for step in world.history(RUN)):
+        world.deliver(world.dispatcher.queue.popleft())
+    world.server.wipe()
+    world.settle(RUN)
+    assert world.summary(RUN).status is TaskStatus.COMPLETED
+    assert effects(world) == [f"{RUN} weather {{'city': 'Oslo'}}"]
+
+
+def test_a_run_without_its_record_has_no_effect() -> None:
+    """As after a restore that has lost the file: the worker refuses what it cannot answer."""
+    world = ended_world()
+    start_runs(world.engine, request())
+    del world.files.held[recorded_calls_path(RUN)]
+    world.settle(RUN)
+    assert effects(world) == [f"{RUN} weather {{'city': 'Rome'}}"]
+
+
+def test_an_unreadable_record_is_the_error_of_a_call_at_its_first_attempt() -> None:
+    """Built-in and refused calls need no record. A file that is restored meanwhile is read."""
+    world = ended_world()
+    start_runs(world.engine, request())
+    held = world.files.held[recorded_calls_path(RUN)]
+    world.files.held[recorded_calls_path(RUN)] = b'{"outcomes": 7}'
+    world.settle(RUN)
+    assert world.summary(RUN).status is TaskStatus.COMPLETED
+    assert effects(world) == []
+    assert not world.engine.dead_letters.entries()
+    for result in results(world):
+        assert str(result.error).startswith(
+            "not run: this is a what-if run, and task 'task_1' has no readable record for it: "
+            f"{recorded_calls_path(RUN)} cannot be read: "
+        )
+    assert "attempt" not in str([step.metadata.get("tools") for step in world.history(RUN)])
+    with pytest.raises(CorruptHistory, match="restore the file"):
+        row(world)
+    world.files.held[recorded_calls_path(RUN)] = held
+    assert row(world).calls == CallCounts(recorded=3)
+
+
+PURE_PAY = {"name": "pay", "function": "shop.tools:pay", "effect": "pure"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [PURE_PAY, PURE_PAY | {"name": "transfer"}, PURE_PAY | {"function": "shop.other:pay"}],
+    ids=["effect", "name", "function"],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_team_that_calls_an_irreversible_tool_pure_cannot_run_it(changed: dict[str, Any], nested: bool) -> None:
+    name = changed["name"]
+
+    def paying(request: Request) -> ScriptedReply:
+        if request.messages[-1]["role"] == "tool":
+            return says("done")
+        delegates = any("delegate" in str(tool) for tool in request.tools)
+        call = ("delegate", {"team": "inner", "prompt": "pay"}) if delegates else (name, {"euros": 500})
+        return says("", call, ("weather", {"city": "Oslo"})) if not delegates else says("", call)
+
+    world = ended_world()
+    world.given.model.script = paying
+    world.given.toolbox.functions = dict(world.given.toolbox.functions) | {
+        "transfer": world.given.toolbox.functions["pay"]
+    }
+    team = team_of(
+        agents=[{"name": "clerk", "prompt": "You are new.", "tools": ["weather", name]}], tools=[TOOLS[0], changed]
+    )
+    if nested:
+        inner = team.model_dump(mode="json", exclude_none=True) | {"name": "inner"}
+        outer = {"name": "clerk", "prompt": "You are new.", "delegates": ["inner"]}
+        team = team_of(agents=[outer], teams={"inner": inner})
+    start_runs(world.engine, request(team=team))
+    world.settle(RUN)
+    assert world.summary(RUN).status is TaskStatus.COMPLETED
+    assert [one.partition(" ")[2] for one in effects(world)] == ["weather {'city': 'Oslo'}"]
+    errors = [
+        str(one.error)
+        for path in world.files.held
+        if path.endswith("/team.json")
+        for one in results(world, path.partition("/")[0])
+    ]
+    assert any("its effect is irreversible in the task's own team" in error for error in errors)
+
+
+SERVER = {"url": "https://tools.example/mcp"}
+
+
+@pytest.mark.parametrize(
+    ("servers", "changed", "kept"),
+    [
+        ({"a": SERVER | {"tools": {"pay": {"effect": "irreversible"}}}}, {"a": SERVER}, {"a_pay": "irreversible"}),
+        (
+            {"a": SERVER | {"tools": {"pay": {"effect": "idempotent"}}}},
+            {"b": SERVER | {"tools": {"pay": {"effect": "pure"}}}},
+            {"b_pay": "idempotent"},
+        ),
+        ({"a": SERVER}, {"b": SERVER | {"tools": {"pay": {"effect": "pure"}}}}, {"b_pay": "irreversible"}),
+        (
+            {"a": SERVER | {"tools": {"pay": {"effect": "irreversible"}}}},
+            {"a": {"command": ["other"], "tools": {"pay": {"effect": "pure"}}}},
+            {"a_pay": "irreversible"},
+        ),
+        (
+            {"a": SERVER | {"tools": {"look": {"effect": "pure"}}}},
+            {"b": SERVER | {"tools": {"look": {"effect": "pure"}}}},
+            {},
+        ),
+        ({"a": SERVER}, {"a": SERVER}, {}),
+        ({}, {"a": SERVER | {"tools": {"pay": {"effect": "pure"}}}}, {}),
+    ],
+)
+def test_tools_of_servers_keep_the_effects_that_the_team_of_the_task_declares(
+    servers: dict[str, Any], changed: dict[str, Any], kept: dict[str, str]
+) -> None:
+    agents = [{"name": "clerk", "prompt": "Work."}]
+    source, team = (team_of(agents=agents, mcp_servers=one) for one in (servers, changed))
+    assert effects_to_keep(team, source) == kept
+    outer = team_of(
+        agents=agents, teams={"inner": source.model_dump(mode="json", exclude_none=True) | {"name": "inner"}}
+    )
+    assert effects_to_keep(team, outer) == kept
+
+
+def test_a_client_tool_is_answered_or_refused_and_the_run_waits_for_no_client() -> None:
+    tools = [{"name": "client_show", "description": "Show it.", "input_schema": {"type": "object"}}]
+
+    def showing(request: Request) -> ScriptedReply:
+        done = any(message["role"] == "tool" for message in request.messages)
+        what = "new" if "new" in str(request.messages[0]["content"]) else "old"
+        return says("done") if done else says("", ("client_show", {"what": what}), ("client_show", {"what": "both"}))
+
+    world = shop_world()
+    world.given.model.script = showing
+    world.submit(SHOP, client_tools=tools)
+    world.settle()
+    for call in world.history()[1].calls:
+        world.answer(ToolOutcome(result=ToolResult(tool_call_id=call.id, result="shown")))
+    world.settle()
+    start_runs(world.engine, request(team=with_prompt("You are new.")))
+    world.settle(RUN)
+    assert world.summary(RUN).status is TaskStatus.COMPLETED
+    refused, shown = results(world)
+    assert "the client runs it" in str(refused.error)
+    assert shown.result == "shown"
+
+
+DELEGATING = team_of(
+    agents=[{"name": "clerk", "prompt": "You are old.", "delegates": ["inner"]}],
+    teams={"inner": SHOP.model_dump(mode="json", exclude_none=True) | {"name": "inner"}},
+)
+
+
+def test_a_sub_task_is_answered_from_the_record_or_is_a_run_too() -> None:
+    def delegating(request: Request) -> ScriptedReply:
+        system, done = str(request.messages[0]["content"]), request.messages[-1]["role"] == "tool"
+        if done:
+            return says("done")
+        if not any("delegate" in str(tool) for tool in request.tools):
+            return says("", ("mark", {"order": 1}))
+        prompt = "something else" if "new" in system else "go"
+        return says("", ("delegate", {"team": "inner", "prompt": prompt}))
+
+    world = shop_world()
+    world.given.model.script = delegating
+    world.submit(DELEGATING)
+    world.settle()
+    assert len(world.effects) == 1  # type: ignore[attr-defined]
+    start_runs(world.engine, request())
+    world.settle(RUN)
+    assert row(world).calls == CallCounts(recorded=1)
+    assert not [path for path in world.files.held if path.startswith(f"{RUN}.")], "there is no sub-task"
+    assert row(world).difference is None
+
+    start_runs(world.engine, request(group="whatif-0b", team=with_prompt("You are new.", DELEGATING)))
+    other = "whatif-0b-1"
+    world.settle(other)
+    [child] = {path.partition("/")[0] for path in world.files.held if path.startswith(f"{other}.")}
+    assert what_if_id(child) == "whatif-0b"
+    assert "its effect is idempotent" in str(results(world, child)[0].error)
+    assert len(world.effects) == 1  # type: ignore[attr-defined]
+
+
+def test_a_run_ends_at_its_limits_although_its_task_had_raised_them() -> None:
+    priced = SHOP.model_copy(update={"limits": SHOP.limits.model_copy(update={"at_limit": "pause", "max_steps": 2})})
+    world = shop_world()
+    world.given.model.script = lambda request: says("", ("weather", {"city": f"{len(request.messages)}"}))
+    world.submit(priced)
+    world.settle()
+    set_limits(world.engine, TASK, LimitOverrides(max_steps=30), "limits1")
+    world.settle()
+    raised = next(step.seq for step in world.history() if "new_limits" in step.metadata)
+    start_runs(world.engine, request(seq=raised, limits=UsageLimits(max_steps=4)))
+    world.settle(RUN)
+    assert world.summary(RUN).status is TaskStatus.FAILED
+    assert len(world.history(RUN)) <= raised + 1 + 4 + 1
+    assert "max_steps" in world.summary(RUN).reason
+
+
+def test_a_run_sends_no_notification_of_its_task() -> None:
+    world = shop_world()
+    world.submit(SHOP, notify=[webhook_for("completed", "approval")])
+    world.settle()
+    [call] = [call for call in world.history()[1].calls if call.tool_name == "pay"]
+    world.decide_approval(call.id, True)
+    world.settle()
+    before = len(world.notifier.deliveries)
+    assert before > 0
+    start_runs(world.engine, request())
+    world.settle(RUN)
+    assert len(world.notifier.deliveries) == before
+    assert notify_targets_path(RUN) not in world.files.held
+
+
+def test_files_of_recorded_results_are_copied() -> None:
+    def keep_file(args: dict[str, Any], context: ToolContext) -> ToolOutcome:
+        world.files.create(artifact_path(context.task_id, "map.txt"), b"7")
+        artifact = Artifact(artifact_id="map.txt", uri="file://artifacts/map.txt", mime_type="text/plain")
+        return ToolOutcome(result=ToolResult(tool_call_id=context.call_id, result="kept"), artifacts=(artifact,))
+
+    world = shop_world()
+    world.given.toolbox.functions = dict(world.given.toolbox.functions) | {"weather": keep_file}
+    world.given.model.script = lambda request: (
+        says("done") if request.messages[-1]["role"] == "tool" else says("", CALLS[0])
+    )
+    world.submit(SHOP)
+    world.settle()
+    start_runs(world.engine, request())
+    assert world.files.held[artifact_path(RUN, "map.txt")] == b"7"
+
+
+def test_a_repeated_request_is_the_same_comparison_also_if_its_task_has_grown() -> None:
+    world = shop_world()
+    world.submit(SHOP)
+    world.settle()
+    start_runs(world.engine, request())
+    world.settle(RUN)
+    [call] = [call for call in world.history()[1].calls if call.tool_name == "pay"]
+    world.decide_approval(call.id, True)
+    world.settle()
+    before = len(world.history(RUN))
+    start_runs(world.engine, request(runs=1))
+    world.settle(RUN)
+    assert len(world.history(RUN)) == before
+    with pytest.raises(UsageError, match="other content"):
+        start_runs(world.engine, request(team=with_prompt("You are other.")))
+
+
+def test_only_runs_have_their_ids_and_their_rule() -> None:
+    world = ended_world()
+    start_runs(world.engine, request())
+    assert what_if_id(RUN) == GROUP
+    assert what_if_id(TASK) is None
+    assert what_if_id(f"acme:{RUN}") == f"acme:{GROUP}"
+    with pytest.raises(UsageError, match="as only runs of what-if do"):
+        world.submit(SHOP, task_id="whatif-1")
+    with pytest.raises(UsageError, match="as only runs of what-if do"):
+        fork(world.engine, ForkRequest(TASK, "whatif-1"))
+    with pytest.raises(UsageError, match="to fork it as a task, name its team again"):
+        fork(world.engine, ForkRequest(RUN, "mine"))
+    fork(world.engine, ForkRequest(RUN, "mine", team=SHOP))
+    rule = world.engine.frozen_teams.get(RUN).what_if
+    assert rule is not None
+    with pytest.raises(InvalidTeam, match="what_if: only `roboco what-if` sets it"):
+        team_of(agents=[{"name": "a", "prompt": "b"}], what_if=rule.model_dump())
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [({"seq": 9}, "the task has the steps 0 to"), ({"source": "other"}, "no task 'other'"), ({"seq": -1}, "no step")],
+)
+def test_a_wrong_request_starts_nothing(fields: dict[str, Any], message: str) -> None:
+    world = ended_world()
+    before = set(world.files.held)
+    with pytest.raises((UsageError, NotFound), match=message):
+        start_runs(world.engine, request(**fields))
+    assert set(world.files.held) == before
+
+
+def test_errors_before_an_interruption_are_not_recorded() -> None:
+    """The interruption has closed the call; its result would have come later."""
+    world = shop_world()
+    world.submit(SHOP)
+    world.settle()
+    world.stop()
+    world.settle()
+    steps: list[TaskStep] = world.history()
+    record = recorded_calls_of(steps, 0)
+    pay = next(call for call in steps[1].calls if call.tool_name == "pay")
+    mark = next(call for call in steps[1].calls if call.tool_name == "mark")
+    assert not record.has(pay)
+    assert record.has(mark)
+
+
+def test_a_call_that_did_not_run_costs_nothing_and_the_run_replays_the_same() -> None:
+    world = shop_world()
+    tools = tuple(tool.model_copy(update={"price": 1.0, "approval": "never"}) for tool in SHOP.tools)
+    priced = SHOP.model_copy(update={"tools": tools})
+    world.submit(priced)
+    world.settle()
+    assert world.summary().cost == 3.0
+    start_runs(world.engine, request(team=with_prompt("You are new.", priced)))
+    world.settle(RUN)
+    assert row(world).cost == 1.0, "only the weather of Oslo ran"
+    steps = world.history(RUN)
+    assert len(steps[2].metadata["not_run"]) == 4
+    frozen, status = world.engine.frozen_teams.get(RUN), world.summary(RUN).status
+    reason = world.summary(RUN).reason
+    recorded = RecordedTask(frozen, steps, status, reason, steps[0].created_at)
+    assert {one.comparison for one in replay(recorded)} == {"same"}

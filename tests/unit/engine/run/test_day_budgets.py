@@ -1,0 +1,326 @@
+"""The usage of a day: each step counts once, and a turn waits while the budget of its tenant is used up."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from roboco.domain.day_budget import DayBudget, TenantBudgets, parse_budget
+from roboco.domain.history.state import fold
+from roboco.domain.inbox.imported_message import ImportedMessage
+from roboco.domain.inbox.item import UserMessage
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_usage import TaskUsage
+from roboco.domain.usage import BILLION, day_of
+from roboco.engine.accept.fork import ForkRequest, fork
+from roboco.engine.day_budgets import MAX_WAIT
+from roboco.engine.engine import Policy
+from roboco.errors import TransientError, UsageError
+from roboco.ports.model import Request
+from tests.support.memory_ports.journeys import TOOLS, member
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.watch import Crash
+from tests.support.memory_ports.world import POLICY, World, team_of, world_parts
+
+TASK = "acme:t1"
+TEAM = team_of(
+    agents=[member("writer")],
+    models={"standard": {"model": "m", "price_in": 1.0, "price_out": 1.0}},
+    collaboration_model={"type": "manual"},
+)
+
+
+TEAM_OF_TWO = team_of(agents=[member("one"), member("two")])
+TALK = [
+    ImportedMessage(role="user", text="Who are you?"),
+    ImportedMessage(role="assistant", text="An expert."),
+]
+
+
+def world_of(*entries: str) -> World:
+    """Return a world with these budgets."""
+    policy = replace(POLICY, budgets=TenantBudgets(entries))
+    return World(world_parts(lambda request: says("an answer"), policy=policy))
+
+
+def spent(world: World, tenant: str = "acme", by: str | None = None) -> tuple[int, int]:
+    """Return the tokens and billionths that the tenant or its caller has used today."""
+    used = world.engine.day_usages.spent(tenant, day_of(world.engine.now()), by)
+    return used.tokens, used.cost_billionths
+
+
+def recorded(world: World, *task_ids: str) -> tuple[int, int]:
+    """Return the same from the histories."""
+    cells = [
+        cell
+        for task_id in task_ids
+        for cell in TaskUsage(task_id=task_id).after(world.histories.read(task_id)).cells
+        if cell.day == day_of(world.engine.now())
+    ]
+    return sum(cell.tokens_in + cell.tokens_out for cell in cells), sum(cell.cost_billionths for cell in cells)
+
+
+def reason(world: World, task_id: str = TASK) -> str:
+    """Return the reason of the task's status in Redis."""
+    return world.server.held.tasks[task_id].reason
+
+
+def test_a_turn_waits_with_a_reason_once_the_budget_is_used_up_and_continues_on_the_next_day() -> None:
+    world = world_of("acme=/1")
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+    assert world.status(TASK) is TaskStatus.USER_TURN  # the first turn began below the budget
+    assert spent(world) == recorded(world, TASK)
+    tokens = spent(world)[0]
+    assert tokens > 0
+    world.send("more", task_id=TASK)
+    for _ in range(5):
+        world.drain()
+        world.sweep()
+    now = world.engine.now()
+    tomorrow = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), UTC)
+    assert reason(world) == (
+        f"writer waits: tenant acme has used {tokens} tokens today, its budget is 1; "
+        f"it continues at {tomorrow:%Y-%m-%d} 00:00 UTC, or once the budget is raised"
+    )
+    assert len(world.history(TASK)) == 3
+    world.clock.move((tomorrow - now).total_seconds() + MAX_WAIT)
+    world.settle(TASK)
+    assert len(world.history(TASK)) == 4
+    assert spent(world) == recorded(world, TASK)
+
+
+def test_a_turn_counts_before_the_one_that_its_worker_starts() -> None:
+    world = world_of("acme=/1")
+    world.submit(TEAM_OF_TWO, task_id=TASK)
+    world.drain()
+    assert len(world.history(TASK)) == 2
+    assert reason(world).startswith("two waits: tenant acme has used")
+
+
+def test_other_tenants_and_tasks_without_a_tenant_continue() -> None:
+    world = world_of("acme=/1")
+    for task_id in ("other:t2", "t3"):
+        world.submit(TEAM, task_id=task_id)
+        world.settle(task_id)
+        world.send("more", f"item-{task_id[:2]}1".replace(":", ""), task_id=task_id)
+        world.settle(task_id)
+        assert len(world.history(task_id)) == 4
+    assert spent(world, "other") == spent(world, "") == (0, 0)
+
+
+def test_a_raised_budget_lets_the_task_continue() -> None:
+    world = world_of("acme=/1")
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+    world.send("more", task_id=TASK)
+    for _ in range(5):
+        world.drain()
+        world.sweep()
+    assert len(world.history(TASK)) == 3
+    world.given = replace(world.given, policy=replace(POLICY, budgets=TenantBudgets(("acme=/1000000",))))
+    world.engine = world.process()
+    world.clock.move(MAX_WAIT + 1)
+    world.settle(TASK)
+    assert len(world.history(TASK)) == 4
+
+
+def test_a_waiting_task_can_be_stopped() -> None:
+    world = world_of("*=/1")
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+    world.send("more", task_id=TASK)
+    for _ in range(5):
+        world.drain()
+        world.sweep()
+    world.stop("stop1", task_id=TASK)
+    world.settle(TASK)
+    assert world.summary(TASK).status is TaskStatus.CANCELLED
+
+
+@pytest.mark.parametrize("port", ["task_store.commit", "task_store.commit_with_decision", "day_usages.count"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_each_step_counts_once_although_a_worker_dies_or_redis_does_not_answer(port: str, when: str) -> None:
+    for error in (Crash, TransientError("no answer")):
+        for number in range(1, 6):
+            world = world_of("acme=1000")
+            calls = 0
+
+            def watch(name: str, call: Any, number: int = number, error: Any = error) -> Any:
+                nonlocal calls
+                calls += name == port
+                if name != port or calls != number:
+                    return call()
+                if when == "after":
+                    call()
+                raise error
+
+            world.watch = watch
+            world.engine = world.process()
+            world.retry_until_answered(lambda world=world: world.submit(TEAM, task_id=TASK))
+            world.settle(TASK)
+            world.retry_until_answered(lambda world=world: world.send("more", task_id=TASK))
+            world.settle(TASK)
+            assert spent(world) == recorded(world, TASK) != (0, 0), (port, when, number)
+
+
+def test_an_emptied_redis_counts_open_tasks_again() -> None:
+    world = world_of("acme=1000")
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+    before = spent(world)
+    world.server.held.day_usages.clear()
+    world.server.held.tasks.clear()
+    assert spent(world) == (0, 0)
+    world.send("more", task_id=TASK)
+    world.settle(TASK)
+    assert spent(world) == recorded(world, TASK)
+    assert spent(world) > before
+
+
+def test_a_redis_that_is_emptied_while_a_turn_ends_forgets_nothing_of_an_open_task() -> None:
+    """The step is counted in the emptied Redis before its commit is refused and the task is rebuilt."""
+    for name in ("task_store.commit", "task_store.commit_with_decision", "day_usages.count"):
+        world = world_of("acme=1000")
+        world.submit(TEAM, task_id=TASK)
+        world.settle(TASK)
+
+        def watch(called: str, call: Any, name: str = name, world: World = world) -> Any:
+            if called == name and len(world.history(TASK)) == 4 and not world.server.wiped:
+                world.server.wipe()
+            return call()
+
+        world.watch = watch
+        world.send("more", task_id=TASK)
+        world.settle(TASK)
+        assert len(world.history(TASK)) == 4
+        assert spent(world) == recorded(world, TASK)
+
+
+def test_a_redis_that_is_emptied_again_while_the_task_is_rebuilt_forgets_nothing() -> None:
+    world = world_of("acme=1000")
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+
+    def watch(called: str, call: Any) -> Any:
+        if called == "task_store.create" and not world.server.wiped:
+            world.server.wipe()
+        return call()
+
+    world.server.held.day_usages.clear()
+    world.server.held.tasks.clear()
+    world.watch = watch
+    world.settle(TASK)
+    assert spent(world) == recorded(world, TASK) != (0, 0)
+
+
+def test_a_redis_that_was_set_back_counts_the_steps_that_it_lost() -> None:
+    world = world_of("acme=1000")
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+    earlier = world.server.copy()
+    for number in range(2):
+        world.send("more", f"item-{number}", task_id=TASK)
+        world.settle(TASK)
+    world.server.restore(earlier)
+    world.send("more", "item-2", task_id=TASK)
+    world.settle(TASK)
+    assert spent(world) == recorded(world, TASK)
+
+
+def test_a_day_begins_with_its_first_step_and_earlier_days_are_not_counted_again() -> None:
+    world = world_of("acme=1000")
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+    world.clock.move(2 * 86_400)
+    world.engine.day_budgets.count(TASK, world.history(TASK)[0], fold(world.history(TASK), TASK))
+    assert spent(world) == (0, 0)
+    world.send("more", task_id=TASK)
+    world.settle(TASK)
+    assert spent(world) == recorded(world, TASK) != (0, 0)
+
+
+def test_steps_that_a_fork_has_copied_count_for_its_source_only() -> None:
+    world = world_of("acme=1000")
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+    fork(world.engine, ForkRequest(TASK, "acme:fork1", message=message_of("again")))
+    world.settle("acme:fork1")
+    assert len(world.history("acme:fork1")) == 4
+    assert spent(world) == recorded(world, TASK, "acme:fork1")
+
+
+def message_of(text: str) -> UserMessage:
+    """Return a message with this text."""
+    return UserMessage(item_id="of-a-fork", created_at=datetime(2026, 1, 1, tzinfo=UTC), text=text)
+
+
+@pytest.mark.parametrize("history", [[], TALK])
+def test_the_usage_is_that_of_the_caller_that_created_the_task(history: list[ImportedMessage]) -> None:
+    world = world_of()
+    world.submit(TEAM, task_id=TASK, by="alice", history=history)
+    world.settle(TASK)
+    assert spent(world, by="alice") == spent(world) == recorded(world, TASK) != (0, 0)
+    fork(world.engine, ForkRequest(TASK, "acme:fork1", message=message_of("again"), by="bob"))
+    world.settle("acme:fork1")
+    assert spent(world, by="alice") == recorded(world, TASK)
+    assert spent(world, by="bob") == recorded(world, "acme:fork1") != (0, 0)
+
+
+@pytest.mark.parametrize("entries", [(), ("acme=1000",)])
+def test_the_next_step_counts_what_redis_has_lost_of_the_usage_of_a_caller(entries: tuple[str, ...]) -> None:
+    world = world_of(*entries)
+    for number in range(3):
+        world.submit(TEAM, task_id=TASK, by="alice") if number == 0 else world.send("more", f"m{number}", task_id=TASK)
+        world.settle(TASK)
+        if number < 2:
+            world.server.held.day_usages.clear()
+    assert len(world.history(TASK)) == 6
+    assert spent(world, by="alice") == recorded(world, TASK)
+
+
+@pytest.mark.parametrize("entries", [(), ("acme=1000",)])
+def test_the_cost_of_tools_counts_before_the_next_turn(entries: tuple[str, ...]) -> None:
+    def script(request: Request) -> ScriptedReply:
+        seen.append((spent(world, by="alice"), recorded(world, TASK)))
+        return TOOLS.script(request)
+
+    seen: list[tuple[Any, Any]] = []
+    policy = replace(POLICY, budgets=TenantBudgets(entries))
+    tools = [tool.model_copy(update={"price": 0.01}) for tool in TOOLS.team.tools]
+    team = TOOLS.team.model_copy(update={"tools": tuple(tools)})
+    world = World(world_parts(script, TOOLS.functions, policy=policy))
+    world.submit(team, task_id=TASK, by="alice")
+    world.settle(TASK)
+    assert spent(world) == spent(world, by="alice") == recorded(world, TASK)
+    assert all(counted == in_history for counted, in_history in seen)
+    assert spent(world)[1] >= BILLION // 100
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("acme=20", ("acme", DayBudget(20.0))),
+        ("acme=0.5/100", ("acme", DayBudget(0.5, 100))),
+        ("*=/7", ("*", DayBudget(None, 7))),
+        ("acme=0", ("acme", DayBudget(0.0))),
+    ],
+)
+def test_an_entry_names_a_tenant_its_cost_and_its_tokens(entry: str, expected: tuple[str, DayBudget]) -> None:
+    assert parse_budget(entry) == expected
+
+
+@pytest.mark.parametrize(
+    "entry", ["acme", "acme=", "acme=/", "=5", "Acme=5", "acme=-1", "acme=5/1.5", "acme=nan", "a b=1"]
+)
+def test_a_wrong_entry_is_refused(entry: str) -> None:
+    with pytest.raises(UsageError, match="is no budget: write TENANT=COST/TOKENS"):
+        parse_budget(entry)
+
+
+def test_a_tenant_without_an_entry_has_that_of_all_others_and_no_tenant_has_none() -> None:
+    budgets = TenantBudgets(("acme=5", "*=/7"))
+    assert [budgets.of(name) for name in ("acme", "other", "")] == [DayBudget(5.0), DayBudget(None, 7), None]
+    assert TenantBudgets().of("acme") is None
+    assert Policy().budgets.of("acme") is None

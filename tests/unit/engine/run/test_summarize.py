@@ -1,0 +1,138 @@
+"""Summaries: created once for each range of steps, stored in the workspace, and never an obstacle for a turn."""
+
+from typing import Any
+
+from roboco.domain.status import TaskStatus
+from roboco.engine.run.summarize import MAX_THROTTLED
+from roboco.errors import ModelError
+from tests.support.memory_ports.journeys import assert_whole
+from tests.support.memory_ports.model import ScriptedReply
+from tests.support.memory_ports.world import World, team_of, world_parts
+
+
+class SummarizingModel:
+    """A model that answers turns with text, and requests for a summary with a numbered summary."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.failures = failures
+        self.summary_requests: list[str] = []
+
+    def __call__(self, request: Any) -> ScriptedReply:
+        if "minutes" not in request.messages[0]["content"]:
+            return ScriptedReply(("text",), tokens=(10, 5))
+        self.summary_requests.append(request.messages[1]["content"])
+        if len(self.summary_requests) <= self.failures:
+            return ScriptedReply(error=ModelError("status", "model 'm' answers 500", True))
+        return ScriptedReply((f"summary {len(self.summary_requests)}",), tokens=(100, 20))
+
+
+def run(model: SummarizingModel, rounds: int) -> World:
+    world = World(world_parts(model))
+    team = team_of(
+        agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4, "model": "m"}}],
+        models={"m": {"model": "m", "price_in": 1000, "price_out": 0, "default": True}},
+        collaboration_model={"type": "sequential", "rounds": rounds},
+    )
+    world.submit(team, prompt="the beginning")
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert_whole(world, "")
+    return world
+
+
+def contexts(world: World) -> list[dict[str, Any]]:
+    return [step.metadata["context"] for step in world.history() if step.by_agent]
+
+
+def test_older_steps_are_summarized_once_for_each_range() -> None:
+    model = SummarizingModel()
+    world = run(model, 18)
+    assert len(model.summary_requests) == 3
+    assert sorted(path.partition("summaries/")[2][:8] for path in world.files.held if "summaries/" in path) == [
+        *("00000004", "00000008", "00000012")
+    ]
+    assert "Summary so far:\nsummary 2" in model.summary_requests[2]
+    assert "the beginning" in model.summary_requests[0]
+    assert "the beginning" not in model.summary_requests[2]
+    last = contexts(world)[-1]
+    assert last["summary"] == {"steps": [0, 11], "by": "m"}
+    assert last["included"] == [[0, 0], [12, 17]]
+    assert last["left_out"] == [{"steps": [1, 11], "why": "in the summary"}]
+    request = world.given.model.requests[-1]
+    assert "summary 3" in request.messages[2]["content"]
+    assert request.messages[1]["content"] == "the beginning"
+
+
+def test_a_summary_is_charged_to_the_step_that_needs_it() -> None:
+    world = run(SummarizingModel(), 8)
+    used = [step.metadata["usage"] for step in world.history() if step.by_agent]
+    assert used[6] == {"tokens_in": 10, "tokens_out": 5, "cost": 0.01}
+    assert used[7] == {"tokens_in": 110, "tokens_out": 25, "cost": 0.11}
+
+
+def test_a_failed_summary_is_reported_and_tried_again() -> None:
+    world = run(SummarizingModel(failures=1), 10)
+    assert contexts(world)[7]["no_summary"] == "the summary could not be made: model 'm' answers 500"
+    assert contexts(world)[7]["included"] == [[0, 7]]
+    assert contexts(world)[8]["summary"] == {"steps": [0, 3], "by": "m"}
+
+
+def test_steps_are_left_out_only_for_a_reason() -> None:
+    for context in contexts(run(SummarizingModel(), 20)):
+        seen = [*context["included"], *(one["steps"] for one in context["left_out"])]
+        numbers = sorted(seq for first, last in seen for seq in range(first, last + 1))
+        assert numbers == list(range(len(numbers)))
+        assert context["tokens"]["total"] == sum(n for name, n in context["tokens"].items() if name != "total")
+        assert context["tokenizer"].startswith("estimate")
+
+
+class ThrottledModel(SummarizingModel):
+    """A model that is at its rate limit for every request for a summary."""
+
+    def __call__(self, request: Any) -> ScriptedReply:
+        if "minutes" in request.messages[0]["content"]:
+            self.summary_requests.append("")
+            return ScriptedReply(error=ModelError("rate_limit", "at its limit", True, 1.0))
+        return ScriptedReply(("text",), tokens=(10, 5))
+
+
+def test_a_model_that_never_summarizes_does_not_block_the_task() -> None:
+    model = ThrottledModel()
+    world = run(model, 8)
+    assert len(model.summary_requests) == MAX_THROTTLED + 1
+    assert contexts(world)[7]["no_summary"] == "the summary could not be made: at its limit"
+
+
+def test_the_last_turn_at_a_limit_needs_no_new_summary() -> None:
+    model = SummarizingModel()
+    world = World(world_parts(model))
+    world.submit(
+        team_of(
+            agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4}}],
+            collaboration_model={"type": "sequential", "rounds": 40},
+            limits={"max_steps": 7, "at_limit": "wrap_up"},
+        )
+    )
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert [step.agent_name for step in world.history()[7:]] == ["orchestrator", "one"]
+    assert model.summary_requests == []
+
+
+def test_a_new_summary_extends_an_earlier_one() -> None:
+    model = SummarizingModel()
+    world = World(world_parts(model))
+    team = team_of(
+        agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4}}],
+        collaboration_model={"type": "sequential", "rounds": 30},
+    )
+    world.submit(team)
+    while len(world.history()) < 20:
+        world.deliver(world.dispatcher.queue.popleft())
+    kept = sorted(path for path in world.files.held if "summaries/" in path)
+    for path in kept[1:]:
+        del world.files.held[path]
+    summary_requests = len(model.summary_requests)
+    world.settle()
+    assert "Summary so far:\nsummary 1" in model.summary_requests[summary_requests]
+    assert world.summary().status is TaskStatus.COMPLETED

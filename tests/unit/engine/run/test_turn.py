@@ -1,0 +1,386 @@
+"""turn: a model call becomes one step, or is repeated, or fails; it is never stored twice."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from roboco.domain.status import TaskStatus
+from roboco.engine.coordinate.advance import advance
+from roboco.engine.run.reply import InvalidArguments, parse_arguments
+from roboco.engine.run.turn import run_turn
+from roboco.errors import ModelError, TransientError
+from roboco.ports.model import Request, RequestedCall
+from tests.support.memory_ports.dispatcher import TurnMessage
+from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.reader import ItemReader, items_of, read_items
+from tests.support.memory_ports.watch import Crash, make_call
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+
+ONE_AGENT = team_of(agents=[member("one", tools=["add"])], tools=[{"name": "add", "function": "shop.sums:add"}])
+
+
+def world_of(script: Callable[[Request], ScriptedReply]) -> World:
+    """Return a world with one agent and a tool."""
+    return World(world_parts(script, {"add": lambda args, context: 3}))
+
+
+def take_turn(world: World) -> TurnMessage:
+    """Take the message of the turn from the queue and return it."""
+    [message] = [message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]
+    world.dispatcher.queue.remove(message)
+    return message
+
+
+def read_all(world: World) -> ItemReader:
+    """Return a reader that followed the task from the beginning."""
+    return read_items(items_of(world.published(), partial(world.histories.read, TASK)))
+
+
+def event_types(world: World) -> list[str]:
+    return [record["type"] for record in world.published()]
+
+
+def test_a_turn_becomes_a_step_with_the_text_that_was_streamed() -> None:
+    world = world_of(lambda request: says("one two  three"))
+    world.submit(ONE_AGENT)
+    world.settle()
+    step = world.history()[1]
+    chunks = [record for record in world.published() if record["type"] == "content_chunk"]
+    assert "".join(chunk["text"] for chunk in chunks) == step.text == "one two  three"
+    assert {(chunk["step_id"], chunk["agent_name"], chunk["attempt"]) for chunk in chunks} == {(step.step_id, "one", 1)}
+    assert step.metadata["model"] == "scripted"
+    assert step.metadata["finish_reason"] == "stop"
+    assert step.metadata["usage"] == {"tokens_in": 10, "tokens_out": 5}
+    assert step.metadata["timings"] == {"first_token_ms": 0, "duration_ms": 0}
+    assert step.metadata["attempt"] == 1
+    assert step.metadata["context"]["included"] == [[0, 0]]
+    assert step.metadata["routing"]["to"] == "one"
+    assert world.given.model.streams[0].closed
+
+
+def test_a_malformed_tool_call_fails_the_task_and_is_charged() -> None:
+    world = world_of(lambda request: ScriptedReply(("I would add.",), mistake="it holds no JSON object 'calls'"))
+    world.submit(ONE_AGENT)
+    world.settle()
+    step = world.history()[1]
+    assert (step.text, step.metadata["usage"]) == ("I would add.", {"tokens_in": 10, "tokens_out": 5})
+    assert step.error is not None
+    assert step.error.code == "malformed_tool_call"
+    assert "it holds no JSON object 'calls'; use a larger model" in step.error.message
+    assert world.summary().status is TaskStatus.FAILED
+
+
+def test_a_call_without_arguments_in_an_answer_that_was_cut_off_is_not_run() -> None:
+    requested = RequestedCall("add", "")
+    cut_off, whole = (parse_arguments(requested, cut) for cut in (True, False))
+    assert cut_off == InvalidArguments("the answer was cut off before the arguments")
+    assert whole == {}
+
+
+def test_an_empty_answer_is_a_step_with_an_empty_text() -> None:
+    world = world_of(lambda request: ScriptedReply())
+    world.submit(ONE_AGENT)
+    world.settle()
+    assert world.history()[1].text == ""
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+@pytest.mark.parametrize("pieces", [("\ud83d\ude00",), ("\ud83d", "\ude00"), ("a\ud83d", "\ude00b")])
+def test_surrogate_halves_of_an_emoji_are_joined(pieces: tuple[str, ...]) -> None:
+    world = world_of(lambda request: ScriptedReply(pieces))
+    world.submit(ONE_AGENT)
+    world.settle()
+    assert world.history()[1].text.strip("ab") == "\U0001f600"
+    assert read_all(world).steps == world.history()
+
+
+@pytest.mark.parametrize("piece", ["\ud83d", "a\udc00b"])
+def test_lone_surrogates_are_replaced(piece: str) -> None:
+    world = world_of(
+        lambda request: ScriptedReply(
+            (piece, "c"), calls=(("add", '{"a": "\\ud800"}'),) if not own_turns(request) else ()
+        )
+    )
+    world.submit(ONE_AGENT)
+    world.settle()
+    assert "\ufffd" in world.history()[1].text
+    assert world.history()[1].calls[0].args == {"a": "\ufffd"}
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+own_turns = own_turns
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "{no json",
+        "",
+        "[1]",
+        "null",
+        "[]",
+        '"text"',
+        '{"a": NaN}',
+        '{"a": Infinity}',
+        '{"a": 1e999}',
+        "[" * 50_000,
+        "{" * 9,
+    ],
+)
+def test_arguments_that_are_no_json_object_are_an_error_result(arguments: str) -> None:
+    world = world_of(
+        lambda request: says(
+            "again" if own_turns(request) else "", *([] if own_turns(request) else [("add", arguments)])
+        )
+    )
+    world.submit(ONE_AGENT)
+    world.settle()
+    assert not world.failures
+    assert [step.agent_name for step in world.history()] == ["user", "one", "tool_executor", "one"]
+    [result] = world.history()[2].results
+    if arguments not in ("", "null", "[]"):
+        assert result.is_error
+        assert "call 'add' again" in str(result.error)
+        assert not world.given.toolbox.runs
+    else:
+        assert result.result == 3
+
+
+def test_call_ids_do_not_depend_on_the_model() -> None:
+    calls = [("add", {"a": 1}), ("add", {"a": 1})]
+    world = world_of(lambda request: says("", *([] if own_turns(request) else calls)))
+    world.submit(ONE_AGENT)
+    world.settle()
+    ids = [call.id for call in world.history()[1].calls]
+    assert len(set(ids)) == 2
+    again = world_of(lambda request: says("", *([] if own_turns(request) else calls)))
+    again.submit(ONE_AGENT)
+    again.settle()
+    assert [call.id for call in again.history()[1].calls] == ids
+
+
+def test_a_model_error_that_is_not_retryable_fails_the_task() -> None:
+    error = ModelError("http_401", "the key is wrong", False)
+    world = world_of(lambda request: ScriptedReply(error=error))
+    world.submit(ONE_AGENT)
+    world.settle()
+    step = world.history()[1]
+    assert step.error is not None
+    assert (step.agent_name, step.error.code) == ("one", "http_401")
+    assert world.summary().status is TaskStatus.FAILED
+    assert world.summary().reason == "one: the key is wrong"
+    assert len(world.given.model.requests) == 1
+
+
+def test_a_model_call_that_breaks_off_is_repeated() -> None:
+    broken = ModelError("connection", "the connection broke", True)
+    answers = iter([ScriptedReply(("one ", "tw"), error=broken), says("one two")])
+    world = world_of(lambda request: next(answers))
+    world.submit(ONE_AGENT)
+    world.settle()
+    assert world.history()[1].text == "one two"
+    assert world.history()[1].metadata["attempt"] == 2
+    [restart] = [record for record in world.published() if record["type"] == "event_turn_restart"]
+    assert (restart["attempt"], restart["reason"]) == (2, "the connection broke")
+    assert restart["step_id"] == world.history()[1].step_id
+    assert read_all(world).steps == world.history()
+    assert all(stream.closed for stream in world.given.model.streams)
+    sent = sum(world.history()[1].metadata["context"]["tokens"][part] for part in ("prompt", "steps", "tools"))
+    assert world.history()[1].metadata["usage"] == {"tokens_in": 10, "tokens_out": 5}
+    assert world.history()[1].metadata["unfinished_usage"] == {"agent": "one", "tokens_in": sent, "tokens_out": 2}
+    assert (world.summary().tokens_in, world.summary().tokens_out) == (10 + sent, 7)
+    assert world.summary().agents["one"].tokens_in == 10 + sent
+
+
+@pytest.mark.parametrize("retryable", [True, False])
+def test_a_model_call_that_always_breaks_off_fails_the_task(retryable: bool) -> None:
+    broken = ModelError("connection", "the connection broke", retryable)
+    world = world_of(lambda request: ScriptedReply(("one",), error=broken))
+    world.submit(ONE_AGENT)
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    attempts = world.given.policy.max_attempts if retryable else 1
+    assert len(world.given.model.requests) == attempts
+    assert read_all(world).steps == world.history()
+    assert world.summary().tokens_out == world.summary().agents["one"].tokens_out == attempts
+
+
+def test_a_missing_tool_fails_the_task() -> None:
+    world = World(world_parts(lambda request: says("never")))
+    world.submit(ONE_AGENT)
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    assert "no tool 'add'" in world.summary().reason
+
+
+def test_a_turn_delivered_twice_runs_once() -> None:
+    world = world_of(lambda request: says("text"))
+    world.submit(ONE_AGENT)
+    advance(world.engine, TASK)
+    message = take_turn(world)
+    inside: list[int] = []
+
+    def watch(name: str, call: Any) -> Any:
+        answer = call()
+        if name == "turns.emit" and not inside:
+            inside.append(1)
+            run_turn(world.engine, message.assignment)
+        return answer
+
+    world.watch = watch
+    world.deliver(message)
+    world.deliver(message)
+    world.settle()
+    assert len(world.given.model.requests) == 1
+    assert [step.agent_name for step in world.history()] == ["user", "one"]
+
+
+@pytest.mark.parametrize("port_call", ["histories.append", "task_store.commit", "dispatcher.advance"])
+@pytest.mark.parametrize("by_sweeper", [True, False], ids=["sweeper", "advance"])
+def test_a_stored_step_is_applied_and_not_generated_again(port_call: str, by_sweeper: bool) -> None:
+    world = world_of(lambda request: says("text"))
+    world.submit(ONE_AGENT)
+    advance(world.engine, TASK)
+    message = take_turn(world)
+
+    def watch(name: str, call: Any) -> Any:
+        answer = call()
+        if name == port_call:
+            raise Crash
+        return answer
+
+    world.watch = watch
+    world.deliver(message)
+    world.watch = make_call
+    if not by_sweeper:
+        world.clock.move(world.given.policy.lease + 1)
+        advance(world.engine, TASK)
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert len(world.given.model.requests) == 1
+    assert "event_turn_restart" not in event_types(world)
+
+
+def test_an_answer_is_kept_until_the_workspace_stores_it() -> None:
+    world = world_of(lambda request: says("text"))
+    world.submit(ONE_AGENT)
+    repaired_at = world.clock.now() + 5 * world.given.policy.store_timeout
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "histories.append" and world.clock.now() < repaired_at:
+            raise TransientError("the disk is full")
+        return call()
+
+    world.watch = watch
+    world.settle()
+    assert world.clock.now() >= repaired_at
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert len(world.given.model.requests) == 1
+    assert read_all(world).steps == world.history()
+
+
+def test_a_late_worker_adds_no_second_step() -> None:
+    """Its lease expired while it was silent and the next attempt runs, but it appends its step first."""
+    world = world_of(lambda request: says("text"))
+    world.submit(ONE_AGENT)
+    advance(world.engine, TASK)
+    message = take_turn(world)
+    done: list[int] = []
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "histories.append" and not done:
+            done.append(1)
+            world.clock.move(world.given.policy.lease + 1)
+            world.sweep()
+            again = take_turn(world)
+            assert again.assignment.attempt == 2
+            world.dispatcher.queue.append(again)
+        return call()
+
+    world.watch = watch
+    world.deliver(message)
+    world.settle()
+    assert [step.text for step in world.history()] == ["go", "text"]
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert read_all(world).steps == world.history()
+
+
+def test_a_late_worker_stops_at_its_next_token() -> None:
+    world = world_of(lambda request: says("one two three"))
+    world.submit(ONE_AGENT)
+    advance(world.engine, TASK)
+    message = take_turn(world)
+    emits: list[str] = []
+
+    def watch(name: str, call: Any) -> Any:
+        answer = call()
+        if name == "turns.emit":
+            emits.append(name)
+            if len(emits) == 1:
+                world.clock.move(world.given.policy.lease + 1)
+                world.sweep()
+        return answer
+
+    world.watch = watch
+    world.deliver(message)
+    assert len(emits) == 2
+    assert world.given.model.streams[0].closed
+    assert len(world.history()) == 1
+    world.settle()
+    assert world.history()[1].metadata["attempt"] == 2
+    assert read_all(world).steps == world.history()
+
+
+def test_the_heartbeat_keeps_a_silent_turn() -> None:
+    worlds: list[World] = []
+
+    def think_slowly() -> None:
+        for _ in range(10):
+            worlds[0].clock.move(worlds[0].given.policy.lease - 5)
+            worlds[0].heartbeat.beat()
+            worlds[0].sweep()
+        assert not worlds[0].dispatcher.queue
+
+    worlds.append(world_of(lambda request: ScriptedReply(("at last",), meanwhile=think_slowly)))
+    worlds[0].submit(ONE_AGENT)
+    worlds[0].settle()
+    assert worlds[0].history()[1].metadata["attempt"] == 1
+    assert len(worlds[0].given.model.requests) == 1
+
+
+def test_the_request_holds_profile_messages_and_tools() -> None:
+    team = team_of(
+        models={"small": {"model": "m1", "temperature": 0.5}, "big": {"model": "m2", "default": True}},
+        agents=[member("one", model="small", tools=["add"]), member("two")],
+        tools=[{"name": "add", "function": "shop.sums:add"}],
+    )
+    world = world_of(lambda request: says("text"))
+    world.submit(team)
+    world.settle()
+    first, second = world.given.model.requests
+    assert (first.profile.model, second.profile.model) == ("m1", "m2")
+    assert [tool["function"]["name"] for tool in first.tools] == ["add"]
+    assert second.tools == ()
+    assert list(first.messages) == [
+        {"role": "system", "content": "You are one."},
+        {"role": "user", "content": "go"},
+    ]
+    assert list(second.messages)[2:] == [{"role": "user", "content": "[one] text"}]
+
+
+def test_the_size_of_a_request_does_not_grow_with_the_history() -> None:
+    team = team_of(
+        agents=[member("one", context={"steps": 5}), member("two", context={"strategy": "budget", "tokens": 200})],
+        collaboration_model={"type": "sequential", "rounds": 40},
+    )
+    world = world_of(lambda request: says("some words that are always the same"))
+    world.submit(team)
+    world.settle()
+    sizes = [len(json.dumps(request.messages)) for request in world.given.model.requests]
+    assert max(sizes[40:]) == max(sizes[10:40])
+    assert len(world.history()) == 81
+    assert SEQUENTIAL.team.tail_length == 40

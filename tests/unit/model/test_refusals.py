@@ -1,0 +1,172 @@
+"""What servers say when they refuse a request: its kind, and what is learned from it."""
+
+from typing import Any
+
+import pytest
+
+from roboco.model.errors import ServerFailure, model_error
+from roboco.model.learned import Lessons
+from tests.contract.model.model_calls import make_request
+
+TOO_LONG = [
+    "prompt is too long: 213462 tokens > 200000 maximum",
+    "Your input exceeds the context window of this model",
+    "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)",
+    "tokens to keep from the initial prompt is greater than the context length",
+    "prompt token count of 140000 exceeds the limit of 128000",
+    "invalid params, context window exceeds limit (2013)",
+    "Your request exceeded model token limit: 262144 (requested: 300000)",
+    "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300000 tokens.",
+    "Prompt tokens (300) exceeds context size (200)",
+    "Range of input length should be [1, 30720]",
+    "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+    "Prompt exceeds max length",
+    "Input validation error: `inputs` must have less than 4095 tokens. Given: 5000",
+    "`inputs` tokens + `max_new_tokens` must be <= 8192. Given: 9000 `inputs` tokens",
+    "context length exceeded",
+    "Total tokens of image and text exceed max message tokens",
+    "the max input characters is 2000",
+    "total tokens exceeds the model's max of 4096",
+    "max tokens of 4096 exceeded",
+    "the number of input tokens 5000 cannot exceed the total tokens limit 4096 for this model",
+    "The sequence length of 9000 exceeds the maximum sequence length of 8192",
+    "Token limit exceeded: 150000 > 131072",
+    "Too many total text bytes: 20000000 > 9000000",
+]
+
+
+@pytest.mark.parametrize("words", TOO_LONG)
+@pytest.mark.parametrize("status", [0, 400])
+def test_a_request_that_is_too_long_is_recognised(words: str, status: int) -> None:
+    failure = ServerFailure(status, {"error": {"message": words, "type": "invalid_request_error"}})
+    assert model_error(failure, make_request()).code == "context_length"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code"),
+    [
+        (403, "account balance is insufficient", "quota"),
+        (400, "Access denied, please make sure your account is in good standing. Arrearage", "quota"),
+        (429, {"error": {"message": "org is suspended", "type": "exceeded_current_quota_error"}}, "quota"),
+        (403, "Your team has either used all available credits or reached its monthly spending limit.", "quota"),
+        (400, "You have reached your specified API usage limits. You will regain access on 2026-12-01", "quota"),
+        (403, "Key limit exceeded (total limit)", "quota"),
+        (403, {"code": "personal-team-blocked:spending-limit", "error": "You need a subscription"}, "quota"),
+        (403, "Your newly created team doesn't have any credits yet", "quota"),
+        (412, "Account x is suspended, possibly due to reaching the monthly spending limit", "quota"),
+        (403, {"error": {"code": "AllocationQuota.FreeTierOnly", "message": "It is exhausted"}}, "quota"),
+        (400, {"error": {"message": "Budget has been exceeded!", "type": "budget_exceeded"}}, "quota"),
+        (429, "Too many tokens, please wait before trying again.", "rate_limit"),
+        (400, "Output blocked by content filtering policy", "content_filter"),
+        (403, "You don't have access to the model with the specified model ID.", "not_found"),
+        (400, "Invalid model name passed in model=x", "not_found"),
+        (400, {"error": {"message": "No api key passed in", "type": "auth_error"}}, "auth"),
+        (0, "the provider ended the reply: malformed_tool_use", "malformed_call"),
+        (429, "You exceeded your current quota. Please retry in 36s.", "rate_limit"),
+        (429, "Number of request tokens has exceeded your per-minute rate limit", "rate_limit"),
+        (400, "Content Exists Risk", "content_filter"),
+        (403, {"error": {"message": "Input was flagged", "metadata": {"reasons": ["violence"]}}}, "content_filter"),
+        (400, {"error": {"message": "Model Not Exist"}}, "not_found"),
+        (404, {"error": "model 'x' not found, try pulling it first"}, "not_found"),
+        (400, {"errors": [{"message": "API key not valid. Please pass a valid API key."}]}, "auth"),
+        (400, "Invalid value at 'tools[0]'", "status"),
+        (400, "max_tokens is too large: 5", "status"),
+    ],
+)
+def test_the_words_of_a_server_decide_the_kind(status: int, body: Any, code: str) -> None:
+    assert model_error(ServerFailure(status, body), make_request()).code == code
+
+
+TOOLS = [{"type": "function", "function": {"name": "temperature", "strict": True, "parameters": {}}}]
+SENT = {
+    "model": "m",
+    "messages": [{"role": "system", "content": "x"}, {"role": "user", "content": "hi"}],
+    "stream": True,
+    "stream_options": {"include_usage": True},
+}
+
+
+def refused(words: str, param: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": words, "type": "invalid_request_error", "param": param}}
+
+
+def extra(*loc: str | int) -> dict[str, Any]:
+    return {"detail": [{"type": "extra_forbidden", "loc": ["body", *loc], "msg": "Extra inputs are not permitted"}]}
+
+
+@pytest.mark.parametrize(
+    ("sent", "body", "lesson"),
+    [
+        (
+            {"temperature": 0.5},
+            refused("`temperature` may only be set to 1 when thinking is enabled."),
+            "'temperature'",
+        ),
+        (
+            {"temperature": 0.5, "top_p": 0.5},
+            refused("`temperature` and `top_p` cannot both be specified for this model."),
+            "'temperature'",
+        ),
+        ({}, {"error": "property 'stream_options' is unsupported"}, "'stream_options'"),
+        ({}, refused("Additional properties are not allowed ('stream_options' was unexpected)"), "'stream_options'"),
+        ({"stop": ["x"]}, extra("stop"), "'stop'"),
+        ({"stop": ["x"]}, {"error": "Argument not supported on this model: stop"}, "'stop'"),
+        ({"stop": ["x"]}, refused("stop is not supported"), "'stop'"),
+        ({"seed": 1}, {"message": "Malformed input request: #: extraneous key [seed] is not permitted"}, "'seed'"),
+        ({"tool_choice": "required"}, refused("Tool choice must be auto"), "'tool_choice'"),
+        ({"tool_choice": "required"}, refused("Thinking mode does not support this tool_choice"), "'tool_choice'"),
+        (
+            {"response_format": {"type": "json_schema"}},
+            refused("'response_format.type' must be one of [text, json_object]"),
+            "'response_format'",
+        ),
+        (
+            {"response_format": {"type": "json_schema"}},
+            refused("'response_format.type' must be 'json_object' or 'text'"),
+            "'response_format'",
+        ),
+        (
+            {"response_format": {"type": "json_schema"}},
+            refused("This response_format type is unavailable now"),
+            "'response_format'",
+        ),
+        ({"temperature": 0.5}, refused("invalid temperature: only 1 is allowed for this model"), "'temperature'"),
+        ({"tool_choice": "required"}, refused("Thinking may not be enabled when tool_choice forces"), "'tool_choice'"),
+        ({"reasoning": {"effort": "low"}}, refused("'reasoning.effort' is not supported"), "'reasoning'"),
+        ({"service_tier": "flex"}, refused("Invalid service_tier argument", "service_tier"), "'service_tier'"),
+        ({}, refused("Developer instruction is not enabled for models/gemma-3-27b-it"), "as a message of the user"),
+        (
+            {"max_tokens": 5000},
+            refused("You passed 30 input tokens and requested 5000 output tokens. The context length is only 4096"),
+            "no maximum",
+        ),
+        (
+            {"messages": [{"role": "assistant", "content": "x", "reasoning": "y"}]},
+            refused("Unrecognized request argument supplied", "messages[0].reasoning"),
+            "no 'reasoning' of earlier replies",
+        ),
+        ({"tools": TOOLS}, extra("tools", 0, "function", "strict"), "'strict'"),
+        ({"max_tokens": 100_000}, refused("Range of max_tokens should be [1, 8192]"), "at most 8192"),
+        (
+            {"max_tokens": 100_000},
+            refused(
+                "maxOutputTokens value of 100000 but the supported range is from 1 (inclusive) to 65537 (exclusive)"
+            ),
+            "at most 65536",
+        ),
+        (
+            {"tools": TOOLS, "temperature": 0.5},
+            refused("Invalid schema for function 'temperature': not supported", "tools[0].function.parameters"),
+            "",
+        ),
+        ({"stop": ["x"], "user": "u"}, refused("Unexpected role: conversation must not stop with role user"), ""),
+        ({"user": "u"}, refused("Invalid value: 'user'. Unsupported sequence", "messages[2].role"), ""),
+        ({"stop": ["x"]}, refused("Unknown error, please stop and contact the support team"), ""),
+        ({}, refused("set max_tokens to '5'"), ""),
+        ({}, refused("set messages to 'x'"), ""),
+    ],
+)
+def test_only_a_parameter_that_is_meant_is_changed(sent: dict[str, Any], body: Any, lesson: str) -> None:
+    learned = Lessons().learn(ServerFailure(400, body), SENT | sent)
+    assert (lesson in learned) == bool(learned or not lesson)
+    assert bool(learned) == bool(lesson)

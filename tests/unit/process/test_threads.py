@@ -1,0 +1,66 @@
+"""ThreadPool: callers that ask for the same call share its result, but not one that started before they asked."""
+
+import asyncio
+import threading
+
+import pytest
+
+from roboco.process.threads import ThreadPool
+from tests.support.stack import until
+
+
+class NumberedCall:
+    """A call that returns its number; the first one waits until it is released."""
+
+    def __init__(self) -> None:
+        self.started = 0
+        self.release = threading.Event()
+
+    def __call__(self) -> int:
+        self.started += 1
+        number = self.started
+        if number == 1:
+            assert self.release.wait(60)
+        return number
+
+
+def test_a_call_that_started_earlier_is_not_shared() -> None:
+    async def main() -> None:
+        threads, call = ThreadPool(4), NumberedCall()
+        first = asyncio.create_task(threads.run_shared("a", call))
+        await asyncio.to_thread(until, lambda: call.started, 10, "the first call has started")
+        later = [asyncio.create_task(threads.run_shared("a", call)) for _ in range(5)]
+        other = asyncio.create_task(threads.run_shared("b", lambda: 7))
+        assert await other == 7
+        call.release.set()
+        assert await first == 1
+        assert await asyncio.gather(*later) == [2] * 5
+        assert threads._shared_calls == {}
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_cancelled_caller_does_not_affect_the_others() -> None:
+    async def main() -> None:
+        threads, call = ThreadPool(4), NumberedCall()
+        cancelled, remaining = (asyncio.create_task(threads.run_shared("a", call)) for _ in range(2))
+        await asyncio.to_thread(until, lambda: call.started, 10, "the call has started")
+        cancelled.cancel()
+        call.release.set()
+        assert await remaining in (1, 2)
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_an_error_is_raised_to_every_caller() -> None:
+    def fail() -> None:
+        raise OSError("gone")
+
+    async def main() -> None:
+        threads = ThreadPool(2)
+        results = await asyncio.gather(*(threads.run_shared("a", fail) for _ in range(3)), return_exceptions=True)
+        assert [str(error) for error in results] == ["gone"] * 3
+
+    asyncio.run(asyncio.wait_for(main(), 60))

@@ -1,0 +1,315 @@
+"""Team files: YAML or JSON, and the prompt files next to them."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.domain.team.team import MAX_PROMPT_CHARS, Team
+from roboco.domain.team.validation import MAX_TEAM_CHARS
+from roboco.engine.frozen_teams import serialize_team
+from roboco.errors import InvalidTeam, UsageError
+from roboco.team_files.file import load_team, parse_team
+from roboco.templates import rendering
+
+TEAM_YAML = """
+name: desk
+agents:
+  - {name: writer, prompt_file: prompts/writer.md}
+  - {name: critic, prompt: "Review {{ task.prompt }}"}
+collaboration_model:
+  type: graph
+  routing_graph:
+    writer: critic
+    critic: [{to: END, when: {contains: "APPROVED"}}, writer]
+"""
+
+
+def write_file(folder: Path, name: str, content: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def mistakes_in(path: Path) -> tuple[str, ...]:
+    with pytest.raises(InvalidTeam) as raised:
+        load_team(path)
+    assert raised.value.source == str(path)
+    return raised.value.mistakes
+
+
+def write_team_of(folder: Path, **agent: Any) -> Path:
+    return write_file(folder, "team.json", json.dumps({"name": "desk", "agents": [{"name": "one"} | agent]}))
+
+
+@pytest.mark.parametrize("name", ["team.yaml", "team.yml"])
+def test_a_yaml_file_is_read_with_its_prompt_file(tmp_path: Path, name: str) -> None:
+    write_file(tmp_path, "prompts/writer.md", "Write, {{ agent.name }}. Grüße\n")
+    team = load_team(write_file(tmp_path, name, TEAM_YAML))
+    assert team.agent("writer").prompt == "Write, {{ agent.name }}. Grüße\n"
+    assert team.agent("critic").prompt == "Review {{ task.prompt }}"
+    assert "prompt_file" not in team.model_dump_json()
+
+
+def test_a_json_file_is_read(tmp_path: Path) -> None:
+    assert load_team(write_team_of(tmp_path, prompt="hi")).agent("one").prompt == "hi"
+
+
+@pytest.mark.parametrize("name", ["team.toml", "team", "team.yaml.bak"])
+def test_a_file_with_another_extension_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=r"must end in \.yaml, \.yml, \.json"):
+        load_team(write_file(tmp_path, name, TEAM_YAML))
+
+
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        load_team(tmp_path / "team.yaml")
+    (tmp_path / "folder.yaml").mkdir()
+    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+        load_team(tmp_path / "folder.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"name: \xff")
+    with pytest.raises(UsageError, match=r"cannot be read: .*utf-8"):
+        load_team(tmp_path / "latin.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("team.json", "{", "the file: is not JSON"),
+        ("team.json", "[" * 100_000, "the file: is not JSON"),
+        ("team.yaml", "a: [", "the file: is not YAML"),
+        ("team.yaml", "a: b: c", "the file: is not YAML"),
+        ("team.yaml", "[" * 600, "the file: is not YAML"),
+        ("team.yaml", "!!python/object/apply:os.system ['id']", "the file: is not YAML"),
+        ("team.yaml", "", "the file: must hold an object with 'name' and 'agents' (found None)"),
+        ("team.yaml", "- a", "the file: must hold an object"),
+        ("team.json", '"text"', "the file: must hold an object"),
+    ],
+)
+def test_an_invalid_team_file_is_refused_with_one_line(tmp_path: Path, name: str, content: str, expected: str) -> None:
+    [mistake] = mistakes_in(write_file(tmp_path, name, content))
+    assert expected in mistake
+    assert "\n" not in mistake
+
+
+def test_all_mistakes_of_a_file_are_reported_together(tmp_path: Path) -> None:
+    path = write_file(
+        tmp_path,
+        "team.yaml",
+        """
+name: 1 desk
+agents:
+  - {name: a, prompt_file: nothing.md}
+  - {name: b, prompt: "{{ tusk }}", prompt_file: x.md}
+  - {name: c, prompt: "{{ tusk }}"}
+  - {name: d, prompt: "{{ "}
+  - {name: e}
+tool: []
+""",
+    )
+    places = {mistake.split(":")[0] for mistake in mistakes_in(path)}
+    assert places == {
+        "name",
+        "agents[0].prompt_file",
+        "agents[1]",
+        "agents[1].prompt",
+        "agents[2].prompt",
+        "agents[3].prompt",
+        "agents[4].prompt",
+        "tool",
+    }
+
+
+def test_both_a_prompt_and_a_prompt_file_are_refused(tmp_path: Path) -> None:
+    write_file(tmp_path, "x.md", "hi")
+    [mistake] = mistakes_in(write_team_of(tmp_path, prompt="hi", prompt_file="x.md"))
+    assert mistake == "agents[0]: has both 'prompt' and 'prompt_file', keep one of them"
+
+
+@pytest.mark.parametrize(
+    ("prompt_file", "expected"),
+    [
+        ("nothing.md", "No such file"),
+        ("folder", "it is no regular file"),
+        ("../outside.md", "name a file beside or below the team file"),
+        ("folder/../../outside.md", "name a file beside or below the team file"),
+        ("/etc/hostname", "name a file beside or below the team file"),
+        ("link.md", "the file lies outside the team's folder"),
+        ("linked/outside.md", "the file lies outside the team's folder"),
+        ("latin.md", "utf-8"),
+        ("a\0b", "null"),
+        ("", ""),
+        (5, "name a file"),
+        (["x.md"], "name a file"),
+    ],
+)
+def test_an_unreadable_prompt_file_is_refused(tmp_path: Path, prompt_file: object, expected: str) -> None:
+    write_file(tmp_path, "outside.md", "secret")
+    folder = tmp_path / "teams"
+    (folder / "folder").mkdir(parents=True)
+    (folder / "link.md").symlink_to(tmp_path / "outside.md")
+    (folder / "linked").symlink_to(tmp_path)
+    (folder / "latin.md").write_bytes(b"\xff")
+    [mistake] = mistakes_in(write_team_of(folder, prompt_file=prompt_file))
+    assert mistake.startswith(f"agents[0].prompt_file: {prompt_file!r} cannot be read: ")
+    assert expected in mistake
+    assert "secret" not in mistake
+
+
+@pytest.mark.parametrize("name", [".env", "..env", ".git/config", "a/.hidden.md", "link.md"])
+def test_a_hidden_prompt_file_is_refused(tmp_path: Path, name: str) -> None:
+    write_file(tmp_path, ".env", "SECRET=1")
+    (tmp_path / "link.md").symlink_to(tmp_path / ".env")
+    for hidden in (".git/config", "a/.hidden.md"):
+        write_file(tmp_path, hidden, "secret")
+    [mistake] = mistakes_in(write_team_of(tmp_path, prompt_file=name))
+    assert "begin with '.'" in mistake
+
+
+@pytest.mark.parametrize("content", [b"x" * (MAX_PROMPT_CHARS + 1), b"a\0b", b"\xff\xfe"])
+def test_a_prompt_file_that_is_large_or_binary_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.md").write_bytes(content)
+    [mistake] = mistakes_in(write_team_of(tmp_path, prompt_file="x.md"))
+    assert mistake.startswith("agents[0].prompt_file: 'x.md' cannot be read: ")
+    assert len(mistake) < 300
+
+
+def team_with_prompts(*prompts: str) -> dict[str, Any]:
+    return {"name": "desk", "agents": [{"name": f"a{n}", "prompt": prompt} for n, prompt in enumerate(prompts)]}
+
+
+def test_a_prompt_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendering, "_environment", None)
+    long = "{{ tusk }}" + "x" * MAX_PROMPT_CHARS
+    with pytest.raises(InvalidTeam) as raised:
+        parse_team(team_with_prompts("p", long) | {"teams": {"inner": team_with_prompts(long)}})
+    expected = f"has {len(long)} characters, at most {MAX_PROMPT_CHARS} are possible"
+    assert raised.value.mistakes == (f"agents[1].prompt: {expected}", f"teams.inner.agents[0].prompt: {expected}")
+
+
+def test_prompts_that_are_too_long_together_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendering, "_environment", None)
+    prompt = "x" * (MAX_PROMPT_CHARS - 1010)
+    with pytest.raises(InvalidTeam) as raised:
+        parse_team(
+            team_with_prompts(*[prompt] * 4)
+            | {"teams": {"inner": team_with_prompts("{{ tusk }}" + prompt, "{{ tusk }}")}}
+        )
+    size = 5 * MAX_PROMPT_CHARS - 5040
+    expected = f"the prompts up to here have {size} characters, at most {MAX_TEAM_CHARS} are possible together"
+    assert raised.value.mistakes == (f"teams.inner.agents[0].prompt: {expected}",)
+
+
+def test_a_prompt_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.md")
+    [mistake] = mistakes_in(write_team_of(tmp_path, prompt_file="x.md"))
+    assert mistake == "agents[0].prompt_file: 'x.md' cannot be read: it is no regular file"
+
+
+@pytest.mark.parametrize("place", ["prompts", "prompts/x.md"])
+def test_a_prompt_file_whose_path_becomes_a_link_after_the_check_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    folder = tmp_path / "teams"
+    for one, text in ((folder / "prompts", "prompt"), (tmp_path / "outside/prompts", "secret")):
+        one.mkdir(parents=True)
+        (one / "x.md").write_text(text)
+    file = write_team_of(folder, prompt_file="prompts/x.md")
+    opened = os.open
+
+    def swap(path: Any, *args: Any, **named: Any) -> int:
+        if not (folder / place).is_symlink():
+            (folder / place).rename(tmp_path / "before")
+            (folder / place).symlink_to(tmp_path / "outside" / place)
+        return opened(path, *args, **named)
+
+    monkeypatch.setattr(os, "open", swap)
+    [mistake] = mistakes_in(file)
+    assert mistake.endswith("cannot be read: its path was changed while it was opened; try again")
+
+
+def test_a_prompt_file_of_a_config_map_is_read(tmp_path: Path) -> None:
+    """Kubernetes mounts links to a folder whose name begins with two dots."""
+    write_file(tmp_path, "..2026_11_23/x.md", "be\r\nshort")
+    (tmp_path / "..data").symlink_to("..2026_11_23")
+    (tmp_path / "x.md").symlink_to("..data/x.md")
+    team = load_team(write_team_of(tmp_path, prompt_file="x.md"))
+    assert team.agents[0].prompt == "be\nshort"
+
+
+def test_an_empty_prompt_file_is_a_mistake(tmp_path: Path) -> None:
+    write_file(tmp_path, "empty.md", "")
+    [mistake] = mistakes_in(write_team_of(tmp_path, prompt_file="empty.md"))
+    assert mistake.startswith("agents[0].prompt")
+
+
+def test_a_mistake_in_a_prompt_file_names_it(tmp_path: Path) -> None:
+    write_file(tmp_path, "x.md", "{{ tusk }}")
+    [mistake] = mistakes_in(write_team_of(tmp_path, prompt_file="x.md"))
+    assert mistake == "agents[0].prompt_file: line 1: unknown variable 'tusk', possible are task, team, agent, context"
+
+
+def test_a_team_without_a_file_may_not_name_prompt_files() -> None:
+    with pytest.raises(InvalidTeam, match="a team that is not in a file has its prompts and teams in itself"):
+        parse_team({"name": "desk", "agents": [{"name": "one", "prompt_file": "x.md"}]})
+    assert parse_team({"name": "desk", "agents": [{"name": "one", "prompt": "hi"}]}).name == "desk"
+
+
+@pytest.mark.parametrize("data", [None, [], "x", {"agents": 5}, {"agents": [5]}, {"agents": {"a": 1}}, {1: 2}])
+def test_data_that_is_no_team_raises_invalid_team(data: object) -> None:
+    with pytest.raises(InvalidTeam):
+        parse_team(data)
+
+
+HELPERS_YAML = "name: helpers\nagents: [{name: helper, prompt_file: help.md}]\n"
+LEAD_YAML = (
+    "name: lead\nagents: [{name: boss, prompt: lead, delegates: [helpers]}]\nteams: {helpers: sub/helpers.yaml}\n"
+)
+
+
+def test_a_team_includes_the_teams_of_other_files(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/helpers.yaml").write_text(HELPERS_YAML)
+    (tmp_path / "sub/help.md").write_text("You help.")
+    (tmp_path / "lead.yaml").write_text(LEAD_YAML)
+    team = load_team(tmp_path / "lead.yaml")
+    assert team.teams["helpers"].agents[0].prompt == "You help."
+    assert Team.model_validate_json(serialize_team(team)) == team
+
+
+def test_every_mistake_in_an_included_team_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "lead.yaml").write_text(LEAD_YAML)
+    with pytest.raises(InvalidTeam, match=r"teams.helpers: 'sub/helpers.yaml' cannot be read: No such file"):
+        load_team(tmp_path / "lead.yaml")
+    (tmp_path / "sub/helpers.yaml").write_text(HELPERS_YAML)
+    with pytest.raises(InvalidTeam, match=r"teams.helpers.agents\[0\].prompt_file: 'help.md' cannot be read"):
+        load_team(tmp_path / "lead.yaml")
+
+
+def test_a_team_that_includes_itself_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lead.yaml").write_text(LEAD_YAML.replace("sub/helpers.yaml", "lead.yaml"))
+    with pytest.raises(InvalidTeam, match="does one contain itself"):
+        load_team(tmp_path / "lead.yaml")
+
+
+@pytest.mark.parametrize("name", ["../x.yaml", "/etc/x.yaml"])
+def test_a_team_outside_the_folder_is_not_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / "lead.yaml").write_text(LEAD_YAML.replace("sub/helpers.yaml", name))
+    with pytest.raises(InvalidTeam, match="name a file beside or below the team file"):
+        load_team(tmp_path / "lead.yaml")
+
+
+def test_a_team_without_a_file_may_not_name_team_files() -> None:
+    with pytest.raises(InvalidTeam, match="has its prompts and teams in itself"):
+        parse_team({"name": "x", "agents": [{"name": "a", "prompt": "p"}], "teams": {"y": "y.yaml"}})
+
+
+def test_a_long_team_name_is_truncated_in_a_mistake() -> None:
+    agents = [{"name": "a", "prompt": "{{ tusk }}"}]
+    with pytest.raises(InvalidTeam) as raised:
+        parse_team(team_with_prompts("p") | {"teams": {"t" * 10_000: {"name": "inner", "agents": agents}}})
+    assert raised.value.mistakes[0].startswith(f"teams.{'t' * 80}.agents[0].prompt: line 1: unknown variable 'tusk'")

@@ -1,0 +1,65 @@
+"""InstrumentedModel: the replies of the wrapped model are unchanged, and its calls are measured."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.errors import ModelError
+from roboco.ports.model import Listener, Reply, Request
+from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS, Operation
+from roboco.telemetry.instrumented_model import InstrumentedModel
+from tests.support.memory_ports.model import ScriptedModel, ScriptedReply, says
+from tests.support.memory_ports.telemetry import MemoryTelemetry
+
+REQUEST = Request(ModelProfile(model="small"), (), ())
+
+
+def start_stream(script: ScriptedReply) -> tuple[MemoryTelemetry, Iterator[str | Reply], Any]:
+    telemetry = MemoryTelemetry()
+    running = InstrumentedModel(ScriptedModel(lambda request: script), telemetry).stream(REQUEST)
+    return telemetry, iter(running), running
+
+
+def test_a_call_is_measured_from_start_to_end() -> None:
+    telemetry, pieces, running = start_stream(says("one two"))
+    assert telemetry.values(OPEN_STREAMS) == [1]
+    *texts, reply = pieces
+    assert texts == ["one", " two"]
+    assert isinstance(reply, Reply)
+    assert len(telemetry.values(FIRST_TOKEN_SECONDS, "small")) == 1
+    assert (telemetry.annotations[0] or {})["tokens_in"] == 10
+    assert telemetry.operations == [Operation("model", model="small")]
+    running.close()
+    running.close()
+    assert telemetry.values(OPEN_STREAMS) == [1, -1]
+    assert running.wait_closed(0)
+
+
+def test_the_first_token_of_a_reply_without_text_is_measured() -> None:
+    telemetry, pieces, running = start_stream(says("", ("add", {})))
+    list(pieces)
+    running.close()
+    assert len(telemetry.values(FIRST_TOKEN_SECONDS, "small")) == 1
+
+
+def test_a_failed_call_is_recorded_with_its_error() -> None:
+    telemetry, pieces, running = start_stream(ScriptedReply(error=ModelError("timeout", "too late", True)))
+    with pytest.raises(ModelError, match="too late"):
+        list(pieces)
+    running.close()
+    assert telemetry.annotations == [{"error": "timeout"}]
+    assert telemetry.values(OPEN_STREAMS) == [1, -1]
+
+
+def test_a_call_with_a_text_callback_is_measured() -> None:
+    telemetry = MemoryTelemetry()
+    texts: list[str] = []
+    model = InstrumentedModel(ScriptedModel(lambda request: says("one two")), telemetry)
+    running = model.stream(REQUEST, Listener(texts.append))
+    [reply] = running
+    assert isinstance(reply, Reply)
+    assert texts == ["one", " two"]
+    assert len(telemetry.values(FIRST_TOKEN_SECONDS, "small")) == 1
+    running.close()

@@ -1,0 +1,423 @@
+"""Prompt templates: a template computes text from its variables, and has access to nothing else."""
+
+import threading
+from contextlib import suppress
+from time import process_time
+from typing import Any
+
+import pytest
+
+from roboco.domain.team.team import MAX_PROMPT_CHARS
+from roboco.errors import UsageError
+from roboco.templates import rendering, templates
+from roboco.templates.rendering import MAX_TEXT_CHARS, MAX_VALUES
+from roboco.templates.syntax import FILTERS, MAX_CODE_TOKENS, TESTS
+from roboco.templates.templates import JinjaPrompts, check_template
+from tests.faults.hostile import tenant
+
+VARIABLES: dict[str, Any] = {
+    "task": {"id": "t1", "prompt": "write"},
+    "team": {"name": "desk", "agents": [{"name": "one"}, {"name": "two"}]},
+    "agent": {"name": "one"},
+    "context": {"tone": "dry", "lines": ["a", "b"]},
+}
+
+
+def render(template: str) -> str:
+    return JinjaPrompts().render(template, VARIABLES)
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("You write.", "You write."),
+        ("{{ agent.name }} of {{ team.name }}", "one of desk"),
+        ("{{ task.id }}: {{ task.prompt }}", "t1: write"),
+        ("{% for one in team.agents %}{{ one.name }} {% endfor %}", "one two "),
+        ("{% if context.tone == 'dry' %}Be dry.{% endif %}", "Be dry."),
+        ("{{ context.tone | upper }} {{ context['lines'] | join(', ') }}", "DRY a, b"),
+        ("{{ context.get('colour', 'red') }} {{ context.colour is defined }}", "red False"),
+        ("<b>{{ '<i>' }}</b>", "<b><i></b>"),
+        ("{% set x = 2 %}{{ x + 3 }}", "5"),
+    ],
+)
+def test_a_template_is_rendered(template: str, expected: str) -> None:
+    assert render(template) == expected
+    assert check_template(template) == []
+
+
+@pytest.mark.parametrize(
+    ("template", "remedy"),
+    [
+        (
+            "{{ context.audience }}",
+            """: pass --context audience=... (command line) or context={"audience": ...} (Python)""",
+        ),
+        ("{{ context['audience'] }}", """ or context={"audience": ...} (Python)"""),
+        ("{% for x in [1] %}{{ context.audience }}{% endfor %}", """ or context={"audience": ...} (Python)"""),
+        ("{{ context.user.name }}", """: pass context={"user": {"name": ...}} (Python)"""),
+    ],
+)
+def test_missing_context_names_the_remedy(template: str, remedy: str) -> None:
+    with pytest.raises(UsageError) as failed:
+        JinjaPrompts().render(template, VARIABLES | {"context": {"user": {}}})
+    assert str(failed.value).endswith(remedy)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ task.audience }}",
+        "{{ team.agents[9] }}",
+    ],
+)
+def test_missing_attribute_elsewhere_names_the_filter(template: str) -> None:
+    context = {"a": {"b": {"c": {"d": {"e": {}}}}}, "user": {"name": "Ada"}}
+    with pytest.raises(UsageError, match="'is defined' asks, and the filter 'default' replaces it"):
+        JinjaPrompts().render(template, VARIABLES | {"context": context})
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ ''.__class__ }}",
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ context.__class__.__init__.__globals__ }}",
+        "{{ context['__class__']['__mro__'] }}",
+        "{{ context | attr('__class__') }}",
+        "{{ self.__init__.__globals__ }}",
+        "{{ (1).__class__.__base__ }}",
+        "{{ render.__globals__ }}",
+        "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
+        "{{ joiner.__init__.__globals__ }}",
+        "{{ lipsum.__globals__['os'] }}",
+        "{{ namespace.__init__.__globals__ }}",
+        "{{ '{0.__class__.__mro__}'.format('') }}",
+        "{{ '%s' | format(''.__class__) }}",
+        "{{ ''.format_map({}).__class__ }}",
+        "{{ context.update({'a': 1}) }}",
+        "{{ context.lines.append('c') }}",
+        "{{ context.lines.__add__ }}",
+        "{% include '/etc/passwd' %}",
+        "{% import 'os' as os %}{{ os.name }}",
+        "{% extends 'x' %}",
+    ],
+)
+def test_a_template_has_no_access_beyond_its_variables(template: str) -> None:
+    before = repr(VARIABLES)
+    with pytest.raises(UsageError, match="the template fails"):
+        render(template)
+    assert repr(VARIABLES) == before
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ nothing }}",
+        "{{ context.nothing }}",
+        "{{ context.nothing.more }}",
+        "{{ team.agents[9].name }}",
+        "{{ agent.prompt }}",
+        "{% for x in context.nothing %}{% endfor %}",
+    ],
+)
+def test_a_missing_variable_is_refused_and_not_left_out(template: str) -> None:
+    with pytest.raises(
+        UsageError, match=r"the template fails: .*(undefined|unknown variable|no element|context of the task has no)"
+    ):
+        render(template)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ 1 / 0 }}",
+        "{{ 1 % 0 }}",
+        "{{ 'a' + 1 }}",
+        "{{ '%d' % 'x' }}",
+        "{{ '{}'.format() }}",
+        "{{ '{a}'.format() }}",
+        "{{ 'a'.encode('nothing') }}",
+        "{{ 'abc'.index('z') }}",
+        "{{ range(10 ** 9) | list }}",
+        "{{ 2.0 ** 5000 }}",
+        "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}",
+        "{{ context.lines.nothing() }}",
+        "{{ agent() }}",
+        "{{ 'x' | nothing }}",
+        "{{ {}[[]] }}",
+        "{{ team.agents | selectattr | list }}",
+        "{{ team.agents | select(task.id) | list }}",
+        "{{ [1] | select('eq') | list }}",
+        "{{ [1] | select('odd', case=1) | list }}",
+        "{{ [] | max }}",
+        "{{ [1] | dictsort }}",
+    ],
+)
+def test_every_failure_of_a_template_raises_usage_error(template: str) -> None:
+    with pytest.raises(UsageError, match="the template fails"):
+        render(template)
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("{{ tusk.id }}", "unknown variable 'tusk', possible are task, team, agent, context"),
+        ("{{ a }}{{ b }}", "unknown variable 'a'"),
+        ("{{ ", "is not a Jinja template"),
+        ("{% if %}", "is not a Jinja template"),
+        ("{% for x in context %}", "is not a Jinja template"),
+        ("{{ task.id }", "is not a Jinja template"),
+    ],
+)
+def test_mistakes_are_found_without_a_task(template: str, expected: str) -> None:
+    assert expected in check_template(template)[0]
+
+
+@pytest.mark.parametrize("template", tenant.REFUSED_TEMPLATES, ids=range(len(tenant.REFUSED_TEMPLATES)))
+def test_an_unsupported_construct_is_refused_by_the_check(template: str) -> None:
+    assert check_template(template)
+    with pytest.raises(UsageError, match="the template fails"):
+        JinjaPrompts().render(template, tenant.VARIABLES)
+
+
+@pytest.mark.parametrize("template", tenant.GREEDY_TEMPLATES, ids=range(len(tenant.GREEDY_TEMPLATES)))
+def test_the_time_and_output_of_a_template_are_limited(template: str) -> None:
+    start = process_time()
+    with suppress(UsageError):
+        assert len(JinjaPrompts().render(template, tenant.VARIABLES)) <= MAX_TEXT_CHARS
+    assert process_time() - start < 2
+
+
+@pytest.mark.parametrize("template", tenant.DEEP_TEMPLATES, ids=range(len(tenant.DEEP_TEMPLATES)))
+def test_a_deep_template_fits_the_stack_of_a_small_thread(template: str) -> None:
+    """A template that is too deep would end the process."""
+    before = threading.stack_size(1024 * 1024)
+    try:
+        thread = threading.Thread(target=check_template, args=(template,))
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+
+
+def test_large_variables_are_refused() -> None:
+    variables = VARIABLES | {"context": {"rows": [{"n": 0}] * (MAX_VALUES // 2)}}
+    with pytest.raises(UsageError, match="its variables have more than 5000 values; pass a smaller context, or a text"):
+        JinjaPrompts().render("{{ task.id }}", variables)
+
+
+@pytest.mark.parametrize(
+    "value", [10**30, -(2**63), 2**63, 1.5, True, None, "it's {{ a }} %} \\ \n é 😀", {}, [], {"a b": [{}]}]
+)
+def test_a_value_of_the_context_is_rendered_as_python_writes_it(value: Any) -> None:
+    assert JinjaPrompts().render("{{ context.x }}", {"context": {"x": value}}) == str(value)
+
+
+@pytest.mark.parametrize(("kind", "names"), [("filter", FILTERS), ("test", TESTS)])
+def test_minijinja_has_the_listed_filters_and_tests(kind: str, names: tuple[str, ...]) -> None:
+    environment = rendering._environment(1000)
+    assert [name for name in names if not environment.eval_expr(f"name is {kind}", name=name)] == []
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ '{{' }}{{ \"%}\" }}{% raw %}{{ '{% endraw %}{# ' #}",
+        "{{ {'a': {'b': {}}}['a'] }}{%- if 5 % 2 -%}'{%+ endif +%}",
+    ],
+)
+def test_the_code_of_a_template_ends_where_the_parser_ends_it(template: str) -> None:
+    assert check_template(template) == []
+    assert check_template(template + "{{ " + "not " * MAX_CODE_TOKENS + "1 }}") == [
+        f"has more than {MAX_CODE_TOKENS} words and signs of code, make it simpler"
+    ]
+    assert check_template(template + " not" * MAX_CODE_TOKENS) == []
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ [task, team, 1, agent] | length }}", "{{ task.id + 'a' + 'b' }}", "{{ team.name + agent.name }}"]
+)
+def test_few_values_are_added_and_listed(template: str) -> None:
+    assert check_template(template) == []
+
+
+def test_a_mistake_names_the_construct_its_line_and_the_alternatives() -> None:
+    (mistake,) = check_template("You write.\n\n{{ context.tone.upper() }}")
+    assert mistake.startswith("line 3: this call is not possible, only range(...), and get, items, keys and values; or")
+    (mistake,) = check_template("\n{{ context.tone | shout }}")
+    assert mistake.startswith("line 2: no filter 'shout', possible are abs, capitalize")
+    mistake, _ = check_template("{% macro x() %}{% endmacro %}")
+    assert mistake.startswith("line 1: 'macro' is not possible, only {{ expressions }}, if, for and set")
+    (mistake,) = check_template("{{ task.id is callable }}")
+    assert mistake.startswith("line 1: no test 'callable', possible are boolean, defined")
+
+
+def test_templates_of_a_team_share_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(templates, "_TEAM_SECONDS", 0.0)
+    shared = JinjaPrompts().with_shared_budget()
+    assert shared.render("{{ task.id }}", VARIABLES) == "t1"
+    with pytest.raises(UsageError, match="the templates up to here take more than 0 seconds, make them simpler"):
+        shared.render("{{ task.id }}", VARIABLES)
+
+
+def test_a_template_without_code_is_not_parsed() -> None:
+    assert render("a } } % b\r\nc\n\n") == "a } } % b\nc\n"
+    assert render("x" * (MAX_TEXT_CHARS + 1)) == "x" * (MAX_TEXT_CHARS + 1)
+
+
+def test_a_template_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendering, "_environment", None)
+    long = "{{ task.id }}" + "x" * MAX_PROMPT_CHARS
+    mistake = f"has {len(long)} characters, at most {MAX_PROMPT_CHARS} are possible"
+    assert check_template(long) == [mistake]
+    with pytest.raises(UsageError, match=f"the template fails: {mistake}"):
+        render(long)
+
+
+JINJA_TEMPLATES = [
+    (
+        "{{ task.prompt | upper }} {{ 'aB c-d' | title }} {{ 'aB' | capitalize }} {{ 'AB' | lower }} {{ ' a "
+        "' | trim }}",
+        "WRITE Ab C-D Ab ab a",
+    ),
+    ("{{ context.nothing | default('x') }} {{ context.nothing | d }} {{ '' | default('y', true) }}", "x  y"),
+    (
+        "{{ team.agents | map(attribute='name') | join(', ') }} {{ team.agents | join('/', attribute='name') }}",
+        "one, two one/two",
+    ),
+    (
+        "{{ team.agents | length }} {{ 'abc' | count }} {{ [3, 1, 2] | sort }} {{ ['b', 'A'] | sort(reverse=true) }}",
+        "2 3 [1, 2, 3] ['b', 'A']",
+    ),
+    (
+        "{{ [1, 2, 1] | unique | list }} {{ [1, 2] | sum }} {{ [1, 2] | first }} {{ [1, 2] | last }} {{ "
+        "'abc' | reverse }}",
+        "[1, 2] 3 1 2 cba",
+    ),
+    ("{{ '<&>' | tojson }}", '"\\u003c\\u0026\\u003e"'),
+    ("{{ (1, ('x', ())) | tojson(3) }}", '[\n   1,\n   [\n      "x",\n      []\n   ]\n]'),
+    ("{{ 1e99 | tojson }} {{ {} | tojson(2) }}", "1e+99 {}"),
+    (
+        "{{ context }} {{ team.agents }} {{ [1, 2.5, none, true, 'it\\'s'] }} {{ (1,) }} {{ {} }} {{ (1, 'a') }}",
+        "{'tone': 'dry', 'lines': ['a', 'b']} [{'name': 'one'}, {'name': 'two'}] [1, 2.5, None, True, "
+        "\"it's\"] (1,) {} (1, 'a')",
+    ),
+    (
+        "{{ 'a-b-a' | replace('a', 'c') }} {{ 'aaa' | replace('a', 'b', 2) }} {{ 'a\\nb' | indent(2, true) }}",
+        "c-b-c bba   a\n  b",
+    ),
+    ("{{ '7' | int + 1 }} {{ '1.5' | float }} {{ 2.567 | round(1) }} {{ -3 | abs }} {{ 5 | string }}", "8 1.5 2.6 3 5"),
+    ("{{ 7 / 2 }} {{ 7 // 2 }} {{ 7 % 4 }} {{ 1 + 2 - 4 }} {{ -1 }} {{ 1 ~ 'a' ~ none }}", "3.5 3 3 -1 -1 1aNone"),
+    (
+        "{{ 1 < 2 <= 2 }} {{ 1 == 1.0 }} {{ 'a' != 'b' }} {{ 'a' in 'abc' }} {{ 3 not in [1, 2] }} {{ "
+        "'tone' in context }}",
+        "True True True True True True",
+    ),
+    (
+        "{{ 1 if context.tone == 'dry' else 2 }} {{ not true }} {{ '' or 'x' }} {{ 1 and 2 }} {{ 'a' 'b' }}",
+        "1 False x 2 ab",
+    ),
+    (
+        "{{ task.id is defined }} {{ context.nothing is undefined }} {{ none is none }} {{ 4 is even }} {{ 3 is odd }}",
+        "True True True True True",
+    ),
+    (
+        "{{ 6 is divisibleby 3 }} {{ 1 is in [1] }} {{ 'a' is string }} {{ [] is iterable }} {{ {} is mapping }}",
+        "True True True True True",
+    ),
+    (
+        "{{ 1 is number }} {{ true is boolean }} {{ 1 is eq 1 }} {{ 1 is ne 1 }} {{ true is true }} {{ 1 is "
+        "not none }}",
+        "True True True False True True",
+    ),
+    (
+        "{% for k, v in context.items() %}{{ k }}={{ v }};{% endfor %} {{ context.keys() | list }}",
+        "tone=dry;lines=['a', 'b']; ['tone', 'lines']",
+    ),
+    (
+        "{% for k, v in {'b': 1} | items %}{{ k }}{{ v }}{% endfor %} {{ context.get('x', 5) }} {{ context.get('x') }}",
+        "b1 5 None",
+    ),
+    (
+        "{% for x in context['lines'] %}{{ loop.index }}/{{loop.length}}{{x}}{% if not loop.last %},{% "
+        "endif %}{%endfor%}",
+        "1/2a,2/2b",
+    ),
+    (
+        "{% for x in [1, 2, 3, 4] if x is even %}{{ loop.index0 }}{{ x }}{{ loop.first }}{% else %}none{% endfor %}",
+        "02True14False",
+    ),
+    ("{% for x in [] %}{{ x }}{% else %}none{% endfor %} {% for c in 'ab' %}{{ c }}.{% endfor %}", "none a.b."),
+    (
+        "{% set x = 1 %}{% for i in range(3) %}{% set x = x + i %}{{ x }}{% endfor %}{{ x }} {% set a, b = "
+        "1, 2 %}{{ b }}",
+        "1231 2",
+    ),
+    (
+        "{% if false %}a{% elif context.tone %}b{% else %}c{% endif %} {# a comment #}{% raw %}{{ x }}{% endraw %}",
+        "b {{ x }}",
+    ),
+    ("a\n  {%- if true -%}\n b \n{%- endif %}\nc\n", "ab\nc"),
+    (
+        "{{ [1, 2, 3] | select('odd') | list }} {{ [0, '', 'a'] | select | list }} {{ [1, 2] | reject('in', "
+        "[2]) | list }}",
+        "[1, 3] ['a'] [1]",
+    ),
+    (
+        "{{ [1, 2, 9] | select('>', 1) | list }} {{ ['a', 'b'] | select('lessthan', 'b') | list }} {{ 2 is ge 2 }}",
+        "[2, 9] ['a'] True",
+    ),
+    (
+        "{{ team.agents | selectattr('name', 'equalto', 'two') | list }} {{ [0, 1] | reject | list }} {{ "
+        "'abc' | max }}",
+        "[{'name': 'two'}] [0] c",
+    ),
+    (
+        "{{ team.agents | rejectattr('name', 'in', ['one']) | map(attribute='name') | join }} {{ 3 is lt 2 }}",
+        "two False",
+    ),
+    ("{{ team.agents | selectattr('name') | list | length }} {{ team.agents | rejectattr('name') | list }}", "2 []"),
+    (
+        "{{ team.agents | selectattr('role', 'defined') | list }} {{ [{'a': {'b': 0}}] | rejectattr('a.b') | list }}",
+        "[] [{'a': {'b': 0}}]",
+    ),
+    (
+        "{{ [(1, 'x'), (2, 'y')] | selectattr(0, 'even') | list }} {{ [[1], [0]] | selectattr('0') | list }}",
+        "[(2, 'y')] [[1]]",
+    ),
+    ("{{ [3, 1.5, 2] | min }} {{ [3, 1, 3.0] | max }} {{ ['b', 'A', 'a'] | min }}", "1.5 3 A"),
+    (
+        "{{ ['B', 'a'] | max(case_sensitive=true) }} {{ team.agents | max(attribute='name') }} {{ [true, "
+        "false] | max }}",
+        "a {'name': 'two'} True",
+    ),
+    (
+        "{{ [] | min | default('x') }} {{ [] | max is undefined }} {{ [{'n': [2]}, {'n': [1]}] | "
+        "min(attribute='n.0') }}",
+        "x True {'n': [1]}",
+    ),
+    ("{{ {'b': 1, 'A': 3, 'a': 2} | dictsort }} {{ {} | dictsort }}", "[('A', 3), ('a', 2), ('b', 1)] []"),
+    ("{{ {'b': 1, 'A': 3} | dictsort(by='value', reverse=true) }}", "[('A', 3), ('b', 1)]"),
+    (
+        "{{ 'hello'[1:3] }} {{ [1, 2, 3][::-1] }} {{ context['lines'][-1] }} {{ 'abc'[0] }} {{ range(2, 8, "
+        "3) | list }}",
+        "el [3, 2, 1] b a [2, 5]",
+    ),
+    (
+        "{% for a in team.agents %}{% for b in team.agents %}{{ a.name ~ b.name ~ loop.index }} {% endfor "
+        "%}{% endfor %}",
+        "oneone1 onetwo2 twoone1 twotwo2 ",
+    ),
+]
+"""Templates with the texts that Jinja 3.1 renders."""
+
+
+@pytest.mark.parametrize(("template", "expected"), JINJA_TEMPLATES)
+def test_a_template_renders_as_jinja_does(template: str, expected: str) -> None:
+    assert check_template(template) == []
+    assert render(template) == expected
+
+
+def test_each_unknown_variable_is_reported() -> None:
+    assert len(check_template("{{ a }}{{ b }}{{ a }}{{ task }}")) == 2

@@ -1,0 +1,214 @@
+"""OpenAIEmbedder: search by meaning_counts and words with an embeddings server, and by words alone without one."""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.errors import TransientError
+from roboco.tools.search.embeddings import BATCH_SIZE, OpenAIEmbedder
+from roboco.tools.search.memory_index import MAX_NEWEST, MemoryIndex
+from roboco.tools.search.result import SearchFilters, SearchResult
+from roboco.tools.search.vector import unit_vector
+from tests.support.memory_ports.workspace import MemoryHistories
+from tests.unit.domain.steps import steps_of
+
+TASK, SECRET = "t1", "sk-very-secret"
+MEANINGS = ("sea", "money", "other")
+MEANING_OF = {"ocean": "sea", "waves": "sea", "sailing": "sea", "invoice": "money", "payment": "money"}
+TEXTS = ("Ocean waves at dawn", "The invoice of May", "Lunch was fine", "A payment for the ocean liner")
+
+
+def meaning_counts(text: str) -> list[float]:
+    """Return how often the text contains each of the meanings."""
+    meanings = [MEANING_OF.get(word, "other") for word in text.lower().split()]
+    return [float(meanings.count(one)) for one in MEANINGS]
+
+
+class EmbeddingsServer(ThreadingHTTPServer):
+    """A server of embeddings; `answer` returns the status and body for the texts of a request."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.requests: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.answer: Callable[[list[str]], tuple[int, Any]] = embeddings_of
+        self.released = threading.Event()
+        self.released.set()
+
+    @property
+    def url(self) -> str:
+        """Return the base URL for clients."""
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: EmbeddingsServer
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.requests.append({"path": self.path, **body})
+        self.server.keys.append(self.headers["authorization"])
+        self.server.released.wait(60)
+        status, answer = self.server.answer(body["input"])
+        data = json.dumps(answer).encode()
+        try:
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+        except ConnectionError:
+            self.close_connection = True
+
+    def log_message(self, *args: object) -> None:
+        """Log nothing."""
+
+
+def embeddings_of(texts: list[str]) -> tuple[int, Any]:
+    """Return a proper answer whose vectors are out of order."""
+    data = [
+        {"object": "embedding", "index": index, "embedding": meaning_counts(text)} for index, text in enumerate(texts)
+    ]
+    return 200, {"object": "list", "model": "m", "data": data[::-1], "usage": {"prompt_tokens": 1, "total_tokens": 1}}
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddingsServer]:
+    monkeypatch.setenv("EMBEDDINGS_KEY", SECRET)
+    with EmbeddingsServer() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.released.set()
+        server.shutdown()
+        thread.join()
+
+
+def embedder_of(endpoint: EmbeddingsServer, **options: Any) -> OpenAIEmbedder:
+    return OpenAIEmbedder("m", endpoint.url, "EMBEDDINGS_KEY", **options)
+
+
+def index_of(folder: Path, rank: OpenAIEmbedder | None, *lines: str) -> MemoryIndex:
+    histories = MemoryHistories()
+    for step in steps_of(*(("one", line) for line in lines or TEXTS)):
+        histories.append(TASK, step)
+    return MemoryIndex(histories, lambda *_: None, folder, rank)
+
+
+def seqs(found: SearchResult) -> list[int]:
+    return [hit.seq for hit in found.hits]
+
+
+def test_a_query_without_common_words_finds_a_text_of_the_same_meaning(
+    endpoint: EmbeddingsServer, tmp_path: Path
+) -> None:
+    assert seqs(index_of(tmp_path, None).search(TASK, "sailing", 2)) == []
+    found = index_of(tmp_path, embedder_of(endpoint)).search(TASK, "sailing", 2)
+    assert (seqs(found)[0], found.note) == (0, "")
+    assert endpoint.requests[0]["path"] == "/v1/embeddings"
+    assert endpoint.requests[0]["model"] == "m"
+    assert set(endpoint.keys) == {f"Bearer {SECRET}"}
+
+
+def test_a_rank_combines_words_and_meaning(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
+    find = index_of(tmp_path, embedder_of(endpoint)).search
+    assert seqs(find(TASK, "payment invoice", 4))[:2] in ([1, 3], [3, 1])
+    assert seqs(find(TASK, "waves sailing", 4))[0] == 0
+
+
+def test_filters_apply_to_hits_by_meaning(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
+    assert not index_of(tmp_path, embedder_of(endpoint)).search(TASK, "sailing", 5, SearchFilters(agent="two")).hits
+
+
+def test_a_query_without_words_sends_no_request(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
+    assert index_of(tmp_path, embedder_of(endpoint)).search(TASK, "?!", 5) == SearchResult()
+    assert not endpoint.requests
+
+
+def test_a_vector_is_requested_once(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
+    index_of(tmp_path, embedder_of(endpoint)).search(TASK, "sailing", 2)
+    index_of(tmp_path, embedder_of(endpoint), *TEXTS, "one more").search(TASK, "waves", 2)
+    assert [len(request["input"]) for request in endpoint.requests] == [1 + len(TEXTS), 1 + 1]
+    other = OpenAIEmbedder("other", endpoint.url, "EMBEDDINGS_KEY")
+    index_of(tmp_path, other, *TEXTS, "one more").search(TASK, "waves", 2)
+    assert len(endpoint.requests[-1]["input"]) == 1 + len(TEXTS) + 1
+
+
+def test_vectors_of_many_texts_are_requested_in_batches(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
+    lines = [f"ocean {number}" for number in range(100)]
+    assert index_of(tmp_path, embedder_of(endpoint), *lines).search(TASK, "ocean", 5).hits
+    assert max(len(request["input"]) for request in endpoint.requests) == BATCH_SIZE
+    assert sum(len(request["input"]) for request in endpoint.requests) <= 1 + 60 + MAX_NEWEST
+
+
+@pytest.mark.parametrize(
+    ("answer", "reasons"),
+    [
+        (lambda _: (401, {"error": {"message": f"bad key {SECRET}"}}), "refused: status 401"),
+        (lambda _: (500, {}), "refused: status 500"),
+        (lambda _: (200, {"object": "list", "data": []}), "sent no vector for each text|failed"),
+        (lambda _: (200, {"data": [{"index": 0, "embedding": ["x"]}]}), "sent no vector for each text"),
+        (lambda _: (200, {"data": "x"}), "sent no vector for each text"),
+        (lambda _: (200, []), "sent no vector for each text|failed"),
+        (
+            lambda texts: (200, {"data": [{"index": i, "embedding": [0.0]} for i in range(len(texts))]}),
+            "sent no vector",
+        ),
+    ],
+)
+def test_hits_are_ranked_by_words_if_the_server_fails(
+    endpoint: EmbeddingsServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, answer: Any, reasons: str
+) -> None:
+    endpoint.answer = answer
+    caplog.set_level(logging.DEBUG)
+    found = index_of(tmp_path, embedder_of(endpoint)).search(TASK, "ocean payment", 4)
+    assert seqs(found) == seqs(index_of(tmp_path / "words", None).search(TASK, "ocean payment", 4)) != []
+    assert found.note.startswith("ranked by words alone: embeddings model 'm' ")
+    assert any(part in found.note for part in reasons.split("|"))
+    assert SECRET not in found.note + caplog.text
+
+
+def test_hits_are_ranked_by_words_if_the_server_is_slow(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
+    endpoint.released.clear()
+    found = index_of(tmp_path, embedder_of(endpoint, timeout=0.1)).search(TASK, "ocean", 4)
+    assert sorted(seqs(found)) == [0, 3]
+    assert found.note == "ranked by words alone: embeddings model 'm' did not answer within 0.1 s"
+
+
+def test_a_failed_server_is_not_asked_before_the_retry_delay(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
+    endpoint.answer = lambda _: (500, {})
+    rank = embedder_of(endpoint)
+    for _ in range(3):
+        assert index_of(tmp_path, rank).search(TASK, "ocean", 4).note
+    assert len(endpoint.requests) == 1
+    without_delay = embedder_of(endpoint, retry_delay=0.0)
+    assert index_of(tmp_path, without_delay).search(TASK, "ocean", 4).note
+    endpoint.answer = embeddings_of
+    assert index_of(tmp_path, without_delay).search(TASK, "ocean", 4).note == ""
+
+
+def test_hits_are_ranked_by_words_if_the_server_is_unreachable(tmp_path: Path) -> None:
+    found = index_of(tmp_path, OpenAIEmbedder("m", "http://127.0.0.1:9/v1", "NO_SUCH_KEY")).search(TASK, "ocean", 4)
+    assert found.hits
+    assert found.note == "ranked by words alone: embeddings model 'm' failed: ConnectError"
+
+
+def test_the_error_for_an_unsendable_key_does_not_contain_it(
+    endpoint: EmbeddingsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMBEDDINGS_KEY", "schlüssel\n")
+    with pytest.raises(TransientError, match="the key in EMBEDDINGS_KEY is not valid in an HTTP header"):
+        embedder_of(endpoint).vectors(["x"])
+
+
+def test_a_vector_without_a_direction_is_refused() -> None:
+    assert list(unit_vector([0.0, 3.0, 4.0])) == pytest.approx([0.0, 0.6, 0.8])
+    for numbers in ([], [0.0], [float("nan")], [float("inf")]):
+        with pytest.raises(ValueError, match="without a direction"):
+            unit_vector(numbers)

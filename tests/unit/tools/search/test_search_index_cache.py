@@ -1,0 +1,338 @@
+"""IndexCache: index files are private, bounded, rebuilt if broken, and shared safely by several processes."""
+
+import fcntl
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from roboco.domain.paths import tombstone_path
+from roboco.errors import TransientError, UsageError
+from roboco.ports.workspace import Histories
+from roboco.tools.search import sqlite_index as index_file
+from roboco.tools.search.index_cache import IndexCache
+from roboco.tools.search.memory_index import MemoryIndex
+from roboco.workers.erased_indexes import remove_erased_indexes
+from roboco.workspace.open import open_workspace
+from tests.support.forked_child import forked_child
+from tests.support.memory_ports.workspace import MemoryFiles
+from tests.unit.domain.steps import artifact, steps_of
+
+TASK = "t1"
+STEP_COUNT, STEPS_PER_WORD, BATCH_SIZE = 300, 20, 100
+SEARCH_PROGRAM = """
+import os, signal, sqlite3, sys
+from functools import partial
+from pathlib import Path
+from roboco.tools.search import indexer
+from roboco.tools.search import index_cache
+from roboco.tools.search.memory_index import MemoryIndex
+from roboco.workspace.open import open_workspace
+
+workspace, folder, query, batch, commits, early = sys.argv[1:]
+indexer.BATCH_SIZE = int(batch)
+
+class Dying(sqlite3.Connection):
+    left = int(commits)
+
+    def execute(self, sql, *args):
+        if sql != "COMMIT":
+            return super().execute(sql, *args)
+        Dying.left -= 1
+        if Dying.left == 0 and early == "early":
+            os.kill(os.getpid(), signal.SIGKILL)
+        done = super().execute(sql, *args)
+        if Dying.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+if int(commits):
+    index_cache.sqlite3.connect = partial(sqlite3.connect, factory=Dying)
+print("ready", flush=True)
+sys.stdin.readline()
+index = MemoryIndex(open_workspace(workspace).histories, lambda *_: b"text", Path(folder))
+print([hit.seq for hit in index.search("t1", query, 50).hits])
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> str:
+    """Return the URL of a workspace with one history of several batches.
+
+    Each 20 consecutive steps end with the same word.
+    """
+    url = f"file://{tmp_path}/workspace"
+    steps = steps_of(*(("one", f"common words w{number // STEPS_PER_WORD}") for number in range(STEP_COUNT)))
+    assert open_workspace(url).histories.create(TASK, [step.line().encode() for step in steps])
+    return url
+
+
+def search(workspace: str, folder: Path, query: str) -> list[int]:
+    """Return the positions of the steps that a search in this process finds."""
+    histories = open_workspace(workspace).histories
+    return [hit.seq for hit in MemoryIndex(histories, lambda *_: b"text", folder).search(TASK, query, 50).hits]
+
+
+def steps_of_word(number: int) -> list[int]:
+    """Return the positions of the steps that end with the word of this number, newest first."""
+    return list(range(STEPS_PER_WORD * (number + 1) - 1, STEPS_PER_WORD * number - 1, -1))
+
+
+def start_search(
+    workspace: str, folder: Path, query: str, commits: int = 0, early: str = ""
+) -> "subprocess.Popen[str]":
+    """Start a process that searches when its stdin has a line, and that dies at a commit of its index."""
+    command = [
+        sys.executable,
+        "-c",
+        SEARCH_PROGRAM,
+        workspace,
+        str(folder),
+        query,
+        str(BATCH_SIZE),
+        str(commits),
+        early,
+    ]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def index_files(folder: Path) -> list[Path]:
+    """Return the index files, the least recently used first."""
+    return sorted(folder.glob("*.index"), key=lambda path: path.stat().st_mtime_ns)
+
+
+def test_processes_that_index_a_task_concurrently_find_the_same(workspace: str, tmp_path: Path) -> None:
+    processes = [start_search(workspace, tmp_path / "index", f"w{number}") for number in range(3)]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    found = [process.communicate(timeout=120)[0] for process in processes]
+    assert found == [f"{steps_of_word(number)}\n" for number in range(3)]
+    database = sqlite3.connect(index_files(tmp_path / "index")[0])
+    assert database.execute("SELECT count(*), count(DISTINCT seq) FROM passages").fetchone() == (STEP_COUNT, STEP_COUNT)
+    database.close()
+
+
+@pytest.mark.parametrize(("commits", "early"), [(1, "early"), (2, "early"), (2, "late"), (4, "early")])
+def test_the_index_of_a_killed_process_is_completed_by_the_next_one(
+    workspace: str, tmp_path: Path, commits: int, early: str
+) -> None:
+    process = start_search(workspace, tmp_path / "index", "w1", commits, early)
+    process.communicate("\n", timeout=120)
+    assert process.returncode == -signal.SIGKILL
+    assert search(workspace, tmp_path / "index", "w1") == steps_of_word(1)
+    assert search(workspace, tmp_path / "index", "w14") == steps_of_word(14)
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _garbage(path: Path) -> None:
+    path.write_bytes(b"no database at all " * 1000)
+
+
+def _truncated(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2 // 4096 * 4096)
+
+
+def _holes(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[4096:] = bytes(len(data) - 4096)
+    path.write_bytes(data)
+
+
+def _of_an_older_release(path: Path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE layout SET name = 'of an older release'")
+        database.execute("ALTER TABLE passages RENAME COLUMN text TO said")
+    database.close()
+
+
+def _foreign(path: Path) -> None:
+    path.unlink()
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE passages (something TEXT)")
+    database.close()
+
+
+def _without_a_table(path: Path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TABLE compounds")
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "damage", [_empty, _garbage, _truncated, _holes, _of_an_older_release, _foreign, _without_a_table, Path.unlink]
+)
+def test_a_damaged_index_file_is_rebuilt(workspace: str, tmp_path: Path, damage: "object") -> None:
+    folder = tmp_path / "index"
+    assert search(workspace, folder, "w1") == steps_of_word(1)
+    [path] = index_files(folder)
+    assert callable(damage)
+    damage(path)
+    assert search(workspace, folder, "w2") == steps_of_word(2)
+    assert search(workspace, folder, "w1") == steps_of_word(1)
+
+
+def test_an_index_that_cannot_be_built_is_reported(
+    workspace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_file, "_MATCH_QUERY", "SELECT nonsense")
+    with pytest.raises(TransientError, match="memory index of task 't1' was made anew and is broken: no such column"):
+        search(workspace, tmp_path / "index", "w1")
+
+
+def test_an_unreadable_artifact_leaves_the_index_unchanged(tmp_path: Path) -> None:
+    histories = open_workspace(f"file://{tmp_path}/workspace").histories
+    for step in steps_of(("user", "one"), ("one", [artifact("a.txt")])):
+        histories.append(TASK, step)
+
+    def failing(task_id: str, name: str, most: int) -> bytes | None:
+        raise TransientError("the store does not answer")
+
+    with pytest.raises(TransientError, match="the store does not answer"):
+        MemoryIndex(histories, failing, tmp_path / "index").search(TASK, "one", 5)
+    found = MemoryIndex(histories, lambda *_: b"needle", tmp_path / "index").search(TASK, "needle", 5)
+    assert [hit.seq for hit in found.hits] == [1]
+
+
+def test_index_files_are_readable_by_their_owner_only(workspace: str, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    folder.mkdir(mode=0o755)
+    search(workspace, folder, "w1")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+
+
+def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(UsageError, match="belongs to user"), IndexCache(tmp_path).open("x"):
+        pass
+
+
+def test_an_unusable_folder_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TransientError, match="cannot be used: "), IndexCache(tmp_path / "file").open("x"):
+        pass
+
+
+def test_the_least_recently_used_files_are_removed(tmp_path: Path) -> None:
+    cache = IndexCache(tmp_path / "index", capacity=0)
+    histories = open_workspace(f"file://{tmp_path}/workspace").histories
+    for name in ("a", "b", "c"):
+        _add_step(histories, name)
+        MemoryIndex(histories, lambda *_: None, tmp_path / "index").search(name, "word", 5)
+    oldest, middle, newest = index_files(tmp_path / "index")
+    size = newest.stat().st_size
+    MemoryIndex(histories, lambda *_: None, tmp_path / "index").search("a", "word", 5)
+    assert index_files(tmp_path / "index") == [middle, newest, oldest]
+    _add_step(histories, "d")
+    MemoryIndex(histories, lambda *_: None, tmp_path / "index", capacity=3 * size).search("d", "word", 5)
+    assert len(index_files(tmp_path / "index")) == 3
+    assert not middle.exists()
+    with cache.open("one more"):
+        pass
+    assert len(index_files(tmp_path / "index")) == 1
+
+
+def test_the_order_of_uses_has_nanoseconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, now = IndexCache(tmp_path), time.time_ns()
+    for number, name in enumerate("cab"):
+        monkeypatch.setattr(time, "time_ns", lambda at=now + number: at)
+        with cache.open(name):
+            pass
+    assert [path.stat().st_mtime_ns - now for path in index_files(tmp_path)] == [0, 1, 2]
+
+
+def test_a_file_in_use_is_not_removed(tmp_path: Path) -> None:
+    cache = IndexCache(tmp_path / "index", capacity=0)
+    with cache.open("first"):
+        [first] = index_files(tmp_path / "index")
+        with cache.open("second"):
+            pass
+        assert first.exists()
+    with cache.open("third"):
+        pass
+    assert not first.exists()
+
+
+def test_a_file_that_stays_locked_is_reported(tmp_path: Path) -> None:
+    cache = IndexCache(tmp_path, lock_timeout=0.0)
+    with (
+        cache.open("x"),
+        pytest.raises(TransientError, match="was in use for 0 s by another process"),
+        cache.open("x"),
+    ):
+        pass
+    with cache.open("x"):
+        assert [_is_locked(path) for path in tmp_path.glob("*.lock")] == [True]
+    assert [_is_locked(path) for path in tmp_path.glob("*.lock")] == [False]
+
+
+def test_a_python_without_full_text_search_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    class ConnectionWithoutFts5:
+        def execute(self, sql: str) -> None:
+            raise sqlite3.OperationalError("no such module: fts5")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(sqlite3, "connect", lambda _: ConnectionWithoutFts5())
+    index_file.require_fts5.cache_clear()
+    with pytest.raises(UsageError, match=r"memory_search needs SQLite with FTS5, which SQLite .* of this Python lacks"):
+        index_file.require_fts5()
+
+
+def test_a_process_that_is_forked_meanwhile_does_not_keep_an_index(tmp_path: Path) -> None:
+    """A tools worker replaces a process of its pool while it removes indexes of erased tasks."""
+    cache = IndexCache(tmp_path, lock_timeout=0)
+    with ExitStack() as exits:
+        with cache.open("ws", TASK):
+            exits.enter_context(forked_child())
+        with cache.open("ws", TASK):
+            pass
+
+
+@pytest.fixture(autouse=True)
+def _reset_fts5_probe() -> Iterator[None]:
+    yield
+    index_file.require_fts5.cache_clear()
+
+
+def _add_step(histories: Histories, task_id: str) -> None:
+    for step in steps_of(("user", "word " * 1000)):
+        histories.append(task_id, step)
+
+
+def _is_locked(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+def test_the_indexes_of_erased_tasks_are_removed(tmp_path: Path) -> None:
+    cache, files = IndexCache(tmp_path), MemoryFiles()
+    for name in (("ws", "acme:t.1"), ("ws", "t2"), ("other", "acme:t.1")):
+        with cache.open(*name):
+            pass
+    (tmp_path / f"{'0' * 64}.index").write_bytes(b"of an older release")
+    files.put(tombstone_path("acme:t.1"), b"{}")
+    assert remove_erased_indexes(files, cache, "ws") == 1
+    assert remove_erased_indexes(files, cache, "ws") == 0
+    assert len(list(tmp_path.glob("*.index"))) == 2

@@ -1,0 +1,208 @@
+"""@tool: Python functions as tools, their schema, and calls with a model's arguments."""
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from roboco.errors import UsageError
+from roboco.ports.tools import ToolContext
+from roboco.tools.function_tool import describe_function, is_tool, tool
+
+CONTEXT = ToolContext("t1", "one", "tc_1", "t1/tc_1", 1)
+
+
+class Place(BaseModel):
+    """A place."""
+
+    city: str
+    zip_code: int = 0
+
+
+class Shade(Enum):
+    """A colour."""
+
+    RED = "red"
+
+
+def call(function: Callable[..., Any], **args: Any) -> Any:
+    return describe_function(function).call(args, CONTEXT)
+
+
+def test_a_marked_function_is_unchanged() -> None:
+    @tool
+    def add(a: int, b: int = 2) -> int:
+        """Add two numbers."""
+        return a + b
+
+    def other() -> None:
+        """Nothing."""
+
+    assert add(1) == 3
+    assert is_tool(add)
+    assert not is_tool(other)
+    assert not is_tool("add")
+    assert not is_tool(None)
+
+
+def test_the_schema_holds_types_defaults_and_descriptions() -> None:
+    def find(
+        words: Annotated[list[str], Field(description="the words to find", min_length=1)],
+        context: ToolContext,
+        where: Place | None = None,
+        order: Literal["old", "new"] = "new",
+        limit: Annotated[int, Field(ge=1, le=9)] = 5,
+    ) -> None:
+        """Find things.
+
+        Slowly.
+        """
+
+    schema = describe_function(find).schema("search")
+    assert schema["type"] == "function"
+    described = schema["function"]
+    assert (described["name"], described["description"]) == ("search", "Find things.\n\nSlowly.")
+    parameters = described["parameters"]
+    assert parameters["type"] == "object"
+    assert parameters["required"] == ["words"]
+    assert parameters["additionalProperties"] is False
+    assert set(parameters["properties"]) == {"words", "where", "order", "limit"}
+    assert parameters["properties"]["words"]["description"] == "the words to find"
+    assert parameters["properties"]["order"]["enum"] == ["old", "new"]
+    assert parameters["properties"]["limit"] | {"title": ""} == {
+        "default": 5,
+        "maximum": 9,
+        "minimum": 1,
+        "title": "",
+        "type": "integer",
+    }
+    assert describe_function(find).schema("search", "other words")["function"]["description"] == "other words"
+
+
+def test_a_tool_without_parameters_has_an_empty_schema() -> None:
+    def now() -> str:
+        """The time."""
+        return "noon"
+
+    assert describe_function(now).schema("now")["function"]["parameters"]["properties"] == {}
+    assert call(now) == "noon"
+
+
+def without_type_hint(a) -> None:  # type: ignore[no-untyped-def]
+    """Nothing."""
+
+
+def with_variable_arguments(*args: int) -> None:
+    """Nothing."""
+
+
+def with_variable_keywords(**named: int) -> None:
+    """Nothing."""
+
+
+def with_positional_only_parameter(a: int, /) -> None:
+    """Nothing."""
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (without_type_hint, "tool without_type_hint: parameter 'a' has no type hint"),
+        (with_variable_arguments, "tool with_variable_arguments: parameter 'args' cannot be passed by name"),
+        (with_variable_keywords, "tool with_variable_keywords: parameter 'named' cannot be passed by name"),
+        (with_positional_only_parameter, "tool with_positional_only_parameter: parameter 'a' cannot be passed by name"),
+    ],
+)
+def test_a_function_that_cannot_be_a_tool_is_refused_when_it_is_marked(
+    function: Callable[..., Any], expected: str
+) -> None:
+    with pytest.raises(UsageError, match=expected):
+        tool(function)
+
+
+def test_arguments_are_converted_to_the_types_of_the_hints() -> None:
+    def show(place: Place, colour: Shade, count: int = 3, *, flag: bool = False) -> list[object]:
+        """Show."""
+        return [type(place).__name__, place.zip_code, colour.name, count, flag]
+
+    assert call(show, place={"city": "x", "zip_code": "8001"}, colour="red") == ["Place", 8001, "RED", 3, False]
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ({}, "a: Field required"),
+        ({"a": "x"}, "a: .* (found 'x')"),
+        ({"a": 1, "c": 2}, "c: Extra inputs are not permitted"),
+        ({"a": None}, "a: .* (found None)"),
+        ({"a": 1, "b": "x", "c": 1}, "b: .*; c: "),
+    ],
+)
+def test_the_error_for_unfit_arguments_names_each_argument(args: dict[str, Any], expected: str) -> None:
+    def add(a: int, b: int = 2) -> int:
+        """Add."""
+        raise AssertionError("must not run")
+
+    with pytest.raises(UsageError, match=expected.replace("(", r"\(").replace(")", r"\)")) as raised:
+        call(add, **args)
+    assert str(raised.value).endswith("; parameters are: a, b")
+
+
+def test_the_context_is_passed_in_and_absent_from_the_schema() -> None:
+    def who(context: ToolContext) -> str:
+        """Who."""
+        return context.idempotency_key
+
+    assert call(who) == "t1/tc_1"
+    with pytest.raises(UsageError, match="parameters are: none"):
+        call(who, context={"task_id": "other"})
+
+
+@pytest.mark.parametrize(
+    "name", ["schema", "json", "copy", "validate", "model_config", "model_dump", "model_name", "_a"]
+)
+def test_a_parameter_may_have_any_name_that_python_allows(name: str) -> None:
+    """Or the function is refused when it is marked, without a warning or any other error."""
+    made: dict[str, Any] = {}
+    exec(f"def show({name}: int) -> int:\n    'Show.'\n    return {name} + 1", made)
+    try:
+        described = describe_function(made["show"])
+    except UsageError:
+        return
+    assert list(described.schema("show")["function"]["parameters"]["properties"]) == [name]
+    assert described.call({name: 1}, CONTEXT) == 2
+
+
+def test_an_async_function_runs_to_its_end() -> None:
+    async def later(a: int) -> int:
+        """Later."""
+        await asyncio.sleep(0)
+        return a + 1
+
+    assert call(later, a=1) == 2
+
+
+def test_an_error_of_the_function_is_raised_unchanged() -> None:
+    def fails() -> None:
+        """Fail."""
+        raise ZeroDivisionError("no")
+
+    with pytest.raises(ZeroDivisionError):
+        call(fails)
+
+
+def test_error_for_a_result_that_is_no_json_names_the_tool_the_type_and_the_remedy() -> None:
+    def look_up() -> dict[str, object]:
+        """Look it up."""
+        return {"rows": [object()]}
+
+    with pytest.raises(TypeError) as failed:
+        call(look_up)
+    message = str(failed.value)
+    assert message.startswith(
+        "tool 'tests.unit.tools.test_function_tool:look_up' returned a value of type dict that is not JSON: "
+    )
+    assert "it holds a value of type object; return texts, " in message

@@ -1,0 +1,157 @@
+"""The exceptions of tools as lines for the log and for `roboco show`: bounded, printable, without secrets."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from roboco.telemetry.redaction import Redactor
+from roboco.tools.tool_failure import (
+    MAX_CHAIN_LENGTH,
+    MAX_EXCEPTIONS,
+    MAX_MASKED_TEXTS,
+    MAX_TEXT_CHARS,
+    error_text,
+    failure_lines,
+    mask_arguments,
+    result_text,
+)
+
+SECRET_VALUE = "canary-of-the-shop"
+
+
+def raised(error: Exception, depth: int = 0, cause: Exception | None = None) -> Exception:
+    """Return the caught exception, raised `depth` calls below."""
+
+    def fall(left: int) -> None:
+        if left:
+            fall(left - 1)
+        raise error from cause
+
+    try:
+        fall(depth)
+    except Exception as caught:
+        return caught
+    raise AssertionError
+
+
+def lines(error: Exception, frames: int = 5, mask: Any = str) -> tuple[str, ...]:
+    return failure_lines(error, frames, mask)
+
+
+def test_last_frames_are_kept_with_their_source() -> None:
+    found = lines(raised(ValueError("no such order"), depth=50), frames=2)
+    assert [line.partition(", line ")[0] for line in found[0:3:2]] == [f'File "{__file__}"'] * 2
+    assert found[2].endswith(", in fall")
+    assert found[1:] == ("    fall(left - 1)", found[2], "    raise error from cause", "ValueError: no such order")
+
+
+def test_causes_are_shown_before_their_consequences() -> None:
+    error: Exception = KeyError("o-0")
+    for number in range(1, 10):
+        error = raised(ValueError(f"o-{number}"), cause=error)
+    texts = [line for line in lines(error) if line.startswith(("ValueError", "KeyError"))]
+    assert texts == [f"ValueError: o-{number}" for number in range(10 - MAX_CHAIN_LENGTH, 10)]
+
+
+def test_circular_chain_of_causes_ends() -> None:
+    first, second = raised(ValueError("a")), raised(ValueError("b"))
+    first.__cause__, second.__cause__ = second, first
+    assert [line for line in lines(first) if "Error: " in line] == ["ValueError: a", "ValueError: b", "ValueError: a"]
+
+
+@pytest.mark.parametrize("text", ["x" * 10_000_000, "a\nERROR forged\r\x1b[31m\u202e\ud800", "\0" * 5000])
+def test_text_of_the_exception_is_one_bounded_printable_line(text: str) -> None:
+    last = lines(raised(ValueError(text)))[-1]
+    assert last.startswith("ValueError: ")
+    assert last.isprintable()
+    assert len(last) <= MAX_TEXT_CHARS
+
+
+def test_text_of_the_exception_is_whole_up_to_its_bound() -> None:
+    text = "x" * (MAX_TEXT_CHARS - len("ValueError: "))
+    assert lines(raised(ValueError(text)))[-1] == f"ValueError: {text}"
+
+
+def test_secrets_are_masked() -> None:
+    mask = Redactor({"SHOP_TOKEN": SECRET_VALUE})
+    found = "\n".join(lines(raised(ValueError(f"{SECRET_VALUE} at redis://shop:{SECRET_VALUE}@h")), mask=mask))
+    assert SECRET_VALUE not in found
+    assert "ValueError: *** at redis://***@h" in found
+
+
+@pytest.mark.parametrize("argument", ["what the user said", "a\n'quoted' text", "long " * 50_000])
+def test_arguments_of_the_call_are_left_out(argument: str) -> None:
+    mask = mask_arguments(
+        {"order": {"notes": [argument]}, "n": 1, "short": "is"}, Redactor({"SHOP_TOKEN": SECRET_VALUE})
+    )
+    error = raised(ValueError(f"{argument!r} is refused by {SECRET_VALUE}"), cause=raised(KeyError(argument)))
+    texts = [line for line in lines(error, mask=mask) if "Error: " in line]
+    assert [text.replace('"', "'") for text in texts] == ["KeyError: '...'", "ValueError: '...' is refused by ***"]
+
+
+def test_plain_word_is_masked_in_source_lines_as_a_whole_word_only() -> None:
+    args = {"level": "error", "kind": "errors", "code": "x5rR", "name": "orderNo", "long": "correcthorsebattery"}
+    source = mask_arguments(args, str, in_source=True)
+    assert source("raise KeyError(order_errors[error], errors)") == "raise KeyError(order_errors[...], ...)"
+    assert source("ax5rRb, theorderNos, mycorrecthorsebatterystaple") == "a...b, the...s, my...staple"
+    assert mask_arguments(args, str)("order_errors, terror") == "order_..., t..."
+
+
+def test_argument_masks_no_part_of_a_longer_word_of_a_frame() -> None:
+    caught = raised(ValueError("the cause is raised"))
+    found = failure_lines(caught, 1, str, {"text": "cause", "more": "error", "first": "rais"})
+    assert found[1:] == ("    raise ... from ...", "ValueError: the ... is ...ed")
+
+
+def test_argument_does_not_hide_a_secret_and_a_secret_no_argument() -> None:
+    mask = mask_arguments(
+        {"part": SECRET_VALUE[:6], "whole": f"for {SECRET_VALUE} only"}, Redactor({"SHOP_TOKEN": SECRET_VALUE})
+    )
+    assert mask(f"{SECRET_VALUE}, {SECRET_VALUE[:6]}, for {SECRET_VALUE} only") == "***, ..., ..."
+
+
+def test_text_of_an_exception_is_not_logged_if_the_call_has_too_many_texts() -> None:
+    args = {"notes": [f"note {number}" for number in range(MAX_MASKED_TEXTS)]}
+    error = raised(ValueError("note 0, note 100"))
+    assert failure_lines(error, 5, str, args)[-1] == "ValueError: ..., ...0"
+    args["notes"].append("note 100")
+    *frames, text = failure_lines(error, 5, str, args)
+    assert "note" not in text
+    assert text.startswith("ValueError: (its text is not logged, ")
+    assert frames
+    assert failure_lines(error, 5, str)[-1] == "ValueError: note 0, note 100"
+
+
+def test_exceptions_of_a_group_are_shown() -> None:
+    async def work() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+
+    async def fail() -> None:
+        raise KeyError("o-1")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(work())
+    texts = [line for line in lines(caught.value) if "Error: " in line or "Group: " in line]
+    assert texts == ["KeyError: 'o-1'", "ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)"]
+    assert '    raise KeyError("o-1")' in lines(caught.value)
+    assert result_text(caught.value) == f"{texts[1]}; {texts[0]}"
+
+
+def test_exceptions_of_groups_are_bounded() -> None:
+    error: Exception = ValueError("x")
+    for _ in range(50):
+        error = ExceptionGroup("many", [error] * 100)
+    assert len(lines(error)) == MAX_EXCEPTIONS
+    assert result_text(error).count("; ") == MAX_EXCEPTIONS
+
+
+@pytest.mark.parametrize("flaw", [RuntimeError, SystemExit, KeyboardInterrupt])
+def test_exception_whose_text_cannot_be_read_is_named(flaw: type[BaseException]) -> None:
+    class Broken(Exception):
+        def __str__(self) -> str:
+            raise flaw
+
+    assert error_text(Broken()) == f"Broken: (its text cannot be read: {flaw.__name__})"
+    assert lines(raised(Broken()))[-1] == f"Broken: (its text cannot be read: {flaw.__name__})"

@@ -1,0 +1,434 @@
+"""FunctionToolbox: the tools that a process can describe and run; every failure of a tool is in its outcome."""
+
+import hashlib
+import json
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from roboco.cli.commands.demo import shipped_team
+from roboco.domain.decision.route import Route
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.team.team import Team
+from roboco.domain.team.tool_spec import ToolSpec
+from roboco.domain.team.validation import validate_team
+from roboco.engine.record.call_failures import call_failures
+from roboco.errors import TransientError, UsageError
+from roboco.ports.tools import ToolContext
+from roboco.tools.function_loader import FunctionLoader
+from roboco.tools.function_tool import tool
+from roboco.tools.toolbox import FunctionToolbox
+from roboco.workspace.artifacts.large_result import EXCERPT_BYTES, MAX_RESULT_BYTES
+from roboco.workspace.artifacts.store import read_artifact
+from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
+from tests.support.toolboxes import toolbox_of
+from tests.unit.domain.steps import TASK, steps_of
+
+THIS_MODULE = __name__
+CONTEXT = ToolContext(TASK, "one", "tc_0123456789abcdef", f"{TASK}/tc_1", 1)
+
+
+class Amount(BaseModel):
+    """A number."""
+
+    value: float
+
+
+class TimeLimitReached(Exception):
+    """The exception that a pool raises in a tool when its time limit is over."""
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(effect="irreversible", approval="required")
+def refund(amount: int) -> int:
+    """Refund an amount."""
+    raise AssertionError(amount)
+
+
+@tool
+def give(what: str) -> Any:
+    """Return the value, or raise the exception, that a test asks for."""
+    exceptions: dict[str, Exception] = {
+        "error": ValueError("went wrong"),
+        "group": ExceptionGroup("at once", [KeyError("a"), ValueError("b")]),
+        "surrogate": OSError("no file 'a\udcff'"),
+        "usage": UsageError("asked for the wrong thing"),
+        "time": TimeLimitReached(),
+        "transient": TransientError("the store is away"),
+        "long": ValueError("x" * 100_000),
+    }
+    if what in exceptions:
+        raise exceptions[what]
+    values: dict[str, Any] = {
+        "object": object(),
+        "tuple": ("a", "\ud800"),
+        "keys": {1: "a"},
+        "nan": float("nan"),
+        "model": Amount(value=float("nan")),
+        "text": "ü" * MAX_RESULT_BYTES,
+        "json": {"rows": list(range(MAX_RESULT_BYTES))},
+        "edge": "x" * MAX_RESULT_BYTES,
+    }
+    return values[what]
+
+
+def verify_payment(args: dict[str, Any], key: str) -> Any:
+    """Return the effect of the call that its argument asks for."""
+    assert key == CONTEXT.idempotency_key
+    return give(args["what"]) if args["what"] not in VERIFIED_EFFECTS else VERIFIED_EFFECTS[args["what"]]
+
+
+VERIFIED_EFFECTS: dict[str, Any] = {"yes": True, "no": False, "none": None, "zero": 0, "receipt": {"id": 7}}
+
+
+@tool(verify=verify_payment)
+def pay(what: str) -> str:
+    """Pay."""
+    raise TimeLimitReached
+
+
+def unmarked() -> str:
+    """Not a tool."""
+    return "x"
+
+
+def my_router(team: Team, history: object) -> Route:
+    return Route("END", "mine", "r", "why")
+
+
+NO_FUNCTION = 5
+
+TEAM = validate_team(
+    {
+        "name": "desk",
+        "agents": [
+            {
+                "name": "one",
+                "prompt": "hi",
+                "tools": ["add", "memory_search", "artifact_read", "artifact_write", "artifact_list"],
+                "handoffs": ["two"],
+            },
+            {"name": "two", "description": "closes", "prompt": "hi"},
+        ],
+        "tools": [
+            {"name": "add", "function": f"{THIS_MODULE}:add", "description": "adds", "timeout": 7},
+            {"name": "give", "function": f"{THIS_MODULE}:give", "effect": "pure"},
+            {"name": "pay", "function": f"{THIS_MODULE}:pay", "on_unknown": "ask"},
+            {"name": "blind", "function": f"{THIS_MODULE}:give"},
+        ],
+    }
+)
+
+
+FOLDER = tempfile.TemporaryDirectory(prefix="roboco-toolbox-")
+
+
+def toolbox(files: MemoryFiles | None = None, *modules: str) -> FunctionToolbox:
+    folder = Path(tempfile.mkdtemp(dir=FOLDER.name))
+    return toolbox_of(files or MemoryFiles(), histories(), modules or (THIS_MODULE,), folder, TimeLimitReached)
+
+
+def histories() -> MemoryHistories:
+    made = MemoryHistories()
+    for step in steps_of(("user", "the sea"), ("one", "the harbour")):
+        made.append(TASK, step)
+    return made
+
+
+def run(name: str, files: MemoryFiles | None = None, /, **args: Any) -> ToolOutcome:
+    """Return the outcome of a call after its way through JSON."""
+    call = ToolCall(id=CONTEXT.call_id, tool_name=name, args=args)
+    box = toolbox(files)
+    outcome = box.offload_large(box.run(TEAM, call, TEAM.tool(name), CONTEXT), CONTEXT)
+    assert outcome.result.tool_call_id == CONTEXT.call_id
+    return ToolOutcome.model_validate_json(outcome.model_dump_json())
+
+
+def test_the_tools_of_an_agent_are_described() -> None:
+    schemas = {one["function"]["name"]: one["function"] for one in toolbox().describe(TEAM, TEAM.agent("one"), {})}
+    assert set(schemas) == set(TEAM.agent("one").tools)
+    assert schemas["add"]["description"] == "adds"
+    assert schemas["add"]["parameters"]["required"] == ["a", "b"]
+    assert "context" not in json.dumps(schemas)
+    assert toolbox().describe(TEAM, TEAM.agent("two"), {}) == ()
+
+
+def test_a_tool_function_runs() -> None:
+    outcome = run("add", a=1, b="2")
+    assert (outcome.result.result, outcome.result.is_error, outcome.artifacts) == (3, False, ())
+    assert outcome.result.runtime_ms >= 0
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "expected"),
+    [
+        ("add", {"a": 1}, "wrong arguments: b: Field required"),
+        ("add", {"a": 1, "b": 2, "c": 3}, "parameters are: a, b"),
+        ("give", {"what": "error"}, "ValueError: went wrong"),
+        ("give", {"what": "group"}, "ExceptionGroup: at once (2 sub-exceptions); KeyError: 'a'; ValueError: b"),
+        ("give", {"what": "surrogate"}, "OSError: no file"),
+        ("give", {"what": "usage"}, "asked for the wrong thing"),
+        ("give", {"what": "time"}, "tool 'give' did not end within its 60 s"),
+        ("give", {"what": "object"}, "object that is not JSON"),
+        ("give", {"what": "nan"}, "float that is not JSON"),
+        ("give", {"what": "model"}, "Amount that is not JSON"),
+        ("memory_search", {}, "query: Field required"),
+        ("memory_search", {"query": "sea", "limit": 0}, "limit: "),
+        ("artifact_read", {"uri": "nothing"}, "no artifact 'nothing' in this task; artifacts: none"),
+        ("artifact_read", {"uri": "../team.json"}, "not allowed"),
+        ("artifact_write", {"name": "../x", "content": ""}, "not allowed"),
+    ],
+)
+def test_every_failure_of_a_call_is_in_its_outcome(name: str, args: dict[str, Any], expected: str) -> None:
+    outcome = run(name, **args)
+    assert outcome.result.is_error
+    assert outcome.result.result is None
+    assert expected in str(outcome.result.error)
+
+
+def test_frames_of_an_exception_are_kept_and_logged_but_not_in_the_outcome(caplog: pytest.LogCaptureFixture) -> None:
+    files = MemoryFiles()
+    outcome = run("give", files, what="error")
+    assert outcome.result.error == "ValueError: went wrong"
+    assert "File" not in outcome.model_dump_json()
+    [(call_id, failure)] = call_failures(files, TASK).items()
+    assert (call_id, failure.tool_name, failure.attempt) == (CONTEXT.call_id, "give", 1)
+    assert failure.lines[-2:] == ("    raise exceptions[what]", "ValueError: went wrong")
+    named = f"tool 'give' of task {TASK}, call {CONTEXT.call_id}, attempt 1: the tool raised"
+    [line] = [record.getMessage() for record in caplog.records if record.getMessage().startswith(named)]
+    assert line.endswith("\n      raise exceptions[what]\n  ValueError: went wrong")
+
+
+@pytest.mark.parametrize("what", ["usage", "time"])
+def test_answer_of_a_tool_is_no_exception(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    files = MemoryFiles()
+    run("give", files, what=what)
+    assert call_failures(files, TASK) == {}
+    assert "the tool raised" not in caplog.text
+
+
+def test_result_of_a_call_does_not_depend_on_the_store_of_its_frames(caplog: pytest.LogCaptureFixture) -> None:
+    class UnavailableFiles(MemoryFiles):
+        def put(self, path: str, data: bytes) -> None:
+            raise TransientError("the store is away")
+
+    assert run("give", UnavailableFiles(), what="error").result.error == "ValueError: went wrong"
+    assert f"the frames of call {CONTEXT.call_id} of task {TASK} are not kept" in caplog.text
+
+
+@pytest.mark.parametrize(("name", "on_unknown"), [("pay", "ask"), ("blind", "tell")])
+def test_the_outcome_of_an_irreversible_call_that_timed_out_is_unknown(name: str, on_unknown: str) -> None:
+    outcome = run(name, what="time")
+    assert outcome.unknown == on_unknown
+    assert str(outcome.result.error).startswith(f"outcome unknown: tool '{name}' did not end within its 60 s")
+
+
+@pytest.mark.parametrize(
+    ("what", "result", "is_error"),
+    [
+        ("yes", "the call had its effect", False),
+        ("zero", 0, False),
+        ("receipt", {"id": 7}, False),
+        ("no", None, True),
+    ],
+)
+def test_a_tool_verifies_the_effect_of_a_lost_call(what: str, result: object, is_error: bool) -> None:
+    outcome = verify_call("pay", what)
+    assert outcome is not None
+    assert (outcome.result.result, outcome.result.is_error, outcome.unknown) == (result, is_error, "")
+    assert not is_error or "lost before it had its effect" in str(outcome.result.error)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"), [("pay", "none"), ("pay", "error"), ("pay", "object"), ("pay", "time"), ("blind", "yes")]
+)
+def test_a_tool_without_a_verified_effect_leaves_it_unknown(name: str, what: str) -> None:
+    assert verify_call(name, what) is None
+
+
+def test_an_unavailable_workspace_does_not_verify_a_call() -> None:
+    with pytest.raises(TransientError):
+        verify_call("pay", "transient")
+
+
+def test_a_large_verified_result_becomes_an_artifact() -> None:
+    outcome = verify_call("pay", "text")
+    assert outcome is not None
+    assert len(toolbox().offload_large(outcome, CONTEXT).artifacts) == 1
+
+
+def verify_call(name: str, what: str) -> ToolOutcome | None:
+    """Return the result of the tool's `verify` for a lost call, or None."""
+    call = ToolCall(id=CONTEXT.call_id, tool_name=name, args={"what": what})
+    spec = TEAM.tool(name)
+    assert spec is not None
+    return toolbox().verify(call, spec, CONTEXT)
+
+
+def test_a_large_result_that_cannot_be_stored_is_truncated() -> None:
+    box = toolbox()
+    whole = box.run(
+        TEAM, ToolCall(id=CONTEXT.call_id, tool_name="give", args={"what": "text"}), TEAM.tool("give"), CONTEXT
+    )
+    cut = box.truncate_large(whole)
+    assert str(cut.result.result).endswith("the rest could not be stored]")
+    assert len(str(cut.result.result).encode()) < EXCERPT_BYTES + 100
+    assert box.truncate_large(cut) == cut
+
+
+def test_a_long_error_is_truncated() -> None:
+    assert len(str(run("give", what="long").result.error)) <= 2000
+
+
+def test_an_unavailable_workspace_raises_transient_error() -> None:
+    with pytest.raises(TransientError, match="the store is away"):
+        run("give", what="transient")
+
+
+@pytest.mark.parametrize(("what", "expected"), [("tuple", ["a", "\ufffd"]), ("keys", {"1": "a"})])
+def test_results_are_converted_to_json_values(what: str, expected: object) -> None:
+    outcome = run("give", what=what)
+    assert outcome.result.error is None
+    assert outcome.result.result == expected
+
+
+@pytest.mark.parametrize(
+    ("function", "modules", "expected"),
+    [
+        (f"{THIS_MODULE}:add", ("other",), f"module '{THIS_MODULE}' is not in ROBOCO_TOOL_MODULES, which names other"),
+        ("os:system", (THIS_MODULE,), "module 'os' is not in ROBOCO_TOOL_MODULES"),
+        (f"{THIS_MODULE}:unmarked", (THIS_MODULE,), "is not marked with @tool"),
+        (f"{THIS_MODULE}:nothing", (THIS_MODULE,), "cannot be imported"),
+        (f"{THIS_MODULE}:NO_FUNCTION", (THIS_MODULE,), "is not a function"),
+        ("no_such_module:x", ("no_such_module",), "cannot be imported"),
+        ("tests.support.ending_module:x", ("tests.support.ending_module",), r"ends the process \(SystemExit"),
+    ],
+)
+def test_only_marked_functions_of_allowed_modules_are_tools(
+    function: str, modules: tuple[str, ...], expected: str
+) -> None:
+    box = toolbox(None, *modules)
+    with pytest.raises(UsageError, match=expected):
+        FunctionLoader(modules).tool(function)
+    call = ToolCall(id="tc_1", tool_name="x", args={})
+    outcome = box.run(TEAM, call, ToolSpec(name="x", function=function), CONTEXT)
+    assert outcome.result.is_error
+    assert re.search(expected, str(outcome.result.error))
+
+
+def test_the_function_of_the_demo_is_a_tool_wherever_workers_run() -> None:
+    """`roboco demo` is tried in deployments that allow no module, or other ones."""
+    for spec in shipped_team("demo").tools:
+        FunctionLoader(()).tool(spec.function)  # raises NotRunnable if it is not allowed
+
+
+def test_only_functions_of_allowed_modules_are_routers() -> None:
+    assert toolbox().router(f"{THIS_MODULE}:my_router") is my_router
+    with pytest.raises(UsageError, match="not in ROBOCO_TOOL_MODULES"):
+        toolbox().router("os:system")
+    with pytest.raises(UsageError, match="is a tool, so it cannot be a router"):
+        toolbox().router(f"{THIS_MODULE}:add")
+    with pytest.raises(UsageError, match="is of module 'pathlib', so it cannot be a router"):
+        toolbox().router(f"{THIS_MODULE}:Path")
+    with pytest.raises(UsageError, match="is not a function"):
+        toolbox().router(f"{THIS_MODULE}:NO_FUNCTION")
+
+
+def test_a_result_of_the_maximum_size_is_kept_whole() -> None:
+    outcome = run("give", what="edge")
+    assert len(outcome.result.result) == MAX_RESULT_BYTES
+    assert outcome.artifacts == ()
+
+
+@pytest.mark.parametrize(("what", "mime_type"), [("text", "text/plain"), ("json", "application/json")])
+def test_a_larger_result_becomes_an_artifact(what: str, mime_type: str) -> None:
+    files = MemoryFiles()
+    outcome = run("give", files, what=what)
+    [artifact] = outcome.artifacts
+    stored = read_artifact(files, TASK, artifact.uri)
+    assert artifact.mime_type == mime_type
+    assert artifact.size == len(stored) > MAX_RESULT_BYTES
+    kept = outcome.result.result
+    assert kept.encode()[: EXCERPT_BYTES - 4] == stored[: EXCERPT_BYTES - 4]
+    assert len(kept.encode()) < EXCERPT_BYTES + 200
+    assert artifact.uri in kept
+    assert (
+        json.loads(stored)["rows"][-1] == MAX_RESULT_BYTES - 1
+        if what == "json"
+        else stored.decode() == "ü" * MAX_RESULT_BYTES
+    )
+
+
+def test_the_same_large_result_is_stored_as_one_artifact() -> None:
+    files = MemoryFiles()
+    assert run("give", files, what="json").artifacts == run("give", files, what="json").artifacts
+    assert len([path for path in files.held if "/artifacts/" in path]) == 1
+
+
+def test_memory_search_searches_the_whole_history() -> None:
+    [hit] = run("memory_search", query="harbour").result.result
+    assert (hit["seq"], hit["agent_name"], hit["snippet"]) == (1, "one", "the harbour")
+    assert len(run("memory_search", query="the").result.result) == 2
+    assert len(run("memory_search", query="the", limit=1).result.result) == 1
+
+
+def test_artifacts_are_written_listed_and_read() -> None:
+    files = MemoryFiles()
+    written = run("artifact_write", files, name="a.md", content="Grüße und mehr", mime_type="text/markdown")
+    assert written.result.result["uri"] == "file://artifacts/a.md"
+    assert [(one.name, one.mime_type) for one in written.artifacts] == [("a.md", "text/markdown")]
+    [listed] = run("artifact_list", files).result.result
+    assert listed == {
+        "uri": "file://artifacts/a.md",
+        "mime_type": "text/markdown",
+        "size": 16,
+        "sha256": hashlib.sha256("Grüße und mehr".encode()).hexdigest(),
+        "base": "a.md",
+        "version": 1,
+        "step_id": "",
+    }
+    read = run("artifact_read", files, uri="a.md", offset=2, limit=4).result.result
+    assert read == {"text": "üße ", "offset": 2, "more": True, "total_bytes": 16}
+    assert run("artifact_read", files, uri="file://artifacts/a.md").result.result["text"] == "Grüße und mehr"
+
+
+def test_a_binary_artifact_is_refused_by_artifact_read() -> None:
+    files = MemoryFiles()
+    files.put(f"{TASK}/artifacts/a.bin", b"\xff\xfe")
+    assert "is not a text in UTF-8" in str(run("artifact_read", files, uri="a.bin").result.error)
+
+
+@pytest.mark.parametrize(
+    ("declared", "refusal"),
+    [
+        ({"effect": "pure", "approval": "required"}, "declares effect: pure, and its function demands effect: irrev"),
+        ({"effect": "idempotent", "approval": "required"}, "declares effect: idempotent"),
+        ({}, "declares no approval of each call, and its function demands approval: required"),
+        ({"approval": {"argument": "amount", "above": 5}}, "declares no approval of each call"),
+        ({"approval": "required"}, ""),
+    ],
+)
+def test_a_team_may_only_tighten_what_a_function_demands(declared: dict[str, Any], refusal: str) -> None:
+    function = {"name": "refund", "function": f"{THIS_MODULE}:refund", **declared}
+    team = validate_team(
+        {"name": "t", "agents": [{"name": "a", "prompt": "p", "tools": ["refund"]}], "tools": [function]}
+    )
+    if not refusal:
+        assert toolbox().describe(team, team.agents[0], {})
+        return
+    call = ToolCall(id="tc_1", tool_name="refund", args={"amount": 1})
+    outcome = toolbox().run(team, call, team.tool("refund"), CONTEXT)
+    assert outcome.result.is_error
+    assert refusal in str(outcome.result.error)
+    with pytest.raises(UsageError, match=refusal):
+        toolbox().describe(team, team.agents[0], {})
