@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from celery.worker.consumer import Consumer
 from celery.worker.control import Panel
-from celery.worker.state import reserved_requests
 from kombu.message import Message
 
 from roboco.broker.app import DeadLetterSink
@@ -128,14 +127,6 @@ class GuardedConsumer(Consumer):
         """Connect to the broker, which is tried again every few seconds. Kombu's own delays grow to half a minute."""
         conn.ensure_connection = partial(conn.ensure_connection, interval_start=1, interval_step=1, interval_max=3)
         return super().ensure_connected(conn)
-
-    def connect(self) -> Any:
-        """Connect to the broker. Messages that the transport refuses become dead letters like the consumer's own."""
-        connection: Any = super().connect()
-        connection.transport.refuse = self._store_dead_letter
-        if self._most:
-            connection.transport.count_free = lambda: self.pool.num_processes - len(reserved_requests)
-        return connection
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Message], None]:
         handle = super().create_task_handler(*args, **kwargs)

@@ -9,7 +9,7 @@ from redis import Redis
 from roboco import parse_team
 from roboco.broker.names import QUEUES
 from roboco.broker.queue_stats import PRIORITY_SUFFIXES
-from tests.faults.hostile.producer import BROADCASTS, MALFORMED, mutations, unacked
+from tests.faults.hostile.producer import BROADCASTS, MALFORMED, mutations
 from tests.support.servers.model_server import Reply
 from tests.support.stack import Stack, until
 
@@ -49,14 +49,6 @@ def test_a_hostile_producer_ends_no_worker(stack: Stack) -> None:
         wait_until_idle(stack, redis)
         expected = dict.fromkeys(QUEUES, len(MALFORMED))
         until(lambda: count_letters_by_queue(stack) == expected, 60, "all of them are dead letters")
-
-        before = len(stack.orchestrator.dead_letters())
-        for tag, data in unacked().items():
-            redis.hset("roboco.unacked", tag, data)
-            redis.zadd("roboco.unacked_index", {tag: 1})
-        redis.zadd("roboco.unacked_index", {"held by no worker": 1})
-        wait_until_idle(stack, redis)
-        assert len(stack.orchestrator.dead_letters()) == before + len(unacked())
 
         for data in BROADCASTS.values():
             redis.publish("/0.celery.pidbox", data)
