@@ -128,13 +128,11 @@ class BatchingCluster(LazyCluster):
         """Return an empty pipeline."""
         if transaction:
             raise NotImplementedError("a batch is no transaction, because its keys are on several nodes")
-        return BatchPipeline(self)
+        return BatchPipeline(self)  # type: ignore[abstract]  # it lacks an attribute that only subscriptions need
 
 
 class BatchPipeline(DataAccessCommands):
     """Commands that are sent as a batch. A node that does not answer takes one time-out, whatever its commands."""
-
-    _event_dispatcher: Any = None  # that of subscriptions, which no batch has
 
     def __init__(self, cluster: LazyCluster) -> None:
         self._cluster = cluster
