@@ -5,6 +5,7 @@ A change that needs more records the new numbers (`python .ci/size.py --record`)
 
 import ast
 import json
+import re
 import sys
 import tokenize
 from collections.abc import Callable, Iterator, Mapping
@@ -68,20 +69,34 @@ def ports(paths: list[Path]) -> int:
 
 
 def private_names(paths: list[Path]) -> int:
-    """Return the number of places that use a private attribute of an object that is not the function's own.
+    """Return the number of places that use a private name of a dependency: an attribute, or a module by its import.
 
     `_replace` and `os._exit` are public.
     """
-    return sum(
-        isinstance(node, ast.Attribute)
-        and node.attr.startswith("_")
-        and node.attr not in ("_replace", "_exit")
-        and not node.attr.endswith("__")
-        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
-        and not (isinstance(node.value, ast.Call) and ast.unparse(node.value) == "super()")
-        for path in paths
-        for node in ast.walk(ast.parse(path.read_text()))
-    )
+    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
+    ours = {
+        "_replace",
+        "_exit",
+        *(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)),
+    }
+    ours |= {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    ours |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return sum(bool(_PRIVATE.match(name)) and name not in ours for node in nodes for name in _used_names(node))
+
+
+_PRIVATE: Final = re.compile(r"_(?!_)\w")
+_MODULE: Final = re.compile(r"[a-z]\w*(?:\.\w+)+")
+
+
+def _used_names(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Attribute(attr=name):
+            yield name
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            yield from (part for alias in names for part in alias.name.split("."))
+            yield from (getattr(node, "module", None) or "").split(".")
+        case ast.Constant(value=str() as text) if _MODULE.fullmatch(text):
+            yield from text.split(".")
 
 
 def import_chain(paths: list[Path]) -> int:

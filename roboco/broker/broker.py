@@ -16,6 +16,9 @@ PRIORITIES: Final = tuple(range(10))
 Workers read all, because a producer with other `priority_steps` than these uses some of the same lists.
 """
 
+SEPARATOR: Final = "\x06\x16"
+"""The separator of queue and priority in the names of these lists, which kombu calls `sep`."""
+
 # They are the same for every application on the broker's database, because the shortest visibility timeout wins there.
 # Without the socket timeouts a half-open connection blocks workers and producers for ever. All times are in seconds.
 TRANSPORT_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType(

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from celery.worker.consumer import Consumer
 from celery.worker.control import Panel
-from celery.worker.state import reserved_requests
 from kombu.message import Message
 
 from roboco.broker.app import DeadLetterSink
@@ -48,10 +47,7 @@ class GuardedConsumer(Consumer):
 
     requeue_delay = 2.0  # seconds until a message whose dead letter could not be stored returns to its queue
     retry_delay = 1.0  # seconds until a broker that has failed again, or that refuses a command, is tried again
-    event_delay = 0.25  # seconds for which events are collected: each publication is one message
-    event_limit = 1000  # events that are published without waiting for that; Celery's default of 24 is six turns
 
-    hub: Any
     event_dispatcher: Any
     connection_errors: tuple[type[Exception], ...]
     channel_errors: tuple[type[Exception], ...]
@@ -70,9 +66,7 @@ class GuardedConsumer(Consumer):
         if self._keys:
             _refuse_commands()
         self._connection_failures = tuple(error for error in errors if not issubclass(KeyError, error))
-        self._flush_due = -math.inf
         self._failed_at = -math.inf
-        self._stopping = False
 
     @property
     def max_prefetch_count(self) -> int:
@@ -84,7 +78,6 @@ class GuardedConsumer(Consumer):
         self._wait_if_unusable(exc)
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
-        self._flush()  # the next dispatcher sends what this cannot, but not events that were only collected
         # Since celery#10242 (5.7.0) a lost connection is first collected and then closed. If a late-acknowledged
         # Celery task is in flight while the worker waits for one more, that close requeues the message through a
         # transport whose client the collection has removed: AttributeError, and the worker exits. The visibility
@@ -101,41 +94,15 @@ class GuardedConsumer(Consumer):
             logger.warning("cannot use the broker for now: %s", explain_broker(exc))
             time.sleep(self.retry_delay)
 
-    def on_send_event_buffered(self) -> Any:
-        # Called from any thread. If a lost connection removes the timer, the next event after its time sets it anew.
-        if self._stopping:
-            self._flush(waits=False)  # a signal may have interrupted a thread that sends
-        elif (now := time.monotonic()) > self._flush_due:
-            self._flush_due = now + self.event_delay
-            self.event_dispatcher.buffer_limit = self.event_limit
-            self.hub.call_soon(self.hub.call_later, self.event_delay, self._flush)
-
-    def stop(self) -> None:
-        self._stopping = True
-        self._flush()
-        super().stop()
-
     def shutdown(self) -> None:
-        self._flush()  # the pool has ended
+        if self.event_dispatcher:
+            self.event_dispatcher.flush()  # the pool has ended, and no main loop sends its last events
         super().shutdown()
-
-    def _flush(self, waits: bool = True) -> None:
-        dispatcher = self.event_dispatcher
-        if dispatcher and (waits or not dispatcher.mutex.locked()):
-            dispatcher.flush()
 
     def ensure_connected(self, conn: Any) -> Any:
         """Connect to the broker, which is tried again every few seconds. Kombu's own delays grow to half a minute."""
         conn.ensure_connection = partial(conn.ensure_connection, interval_start=1, interval_step=1, interval_max=3)
         return super().ensure_connected(conn)
-
-    def connect(self) -> Any:
-        """Connect to the broker. Messages that the transport refuses become dead letters like the consumer's own."""
-        connection: Any = super().connect()
-        connection.transport.refuse = self._store_dead_letter
-        if self._most:
-            connection.transport.count_free = lambda: self.pool.num_processes - len(reserved_requests)
-        return connection
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Message], None]:
         handle = super().create_task_handler(*args, **kwargs)

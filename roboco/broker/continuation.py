@@ -84,15 +84,10 @@ class Continuation:
         self.task.backend.mark_as_done(self.request.id, result, self.request, not self.request.ignore_result)
 
     def store_error(self, error: Exception) -> None:
-        """Store the error for the Celery task, its part of a chord and the rest of its chain. This is idempotent."""
+        """Store the error for the Celery task, its part of a chord and the rest of its chain. Call errbacks."""
         self.task.backend.mark_as_failure(
-            self.request.id, error, request=self.request, store_result=self._stores_errors, call_errbacks=False
+            self.request.id, error, request=self.request, store_result=self._stores_errors
         )
-
-    def call_errbacks(self, error: Exception) -> None:
-        """Run or send the errbacks."""
-        if self.request.errbacks:
-            self.task.backend._call_task_errbacks(self.request, error, None)
 
     def send_event(self, event: str, **fields: Any) -> None:
         """Send the event that the Celery task has ended: its worker has returned without one.

@@ -14,12 +14,11 @@ from typing import Any, Final
 from kombu.message import Message
 from kombu.utils import json as kombu_json
 
-from roboco.broker.message_validation import needs_newer_worker
+from roboco.broker.envelope import MAX_UNREADABLE_BYTES
+from roboco.broker.message_validation import REFUSED_HEADER, needs_newer_worker
 from roboco.domain.canonical_json import canonical_json, well_formed, well_formed_json
 from roboco.domain.dead_letter import DeadLetter, letter_id_of
 
-MAX_UNREADABLE_BODY_BYTES: Final = 16 * 1024
-"""Bytes that a record keeps of a body that no worker can read."""
 MAX_BODY_BYTES: Final = 1024 * 1024
 """Bytes that a record keeps of a body that a worker of another release may be able to read."""
 MAX_HEADER_CHARS: Final = 256
@@ -40,7 +39,7 @@ def record_of(message: Message, reason: str) -> dict[str, Any]:
     raw = body if isinstance(body, bytes) else str(body).encode("utf-8", "replace")
     queue = str(message.delivery_info.get("routing_key"))
     headers: dict[str, Any] = message.headers
-    max_bytes = MAX_BODY_BYTES if needs_newer_worker(reason) else MAX_UNREADABLE_BODY_BYTES
+    max_bytes = MAX_BODY_BYTES if needs_newer_worker(reason) else MAX_UNREADABLE_BYTES
     record = _record(queue, reason, headers, raw, max_bytes)
     needed = {name: value for name, value in headers.items() if name not in DISPLAY_HEADERS}
     whole = record["body"].encode() == raw and all(record["headers"].get(name) == needed[name] for name in needed)
@@ -48,13 +47,13 @@ def record_of(message: Message, reason: str) -> dict[str, Any]:
         "letter_id": letter_id_of(queue, _identity(message), record["digest"]),
         "content_type": str(message.content_type or "application/json")[:MAX_HEADER_CHARS],
         "content_encoding": str(message.content_encoding or "utf-8")[:MAX_HEADER_CHARS],
-        "truncated": not whole,
+        "truncated": not whole or REFUSED_HEADER in headers,
     }
 
 
 def record_of_raw(raw: bytes, queue: str, reason: str, headers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of bytes that no worker can read. It cannot be requeued."""
-    record = _record(queue, reason, headers, raw, MAX_UNREADABLE_BODY_BYTES)
+    record = _record(queue, reason, headers, raw, MAX_UNREADABLE_BYTES)
     return record | {"letter_id": letter_id_of(queue, record["digest"]), "truncated": True}
 
 

@@ -7,27 +7,20 @@ Celery reads.
 
 import base64
 import binascii
+import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-from roboco.broker.message_validation import MAX_BODY_BYTES, content_error, json_error
+from roboco.broker.message_validation import MAX_BODY_BYTES, REFUSED_HEADER, content_error, json_error
 
 MAX_REST_BYTES: Final = 256 * 1024
 """Bytes of an envelope without its body."""
 MAX_ENVELOPE_BYTES: Final = MAX_BODY_BYTES // 3 * 4 + MAX_REST_BYTES
 """Bytes of an envelope: base64 makes four bytes of three."""
-MAX_HELD_REST_BYTES: Final = 5 * MAX_REST_BYTES
-"""Bytes beside the body of a message that a worker holds.
-
-Kombu writes such a message with ASCII escapes and spaces: é, two bytes, becomes six, and 1e15 with its comma, five
-bytes, becomes twenty. So the body is at most three times as long as it arrived, and the rest four times, and a little
-that kombu adds.
-"""
-MAX_HELD_BYTES: Final = 3 * MAX_ENVELOPE_BYTES + 2 * MAX_REST_BYTES
-"""Bytes of a message that a worker holds: what `read_envelope` accepts, `read_held` accepts."""
+MAX_UNREADABLE_BYTES: Final = 16 * 1024
+"""Bytes that are kept of a message that no worker can read."""
 MAX_COMMAND_BYTES: Final = 64 * 1024
 """Bytes of a message of remote control."""
 MAX_PROPERTY_CHARS: Final = 255
@@ -40,84 +33,66 @@ _TEXTS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # also one wit
 _COMMAND_FIELDS: Final = frozenset({"method", "arguments", "destination", "pattern", "matcher", "ticket", "reply_to"})
 
 
-@dataclass(frozen=True)
-class RefusedMessage:
-    """The reason why no worker may receive a message, and its headers as far as they can be read."""
-
-    reason: str
-    headers: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class HeldMessage:
-    """A message that a worker held, and its queue."""
-
-    message: dict[str, Any]
-    queue: str
-
-
-class _Unreadable(ValueError):
+class UnreadableError(ValueError):
     """The message cannot be read, for this reason."""
 
 
-def read_envelope(raw: bytes, queue: str) -> dict[str, Any] | RefusedMessage:
-    """Return the message in a form that is safe for kombu, or its refusal.
+def read_envelope(raw: bytes, queue: str) -> dict[str, Any]:
+    """Return the message in a form that is safe for kombu. An unreadable one becomes a message with REFUSED_HEADER.
 
     The message names `queue` as its origin, whatever its sender wrote. Otherwise a worker could requeue it into a queue
     to which its sender has no permission to write.
     """
     try:
         return _check_envelope(_parse(raw, MAX_ENVELOPE_BYTES, MAX_REST_BYTES), queue)
-    except _Unreadable as error:
-        return RefusedMessage(str(error), _headers_of(raw))
+    except UnreadableError as error:
+        return _refused(raw, queue, str(error))
 
 
-def read_held(raw: bytes) -> HeldMessage | RefusedMessage:
-    """Return the message of an entry in kombu's `unacked` hash, which holds the messages that workers hold."""
+def _refused(raw: bytes, queue: str, reason: str) -> dict[str, Any]:
+    """Return a message with the headers of an unreadable one, as far as they can be read, and its beginning as body."""
+    if len(raw) > MAX_UNREADABLE_BYTES:
+        reason += f"; here are {MAX_UNREADABLE_BYTES} of {len(raw)} bytes, SHA-256 {hashlib.sha256(raw).hexdigest()}"
+    return {
+        "body": base64.b64encode(raw[:MAX_UNREADABLE_BYTES]).decode(),
+        "content-type": "application/json",
+        "content-encoding": "utf-8",
+        "headers": _headers_of(raw) | {REFUSED_HEADER: reason},
+        "properties": {"body_encoding": "base64", "delivery_info": {"exchange": "", "routing_key": queue}},
+    }
+
+
+def _headers_of(raw: bytes) -> dict[str, Any]:
     try:
-        match _parse(raw, MAX_HELD_BYTES, MAX_HELD_REST_BYTES):
-            case [dict() as envelope, str(), str(queue)] if _is_short(queue):
-                return HeldMessage(_check_envelope(envelope, queue), queue)
-            case found:
-                raise _Unreadable(f"the held message is no [envelope, exchange, queue] but {found!r:.80}")
-    except _Unreadable as error:
-        return RefusedMessage(str(error))
+        found = json.loads(raw)["headers"] if len(raw) <= MAX_REST_BYTES else {}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    readable = isinstance(found, dict) and json_error(found) is None
+    return {name: found[name] for name in found if name != "compression"} if readable else {}
 
 
-def read_broadcast(raw: bytes, exchange: str) -> dict[str, Any] | RefusedMessage:
-    """Return the message published on a channel in a form that is safe for kombu, or its refusal."""
-    read = read_envelope(raw, exchange)
-    if isinstance(read, RefusedMessage) or exchange != CONTROL_EXCHANGE:
+def read_broadcast(raw: bytes, exchange: str) -> dict[str, Any]:
+    """Return the message published on a channel in a form that is safe for kombu, or raise UnreadableError."""
+    read = _check_envelope(_parse(raw, MAX_ENVELOPE_BYTES, MAX_REST_BYTES), exchange)
+    if exchange != CONTROL_EXCHANGE:
         return read
-    reason = f"has {len(raw)} bytes, at most {MAX_COMMAND_BYTES} are possible" if len(raw) > MAX_COMMAND_BYTES else None
-    try:
-        command = _body_of(read["body"], read["properties"]["body_encoding"])
-        reason = reason or _command_error(_parse(command, MAX_COMMAND_BYTES, MAX_COMMAND_BYTES))
-    except _Unreadable as error:
-        reason = str(error)
-    reason = reason or _clock_error(read["headers"])
-    return RefusedMessage(reason, read["headers"]) if reason else read
-
-
-def serialize(message: dict[str, Any]) -> bytes:
-    """Return the message as JSON without ASCII escapes and spaces, so that the same limits accept it again.
-
-    It is longer than it arrived only by the name of its queue, some hundred bytes, and by numbers such as 1e15.
-    """
-    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
+    command = _body_of(read["body"], read["properties"]["body_encoding"])
+    if found := _command_error(_parse(command, MAX_COMMAND_BYTES, MAX_COMMAND_BYTES)) or _clock_error(read["headers"]):
+        raise UnreadableError(found)
+    return read
 
 
 def _parse(raw: bytes, max_bytes: int, max_rest_bytes: int) -> Any:
     if len(raw) > max_bytes:
-        raise _Unreadable(f"has {len(raw)} bytes, at most {max_bytes} are possible")
+        raise UnreadableError(f"has {len(raw)} bytes, at most {max_bytes} are possible")
     if len(raw) > max_rest_bytes and (rest := _count_rest(raw, max_rest_bytes)) > max_rest_bytes:
-        raise _Unreadable(f"has {rest} bytes or more beside its body, at most {max_rest_bytes} are possible")
+        raise UnreadableError(f"has {rest} bytes or more beside its body, at most {max_rest_bytes} are possible")
     try:
         return _DECODER.decode(raw.decode())
     except RecursionError:
-        raise _Unreadable("is nested too deeply") from None
+        raise UnreadableError("is nested too deeply") from None
     except ValueError as error:
-        raise _Unreadable(f"is no JSON in UTF-8: {str(error)[:200]}") from None
+        raise UnreadableError(f"is no JSON in UTF-8: {str(error)[:200]}") from None
 
 
 def _count_rest(raw: bytes, max_bytes: int) -> int:
@@ -146,12 +121,12 @@ _DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constan
 
 def _check_envelope(whole: Any, queue: str) -> dict[str, Any]:
     if not isinstance(whole, dict):
-        raise _Unreadable(f"is no object but {whole!r:.80}")
+        raise UnreadableError(f"is no object but {whole!r:.80}")
     body, headers, given = whole.get("body"), _check_object(whole, "headers"), _check_object(whole, "properties")
     if not isinstance(body, str):
-        raise _Unreadable(f"'body' is {body!r:.80}, expected a text")
+        raise UnreadableError(f"'body' is {body!r:.80}, expected a text")
     if found := content_error(whole.get("content-type"), whole.get("content-encoding"), headers):
-        raise _Unreadable(found)
+        raise UnreadableError(found)
     properties = _check_properties(given, queue)
     _body_of(body, properties["body_encoding"])
     return {
@@ -166,9 +141,9 @@ def _check_envelope(whole: Any, queue: str) -> dict[str, Any]:
 def _check_object(whole: dict[str, Any], name: str) -> dict[str, Any]:
     value = whole.get(name)
     if not isinstance(value, dict):
-        raise _Unreadable(f"{name!r} is {value!r:.80}, expected an object")
+        raise UnreadableError(f"{name!r} is {value!r:.80}, expected an object")
     if found := json_error(value):
-        raise _Unreadable(f"{name!r} holds {found}")
+        raise UnreadableError(f"{name!r} holds {found}")
     return value
 
 
@@ -176,21 +151,21 @@ def _check_properties(given: dict[str, Any], queue: str) -> dict[str, Any]:
     for name in ("delivery_tag", "reply_to", "correlation_id"):
         value = given.get(name)
         if not _is_short(value) and (name == "delivery_tag" or value is not None):
-            raise _Unreadable(
+            raise UnreadableError(
                 f"{name!r} is {value!r:.80}, expected a text of up to {MAX_PROPERTY_CHARS} printable characters"
             )
     match given.get("priority"):
         case bool() as value:
-            raise _Unreadable(f"'priority' is {value!r}, expected a number from 0 to 255")
+            raise UnreadableError(f"'priority' is {value!r}, expected a number from 0 to 255")
         case None | int() as value if value is None or 0 <= value <= 255:
             pass
         case value:
-            raise _Unreadable(f"'priority' is {value!r:.80}, expected a number from 0 to 255")
+            raise UnreadableError(f"'priority' is {value!r:.80}, expected a number from 0 to 255")
     encoding, info = given.get("body_encoding"), given.get("delivery_info", {})
     if encoding not in (None, "base64", "utf-8"):
-        raise _Unreadable(f"'body_encoding' is {encoding!r:.80}, expected 'base64'")
+        raise UnreadableError(f"'body_encoding' is {encoding!r:.80}, expected 'base64'")
     if not isinstance(info, dict):
-        raise _Unreadable(f"'delivery_info' is {info!r:.80}, expected an object")
+        raise UnreadableError(f"'delivery_info' is {info!r:.80}, expected an object")
     own = {"exchange": "", "routing_key": queue}
     again = {"redelivered": True} if info.get("redelivered") else {}
     return given | {"body_encoding": encoding, "delivery_info": own | again}
@@ -204,16 +179,7 @@ def _body_of(body: str, encoding: str | None) -> bytes:
     try:
         return base64.b64decode(body) if encoding == "base64" else body.encode()
     except (binascii.Error, ValueError) as error:
-        raise _Unreadable(f"'body' cannot be read: {error}") from None
-
-
-def _headers_of(raw: bytes) -> Mapping[str, Any]:
-    """Return the headers of a refused message, which identify it in its dead letter; none if they cannot be read."""
-    try:
-        found = json.loads(raw)["headers"] if len(raw) <= MAX_REST_BYTES else {}
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        raise UnreadableError(f"'body' cannot be read: {error}") from None
 
 
 def _command_error(command: Any) -> str | None:

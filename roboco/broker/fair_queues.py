@@ -15,6 +15,7 @@ from typing import Any, Final
 from amqp.exceptions import NotFound
 from celery import Celery
 
+from roboco.broker.broker import PRIORITIES, SEPARATOR
 from roboco.broker.names import QUEUE_OF, tenant_lanes
 from roboco.domain.history.priority import Priority
 from roboco.domain.ids import tenant_of
@@ -45,16 +46,17 @@ class FairQueues:
         possible = tenant_lanes(QUEUE_OF[name], tenant_of(task_id))
         if len(possible) == 1 or not self.on_redis:
             return possible[0]
-        lengths = self._query("llen", possible, priority)
+        step = self.priority_number(priority) or 0
+        lengths = self._query("llen", [redis_list(queue, step) for queue in possible])
         return min(zip(lengths, possible, strict=True))[1]
 
     def oldest_headers(self, name: str, task_id: str, priority: Priority | None) -> list[Any]:
         """Return the headers of the oldest message of each list or queue that a message of this task may use."""
         queues = tenant_lanes(QUEUE_OF[name], tenant_of(task_id))
         if self.on_redis:
-            return [
-                headers_of(message) for message in self._query("lindex", queues, priority, -1) if message is not None
-            ]
+            step = self.priority_number(priority) or 0
+            found = self._query("lindex", [redis_list(queue, step) for queue in queues], -1)
+            return [headers_of(message) for message in found if message is not None]
         with self._connection() as connection:
             if connection.transport.driver_type != "amqp":
                 return []
@@ -63,22 +65,16 @@ class FairQueues:
     def count_waiting(self, name: str, task_id: str) -> int:
         """Return the messages of any priority that wait in the lanes of this task."""
         queues = tenant_lanes(QUEUE_OF[name], tenant_of(task_id))
+        if self.on_redis:
+            return sum(self._query("llen", [redis_list(queue, step) for queue in queues for step in PRIORITIES]))
         with self._connection() as connection:
-            if self.on_redis:  # an empty queue does not exist there, and cannot be declared passively
-                return sum(int(connection.default_channel._size(queue)) for queue in queues)
             return sum(count_messages(connection, queue) for queue in queues)
 
-    def _query(self, command: str, queues: Sequence[str], priority: Priority | None, *arguments: int) -> list[Any]:
-        """Return the answers of Redis to a command about the list of each queue.
-
-        This and `count_waiting` use `_q_for_pri` and `_size` of kombu's channel: it has no public names for its lists.
-        """
+    def _query(self, command: str, lists: Sequence[str], *arguments: int) -> list[Any]:
+        """Return the answers of Redis to a command about each list."""
         with self._connection() as connection, connection.default_channel.client.pipeline(transaction=False) as pipe:
-            channel = connection.default_channel
-            for queue in queues:
-                pipe.execute_command(
-                    command, channel._q_for_pri(queue, self.priority_number(priority) or 0), *arguments
-                )
+            for one in lists:
+                pipe.execute_command(command, one, *arguments)
             return list(pipe.execute())
 
     @contextmanager
@@ -86,6 +82,11 @@ class FairQueues:
         connections: Any = self._app.pool
         with connections.acquire(block=True) as connection:
             yield connection
+
+
+def redis_list(queue: str, step: int) -> str:
+    """Return the list in Redis in which messages of this priority wait."""
+    return f"{queue}{SEPARATOR}{step}" if step else queue
 
 
 def headers_of(message: bytes) -> Any:

@@ -11,6 +11,8 @@ from kombu.message import Message
 from roboco.broker.message_signing import SigningKeys, as_bytes
 from roboco.domain.canonical_json import MAX_DEPTH
 
+REFUSED_HEADER: Final = "roboco_refused"
+"""The header of a message in place of one that the transport could not read: the reason."""
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Bytes of a body that are read."""
 MAX_VALUES: Final = 4_000_000
@@ -36,7 +38,8 @@ _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 def validation_error(message: Message, known: Container[object], keys: SigningKeys) -> str | None:
     """Return why a worker with the `known` Celery tasks must not run `message`, or None if it may."""
     return (
-        header_error(message.headers)
+        _refusal(message.headers)
+        or header_error(message.headers)
         or _protocol_error(message)
         or _task_error(message.headers, known)
         or content_error(message.content_type, message.content_encoding, message.headers)
@@ -44,6 +47,16 @@ def validation_error(message: Message, known: Container[object], keys: SigningKe
         or keys.signature_error(message.headers, as_bytes(message.body or ""))
         or _body_error(message)
     )
+
+
+def _refusal(headers: Mapping[str, Any]) -> str | None:
+    match headers.get(REFUSED_HEADER):
+        case str() as reason if reason.isprintable():
+            return reason
+        case None:
+            return None
+        case found:  # a sender's own: it is no reason for a log
+            return f"header {REFUSED_HEADER!r} is {found!r:.80}, which only workers set"
 
 
 def needs_newer_worker(reason: str) -> bool:

@@ -11,14 +11,11 @@ from celery import Celery
 
 from roboco.broker.broker import PRIORITIES
 from roboco.broker.broker_error import translating_errors
-from roboco.broker.fair_queues import count_messages, headers_of
+from roboco.broker.fair_queues import count_messages, headers_of, redis_list
 from roboco.broker.names import QUEUES, queue_lanes
-from roboco.broker.unread_lists import SEPARATOR
 
 SENT_AT: Final = "roboco_sent_at"
 """The header with the time at which a message was sent, in Unix seconds."""
-PRIORITY_SUFFIXES: Final = ("", *(f"{SEPARATOR}{step}" for step in PRIORITIES[1:]))
-"""Suffixes of a queue's name in Redis, where kombu keeps one list for each of its `priority_steps`."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ def _redis_stats(client: Any, names: list[str]) -> list[QueueStats]:
 
 def redis_lists(name: str) -> list[str]:
     """Return the lists in Redis in which messages of the queue wait: one for each lane and priority."""
-    return [lane + step for lane in queue_lanes(name) for step in PRIORITY_SUFFIXES]
+    return [redis_list(lane, step) for lane in queue_lanes(name) for step in PRIORITIES]
 
 
 def queue_lengths(app: Celery) -> dict[str, int]:

@@ -25,18 +25,17 @@ class RedactedRequest(Request):
     id, which must not be dropped for hours.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        own: Any = self
-        self._error: BaseException | None = None
-        self._task_name: str = own._type
-        own.name = self._task_name
+    def __init__(self, message: Any, **options: Any) -> None:
+        headers: dict[str, Any] = message.headers | {"shadow": None}
+        self._task_name: str = headers["task"]
         if self._task_name != TOOL_TASK:
-            own.time_limits = (None, None)  # the limits of its Celery task apply: a sender may not raise them
+            headers["timelimit"] = None  # the limits of its Celery task apply: a sender may not raise them
         if self._task_name in COMMAND_TASKS:
-            headers: dict[str, Any] = own._request_dict
-            own._argsrepr, own._kwargsrepr = display.redact_arguments(headers["kwargs"], headers.get("origin"))
-            headers |= {"argsrepr": own._argsrepr, "kwargsrepr": own._kwargsrepr}
+            _, arguments, _ = message.payload
+            shown = display.redact_arguments(arguments, headers.get("origin"))
+            headers |= dict(zip(("argsrepr", "kwargsrepr"), shown, strict=True))
+        super().__init__(message, **options | {"headers": headers})
+        self._error: BaseException | None = None
 
     def info(self, safe: bool = False) -> Any:
         """Return the answer to `inspect`, never with the arguments themselves."""

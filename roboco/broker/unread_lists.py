@@ -16,13 +16,11 @@ from typing import Any, Final
 
 from celery import Celery
 
-from roboco.broker.broker import PRIORITIES
+from roboco.broker.broker import PRIORITIES, SEPARATOR
 from roboco.broker.broker_error import translating_errors
 from roboco.broker.health.bootstep import QUEUE_INFIX
 from roboco.broker.names import QUEUES, queue_lanes
 
-SEPARATOR: Final = "\x06\x16"
-"""The separator of queue and priority in kombu."""
 MAX_LISTS: Final = 20
 """Lists that are reported."""
 PAGE_SIZE: Final = 1000

@@ -69,8 +69,7 @@ class RateLimiter(Protocol):
     def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:
         """Record the tokens of the ticket's request, which was made `seconds_ago` seconds ago.
 
-        They may count a moment later. If the process dies before, the reserved tokens count in their place. Recording
-        them twice has no effect.
+        Without a record the reserved tokens count. Recording them twice has no effect.
         """
 
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:

@@ -1,7 +1,7 @@
 """Connections to Redis or to a Redis Cluster, with a limit on every wait."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 import redis
@@ -42,7 +42,7 @@ def connect_for_renewals(url: str, timeout: float) -> redis.Redis:
     It repeats a command once if its connection was closed or leads to a replica. Later ones are left to the heartbeat.
     """
     wait = min(timeout, TIMEOUT)
-    once = _RetryTransient(NoBackoff(), 1, supported_errors=_RETRIED_ERRORS)
+    once = Retry(NoBackoff(), 1, supported_errors=_RETRIED_ERRORS)
     return _make_client(url, socket_timeout=wait, socket_connect_timeout=wait, health_check_interval=0, retry=once)
 
 
@@ -116,35 +116,9 @@ def channel_connection(url: str) -> Connection:
     return connection
 
 
-class _RetryTransient(Retry):
-    """Retries only errors that may pass: not a refused password, which redis-py counts as a lost connection."""
-
-    def call_with_retry(self, do: Callable[[], Any], *arguments: Any, **options: Any) -> Any:
-        """Make the call and return its result. Repeat the call if its error may pass."""
-
-        def call_once() -> Any:
-            try:
-                return do()
-            except redis.AuthenticationError as error:
-                raise _PasswordRefused(error) from error
-
-        try:
-            return super().call_with_retry(call_once, *arguments, **options)
-        except _PasswordRefused as error:
-            raise error.cause from None
-
-
-class _PasswordRefused(Exception):
-    """The error of a refused password, as one that no retry knows."""
-
-    def __init__(self, cause: redis.AuthenticationError) -> None:
-        super().__init__(cause)
-        self.cause = cause
-
-
 def _make_client(url: str, **options: Any) -> redis.Redis:
     backoff = FullJitterBackoff(cap=1, base=0.05)
-    retry = _RetryTransient(backoff, 5, supported_errors=_RETRIED_ERRORS)
+    retry = Retry(backoff, 5, supported_errors=_RETRIED_ERRORS)
     common: dict[str, Any] = {
         "decode_responses": True,
         "socket_connect_timeout": TIMEOUT,

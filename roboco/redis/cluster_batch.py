@@ -1,18 +1,15 @@
-"""A batch of commands to a Redis Cluster, with one round trip to each node.
+"""A batch of commands, with one round trip to each node of a Redis Cluster, one node after the other.
 
-    commands ─► grouped by node ─► sent to each node ─► answers read from each node ─► answers in the order of commands
-                                        │                      │
-                                        │                      └── too late: an error for the commands of this node
-                                        └── no connection: an error for the commands of this node
+    commands ─► grouped by node ─► a pipeline of each node ─► answers in the order of commands
+                                        └── no answer: an error for the commands of this node
 
 A node answers MOVED if a slot has another node now, which also happens when a replica replaces its primary. Then the
 batch reads the topology again and sends these commands once more. It sends a command of a slot that is being migrated
 singly, because redis-py follows such a redirection. A command without an answer may have run.
 
-All commands are sent before the first answer is read: so a node that hangs delays the answers of others, but not their
-commands, unless it needs a new connection. Callers that must not wait for other nodes send a batch for each node. The
-order of the commands for a node is kept, except for those that it redirects. Redis-py's own pipelines refuse scripts,
-and repeat each failed command singly, which takes one time-out a command; `BatchPipeline` replaces them.
+Callers that must not wait for other nodes send a batch for each node. The order of the commands for a node is kept,
+except for those that it redirects. Redis-py's own pipelines of a cluster refuse scripts, and repeat each failed command
+singly, which takes one time-out a command; `BatchPipeline` replaces them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,9 +28,7 @@ from redis.exceptions import (
 )
 
 from roboco.redis.cluster import LazyCluster
-
-_TAKEN_FOR: Final = () if redis.VERSION >= (5, 3) else ("EVALSHA",)
-"""The command for which a connection is taken from a pool, which an older redis-py requires and does not use."""
+from roboco.redis.server_error import SERVER_ERRORS
 
 
 class BatchCommand(NamedTuple):
@@ -54,6 +49,7 @@ MIN_REFRESH_INTERVAL: Final = 1.0
 """Seconds between two queries of the topology after errors of batches."""
 _STALE_ERRORS = (MovedError, ClusterDownError, SlotNotCoveredError, redis.ConnectionError)
 """Errors after which a command is sent again. It is not after a time-out: its caller has waited already."""
+_NO_ANSWER = (redis.ConnectionError, redis.TimeoutError)
 _REDIRECTIONS = (AskError, MovedError, TryAgainError)
 
 
@@ -80,93 +76,35 @@ def send_batch(cluster: LazyCluster, commands: Sequence[BatchCommand]) -> list[A
 
 def _send(cluster: LazyCluster, commands: Mapping[int, BatchCommand], answers: dict[int, Any]) -> str | None:
     """Send the commands, and add their answers. Return the name of a node that did not answer, or None."""
-    batches: dict[str, _NodeBatch] = {}
+    by_node: dict[str, tuple[ClusterNode, list[int]]] = {}
     for index, command in commands.items():
         try:
             node: ClusterNode = cluster.get_node_from_key(command.first_key)
         except redis.RedisError as error:  # no known node has the slot
             answers[index] = error
         else:
-            batches.setdefault(str(node.name), _NodeBatch(cluster, node)).add(index, command)
+            by_node.setdefault(str(node.name), (node, []))[1].append(index)
+    failed = None
+    for name, (node, indexes) in by_node.items():
+        found = send_to_server(cluster.get_redis_connection(node), [commands[index] for index in indexes])
+        answers.update(zip(indexes, found, strict=True))
+        failed = name if any(isinstance(one, _NO_ANSWER) for one in found) else failed
+    return failed
+
+
+def send_to_server(client: Any, commands: Sequence[BatchCommand]) -> list[Any]:
+    """Send the commands to one server in one round trip. Return the answer to each, or its error."""
     try:
-        for batch in batches.values():
-            batch.send()
-        for batch in batches.values():
-            batch.read()
-            answers |= batch.answers
-    finally:
-        for batch in batches.values():
-            batch.close()
-    return next((name for name, batch in batches.items() if batch.failed), None)
-
-
-class _NodeBatch:
-    """The commands for one node."""
-
-    def __init__(self, cluster: LazyCluster, node: ClusterNode) -> None:
-        self._cluster = cluster
-        self._node = node
-        self._client: Any = None
-        self._connection: Any = None
-        self._commands: dict[int, BatchCommand] = {}
-        self._unanswered: list[int] = []
-        self.answers: dict[int, Any] = {}
-        self.failed = False
-        """True if the connection to the node was lost, or did not answer in time."""
-
-    def add(self, index: int, command: BatchCommand) -> None:
-        """Add the command to the batch."""
-        self._commands[index] = command
-
-    def send(self) -> None:
-        """Send all commands. A command that cannot be encoded has an error, and does not affect the others."""
-        self._unanswered = list(self._commands)
-        try:
-            self._client = self._cluster.get_redis_connection(self._node)
-            self._connection = self._client.connection_pool.get_connection(*_TAKEN_FOR)
-            self._connection.send_packed_command(self._pack())
-        except redis.RedisError as error:
-            self._fail(error)
-
-    def read(self) -> None:
-        """Read all answers."""
-        while self._unanswered:
-            self._read_answer(self._unanswered[0])
-
-    def close(self) -> None:
-        """Return the connection to the pool, closed if it has unread answers."""
-        if self._connection is not None:
-            if self._unanswered:
-                self._connection.disconnect()
-            self._client.connection_pool.release(self._connection)
-            self._connection = None
-
-    def _pack(self) -> list[bytes]:
-        packed = list[bytes]()
-        for index, command in self._commands.items():
-            try:
-                packed += self._connection.pack_command(*command.arguments)
-            except (redis.DataError, UnicodeError) as error:
-                self.answers[index] = error
-                self._unanswered.remove(index)
-        return packed
-
-    def _read_answer(self, index: int) -> None:
-        try:
-            name, options = self._commands[index].arguments[0], self._commands[index].options
-            self.answers[index] = self._client.parse_response(self._connection, name, **options)
-        except (redis.ConnectionError, redis.TimeoutError) as error:
-            self._fail(error)
-            return
-        except redis.RedisError as error:
-            self.answers[index] = error
-        self._unanswered.pop(0)
-
-    def _fail(self, error: redis.RedisError) -> None:
-        """Set the error as the answer to all commands that have none."""
-        self.failed = True
-        self.answers |= dict.fromkeys(self._unanswered, error)
-        self._unanswered = []
+        with client.pipeline(transaction=False) as pipe:
+            for command in commands:
+                pipe.execute_command(*command.arguments, **command.options)
+            return list(pipe.execute(raise_on_error=False))
+    except (redis.DataError, UnicodeError) as error:  # one of the commands cannot be encoded: nothing was sent
+        if len(commands) == 1:
+            return [error]
+        return [answer for command in commands for answer in send_to_server(client, [command])]
+    except SERVER_ERRORS as error:
+        return [error] * len(commands)
 
 
 def _refresh(cluster: LazyCluster, failed: str | None) -> None:
@@ -190,13 +128,11 @@ class BatchingCluster(LazyCluster):
         """Return an empty pipeline."""
         if transaction:
             raise NotImplementedError("a batch is no transaction, because its keys are on several nodes")
-        return BatchPipeline(self)
+        return BatchPipeline(self)  # type: ignore[abstract]  # it lacks an attribute that only subscriptions need
 
 
 class BatchPipeline(DataAccessCommands):
     """Commands that are sent as a batch. A node that does not answer takes one time-out, whatever its commands."""
-
-    _event_dispatcher: Any = None  # that of subscriptions, which no batch has
 
     def __init__(self, cluster: LazyCluster) -> None:
         self._cluster = cluster

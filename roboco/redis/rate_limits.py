@@ -20,8 +20,7 @@ from roboco.domain.team.model_limits import ModelLimit, ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admission, Admitted, Queued, Ticket
 from roboco.redis.keys import Keys
-from roboco.redis.scripts import ScriptCall, Scripts, translating_errors
-from roboco.redis.usage_records import UsageRecord, UsageRecords
+from roboco.redis.scripts import Scripts, translating_errors
 
 WINDOW_SECONDS = 61.0
 """Seconds in which the limits apply: a minute, plus the time that a request may take to reach its server."""
@@ -103,8 +102,7 @@ class Buckets:
 class RedisRateLimiter:
     """A rate limiter: it counts the requests of the last `window` seconds in slots, and queues tickets behind them.
 
-    `slot` is the width of a slot in seconds; all workers use the same. The tokens of a finished request may be recorded
-    up to a slot later; see `usage_records.py`.
+    `slot` is the width of a slot in seconds; all workers use the same.
     """
 
     def __init__(
@@ -121,38 +119,27 @@ class RedisRateLimiter:
         self._window_ms = int(window * 1000)
         self._grace_ms = int(grace * 1000)
         self._slot_ms = int(slot * 1000)
-        self._records = UsageRecords(scripts, self._window_ms, self._slot_ms)
 
     def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> Admission:
         """Admit the request, or queue its ticket."""
-        admission = self._ask(profile, ticket, tokens)
-        if isinstance(admission, Queued) and self._records.flush(self._buckets.server(profile), admission.seconds):
-            return self._ask(profile, ticket, tokens)
-        return admission
-
-    def _ask(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> Admission:
         buckets = self._limiting_buckets(profile, ticket)
         names = [self._buckets.pause_key(profile), self._buckets.admission_key(profile, ticket)]
         names += [self._buckets.waiting_tasks_key(profile), *_bucket_keys(buckets)]
         times = (self._window_ms, int(RETRY_DELAY * 1000), self._grace_ms, self._slot_ms)
         request = (ticket.name, tokens, ticket.tenant)
-        call = ScriptCall("rate_reserve", names, [*request, *times, *_bucket_limits(buckets)])
-        wait = self._records.run_after(self._buckets.server(profile), call)
+        wait = self._scripts.run("rate_reserve", names, *request, *times, *_bucket_limits(buckets))
         return Queued(float(wait) / 1000) if wait > 0 else Admitted(tasks_waiting=wait < 0)
 
     def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:
         """Record the tokens that the ticket's request has used, and that it was sent `seconds_ago` seconds ago.
 
-        Without a limit of tokens nothing changes: the request counts from its admission. A failure is logged.
+        Without a limit of tokens nothing changes: the request counts from its admission.
         """
         buckets = self._limiting_buckets(profile, ticket)
         if any(bucket.tokens for bucket in buckets):
-            name, usages = (
-                self._buckets.admission_key(profile, ticket),
-                tuple((one.keys[0], one.tokens) for one in buckets),
-            )
-            record = UsageRecord(profile.model, name, usages, tokens, time.monotonic() - seconds_ago)
-            self._records.add(self._buckets.server(profile), record)
+            names = [self._buckets.admission_key(profile, ticket), *(bucket.keys[0] for bucket in buckets)]
+            times = (int(seconds_ago * 1000), self._window_ms, self._slot_ms)
+            self._scripts.run("rate_record", names, tokens, *times, *(bucket.tokens or "" for bucket in buckets))
 
     def release(self, profile: ModelProfile, ticket: Ticket) -> None:
         """Remove a waiting ticket, whose request will not be sent."""

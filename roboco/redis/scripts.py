@@ -17,7 +17,7 @@ from redis.exceptions import NoPermissionError, NoScriptError
 
 from roboco.errors import TransientError
 from roboco.redis.cluster import LazyCluster
-from roboco.redis.cluster_batch import BatchCommand, send_batch
+from roboco.redis.cluster_batch import BatchCommand, send_batch, send_to_server
 from roboco.redis.server_error import SERVER_ERRORS, is_temporary, roboco_error
 
 _LUA_FOLDER = resources.files("roboco.redis") / "lua"
@@ -91,16 +91,6 @@ class Scripts:
                 answers[index] = answer
         return [_translated(answer) for answer in answers]
 
-    def _answers_to(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Return the answer to each command, or its error, in one round trip."""
-        pipeline: Any = self.client.pipeline(transaction=False)
-        with pipeline as pipe:
-            for command in commands:
-                pipe.execute_command(*command)
-            answers = list(pipe.execute(raise_on_error=False))
-        self._leave_server(answers)
-        return answers
-
     def _leave_server(self, answers: Iterable[Any]) -> None:
         """Close the idle connections if an answer is a temporary error: they may lead to a replica."""
         if any(map(is_temporary, answers)) and not isinstance(self.client, LazyCluster):
@@ -111,20 +101,15 @@ class Scripts:
         with suppress(TransientError):
             load_missing(self.client, [_text(self._scripts[name]) for name in names])
 
-    def _command(self, call: ScriptCall) -> tuple[Any, ...]:
-        return ("EVALSHA", self.hash_of(call.name), len(call.keys), *call.keys, *call.arguments)
+    def _command(self, call: ScriptCall) -> BatchCommand:
+        return BatchCommand(("EVALSHA", self.hash_of(call.name), len(call.keys), *call.keys, *call.arguments))
 
-    def _send(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def _send(self, commands: Sequence[BatchCommand]) -> list[Any]:
         if isinstance(self.client, LazyCluster):
-            return send_batch(self.client, [BatchCommand(command) for command in commands])
-        try:
-            return self._answers_to(commands)
-        except (redis.DataError, UnicodeError) as error:  # one of the commands cannot be encoded: nothing was sent
-            if len(commands) == 1:
-                return [error]
-            return [answer for command in commands for answer in self._send([command])]
-        except SERVER_ERRORS as error:
-            return [error] * len(commands)
+            return send_batch(self.client, commands)
+        answers = send_to_server(self.client, commands)
+        self._leave_server(answers)
+        return answers
 
 
 def _text(script: Script) -> str:

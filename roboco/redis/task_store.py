@@ -9,13 +9,11 @@ then commits it here. If the worker dies in between, the coordinator commits the
 """
 
 import json
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-import redis
 from redis.cluster import RedisCluster
 
 from roboco.domain.canonical_json import canonical_json
@@ -38,31 +36,6 @@ MAX_TAIL_BYTES = 64 * 1024
 
 _NOT_APPLIED, _APPLIED = 0, 1
 """Answers of `commit.lua` and `create.lua`. Any other answer is the new epoch of the decision that it recorded."""
-MAX_READING_AGE: Final = 1.0
-"""Seconds for which a reading of a server's use of memory counts."""
-
-
-class MemoryUse:
-    """The newest reading of each server."""
-
-    def __init__(self) -> None:
-        self._readings: dict[str, tuple[float, float]] = {}
-
-    def share(self, client: redis.Redis, server: str, key: str) -> float:
-        """Return the part of `maxmemory` that the server of this key uses, or 0 if it has no limit."""
-        read_at, share = self._readings.get(server, (-MAX_READING_AGE, 0.0))
-        if (now := time.monotonic()) >= read_at + MAX_READING_AGE:
-            share = _read(client, key)
-            self._readings[server] = now, share
-        return share
-
-
-def _read(client: Any, key: str) -> float:
-    node = {"target_nodes": client.get_node_from_key(key)} if isinstance(client, LazyCluster) else {}
-    with translating_errors():
-        facts = client.info("memory", **node)
-    most = int(facts.get("maxmemory", 0))
-    return int(facts["used_memory"]) / most if most else 0.0
 
 
 class RedisTaskStore:
@@ -72,7 +45,6 @@ class RedisTaskStore:
         self._scripts = scripts
         self._keys = keys
         self._steps = steps
-        self._memory = MemoryUse()
 
     def load(self, task_id: str, tail: int) -> Snapshot | None:
         """Return the task with at most `tail` of its newest steps, at one moment, or None if Redis does not have it."""
@@ -93,10 +65,15 @@ class RedisTaskStore:
     def memory_share(self, task_id: str) -> float:
         """Return the part of its memory that the server of the task uses; 0 if it has no `maxmemory`.
 
-        Cost: one INFO a second for each server.
+        Cost: one INFO.
         """
+        client: Any = self._scripts.client
         key = self._keys.state(task_id)
-        return self._memory.share(self._scripts.client, self._scripts.server_of(key), key)
+        node = {"target_nodes": client.get_node_from_key(key)} if isinstance(client, LazyCluster) else {}
+        with translating_errors():
+            facts = client.info("memory", **node)
+        most = int(facts.get("maxmemory", 0))
+        return int(facts["used_memory"]) / most if most else 0.0
 
     def create(
         self,

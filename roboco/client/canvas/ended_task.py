@@ -101,7 +101,6 @@ def _fail(engine: Engine, continuation: Continuation, notice: Notification, sent
     error = TaskFailed(notice.task_id, str(notice.status), notice.reason)
     if not sent:
         continuation.store_error(error)
-        continuation.call_errbacks(error)
         _record_continued(engine, notice, notice.status)
     # Without the reason, which may quote data.
     exception = f"TaskFailed: task {notice.task_id} is {notice.status}: roboco why {notice.task_id}"

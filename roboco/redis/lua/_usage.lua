@@ -4,9 +4,8 @@
 -- Counting: a request counts until a window after the end of its slot, which is up to a slot longer than needed. So no
 -- window of time holds more than the limit: there is no overshoot, and up to a 60th of the limit is not used. A slot
 -- enters the sums with its requests and leaves them once, so the cost of a request does not grow with the rate.
--- Speed: an admission calls Redis five times, and defines none of these functions as a rule. One call records many
--- requests, with a command for each and five for a limit. Each command, each table and each function that a script
--- defines before it returns costs one to three microseconds.
+-- Speed: an admission calls Redis five times, and defines none of these functions as a rule. Each command, each table and
+-- each function that a script defines before it returns costs one to three microseconds.
 -- Redis stores a small hash as a list and walks it to find a field. A mark of more than hash-max-listpack-value bytes (64
 -- or 1024 by default) makes it a table. The usage of a busy limit gets one: it has up to 129 fields.
 local BUSY, MARK_BYTES = 100, 1025

@@ -240,26 +240,6 @@ BROADCASTS: Final[dict[str, bytes]] = {
 """Messages on the channel of remote control that no worker can obey."""
 
 
-def unacked(entry: object = None) -> dict[str, bytes]:
-    """Return entries for the hash of messages that workers hold, by tag. Workers restore them to their queues."""
-    whole = message()
-    poisoned: dict[str, object] = {
-        "held list": [],
-        "held number": 5,
-        "held pair": [whole, ""],
-        "held text": ["x", "", AGENTS_QUEUE],
-        "held without properties": [{"body": "x"}, "", AGENTS_QUEUE],
-        "held NaN": [message(headers=headers(note=float("nan"))), "", AGENTS_QUEUE],
-        "held surrogate": [message(headers=headers(note="\ud800")), "", AGENTS_QUEUE],
-        "held kind": [message(headers=headers(note={"__type__": "x", "__value__": 1})), "", AGENTS_QUEUE],
-        "held priority": [message(properties=properties(priority=[1])), "", AGENTS_QUEUE],
-        "held for a list": [whole, "", ["x"]],
-        "held for a number": [whole, 5, 7],
-    }
-    bad = {name: raw(value) for name, value in poisoned.items()}
-    return bad | {"held byte": b"\xff", "held nothing": b"", "held deep": b"[" * 100_000}
-
-
 def mutations(seed: int, count: int) -> Iterator[bytes]:
     """Yield random bytes, and valid messages with random changes of their parts or bytes."""
     chance = random.Random(seed)  # the same ones for the same seed

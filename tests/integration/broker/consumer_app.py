@@ -44,7 +44,7 @@ class UnforeseenRequest(Request):
 keys = tuple(filter(None, os.environ.get("CONSUMER_APP_KEYS", "").split(",")))
 settings = app_settings(BROKER, pool=os.environ["CONSUMER_APP_POOL"], concurrency=2, sink=store_dead_letter, keys=keys)
 if settings["worker_pool"] == "threads":
-    settings["roboco_prefetch"] = 4  # as in the agents pool: it receives several messages at once
+    settings["roboco_prefetch"] = 4  # as in the agents pool
 settings |= json.loads(os.environ["CONSUMER_APP_SETTINGS"])
 guard_transports()
 app = create_app(settings, [AGENTS_QUEUE])

@@ -23,7 +23,8 @@ from redis.exceptions import ConnectionError as Unreachable
 
 from roboco.broker.app import app_settings, create_app
 from roboco.broker.consumer import GuardedConsumer
-from roboco.broker.dead_letter import MAX_BODY_BYTES, MAX_UNREADABLE_BODY_BYTES
+from roboco.broker.dead_letter import MAX_BODY_BYTES
+from roboco.broker.envelope import MAX_UNREADABLE_BYTES
 from roboco.broker.names import AGENTS_QUEUE, TURN_TASK, queue_lanes
 from roboco.local.process import free_port
 from tests.support.events import capture_events
@@ -65,7 +66,7 @@ class ConsumerStack:
 
     def is_fetching(self) -> bool:
         """Return True if a worker has just requested the next message, for which it waits up to a second."""
-        asking = [client for client in self.redis.client_list() if client["cmd"] in ("brpop", "blmpop")]
+        asking = [client for client in self.redis.client_list() if client["cmd"] == "brpop"]
         return any("b" in client["flags"] and int(client["idle"]) == 0 for client in asking)
 
     def start_worker(self, pool: str, keys: str = "", **settings: Any) -> subprocess.Popen[bytes]:
@@ -222,17 +223,17 @@ def test_a_message_of_protocol_1_is_a_dead_letter_with_the_remedy(consumer_stack
 
 def test_a_dead_letter_is_truncated_to_its_limits(consumer_stack: ConsumerStack) -> None:
     consumer_stack.start_worker("threads")
-    consumer_stack.push({"long": "x" * 10_000, "short": [1, None]}, b"y" * (MAX_UNREADABLE_BODY_BYTES + 10))
+    consumer_stack.push({"long": "x" * 10_000, "short": [1, None]}, b"y" * (MAX_UNREADABLE_BYTES + 10))
     until(consumer_stack.dead_letters)
 
     [record] = consumer_stack.dead_letters()
     assert (record["size"], record["digest"]) == (
-        MAX_UNREADABLE_BODY_BYTES + 10,
-        sha256(b"y" * (MAX_UNREADABLE_BODY_BYTES + 10)).hexdigest(),
+        MAX_UNREADABLE_BYTES + 10,
+        sha256(b"y" * (MAX_UNREADABLE_BYTES + 10)).hexdigest(),
     )
     assert record["queue"] == AGENTS_QUEUE
     assert record["headers"] == {"long": '"' + "x" * 255, "short": [1, None]}
-    assert record["body"] == "y" * MAX_UNREADABLE_BODY_BYTES
+    assert record["body"] == "y" * MAX_UNREADABLE_BYTES
     assert record["truncated"]
     assert datetime.fromisoformat(record["time"]).utcoffset() == timedelta(0)
 
@@ -355,18 +356,6 @@ def test_a_worker_starts_at_a_broker_that_refuses_writes(
     consumer_stack.app.send_task(TURN_TASK, ["after"])
     until(lambda: consumer_stack.lines("ran") == ["after"] or worker.poll() is not None)
     assert worker.poll() is None
-
-
-def test_a_worker_with_free_threads_receives_as_many_messages_at_once(consumer_stack: ConsumerStack) -> None:
-    """Two threads: two messages at once, then those that wait for a thread one at a time, up to its prefetch limit."""
-    for number in range(6):
-        consumer_stack.app.send_task("test.hold", [number], queue=AGENTS_QUEUE)
-    consumer_stack.start_worker("threads")
-    until(lambda: len(consumer_stack.lines("ran")) == 2 and consumer_stack.redis.llen(AGENTS_QUEUE) == 2)
-    stats: Any = consumer_stack.redis.info("commandstats")
-    assert [stats[f"cmdstat_{command}"]["calls"] for command in ("blmpop", "brpop")] == [1, 2]
-    (consumer_stack.folder / "release").touch()
-    until(consumer_stack.is_drained)
 
 
 def test_a_lost_connection_does_not_raise_the_limit_of_received_messages(consumer_stack: ConsumerStack) -> None:

@@ -62,13 +62,6 @@ def test_client_without_the_right_password_names_the_setting(settings: Settings,
     assert SYNTAX in str(refused.value)
 
 
-@pytest.mark.parametrize("settings", [""], indirect=True)
-def test_refused_password_is_not_retried(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redis.retry.sleep", lambda seconds: pytest.fail("a refused password must not be retried"))
-    with client.connect(settings.redis_url) as connected, pytest.raises(redis.AuthenticationError):
-        connected.ping()
-
-
 def test_refused_connection_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("redis.retry.sleep", pauses.append)

@@ -172,7 +172,7 @@ def test_no_rate_window_keeps_redis_busy(acl_stack: Stack, window: str) -> None:
                 Scripts(client).run("rate_reserve", keys, "ticket", 1, "tenant", window, 1000, 1000, "0", "")
             for number in ("1", "1e300"):
                 with suppress(redis.ResponseError, RobocoError):
-                    Scripts(client).run("rate_record", keys[:2], number, window, 1000, "", 1, "-1e300", 1, 0)
+                    Scripts(client).run("rate_record", keys[:2], number, "-1e300", window, 1000, "")
         finally:
             with pytest.raises(redis.ResponseError, match="NOTBUSY"):
                 admin.script_kill()

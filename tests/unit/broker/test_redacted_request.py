@@ -1,7 +1,7 @@
 """The request of a worker: what becomes of a message whose Celery task failed."""
 
 import pickle
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from billiard.einfo import ExceptionInfo
@@ -39,9 +39,13 @@ def end_of_message(name: str, error: Exception, return_ok: bool) -> str:
         ends.append("requeued" if requeue else "dropped")
 
     request = RedactedRequest(
-        Message(body=cast(Any, ((), {}, {})), headers={"task": name, "id": "m-1"}),
+        Message(
+            body="[[], {}, {}]",
+            headers={"task": name, "id": "m-1"},
+            content_type="application/json",
+            content_encoding="utf-8",
+        ),
         app=app,
-        decoded=True,
         on_ack=lambda *parts: ends.append("acknowledged"),
         on_reject=reject,
     )
