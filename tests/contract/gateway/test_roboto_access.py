@@ -72,7 +72,7 @@ def api(valkey: ValkeyServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         redis_url=valkey.url, workspace=f"file://{folder}/workspace", teams_dir=folder / "teams", prefix="roboto_access"
     )
     with Orchestrator(settings) as client:
-        app = create_app(client, GatewaySettings(roboto_team="chat", roboto_poll_seconds=0.2))
+        app = create_app(client, GatewaySettings(roboto_team="chat"))
         yield Api(app)
         app.state.gateway.calls.close()
 
