@@ -75,7 +75,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackOfDocuments
         "tool_modules": ("shop_tools",),
         "teams_dir": folder / "teams",
         "allowlist": {"callbacks": ("shop.publish",)},
-        "redelivery_delay": 1.0,
     }
     with StackOfDocuments(folder, pools=(), **changes) as started:
         started.model.script(responder)
