@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_ori
 
 from pydantic import BaseModel
 
+from roboco.allowlist import Allowlist
 from roboco.gateway.settings import PREFIX as GATEWAY_PREFIX
 from roboco.gateway.settings import GatewaySettings
 from roboco.settings import PREFIX, Settings
@@ -22,39 +23,22 @@ GROUPS: Final = {
         "redis_url", "broker_url", "workspace", "s3_endpoint_url", "s3_timeout", "callback_broker_url", "prefix",
     ),
     "Teams and tools": (
-        "teams_dir", "tool_modules", "sandbox_memory", "mcp_sandbox", "mcp_paths", "mcp_tokens", "cache_dir",
-        "embeddings_model", "embeddings_base_url", "embeddings_api_key_env",
+        "teams_dir", "tool_modules", "allowlist", "sandbox_memory", "mcp_sandbox", "mcp_tokens", "embeddings_model",
     ),
-    "Allowlists and identity": (
-        "allowed_model_servers", "allowed_mcp_servers", "allowed_mcp_env", "allowed_webhooks", "allowed_webhook_env",
-        "allowed_callbacks", "signing_keys", "tenant", "caller", "audit_log",
-    ),
+    "Identity": ("signing_keys", "tenant", "caller", "audit_log"),
     "Load": ("agents_concurrency", "max_queued", "model_limits", "tenant_budgets"),
-    "Time": (
-        "lease_seconds", "redelivery_delay", "drain_timeout", "sweep_interval", "max_attempts", "coordinator_timeout",
-        "outage_timeout", "retention", "retention_rules", "index_retention", "index_max_ended",
-    ),
-    "Observability": ("log_format", "metrics_port", "metrics_address", "tracing", "health_dir", "health_timeout"),
+    "Time": ("lease_seconds", "drain_timeout", "max_attempts", "retention", "retention_rules", "index_retention"),
+    "Observability": ("log_format", "metrics_port", "metrics_address", "health_dir"),
 }  # fmt: skip
+ALLOWLIST_GROUPS: Final = {"Allowlist": tuple(Allowlist.model_fields)}
 GATEWAY_GROUPS: Final = {
     "Gateway: access": (
-        "authentication", "allowed_hosts", "cors_origins", "cookie_secret", "session_seconds", "oidc_issuer",
-        "oidc_audience", "oidc_tenant_claim", "oidc_scope_claim", "oidc_scope_prefix", "oidc_teams_claim",
+        "authentication", "allowed_hosts", "cors_origins", "cookie_secret", "oidc_issuer", "oidc_audience",
+        "oidc_claims",
     ),
-    "Gateway: web page": ("flower_url",),
-    "Gateway: limits of each key": (
-        "requests_per_minute", "bytes_per_minute", "open_streams", "open_tasks", "open_bytes", "tokens_per_day",
-        "cost_per_day", "max_steps", "max_tokens", "max_cost", "max_seconds",
-    ),
-    "Gateway: limits of each tenant": (
-        "tenant_requests_per_minute", "tenant_bytes_per_minute", "tenant_open_streams", "tenant_open_tasks",
-        "tenant_open_bytes", "tenant_tokens_per_day", "tenant_cost_per_day",
-    ),
-    "Gateway: requests and streams": (
-        "call_timeout", "max_body", "max_values", "max_upload", "link_seconds", "stream_seconds", "ping_seconds",
-    ),
-    "Gateway: other protocols": (
-        "openai_ignore", "openai_on_disconnect", "roboto_team", "roboto_poll_seconds",
+    "Gateway: requests": (
+        "limits", "tenant_limits", "call_timeout", "max_upload", "link_seconds", "stream_seconds", "openai_ignore",
+        "roboto_team", "flower_url",
     ),
 }  # fmt: skip
 HEAD: Final = """# Settings
@@ -62,7 +46,7 @@ HEAD: Final = """# Settings
 Clients, workers and commands read their settings from environment variables. An empty variable counts as none. A wrong
 one is a UsageError that names the variable, its value and the problem. The entries of a list are separated by commas.
 This page is generated from `roboco/settings.py` and `roboco/gateway/settings.py`. `roboco serve` also reads those of
-the gateway. A limit of 0 is none there.
+the gateway.
 """
 TAIL: Final = """
 ## Without the prefix
@@ -85,7 +69,11 @@ class Part(NamedTuple):
     groups: dict[str, tuple[str, ...]]
 
 
-PARTS: Final = (Part(Settings, PREFIX, GROUPS), Part(GatewaySettings, GATEWAY_PREFIX, GATEWAY_GROUPS))
+PARTS: Final = (
+    Part(Settings, PREFIX, GROUPS),
+    Part(Allowlist, "", ALLOWLIST_GROUPS),
+    Part(GatewaySettings, GATEWAY_PREFIX, GATEWAY_GROUPS),
+)
 
 
 def page() -> str:
@@ -115,11 +103,12 @@ def docstrings(model: type[BaseModel]) -> dict[str, str]:
 
 def _group(part: Part, title: str, names: tuple[str, ...], texts: dict[str, str]) -> str:
     hints = get_type_hints(part.model, include_extras=True)
-    lines = [f"\n## {title}\n", "| variable | value | default | meaning |", "|---|---|---|---|"]
+    named = "variable" if part.prefix else "key"
+    lines = [f"\n## {title}\n", f"| {named} | value | default | meaning |", "|---|---|---|---|"]
     details = []
     for name in names:
         first, _, rest = texts[name].partition("\n\n")
-        variable = f"`{part.prefix}{name.upper()}`"
+        variable = f"`{part.prefix}{name.upper()}`" if part.prefix else f"`{name}`"
         default = _default(name, part.model)
         lines.append(f"| {variable} | {_value(hints[name])} | {default} | {first.removesuffix('.')} |")
         if rest:
@@ -142,7 +131,7 @@ def _value(hint: Any) -> str:
         return f"{low:,} to {high:,}"
     if low is not None:
         return f"{low:,} or more"
-    return {str: "text", Path: "folder"}.get(kind, "list")
+    return {str: "text", Path: "folder", Allowlist: "file"}.get(kind, "list")
 
 
 def _default(name: str, model: type[BaseModel]) -> str:
@@ -150,8 +139,10 @@ def _default(name: str, model: type[BaseModel]) -> str:
     default = model.model_fields[name].default
     if name == "workspace":
         return "`.roboco/workspace`"
-    if default is None or default == ():
+    if default in (None, (), Allowlist()):
         return "none"
+    if isinstance(default, BaseModel):
+        return f"`{','.join(f'{name}={value}' for name, value in default if value is not None)}`"
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
     if isinstance(default, int):

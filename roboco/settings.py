@@ -2,24 +2,49 @@
 
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
+from roboco.allowlist import Allowlist, read_allowlist
 from roboco.domain.day_budget import parse_budget
 from roboco.domain.removal.retention import RetentionRule, parse_rule
 from roboco.domain.schema import CallerId
 from roboco.domain.team.model_limits import parse_limit
 from roboco.domain.url import strip_credentials
 from roboco.errors import UsageError
+from roboco.removed_settings import REMOVED
 
 PREFIX = "ROBOCO_"
 SettingsModel = TypeVar("SettingsModel", bound=BaseModel)
+
+
+def _each(parse: Callable[[str], object]) -> AfterValidator:
+    """Return a validator of a list whose entries `parse` accepts."""
+
+    def check(entries: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            for entry in entries:
+                parse(entry)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        return entries
+
+    return AfterValidator(check)
+
+
+def _check_secrets(secrets: tuple[str, ...]) -> tuple[str, ...]:
+    if any(len(secret) < 32 for secret in secrets):
+        raise ValueError("holds a key of fewer than 32 characters: make one with `openssl rand -hex 32`")
+    return secrets
+
+
+Secrets = Annotated[tuple[str, ...], Field(repr=False), AfterValidator(_check_secrets)]
+"""Keys that sign. The first one signs, and a signature with any of them is accepted."""
 
 
 class Settings(BaseModel):
@@ -69,34 +94,25 @@ class Settings(BaseModel):
     Each worker imports them when it starts, also from its current folder, and exits if an import fails. It imports
     them before it forks: open connections within functions.
     """
-    allowed_model_servers: tuple[str, ...] = ()
-    """Model servers that teams may name, and the variables with keys that these servers may get.
+    allowlist: Annotated[Allowlist, BeforeValidator(read_allowlist)] = Allowlist()
+    """YAML file of the servers, variables, paths and Celery tasks that teams may use; without it none.
 
-    An entry is `ADDRESS`, `VARIABLE@ADDRESS`, or `VARIABLE` for the server of `OPENAI_BASE_URL`. An address allows
-    all addresses below it. `OPENAI_BASE_URL` with `OPENAI_API_KEY` is always allowed. `ANTHROPIC_API_KEY`,
-    `GOOGLE_API_KEY`, `GEMINI_API_KEY`, `MISTRAL_API_KEY`, `GROQ_API_KEY` and `AWS_BEARER_TOKEN_BEDROCK` as entries
-    allow the provider's own server. For Bedrock with the worker's AWS credentials, the entry is its address:
-    `https://bedrock-runtime.us-east-1.amazonaws.com`.
+    Its keys are in the table below, and each has a list; an address allows all addresses below it. Clients that submit
+    and all workers need the same file, and read it when they start. It has at most 64 KB, and no secrets: it names the
+    variables that hold them. A value that begins with `{` is the content as JSON.
     """
-    model_limits: tuple[str, ...] = ()
+    model_limits: Annotated[tuple[str, ...], _each(parse_limit)] = ()
     """Requests and tokens per minute of each model, for all teams and tenants together.
 
     An entry is `MODEL@ADDRESS=REQUESTS/TOKENS`; `MODEL=REQUESTS` and `MODEL=/TOKENS` are for the server of
     `OPENAI_BASE_URL`. All workers need the same value.
     """
-    tenant_budgets: tuple[str, ...] = ()
+    tenant_budgets: Annotated[tuple[str, ...], _each(parse_budget)] = ()
     """Cost and tokens that all tasks of a tenant may use in a day (UTC); further turns wait for the next day.
 
     An entry is `TENANT=COST/TOKENS`, `TENANT=COST` or `TENANT=/TOKENS`; the tenant `*` means each other tenant.
     All workers need the same value.
     """
-    allowed_mcp_servers: tuple[str, ...] = ()
-    """MCP servers that teams may use: whole command lines, and addresses.
-
-    An address allows all addresses below it.
-    """
-    allowed_mcp_env: tuple[str, ...] = ()
-    """Names of the worker's variables that MCP servers may get."""
     mcp_tokens: str | None = None
     """Function `package.module:name` that returns the OAuth token of a task's user or tenant for an MCP server.
 
@@ -107,37 +123,18 @@ class Settings(BaseModel):
 
     `network`: confined, with the worker's network. `offline`: confined, without a network. `off`: not confined.
     """
-    mcp_paths: tuple[str, ...] = ()
-    """Files and folders that confined MCP servers may read; with `:rw` after a path, also write."""
-    allowed_webhooks: tuple[str, ...] = ()
-    """Addresses that webhooks may use, and networks (`10.0.0.0/8`) of private addresses.
-
-    An address allows all addresses below it.
-    """
-    allowed_webhook_env: tuple[str, ...] = ()
-    """Names of the variables with secrets that sign webhooks."""
     callback_broker_url: str | None = None
     """Address of the broker of your own Celery tasks; without it Roboco's broker.
 
     Coordinators send callbacks there. Set it for the workers of your application, too.
     """
-    allowed_callbacks: tuple[str, ...] = ()
-    """Celery tasks that `notify` may name: `TASK`, or `TASK@QUEUE`.
-
-    `TASK` alone allows the broker's default queue. Coordinators and clients that submit need the same value.
-    """
-    cache_dir: Path | None = None
-    """Folder for data that a worker can compute again; without it a folder among the temporary files.
-
-    It holds the indexes of `memory_search`, up to 512 MB.
-    """
     embeddings_model: str | None = None
-    """Embedding model that ranks the hits of `memory_search`; without it they are ranked by words alone."""
-    embeddings_base_url: str | None = None
-    """Address of the embedding model's server; without it the server of `OPENAI_BASE_URL`."""
-    embeddings_api_key_env: str = "OPENAI_API_KEY"
-    """Name of the variable with the key of the embedding model's server."""
-    signing_keys: Annotated[tuple[str, ...], Field(repr=False)] = ()
+    """Embedding model that ranks the hits of `memory_search`; without it they are ranked by words alone.
+
+    `MODEL` is one of the server of `OPENAI_BASE_URL`, `MODEL@ADDRESS` one of another server. That server gets the key
+    in the variable that `model_servers` of the allowlist names with its address.
+    """
+    signing_keys: Secrets = ()
     """Keys of at least 32 characters that sign Celery messages.
 
     The first key signs; a message signed with any of them is accepted. If a key is set, workers keep unsigned
@@ -152,36 +149,22 @@ class Settings(BaseModel):
     """Seconds for which a claim is valid without a heartbeat.
 
     The workers that hold turns, tool calls, attempts and notifications renew their claims three times in this time.
-    If a worker dies, another one continues its work after this time.
+    If a worker dies, another one continues its work after this time. The sweeper checks work that no worker claims
+    after two thirds of it; the delay doubles each time.
     """
     drain_timeout: Annotated[float, Field(ge=0, le=86_400)] = 25.0
     """Seconds after SIGTERM in which a worker's turns and tool calls may end; then it hands them over to others.
 
     Set it to less than the grace period after which the supervisor kills the worker.
     """
-    redelivery_delay: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
-    """Seconds until the sweeper checks work that no worker has claimed; the delay doubles each time."""
-    sweep_interval: Annotated[float, Field(ge=0.05, le=60)] = 0.5
-    """Seconds between two passes of the sweeper over the tasks that are due."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 5
     """Number of attempts at work during which its worker dies.
 
     After the last one the work fails and becomes a dead letter.
     """
-    coordinator_timeout: Annotated[float, Field(ge=1, le=86_400)] = 300.0
-    """Seconds that a coordinator may take for one message.
-
-    30 s later its process is killed. After `ROBOCO_MAX_ATTEMPTS` such attempts a message from outside becomes a
-    dead letter. The sweeper repeats other work.
-    """
-    outage_timeout: Annotated[float, Field(ge=1, le=86_400)] = 900.0
-    """Seconds for which a turn is retried while its model server is unreachable or refuses it.
-
-    After this time the task is paused. A model profile's `outage_timeout` may be shorter.
-    """
     retention: Annotated[int, Field(ge=1)] = 86_400
     """Seconds for which an ended task stays in Redis."""
-    retention_rules: tuple[str, ...] = ()
+    retention_rules: Annotated[tuple[str, ...], _each(parse_rule)] = ()
     """Rules by which coordinators archive and remove ended tasks; without them the workspace keeps every task.
 
     A rule is written as conditions and one action: `tenant=acme status=failed|cancelled delete=30d`, `team=research
@@ -191,10 +174,8 @@ class Settings(BaseModel):
     index_retention: Annotated[float, Field(ge=0.01, le=36_500)] = 30.0
     """Days for which `roboco tasks` lists an ended task, and all workers need the same value.
 
-    The workspace keeps the task.
+    It lists 100,000 ended tasks at most. The workspace keeps all of them.
     """
-    index_max_ended: Annotated[int, Field(ge=1)] = 100_000
-    """Number of ended tasks that `roboco tasks` lists at most; the oldest ones leave the list."""
     agents_concurrency: Annotated[int, Field(ge=1)] = 100
     """Number of turns that one agents worker runs at the same time."""
     sandbox_memory: Annotated[int | None, Field(ge=1, le=1_048_576)] = None
@@ -228,15 +209,11 @@ class Settings(BaseModel):
 
     With `json` each line is one JSON object that names task, step and agent.
     """
-    tracing: Literal["on", "off"] | None = None
-    """OpenTelemetry traces: `on` sends one trace per task, `off` sends none whatever `OTEL_*` says.
-
-    It needs the extra `roboco[otel]`. Without a value the variables `OTEL_*` decide.
-    """
     health_dir: Path | None = None
-    """Folder, one for each worker, in which the worker notes that it receives and does work, for `roboco health`."""
-    health_timeout: Annotated[float, Field(ge=0.5, le=3600)] = 60.0
-    """Seconds without such a sign after which `roboco health` reports a worker as unhealthy."""
+    """Folder, one for each worker, in which the worker notes that it receives and does work, for `roboco health`.
+
+    A worker without such a note for 60 s is unhealthy.
+    """
 
     @field_validator("redis_url", "broker_url", "callback_broker_url")
     @classmethod
@@ -248,44 +225,7 @@ class Settings(BaseModel):
                 raise ValueError("is not an address: write a '/', '#', '?' or ':' of its password as %XX") from None
         return value
 
-    @field_validator("signing_keys")
-    @classmethod
-    def _check_signing_keys(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if any(len(key) < 32 for key in value):
-            raise ValueError("holds a key of fewer than 32 characters: make one with `openssl rand -hex 32`")
-        return value
-
-    @field_validator("tenant_budgets")
-    @classmethod
-    def _check_tenant_budgets(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for entry in value:
-            try:
-                parse_budget(entry)
-            except UsageError as error:
-                raise ValueError(str(error)) from None
-        return value
-
-    @field_validator("model_limits")
-    @classmethod
-    def _check_model_limits(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for entry in value:
-            try:
-                parse_limit(entry)
-            except UsageError as error:
-                raise ValueError(str(error)) from None
-        return value
-
-    @field_validator("retention_rules")
-    @classmethod
-    def _check_retention_rules(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for entry in value:
-            try:
-                parse_rule(entry)
-            except UsageError as error:
-                raise ValueError(str(error)) from None
-        return value
-
-    @field_validator("workspace", "s3_endpoint_url", "embeddings_base_url")
+    @field_validator("workspace", "s3_endpoint_url", "embeddings_model")
     @classmethod
     def _check_no_credentials(cls, value: str | None) -> str | None:
         if value is not None and strip_credentials(value) != value and not value.startswith("file:"):
@@ -307,18 +247,18 @@ class Settings(BaseModel):
         return tuple(map(parse_rule, self.retention_rules))
 
     @property
-    def cache_folder(self) -> Path:
-        """Return `cache_dir`, or a folder of this user among the temporary files."""
-        return self.cache_dir or Path(tempfile.gettempdir()) / f"roboco-cache-{os.getuid()}"
+    def redelivery_delay(self) -> float:
+        """Return the seconds until the sweeper checks work that no worker has claimed."""
+        return self.lease_seconds * 2 / 3
+
+    @property
+    def sweep_interval(self) -> float:
+        """Return the seconds between two passes of the sweeper over the tasks that are due."""
+        return min(0.5, self.lease_seconds / 10)
 
     def environment(self) -> dict[str, str]:
         """Return the variables that give another process the same settings."""
-        fields = self.model_dump(exclude_none=True)
-        return {variable_of(name): _to_text(value) for name, value in fields.items() if value != ()}
-
-
-_READ_ELSEWHERE = frozenset({"local_model"})
-"""Variables with the prefix that are no fields: the local model is chosen before there are settings."""
+        return {variable_of(name): _to_text(value) for name, value in self if value not in (None, ())}
 
 
 def load_settings(environment: Mapping[str, str] = os.environ) -> Settings:
@@ -339,7 +279,7 @@ def parse_settings(
     for variable, value in environment.items():
         name = variable.removeprefix(prefix).lower()
         if variable.startswith(prefix) and not ignores(name) and value != "":
-            fields[name] = _split(value) if name in lists else value
+            fields[name] = split_list(value) if name in lists else value
     try:
         return model.model_validate(fields)
     except ValidationError as error:
@@ -354,8 +294,8 @@ def parse_settings(
 
 
 def _is_read_elsewhere(name: str) -> bool:
-    """Return True for the variables of the HTTP gateway, and for that of the local model."""
-    return name in _READ_ELSEWHERE or name.startswith("gateway_")
+    """Return True for the variables of the HTTP gateway, and for the local model, chosen before there are settings."""
+    return name == "local_model" or name.startswith("gateway_")
 
 
 def variable_of(field: str) -> str:
@@ -363,12 +303,15 @@ def variable_of(field: str) -> str:
     return f"{PREFIX}{field.upper()}"
 
 
-def _split(value: str) -> tuple[str, ...]:
+def split_list(value: str) -> tuple[str, ...]:
+    """Return the entries of a list between commas."""
     return tuple(filter(None, (entry.strip() for entry in value.split(","))))
 
 
 def _message(variable: str, kind: str, message: str, value: object, known: Sequence[str]) -> str:
     """Return the message of a validation error."""
+    if kind == "extra_forbidden" and variable in REMOVED:
+        return f"{variable} is no setting any more: {REMOVED[variable]}"
     if kind == "extra_forbidden":
         nearest = get_close_matches(variable, known, n=3)
         similar = f"similar: {', '.join(nearest)}; " if nearest else ""
@@ -389,4 +332,6 @@ def _without_passwords(value: Any) -> Any:
 
 
 def _to_text(value: object) -> str:
+    if isinstance(value, Allowlist):
+        return value.model_dump_json(exclude_defaults=True)
     return ",".join(value) if isinstance(value, tuple) else str(value)

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from celery import Celery
 from celery.signals import celeryd_after_setup, celeryd_init
@@ -33,6 +33,8 @@ from roboco.workers.registration import install_registration
 from roboco.workers.store_check import check_store
 from roboco.workers.tasks import register
 
+HEALTH_TIMEOUT: Final = 60.0
+"""Seconds without a sign of life after which a worker is unhealthy."""
 _log = logging.getLogger(__name__)
 
 
@@ -74,7 +76,7 @@ def compose_worker(
 def install_health_check(app: Celery, settings: Settings, pool: str) -> None:
     """Have the workers of this application note their liveness as `POOL.json`, if ROBOCO_HEALTH_DIR names a folder."""
     if settings.health_dir is not None:
-        add_health_step(app, pool, settings.health_dir, settings.health_timeout)
+        add_health_step(app, pool, settings.health_dir, HEALTH_TIMEOUT)
 
 
 def counting_sink(store: DeadLetterSink, count: DeadLetterSink) -> DeadLetterSink:

@@ -1,6 +1,6 @@
 """erased_indexes: a thread of the main process of a tools worker that removes the search indexes of erased tasks.
 
-The folder of ROBOCO_CACHE_DIR is this machine's, so no coordinator reaches it. Cost: a request to the workspace for
+The folder of the indexes is this machine's, so no coordinator reaches it. Cost: a request to the workspace for
 each index of the folder, each time.
 """
 
@@ -12,7 +12,7 @@ from roboco.broker.background import run_periodically
 from roboco.domain.paths import tombstone_path
 from roboco.errors import RobocoError
 from roboco.ports.workspace import Files
-from roboco.tools.search.index_cache import IndexCache
+from roboco.tools.search.index_cache import IndexCache, cache_folder
 from roboco.workers.process_engine import ProcessEngine
 
 _log = logging.getLogger(__name__)
@@ -27,9 +27,8 @@ def install_index_removal(app: Celery, engine: ProcessEngine) -> None:
 
 
 def _remove(engine: ProcessEngine) -> None:
-    settings = engine.settings
     try:
-        remove_erased_indexes(engine().files, IndexCache(settings.cache_folder), settings.workspace)
+        remove_erased_indexes(engine().files, IndexCache(cache_folder()), engine.settings.workspace)
     except RobocoError as error:
         _log.warning("the search indexes of erased tasks are removed later: %s", error)
     except Exception:

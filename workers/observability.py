@@ -46,10 +46,9 @@ class WorkerTelemetry:
 
     def telemetry(self) -> Telemetry | None:
         """Return the telemetry of this process's engine, or None if no setting enables any."""
-        wanted = tracing_enabled(self._settings.tracing, os.environ)
-        if self._metrics is None and not self._in_logs and not wanted:
+        if self._metrics is None and not self._in_logs and not tracing_enabled(os.environ):
             return None
-        self._telemetry = ProcessTelemetry(self._metrics, open_tracer(self._settings.tracing, os.environ))
+        self._telemetry = ProcessTelemetry(self._metrics, open_tracer(os.environ))
         return self._telemetry
 
     def count_refusal(self, record: Mapping[str, Any]) -> None:

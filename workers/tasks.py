@@ -8,7 +8,7 @@ Late acknowledgement: messages from outside are acknowledged after they were acc
 broker records them. If a server does not answer, they return to their queue (see `engine/accept/guard.py`). `advance`
 and `notify` are acknowledged late too, but one may get lost: the sweeper repeats it.
 
-The Celery tasks of the coordinator have a time limit. At the soft one (ROBOCO_COORDINATOR_TIMEOUT) a message from
+The Celery tasks of the coordinator have a time limit. At the soft one (COORDINATOR_TIMEOUT) a message from
 outside returns to its queue; it also returns if its process is killed at the hard one. Each of these counts as an
 attempt, and after ROBOCO_MAX_ATTEMPTS attempts the message becomes a dead letter. `advance` and `notify` fail at the
 limit, and the sweeper repeats them. `tool` and `list_tools` have limits of their own. `turn` has none: its model
@@ -41,6 +41,8 @@ from roboco.workers.celery_result import call_result, message_result, turn_resul
 from roboco.workers.incoming_message import CeleryMessage
 from roboco.workers.process_engine import ProcessEngine
 
+COORDINATOR_TIMEOUT = 300.0
+"""Seconds that a coordinator may take for one message."""
 HARD_LIMIT_GRACE = 30.0
 """Seconds that a coordinator's Celery task has to end after its soft time limit."""
 MAX_CALL_SECONDS = 86_400.0
@@ -73,7 +75,7 @@ class ToolTask(Task):  # type: ignore[type-arg]  # celery's stubs make Task gene
 
 def register(app: Celery, engine: ProcessEngine) -> None:
     """Register Roboco's Celery tasks with the application."""
-    limit = engine.settings.coordinator_timeout
+    limit = COORDINATOR_TIMEOUT
     for name in COMMAND_TASKS:
         _add(app, name, _handler(engine, name), **DURABLE, **_limits(limit))
     check = {"acks_late": True, "reject_on_worker_lost": False, "throws": (TransientError, UsageError)} | _limits(limit)
@@ -157,6 +159,4 @@ def _within(limit: float, operation: str, run: Callable[[], None]) -> None:
     try:
         run()
     except SoftTimeLimitExceeded as error:
-        raise TransientError(
-            f"{operation} took longer than {limit:g} s (ROBOCO_COORDINATOR_TIMEOUT); the sweeper repeats it"
-        ) from error
+        raise TransientError(f"{operation} took longer than {limit:g} s; the sweeper repeats it") from error

@@ -31,5 +31,5 @@ def handle(engine: Engine, settings: Settings, name: str, arguments: dict[str, A
 def _handle_submit(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
     submission = parse_submission(arguments)
     for target in submission.notify:
-        check_callback(target, settings.allowed_callbacks)
+        check_callback(target, settings.allowlist.callbacks)
     submit(engine, submission, resolve_sent_team(settings, submission.team))

@@ -65,7 +65,7 @@ class Orchestrator(Administration):
         self.settings = settings or load_settings()
         self._producer = producer_app(self.settings)
         self._client = connect(self.settings.redis_url)
-        self._telemetry = client_telemetry(self.settings)
+        self._telemetry = client_telemetry()
         dispatcher = build_dispatcher(self._producer)
         self._engine: Engine = build_engine(self.settings, dispatcher, self._client, HostProcess(self._telemetry))
         self._deployment_checked = False
@@ -128,7 +128,7 @@ class Orchestrator(Administration):
         fields |= {"artifacts": [*options.get("artifacts", ()), *stored]} if stored else {}
         submission = parse_submission(fields | {"team": chosen.name, "prompt": prompt})
         for target in submission.notify:
-            check_callback(target, self.settings.allowed_callbacks)
+            check_callback(target, self.settings.allowlist.callbacks)
         if continuation is not None:
             submission = submission.model_copy(update={"notify": [continuation, *submission.notify]})
         self._check_deployment()

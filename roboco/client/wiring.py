@@ -20,6 +20,7 @@ from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.engine.held_work import HeldWork
 from roboco.engine.switches import SwitchBoard
+from roboco.model.allowlist import variables_for
 from roboco.model.lazy import LazyModel
 from roboco.model.tokenizers import KnownTokenizers
 from roboco.notifications.callback import CallbackSender
@@ -65,6 +66,7 @@ from roboco.tools.mcp.servers import McpServers
 from roboco.tools.python_tool import run_code
 from roboco.tools.sandbox.budget import MemoryBudget, read_budget
 from roboco.tools.sandbox.sandbox import Sandbox
+from roboco.tools.search.index_cache import cache_folder
 from roboco.tools.search.memory_index import MemoryIndex
 from roboco.tools.toolbox import FunctionToolbox
 from roboco.workspace.archives import StoreArchives
@@ -98,7 +100,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
     scripts = Scripts(client)
     workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
     switches = SwitchBoard(workspace.files, RedisSwitchCache(scripts, keys), SystemClock())
-    model = LazyModel(settings.allowed_model_servers)
+    model = LazyModel(settings.allowlist.model_servers)
     large_steps = StoredSteps(workspace.histories.read)
     return Engine(
         task_store=RedisTaskStore(scripts, keys, large_steps),
@@ -144,9 +146,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
             retention=settings.retention,
             retention_rules=settings.parsed_retention_rules,
             index_retention=settings.index_retention * 86_400,
-            max_indexed_ended=settings.index_max_ended,
             max_queued=settings.max_queued,
-            outage_timeout=settings.outage_timeout,
             budgets=TenantBudgets(settings.tenant_budgets if host.worker else ()),  # a client counts nothing
         ),
         telemetry=host.telemetry or NoTelemetry(),
@@ -172,8 +172,8 @@ def workspace_address(settings: Settings) -> str:
 
 
 def _build_notifier(settings: Settings) -> OutboundNotifier:
-    callbacks = CallbackSender(settings.callback_broker_url or settings.broker, settings.allowed_callbacks)
-    return OutboundNotifier(callbacks, WebhookSender(settings.allowed_webhooks, settings.allowed_webhook_env))
+    callbacks = CallbackSender(settings.callback_broker_url or settings.broker, settings.allowlist.callbacks)
+    return OutboundNotifier(callbacks, WebhookSender(settings.allowlist.webhooks, settings.allowlist.webhook_env))
 
 
 def model_limits(settings: Settings) -> ModelLimits:
@@ -181,25 +181,27 @@ def model_limits(settings: Settings) -> ModelLimits:
     return ModelLimits(settings.model_limits, os.environ.get("OPENAI_BASE_URL") or OPENAI_BASE_URL)
 
 
-def client_telemetry(settings: Settings) -> ProcessTelemetry | None:
-    """Return the telemetry of a process that is not a worker: traces, or None if the settings do not enable them.
+def client_telemetry() -> ProcessTelemetry | None:
+    """Return the telemetry of a process that is not a worker: traces, or None if the environment enables none.
 
     Raise UsageError if traces cannot be exported.
     """
-    spans = open_tracer(settings.tracing, os.environ)
+    spans = open_tracer(os.environ)
     return None if spans is None else ProcessTelemetry(None, spans)
 
 
 def _build_toolbox(
     settings: Settings, workspace: Workspace, timeout_error: type[Exception], budget: MemoryBudget
 ) -> FunctionToolbox:
-    model = settings.embeddings_model
     rank = None
-    if model is not None and not missing_packages("workers"):  # a client without them runs no tools
+    if settings.embeddings_model is not None and not missing_packages("workers"):  # a client without them runs no tools
         embeddings = importlib.import_module("roboco.tools.search.embeddings")  # which imports httpx2
-        rank = embeddings.OpenAIEmbedder(model, settings.embeddings_base_url, settings.embeddings_api_key_env)
+        model, at, rest = settings.embeddings_model.partition("@http")
+        address = f"http{rest}" if at else None
+        variable = next(filter(None, variables_for(address, settings.allowlist.model_servers)), "")
+        rank = embeddings.OpenAIEmbedder(model, address, variable)
     index = MemoryIndex(
-        workspace.histories, artifact_reader(workspace.files), settings.cache_folder, rank, workspace=settings.workspace
+        workspace.histories, artifact_reader(workspace.files), cache_folder(), rank, workspace=settings.workspace
     )
     builtin = BuiltinTools(workspace.files, index, partial(run_code, workspace.files, Sandbox(budget=budget)))
     servers, functions = build_mcp_servers(settings), FunctionLoader(settings.tool_modules)
@@ -208,10 +210,10 @@ def _build_toolbox(
 
 def build_mcp_servers(settings: Settings) -> McpServers:
     """Return the MCP servers that the operator allows, with the rights that the operator grants them."""
-    confinement = Confinement(settings.mcp_sandbox, settings.mcp_paths)
+    confinement = Confinement(settings.mcp_sandbox, settings.allowlist.mcp_paths)
     return McpServers(
-        settings.allowed_mcp_servers,
-        settings.allowed_mcp_env,
+        settings.allowlist.mcp_servers,
+        settings.allowlist.mcp_env,
         confinement=confinement,
         tokens=RedisTokenStore(settings.redis_url, Keys(settings.prefix)),
         get_token=settings.mcp_tokens,
@@ -225,6 +227,6 @@ def build_dispatcher(app: Celery) -> Dispatcher:
 
 def secret_mask(settings: Settings) -> Redactor:
     """Return the mask of this process's secrets, including the variables that are passed to servers."""
-    of_models = (entry.partition("@")[0] for entry in settings.allowed_model_servers)
-    named = (*settings.allowed_mcp_env, *settings.allowed_webhook_env, settings.embeddings_api_key_env, *of_models)
+    of_models = (entry.partition("@")[0] for entry in settings.allowlist.model_servers)
+    named = (*settings.allowlist.mcp_env, *settings.allowlist.webhook_env, *of_models)
     return Redactor(os.environ, named)

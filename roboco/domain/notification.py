@@ -91,8 +91,8 @@ def check_callback(target: NotifyTarget, allowed: Iterable[str]) -> None:
     wanted = f"{task}@{queue}" if queue else task
     if "@" in task or wanted not in allowed:
         raise Forbidden(
-            f"callback {wanted!r} is not allowed: add it to ROBOCO_ALLOWED_CALLBACKS of the coordinators and of the "
-            f"submitting service; allowed callbacks: {', '.join(allowed) or 'none'}"
+            f"callback {wanted!r} is not allowed: add it to callbacks of ROBOCO_ALLOWLIST for the coordinators and for "
+            f"the submitting service; allowed callbacks: {', '.join(allowed) or 'none'}"
         )
 
 

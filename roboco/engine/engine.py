@@ -92,8 +92,6 @@ class Policy:
     """How long the worker of a cancelled turn may take to store the text until then, before the turn is abandoned."""
     max_queued: int | None = None
     """Queued messages with which no new task is accepted; None if there is no limit."""
-    outage_timeout: float = 900.0
-    """How long a turn is retried while its model's server refuses it or cannot be reached, before the task pauses."""
     budgets: TenantBudgets = field(default_factory=TenantBudgets)
     """The budgets of tenants for a day."""
     log_limits: LogLimits = field(default_factory=LogLimits)

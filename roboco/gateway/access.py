@@ -4,8 +4,8 @@
                  │                  ├── reads the body ─► caller? no: the body is empty, whatever the client sends
                  └── Access ◄───────┴── dependency `Caller` ─► caller? no: Problem, in the form of the route's protocol
 
-A client without a key can so not fill the memory of the process with bodies. A caller sends `max_body` bytes at most,
-also without a Content-Length, and `max_values` values of JSON, which are counted as the body arrives. Uploads of files
+A client without a key can so not fill the memory of the process with bodies. A caller sends MAX_BODY bytes at most,
+also without a Content-Length, and MAX_VALUES values of JSON, which are counted as the body arrives. Uploads of files
 are streamed, and their routes have a limit of their own.
 
     piece of a long response ─► RECHECK_SECONDS since the last check? ─► check in the background ─► key ended
@@ -34,6 +34,10 @@ from roboco.gateway.problem import Problem
 
 PUBLIC_PATHS: Final = frozenset({"/v1/sign-in"})
 """Paths whose requests have their key in the body."""
+MAX_BODY: Final = 8 * 1024 * 1024
+"""Bytes of a request's body, except for uploads of files."""
+MAX_VALUES: Final = 50_000
+"""Values of a request's body: the members of all its objects and arrays. Each delays other streams a little."""
 MAX_PUBLIC_BODY: Final = 4096
 """Bytes of a body without a caller."""
 RECHECK_SECONDS: Final = 10.0
@@ -98,8 +102,8 @@ class Access:
         self._values.add(piece)
         if not self._values.is_utf8:
             raise HTTPException(400, "the body has a zero byte: send JSON in UTF-8")
-        if self._values.count > (most := self._gateway.settings.max_values):
-            raise HTTPException(413, f"the body has more than {most} values in its objects and arrays")
+        if self._values.count > MAX_VALUES:
+            raise HTTPException(413, f"the body has more than {MAX_VALUES} values in its objects and arrays")
 
     async def charge(self) -> None:
         """Count the bytes that the request did not announce."""
@@ -148,7 +152,7 @@ class Access:
         path = path_of(self._scope)
         if path in PUBLIC_PATHS:
             return MAX_PUBLIC_BODY
-        return None if _UPLOADS.fullmatch(path) else self._gateway.settings.max_body
+        return None if _UPLOADS.fullmatch(path) else MAX_BODY
 
 
 class AccessMiddleware:

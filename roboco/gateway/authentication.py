@@ -35,18 +35,18 @@ class Authenticator:
     async def principal(self, scope: Mapping[str, Any]) -> Principal:
         """Return the caller of an ASGI request. Raise Problem `unauthorized` if it has no valid credential."""
         if not self._settings.authentication:
-            return replace(LOCAL, limits=self._settings.caller_limits())
+            return replace(LOCAL, limits=self._settings.limits)
         match credential_of(scope["headers"], session_cookie.cookie_name(host_name(scope))):
             case HeaderCredential(text):
                 return await self._of_header(text)
             case CookieCredential(text):
                 check_origin(scope, needs_proof=True)
-                return principal_of(await self._key_of_session(text), self._settings.caller_limits())
+                return principal_of(await self._key_of_session(text), self._settings.limits)
             case None:
                 raise unauthorized()
 
     async def _of_header(self, text: str) -> Principal:
-        limits = self._settings.caller_limits()
+        limits = self._settings.limits
         if self._tokens is not None and not text.startswith(f"{KEY_PREFIX}_"):
             return await self._tokens.principal(text, limits)
         return principal_of(await self.key(text), limits)

@@ -20,7 +20,7 @@ from roboco.gateway.principal import Principal
 from roboco.gateway.problem import Problem
 from roboco.gateway.request_log import record_created
 from roboco.gateway.settings import GatewaySettings
-from roboco.gateway.streams.open_streams import OpenStreams
+from roboco.gateway.streams.open_streams import PING_SECONDS, OpenStreams
 from roboco.gateway.streams.task_lists import TaskLists
 
 Created = TypeVar("Created")
@@ -45,7 +45,7 @@ class Gateway:
         """The bytes of the large responses that are being sent."""
         self.closing = asyncio.Event()
         """Set when the process is about to exit: streams end at an event then."""
-        self.streams = OpenStreams(settings.ping_seconds, settings.stream_seconds, self.closing)
+        self.streams = OpenStreams(PING_SECONDS, settings.stream_seconds, self.closing)
         self.task_lists = TaskLists(orchestrator.task_page, self.calls.reads)
 
     async def task(self, principal: Principal, task_id: str) -> Task:

@@ -31,7 +31,7 @@ class CallerLimiter:
     def __init__(self, accounts: CallerAccounts, settings: GatewaySettings, calls: Calls) -> None:
         self._accounts = accounts
         self._line = calls.limits
-        self._of_tenant = settings.tenant_limits()
+        self._of_tenant = settings.tenant_limits
         self.streams = StreamLeases(self._accounts, calls.limits)
 
     async def admit(self, caller: Principal, size: int, is_essential: bool = False) -> dict[str, str]:

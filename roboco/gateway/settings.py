@@ -2,29 +2,64 @@
 
 import os
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, Self
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from roboco.domain.access_key import CallerLimits
 from roboco.domain.url import url_error
-from roboco.settings import parse_settings
+from roboco.settings import Secrets, parse_settings, split_list
 
 PREFIX: Final = "ROBOCO_GATEWAY_"
-Ceiling = Annotated[int, Field(ge=0)]
-CostCeiling = Annotated[float, Field(ge=0)]
+DEFAULT_LIMITS: Final = CallerLimits(
+    requests_per_minute=600,
+    bytes_per_minute=1024**3,
+    open_streams=1000,
+    open_tasks=10_000,
+    open_bytes=128 * 1024**2,
+    max_steps=1000,
+    max_tokens=5_000_000,
+)
+DEFAULT_TENANT_LIMITS: Final = CallerLimits(open_tasks=20_000, open_bytes=256 * 1024**2)
+_OF_TENANTS: Final = tuple(name for name in CallerLimits.model_fields if not name.startswith("max_"))
 
 
-def _split(value: Any) -> Any:
-    """Return the parts of a text between commas."""
-    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+class OidcClaims(BaseModel):
+    """The names of the claims of a token."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tenant: str = "tenant"
+    """The claim with the tenant."""
+    scope: str = "scope"
+    """The claim with the scopes."""
+    teams: str | None = None
+    """The claim with the names of the teams that the caller may use, or None if it may use all."""
+
+
+def _read_pairs(defaults: BaseModel, names: Collection[str] = ()) -> BeforeValidator:
+    """Return a reader of `NAME=VALUE,NAME=VALUE`, which changes fields of the defaults. A value of 0 is none."""
+    known = names or type(defaults).model_fields
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        fields = defaults.model_dump()
+        for pair in split_list(value):
+            name, _, text = pair.partition("=")
+            if name not in known or not text:
+                raise ValueError(f"must hold NAME=VALUE with names of {', '.join(known)} (found {pair!r})")
+            fields[name] = None if text == "0" else text
+        return fields
+
+    return BeforeValidator(read)
 
 
 class GatewaySettings(BaseModel):
-    """Settings of the HTTP gateway: `max_body` is the variable ROBOCO_GATEWAY_MAX_BODY, and so on. Times in seconds.
+    """Settings of the HTTP gateway: `max_upload` is the variable ROBOCO_GATEWAY_MAX_UPLOAD, and so on.
 
-    A limit of 0 is none. `roboco/docs/settings.md` is generated from the docstrings of the fields.
+    Times are in seconds. `roboco/docs/settings.md` is generated from the docstrings of the fields.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -35,92 +70,46 @@ class GatewaySettings(BaseModel):
     """Names of this gateway in the header Host, without ports; without authentication in addition to loopback."""
     cors_origins: tuple[str, ...] = ()
     """Origins of other web pages that may call the gateway, such as `https://shop.example`. Without it none may."""
-    cookie_secret: Annotated[tuple[str, ...], Field(repr=False)] = ()
+    cookie_secret: Secrets = ()
     """Secrets of at least 32 characters that sign the cookies of browsers. Without it browsers cannot sign in.
 
     The first one signs; a cookie signed with any of them is accepted. All processes need the same value.
     """
-    session_seconds: Annotated[int, Field(ge=60, le=30 * 86_400)] = 43_200
-    """Seconds for which a browser is signed in."""
     oidc_issuer: str | None = None
     """Address of an OpenID Connect provider whose tokens are accepted as keys are; without it none."""
     oidc_audience: str | None = None
     """The value of `aud` in tokens for this gateway. It is required with a provider."""
-    oidc_tenant_claim: str = "tenant"
-    """The claim with the tenant. A token without it needs the scope `operate`."""
-    oidc_scope_claim: str = "scope"
-    """The claim with the scopes: a list, or a text with spaces."""
-    oidc_scope_prefix: str = "roboco:"
-    """The prefix of this gateway's scopes in that claim, as in `roboco:read`."""
-    oidc_teams_claim: str | None = None
-    """The claim with the names of the teams that the caller may use; without a name of a claim all teams."""
+    oidc_claims: Annotated[OidcClaims, _read_pairs(OidcClaims())] = OidcClaims()
+    """Names of the claims with tenant, scopes and teams.
+
+    A scope is `roboco:read` and so on, in a list, or in a text with spaces. A token without a tenant needs the scope
+    `operate`. With `teams=groups` the claim `groups` has the names of the teams that the caller may use; else all.
+    """
     call_timeout: Annotated[float, Field(ge=0.1, le=60)] = 10.0
     """Seconds after which a request gets 503, if Redis or the store has not answered."""
-    max_body: Annotated[int, Field(ge=1024)] = 8 * 1024 * 1024
-    """Bytes of a request's body, except for uploads of files."""
-    max_values: Annotated[int, Field(ge=1000)] = 50_000
-    """Values of a request's body: the members of all its objects and arrays. Each delays other streams a little."""
     max_upload: Annotated[int, Field(ge=1024)] = 5 * 1024**3
     """Bytes of an uploaded file."""
     link_seconds: Annotated[int, Field(ge=0, le=604_800)] = 0
     """Seconds for which a redirect to the S3 store lets its reader load a file; 0 for no redirects."""
     stream_seconds: Annotated[float, Field(ge=1, le=86_400)] = 600.0
     """Seconds after which a stream ends at an event; its client resumes."""
-    requests_per_minute: Ceiling = 600
-    """Requests of each key: as many at once, and then as many a minute."""
-    bytes_per_minute: Ceiling = 1024**3
-    """Bytes of the requests of each key. A larger upload is accepted whole, and delays the next request."""
-    open_streams: Ceiling = 1000
-    """Streams that each key holds open at the same time."""
-    open_tasks: Ceiling = 10_000
-    """Open tasks that each key has created."""
-    open_bytes: Ceiling = 128 * 1024**2
-    """Bytes of the requests that have created open tasks of each key, at most 160 KB of each task."""
-    tokens_per_day: Ceiling = 0
-    """Tokens of models that the tasks of each key use in a day (UTC)."""
-    cost_per_day: CostCeiling = 0.0
-    """Cost of the tasks of each key in a day (UTC), in the currency of the prices."""
-    tenant_requests_per_minute: Ceiling = 0
-    """Requests of all keys of a tenant together."""
-    tenant_bytes_per_minute: Ceiling = 0
-    """Bytes of the requests of all keys of a tenant together."""
-    tenant_open_streams: Ceiling = 0
-    """Streams that all keys of a tenant together hold open at the same time."""
-    tenant_open_tasks: Ceiling = 20_000
-    """Open tasks that all keys of a tenant together have created."""
-    tenant_open_bytes: Ceiling = 256 * 1024**2
-    """Bytes of the requests that have created open tasks of a tenant, at most 160 KB of each task."""
-    tenant_tokens_per_day: Ceiling = 0
-    """Tokens that the tasks of a tenant use in a day (UTC)."""
-    tenant_cost_per_day: CostCeiling = 0.0
-    """Cost of the tasks of a tenant in a day (UTC)."""
-    max_steps: Ceiling = 1000
-    """Steps of each task that is created through the gateway, if its team allows more."""
-    max_tokens: Ceiling = 5_000_000
-    """Tokens of each task that is created through the gateway, if its team allows more."""
-    max_cost: CostCeiling = 0.0
-    """Cost of each task that is created through the gateway, if its team allows more."""
-    max_seconds: CostCeiling = 0.0
-    """Seconds of each task that is created through the gateway, if its team allows more."""
-    openai_ignore: Annotated[tuple[str, ...], BeforeValidator(_split)] = ()
+    limits: Annotated[CallerLimits, _read_pairs(DEFAULT_LIMITS)] = DEFAULT_LIMITS
+    """Limits of each key. A list changes those that it names; 0 is no limit.
+
+    They are `requests_per_minute` (as many at once), `bytes_per_minute` of requests (a larger upload is accepted whole,
+    and delays the next request), `open_streams`, `open_tasks` that it has created, `open_bytes` of the requests that
+    have created these (at most 160 KB of each task), `tokens_per_day` and `cost_per_day` of its tasks (UTC), and of
+    each task that is created through the gateway `max_steps`, `max_tokens`, `max_cost` and `max_seconds`, if its team
+    allows more.
+    """
+    tenant_limits: Annotated[CallerLimits, _read_pairs(DEFAULT_TENANT_LIMITS, _OF_TENANTS)] = DEFAULT_TENANT_LIMITS
+    """Limits of all keys of a tenant together: those of a key before `max_steps`."""
+    openai_ignore: tuple[str, ...] = ()
     """Parameters of OpenAI's requests that are ignored instead of refused, with commas: `temperature,max_tokens`."""
-    openai_on_disconnect: Literal["continue", "stop"] = "continue"
-    """Whether a chat completion goes on if its client disconnects. The header X-Roboco-On-Disconnect overrides it."""
     flower_url: str | None = None
     """The address of Flower, as operators reach it: the page and the API link to it. Without it they do not."""
-    ping_seconds: Annotated[float, Field(ge=0.1, le=300)] = 15.0
-    """Seconds of silence after which a stream sends a comment, so that proxies keep it."""
     roboto_team: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] = None
     """The team of ROBOCO_TEAMS_DIR that new chats of roboto.ai's client run, or None to refuse them."""
-    roboto_poll_seconds: Annotated[float, Field(ge=0, le=25)] = 20.0
-    """Seconds that a delta of roboto.ai's client waits for news while the team works."""
-
-    @field_validator("cookie_secret")
-    @classmethod
-    def _check_cookie_secret(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if any(len(secret) < 32 for secret in value):
-            raise ValueError("holds a secret of fewer than 32 characters: make one with `openssl rand -hex 32`")
-        return value
 
     @model_validator(mode="after")
     def _check_provider(self) -> Self:
@@ -142,15 +131,6 @@ class GatewaySettings(BaseModel):
             if re.fullmatch(r"https?://[a-z0-9.\[\]:-]+", origin) is None:
                 raise ValueError(f"must hold origins such as https://shop.example, in lower case (found {origin!r})")
         return value
-
-    def caller_limits(self) -> CallerLimits:
-        """Return the limits of each caller. A setting of 0 is no limit."""
-        return CallerLimits.model_validate({name: getattr(self, name) or None for name in CallerLimits.model_fields})
-
-    def tenant_limits(self) -> CallerLimits:
-        """Return the limits of all callers of a tenant together."""
-        names = (name for name in CallerLimits.model_fields if f"tenant_{name}" in GatewaySettings.model_fields)
-        return CallerLimits.model_validate({name: getattr(self, f"tenant_{name}") or None for name in names})
 
 
 def load_gateway_settings(environment: Mapping[str, str] = os.environ) -> GatewaySettings:

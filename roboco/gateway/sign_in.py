@@ -1,7 +1,7 @@
 """sign_in: browsers exchange a key for a cookie that scripts cannot read, and callers see who they are."""
 
 import time
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -16,6 +16,8 @@ from roboco.gateway.origin import check_origin, host_name
 from roboco.gateway.principal import Principal
 from roboco.gateway.problem import Problem
 
+SESSION_SECONDS: Final = 12 * 3600
+"""Seconds for which a browser is signed in."""
 router = APIRouter(route_class=StrictJsonRoute, prefix="/v1", tags=["sign-in"])
 
 
@@ -52,10 +54,10 @@ async def sign_in(request: Request, gateway: TheGateway, body: SignIn) -> JSONRe
         remedy = "an operator sets ROBOCO_GATEWAY_COOKIE_SECRET, the same for all processes"
         raise Problem(403, "forbidden", "browsers cannot sign in at this gateway", remedy)
     key = await gateway.authenticator.key(body.key)
-    caller = principal_of(key, settings.caller_limits())
+    caller = principal_of(key, settings.limits)
     request.scope["roboco.by"] = caller
-    value = session_cookie.issue(key, settings.cookie_secret, time.time(), settings.session_seconds)
-    cookie = session_cookie.set_cookie(host_name(request.scope), value, settings.session_seconds)
+    value = session_cookie.issue(key, settings.cookie_secret, time.time(), SESSION_SECONDS)
+    cookie = session_cookie.set_cookie(host_name(request.scope), value, SESSION_SECONDS)
     return JSONResponse(me_of(caller), headers={"Set-Cookie": cookie})
 
 

@@ -14,6 +14,8 @@ from roboco.gateway.settings import GatewaySettings
 
 LEEWAY: Final = 60
 """Seconds by which the clocks of the provider and of the gateway may differ."""
+SCOPE_PREFIX: Final = "roboco:"
+"""The beginning of this gateway's scopes in a token."""
 MAX_SUBJECT: Final = 190
 """Characters of a subject."""
 _SCOPES: Final = {scope.value: scope for scope in Scope}
@@ -42,21 +44,20 @@ def caller_of_claims(claims: Mapping[str, Any], settings: GatewaySettings, limit
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT or not subject.isprintable():
         raise unauthorized("the token names no subject")
-    scopes = frozenset(_texts(claims.get(settings.oidc_scope_claim)))
-    prefix = settings.oidc_scope_prefix
+    scopes = frozenset(_texts(claims.get(settings.oidc_claims.scope)))
     known = frozenset(
         _SCOPES[name]
-        for name in (one.removeprefix(prefix) for one in scopes if one.startswith(prefix))
+        for name in (one.removeprefix(SCOPE_PREFIX) for one in scopes if one.startswith(SCOPE_PREFIX))
         if name in _SCOPES
     )
-    tenant = claims.get(settings.oidc_tenant_claim)
+    tenant = claims.get(settings.oidc_claims.tenant)
     if tenant is None and Scope.OPERATE not in known:
-        raise forbidden(f"the token has no claim {settings.oidc_tenant_claim!r} with a tenant", "use another token")
+        raise forbidden(f"the token has no claim {settings.oidc_claims.tenant!r} with a tenant", "use another token")
     return Principal(
         by=f"oidc:{subject}",
         tenant=None if tenant is None else _tenant(tenant),
         scopes=known if tenant is None else known - {Scope.OPERATE},
-        teams=frozenset(_texts(claims.get(settings.oidc_teams_claim))) if settings.oidc_teams_claim else None,
+        teams=frozenset(_texts(claims.get(teams))) if (teams := settings.oidc_claims.teams) else None,
         limits=limits,
     )
 

@@ -77,9 +77,7 @@ def check_allowed(profile: ModelProfile, allowed: tuple[str, ...]) -> None:
     """
     default_url = os.environ.get(BASE_URL_VARIABLE) or DEFAULT_BASE_URL
     address, key = base_url_of(profile) or default_url, key_variable(profile)
-    servers = [(DEFAULT_KEY_VARIABLE, default_url)]
-    servers += [server for entry in allowed for server in _parse_entry(entry, default_url)]
-    allowed_variables = [variable for variable, entry in servers if entry == address or covers(entry, address)]
+    allowed_variables = variables_for(address, allowed)
     shown = without_query(address)
     if not allowed_variables:
         raise _not_allowed_error(profile, f"may not use the address {shown!r}", _entry(key, shown, default_url))
@@ -88,6 +86,18 @@ def check_allowed(profile: ModelProfile, allowed: tuple[str, ...]) -> None:
             label = "the worker's own model server" if address == default_url else repr(shown)
             wanted = _entry(variable, shown, default_url)
             raise _not_allowed_error(profile, f"may not send the variable {variable} to {label}", wanted)
+
+
+def variables_for(address: str | None, allowed: tuple[str, ...]) -> list[str]:
+    """Return the variables that may be sent to the address, "" if it is allowed without one.
+
+    None is the address of the worker's own model server.
+    """
+    default_url = os.environ.get(BASE_URL_VARIABLE) or DEFAULT_BASE_URL
+    wanted = address or default_url
+    servers = [(DEFAULT_KEY_VARIABLE, default_url)]
+    servers += [server for entry in allowed for server in _parse_entry(entry, default_url)]
+    return [variable for variable, entry in servers if entry == wanted or covers(entry, wanted)]
 
 
 def _parse_entry(entry: str, default_url: str) -> list[tuple[str, str]]:
@@ -112,7 +122,7 @@ def _address_of(variable: str) -> str | None:
 
 
 def _not_allowed_error(profile: ModelProfile, what: str, entry: str) -> ModelError:
-    allowed = f"name {entry!r} in ROBOCO_ALLOWED_MODEL_SERVERS on the agents worker to allow it"
+    allowed = f"name {entry!r} in model_servers of ROBOCO_ALLOWLIST on the agents worker to allow it"
     message = f"model {profile.model!r} {what}: {allowed}"
     return ModelError("not_allowed", message, False)
 

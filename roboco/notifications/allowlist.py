@@ -19,11 +19,11 @@ def check_webhook(target: NotifyTarget, allowed: tuple[str, ...], variables: tup
     if not any(covers(entry, url) for entry in allowed):
         raise Forbidden(
             f"webhook {target.label!r} is not allowed on this worker: name its address, or the beginning of it, in "
-            "ROBOCO_ALLOWED_WEBHOOKS to allow it"
+            "webhooks of ROBOCO_ALLOWLIST to allow it"
         )
     if variable not in variables:
         raise Forbidden(
-            f"the variable {variable} may not be used on this worker: name it in ROBOCO_ALLOWED_WEBHOOK_ENV"
+            f"the variable {variable} may not be used on this worker: name it in webhook_env of ROBOCO_ALLOWLIST"
         )
     return url
 
@@ -53,8 +53,8 @@ def allowed_address(host: str, port: int, allowed: tuple[str, ...]) -> str:
         if _is_public(address) or any(address in network for network in networks):
             return str(address)
     raise Forbidden(
-        f"host {host!r} is at {addresses[0]}, which is no public address: name its network in ROBOCO_ALLOWED_WEBHOOKS "
-        "to allow it"
+        f"host {host!r} is at {addresses[0]}, which is no public address: name its network in webhooks of "
+        "ROBOCO_ALLOWLIST to allow it"
     )
 
 

@@ -1,4 +1,4 @@
-"""The setup of tracing from ROBOCO_TRACING and the environment variables of OpenTelemetry."""
+"""The setup of tracing from the environment variables of OpenTelemetry."""
 
 import importlib
 import logging
@@ -15,26 +15,24 @@ _ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES
 _OTLP_EXPORTERS = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 
 
-def tracing_enabled(traces: str | None, environment: Mapping[str, str]) -> bool:
-    """Return True if ROBOCO_TRACING turns traces on or, if it is not set, a variable of OpenTelemetry does."""
+def tracing_enabled(environment: Mapping[str, str]) -> bool:
+    """Return True if a variable of OpenTelemetry names an exporter or its endpoint, and none turns traces off."""
     disabled = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
-    if traces == "off" or disabled or environment.get("OTEL_TRACES_EXPORTER") == "none":
+    if disabled or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return False
-    return traces == "on" or any(map(environment.get, _ENDPOINT_VARIABLES))
+    return any(map(environment.get, _ENDPOINT_VARIABLES))
 
 
-def open_tracer(traces: str | None, environment: Mapping[str, str]) -> TaskTracer | None:
+def open_tracer(environment: Mapping[str, str]) -> TaskTracer | None:
     """Return the tracer of this process, or None if traces are off. Raise UsageError if traces cannot be sent.
 
-    Without the extra, only ROBOCO_TRACING=on is an error, because the other variables may be meant for other services.
+    Without the extra no traces are sent, because the variables may be meant for other services.
     """
-    if not tracing_enabled(traces, environment):
+    if not tracing_enabled(environment):
         return None
     try:
         tracer: Any = importlib.import_module("roboco.telemetry.tracer").Tracer
-    except ImportError as error:
-        if traces == "on":
-            raise UsageError(f"traces need the extra 'roboco[otel]': install it on this worker ({error})") from error
+    except ImportError:
         _log.info("no traces are sent, because the extra 'roboco[otel]' is not installed")
         return None
     spans: TaskTracer = tracer(_exporter(environment))

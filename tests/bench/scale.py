@@ -127,7 +127,7 @@ def _workspace(stack: DeployedStack) -> Workspace:
 
 
 def _measure_folder(folder: Path, template: Template, tasks: int, short_tasks: int) -> Result:
-    with DeployedStack(folder, pools=(), lease_seconds=15.0, redelivery_delay=10.0, sweep_interval=0.5) as stack:
+    with DeployedStack(folder, pools=(), lease_seconds=15.0) as stack:
         written = _write_tasks(stack, template, tasks)
         empty = _used_memory(stack)
         is_compared = tasks <= MAX_COMPARED_TASKS
@@ -166,9 +166,7 @@ def _measure_s3(folder: Path, template: Template, tasks: int) -> Result:
         gate = opened.enter_context(Gate(s3.port))
         opened.enter_context(s3_environment(s3))
         around = _behind(gate, s3)
-        stack = opened.enter_context(
-            DeployedStack(folder, (), s3, around=around, lease_seconds=15.0, redelivery_delay=10.0, sweep_interval=0.5)
-        )
+        stack = opened.enter_context(DeployedStack(folder, (), s3, around=around, lease_seconds=15.0))
         _write_tasks(stack, template, tasks)
         gate.delay = S3_DELAY
         gate.requests.clear()

@@ -37,9 +37,7 @@ def main() -> int:
         folder = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="roboco-soak-")))
         s3 = start_seaweed(folder / "seaweed") if options.s3 else None
         exits.enter_context(s3_environment(s3))
-        stack = exits.enter_context(
-            DeployedStack(folder, pools=WORKERS, s3=s3, lease_seconds=LEASE, redelivery_delay=LEASE, sweep_interval=0.5)
-        )
+        stack = exits.enter_context(DeployedStack(folder, pools=WORKERS, s3=s3, lease_seconds=LEASE))
         stack.model.script(scripted_reply)
         load = Load(stack, options.tasks, rng)
         faults = Faults(stack, s3, options.pause, rng)

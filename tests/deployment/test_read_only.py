@@ -39,7 +39,7 @@ def read_only_prefix(folder: Path) -> list[str]:
 def stack(tmp_path: Path) -> Iterator[Stack]:
     """Yield a worker of each pool with a read-only root, and its cache in its own /tmp."""
     prefix = read_only_prefix(tmp_path)
-    with ExitStack() as exits, Stack(tmp_path, [], cache_dir="/tmp/cache") as stack:
+    with ExitStack() as exits, Stack(tmp_path, []) as stack:
         for pool in POOLS:
             command = [
                 *prefix,

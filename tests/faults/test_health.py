@@ -22,16 +22,13 @@ from tests.support.stack import ROOT, Stack, until
 
 pytestmark = pytest.mark.workers
 
-HEALTH_TIMEOUT = 4.0
 SPEAKER = Team.model_validate({"name": "speaker", "agents": [{"name": "speaker", "prompt": "Speak."}]})
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A coordinator with its servers."""
-    with Stack(
-        tmp_path_factory.mktemp("health"), ["coordinator"], lease_seconds=20.0, redelivery_delay=30.0
-    ) as started:
+    with Stack(tmp_path_factory.mktemp("health"), ["coordinator"], lease_seconds=40.0) as started:
         yield started
 
 
@@ -39,8 +36,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 def run_worker(stack: Stack, pool: str, **environment: str) -> Iterator[Path]:
     """Run a worker of the pool, and yield its health folder. Kill it at the end."""
     folder = stack.folder / f"health-{os.urandom(4).hex()}"
-    changes = {"ROBOCO_HEALTH_DIR": str(folder), "ROBOCO_HEALTH_TIMEOUT": str(HEALTH_TIMEOUT)}
-    server = stack.start(pool, **changes, **environment)
+    server = stack.start(pool, "tests.support.impatient_workers", ROBOCO_HEALTH_DIR=str(folder), **environment)
     try:
         stack.wait_ready(pool)
         yield folder

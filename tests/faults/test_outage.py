@@ -11,13 +11,14 @@ from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
-ECHO = team_of(agents=[{"name": "echo", "prompt": "echo"}])
-OUTAGE_TIMEOUT = 4
+ECHO = team_of(
+    agents=[{"name": "echo", "prompt": "echo"}], models={"m": {"model": "gpt-4o-mini", "outage_timeout": 10}}
+)
 
 
 @pytest.mark.parametrize("way", ["another task", "command"])
 def test_tasks_wait_while_the_model_server_fails_and_then_continue(tmp_path: Path, way: str) -> None:
-    with Stack(tmp_path, outage_timeout=OUTAGE_TIMEOUT) as stack:
+    with Stack(tmp_path) as stack:
         stack.model.script(lambda request: Reply(status=503, text="down for a moment"))
         task = stack.orchestrator.run(ECHO, "Hello.", task_id="delayed")
         wanted = "model 'gpt-4o-mini' is overloaded (503): down for a moment; next attempt in"

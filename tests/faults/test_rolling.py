@@ -58,7 +58,7 @@ def test_a_rolling_deploy_under_load_repeats_no_turn(tmp_path: Path) -> None:
     """One worker of each pool after another is replaced. The new one consumes before the old one gets SIGTERM."""
     workers = [f"{pool}-{number}" for number in (1, 2) for pool in POOLS]
     clerks = ClerkScript()
-    with Stack(tmp_path, workers, lease_seconds=10.0, redelivery_delay=3.0, agents_concurrency=30) as stack:
+    with Stack(tmp_path, workers, lease_seconds=10.0, agents_concurrency=30) as stack:
         stack.model.script(clerks)
         tasks = [stack.orchestrator.run(CLERKS, f"Task {number}.") for number in range(TASKS)]
         with ThreadPoolExecutor(TASKS) as threads:
@@ -138,7 +138,7 @@ def check_lines(stack: Stack, tasks: list[Task]) -> None:
 
 def test_a_turn_longer_than_the_grace_period_is_repeated(tmp_path: Path) -> None:
     """The worker is killed at the end of the grace period. One lease later another worker repeats the turn."""
-    with Stack(tmp_path, ["coordinator", "agents-1", "agents-2"], lease_seconds=8.0, redelivery_delay=20.0) as stack:
+    with Stack(tmp_path, ["coordinator", "agents-1", "agents-2"], lease_seconds=8.0) as stack:
         stack.model.script(
             lambda request: Reply(text="word " * 200, interval=0.01 if len(stack.model.requests) > 1 else 1)
         )

@@ -85,10 +85,7 @@ class Stack:
             "s3_endpoint_url": s3.endpoint_url if s3 else None,
             "tool_modules": (TOOLS,),
             "lease_seconds": 2.0,
-            "redelivery_delay": 1.5,
-            "sweep_interval": 0.2,
             "agents_concurrency": 20,
-            "cache_dir": self.folder / "cache",
         }
         other = self._exits.enter_context(self._around(self.valkey)) if self._around else {}
         self.settings = Settings.model_validate(own | other | self._changes)

@@ -1,9 +1,20 @@
 """Settings: parsed from the environment, with all errors in one exception and no password in any text."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from roboco.allowlist import Allowlist
 from roboco.errors import UsageError
-from roboco.settings import Settings, load_settings
+from roboco.gateway.settings import (
+    DEFAULT_LIMITS,
+    DEFAULT_TENANT_LIMITS,
+    GatewaySettings,
+    load_gateway_settings,
+)
+from roboco.removed_settings import REMOVED
+from roboco.settings import Settings, load_settings, variable_of
 from tests.support.stack import ROOT
 
 
@@ -25,12 +36,9 @@ def test_each_setting_is_an_environment_variable() -> None:
         "ROBOCO_TOOL_MODULES": "shop.search, shop.mail,",
         "ROBOCO_PREFIX": "my-shop",
         "ROBOCO_LEASE_SECONDS": "2.5",
-        "ROBOCO_REDELIVERY_DELAY": "3",
-        "ROBOCO_SWEEP_INTERVAL": "0.5",
         "ROBOCO_MAX_ATTEMPTS": "7",
         "ROBOCO_RETENTION": "60",
         "ROBOCO_INDEX_RETENTION": "7.5",
-        "ROBOCO_INDEX_MAX_ENDED": "500",
         "ROBOCO_AGENTS_CONCURRENCY": "20",
         "ROBOCO_MAX_QUEUED": "500",
         "ROBOCO_TENANT": "acme",
@@ -39,41 +47,26 @@ def test_each_setting_is_an_environment_variable() -> None:
         "ROBOCO_DRAIN_TIMEOUT": "60",
         "ROBOCO_RETENTION_RULES": "tenant=acme status=failed delete=30d, tenant=legal keep",
         "ROBOCO_TENANT_BUDGETS": "acme=20/5000000, *=/1000",
-        "ROBOCO_ALLOWED_MODEL_SERVERS": "GROQ_KEY@https://api.groq.com/openai/v1, http://127.0.0.1:8080/v1",
+        "ROBOCO_ALLOWLIST": '{"webhooks":["https://hooks.example/","10.0.0.0/8"],"callbacks":["shop.paid@money"]}',
         "ROBOCO_MODEL_LIMITS": "gpt-4o-mini=500/200000, m@http://127.0.0.1:8080/v1=/9",
-        "ROBOCO_ALLOWED_MCP_SERVERS": "python -m shop.files, https://mcp.example.com/",
-        "ROBOCO_ALLOWED_MCP_ENV": "WEB_KEY",
         "ROBOCO_MCP_SANDBOX": "offline",
-        "ROBOCO_MCP_PATHS": "/srv/shop, /srv/notes:rw",
         "ROBOCO_MCP_TOKENS": "shop.tokens:get_token",
-        "ROBOCO_ALLOWED_WEBHOOKS": "https://hooks.example/, 10.0.0.0/8",
-        "ROBOCO_ALLOWED_WEBHOOK_ENV": "HOOK_SECRET",
         "ROBOCO_CALLBACK_BROKER_URL": "redis://shop:1/0",
         "ROBOCO_SANDBOX_MEMORY": "1500",
-        "ROBOCO_ALLOWED_CALLBACKS": "shop.heard, shop.paid@money",
-        "ROBOCO_COORDINATOR_TIMEOUT": "60",
-        "ROBOCO_OUTAGE_TIMEOUT": "600",
-        "ROBOCO_CACHE_DIR": "/cache",
         "ROBOCO_HEALTH_DIR": "/health",
-        "ROBOCO_HEALTH_TIMEOUT": "30",
-        "ROBOCO_EMBEDDINGS_MODEL": "small",
-        "ROBOCO_EMBEDDINGS_BASE_URL": "http://e:1/v1",
-        "ROBOCO_EMBEDDINGS_API_KEY_ENV": "EMBEDDINGS_KEY",
+        "ROBOCO_EMBEDDINGS_MODEL": "small@http://e:1/v1",
         "ROBOCO_SIGNING_KEYS": f"{'n' * 32},{'o' * 32}",
         "ROBOCO_METRICS_PORT": "9808",
         "ROBOCO_METRICS_ADDRESS": "127.0.0.1",
         "ROBOCO_LOG_FORMAT": "json",
-        "ROBOCO_TRACING": "on",
         "PATH": "/bin",
         "OPENAI_API_KEY": "secret",
     }
     settings = load_settings(environment)
     assert settings.broker == "redis://b:1/2"
     assert settings.tool_modules == ("shop.search", "shop.mail")
-    assert settings.allowed_model_servers == ("GROQ_KEY@https://api.groq.com/openai/v1", "http://127.0.0.1:8080/v1")
+    assert settings.allowlist.webhooks == ("https://hooks.example/", "10.0.0.0/8")
     assert settings.model_limits == ("gpt-4o-mini=500/200000", "m@http://127.0.0.1:8080/v1=/9")
-    assert settings.allowed_mcp_servers == ("python -m shop.files", "https://mcp.example.com/")
-    assert settings.allowed_callbacks == ("shop.heard", "shop.paid@money")
     assert str(settings.teams_dir) == "/teams"
     assert (settings.lease_seconds, settings.max_attempts, settings.retention) == (2.5, 7, 60)
     assert settings.sandbox_memory == 1500
@@ -99,8 +92,6 @@ def test_an_empty_variable_is_none() -> None:
         ("ROBOCO_LEASE_SECONDS", "0", "ROBOCO_LEASE_SECONDS='0': "),
         ("ROBOCO_LEASE_SECONDS", "nan", "ROBOCO_LEASE_SECONDS='nan': "),
         ("ROBOCO_LEASE_SECONDS", "inf", "ROBOCO_LEASE_SECONDS='inf': "),
-        ("ROBOCO_REDELIVERY_DELAY", "0", "ROBOCO_REDELIVERY_DELAY='0': "),
-        ("ROBOCO_SWEEP_INTERVAL", "1000", "ROBOCO_SWEEP_INTERVAL='1000': "),
         ("ROBOCO_MAX_ATTEMPTS", "0", "ROBOCO_MAX_ATTEMPTS='0': "),
         ("ROBOCO_MAX_ATTEMPTS", "1.5", "ROBOCO_MAX_ATTEMPTS='1.5': "),
         ("ROBOCO_RETENTION", "-1", "ROBOCO_RETENTION='-1': "),
@@ -113,6 +104,68 @@ def test_an_invalid_variable_is_named(name: str, value: str, message: str) -> No
     with pytest.raises(UsageError) as raised:
         load_settings({name: value})
     assert str(raised.value).startswith(message)
+
+
+def test_a_removed_variable_names_what_takes_its_place() -> None:
+    with pytest.raises(UsageError, match=r"^ROBOCO_ALLOWED_MCP_ENV is no setting any more: list .* mcp_env .*"):
+        load_settings({"ROBOCO_ALLOWED_MCP_ENV": "KEY"})
+    with pytest.raises(UsageError, match=r"^ROBOCO_GATEWAY_MAX_STEPS is no .*: write max_steps=NUMBER in .*_LIMITS$"):
+        load_gateway_settings({"ROBOCO_GATEWAY_MAX_STEPS": "5"})
+    settings = {variable_of(name) for name in Settings.model_fields}
+    settings |= {f"ROBOCO_GATEWAY_{name.upper()}" for name in GatewaySettings.model_fields}
+    assert not settings & set(REMOVED)
+    remedies = " ".join(REMOVED.values())
+    assert set(re.findall(r"ROBOCO_[A-Z_]+", remedies)) <= settings
+    assert set(re.findall(r"under (\w+)", remedies)) <= set(Allowlist.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("webhook: []", "'webhook' is no key; keys: model_servers, mcp_servers, "),
+        ("webhooks: https://h/", "'webhooks' must be a list of texts"),
+        ("webhooks: [a, 5]", "entry 2 of 'webhooks' must be a text: put it in quotes"),
+        ("[a]", "must be a mapping with the keys model_servers, "),
+        ("webhooks: [", "cannot be read: while parsing a flow node "),
+        (f"# {'x' * 65_536}", "cannot be read: it has more than 65536 bytes"),
+        (None, "cannot be read: [Errno 2] No such file or directory"),
+    ],
+)
+def test_a_mistake_in_the_allowlist_names_file_and_key(tmp_path: Path, text: str | None, message: str) -> None:
+    path = tmp_path / "allow.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UsageError) as raised:
+        load_settings({"ROBOCO_ALLOWLIST": str(path)})
+    assert str(raised.value).startswith(f"ROBOCO_ALLOWLIST of '{path}': {message}")
+
+
+def test_child_processes_get_the_entries_of_the_allowlist(tmp_path: Path) -> None:
+    path = tmp_path / "allow.yaml"
+    path.write_text("# none yet")
+    assert load_settings({"ROBOCO_ALLOWLIST": str(path)}) == Settings()
+    path.write_text("mcp_servers:\n  - files --only=a,b\n  - https://mcp.example/\n")
+    settings = load_settings({"ROBOCO_ALLOWLIST": str(path)})
+    assert settings.allowlist == Allowlist(mcp_servers=("files --only=a,b", "https://mcp.example/"))
+    path.unlink()
+    assert load_settings(settings.environment()) == settings
+
+
+def test_limits_of_the_gateway_change_the_defaults() -> None:
+    settings = load_gateway_settings(
+        {"ROBOCO_GATEWAY_LIMITS": "open_tasks=5, max_steps=0", "ROBOCO_GATEWAY_TENANT_LIMITS": "cost_per_day=2.5"}
+    )
+    assert settings.limits == DEFAULT_LIMITS.model_copy(update={"open_tasks": 5, "max_steps": None})
+    assert settings.tenant_limits == DEFAULT_TENANT_LIMITS.model_copy(update={"cost_per_day": 2.5})
+    for name, value, message in (
+        ("LIMITS", "steps=5", "LIMITS must hold NAME=VALUE with names of requests_per_minute, "),
+        ("LIMITS", "open_tasks=many", "LIMITS='many': "),
+        ("TENANT_LIMITS", "max_steps=5", "TENANT_LIMITS must hold NAME=VALUE with names of requests_per_minute, "),
+        ("OIDC_CLAIMS", "team=groups", "OIDC_CLAIMS must hold NAME=VALUE with names of tenant, scope, teams (found "),
+    ):
+        with pytest.raises(UsageError) as raised:
+            load_gateway_settings({f"ROBOCO_GATEWAY_{name}": value})
+        assert str(raised.value).startswith(f"ROBOCO_GATEWAY_{message}")
 
 
 def test_an_unknown_variable_is_refused() -> None:
@@ -149,7 +202,7 @@ def test_settings_cannot_be_changed() -> None:
         ("ROBOCO_SIGNING_KEYS", f"canary,{'k' * 32}", "ROBOCO_SIGNING_KEYS holds a key of fewer than 32 characters"),
         ("ROBOCO_WORKSPACE", "s3://key:canary@bucket/prefix", "ROBOCO_WORKSPACE holds a user or password"),
         ("ROBOCO_S3_ENDPOINT_URL", "http://key:canary@h:9000", "ROBOCO_S3_ENDPOINT_URL holds a user or password"),
-        ("ROBOCO_EMBEDDINGS_BASE_URL", "http://u:canary@h/v1", "ROBOCO_EMBEDDINGS_BASE_URL holds a user or password"),
+        ("ROBOCO_EMBEDDINGS_MODEL", "m@http://u:canary@h/v1", "ROBOCO_EMBEDDINGS_MODEL holds a user or password"),
     ],
 )
 def test_errors_hide_passwords(name: str, value: str, message: str) -> None:
@@ -168,15 +221,17 @@ def test_repr_hides_passwords() -> None:
         assert "ary@i" not in text
     assert "redis_url='redis://***@h:1/0'" in repr(settings)
     lists = Settings(
-        allowed_model_servers=("KEY@https://h/v1",),
-        allowed_mcp_servers=(
-            "python -m shop --url=https://me:canary@h/",
-            "https://me:canary@h/mcp?a=1&password=canary",
+        allowlist=Allowlist(
+            model_servers=("KEY@https://h/v1",),
+            mcp_servers=(
+                "python -m shop --url=https://me:canary@h/",
+                "https://me:canary@h/mcp?a=1&password=canary",
+            ),
         ),
         callback_broker_url="rediss://h:1/0?ssl_keyfile=/me.pem&ssl_password=canary&db=2",
     )
     assert "canary" not in repr(lists)
-    assert "allowed_model_servers=('KEY@https://h/v1',)" in repr(lists)
+    assert "model_servers=('KEY@https://h/v1',)" in repr(lists)
     assert "?ssl_keyfile=/me.pem&ssl_password=***&db=2" in repr(lists)
     assert "kkk" not in repr(Settings(signing_keys=("k" * 32,)))
     assert settings.environment()["ROBOCO_REDIS_URL"] == "redis://user:canary@h:1/0"

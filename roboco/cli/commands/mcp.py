@@ -44,9 +44,9 @@ def mcp() -> None:
 def tools(server: str, team: str | None, as_json: bool) -> int:
     """List the tools of the MCP server that a team calls SERVER, also those that the team does not use.
 
-    The command starts or reaches the server as a tools worker does: if ROBOCO_ALLOWED_MCP_SERVERS allows it, in its
-    sandbox, and with the variables of ROBOCO_ALLOWED_MCP_ENV alone. The exit code is 1 if the team names a tool that
-    the server does not list.
+    The command starts or reaches the server as a tools worker does: if mcp_servers of ROBOCO_ALLOWLIST allows it, in
+    its sandbox, and with the variables of mcp_env alone. The exit code is 1 if the team names a tool that the server
+    does not list.
     """
     settings = load_settings()
     found = TeamServer(_team_with_server(settings, team, server), server)

@@ -67,7 +67,7 @@ def check(team: str, only: tuple[str, ...], as_json: bool) -> int:
     """Call each profile of a team for real, which costs some hundred tokens each.
 
     A text, a tool call and its result, a reply with a limit, and an interrupt. The calls are made from this process, by
-    the rules of an agents worker: ROBOCO_ALLOWED_MODEL_SERVERS and the variables with the keys are those of this
+    the rules of an agents worker: model_servers of ROBOCO_ALLOWLIST and the variables with the keys are those of this
     command, and agents workers need the same. The exit code is 1 if a check fails.
     """
     require_extra("workers", "roboco models check")

@@ -27,7 +27,7 @@ def validate(file: Path, as_json: bool) -> int:
     """Check a team file and list every mistake.
 
     With ROBOCO_TOOL_MODULES set, the command also imports the functions that the file names. A warning names those
-    without a description. It starts or reaches the team's MCP servers that ROBOCO_ALLOWED_MCP_SERVERS allows, and
+    without a description. It starts or reaches the team's MCP servers that mcp_servers of ROBOCO_ALLOWLIST allows, and
     compares the names of their tools. A server that does not answer is no mistake. The exit code is 2 if there is a
     mistake.
     """
@@ -59,7 +59,7 @@ def _load_and_check(file: Path) -> tuple[Team, list[str], list[str]]:
     team = with_prices(load_team(file), str(file))
     settings = load_settings()
     mistakes = [*missing_functions(team, settings)] if settings.tool_modules else []
-    answers = fetch_tools(settings, team_servers(team)) if settings.allowed_mcp_servers else []
+    answers = fetch_tools(settings, team_servers(team)) if settings.allowlist.mcp_servers else []
     mistakes += [f"{_location(answer)}: {answer.mistake}" for answer in answers if answer.mistake]
     if mistakes:
         raise InvalidTeam(str(file), tuple(mistakes))

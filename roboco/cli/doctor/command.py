@@ -56,7 +56,7 @@ def doctor(models: str | None, flower: str | None, timeout: float, as_json: bool
 
     A finding is ok, a warning or a failure; the exit code is 1 if a check fails. Some checks are about this machine:
     run the command where the workers run. It starts the MCP servers of the teams in ROBOCO_TEAMS_DIR that
-    ROBOCO_ALLOWED_MCP_SERVERS allows, asks them for their tools, and ends them.
+    mcp_servers of ROBOCO_ALLOWLIST allows, asks them for their tools, and ends them.
     """
     screen = Screen(sys.stdout)
     progress = Progress(sys.stdout, screen.is_terminal and not as_json)
@@ -135,7 +135,7 @@ def _check_models(settings: Settings, team: str) -> Iterable[CheckResult]:
         return _called_models(settings, team)
     asked = importlib.import_module("roboco.cli.doctor.models")  # which imports openai
     checks: Iterable[CheckResult] = asked.check_models(
-        (team for _, team in loaded_teams(settings)), settings.allowed_model_servers
+        (team for _, team in loaded_teams(settings)), settings.allowlist.model_servers
     )
     return checks
 

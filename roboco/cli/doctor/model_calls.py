@@ -71,7 +71,7 @@ def check_profiles(settings: Settings, team: Team, only: tuple[str, ...] = ()) -
     profiles = team.models or {"default": team.profile(team.agents[0])}
     if unknown := [name for name in only if name not in profiles]:
         raise UsageError(f"--profile: no profile {unknown[0][:80]!r}, possible are {', '.join(profiles)}")
-    model = OpenAIModel(settings.allowed_model_servers)
+    model = OpenAIModel(settings.allowlist.model_servers)
     try:
         for name in only or profiles:
             yield _ProfileCalls(model, profiles[name]).run(name)

@@ -16,7 +16,7 @@ MAX_LISTED: Final = 10
 def check_servers(settings: Settings, teams: Iterable[Team | RobocoError | OSError]) -> Iterator[CheckResult]:
     """Check that the servers of the teams answer here, and list the tools that the teams name.
 
-    As on a tools worker, a server is started or reached only if ROBOCO_ALLOWED_MCP_SERVERS allows it.
+    As on a tools worker, a server is started or reached only if mcp_servers of ROBOCO_ALLOWLIST allows it.
     """
     servers = [server for team in teams if isinstance(team, Team) for server in team_servers(team)]
     for answer in fetch_tools(settings, servers):
@@ -26,10 +26,8 @@ def check_servers(settings: Settings, teams: Iterable[Team | RobocoError | OSErr
 def _check_server(settings: Settings, answer: ListingResult) -> CheckResult:
     name = f"mcp {answer.server.team.name}/{answer.server.name}"
     if answer.refused:
-        todo = (
-            "set ROBOCO_ALLOWED_MCP_SERVERS and ROBOCO_ALLOWED_MCP_ENV where the tools workers run, and run this there"
-        )
-        return CheckResult(name, "fail" if settings.allowed_mcp_servers else "warn", answer.error, todo)
+        todo = "add to mcp_servers and mcp_env of ROBOCO_ALLOWLIST where the tools workers run, and run this there"
+        return CheckResult(name, "fail" if settings.allowlist.mcp_servers else "warn", answer.error, todo)
     if answer.error:
         todo = "correct the cause in its stderr, or its address; `roboco mcp tools` asks this server alone"
         return CheckResult(name, "fail", answer.error, todo)

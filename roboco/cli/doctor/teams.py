@@ -62,24 +62,24 @@ def check_teams(settings: Settings, teams: Mapping[str, Team | RobocoError | OSE
 
 
 def check_mcp(settings: Settings) -> Iterator[CheckResult]:
-    """Check that the programs in ROBOCO_ALLOWED_MCP_SERVERS are installed; its other entries are addresses."""
-    if not settings.allowed_mcp_servers:
+    """Check that the programs in mcp_servers of ROBOCO_ALLOWLIST are installed; its other entries are addresses."""
+    if not settings.allowlist.mcp_servers:
         return
     try:
         connection_class()
     except UsageError as error:
         yield CheckResult("mcp", "fail", str(error), "pip install 'roboco[mcp]' where the tools workers run")
         return
-    for entry in settings.allowed_mcp_servers:
+    for entry in settings.allowlist.mcp_servers:
         found = shlex.split(entry)
         if urlsplit(entry).scheme in ("http", "https"):
             yield CheckResult("mcp", "ok", entry)
         else:
             installed = bool(found) and shutil.which(found[0]) is not None
             finding = entry if installed else f"{entry}: there is no such program here"
-            todo = "install it where the tools workers run, or correct ROBOCO_ALLOWED_MCP_SERVERS"
+            todo = "install it where the tools workers run, or correct mcp_servers of ROBOCO_ALLOWLIST"
             yield expect("mcp", installed, finding, todo, "fail")
-    for variable in settings.allowed_mcp_env:
+    for variable in settings.allowlist.mcp_env:
         if variable not in os.environ:
             yield CheckResult(
                 "mcp variable", "warn", f"{variable} is not set here", "set it where the tools workers run"

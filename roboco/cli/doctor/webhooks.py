@@ -17,24 +17,23 @@ from roboco.settings import Settings
 
 def check_webhooks(settings: Settings, environment: Mapping[str, str] = os.environ) -> Iterator[CheckResult]:
     """Check that allowed webhooks can be reached and signed; the coordinator needs that on its machines."""
-    addresses = [entry for entry in settings.allowed_webhooks if not _is_network(entry)]
+    allowed, variables = settings.allowlist.webhooks, settings.allowlist.webhook_env
+    addresses = [entry for entry in allowed if not _is_network(entry)]
     for entry in addresses:
-        yield _check_address(entry, settings.allowed_webhooks)
-    for variable in settings.allowed_webhook_env:
+        yield _check_address(entry, allowed)
+    for variable in variables:
         yield _check_secret(variable, environment)
-    if bool(addresses) != bool(settings.allowed_webhook_env):
-        missing = "ROBOCO_ALLOWED_WEBHOOK_ENV" if addresses else "ROBOCO_ALLOWED_WEBHOOKS"
-        found = f"{missing} is empty: no webhook can be sent"
-        yield CheckResult(
-            "webhooks", "fail", found, "name the addresses in ROBOCO_ALLOWED_WEBHOOKS, their secrets' in the other one"
-        )
+    if bool(addresses) != bool(variables):
+        found = f"{'webhook_env' if addresses else 'webhooks'} of ROBOCO_ALLOWLIST is empty: no webhook can be sent"
+        todo = "name the addresses in webhooks, and the variables with their secrets in webhook_env"
+        yield CheckResult("webhooks", "fail", found, todo)
 
 
 def _check_address(entry: str, allowed: tuple[str, ...]) -> CheckResult:
     name = f"webhook {entry.partition('?')[0]}"
     if mistake := url_error(entry):
         return CheckResult(
-            name, "fail", mistake, "correct ROBOCO_ALLOWED_WEBHOOKS: addresses, and networks such as 10.0.0.0/8"
+            name, "fail", mistake, "correct webhooks of ROBOCO_ALLOWLIST: addresses, and networks such as 10.0.0.0/8"
         )
     parts = urlsplit(entry)
     try:
@@ -44,7 +43,7 @@ def _check_address(entry: str, allowed: tuple[str, ...]) -> CheckResult:
         todo = "correct its certificate, or set SSL_CERT_FILE to its authority's where coordinators run"
         return CheckResult(name, "fail", f"{type(error).__name__}: {error}", todo)
     except (UsageError, RobocoError) as error:
-        return CheckResult(name, "fail", str(error), "correct ROBOCO_ALLOWED_WEBHOOKS, or the DNS entry of the host")
+        return CheckResult(name, "fail", str(error), "correct webhooks of ROBOCO_ALLOWLIST, or the host's DNS entry")
     except OSError as error:
         return CheckResult(
             name, "warn", f"{type(error).__name__}: {error}", "check that its server runs, and the network between"

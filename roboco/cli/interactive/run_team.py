@@ -60,8 +60,8 @@ class RunOptions:
 def run_team(team: Team, options: RunOptions) -> int:
     """Run the team, show it live, and return the exit code. Every process that it starts ends before."""
     settings = caller_settings()
-    allowed = (*settings.allowed_mcp_servers, *options.allowed)
-    settings = settings.model_copy(update={"allowed_mcp_servers": allowed})
+    allowlist = settings.allowlist.extended(mcp_servers=options.allowed)
+    settings = settings.model_copy(update={"allowlist": allowlist})
     screen = Screen(sys.stdout)
     notes = Screen(sys.stderr) if options.as_json else screen
     note = partial(_note, notes)

@@ -135,15 +135,12 @@ class LocalStack:
             self._servers.append(start_worker(_WORKER_NAME, "roboco.workers.app", env, folder / "worker.log"))
 
     def _start_redis(self, folder: Path) -> Settings:
-        """Start a Redis if it is missing, and return the settings with its address and with a folder for the cache."""
-        settings = self.settings
-        if settings.cache_dir is None:
-            settings = settings.model_copy(update={"cache_dir": folder / "cache"})
+        """Start a Redis if it is missing, and return the settings with its address."""
         if not self._missing.redis:
-            return settings
+            return self.settings
         valkey = start_valkey(folder / "valkey")
         self._servers.append(valkey)
-        settings = settings.model_copy(update={"redis_url": valkey.url, "broker_url": None})
+        settings = self.settings.model_copy(update={"redis_url": valkey.url, "broker_url": None})
         with closing(connect(valkey.url)) as client:
             # Before a worker starts: its sweeper must not continue open tasks of other runs in this workspace.
             RedisSchedule(Scripts(client), Keys(settings.prefix)).mark_filled(_UNLIMITED_SECONDS)

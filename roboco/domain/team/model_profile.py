@@ -86,7 +86,7 @@ class ModelProfile(InputModel):
     tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
     """A limit of input and output tokens together, for all tasks of the team, on all workers."""
     outage_timeout: Annotated[float, Field(ge=10)] | None = None
-    """Seconds of retries while the model's server refuses a turn or is unreachable, up to ROBOCO_OUTAGE_TIMEOUT.
+    """Seconds of retries while the model's server refuses a turn or is unreachable; 900 without a value.
 
     After that the task is paused.
     """

@@ -25,10 +25,7 @@ from roboco.ports.lease_renewals import AttemptLease
 
 REQUEUE_DELAY = 1.0
 """Seconds before a message returns to its queue."""
-_ATTEMPTS_EXHAUSTED = (
-    "{} workers were lost, exceeded the time limit (ROBOCO_COORDINATOR_TIMEOUT) or ran out of memory while they "
-    "processed it"
-)
+_ATTEMPTS_EXHAUSTED = "{} workers were lost, exceeded the time limit or ran out of memory while they processed it"
 
 
 class IncomingMessage(Protocol):

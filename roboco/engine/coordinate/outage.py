@@ -36,6 +36,8 @@ MAX_BACKOFF = 60.0
 """The most seconds for which a turn is deferred if the server sends no Retry-After."""
 MAX_RETRY_AFTER = 900.0
 """The most seconds for which a turn is deferred, whatever Retry-After the server sends."""
+OUTAGE_TIMEOUT = 900.0
+"""Seconds for which a turn is retried, unless its model profile says otherwise."""
 FALLBACK_TIME = 120.0
 """Seconds for which the other profiles of a turn are tried after its own profile is out, before the task is paused."""
 MAX_ERROR_CHARS = 400
@@ -54,23 +56,22 @@ def wait_reason(agent: str, error: ModelError, seconds: float) -> str:
     return f"{agent} waits: {message}{NEXT_ATTEMPT}{seconds:.0f} s"
 
 
-def is_timeout_exceeded(engine: Engine, team: Team, task: Snapshot) -> bool:
-    """Return True if the deferred turn was refused for longer than the operator or its model profile allows."""
+def is_timeout_exceeded(team: Team, task: Snapshot) -> bool:
+    """Return True if the deferred turn was refused for longer than its model profile allows."""
     if task.claimed or not task.refusals:
         return False
     profile = team.profile(team.agent(task.agent))
-    return task.refused_for >= _outage_timeout(engine, profile) + (FALLBACK_TIME if profile.fallback else 0)
+    return task.refused_for >= _timeout(profile) + (FALLBACK_TIME if profile.fallback else 0)
 
 
-def seconds_to_fallback(engine: Engine, team: Team, task: Snapshot) -> float | None:
+def seconds_to_fallback(team: Team, task: Snapshot) -> float | None:
     """Return the seconds of refusals after which another profile answers the turn, or None if there is none."""
     profile = team.profile(team.agent(task.agent))
-    return _outage_timeout(engine, profile) - task.refused_for if profile.fallback else None
+    return _timeout(profile) - task.refused_for if profile.fallback else None
 
 
-def _outage_timeout(engine: Engine, profile: ModelProfile) -> float:
-    profile_limit = profile.outage_timeout
-    return engine.policy.outage_timeout if profile_limit is None else min(profile_limit, engine.policy.outage_timeout)
+def _timeout(profile: ModelProfile) -> float:
+    return OUTAGE_TIMEOUT if profile.outage_timeout is None else profile.outage_timeout
 
 
 def pause_task(engine: Engine, task_id: str, task: Snapshot) -> bool:

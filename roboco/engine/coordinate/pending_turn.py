@@ -61,7 +61,7 @@ def _give_up(engine: Engine, task_id: str, task: Snapshot) -> GiveUp:
 
 def _check_unclaimed(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliver: bool) -> Repeat | Rest:
     cleared = clear_stale_cancellation(engine, task_id, task)
-    if outage.is_timeout_exceeded(engine, team, task) and outage.pause_task(engine, task_id, task):
+    if outage.is_timeout_exceeded(team, task) and outage.pause_task(engine, task_id, task):
         return Repeat()
     if task.deferred_for is not None:
         _dispatch_deferred(engine, task_id, team, task, task.deferred_for)

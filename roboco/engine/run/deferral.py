@@ -50,7 +50,7 @@ def defer_for_outage(turn: ClaimedTurn, error: ModelError, spent: Usage = _NOTHI
     """Defer the turn, because its model cannot be reached or its server fails. Other turns are not held back."""
     task = turn.claim.snapshot
     seconds = outage.retry_delay(error, task.refusals)
-    if (left := outage.seconds_to_fallback(turn.engine, turn.team, task)) is not None:
+    if (left := outage.seconds_to_fallback(turn.team, task)) is not None:
         seconds = min(seconds, max(1.0, left))
     reason = outage.wait_reason(task.agent, error, seconds)
     outcome = defer(turn, seconds, reason, TurnOutcome.OUTAGE, _used(error, spent))
@@ -106,8 +106,6 @@ def defer(
         return TurnOutcome.REPLACED
     engine.schedule.schedule_no_later_than(task_id, seconds)
     task = engine.task_store.load(task_id, 1)
-    if task is not None and (
-        task.cancel_requested_for is not None or outage.is_timeout_exceeded(engine, turn.team, task)
-    ):
+    if task is not None and (task.cancel_requested_for is not None or outage.is_timeout_exceeded(turn.team, task)):
         engine.dispatcher.advance(task_id)  # it was cancelled before, or was refused for too long
     return outcome

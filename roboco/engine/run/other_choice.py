@@ -49,7 +49,7 @@ def _spent(failed: Choice, error: ModelError) -> Usage:
 
 
 def _is_out(turn: ClaimedTurn) -> bool:
-    left = outage.seconds_to_fallback(turn.engine, turn.team, turn.claim.snapshot)
+    left = outage.seconds_to_fallback(turn.team, turn.claim.snapshot)
     return left is not None and left <= 0
 
 

@@ -29,6 +29,7 @@ from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import turn_of
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
+from roboco.gateway.streams.open_streams import PING_SECONDS
 
 router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
 _DONE: Final = b"data: [DONE]\n\n"
@@ -69,7 +70,7 @@ async def _answer(
     start = accepted.start
     stream = ChatStream(task_id, start.position, last=start.before, begun=start.before is not None)
     deltas = chat_deltas(accepted.task, stream, accepted.cursor)
-    stops = (completion.on_disconnect or gateway.settings.openai_on_disconnect) == "stop"
+    stops = completion.on_disconnect == "stop"
     on_disconnect = _stopper(gateway, caller, accepted.task) if stops else None
     about = {
         "id": f"chatcmpl-{task_id}_{start.position}",
@@ -79,7 +80,7 @@ async def _answer(
     if body.stream:
         usage = body.stream_options is not None and body.stream_options.include_usage
         chunks = _chunks(about, deltas, stream, usage)
-        return EventStream(chunks, gateway.closing, gateway.settings.ping_seconds, held.pop_all(), on_disconnect)
+        return EventStream(chunks, gateway.closing, PING_SECONDS, held.pop_all(), on_disconnect)
     await answer_while_connected(request, gateway.closing, _drained(deltas), on_disconnect)
     if stream.problem is not None:
         raise stream.problem

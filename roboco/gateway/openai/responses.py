@@ -41,6 +41,7 @@ from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import turn_of
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, unavailable
+from roboco.gateway.streams.open_streams import PING_SECONDS
 
 router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
 MAX_PAGE_BYTES = 4 * 1024 * 1024
@@ -251,7 +252,7 @@ def _head_of(caller: Principal, task: Task, body: ResponseBody | None = None) ->
 
 
 def _event_stream(gateway: Gateway, frames: AsyncGenerator[bytes, None], held: AsyncExitStack) -> EventStream:
-    return EventStream(frames, gateway.closing, gateway.settings.ping_seconds, held.pop_all())
+    return EventStream(frames, gateway.closing, PING_SECONDS, held.pop_all())
 
 
 async def _first(batches: Batches, seconds: float) -> list[ResponseEvent]:

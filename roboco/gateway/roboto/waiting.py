@@ -2,7 +2,7 @@
 
     token ─► poll ─► news, or not the team's turn ─► answer
                ▲        none: wait for the logs ─┐
-               └─────────────────────────────────┴─► after `roboto_poll_seconds`, or if the process exits: answer
+               └─────────────────────────────────┴─► after POLL_SECONDS, or if the process exits: answer
 
 A message that is accepted, and not applied yet, is the team's turn: its step wakes the wait. A session that waits for
 its user, its client or for ever is answered immediately. A poll that waits counts as an open stream of its caller.
@@ -11,6 +11,7 @@ its user, its client or for ever is answered immediately. A poll that waits coun
 import asyncio
 import time
 from contextlib import AsyncExitStack
+from typing import Final
 
 from fastapi.responses import JSONResponse
 
@@ -21,6 +22,9 @@ from roboco.gateway.roboto.answers import MAX_SESSION_BYTES
 from roboco.gateway.roboto.changes import Changes, GivenToken, Reader, changes_since
 from roboco.gateway.roboto.errors import enveloped
 
+POLL_SECONDS: Final = 20.0
+"""Seconds that a delta waits for news while the team works."""
+
 
 async def next_changes(
     gateway: Gateway, caller: Principal, task: Task, token: GivenToken, reader: Reader
@@ -29,7 +33,7 @@ async def next_changes(
 
     Raise Problem `rate_limited` if it would have to wait, and the caller has too many open streams.
     """
-    deadline = time.monotonic() + gateway.settings.roboto_poll_seconds
+    deadline = time.monotonic() + POLL_SECONDS
     async with AsyncExitStack() as held:
         waits = False
         while True:

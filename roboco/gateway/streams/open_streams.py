@@ -29,6 +29,10 @@ class OpenStream(Protocol):
         """End the stream after its last whole frame."""
 
 
+PING_SECONDS: Final = 15.0
+"""Seconds of silence after which a stream sends a comment, so that proxies keep it."""
+
+
 class OpenStreams:
     """The open streams of a gateway. `closing` is set when the process is about to exit."""
 

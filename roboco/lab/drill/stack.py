@@ -68,9 +68,9 @@ class DrillStack:
         self._close()
 
     def allow_model_server(self, entries: tuple[str, ...]) -> None:
-        """Allow workers that start later to use these model servers, as ROBOCO_ALLOWED_MODEL_SERVERS does."""
-        allowed = (*self.settings.allowed_model_servers, *entries)
-        self.settings = self.settings.model_copy(update={"allowed_model_servers": allowed})
+        """Allow workers that start later to use these model servers, as the allowlist does."""
+        allowlist = self.settings.allowlist.extended(model_servers=entries)
+        self.settings = self.settings.model_copy(update={"allowlist": allowlist})
 
     def start_workers(self) -> None:
         """Start a worker of each pool, and return once all of them take work. Raise TransientError if one does not."""
@@ -134,12 +134,8 @@ class DrillStack:
         changes: dict[str, Any] = {
             "redis_url": self.valkey.url,
             "workspace": (self.folder / "workspace").as_uri(),
-            "cache_dir": self.folder / "cache",
             "lease_seconds": self._lease,
-            "redelivery_delay": max(0.5, self._lease / 2),
-            "sweep_interval": 0.1,
             "s3_timeout": S3_TIMEOUT,
-            "tracing": "off",
         }
         kept = {name: getattr(self.settings, name) for name in _USER_SETTINGS}
         self.settings = Settings.model_validate(kept | changes | self._start_store())
@@ -167,7 +163,7 @@ class DrillStack:
         behind_gates: dict[str, Any] = {"redis_url": f"redis://{LOOPBACK}:{self.gates[pool].port}/0"}
         if self.store is not None:
             behind_gates["s3_endpoint_url"] = f"http://{LOOPBACK}:{self.store.port}"
-        direct = {"NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
+        direct = {"NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK, "OTEL_SDK_DISABLED": "true"}
         env = environment(self.settings.model_copy(update=behind_gates), direct)
         return env | {FOLDER_VARIABLE: str(self.folder)}
 
@@ -181,11 +177,8 @@ class DrillStack:
 
 _USER_SETTINGS: Final = (
     "tool_modules",
-    "allowed_model_servers",
-    "allowed_mcp_servers",
-    "allowed_mcp_env",
+    "allowlist",
     "mcp_sandbox",
-    "mcp_paths",
     "sandbox_memory",
 )
 """Settings of the user that a drill keeps. Others name servers, or limits of a deployment."""

@@ -154,7 +154,7 @@ def check_allowed(server: McpServer, allowed: tuple[str, ...], allowed_variables
     if forbidden := sorted({*server.variables} - set(allowed_variables)):
         raise UsageError(
             f"MCP server {server.location!r} must not get variable {forbidden[0]} of this worker: name it in "
-            "ROBOCO_ALLOWED_MCP_ENV to allow it"
+            "mcp_env of ROBOCO_ALLOWLIST to allow it"
         )
     if server.command is not None:
         permitted = shlex.join(server.command) in allowed
@@ -164,13 +164,13 @@ def check_allowed(server: McpServer, allowed: tuple[str, ...], allowed_variables
     if issuer and not any(covers(entry, issuer) for entry in allowed):
         raise UsageError(
             f"issuer {issuer!r} of MCP server {server.location!r} is not allowed on this worker: name its address in "
-            "ROBOCO_ALLOWED_MCP_SERVERS to allow it"
+            "mcp_servers of ROBOCO_ALLOWLIST to allow it"
         )
     if not permitted:
         remedy = "command line" if server.command is not None else "address, or the beginning of it,"
         raise UsageError(
             f"MCP server {server.location!r} is not allowed on this worker: name its {remedy} in "
-            "ROBOCO_ALLOWED_MCP_SERVERS to allow it"
+            "mcp_servers of ROBOCO_ALLOWLIST to allow it"
         )
 
 

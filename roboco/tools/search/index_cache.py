@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -30,6 +31,11 @@ _UNNAMED = re.compile("[0-9a-f]{64}")
 _BROKEN_FILE_CODES = frozenset(
     {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
 )
+
+
+def cache_folder() -> Path:
+    """Return the folder of this user's workers among the temporary files (TMPDIR)."""
+    return Path(tempfile.gettempdir()) / f"roboco-cache-{os.getuid()}"
 
 
 class IndexCache:

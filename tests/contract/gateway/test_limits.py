@@ -11,6 +11,7 @@ from roboco.client.caller_accounts import RefusedWrites
 from roboco.client.task import Task
 from roboco.domain.access_key import CallerLimits
 from roboco.domain.usage import DayUsage, day_of
+from roboco.gateway import access
 from roboco.gateway.principal import ALL_SCOPES, Principal, Scope
 from tests.support.gateway_callers import choose_callers
 from tests.support.gateway_rest import RestWorld, rest_world
@@ -85,9 +86,10 @@ def _unexpected(*_: object) -> Any:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[LimitedWorld]:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LimitedWorld]:
     """Yield a gateway with a task that has ended, and one that waits for its user."""
-    with rest_world(tmp_path, roboto_team="desk", call_timeout=5, max_body=2000) as rest:
+    monkeypatch.setattr(access, "MAX_BODY", 2000)
+    with rest_world(tmp_path, roboto_team="desk", call_timeout=5) as rest:
         made = LimitedWorld(rest)
         rest.run("acme:ended")
         rest.run("acme:rests", conversation=True)

@@ -242,7 +242,7 @@ def test_a_team_alone_reaches_no_address_and_sends_no_variable(
         ):
             text, error = read_failure(model.stream(make_request(**profile)))
             assert (text, error.code, error.retryable) == ("", "not_allowed", False)
-            assert "ROBOCO_ALLOWED_MODEL_SERVERS" in str(error)
+            assert "model_servers of ROBOCO_ALLOWLIST" in str(error)
             assert "hunter2" not in repr(error)
         assert other.requests == []
     assert server.requests == []

@@ -11,6 +11,7 @@ import redis
 from celery import Celery
 
 from roboco import Settings
+from roboco.allowlist import Allowlist
 from roboco.broker.broker_owner import OWNER
 from roboco.broker.names import AGENTS_QUEUE, COORDINATOR_QUEUE, queue_lanes
 from roboco.cli.doctor.broker import check_broker
@@ -324,7 +325,8 @@ def test_webhooks_need_a_known_certificate_and_a_valid_secret(tmp_path: Path, mo
     with HookServer(tls=certificates.server("127.0.0.1")) as secured, HookServer() as plain:
         gone = f"https://127.0.0.1:{free_port()}/"
         allowed = (f"{secured.url}hooks", plain.url, gone, "https://169.254.169.254/", "10.0.0.0/8", "ftp://shop/")
-        settings = Settings(allowed_webhooks=allowed, allowed_webhook_env=("GOOD_SECRET", "BAD_SECRET", "NO_SECRET"))
+        variables = ("GOOD_SECRET", "BAD_SECRET", "NO_SECRET")
+        settings = Settings(allowlist=Allowlist(webhooks=allowed, webhook_env=variables))
         environment = {"GOOD_SECRET": "whsec_Y2FuYXJ5", "BAD_SECRET": "whsec_canary!"}
         expected = {
             f"webhook {secured.url}hooks": "ok",
@@ -343,7 +345,8 @@ def test_webhooks_need_a_known_certificate_and_a_valid_secret(tmp_path: Path, mo
         assert (distrusted.state, "SSL_CERT_FILE" in distrusted.todo) == ("fail", True)
         assert not secured.posted + plain.posted, "the check sends no notification"
     assert states(check_webhooks(Settings(), {})) == {}
-    assert states(check_webhooks(Settings(allowed_webhook_env=("GOOD_SECRET",)), environment))["webhooks"] == "fail"
+    without_address = Settings(allowlist=Allowlist(webhook_env=("GOOD_SECRET",)))
+    assert states(check_webhooks(without_address, environment))["webhooks"] == "fail"
 
 
 def test_a_cluster_node_that_evicts_is_named(tmp_path: Path) -> None:

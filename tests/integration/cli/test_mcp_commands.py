@@ -12,6 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from roboco import Settings
+from roboco.allowlist import Allowlist
 from roboco.cli.doctor.servers import check_servers
 from roboco.cli.main import commands
 from roboco.errors import InvalidTeam, UsageError
@@ -29,8 +30,8 @@ SECRET = "secret-of-the-shop"
 def _worker_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Set the variables of a tools worker."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ROBOCO_ALLOWED_MCP_SERVERS", ",".join(map(shlex.join, (PLAIN, SHOP, DEAD))))
-    monkeypatch.setenv("ROBOCO_ALLOWED_MCP_ENV", "SHOP_TOKEN")
+    allowlist = Allowlist(mcp_servers=tuple(map(shlex.join, (PLAIN, SHOP, DEAD))), mcp_env=("SHOP_TOKEN",))
+    monkeypatch.setenv("ROBOCO_ALLOWLIST", allowlist.model_dump_json())
     monkeypatch.setenv("ROBOCO_MCP_SANDBOX", "off")
     monkeypatch.setenv("SHOP_TOKEN", SECRET)
 
@@ -96,7 +97,7 @@ def test_server_that_dies_is_reported_without_its_secret(caplog: pytest.LogCaptu
 
 
 def test_no_server_is_started_that_the_operator_does_not_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROBOCO_ALLOWED_MCP_SERVERS", "python -m other")
+    monkeypatch.setenv("ROBOCO_ALLOWLIST", '{"mcp_servers": ["python -m other"]}')
     write_team(shop={"command": ["sh", "-c", "touch started; cat"]})
     with pytest.raises(UsageError, match="is not allowed on this worker"):
         _raise_error(call("mcp", "tools", "shop", "--team", "desk.yaml"))
@@ -127,7 +128,8 @@ def test_doctor_checks_each_server_of_the_teams() -> None:
         )
     )
     settings = Settings(
-        allowed_mcp_servers=tuple(map(shlex.join, (PLAIN, DEAD))), allowed_mcp_env=("SHOP_TOKEN",), mcp_sandbox="off"
+        allowlist=Allowlist(mcp_servers=tuple(map(shlex.join, (PLAIN, DEAD))), mcp_env=("SHOP_TOKEN",)),
+        mcp_sandbox="off",
     )
     found = {check.name: check for check in check_servers(settings, [team, UsageError("no team")])}
     assert {name: check.state for name, check in found.items()} == {

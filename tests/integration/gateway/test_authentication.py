@@ -12,7 +12,7 @@ import pytest
 from roboco import Settings, UsageError
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.access_key import CallerLimits
-from roboco.gateway import key_cache
+from roboco.gateway import access, key_cache
 from roboco.gateway.access import Caller
 from roboco.gateway.principal import Scope
 from roboco.gateway.request_log import SECURITY_HEADERS
@@ -20,9 +20,10 @@ from tests.support.gateway_auth import HERE, SECRET, AuthWorld, auth_world
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[AuthWorld]:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AuthWorld]:
     """Yield a gateway at which browsers can sign in, with a route that reads its body."""
-    with auth_world(tmp_path, cookie_secret=(SECRET,), max_body=2000) as made:
+    monkeypatch.setattr(access, "MAX_BODY", 2000)
+    with auth_world(tmp_path, cookie_secret=(SECRET,)) as made:
         made.app.add_api_route("/v1/echo/{task_id}", _echo, methods=["POST"])
         made.app.add_api_route("/v1/broken", _broken, methods=["POST"])
         yield made
@@ -51,7 +52,7 @@ def test_a_key_names_its_caller(world: AuthWorld) -> None:
         "tenant": "acme",
         "scopes": ["read"],
         "teams": ["desk"],
-        "limits": world.gateway.settings.caller_limits().model_dump(exclude_none=True) | {"requests_per_minute": 5},
+        "limits": world.gateway.settings.limits.model_dump(exclude_none=True) | {"requests_per_minute": 5},
     }
     assert world.me(None, **{"x-api-key": text}).status_code == 200
 
@@ -214,11 +215,11 @@ def test_if_redis_does_not_answer_requests_get_503_and_health_lives(
 
 
 def test_a_key_cannot_raise_the_limits_of_the_settings(tmp_path: Path) -> None:
-    with auth_world(tmp_path, requests_per_minute=10, max_tokens=0) as world:
+    with auth_world(tmp_path, limits="requests_per_minute=10,max_tokens=0") as world:
         limits = world.me(world.key(limits={"requests_per_minute": 50, "max_tokens": 7})).json()["limits"]
         assert limits["requests_per_minute"] == 10
         assert limits["max_tokens"] == 7
-        assert world.gateway.settings.tenant_limits() == CallerLimits(open_tasks=20_000, open_bytes=256 * 1024 * 1024)
+        assert world.gateway.settings.tenant_limits == CallerLimits(open_tasks=20_000, open_bytes=256 * 1024 * 1024)
 
 
 @pytest.mark.parametrize("given", ["", "a" * 65, "a b", "ä", "x\ty"])

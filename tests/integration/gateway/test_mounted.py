@@ -18,8 +18,7 @@ def test_the_guides_application_serves_the_gateway_below_its_path(
 ) -> None:
     monkeypatch.setenv("ROBOCO_WORKSPACE", f"file://{tmp_path}/workspace")
     monkeypatch.setenv("ROBOCO_GATEWAY_COOKIE_SECRET", "a" * 32)
-    monkeypatch.setenv("ROBOCO_GATEWAY_REQUESTS_PER_MINUTE", "0")
-    monkeypatch.setenv("ROBOCO_GATEWAY_BYTES_PER_MINUTE", "0")
+    monkeypatch.setenv("ROBOCO_GATEWAY_LIMITS", "requests_per_minute=0,bytes_per_minute=0")
     (tmp_path / "mounted_gateway.py").write_text(example("file", "mounted_gateway.py"))
     shop = runpy.run_path(str(tmp_path / "mounted_gateway.py"))
     gateway = shop["gateway"].state.gateway

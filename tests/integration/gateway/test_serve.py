@@ -105,11 +105,11 @@ def test_a_port_in_use_and_a_wrong_setting_are_named(tmp_path: Path, valkey: Val
         taken = subprocess.run([*command, str(gateway.port)], capture_output=True, text=True, cwd=ROOT, timeout=180)
         assert taken.returncode == 2
         assert "choose another one" in taken.stderr
-    wrong = os.environ | {"ROBOCO_GATEWAY_MAX_BODI": "1", "ROBOCO_GATEWAY_PING_SECONDS": "soon"}
+    wrong = os.environ | {"ROBOCO_GATEWAY_MAX_UPLOD": "1", "ROBOCO_GATEWAY_STREAM_SECONDS": "soon"}
     ended = subprocess.run([*command, "0"], env=wrong, capture_output=True, text=True, cwd=ROOT, timeout=180)
     assert ended.returncode == 2
-    assert "ROBOCO_GATEWAY_MAX_BODI is not a setting; similar: ROBOCO_GATEWAY_MAX_BODY" in ended.stderr
-    assert "ROBOCO_GATEWAY_PING_SECONDS='soon'" in ended.stderr
+    assert "ROBOCO_GATEWAY_MAX_UPLOD is not a setting; similar: ROBOCO_GATEWAY_MAX_UPLOAD" in ended.stderr
+    assert "ROBOCO_GATEWAY_STREAM_SECONDS='soon'" in ended.stderr
 
 
 @pytest.mark.parametrize("workers", [1, 2])

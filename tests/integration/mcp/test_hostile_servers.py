@@ -244,7 +244,7 @@ def test_addresses_below_an_entry_are_allowed(entry: str, url: str) -> None:
     ],
 )
 def test_addresses_that_are_not_below_an_entry_are_refused(entry: str, url: str) -> None:
-    with pytest.raises(UsageError, match="ROBOCO_ALLOWED_MCP_SERVERS"):
+    with pytest.raises(UsageError, match="mcp_servers of ROBOCO_ALLOWLIST"):
         check_allowed(McpServer(url=url, tools={"a": {}}), (entry,), ())
 
 
@@ -255,7 +255,7 @@ def test_addresses_that_are_not_below_an_entry_are_refused(entry: str, url: str)
 def test_command_lines_that_are_not_allowed_are_refused(allowed: tuple[str, ...]) -> None:
     server = declare_server(("sh", "-c", "echo a b"))
     check_allowed(server, ("sh -c 'echo a b'",), ())
-    with pytest.raises(UsageError, match=r"MCP server .* is not allowed on this worker.*ROBOCO_ALLOWED_MCP_SERVERS"):
+    with pytest.raises(UsageError, match=r"MCP server .* is not allowed on this worker.*mcp_servers of"):
         check_allowed(server, allowed, ())
 
 
@@ -263,15 +263,15 @@ def test_a_server_gets_no_variable_that_the_operator_does_not_name() -> None:
     command = McpServer(command=("x",), env=("AWS_SECRET_ACCESS_KEY",), tools={"a": {}})
     address = McpServer(url="https://a.example", headers={"Authorization": "WEB_KEY"}, tools={"a": {}})
     for server, name in ((command, "AWS_SECRET_ACCESS_KEY"), (address, "WEB_KEY")):
-        with pytest.raises(UsageError, match=f"must not get variable {name} .* ROBOCO_ALLOWED_MCP_ENV"):
+        with pytest.raises(UsageError, match=f"must not get variable {name} .* mcp_env of ROBOCO_ALLOWLIST"):
             check_allowed(server, ("x", "https://a.example"), ())
         check_allowed(server, ("x", "https://a.example"), (name,))
 
 
 def test_a_server_that_is_not_allowed_is_not_started() -> None:
     servers = McpServers(("python -m shop",))
-    with pytest.raises(UsageError, match="ROBOCO_ALLOWED_MCP_SERVERS"):
+    with pytest.raises(UsageError, match="mcp_servers of ROBOCO_ALLOWLIST"):
         listed(servers, declare_server(SHOP))
-    with pytest.raises(UsageError, match="ROBOCO_ALLOWED_MCP_SERVERS"):
+    with pytest.raises(UsageError, match="mcp_servers of ROBOCO_ALLOWLIST"):
         servers.call(declare_server(SHOP), "search", {}, "k", never)
     assert servers._connections == {}

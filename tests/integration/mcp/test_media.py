@@ -20,7 +20,7 @@ pytestmark = pytest.mark.workers
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Yield three workers that may start the MCP server `shop`."""
     folder = tmp_path_factory.mktemp("stack")
-    with Stack(folder, allowed_mcp_servers=(shlex.join(SHOP),), mcp_sandbox="off") as started:
+    with Stack(folder, allowlist={"mcp_servers": (shlex.join(SHOP),)}, mcp_sandbox="off") as started:
         yield started
 
 

@@ -40,9 +40,7 @@ def answer(request: Request) -> Reply:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with Stack(
-        tmp_path_factory.mktemp("shop"), redelivery_delay=1.0, allowed_callbacks=("shop.hear@celery",)
-    ) as running:
+    with Stack(tmp_path_factory.mktemp("shop"), allowlist={"callbacks": ("shop.hear@celery",)}) as running:
         running.model.script(answer)
         running.start("shop", modules="tests.support.celery_shops")
         running.wait_ready("shop")

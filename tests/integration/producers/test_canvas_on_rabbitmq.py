@@ -50,7 +50,7 @@ def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
 @pytest.fixture(scope="module", params=["callback_broker_url", "broker_url"])
 def stack(request: Any, rabbit: RabbitServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Yield workers with RabbitMQ for callbacks alone, and workers with RabbitMQ as their own broker too."""
-    changes: dict[str, Any] = {"redelivery_delay": 1.0, request.param: rabbit.url}
+    changes: dict[str, Any] = {request.param: rabbit.url}
     with Stack(tmp_path_factory.mktemp("stack"), **changes) as running:
         running.model.script(answer)
         running.start(

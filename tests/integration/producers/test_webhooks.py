@@ -237,12 +237,12 @@ def test_the_circuit_breaker_backs_off_until_a_success() -> None:
 def test_a_producer_reaches_only_addresses_that_the_operator_lists(url: str) -> None:
     allowed = ("https://hooks.example/roboco",)
     assert check_webhook(target_of("https://hooks.example/roboco/done?x=1"), allowed, ("HOOK_SECRET",))
-    with pytest.raises(UsageError, match="ROBOCO_ALLOWED_WEBHOOKS"):
+    with pytest.raises(UsageError, match="webhooks of ROBOCO_ALLOWLIST"):
         check_webhook(target_of(url), allowed, ("HOOK_SECRET",))
 
 
 def test_only_secrets_that_the_operator_lists_are_used() -> None:
-    with pytest.raises(UsageError, match="ROBOCO_ALLOWED_WEBHOOK_ENV"):
+    with pytest.raises(UsageError, match="webhook_env of ROBOCO_ALLOWLIST"):
         check_webhook(target_of("https://hooks.example/"), ("https://hooks.example/",), ("OTHER",))
     with pytest.raises(UsageError, match="is not set on this worker"):
         WebhookSender(("https://hooks.example/",), ("HOOK_SECRET",), {}).deliver(
@@ -270,7 +270,7 @@ def test_a_retried_task_completes_and_its_webhook_and_stream_continue(
     """The model server refuses the key; the key is fixed, and the task is retried."""
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     server.answer = status(204)
-    with Stack(tmp_path, allowed_webhooks=(server.url,), allowed_webhook_env=("HOOK_SECRET",)) as stack:
+    with Stack(tmp_path, allowlist={"webhooks": (server.url,), "webhook_env": ("HOOK_SECRET",)}) as stack:
         stack.model.script(lambda request: Reply(text="hello"))
         stack.model.fail_next(1, Reply(status=401, text="bad key"))
         hook = {"webhook": server.url, "secret_env": "HOOK_SECRET"}
@@ -315,7 +315,7 @@ def test_a_failed_webhook_is_retried_and_a_refused_one_is_sent_once_the_operator
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     server.answer = in_turn(status(500), status(204))
     allowed = (f"{server.url}allowed",)
-    with Stack(tmp_path, allowed_webhooks=allowed, allowed_webhook_env=("HOOK_SECRET",)) as stack:
+    with Stack(tmp_path, allowlist={"webhooks": allowed, "webhook_env": ("HOOK_SECRET",)}) as stack:
         stack.model.script(lambda request: Reply(text="hello"))
         targets = [
             {"webhook": f"{server.url}allowed", "secret_env": "HOOK_SECRET"},
@@ -329,8 +329,9 @@ def test_a_failed_webhook_is_retried_and_a_refused_one_is_sent_once_the_operator
         until(stack.orchestrator.dead_letters, 60, "the other webhook is a dead letter")
         (letter,) = stack.orchestrator.dead_letters()
         assert letter.name == "roboco.notify"
-        assert "ROBOCO_ALLOWED_WEBHOOKS" in letter.reason
-        stack.settings = stack.settings.model_copy(update={"allowed_webhooks": (server.url,)})
+        assert "webhooks of ROBOCO_ALLOWLIST" in letter.reason
+        allowlist = stack.settings.allowlist.extended(webhooks=(server.url,))
+        stack.settings = stack.settings.model_copy(update={"allowlist": allowlist})
         stack.restart("coordinator")
         stack.wait_ready("coordinator")
         stack.orchestrator.requeue_dead_letter(letter.letter_id)

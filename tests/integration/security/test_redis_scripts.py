@@ -78,7 +78,7 @@ def test_a_user_of_another_pool_may_load_no_script(acl_stack: Stack, user: str, 
 
 
 def test_a_coordinator_has_loaded_all_scripts_when_it_is_ready(tmp_path: Path) -> None:
-    with Stack(tmp_path, pools=("coordinator",), sweep_interval=60) as stack:
+    with Stack(tmp_path, pools=("coordinator",)) as stack:
         assert holds_scripts(stack)
 
 

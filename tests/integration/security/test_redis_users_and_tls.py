@@ -197,7 +197,8 @@ def test_a_gateway_needs_only_the_rights_of_its_user(acl_stack: Stack) -> None:
     acme = Principal("key:one", "acme", frozenset(Scope), limits=CallerLimits(open_tasks=1, open_streams=9))
     settings = acl_stack.settings.model_copy(update={"redis_url": url_of(acl_stack.valkey, "roboco-gateway")})
     client = Orchestrator(settings)
-    app = create_app(client, GatewaySettings(tokens_per_day=10**9, tenant_open_streams=9, tenant_open_tasks=9))
+    limited = {"limits": "tokens_per_day=1000000000", "tenant_limits": "open_streams=9,open_tasks=9"}
+    app = create_app(client, GatewaySettings.model_validate(limited))
     limits = app.state.gateway.limits
 
     async def create(task_id: str) -> None:

@@ -28,7 +28,7 @@ def test_a_tools_worker_logs_once_that_a_share_is_too_small(tmp_path: Path, opti
 
 
 def test_the_engine_of_a_child_has_the_share_of_its_worker(tmp_path: Path) -> None:
-    settings = Settings(workspace=f"file://{tmp_path}", cache_dir=tmp_path, sandbox_memory=100)
+    settings = Settings(workspace=f"file://{tmp_path}", sandbox_memory=100)
     app = create_app(app_settings(settings.broker))
     engine = ProcessEngine(app, settings)
     engine.concurrency = 3

@@ -70,8 +70,7 @@ class CanaryStack(Stack):
     @property
     def environment(self) -> dict[str, str]:
         """The environment of the workers, with its secrets."""
-        traced = {"ROBOCO_TRACING": "on", "OTEL_EXPORTER_OTLP_ENDPOINT": self.traces.url}
-        return super().environment | IN_ENVIRONMENT | traced
+        return super().environment | IN_ENVIRONMENT | {"OTEL_EXPORTER_OTLP_ENDPOINT": self.traces.url}
 
     def start(self, pool: str, modules: str | None = None, **environment: str) -> Server:
         """Start a worker that serves metrics. The tools worker logs in JSON."""
@@ -139,17 +138,17 @@ def stack(tmp_path_factory: pytest.TempPathFactory, s3: S3Server) -> Iterator[Ca
         settings: dict[str, Any] = {
             "redis_url": f"redis://state:{OF_REDIS}@127.0.0.1:{guarded.port}/0",
             "broker_url": f"redis://broker:{OF_BROKER}@127.0.0.1:{guarded.port}/1",
-            "allowed_model_servers": (f"TEAM_KEY@{refusing.base_url}",),
-            "allowed_mcp_servers": (shlex.join(SHOP), f"http://127.0.0.1:{web}/mcp"),
-            "allowed_mcp_env": ("SHOP_TOKEN", "WEB_TOKEN"),
+            "allowlist": {
+                "model_servers": (f"EMBEDDINGS_KEY@{refusing.base_url}", f"TEAM_KEY@{refusing.base_url}"),
+                "mcp_servers": (shlex.join(SHOP), f"http://127.0.0.1:{web}/mcp"),
+                "mcp_env": ("SHOP_TOKEN", "WEB_TOKEN"),
+                "callbacks": ("shop.notified",),
+                "webhooks": (hooks.url,),
+                "webhook_env": ("HOOK_SECRET",),
+            },
             "signing_keys": (OF_MESSAGES, OF_MESSAGES_BEFORE),
             "callback_broker_url": f"redis://shop:{OF_CALLBACKS}@127.0.0.1:{guarded.port}/2",
-            "allowed_callbacks": ("shop.notified",),
-            "allowed_webhooks": (hooks.url,),
-            "allowed_webhook_env": ("HOOK_SECRET",),
-            "embeddings_model": "m",
-            "embeddings_base_url": refusing.base_url,
-            "embeddings_api_key_env": "EMBEDDINGS_KEY",
+            "embeddings_model": f"m@{refusing.base_url}",
         }
         canary_stack = CanaryStack(folder, s3=s3, **settings)
         canary_stack.traces, canary_stack.hooks, canary_stack.guarded = traces, hooks, guarded.pid
@@ -160,7 +159,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, s3: S3Server) -> Iterator[Ca
 
 def team(stack: CanaryStack, **profile: Any) -> Any:
     """Return a team whose tools receive secrets and try to leak them, with these fields of its model."""
-    shop, web = (entry for entry in stack.settings.allowed_mcp_servers)
+    shop, web = (entry for entry in stack.settings.allowlist.mcp_servers)
     patient = {"connect_timeout": 60}
     return parse_team(
         {
@@ -246,7 +245,7 @@ def test_no_output_holds_a_secret(stack: CanaryStack, s3: S3Server) -> None:
     callback: dict[str, Any] = {"celery": {"task": "shop.notified", "args": [], "kwargs": {}, "options": {}}}
     worked = stack.orchestrator.run(team(stack), "go", notify=[hook, callback])
     refused = stack.orchestrator.run(
-        team(stack, base_url=stack.settings.allowed_model_servers[0].partition("@")[2], api_key_env="TEAM_KEY"), "go"
+        team(stack, base_url=stack.settings.allowlist.model_servers[0].partition("@")[2], api_key_env="TEAM_KEY"), "go"
     )
     stolen = stack.orchestrator.run(team(stack, api_key_env="DATABASE_PASSWORD"), "go")
     assert worked.result(60).status == "completed"

@@ -74,8 +74,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackOfDocuments
     changes: dict[str, Any] = {
         "tool_modules": ("shop_tools",),
         "teams_dir": folder / "teams",
-        "allowed_callbacks": ("shop.publish",),
-        "redelivery_delay": 1.0,
+        "allowlist": {"callbacks": ("shop.publish",)},
     }
     with StackOfDocuments(folder, pools=(), **changes) as started:
         started.model.script(responder)

@@ -113,7 +113,7 @@ def test_a_key_variable_that_the_operator_does_not_allow_is_not_sent(folder_stac
     before = len(folder_stack.model.requests)
     task = run(folder_stack, team=solo(base_url=None, api_key_env="NOT_THERE"))
     assert task.summary().status == "failed"
-    assert "name 'NOT_THERE' in ROBOCO_ALLOWED_MODEL_SERVERS" in task.summary().reason
+    assert "name 'NOT_THERE' in model_servers of ROBOCO_ALLOWLIST" in task.summary().reason
     assert len(folder_stack.model.requests) == before
 
 

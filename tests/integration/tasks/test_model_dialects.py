@@ -334,7 +334,7 @@ def histories(server: RawServer, tmp_path_factory: pytest.TempPathFactory) -> It
         "tools": [{"name": "add", "function": "tests.support.tools_for_agents:add", "effect": "pure"}],
     }
     folder = tmp_path_factory.mktemp("stack")
-    with Stack(folder, lease_seconds=LONG_LEASE, allowed_model_servers=(server.base_url,)) as stack:
+    with Stack(folder, lease_seconds=LONG_LEASE, allowlist={"model_servers": (server.base_url,)}) as stack:
         tasks = {name: stack.orchestrator.run(parse_team(team), name) for name in (*CASES, "k19")}
         found = {}
         for name, task in tasks.items():

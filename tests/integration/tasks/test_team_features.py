@@ -30,7 +30,7 @@ PIXEL = base64.b64decode(
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Yield three workers that may start the MCP server `library`."""
-    with Stack(tmp_path_factory.mktemp("stack"), allowed_mcp_servers=(LIBRARY,)) as started:
+    with Stack(tmp_path_factory.mktemp("stack"), allowlist={"mcp_servers": (LIBRARY,)}) as started:
         yield started
 
 
@@ -94,7 +94,7 @@ def test_a_server_that_is_not_allowed_fails_the_task_with_the_remedy(stack: Stac
     task = run(stack, parse_team(data), lambda request: Reply(text="x"))
     result = task.result(60)
     assert result.status == "failed"
-    assert "is not allowed on this worker: name its command line in ROBOCO_ALLOWED_MCP_SERVERS" in result.reason
+    assert "is not allowed on this worker: name its command line in mcp_servers of ROBOCO_ALLOWLIST" in result.reason
 
 
 DESK = {

@@ -31,7 +31,7 @@ FUNCTIONS = "tests.support.tools_for_agents"
 def stack_of(folder: Path, *workers: str, **changes: Any) -> Iterator[Stack]:
     """Yield a stack whose leases and redeliveries outlast the test."""
     names = ["coordinator", "agents", "tools"] if not workers else ["coordinator", *workers]
-    settings = {"lease_seconds": OUTLASTING, "redelivery_delay": OUTLASTING, "drain_timeout": 0.5} | changes
+    settings = {"lease_seconds": OUTLASTING, "drain_timeout": 0.5} | changes
     with Stack(folder, names, **settings) as stack:
         yield stack
 

@@ -291,7 +291,7 @@ def test_the_submission_of_a_client_is_part_of_the_trace(
     stack: StackWithTelemetry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", stack.traces.url)
-    with Orchestrator(stack.settings.model_copy(update={"tracing": "on"})) as orchestrator:
+    with Orchestrator(stack.settings) as orchestrator:
         task_id = orchestrator.run(team(), "Go.").task_id
     assert stack.orchestrator.task(task_id).result(60).status == "completed"
     trace_id, root = trace_ids(task_id)

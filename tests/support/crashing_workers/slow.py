@@ -1,6 +1,6 @@
 """roboco.workers.coordinator that hangs on a message with SLOW in its id, and ignores the time limit on one with DEAF.
 
-Its limits are short: one second until the soft time limit, two more until its process is killed.
+Its limits are short: three seconds until the soft time limit, two more until its process is killed.
 """
 
 import time
@@ -10,7 +10,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from roboco.workers import tasks
 
-vars(tasks)["HARD_LIMIT_GRACE"] = 2.0
+vars(tasks).update(COORDINATOR_TIMEOUT=3.0, HARD_LIMIT_GRACE=2.0)
 handle = vars(tasks)["handle"]
 advance = vars(tasks)["engine_advance"]
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from roboco import Settings
+from roboco.allowlist import Allowlist
 from roboco.cli.doctor.check import CheckResult
 from roboco.cli.doctor.machine import check_limits, check_sandbox
 from roboco.cli.doctor.models import check_models
@@ -53,8 +54,10 @@ def test_teams_that_do_not_load_fail(tmp_path: Path) -> None:
 
 def test_missing_mcp_servers_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SHOP_TOKEN", raising=False)
-    assert states_of(check_mcp(Settings(allowed_mcp_servers=("https://shop.example/mcp",)))) == {"mcp": "ok"}
-    settings = Settings(allowed_mcp_servers=("no-such-program --stdio",), allowed_mcp_env=("SHOP_TOKEN",))
+    assert states_of(check_mcp(Settings(allowlist=Allowlist(mcp_servers=("https://shop.example/mcp",))))) == {
+        "mcp": "ok"
+    }
+    settings = Settings(allowlist=Allowlist(mcp_servers=("no-such-program --stdio",), mcp_env=("SHOP_TOKEN",)))
     assert states_of(check_mcp(settings)) == {"mcp": "fail", "mcp variable": "warn"}
     assert states_of(check_mcp(Settings())) == {}
 

@@ -36,7 +36,7 @@ def test_a_callback_that_the_operator_allows_is_accepted(given: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        (signature("shop.refund"), "'shop.refund' is not allowed: add it to ROBOCO_ALLOWED_CALLBACKS"),
+        (signature("shop.refund"), "'shop.refund' is not allowed: add it to callbacks of ROBOCO_ALLOWLIST"),
         (signature("shop.heard", {"queue": "money"}), "'shop.heard@money' is not allowed"),
         (signature("shop.paid"), "'shop.paid' is not allowed"),
         (signature("shop.paid@money"), "is not allowed"),

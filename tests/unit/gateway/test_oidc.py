@@ -18,7 +18,7 @@ from roboco.gateway.oidc import Tokens
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
 from roboco.gateway.provider_keys import MAX_AGE, RETRY_SECONDS, keys_of
-from roboco.gateway.settings import GatewaySettings
+from roboco.gateway.settings import GatewaySettings, OidcClaims
 
 ISSUER, AUDIENCE, NOW = "https://login.example", "roboco", 1_800_000_000
 RSA, OTHER_RSA = RSAKey.generate_key(2048), RSAKey.generate_key(2048)
@@ -97,8 +97,9 @@ def test_claims_name_the_caller() -> None:
 
 
 def test_scopes_may_be_a_list_and_teams_a_claim() -> None:
-    provider = Provider(oidc_scope_claim="roles", oidc_scope_prefix="", oidc_teams_claim="teams")
-    [caller, without] = provider.callers(token(roles=["read", 5, "approve"], teams=["desk"]), token(roles="read"))
+    provider = Provider(oidc_claims=OidcClaims(scope="roles", teams="teams"))
+    many, one = ["roboco:read", 5, "roboco:approve"], "roboco:read write"
+    [caller, without] = provider.callers(token(roles=many, teams=["desk"]), token(roles=one))
     assert isinstance(caller, Principal)
     assert isinstance(without, Principal)
     assert caller.scopes == {Scope.READ, Scope.APPROVE}

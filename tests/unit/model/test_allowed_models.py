@@ -81,7 +81,7 @@ def test_a_server_that_the_operator_does_not_allow_is_refused(
     with pytest.raises(ModelError) as refused:
         check_allowed(ModelProfile(model="m", **profile), allowed)
     assert (refused.value.code, refused.value.retryable) == ("not_allowed", False)
-    assert f"name {entry} in ROBOCO_ALLOWED_MODEL_SERVERS" in str(refused.value)
+    assert f"name {entry} in model_servers of ROBOCO_ALLOWLIST" in str(refused.value)
 
 
 @pytest.mark.parametrize("address", ["https://user:password@h/v1", "file:///etc/passwd", "http://h/v1/../admin", "h"])

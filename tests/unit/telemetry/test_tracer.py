@@ -120,25 +120,21 @@ def test_all_spans_of_a_task_are_sampled_or_none(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("traces", "environment", "wanted"),
+    ("environment", "wanted"),
     [
-        (None, {}, False),
-        ("on", {}, True),
-        (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, True),
-        (None, {"OTEL_TRACES_EXPORTER": "console"}, True),
-        (None, {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, False),
-        ("off", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, False),
-        ("on", {"OTEL_SDK_DISABLED": "true"}, False),
-        (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False),
+        ({}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, True),
+        ({"OTEL_TRACES_EXPORTER": "console"}, True),
+        ({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, False),
+        ({"OTEL_SDK_DISABLED": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False),
     ],
 )
-def test_tracing_is_enabled_by_the_setting_or_the_environment(
-    traces: str | None, environment: dict[str, str], wanted: bool
-) -> None:
-    assert tracing_enabled(traces, environment) is wanted
+def test_tracing_is_enabled_by_the_environment(environment: dict[str, str], wanted: bool) -> None:
+    assert tracing_enabled(environment) is wanted
 
 
 def test_a_missing_exporter_is_refused_with_the_remedy() -> None:
     with pytest.raises(UsageError, match=r"'otlp_proto_grpc'.*otlp_proto_http.*OTEL_EXPORTER_OTLP_PROTOCOL"):
-        open_tracer("on", {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
-    assert open_tracer(None, {}) is None
+        open_tracer({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+    assert open_tracer({}) is None

@@ -43,7 +43,7 @@ def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def write(base_url: str, **fields: Any) -> str:
         profile = {"model": "gpt-4o-mini", "base_url": base_url, "api_key_env": "TEST_KEY", **fields}
-        monkeypatch.setenv("ROBOCO_ALLOWED_MODEL_SERVERS", f"TEST_KEY@{base_url}")
+        monkeypatch.setenv("ROBOCO_ALLOWLIST", json.dumps({"model_servers": [f"TEST_KEY@{base_url}"]}))
         path = tmp_path / "desk.yaml"
         path.write_text(
             yaml.safe_dump({"name": "desk", "models": {"m": profile}, "agents": [{"name": "a", "prompt": "x"}]})
@@ -129,7 +129,7 @@ def test_a_missing_key_names_its_variable(team: Any, monkeypatch: pytest.MonkeyP
     path = team(UNREACHABLE)
     text = Path(path).read_text().replace(f"    base_url: {UNREACHABLE}\n", "")
     Path(path).write_text(text)
-    monkeypatch.setenv("ROBOCO_ALLOWED_MODEL_SERVERS", "TEST_KEY")
+    monkeypatch.setenv("ROBOCO_ALLOWLIST", '{"model_servers": ["TEST_KEY"]}')
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.delenv("TEST_KEY")
     [profile] = check(path)["profiles"]
@@ -139,9 +139,9 @@ def test_a_missing_key_names_its_variable(team: Any, monkeypatch: pytest.MonkeyP
 
 def test_an_address_that_is_not_allowed_names_the_setting(team: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = team(UNREACHABLE)
-    monkeypatch.delenv("ROBOCO_ALLOWED_MODEL_SERVERS")
+    monkeypatch.delenv("ROBOCO_ALLOWLIST")
     [profile] = check(path)["profiles"]
-    assert "ROBOCO_ALLOWED_MODEL_SERVERS" in json.dumps(profile["checks"][0])
+    assert "model_servers of ROBOCO_ALLOWLIST" in json.dumps(profile["checks"][0])
 
 
 def test_an_unreachable_server_is_named_in_both_commands(team: Any) -> None:

@@ -1,0 +1,5 @@
+"""roboco.workers.tools."""
+
+from roboco.workers.tools import app
+
+__all__ = ["app"]
