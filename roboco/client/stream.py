@@ -132,7 +132,7 @@ class TaskStream:
         return result_of(summary, self.read_steps(0))
 
     def has_ended(self) -> bool:
-        """Return True if the task has ended according to its workspace. Raise Erased if it was erased or archived.
+        """Return True if the task has ended according to its workspace. Raise Erased if it was erased.
 
         Of a task that is not accepted yet, the workspace has nothing.
         """

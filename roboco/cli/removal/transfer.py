@@ -56,9 +56,8 @@ def export_task(task_id: str, file: Path, as_json: bool) -> None:
 def import_task(file: Path, as_json: bool) -> None:
     """Store the task of a tar file.
 
-    `roboco export` or the retention has written it.
-
-    The whole file is verified first. Import only files that you trust: a fork or a retry of the task runs its team.
+    `roboco export` has written it. The whole file is verified first. Import only files that you trust: a fork or a
+    retry of the task runs its team.
     """
     with closing(Orchestrator(caller_settings())) as orchestrator, file.open("rb") as source:
         summary = orchestrator.import_task(source)

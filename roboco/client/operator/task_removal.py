@@ -1,6 +1,6 @@
 """TaskRemoval: the part of the client that erases, exports and imports tasks, and previews the retention.
 
-The client accepts requests; coordinators carry them out. So it needs no right to remove objects, keys and archives.
+The client accepts requests; coordinators carry them out. So it needs no right to remove objects and keys.
 """
 
 import time
@@ -78,7 +78,7 @@ class TaskRemoval(KeyAdministration):
         return receipt
 
     def erasure(self, task_id: str) -> ErasureReceipt:
-        """Return the receipt of a task that was erased or archived, or whose erasure is requested.
+        """Return the receipt of a task that was erased, or whose erasure is requested.
 
         Raises UsageError if there is none.
         """
@@ -123,7 +123,7 @@ class TaskRemoval(KeyAdministration):
         return _page(page, lambda task: self._request(task.task_id, given, next(delays)))
 
     def retention_page(self, *, cursor: str = "", limit: int = 200) -> RemovalPage:
-        """Return the tasks of a page that the rules of this client's settings would archive or remove now.
+        """Return the tasks of a page that the rules of this client's settings would remove now.
 
         Raises UsageError for a tenant, and without rules.
         """
@@ -182,7 +182,7 @@ class TaskRemoval(KeyAdministration):
     def _receipt_so_far(self, request: ErasureRequest) -> ErasureReceipt:
         """Return the receipt of an accepted request. Raise StateConflict if coordinators have dropped the request."""
         receipt = receipt_of(self._engine.files, request.task_id)
-        if receipt is not None and (receipt.status != "archived" or request.archive):
+        if receipt is not None:
             return receipt
         if self._engine.files.size(erasure_path(request.task_id)) is None:
             raise StateConflict(f"task {request.task_id!r} was retried at that moment: erase it with `stop` (--stop)")

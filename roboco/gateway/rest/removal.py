@@ -108,8 +108,7 @@ async def erase_task(
     while receipt.finished_at is None and time.monotonic() < end:  # no thread of the line waits
         await asyncio.sleep(min(pause, max(0.0, end - time.monotonic())))
         pause = min(MAX_PAUSE, 2 * pause)
-        now = await run_operation(gateway, caller, lambda: gateway.orchestrator.erasure(task_id))
-        receipt = receipt if now.status == "archived" else now
+        receipt = await run_operation(gateway, caller, lambda: gateway.orchestrator.erasure(task_id))
     status = 202 if receipt.finished_at is None else 200
     return Response(as_json(receipt), status, media_type="application/json")
 
@@ -121,7 +120,7 @@ async def erase_task(
     summary="Show the receipt of an erased task",
 )
 async def get_erasure(request: Request, gateway: TheGateway, caller: Caller, task_id: TaskId) -> Response:
-    """Return the receipt of a task that was erased or archived, or is being erased."""
+    """Return the receipt of a task that was erased, or is being erased."""
     return await read_operation(request, gateway, caller, lambda: gateway.orchestrator.erasure(task_id))
 
 
@@ -164,7 +163,7 @@ async def preview_retention(
     cursor: Annotated[str, Query(max_length=2000, description="The cursor of the page before.")] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Response:
-    """Return the tasks of a page that the rules of this gateway's settings would archive or remove now."""
+    """Return the tasks of a page that the rules of this gateway's settings would remove now."""
     return await read_operation(
         request, gateway, caller, lambda: gateway.orchestrator.retention_page(cursor=cursor, limit=limit)
     )

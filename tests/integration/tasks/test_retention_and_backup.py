@@ -1,7 +1,6 @@
 """Retention by real coordinators, and a backup that is restored beside an empty Redis."""
 
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,7 @@ from tests.support.stack import Stack, until
 pytestmark = [pytest.mark.workers, pytest.mark.redis]
 
 
-def test_coordinators_archive_a_task_and_an_erasure_removes_the_archive(tmp_path: Path) -> None:
-    old = tmp_path / "old"
-    rules = (f"tenant=old archive=0h to={old.as_uri()}", "keep")
+def test_coordinators_remove_the_tasks_of_a_rule(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack:
         stack.model.script(answer)
         kept = stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id="kept")
@@ -23,23 +20,16 @@ def test_coordinators_archive_a_task_and_an_erasure_removes_the_archive(tmp_path
         for one in (kept, task):
             one.result(60).raise_for_status()
         # Coordinators scan at their start, and then once a day: the tasks must have ended before the first scan.
-        stack.settings = stack.settings.model_copy(update={"retention_rules": rules})
+        stack.settings = stack.settings.model_copy(update={"retention_rules": ("tenant=old delete=0h", "keep")})
         stack.restart("coordinator")
 
-        def is_archived() -> bool:
+        def is_erased() -> bool:
             try:
-                return stack.orchestrator.erasure("old:t1").status == "archived"
+                return stack.orchestrator.erasure("old:t1").status == "erased"
             except UsageError:
                 return False
 
-        until(is_archived, 60, "the task is archived")
-        with tarfile.open(old / "old:t1.tar") as tar:
-            assert tar.getnames()[-1] == "roboco-manifest.json"
-        assert stack.orchestrator.erasure("old:t1").archived_bytes == (old / "old:t1.tar").stat().st_size
-        receipt = stack.orchestrator.erase("old:t1", timeout=60, by="operator")
-        assert (receipt.status, receipt.by) == ("erased", "operator")
-        assert not (old / "old:t1.tar").exists()
-        assert stack.orchestrator.erasure("old:t1").kinds == {"archive": 1}
+        until(is_erased, 60, "the task is removed")
         assert kept.summary().status == "completed"
 
 
