@@ -5,6 +5,7 @@ A command is imported when it is called: `roboco --help` imports none of them.
 
 import difflib
 import importlib
+import os
 import sys
 from io import TextIOWrapper
 from typing import Any, Final, NoReturn
@@ -14,6 +15,7 @@ import click
 from roboco.cli.terminal.exit import (
     ERROR_FORMAT,
     EXIT_CODES,
+    SIGNALLED,
     SUCCESS,
     report,
     report_abort,
@@ -150,7 +152,11 @@ def main() -> NoReturn:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # an agent may write characters that the terminal cannot show
     install_signal_handlers()
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if code > SIGNALLED:  # a thread may wait for a server, and would delay the end of the process
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -17,6 +17,7 @@ from redis.retry import Retry
 
 from roboco import Orchestrator
 from roboco.broker.names import QUEUES
+from roboco.client.blocking import iterate
 from roboco.client.wiring import producer_app as producer_of
 from roboco.domain.access_key import CallerLimits
 from roboco.domain.dead_letter import dead_letter_of_lost_work
@@ -29,6 +30,7 @@ from roboco.local.seaweed import S3Server
 from roboco.local.valkey import ValkeyServer
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys
+from roboco.redis.stream.async_follower import AsyncFollower
 from roboco.redis.stream.follower import RedisFollower
 from roboco.redis.stream.position import StreamPosition
 from roboco.settings import Settings
@@ -162,8 +164,8 @@ def test_a_follower_needs_only_the_right_to_read_logs(acl_stack: Stack, user: st
     url = url_of(acl_stack.valkey, user)
     with connect(url) as client:
         follower = RedisFollower(client, url, Keys(acl_stack.settings.prefix), no_archive)
-        seen = (record["type"] for record in follower.follow(task_id, StreamPosition()) if record)
-        assert "event_task_end" in seen
+        records = iterate(AsyncFollower(follower).follow(task_id, StreamPosition()))
+        assert "event_task_end" in (record["type"] for record in records if record)
         ends = follower.log_ends([task_id])[task_id]
     with connect(acl_stack.valkey.url) as client:
         state = client.hmget(Keys(acl_stack.settings.prefix).state(task_id), "generation", "events", "chunks")
