@@ -365,11 +365,11 @@ def test_a_cluster_node_that_evicts_is_named(tmp_path: Path) -> None:
     assert states(check_redis(settings, True)) == {"redis": "fail"}
 
 
-def test_rabbitmq_without_workers_or_credentials_is_reported(tmp_path: Path) -> None:
+def test_rabbitmq_without_workers_or_credentials_is_reported(settings: Settings, tmp_path: Path) -> None:
     need(find_rabbitmq)
     rabbit = start_rabbitmq(tmp_path / "rabbitmq")
     try:
-        settings = Settings(broker_url=rabbit.url)
+        settings = settings.model_copy(update={"broker_url": rabbit.url})
         with producer_app(settings) as app:
             sends: Any = app
             for lane in queue_lanes(AGENTS_QUEUE)[:2]:
