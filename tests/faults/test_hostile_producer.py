@@ -36,7 +36,7 @@ def wait_until_idle(stack: Stack, redis: Redis) -> None:
 
 def count_letters_by_queue(stack: Stack) -> dict[str, int]:
     """Return the number of dead letters of each queue."""
-    queues = [letter.queue for letter in stack.orchestrator.dead_letters()]
+    queues = [letter.queue for letter in stack.orchestrator.operator.dead_letters()]
     return {queue: queues.count(queue) for queue in QUEUES}
 
 
@@ -50,13 +50,13 @@ def test_a_hostile_producer_ends_no_worker(stack: Stack) -> None:
         expected = dict.fromkeys(QUEUES, len(MALFORMED))
         until(lambda: count_letters_by_queue(stack) == expected, 60, "all of them are dead letters")
 
-        before = len(stack.orchestrator.dead_letters())
+        before = len(stack.orchestrator.operator.dead_letters())
         for tag, data in unacked().items():
             redis.hset("roboco.unacked", tag, data)
             redis.zadd("roboco.unacked_index", {tag: 1})
         redis.zadd("roboco.unacked_index", {"held by no worker": 1})
         wait_until_idle(stack, redis)
-        assert len(stack.orchestrator.dead_letters()) == before + len(unacked())
+        assert len(stack.orchestrator.operator.dead_letters()) == before + len(unacked())
 
         for data in BROADCASTS.values():
             redis.publish("/0.celery.pidbox", data)
@@ -79,8 +79,8 @@ def test_a_message_is_kept_while_its_dead_letter_cannot_be_stored(stack: Stack) 
         redis.lpush(QUEUES[0], b"unreadable")
         until(lambda: redis.hlen("roboco.unacked"), 60, "a worker holds the message")
         redis.delete("roboco:{dead}:order", "roboco:{dead}:letters")
-        until(lambda: stack.orchestrator.dead_letters(), 90, "the message is a dead letter")
-        [letter] = stack.orchestrator.dead_letters()
+        until(lambda: stack.orchestrator.operator.dead_letters(), 90, "the message is a dead letter")
+        [letter] = stack.orchestrator.operator.dead_letters()
         assert (letter.body, letter.size, letter.queue) == ("unreadable", 10, QUEUES[0])
         assert "is no JSON" in letter.reason
         until(lambda: not redis.exists("roboco.unacked"), 60, "no message is held")

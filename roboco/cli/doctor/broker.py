@@ -79,8 +79,8 @@ def _check_pools(settings: Settings) -> Iterator[CheckResult]:
     """Check that each pool has a live worker, and a short queue, by the numbers that `roboco top` shows."""
     with Orchestrator(settings.model_copy(update={"tenant": None})) as orchestrator:
         try:
-            found = orchestrator.operations.workers(LISTED_WORKERS).workers
-            queues = orchestrator.operations.queues()
+            found = orchestrator.operator.operations.workers(LISTED_WORKERS).workers
+            queues = orchestrator.operator.operations.queues()
         except TransientError as error:
             yield CheckResult("workers", "fail", str(error), "check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL")
             return

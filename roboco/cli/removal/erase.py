@@ -57,11 +57,11 @@ def erase(task_id: str | None, timeout: float, as_json: bool, **given: Any) -> i
         if task_id is None:
             return _erase_many(orchestrator, filters, chosen, given, as_json)
         if given["shows_receipt"]:
-            return _print_receipt(orchestrator.erasure(task_id), as_json)
+            return _print_receipt(orchestrator.operator.erasure(task_id), as_json)
         if given["dry_run"]:
             raise click.UsageError("--dry-run lists tasks that meet conditions; roboco show TASK shows one task")
         _confirm(f"Erase task {task_id} for good?", given["yes"])
-        return _print_receipt(orchestrator.erase(task_id, timeout=timeout, **chosen), as_json)
+        return _print_receipt(orchestrator.operator.erase(task_id, timeout=timeout, **chosen), as_json)
 
 
 def _filters(given: dict[str, Any]) -> TaskFilterOptions:
@@ -110,7 +110,7 @@ def _pages(
 ) -> Iterator[RemovalPage]:
     cursor, requested = "", 0
     while True:
-        page = orchestrator.removal_page(
+        page = orchestrator.operator.removal_page(
             cursor=cursor, dry_run=dry_run, delay=requested / rate, rate=rate, options=chosen, **filters
         )
         requested += len(page.tasks)

@@ -29,7 +29,7 @@ def retention(dry_run: bool, as_json: bool) -> None:
     counts, read, cursor = Counter[str](), 0, ""
     with closing(Orchestrator(settings)) as orchestrator:
         while True:
-            page = orchestrator.retention_page(cursor=cursor)
+            page = orchestrator.operator.retention_page(cursor=cursor)
             read += page.tasks_read
             for one in page.tasks:
                 counts[one.cause] += 1

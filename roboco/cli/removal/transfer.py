@@ -30,7 +30,7 @@ def export_task(task_id: str, file: Path, as_json: bool) -> None:
         raise UsageError(f"{file} exists; name another file")
     part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}")
     with closing(Orchestrator(caller_settings())) as orchestrator:
-        pieces = orchestrator.export_task(task_id)
+        pieces = orchestrator.operator.export_task(task_id)
         try:
             with part.open("xb") as written:
                 os.chmod(part, 0o600)
@@ -60,7 +60,7 @@ def import_task(file: Path, as_json: bool) -> None:
     retry of the task runs its team.
     """
     with closing(Orchestrator(caller_settings())) as orchestrator, file.open("rb") as source:
-        summary = orchestrator.import_task(source)
+        summary = orchestrator.operator.import_task(source)
     if as_json:
         print_json(summary)
     else:

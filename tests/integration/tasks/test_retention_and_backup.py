@@ -25,7 +25,7 @@ def test_coordinators_remove_the_tasks_of_a_rule(tmp_path: Path) -> None:
 
         def is_erased() -> bool:
             try:
-                return stack.orchestrator.erasure("old:t1").status == "erased"
+                return stack.orchestrator.operator.erasure("old:t1").status == "erased"
             except UsageError:
                 return False
 
@@ -47,7 +47,7 @@ def test_a_backup_in_the_documented_order_continues_beside_an_empty_redis(tmp_pa
         rest = shutil.ignore_patterns("_open", ".*")  # names with a dot are locks and temporary files, which vanish
         for _ in range(2):
             shutil.copytree(workspace, backup, ignore=rest, dirs_exist_ok=True)
-        assert stack.orchestrator.erase("erased", timeout=60).status == "erased"
+        assert stack.orchestrator.operator.erase("erased", timeout=60).status == "erased"
     shutil.copytree(backup, tmp_path / "second" / "workspace")
     with Stack(tmp_path / "second") as stack:
         stack.model.script(answer)
@@ -55,4 +55,6 @@ def test_a_backup_in_the_documented_order_continues_beside_an_empty_redis(tmp_pa
         task.send("more")
         until(lambda: len(task.history()) >= steps + 2, 60, "the waiting task continues")
         assert stack.orchestrator.task("done").summary().status == "completed"
-        assert stack.orchestrator.erase("erased", timeout=60).status == "erased", "it was erased since the backup"
+        assert stack.orchestrator.operator.erase("erased", timeout=60).status == "erased", (
+            "it was erased since the backup"
+        )
