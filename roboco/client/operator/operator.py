@@ -52,7 +52,7 @@ from roboco.settings import Settings
 class Operator:
     """The acts of an operator, and what only an operator sees.
 
-    A client with a tenant gets UsageError from each, but for the usage, erasure, export and import of its own tasks.
+    A client with a tenant gets UsageError from each, but for usage, erasure, export and import.
     """
 
     def __init__(self, engine: Engine, settings: Settings, producer: Celery, operations: Operations) -> None:

@@ -6,15 +6,15 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal, TypedDict
+from typing import Final, Literal, Protocol, TypedDict
 
-from roboco.client.task_record import TaskRecord
 from roboco.client.team_lookup import resolve_team
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import RUN_PREFIX, check_task_id, qualified_id, tenant_of
 from roboco.domain.inbox.item import Stop
 from roboco.domain.limits import UsageLimits
 from roboco.domain.recorded.run_comparison import RunRow, WhatIfReport, row_of_run, row_of_task
+from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.domain.team.what_if import MAX_RUNS, WhatIf
 from roboco.engine.accept.accept_item import accept_item
@@ -58,11 +58,27 @@ class WhatIfOptions(TypedDict, total=False):
     """The identity of the caller."""
 
 
+class RecordedRun(Protocol):
+    """A task whose status and history can be read."""
+
+    def summary(self) -> TaskSummary:
+        """Return the summary of the task as it is now."""
+        ...
+
+    def history(self) -> list[TaskStep]:
+        """Return its steps."""
+        ...
+
+    def team(self) -> Team:
+        """Return its frozen team."""
+        ...
+
+
 class RunningComparison:
     """The runs of a comparison. The runs are tasks: `task_ids` names them, and every command accepts them."""
 
     def __init__(
-        self, engine: Engine, record: Callable[[str], TaskRecord], source: str, group: str, task_ids: Sequence[str]
+        self, engine: Engine, record: Callable[[str], RecordedRun], source: str, group: str, task_ids: Sequence[str]
     ) -> None:
         self.what_if = group
         self.task_ids = tuple(task_ids)
