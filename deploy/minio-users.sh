@@ -1,7 +1,7 @@
 #!/bin/sh
 # Create the bucket, and a user for each pool, for the gateway, and for the operator who creates keys of the gateway. All
-# of them may read and write tasks; the policies differ in the gateway's keys, in receipts of erased tasks, and in the
-# archive. A second run changes nothing.
+# of them may read and write tasks; the policies differ in the gateway's keys, and in receipts of erased tasks.
+# A second run changes nothing.
 set -eu
 minio() { mc --config-dir /tmp/mc "$@"; }
 minio mb --ignore-existing store/roboco

@@ -5,7 +5,7 @@
     │   ├── NotFound      not_found        the caller: there is no such task, item, call, file, team or letter
     │   ├── AlreadyEnded  ended            the caller: the task has ended; submit a new one, or fork it
     │   ├── StateConflict conflict         the caller: other content is stored already, or the state excludes the call
-    │   ├── Erased        erased           the caller: the task was erased or archived; choose another id
+    │   ├── Erased        erased           the caller: the task was erased; choose another id
     │   ├── Forbidden     forbidden        the caller: it belongs to another tenant or the operator, or is not allowed
     │   ├── InvalidTeam   invalid_team     the author of a team file: the error lists every mistake in it
     │   └── NotRunnable   not_runnable     the operator: this worker lacks the module of a tool; another may have it
@@ -56,7 +56,7 @@ class StateConflict(UsageError):
 
 
 class Erased(UsageError):
-    """The task was erased or archived, or is being erased. Its id cannot be used again."""
+    """The task was erased, or is being erased. Its id cannot be used again."""
 
     code = "erased"
 

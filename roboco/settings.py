@@ -165,11 +165,11 @@ class Settings(BaseModel):
     retention: Annotated[int, Field(ge=1)] = 86_400
     """Seconds for which an ended task stays in Redis."""
     retention_rules: Annotated[tuple[str, ...], _each(parse_rule)] = ()
-    """Rules by which coordinators archive and remove ended tasks; without them the workspace keeps every task.
+    """Rules by which coordinators remove ended tasks; without them the workspace keeps every task.
 
-    A rule is written as conditions and one action: `tenant=acme status=failed|cancelled delete=30d`, `team=research
-    archive=12w to=s3://BUCKET/PREFIX class=GLACIER_IR`, or `tenant=legal keep`. The conditions are `tenant`, `team` and
-    `status`. The first rule that covers a task counts. All coordinators need the same value.
+    A rule is written as conditions and one action: `tenant=acme status=failed|cancelled delete=30d`, or
+    `tenant=legal keep`. The conditions are `tenant`, `team` and `status`. The first rule that covers a task counts. All
+    coordinators need the same value.
     """
     index_retention: Annotated[float, Field(ge=0.01, le=36_500)] = 30.0
     """Days for which `roboco tasks` lists an ended task, and all workers need the same value.

@@ -5,6 +5,7 @@ A command is imported when it is called: `roboco --help` imports none of them.
 
 import difflib
 import importlib
+import os
 import sys
 from io import TextIOWrapper
 from typing import Any, Final, NoReturn
@@ -14,6 +15,7 @@ import click
 from roboco.cli.terminal.exit import (
     ERROR_FORMAT,
     EXIT_CODES,
+    SIGNALLED,
     SUCCESS,
     report,
     report_abort,
@@ -77,7 +79,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "erase": ("removal.erase:erase", "Erase a task, or all tasks that meet conditions."),
         "export": ("removal.transfer:export_task", "Write an ended task to a tar file."),
         "import": ("removal.transfer:import_task", "Store the task of a tar file."),
-        "retention": ("removal.retention:retention", "List tasks that the retention archives or removes."),
+        "retention": ("removal.retention:retention", "List tasks that the retention removes."),
         "keys": ("gateway.keys:keys", "Create, list or revoke keys of the HTTP gateway."),
         "workers": ("operator.workers:workers", "List the workers, and what each of them runs."),
         "drain": ("operator.drain:drain", "Let a worker end with the work that it has, and exit."),
@@ -150,7 +152,11 @@ def main() -> NoReturn:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # an agent may write characters that the terminal cannot show
     install_signal_handlers()
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if code > SIGNALLED:  # a thread may wait for a server, and would delay the end of the process
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

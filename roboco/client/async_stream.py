@@ -1,4 +1,4 @@
-"""AsyncTaskStream: the merged stream of `stream.py` in an event loop; threads do everything that blocks.
+"""AsyncTaskStream: the merged stream of a task, live until it has ended; threads do everything that blocks.
 
 live message ─► first follower at a place: items, their JSON ─► the other followers at this place: the same items
                 follower that lacks steps: a thread reads them
@@ -40,7 +40,10 @@ class AsyncTaskStream:
         self._follower = follower
 
     def items(self, cursor: str | None) -> AsyncGenerator[StreamItem, None]:
-        """Yield the same items as `TaskStream.items`. Raises UsageError immediately if the cursor is invalid."""
+        """Yield each item after the cursor, live until the task has ended; without a cursor, from the beginning.
+
+        Raises UsageError immediately if the cursor is invalid.
+        """
         return _without_gaps(self.items_and_gaps(cursor))
 
     def items_and_gaps(self, cursor: str | None) -> AsyncGenerator[StreamItem | None, None]:

@@ -11,10 +11,10 @@ from roboco.broker.broker_owner import Deployment, check_broker_owner
 from roboco.client import task_list
 from roboco.client.caller_accounts import CallerAccounts
 from roboco.client.in_thread import SUBMISSIONS, in_thread
-from roboco.client.operator.administration import Administration
 from roboco.client.operator.bulk import Bulk, create_bulk
 from roboco.client.operator.bulk_control import ControlName
 from roboco.client.operator.operations import LiveState, Operations
+from roboco.client.operator.operator import Operator
 from roboco.client.options import BulkOptions, SubmitOptions, TaskFilterOptions
 from roboco.client.task import Task
 from roboco.client.team_lookup import resolve_sent_team, resolve_team, team_files
@@ -51,7 +51,7 @@ from roboco.redis.stream.follower import RedisFollower
 from roboco.settings import Settings, load_settings
 
 
-class Orchestrator(Administration):
+class Orchestrator:
     """The client: it submits tasks to the workers, and finds tasks again. Safe to share between threads.
 
     It connects to nothing before its first use. A client with a tenant in its settings reaches only that tenant's
@@ -278,6 +278,11 @@ class Orchestrator(Administration):
     def missing_workers(self) -> list[str]:
         """Return a sentence for each pool without a live worker. Raises TransientError if Redis does not answer."""
         return missing_worker_messages(self._engine)
+
+    @property
+    def operator(self) -> Operator:
+        """The acts of an operator: dead letters, switches, keys, drains, the removal of tasks, and reports."""
+        return Operator(self._engine, self.settings, self._producer, self._operations)
 
     @property
     def caller_limits(self) -> CallerAccounts:

@@ -1,4 +1,4 @@
-"""TaskStream: the merged stream of a task, live from the logs in Redis, and from the workspace once these are gone.
+"""TaskStream: the reads of the merged stream of a task: from the logs in Redis, and from the workspace without them.
 
 A task has two logs: execution events and content chunks. Each record carries the position of both, so a follower can
 merge them into the one order in which they happened, live as in a replay. A cursor is such a pair of positions, with
@@ -6,10 +6,7 @@ the generation of the logs and the number of steps; it stays valid after Redis h
 """
 
 import json
-import math
-import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -47,7 +44,7 @@ _NOT_AT_REST: Final = {
 
 
 class TaskStream:
-    """Follows one task. It checks `worker_check` while no record arrives."""
+    """Reads one task for its followers. Every method blocks (`async_stream.py` calls them in threads)."""
 
     def __init__(
         self,
@@ -62,22 +59,6 @@ class TaskStream:
         self._follower = follower
         self._summary = summary
         self.worker_check = worker_check
-
-    def items(self, cursor: str | None) -> Iterator[StreamItem]:
-        """Yield each item after the cursor, live until the task has ended; without a cursor, from the beginning."""
-        at = Cursor.parse(cursor) if cursor else Cursor()
-        view = MergedStream(at, self.iter_steps)
-        position = StreamPosition(at.generation, at.events, at.chunks)
-        for record in self._follower.follow(self.task_id, position):
-            if record is not None:
-                yield from view.feed(record)
-                if record["type"] == TASK_END and not self.was_retried(record):
-                    return
-            elif self.has_ended():
-                yield from self.remaining(view, position)
-                return
-            else:
-                self.worker_check.check()
 
     @property
     def engine_id(self) -> int:
@@ -102,27 +83,6 @@ class TaskStream:
         """Return the task at a glance."""
         return self._retrying(self._summary)
 
-    def wait_at_rest(self, until: float = math.inf) -> TaskSummary:
-        """Return the task as soon as it has ended or waits, and no accepted item ends its wait.
-
-        Raises TimeoutError at the time `until` of the monotonic clock, with its status.
-        """
-        if self.stays_at_rest(summary := self.summary()):
-            return summary
-        if time.monotonic() >= until:
-            raise TimeoutError(_status_of_moving(summary))
-        with closing(self._follower.changes(self.task_id, until)) as changes:
-            for event in changes:
-                for delay in recheck_delays(event):
-                    summary = self.summary()
-                    if self.stays_at_rest(summary):
-                        return summary
-                    if time.monotonic() > until:
-                        raise TimeoutError(_status_of_moving(summary))
-                    self.worker_check.check()
-                    time.sleep(delay)
-        raise AssertionError("the iterator of changes does not end")
-
     def stays_at_rest(self, summary: TaskSummary) -> bool:
         """Return True if the task is at rest, and no accepted item ends its wait."""
         return self._retrying(lambda: stays_at_rest(self._engine, summary))
@@ -132,7 +92,7 @@ class TaskStream:
         return result_of(summary, self.read_steps(0))
 
     def has_ended(self) -> bool:
-        """Return True if the task has ended according to its workspace. Raise Erased if it was erased or archived.
+        """Return True if the task has ended according to its workspace. Raise Erased if it was erased.
 
         Of a task that is not accepted yet, the workspace has nothing.
         """
@@ -203,12 +163,6 @@ class TaskStream:
 def is_at_rest(summary: TaskSummary) -> bool:
     """Return True if the task has ended or waits: it does not continue by itself."""
     return summary.status.ended or summary.status.waiting
-
-
-def _status_of_moving(summary: TaskSummary) -> str:
-    """Return the status of a task that moves, as a part of a sentence."""
-    continues = ", and an accepted item ends that wait," if summary.status.waiting else ""
-    return f"task {summary.task_id!r} is {summary.status}{continues}"
 
 
 def recheck_delays(event: Record | None) -> Iterator[float]:

@@ -1,8 +1,6 @@
 """Task: one task as its caller sees it, from any process that reaches Redis and the workspace."""
 
 import asyncio
-import math
-import time
 import uuid
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
@@ -11,6 +9,7 @@ from typing import Unpack
 
 from roboco.broker import names
 from roboco.client.async_stream import AsyncTaskStream
+from roboco.client.blocking import iterate, wait_for
 from roboco.client.in_thread import SUBMISSIONS, in_thread
 from roboco.client.operator import what_if as comparisons
 from roboco.client.operator.what_if import RunningComparison, WhatIfOptions
@@ -63,7 +62,7 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         Raises UsageError if the cursor is invalid, and TransientError if Redis or the workspace has not answered for a
         minute.
         """
-        return self._stream.items(cursor)
+        return iterate(self.astream(cursor))
 
     def astream(self, cursor: str | None = None) -> AsyncGenerator[StreamItem, None]:
         """Do the same as `stream`, with the same cursors, for an event loop: `async for item in task.astream()`.
@@ -124,32 +123,24 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         """Wait until the task has ended or waits (for its user, client, an approval or a resume). Return its result.
 
         If the task has accepted an item that ends its wait, such as a message, it is the result after that.
-        The method reads the task whenever an event arrives, for which it holds a Redis connection, and once a second.
+        It reads the task whenever an event arrives, and now and then. All waits of a process share a connection.
         If no worker processes the task for ten seconds, it logs a warning that names the missing pool.
         Raises TimeoutError after `timeout` seconds, and TransientError if Redis or the workspace has not answered for a
         minute.
         """
-        try:
-            summary = self._stream.wait_at_rest(math.inf if timeout is None else time.monotonic() + timeout)
-        except TimeoutError as error:
-            raise TimeoutError(f"{error} after {timeout or 0:g} s{self._worker_warning()}") from None
-        return self._stream.result(summary)
+        summary = self._stream.summary()
+        return self._stream.result(summary) if self._stream.stays_at_rest(summary) else wait_for(self.aresult(timeout))
 
     async def aresult(self, timeout: float | None = None) -> TaskResult:
-        """Do the same as `result`, for an event loop. It reads the task when an event arrives, and does not poll."""
+        """Do the same as `result`, for an event loop."""
         try:
             async with asyncio.timeout(timeout):
                 summary = await self._async_stream.wait_at_rest()
         except TimeoutError as error:
-            raise TimeoutError(
-                f"task {self.task_id!r} is still open after {timeout or 0:g} s{self._worker_warning()}"
-            ) from error
+            missing = self._stream.worker_check.missing_worker
+            because = f": {missing}" if missing else ""
+            raise TimeoutError(f"task {self.task_id!r} is still open after {timeout or 0:g} s{because}") from error
         return await self._async_stream.result(summary)
-
-    def _worker_warning(self) -> str:
-        """Return that no worker processes the task, as a part of a sentence, or ""."""
-        missing = self._stream.worker_check.missing_worker
-        return f": {missing}" if missing else ""
 
     def fork(
         self,

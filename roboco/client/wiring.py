@@ -69,7 +69,6 @@ from roboco.tools.sandbox.sandbox import Sandbox
 from roboco.tools.search.index_cache import cache_folder
 from roboco.tools.search.memory_index import MemoryIndex
 from roboco.tools.toolbox import FunctionToolbox
-from roboco.workspace.archives import StoreArchives
 from roboco.workspace.artifacts.artifact_reader import artifact_reader
 from roboco.workspace.open import Workspace, open_workspace
 
@@ -127,9 +126,6 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         workers=RedisWorkerRegistry(scripts, keys, host.worker),
         task_index=RedisTaskIndex(scripts, keys, settings.tenant),
         index_progress=RedisIndexProgress(scripts, keys),
-        archives=StoreArchives(
-            {rule.archive for rule in settings.parsed_retention_rules}, settings.s3_endpoint_url, settings.s3_timeout
-        ),
         retention_progress=RedisRetentionProgress(scripts, keys),
         caller_counts=RedisCallerCounts(scripts, keys),
         open_tasks=RedisOpenTasks(scripts, keys),

@@ -20,7 +20,6 @@ from roboco.engine.stored_events import StoredEvents
 from roboco.engine.summaries import Summaries
 from roboco.engine.switches import SwitchBoard
 from roboco.engine.worker_status import WorkerStatus
-from roboco.ports.archives import Archives
 from roboco.ports.attempts import Attempts
 from roboco.ports.caller_limits import CallerCounts
 from roboco.ports.clock import Clock
@@ -47,7 +46,7 @@ from roboco.ports.tools import Toolbox
 from roboco.ports.workspace import Files, Histories
 
 PARALLEL_ERASURES = 4
-"""Erasures that a process carries out at the same time: one that archives gigabytes takes minutes."""
+"""Erasures that a process carries out at the same time: one of many files takes minutes."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class Policy:
     retention: int = 86_400
     """How long an ended task stays in Redis."""
     retention_rules: tuple[RetentionRule, ...] = ()
-    """The rules by which ended tasks are archived and removed; the first one that covers a task counts."""
+    """The rules by which ended tasks are removed; the first one that covers a task counts."""
     index_retention: float = 30 * 86_400.0
     """How long an ended task stays in the task index."""
     max_indexed_ended: int = 100_000
@@ -124,7 +123,6 @@ class Engine:
     workers: WorkerRegistry
     task_index: TaskIndex
     index_progress: IndexProgress
-    archives: Archives
     retention_progress: RetentionProgress
     caller_counts: CallerCounts
     open_tasks: OpenTasks

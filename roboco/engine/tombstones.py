@@ -25,7 +25,7 @@ def receipt_of(files: Files, task_id: str) -> ErasureReceipt | None:
 
 
 def is_erased(files: Files, task_id: str) -> bool:
-    """Return True if nothing of the task is left. An archived one is not erased: it can be imported. Cost: one read."""
+    """Return True if nothing of the task is left. Cost: one read."""
     receipt = receipt_of(files, task_id)
     return receipt is not None and receipt.status == "erased"
 
@@ -67,8 +67,6 @@ def erased_error(files: Files, task_id: str) -> Erased | None:
     if receipt.status == "erasing":
         return Erased(f"task {task_id!r} is being erased, as was requested")
     at = f"{receipt.finished_at or receipt.requested_at:%Y-%m-%d %H:%M} UTC"
-    if receipt.status == "archived":
-        return Erased(f"task {task_id!r} was archived to {receipt.archive} at {at}; `roboco import` restores it")
     by = f" by {receipt.by}" if receipt.by else ""
     return Erased(f"task {task_id!r} was erased at {at}{by}; its id cannot be used again")
 

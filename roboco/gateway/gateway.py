@@ -37,7 +37,9 @@ class Gateway:
         self.orchestrator = orchestrator
         self.settings = settings
         self.calls = Calls(settings.call_timeout)
-        self.authenticator = Authenticator(settings, KeyCache(orchestrator.find_key, self.calls), self.calls.tokens)
+        self.authenticator = Authenticator(
+            settings, KeyCache(orchestrator.operator.find_key, self.calls), self.calls.tokens
+        )
         self.limits = CallerLimiter(orchestrator.caller_limits, settings, self.calls)
         self.pieces = Turns(MAX_PIECES, MAX_PIECES_OF_OWNER)
         """Held while a piece of a file is read. Further downloads wait for their turn, whatever their number."""

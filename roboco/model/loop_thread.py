@@ -1,4 +1,4 @@
-"""LoopThread: one asyncio loop per process, in a dedicated thread, that runs all model streams."""
+"""LoopThread: an asyncio loop per process, in a dedicated thread, such as the one that runs all model streams."""
 
 import asyncio
 import os
@@ -42,9 +42,10 @@ class LoopThread:
 
     def submit(self, coroutine: Coroutine[Any, Any, None]) -> "LoopTask":
         """Start the coroutine."""
-        return LoopTask(self._running_loop(), coroutine)
+        return LoopTask(self.loop(), coroutine)
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop of this process, which runs."""
         with self._lock:
             if self._loop is None or self._pid != os.getpid():
                 self._loop = asyncio.new_event_loop()

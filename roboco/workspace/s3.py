@@ -137,11 +137,11 @@ class S3Objects:
                     return None
                 raise
 
-    def put_from(self, path: str, source: BinaryIO, **extra: Any) -> None:
+    def put_from(self, path: str, source: BinaryIO) -> None:
         """Store the rest of the source, in parts if it is large. Parts of a source that fails are dropped."""
         config = _TRANSFER if source.seekable() else _STREAM_TRANSFER
         with _translating_errors(self._client, self._bucket):
-            self._client.upload_fileobj(_KeepOpen(source), self._bucket, self._key(path), extra, Config=config)
+            self._client.upload_fileobj(_KeepOpen(source), self._bucket, self._key(path), Config=config)
 
     def copy(self, source: str, path: str) -> None:
         """Store the bytes of another object, which the store copies itself. Do nothing if there is no source.

@@ -87,18 +87,18 @@ def test_an_operator_without_a_mouse_switches_a_team_off_and_on(web: WebStack, o
     assert_no_injection(page)
     page.keyboard.press("Escape")
     expect(row(page, "team:no-such-team")).to_be_visible()
-    assert [one.target for one in web.stack.orchestrator.switches()] == ["team:no-such-team"]
+    assert [one.target for one in web.stack.orchestrator.operator.switches()] == ["team:no-such-team"]
     assert_no_injection(page)
     assert_no_sideways_scroll(page)
     row(page, "team:no-such-team").get_by_role("link", name="Switch on").click()
     perform(page)
     button(page, "close").click()
     expect(page.get_by_role("region", name="Switches")).to_contain_text("Nothing is switched off.")
-    assert web.stack.orchestrator.switches() == []
+    assert web.stack.orchestrator.operator.switches() == []
 
 
 def test_a_stuck_task_is_listed_with_its_cause(web: WebStack, light_page: Page) -> None:
-    web.stack.orchestrator.switch_off("team:chat", "wrong <b>answers</b>")
+    web.stack.orchestrator.operator.switch_off("team:chat", "wrong <b>answers</b>")
     try:
         task = web.run("chat", "Is anyone there?")
         open_operation(light_page, web, "list_stuck_tasks", older="0s", team="chat")
@@ -115,7 +115,7 @@ def test_a_stuck_task_is_listed_with_its_cause(web: WebStack, light_page: Page) 
 
         until(is_listed, 60, lambda: f"{task.task_id} is listed with its cause: {light_page.content()[:3000]}")
     finally:
-        web.stack.orchestrator.switch_on("team:chat")
+        web.stack.orchestrator.operator.switch_on("team:chat")
 
 
 def test_a_worker_is_asked_to_drain_by_its_row(web: WebStack, open_watched: OpenContext) -> None:
@@ -124,7 +124,7 @@ def test_a_worker_is_asked_to_drain_by_its_row(web: WebStack, open_watched: Open
     page = watched.page
     open_view(page, web.url, "#/operations", "operations")
     workers = page.get_by_role("region", name="Workers")
-    name = web.stack.orchestrator.operations.workers(10).workers[0].name
+    name = web.stack.orchestrator.operator.operations.workers(10).workers[0].name
     row(page, name).get_by_role("link", name="Drain").click()
     expect(field(page, "worker")).to_have_value(name)
     field(page, "worker").fill("celery@gone")
@@ -169,7 +169,7 @@ def test_a_task_is_exported_and_an_import_that_is_refused_says_why(
     page.get_by_label("File").set_input_files(tmp_path / "cut.tar")
     button(page, "run").click()
     expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("tar")
-    erased = web.stack.orchestrator.erase(task.task_id, timeout=60)
+    erased = web.stack.orchestrator.operator.erase(task.task_id, timeout=60)
     assert erased.finished_at is not None
     page.get_by_label("File").set_input_files(tar)
     button(page, "run").click()
@@ -187,7 +187,7 @@ def test_a_task_is_erased_with_a_reason_and_shows_its_receipt(web: WebStack, lig
     button(light_page, "run").click()
     receipt = light_page.get_by_role("dialog", name="Show the receipt of an erased task").locator("dl").first
     expect(receipt).to_contain_text("statuserased")
-    assert web.stack.orchestrator.erasure(task.task_id).reason == "asked by the customer"
+    assert web.stack.orchestrator.operator.erasure(task.task_id).reason == "asked by the customer"
 
 
 def test_tasks_that_a_filter_shows_are_counted_and_then_erased(web: WebStack, light_page: Page) -> None:
@@ -205,7 +205,7 @@ def test_tasks_that_a_filter_shows_are_counted_and_then_erased(web: WebStack, li
     button(light_page, "confirm").click()
     expect(light_page.get_by_role("dialog").get_by_role("status")).to_have_text("Done.")
     for task in tasks:
-        assert web.stack.orchestrator.erase(task.task_id, timeout=60).reason == "asked by the customer"
+        assert web.stack.orchestrator.operator.erase(task.task_id, timeout=60).reason == "asked by the customer"
     assert other.summary().status == "completed"
 
 

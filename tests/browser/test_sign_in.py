@@ -34,7 +34,7 @@ def signed_out(open_watched: OpenContext) -> WatchedContext:
 
 def new_key(web: WebStack, tenant: str, *scopes: str) -> str:
     """Return the text of a new key."""
-    return web.stack.orchestrator.create_key(name="test", tenant=tenant, scopes=scopes or None).text
+    return web.stack.orchestrator.operator.create_key(name="test", tenant=tenant, scopes=scopes or None).text
 
 
 def start_task(web: WebStack, key: str) -> str:

@@ -15,13 +15,12 @@ POOL, COORDINATOR = "s3-policy.json", "s3-policy-coordinator.json"
 GATEWAY, OPERATOR = "s3-policy-gateway.json", "s3-policy-operator.json"
 TASK, KEY, OTHER = "roboco/tasks/order-17/task.json", "roboco/tasks-operator/_keys/4f1c.json", "roboco/others/file"
 RECEIPT, REQUEST = "roboco/tasks-operator/_erased/t1", "roboco/tasks-operator/_erasing/t1"
-ARCHIVE = "roboco/archive/t1.tar"
 SWITCHES = "roboco/tasks-operator/_switches.json"
 ALLOWED = {
-    POOL: {TASK: "GPD", KEY: "", RECEIPT: "G", REQUEST: "G", ARCHIVE: "", SWITCHES: "G"},
-    COORDINATOR: {TASK: "GPD", KEY: "", RECEIPT: "GPD", REQUEST: "GPD", ARCHIVE: "GPD", SWITCHES: "GPD"},
-    GATEWAY: {TASK: "GPD", KEY: "G", RECEIPT: "GPD", REQUEST: "GPD", ARCHIVE: "", SWITCHES: "GPD"},
-    OPERATOR: {TASK: "GPD", KEY: "GPD", RECEIPT: "GPD", REQUEST: "GPD", ARCHIVE: "", SWITCHES: "GPD"},
+    POOL: {TASK: "GPD", KEY: "", RECEIPT: "G", REQUEST: "G", SWITCHES: "G"},
+    COORDINATOR: {TASK: "GPD", KEY: "", RECEIPT: "GPD", REQUEST: "GPD", SWITCHES: "GPD"},
+    GATEWAY: {TASK: "GPD", KEY: "G", RECEIPT: "GPD", REQUEST: "GPD", SWITCHES: "GPD"},
+    OPERATOR: {TASK: "GPD", KEY: "GPD", RECEIPT: "GPD", REQUEST: "GPD", SWITCHES: "GPD"},
 }
 """The objects that a policy allows to get, put and delete."""
 ACTIONS = {"G": "s3:GetObject", "P": "s3:PutObject", "D": "s3:DeleteObject"}

@@ -131,7 +131,7 @@ def test_requests_reach_both_gateways_and_survive_the_end_of_one(tmp_path: Path,
         }
         gateways = [exits.enter_context(served(place, valkey, **shared)) for place in (folder, folder / "other")]
         with Orchestrator(Settings(workspace=shared["ROBOCO_WORKSPACE"], redis_url=valkey.url)) as operator:
-            key = operator.create_key(name="test").text
+            key = operator.operator.create_key(name="test").text
         client = exits.enter_context(nginx(tmp_path, [gateway.port for gateway in gateways]))
         client.headers |= {"X-API-Key": key, "X-Forwarded-For": "203.0.113.9"}
 

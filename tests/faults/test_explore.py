@@ -24,7 +24,7 @@ from roboco.engine.coordinate import advance, pending_turn
 from roboco.engine.coordinate import next_step as following
 from roboco.engine.day_budgets import DayBudgets
 from roboco.engine.engine import Engine
-from roboco.engine.operate import erase, erasure_inventory, notification_delivery
+from roboco.engine.operate import erasure_inventory, notification_delivery
 from roboco.engine.operate.sweep import ONE_TIME_WORK
 from roboco.engine.record import recover
 from roboco.ports.lease_renewals import LeaseStatus
@@ -185,11 +185,6 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
         LOSSES,
         lambda monkeypatch: monkeypatch.setattr(bulk_sender, "bulk_item_id", lambda *_: f"b_{uuid.uuid4().hex}"),
     ),
-    "a task is removed although it is not archived": (
-        "archive",
-        LOSSES,
-        lambda monkeypatch: monkeypatch.setattr(erase, "archive_task", lambda *_: {"archive": "file:///archive/none"}),
-    ),
     "a delta lacks a message": (
         "session",
         LOSSES,
@@ -198,7 +193,7 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
 }
 
 
-LONG_SEARCHES = ("a repetition of a bulk control sends other items", "a task is removed although it is not archived")
+LONG_SEARCHES = ("a repetition of a bulk control sends other items",)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def wait_until_idle(stack: Stack, redis: Redis) -> None:
 
 def count_letters_by_queue(stack: Stack) -> dict[str, int]:
     """Return the number of dead letters of each queue."""
-    queues = [letter.queue for letter in stack.orchestrator.dead_letters()]
+    queues = [letter.queue for letter in stack.orchestrator.operator.dead_letters()]
     return {queue: queues.count(queue) for queue in QUEUES}
 
 
@@ -71,8 +71,8 @@ def test_a_message_is_kept_while_its_dead_letter_cannot_be_stored(stack: Stack) 
         redis.lpush(QUEUES[0], b"unreadable")
         until(lambda: redis.hlen("roboco.unacked"), 60, "a worker holds the message")
         redis.delete("roboco:{dead}:order", "roboco:{dead}:letters")
-        until(lambda: stack.orchestrator.dead_letters(), 90, "the message is a dead letter")
-        [letter] = stack.orchestrator.dead_letters()
+        until(lambda: stack.orchestrator.operator.dead_letters(), 90, "the message is a dead letter")
+        [letter] = stack.orchestrator.operator.dead_letters()
         assert (letter.body, letter.size, letter.queue) == ("unreadable", 10, QUEUES[0])
         assert "is no JSON" in letter.reason
         until(lambda: not redis.exists("roboco.unacked"), 60, "no message is held")

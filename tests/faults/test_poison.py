@@ -30,8 +30,8 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 def wait_for_letter(stack: Stack) -> DeadLetter:
     """Wait for a dead letter, and return the oldest."""
-    until(stack.orchestrator.dead_letters, 60, "there is a dead letter")
-    return stack.orchestrator.dead_letters()[0]
+    until(stack.orchestrator.operator.dead_letters, 60, "there is a dead letter")
+    return stack.orchestrator.operator.dead_letters()[0]
 
 
 def test_a_tool_call_that_kills_its_worker_becomes_a_dead_letter(stack: Stack) -> None:
@@ -53,7 +53,7 @@ def test_a_tool_call_that_kills_its_worker_becomes_a_dead_letter(stack: Stack) -
     letter = wait_for_letter(stack)
     assert (letter.name, letter.attempts, letter.task_id) == ("roboco.tool", 3, task.task_id)
     with pytest.raises(UsageError, match="cannot be sent again"):
-        stack.orchestrator.requeue_dead_letter(letter.letter_id)
+        stack.orchestrator.operator.requeue_dead_letter(letter.letter_id)
 
 
 def test_a_turn_that_kills_its_worker_fails_its_task(stack: Stack) -> None:
@@ -126,7 +126,7 @@ def test_a_submission_that_kills_its_worker_can_be_requeued(tmp_path: Path) -> N
         listed = json.loads(shell.run("dead-letters", "list", "--json"))
         assert [one["letter_id"] for one in listed] == [letter.letter_id]
         assert "is sent again (roboco.submit)" in shell.run("dead-letters", "requeue", letter.letter_id)
-        until(lambda: not stack.orchestrator.dead_letters(), 60, "the letter is gone")
+        until(lambda: not stack.orchestrator.operator.dead_letters(), 60, "the letter is gone")
         until(lambda: list(stack.orchestrator.tasks()), 60, "the task is there")
         assert stack.orchestrator.task("DEADLY").result(60).status == "completed"
 
@@ -138,7 +138,7 @@ def test_a_message_with_an_unknown_name_can_be_requeued(stack: Stack) -> None:
     letter = wait_for_letter(stack)
     assert (letter.name, letter.truncated) == ("roboco.tomorrow", False)
     assert "deploy workers before" in letter.reason
-    stack.orchestrator.requeue_dead_letter(letter.letter_id)
+    stack.orchestrator.operator.requeue_dead_letter(letter.letter_id)
     until(
         lambda: stack.log("coordinator").count("was stored as a dead letter") == 2, 20, "the message is refused again"
     )
@@ -146,4 +146,4 @@ def test_a_message_with_an_unknown_name_can_be_requeued(stack: Stack) -> None:
     again = wait_for_letter(stack)
     assert (again.body, again.reason, again.headers["id"]) == (letter.body, letter.reason, letter.headers["id"])
     with pytest.raises(UsageError, match="roboco dead-letters lists them"):
-        stack.orchestrator.requeue_dead_letter("another")
+        stack.orchestrator.operator.requeue_dead_letter("another")

@@ -189,7 +189,7 @@ def test_a_broken_history_stops_its_task_until_an_operator_restores_it(folder_st
     task.send("And you?")
     logged = "cannot continue, because its history is broken: step 1 ("
     until(lambda: logged in stack.log("coordinator"), 60, "the log names the broken step")
-    [letter] = [one for one in stack.orchestrator.dead_letters() if one.task_id == task.task_id]
+    [letter] = [one for one in stack.orchestrator.operator.dead_letters() if one.task_id == task.task_id]
     assert f"roboco dead-letters requeue {letter.letter_id}" in stack.log("coordinator")
     assert "was changed: its digest does not match" in letter.reason
     assert path.read_bytes() == whole.replace(b"hello", b"hullo"), "no step was appended to a broken history"

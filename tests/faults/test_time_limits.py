@@ -59,8 +59,12 @@ def test_messages_with_invalid_arguments_are_dead_letters(tmp_path: Path) -> Non
         for name, (arguments, pool) in INVALID_ARGUMENTS.items():
             producer.send_task(name, kwargs=arguments, queue=f"roboco.{pool}")
         producer.send_task("roboco.submit", args=["order-17"], queue="roboco.coordinator")
-        until(lambda: len(stack.orchestrator.dead_letters()) == len(INVALID_ARGUMENTS) + 1, 60, "each is a dead letter")
-        letters = stack.orchestrator.dead_letters()
+        until(
+            lambda: len(stack.orchestrator.operator.dead_letters()) == len(INVALID_ARGUMENTS) + 1,
+            60,
+            "each is a dead letter",
+        )
+        letters = stack.orchestrator.operator.dead_letters()
         assert {letter.name for letter in letters} == {*INVALID_ARGUMENTS, "roboco.submit"}
         assert all(letter.reason.startswith("invalid arguments: ") for letter in letters)
         assert all(worker.alive() for worker in stack.workers.values())
@@ -69,6 +73,6 @@ def test_messages_with_invalid_arguments_are_dead_letters(tmp_path: Path) -> Non
         assert desk.call("dead-letters").count("invalid arguments: ") >= 1
         [submission] = [letter for letter in letters if letter.name == "roboco.submit"]
         assert "is sent again (roboco.submit)" in desk.call("dead-letters", "requeue", submission.letter_id)
-        until(lambda: len(stack.orchestrator.dead_letters()) == len(letters), 60, "it is refused again")
+        until(lambda: len(stack.orchestrator.operator.dead_letters()) == len(letters), 60, "it is refused again")
         desk.call("dead-letters", "dismiss", "--all")
         assert desk.call("dead-letters") == "no dead letters\n"

@@ -33,7 +33,7 @@ class AuthWorld:
 
     def key(self, **options: Any) -> str:
         """Return the text of a new key."""
-        return self.orchestrator.create_key(**({"name": "test"} | options)).text
+        return self.orchestrator.operator.create_key(**({"name": "test"} | options)).text
 
     def me(self, key: str | None = None, **headers: str) -> Any:
         """Return the response to GET /v1/me."""

@@ -115,7 +115,7 @@ def _run_bulk(name: ControlName, options: Any, own: dict[str, Any], as_json: boo
         bulk = orchestrator.bulk(name, bulk_id=own["bulk_id"], **options)
         found, tasks, start = _print_count(name, bulk, own["cursor"])
         if not own["yes"]:
-            _confirm(f"{name} {found}?")
+            confirm(f"{name} {found}?")
         cursor = own["cursor"] or start
         click.echo(f"resume this run after a crash with the same options and --cursor {cursor}", err=True)
         complete = True
@@ -167,7 +167,7 @@ def _print_count(name: ControlName, bulk: Bulk, cursor: str) -> tuple[str, str, 
     return found, tasks, part.start
 
 
-def _confirm(question: str) -> None:
+def confirm(question: str) -> None:
     """Raise UsageError without a terminal, and Abort unless the user confirms."""
     if not _is_terminal():
         raise click.UsageError("this command asks for confirmation on a terminal: use --yes in scripts")

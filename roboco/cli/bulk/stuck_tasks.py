@@ -26,7 +26,7 @@ def list_stuck_tasks(filters: TaskFilterOptions, limit: int, cursor: str, as_jso
     complete = True
     with closing(Orchestrator(load_settings())) as orchestrator:
         while True:
-            page = orchestrator.operations.stuck(cursor=cursor, **filters)
+            page = orchestrator.operator.operations.stuck(cursor=cursor, **filters)
             found += page.tasks
             cursor, complete = page.cursor, complete and page.complete
             if not cursor or len(found) >= limit:

@@ -42,7 +42,7 @@ def dead_letters(context: click.Context, as_json: bool) -> None:
 def list_letters(as_json: bool) -> None:
     """List dead letters with their reasons, oldest first."""
     with _open_orchestrator() as orchestrator:
-        letters = orchestrator.dead_letters()
+        letters = orchestrator.operator.dead_letters()
     if as_json:
         print_json(letters)
     elif letters:
@@ -57,7 +57,7 @@ def list_letters(as_json: bool) -> None:
 def show_letter(letter_id: str, as_json: bool) -> None:
     """Show a dead letter: its reason, its headers and its body."""
     with _open_orchestrator() as orchestrator:
-        letter = orchestrator.dead_letter(letter_id)
+        letter = orchestrator.operator.dead_letter(letter_id)
     if as_json:
         print_json(letter)
         return
@@ -84,7 +84,7 @@ def requeue_letters(letter_ids: tuple[str, ...], as_json: bool) -> None:
     sent: list[DeadLetter] = []
     with _open_orchestrator() as orchestrator:
         for letter_id in letter_ids:
-            sent.append(letter := orchestrator.requeue_dead_letter(letter_id))
+            sent.append(letter := orchestrator.operator.requeue_dead_letter(letter_id))
             if not as_json:
                 click.echo(f"{letter_id} is sent again ({one_line(letter.name, 64)})")
     if as_json:
@@ -103,8 +103,8 @@ def dismiss_letters(letter_ids: tuple[str, ...], every: bool, as_json: bool) -> 
     if bool(letter_ids) == every:
         raise click.UsageError("name the letters, or use --all; roboco dead-letters lists them")
     with _open_orchestrator() as orchestrator:
-        chosen = [letter.letter_id for letter in orchestrator.dead_letters()] if every else letter_ids
-        dismissed = {letter_id: orchestrator.dismiss_dead_letter(letter_id) for letter_id in chosen}
+        chosen = [letter.letter_id for letter in orchestrator.operator.dead_letters()] if every else letter_ids
+        dismissed = {letter_id: orchestrator.operator.dismiss_dead_letter(letter_id) for letter_id in chosen}
     if as_json:
         print_json(
             [{"letter_id": letter_id, "dismissed": letter is not None} for letter_id, letter in dismissed.items()]

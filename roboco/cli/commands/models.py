@@ -15,7 +15,6 @@ from rich.text import Text
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json
-from roboco.cli.terminal.progress import Progress
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.client.orchestrator import Orchestrator
@@ -76,16 +75,15 @@ def check(team: str, only: tuple[str, ...], as_json: bool) -> int:
     logging.getLogger("roboco.model").setLevel(logging.ERROR)  # what it would log is part of the output
     calls = importlib.import_module("roboco.cli.doctor.model_calls")  # which imports the packages that call models
     screen = Screen(sys.stdout)
-    progress = Progress(sys.stdout, screen.is_terminal and not as_json)
     results: list[Any] = []
     checks: Iterator[Any] = calls.check_profiles(settings, found, only)
-    progress.show([f"the models of team {found.name}"])
+    if not as_json:
+        screen.status(f"waiting for the models of team {found.name}")
     for result in checks:
-        progress.clear()
         results.append(result)
         if not as_json:
             _print_check(screen, result)
-    progress.clear()
+    screen.status("")
     works = all(result.works for result in results)
     if as_json:
         print_json({"ok": works, "profiles": results})

@@ -93,7 +93,7 @@ def _switched_off(orchestrator: Orchestrator, found: Sequence[TaskEntry]) -> lis
     if not any(entry.status in (TaskStatus.QUEUED, TaskStatus.RUNNING) for entry in found):
         return []
     try:
-        return [switch.cause for switch in orchestrator.switches()]
+        return [switch.cause for switch in orchestrator.operator.switches()]
     except Forbidden:  # a tenant's client
         return []
     except TransientError as error:

@@ -1,6 +1,5 @@
-"""Checks of the broker: it accepts messages, no other application uses it, and workers consume its queues."""
+"""Checks of the broker: it accepts messages, no other application uses it, and each pool has workers."""
 
-import time
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -13,16 +12,17 @@ from redis.exceptions import RedisError
 from roboco.broker.broker import TRANSPORT_OPTIONS
 from roboco.broker.broker_fault import write_fault
 from roboco.broker.names import COORDINATOR_QUEUE, QUEUES, queue_lanes
-from roboco.broker.queue_stats import QueueStats, read_queue_stats
 from roboco.cli.doctor.check import CheckResult, expect
 from roboco.cli.doctor.deployments import check_owner, check_unread_lists
+from roboco.client.operator.operations import QueueReport
+from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import producer_app
 from roboco.errors import TransientError
 from roboco.redis.server_error import BROKER_URL_SETTING, explain
 from roboco.settings import Settings
 
-INSPECT_TIMEOUTS = (0.5, 1.0, 1.5)
-"""Seconds for workers to answer, per attempt. The check repeats while a queue has none: machines may be busy."""
+LISTED_WORKERS: Final = 20
+"""Workers of a pool that are named at most."""
 MAX_MESSAGE_AGE: Final = 60.0
 """Seconds for which a message may wait in a queue."""
 _ROBOCO_EXCHANGES = frozenset(
@@ -37,7 +37,7 @@ MAX_PAGES: Final = 50
 
 
 def check_broker(settings: Settings) -> Iterator[CheckResult]:
-    """Check that the broker accepts messages, and that a worker consumes each queue."""
+    """Check that the broker accepts messages, and that each pool has a live worker."""
     app = producer_app(settings)
     where = maybe_sanitize_url(settings.broker)
     try:
@@ -49,8 +49,6 @@ def check_broker(settings: Settings) -> Iterator[CheckResult]:
             yield CheckResult("broker", "fail", f"{where} takes no messages: {found}", todo)
             yield from rabbit
             return
-        answers = _consumed_queues(app)
-        waiting = read_queue_stats(app, QUEUES)
         shared = [*_check_shared_database(app), check_owner(app, settings), *check_unread_lists(app, settings)]
     except (AMQPError, KombuError, RedisError, OSError, TransientError) as error:
         found, todo = str(error), "check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL"
@@ -64,10 +62,7 @@ def check_broker(settings: Settings) -> Iterator[CheckResult]:
     yield CheckResult("broker", "ok", where)
     yield from rabbit
     yield from shared
-    for queue in waiting:
-        yield from _check_queue(
-            queue, sorted(node for node, queues in answers.items() if queue.name in queues), bool(answers)
-        )
+    yield from _check_pools(settings)
 
 
 def _check_rabbitmq(connection: Any) -> list[CheckResult]:
@@ -80,18 +75,30 @@ def _check_rabbitmq(connection: Any) -> list[CheckResult]:
     return [expect("broker version", new, f"RabbitMQ {version}", todo)]
 
 
-def _check_queue(queue: QueueStats, nodes: list[str], any_worker: bool) -> Iterator[CheckResult]:
-    todo = f"start one: celery -A roboco.workers.{queue.name.rpartition('.')[2]} worker"
+def _check_pools(settings: Settings) -> Iterator[CheckResult]:
+    """Check that each pool has a live worker, and a short queue, by the numbers that `roboco top` shows."""
+    with Orchestrator(settings.model_copy(update={"tenant": None})) as orchestrator:
+        try:
+            found = orchestrator.operator.operations.workers(LISTED_WORKERS).workers
+            queues = orchestrator.operator.operations.queues()
+        except TransientError as error:
+            yield CheckResult("workers", "fail", str(error), "check ROBOCO_BROKER_URL and ROBOCO_REDIS_URL")
+            return
+    live = [worker for worker in found if worker.alive and not worker.draining]
+    for queue in queues:
+        pool = queue.name.rpartition(".")[2]
+        yield from _check_queue(queue, pool, sorted(one.name for one in live if pool in one.pools), bool(live))
+
+
+def _check_queue(queue: QueueReport, pool: str, workers: list[str], any_worker: bool) -> Iterator[CheckResult]:
+    todo = f"start one: celery -A roboco.workers.{pool} worker"
     if queue.name == COORDINATOR_QUEUE and not any_worker:
         todo += " (or one for everything: celery -A roboco.workers.app worker)"
-    found = ", ".join(nodes) or f"no worker answered in {sum(INSPECT_TIMEOUTS):g} s"
-    yield expect(f"queue {queue.name}", bool(nodes), found, todo, "fail")
+    yield expect(f"queue {queue.name}", bool(workers), ", ".join(workers) or "no live worker", todo, "fail")
     if queue.waiting:
-        age = 0.0 if queue.oldest is None else time.time() - queue.oldest
+        age = queue.oldest_age or 0.0
         found = f"{queue.waiting} messages wait" + (f", the oldest for {age:.0f} s" if age else "")
-        yield expect(
-            f"backlog {queue.name.rpartition('.')[2]}", age < MAX_MESSAGE_AGE, found, "start more workers of this pool"
-        )
+        yield expect(f"backlog {pool}", age < MAX_MESSAGE_AGE, found, "start more workers of this pool")
 
 
 def _check_shared_database(app: Celery) -> Iterator[CheckResult]:
@@ -113,16 +120,3 @@ def _check_shared_database(app: Celery) -> Iterator[CheckResult]:
     )
     todo = "name a separate database in ROBOCO_BROKER_URL: the shortest visibility timeout in a database counts for all"
     yield expect("broker database", not others, found, todo)
-
-
-def _consumed_queues(app: Celery) -> dict[str, set[str]]:
-    """Return the queues that each worker consumes."""
-    answers: dict[str, Any] = {}
-    for seconds in INSPECT_TIMEOUTS:
-        # A new connection each time: the next command on the same connection would read a late reply.
-        with app.connection_for_write() as connection:
-            answers |= app.control.inspect(timeout=seconds, connection=connection).active_queues() or {}
-        consumed = {node: {queue["name"] for queue in queues} for node, queues in answers.items()}
-        if set().union(*consumed.values()) >= set(QUEUES):
-            break
-    return consumed

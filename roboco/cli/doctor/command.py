@@ -3,7 +3,7 @@
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import click
@@ -15,7 +15,6 @@ from roboco.cli.doctor.machine import (
     check_limits,
     check_local_servers,
     check_model,
-    check_python,
     check_sandbox,
 )
 from roboco.cli.doctor.parallel_checks import CheckGroup, run_parallel
@@ -27,7 +26,6 @@ from roboco.cli.doctor.workspace import check_workspace
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json
-from roboco.cli.terminal.progress import Progress
 from roboco.cli.terminal.screen import Screen
 from roboco.client.team_lookup import resolve_team
 from roboco.errors import UsageError
@@ -59,14 +57,17 @@ def doctor(models: str | None, flower: str | None, timeout: float, as_json: bool
     mcp_servers of ROBOCO_ALLOWLIST allows, asks them for their tools, and ends them.
     """
     screen = Screen(sys.stdout)
-    progress = Progress(sys.stdout, screen.is_terminal and not as_json)
     checks: list[CheckResult] = []
-    for check in run_parallel(list(_check_groups(models, flower)), timeout, progress.show):
-        progress.clear()
+
+    def show_waiting(names: Sequence[str]) -> None:
+        if names and not as_json:
+            screen.status(f"waiting for {', '.join(names)}")
+
+    for check in run_parallel(list(_check_groups(models, flower)), timeout, show_waiting):
         checks.append(check)
         if not as_json:
             _print(screen, check)
-    progress.clear()
+    screen.status("")
     failed = any(check.state == "fail" for check in checks)
     if as_json:
         print_json({"ok": not failed, "checks": checks})
@@ -75,7 +76,6 @@ def doctor(models: str | None, flower: str | None, timeout: float, as_json: bool
 
 def _check_groups(models: str | None, flower: str | None) -> Iterator[CheckGroup]:
     """Yield all checks; those that wait for different servers are in different groups."""
-    yield CheckGroup("python", lambda: [check_python()], in_caller_thread=True)
     budget = MemoryBudget()
     try:
         settings = load_settings()
@@ -107,13 +107,6 @@ def _check_groups(models: str | None, flower: str | None) -> Iterator[CheckGroup
 def _check_settings(settings: Settings) -> Iterator[CheckResult]:
     yield CheckResult("settings", "ok", _set_variables())
     yield from check_limits(settings.agents_concurrency)
-    yield _check_signing(settings)
-
-
-def _check_signing(settings: Settings) -> CheckResult:
-    if settings.signing_keys:
-        return CheckResult("messages", "ok", f"signed, {len(settings.signing_keys)} keys")
-    return CheckResult("messages", "ok", "not signed: every client that can write to the broker can have workers act")
 
 
 def _check_teams(settings: Settings) -> Iterator[CheckResult]:

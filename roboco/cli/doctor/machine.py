@@ -1,9 +1,8 @@
-"""Checks of this machine: Python, its limits, a model's key, Flower, and the local servers of `run` and `dev`."""
+"""Checks of this machine: its limits, a model's key, Flower, and the local servers of `run` and `dev`."""
 
 import importlib.util
 import resource
 import sqlite3
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -20,11 +19,6 @@ from roboco.tools.sandbox.sandbox import Sandbox
 
 FILES_PER_TURN, BASE_FILES = 3, 200
 """Open files of an agents worker: for each turn, with the connection to its model, and for the whole process."""
-
-
-def check_python() -> CheckResult:
-    """Return the version of Python. It is always ok: pip installs Roboco only on versions on which it runs."""
-    return CheckResult("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}")
 
 
 def check_limits(concurrency: int) -> Iterator[CheckResult]:

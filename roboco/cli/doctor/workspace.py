@@ -47,7 +47,7 @@ def check_workspace(settings: Settings) -> Iterator[CheckResult]:
     if isinstance(place, FolderFiles):
         yield _check_disk(place)
     elif isinstance(place, S3Objects):
-        yield from _check_bucket(settings, place, tried=not flaw)
+        yield from _check_bucket(settings, place)
 
 
 def _open_files(settings: Settings) -> S3Objects | Files:
@@ -78,17 +78,15 @@ def _check_disk(files: FolderFiles) -> CheckResult:
     return CheckResult("workspace disk", state, f"{free / 2**30:.1f} GB free", todo)
 
 
-def _check_bucket(settings: Settings, objects: S3Objects, tried: bool) -> Iterator[CheckResult]:
+def _check_bucket(settings: Settings, objects: S3Objects) -> Iterator[CheckResult]:
     parts = urlsplit(settings.workspace)
     client = connect_s3(settings.s3_endpoint_url, timeout=_answer_timeout(settings), attempts=1)
     try:
-        if tried:
-            yield _check_conditions(objects)
         yield from check_objects(objects, _answer_timeout(settings))
         yield _check_places(objects)
         yield _check_clock(client.head_bucket(Bucket=parts.netloc))
     except (RobocoError, BotoCoreError, ClientError) as error:
-        yield CheckResult("s3", "fail", str(error), "check the rights of its user, and that the store honours If-Match")
+        yield CheckResult("s3", "fail", str(error), "check the rights of its user")
         return
     try:
         rules = _lifecycle_rules(client, parts.netloc)
@@ -109,21 +107,6 @@ def _check_places(objects: S3Objects) -> CheckResult:
     found = f"records of operators are where no process reads them: {', '.join(misplaced)}" if misplaced else "none"
     todo = "move them as 'Records of operators' in deploy/README.md describes, or delete them if a worker has made them"
     return expect("s3 misplaced records", not misplaced, found, todo, "fail")
-
-
-def _check_conditions(objects: S3Objects) -> CheckResult:
-    """Check that a write that names an entity tag fails if another writer has replaced the object since."""
-    path = f"_doctor/{uuid.uuid4().hex}"
-    try:
-        objects.put(path, b"first")
-        stored = objects.get(path)
-        etag = None if stored is None else stored.etag
-        first, second = (objects.put(path, data, if_match=etag) for data in (b"second", b"third"))
-        right = etag is not None and first and not second
-    finally:
-        objects.delete(path)
-    found = "a conditional write fails as required" if right else "a conditional write replaces a newer object"
-    return expect("s3 conditions", right, found, "use a store that honours If-Match", "fail")
 
 
 def _check_clock(answer: dict[str, Any]) -> CheckResult:

@@ -83,7 +83,7 @@ def create(*, name: str, expires: timedelta | None, as_json: bool, **fields: Any
     chosen = {field: value for field, value in fields.items() if value}
     expires_at = None if expires is None else datetime.now(UTC) + expires
     with _open_orchestrator() as orchestrator:
-        text, key = orchestrator.create_key(name=name, expires_at=expires_at, **chosen)
+        text, key = orchestrator.operator.create_key(name=name, expires_at=expires_at, **chosen)
     if as_json:
         print_json({"key": text, **_public(key)})
         return
@@ -96,7 +96,7 @@ def create(*, name: str, expires: timedelta | None, as_json: bool, **fields: Any
 def list_keys(as_json: bool) -> None:
     """List all keys, without their secrets."""
     with _open_orchestrator() as orchestrator:
-        found = sorted(orchestrator.keys(), key=lambda key: (key.created_at, key.id))
+        found = sorted(orchestrator.operator.keys(), key=lambda key: (key.created_at, key.id))
     if as_json:
         print_json(list(map(_public, found)))
     elif found:
@@ -114,7 +114,7 @@ def revoke(key_ids: tuple[str, ...], as_json: bool) -> None:
     try:
         with _open_orchestrator() as orchestrator:
             for key_id in key_ids:
-                revoked.append(key := orchestrator.revoke_key(key_id))
+                revoked.append(key := orchestrator.operator.revoke_key(key_id))
                 if not as_json:
                     click.echo(f"{key.id} is revoked ({one_line(key.name, 64)})")
     finally:

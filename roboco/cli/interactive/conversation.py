@@ -1,15 +1,16 @@
 """Conversation: a task's stream on the screen until its end, with the answers and interjections of the user."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from roboco.cli.interactive.reader_thread import ReaderThread
+from roboco.cli.interactive.user import TerminalUser
 from roboco.cli.terminal.signals import record_ctrl_c
+from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged, TaskEnded, UserMessageAdded
 from roboco.domain.stream.item import StreamItem
-from roboco.domain.task_summary import TaskSummary
 
 QUIET_AFTER: Final = 0.25
 """Seconds without an item after which the stream counts as quiet."""
@@ -22,35 +23,6 @@ class Display(Protocol):
         """Show the item."""
 
 
-class FollowedTask(Protocol):
-    """The part of a task that a conversation uses."""
-
-    task_id: str
-
-    def stream(self, cursor: str | None = None) -> Iterator[StreamItem]:
-        """Yield each item after the cursor."""
-
-    def summary(self) -> TaskSummary:
-        """Return the task at a glance."""
-
-    def stop(self, reason: str) -> object:
-        """End the task now."""
-
-
-class Participant(Protocol):
-    """The user at the terminal."""
-
-    @property
-    def interjects(self) -> bool:
-        """True if Ctrl-C asks for a message."""
-
-    def answer(self, status: TaskStatus) -> bool:
-        """Ask for the input that a task in this status waits for. Return True if the task continues."""
-
-    def interject(self) -> bool:
-        """Ask for a message, and interrupt the task with it. Return True if there was a message."""
-
-
 class Conversation:
     """Shows a task's stream.
 
@@ -60,10 +32,10 @@ class Conversation:
 
     def __init__(
         self,
-        task: FollowedTask,
+        task: Task,
         display: Display,
         *,
-        user: Participant | None = None,
+        user: TerminalUser | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self._task = task

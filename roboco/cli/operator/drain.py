@@ -37,7 +37,7 @@ def drain(worker: str, timeout: float | None, as_json: bool) -> int:
     the worker has ended. If a supervisor runs the worker, it starts another one. Ctrl-C ends the command alone.
     """
     with closing(Orchestrator(caller_settings())) as orchestrator:
-        last = orchestrator.drain_worker(worker, timeout)
+        last = orchestrator.operator.drain_worker(worker, timeout)
         error = _follow(orchestrator, last, shows=not as_json)
     if as_json:
         print_json({"worker": worker, "drained": not error, "error": error or None})
@@ -50,7 +50,7 @@ def _follow(orchestrator: Orchestrator, last: WorkerReport, shows: bool) -> str:
     """Wait until the worker has ended, and print its progress. Return "", or why it is not known to be drained."""
     asked_at, shown = time.monotonic(), ""
     while True:
-        found = orchestrator.operations.worker(last.name)
+        found = orchestrator.operator.operations.worker(last.name)
         if found is None:
             return ""
         if not found.alive:

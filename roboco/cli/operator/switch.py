@@ -43,7 +43,7 @@ def switch_off(target: str, reason: str, interrupt: bool, as_json: bool) -> None
     Running ones end by themselves, or are interrupted with --interrupt. It survives a loss of Redis.
     """
     with _open_orchestrator() as orchestrator:
-        found = orchestrator.switch_off(target, reason, interrupt=interrupt)
+        found = orchestrator.operator.switch_off(target, reason, interrupt=interrupt)
     if as_json:
         print_json(found)
     else:
@@ -56,7 +56,7 @@ def switch_off(target: str, reason: str, interrupt: bool, as_json: bool) -> None
 def switch_on(target: str, as_json: bool) -> None:
     """Switch TARGET on again: its tasks continue within half a minute."""
     with _open_orchestrator() as orchestrator:
-        before = orchestrator.switch_on(target)
+        before = orchestrator.operator.switch_on(target)
     if as_json:
         print_json({"target": target, "was_off": before is not None})
     elif before is None:
@@ -70,7 +70,7 @@ def switch_on(target: str, as_json: bool) -> None:
 def list_switches(as_json: bool) -> None:
     """List everything that is switched off, with the reasons."""
     with _open_orchestrator() as orchestrator:
-        found = orchestrator.switches()
+        found = orchestrator.operator.switches()
     if as_json:
         print_json(found)
     elif found:

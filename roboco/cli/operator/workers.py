@@ -34,7 +34,7 @@ def workers(limit: int, as_json: bool) -> None:
     day. No worker is asked, so that one that hangs delays nothing.
     """
     with closing(Orchestrator(load_settings())) as orchestrator:
-        report = orchestrator.operations.workers(limit)
+        report = orchestrator.operator.operations.workers(limit)
     if as_json:
         print_json(report)
         return

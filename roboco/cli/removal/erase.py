@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import click
 
+from roboco.cli.bulk.bulk_option import confirm
+from roboco.cli.bulk.task_conditions import filter_options, task_conditions
 from roboco.cli.terminal import options
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
@@ -18,17 +19,11 @@ from roboco.client.operator.task_removal import RemovalPage
 from roboco.client.options import ErasureOptions, TaskFilterOptions
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.removal.erasure import ErasureReceipt
-from roboco.domain.task_filter import STATUS_NAMES, parse_time
 
 
 @click.command()
 @click.argument("task_id", required=False)
-@click.option("--tenant", metavar="TENANT", help='All tasks of this tenant; "" for tasks without one.')
-@click.option("--team", metavar="TEAM", help="All tasks of the team.")
-@click.option("--status", type=click.Choice(STATUS_NAMES), multiple=True, help="A status, or a group; may be repeated.")
-@click.option("--older", "until", metavar="TIME", help="Not changed since then: 2h, 30d, or 2026-01-31T09:30.")
-@click.option("--since", metavar="TIME", help="Changed since then.")
-@click.option("--text", metavar="TEXT", callback=options.not_empty, help="A part of the title, in upper or lower case.")
+@task_conditions
 @click.option("--stop", is_flag=True, help="Stop open tasks first. Without it they are not erased.")
 @click.option("--forks", type=click.Choice(["keep", "erase"]), help="Keep the forks of a task, or erase them, too.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; the receipt keeps it.")
@@ -57,26 +52,19 @@ def erase(task_id: str | None, timeout: float, as_json: bool, **given: Any) -> i
         if task_id is None:
             return _erase_many(orchestrator, filters, chosen, given, as_json)
         if given["shows_receipt"]:
-            return _print_receipt(orchestrator.erasure(task_id), as_json)
+            return _print_receipt(orchestrator.operator.erasure(task_id), as_json)
         if given["dry_run"]:
             raise click.UsageError("--dry-run lists tasks that meet conditions; roboco show TASK shows one task")
-        _confirm(f"Erase task {task_id} for good?", given["yes"])
-        return _print_receipt(orchestrator.erase(task_id, timeout=timeout, **chosen), as_json)
+        if not given["yes"]:
+            confirm(f"Erase task {task_id} for good?")
+        return _print_receipt(orchestrator.operator.erase(task_id, timeout=timeout, **chosen), as_json)
 
 
 def _filters(given: dict[str, Any]) -> TaskFilterOptions:
     """Return the conditions that are given."""
-    now = datetime.now().astimezone()
-    filters = TaskFilterOptions()
-    for name in ("since", "until"):
-        if given[name] is not None:
-            filters[name] = parse_time(given[name], now)
-    for name in ("tenant", "team", "text"):
-        if given[name] is not None:
-            filters[name] = given[name]  # type: ignore[literal-required]
-    if given["status"]:
-        filters["status"] = given["status"]
-    return filters
+    return cast(
+        TaskFilterOptions, {name: value for name, value in filter_options(given).items() if value not in (None, ())}
+    )
 
 
 def _erase_many(
@@ -95,7 +83,8 @@ def _erase_many(
     if given["dry_run"] or not found:
         _note(f"{found} tasks meet the conditions", as_json)
         return SUCCESS
-    _confirm(f"Erase {found} tasks for good?", given["yes"])
+    if not given["yes"]:
+        confirm(f"Erase {found} tasks for good?")
     refused = accepted = 0
     for page in _pages(orchestrator, filters, chosen, given["rate"], dry_run=False):
         _print_page(page, as_json)
@@ -110,7 +99,7 @@ def _pages(
 ) -> Iterator[RemovalPage]:
     cursor, requested = "", 0
     while True:
-        page = orchestrator.removal_page(
+        page = orchestrator.operator.removal_page(
             cursor=cursor, dry_run=dry_run, delay=requested / rate, rate=rate, options=chosen, **filters
         )
         requested += len(page.tasks)
@@ -129,15 +118,6 @@ def _print_page(page: RemovalPage, as_json: bool) -> None:
 
 def _note(text: str, as_json: bool) -> None:
     click.echo(text, err=as_json)
-
-
-def _confirm(question: str, yes: bool) -> None:
-    """Ask on a terminal. Raise UsageError if there is none and --yes is not given."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise click.UsageError("this is no terminal: give --yes to erase without a question")
-    click.confirm(question, abort=True, err=True)
 
 
 def _print_receipt(receipt: ErasureReceipt, as_json: bool) -> int:

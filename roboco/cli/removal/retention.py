@@ -1,4 +1,4 @@
-"""roboco retention: the rules of the retention, and the tasks that they archive or remove now."""
+"""roboco retention: the rules of the retention, and the tasks that they remove now."""
 
 from collections import Counter
 from contextlib import closing
@@ -13,10 +13,10 @@ from roboco.settings import load_settings
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="List the tasks that the rules archive or remove now.")
+@click.option("--dry-run", is_flag=True, help="List the tasks that the rules remove now.")
 @options.as_json
 def retention(dry_run: bool, as_json: bool) -> None:
-    """List tasks that the retention archives or removes.
+    """List tasks that the retention removes.
 
     The command shows the rules of ROBOCO_RETENTION_RULES, and with --dry-run the tasks that they cover now.
 
@@ -29,7 +29,7 @@ def retention(dry_run: bool, as_json: bool) -> None:
     counts, read, cursor = Counter[str](), 0, ""
     with closing(Orchestrator(settings)) as orchestrator:
         while True:
-            page = orchestrator.retention_page(cursor=cursor)
+            page = orchestrator.operator.retention_page(cursor=cursor)
             read += page.tasks_read
             for one in page.tasks:
                 counts[one.cause] += 1

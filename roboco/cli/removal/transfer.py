@@ -30,7 +30,7 @@ def export_task(task_id: str, file: Path, as_json: bool) -> None:
         raise UsageError(f"{file} exists; name another file")
     part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}")
     with closing(Orchestrator(caller_settings())) as orchestrator:
-        pieces = orchestrator.export_task(task_id)
+        pieces = orchestrator.operator.export_task(task_id)
         try:
             with part.open("xb") as written:
                 os.chmod(part, 0o600)
@@ -56,12 +56,11 @@ def export_task(task_id: str, file: Path, as_json: bool) -> None:
 def import_task(file: Path, as_json: bool) -> None:
     """Store the task of a tar file.
 
-    `roboco export` or the retention has written it.
-
-    The whole file is verified first. Import only files that you trust: a fork or a retry of the task runs its team.
+    `roboco export` has written it. The whole file is verified first. Import only files that you trust: a fork or a
+    retry of the task runs its team.
     """
     with closing(Orchestrator(caller_settings())) as orchestrator, file.open("rb") as source:
-        summary = orchestrator.import_task(source)
+        summary = orchestrator.operator.import_task(source)
     if as_json:
         print_json(summary)
     else:

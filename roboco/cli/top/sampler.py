@@ -56,7 +56,7 @@ class Sampler:
         return now
 
     def _sample_redis(self, at: float, most: int) -> dict[str, Any]:
-        operations, tasks = self._orchestrator.operations, self._redis.tasks(most)
+        operations, tasks = self._orchestrator.operator.operations, self._redis.tasks(most)
         overview, workers = operations.overview(), operations.workers(MAX_WORKERS).workers
         self._known = self._open_teams.update(task.task_id for task in tasks)
         before = {row.task.task_id: row.task.tokens_out for row in self._last.tasks}
@@ -81,7 +81,7 @@ class Sampler:
             yield replace(task, reason=cause) if cause else task
 
     def _sample_queues(self) -> dict[str, Any]:
-        return {"queues": tuple(self._orchestrator.operations.queues())}
+        return {"queues": tuple(self._orchestrator.operator.operations.queues())}
 
     def _row(self, task: LiveTask, before: int | None, seconds: float) -> TaskRow:
         team = self._known.get(task.task_id)

@@ -59,7 +59,7 @@ def usage(  # noqa: PLR0913 - the options of a command
         all_tasks=all_tasks,
     )
     with closing(Orchestrator(load_settings())) as orchestrator:
-        collector = orchestrator.usage_collector(by, **options)
+        collector = orchestrator.operator.usage_collector(by, **options)
         for tasks in collector.collect():
             if sys.stderr.isatty():
                 click.echo(f"\r{tasks} tasks", err=True, nl=False)

@@ -37,17 +37,13 @@ class ErasureRequest(RecordModel):
     stop: bool = False
     """True if the task is stopped first."""
     forks: ForksChoice = "keep"
-    archive: str = ""
-    """The address to which the task is archived before it is removed, or "" to archive nothing."""
-    storage_class: str = ""
-    """The storage class of the archived object, or "" for the store's default."""
 
 
 class ErasureReceipt(RecordModel):
     """The receipt of an erasure: what was removed, when and by whom. It holds no content of the task. Times are UTC."""
 
     task_id: str
-    status: Literal["erasing", "erased", "archived"]
+    status: Literal["erasing", "erased"]
     """`erasing` until the last file is removed."""
     requested_at: datetime
     finished_at: datetime | None = None
@@ -66,11 +62,6 @@ class ErasureReceipt(RecordModel):
     """The forks of this task, whose histories contain steps of it."""
     forks_erased: bool = False
     """True if the forks are erased with this task."""
-    archive: str = ""
-    """The address of the archived task, or ""."""
-    archived_bytes: int = 0
-    archived_sha256: str = ""
-    """The hexadecimal digest of the archived file."""
     problem: str = ""
     """A part of the task that could not be found or removed, with the remedy, or ""."""
 

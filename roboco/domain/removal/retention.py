@@ -1,4 +1,4 @@
-"""Retention: the rules by which ended tasks are archived and removed, some time after their end.
+"""Retention: the rules by which ended tasks are removed, some time after their end.
 
 A rule is a text of conditions and one action: `tenant=acme status=failed|cancelled delete=7d`. The first rule whose
 conditions a task meets decides about it. A task that meets no rule is kept.
@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
-from urllib.parse import urlsplit
 
 from roboco.domain.ids import check_tenant, tenant_of
 from roboco.domain.status import TaskStatus
@@ -18,10 +17,9 @@ from roboco.errors import UsageError
 
 _AGE = re.compile(r"(\d{1,5})([hdw])")
 _UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
-_STORAGE_CLASS = re.compile(r"[A-Z_]{1,40}")
 _ENDED: Final = tuple(status for status in TaskStatus if status.ended)
-_ACTIONS: Final = ("keep", "delete", "archive")
-_NAMES: Final = frozenset({*_ACTIONS, "tenant", "team", "status", "to", "class"})
+_ACTIONS: Final = ("keep", "delete")
+_NAMES: Final = frozenset({*_ACTIONS, "tenant", "team", "status"})
 _EXAMPLE: Final = "tenant=acme status=failed delete=30d"
 
 
@@ -31,16 +29,13 @@ class RetentionRule:
 
     text: str
     """The rule as it was written."""
-    action: Literal["keep", "delete", "archive"]
+    action: Literal["keep", "delete"]
     age: timedelta = timedelta()
     """The time since the end of a task after which the action is due."""
     tenant: str | None = None
     """The tenant, "" for tasks without one, or None for all tasks."""
     team: str | None = None
     statuses: frozenset[TaskStatus] = frozenset(_ENDED)
-    archive: str = ""
-    """The address below which tasks are archived."""
-    storage_class: str = ""
 
     def covers(self, summary: TaskSummary) -> bool:
         """Return True if the ended task meets the conditions."""
@@ -69,12 +64,7 @@ def parse_rule(text: str) -> RetentionRule:
     )
     if action == "keep":
         return rule
-    if action == "delete":
-        return replace(rule, action="delete", age=_age(text, fields["delete"]))
-    address = _address(text, fields.get("to", ""))
-    storage_class = _storage_class(text, address, fields.get("class", ""))
-    age = _age(text, fields["archive"])
-    return replace(rule, action="archive", age=age, archive=address, storage_class=storage_class)
+    return replace(rule, action="delete", age=_age(text, fields["delete"]))
 
 
 def _fields(text: str) -> dict[str, str]:
@@ -85,7 +75,7 @@ def _fields(text: str) -> dict[str, str]:
         if name in fields:
             raise _mistake(text, f"{name!r} is given twice")
         if name not in _NAMES:
-            raise _mistake(text, f"{name!r} is unknown; write tenant, team, status, and keep, delete or archive")
+            raise _mistake(text, f"{name!r} is unknown; write tenant, team, status, and keep or delete")
         fields[name] = value
     if fields.get("tenant"):
         check_tenant(fields["tenant"])
@@ -98,9 +88,7 @@ def _action(text: str, fields: dict[str, str]) -> str:
     """Return the only action of the rule."""
     actions = [name for name in _ACTIONS if name in fields]
     if len(actions) != 1:
-        raise _mistake(text, f"it has {len(actions)} actions; write one of keep, delete=AGE or archive=AGE to=ADDRESS")
-    if actions[0] != "archive" and ("to" in fields or "class" in fields):
-        raise _mistake(text, f"to and class belong to archive=AGE, not to {actions[0]}")
+        raise _mistake(text, f"it has {len(actions)} actions; write keep or delete=AGE")
     if fields.get("keep"):
         raise _mistake(text, "keep has no value: it keeps tasks for ever")
     return actions[0]
@@ -119,21 +107,6 @@ def _age(text: str, value: str) -> timedelta:
     if (found := _AGE.fullmatch(value)) is None:
         raise _mistake(text, f"age {value!r} cannot be read: write hours, days or weeks, such as 12h, 30d or 8w")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
-
-
-def _address(text: str, address: str) -> str:
-    parts = urlsplit(address)
-    if not (parts.scheme == "s3" and parts.netloc) and not (parts.scheme == "file" and len(parts.path) > 1):
-        raise _mistake(text, f"to={address!r} is no address: write to=s3://BUCKET/PREFIX or to=file:///FOLDER")
-    if parts.username is not None or parts.query or parts.fragment:
-        raise _mistake(text, "to= holds a user, query or fragment: write to=s3://BUCKET/PREFIX or to=file:///FOLDER")
-    return address.rstrip("/")
-
-
-def _storage_class(text: str, address: str, name: str) -> str:
-    if name and not (address.startswith("s3:") and _STORAGE_CLASS.fullmatch(name)):
-        raise _mistake(text, f"class={name!r} is no storage class of S3, such as GLACIER_IR")
-    return name
 
 
 def _mistake(text: str, mistake: str) -> UsageError:

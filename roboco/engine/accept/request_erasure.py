@@ -10,7 +10,7 @@ refused, or stopped.
 
 If the client dies before the acceptance, the request is void if the task is open. If it dies after that, the sweeper
 finds the request when it fills the schedule. A repetition changes nothing, and returns the receipt so far. A request
-that removes more than the stored one, or archives to another address, replaces it.
+that removes more than the stored one replaces it.
 """
 
 from roboco.domain.ids import check_task_id
@@ -40,17 +40,12 @@ def request_erasure(engine: Engine, request: ErasureRequest, delay: float = 0.0)
         _check_task(engine, request)
         _check_forks(request, _forks_of(engine, task_id))
     elif receipt.finished_at is not None:
-        if request.archive or not receipt.archive:
-            return receipt
-        _check_forks(request, [fork for fork in receipt.forks if not is_erased(engine.files, fork)])
+        return receipt
     _store(engine, request)
     if receipt is None and not request.stop:
         _confirm(engine, request)
     engine.schedule.schedule_no_later_than(f"{ERASE_PREFIX}{task_id}", delay)
-    now = receipt_of(engine.files, task_id)
-    if now is None or (now.status == "archived" and not request.archive):
-        return pending_receipt(request)
-    return now
+    return receipt_of(engine.files, task_id) or pending_receipt(request)
 
 
 def pending_receipt(request: ErasureRequest) -> ErasureReceipt:
@@ -127,9 +122,6 @@ def _store(engine: Engine, request: ErasureRequest) -> None:
 
 
 def _covers(before: ErasureRequest, request: ErasureRequest) -> bool:
-    """Return True if the stored request removes as much as the other one, and archives to the same place."""
-    if request.archive and not before.archive:
-        return True
-    same_archive = (before.archive, before.storage_class) == (request.archive, request.storage_class)
+    """Return True if the stored request removes as much as the other one."""
     more_forks = request.forks == "erase" and before.forks != "erase"
-    return same_archive and not more_forks and (before.stop or not request.stop)
+    return not more_forks and (before.stop or not request.stop)

@@ -1,16 +1,13 @@
 """erase: carry out a request to erase a task, as a job of the sweeper.
 
-    closed? ─► receipt ─► stop? ─► sub-tasks, forks ─► counts ─► archive? ─► Redis, index, letters ─► files ─► done
-               (create)   (item)   (their requests)    (replace) (tar)       (fence is gone)          (pages)  (replace)
+    closed? ─► receipt ─► stop? ─► sub-tasks, forks ─► counts ─► Redis, index, letters ─► files ─► done
+               (create)   (item)   (their requests)    (replace) (fence is gone)          (pages)  (replace)
 
 The receipt is written first. From then on nothing accepts anything for the task, and each later step may be repeated:
 if the coordinator dies, or a server does not answer, the job is due again and continues with the first step that the
 receipt does not show. What is counted is counted before it is removed. Redis is cleared before the files, so that no
 worker has a fence with which it could write steps; a file that a late worker stores nevertheless is removed by later
 checks, after a minute, an hour and a day.
-
-Nothing is removed before the archive has the task. If no rule names its address any more, the request is void, and the
-task stays. If the archive does not answer, the job repeats, and a request with another address replaces this one.
 
 Cost in requests to the workspace, beside those for the files themselves: about 25, and six for each check. The dead
 letters are read at the first and at the last check. A job removes at most 20,000 files before it lets other work of the
@@ -43,9 +40,8 @@ from roboco.engine.attempt_counts import reset_attempts
 from roboco.engine.engine import Engine
 from roboco.engine.operate.erasure_inventory import letters_of, take_inventory
 from roboco.engine.operate.stored_receipt import StoredReceipt
-from roboco.engine.record.task_tar import archive_task
 from roboco.engine.tombstones import parse_request
-from roboco.errors import CorruptHistory, RobocoError, UsageError
+from roboco.errors import CorruptHistory, UsageError
 from roboco.ports.lease_renewals import AttemptLease
 
 _log = logging.getLogger(__name__)
@@ -69,7 +65,6 @@ MAX_CLOCK_SKEW = 60.0
 PAGE_SIZE = 1000
 MAX_PAGES = 20
 """Pages of files that one job removes."""
-_NOT_ARCHIVED = "it is not archived yet: "
 
 
 def erase_task(engine: Engine, task_id: str) -> None:
@@ -122,12 +117,10 @@ def _continue(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -
     if receipt.now.finished_at is None:
         if not _has_ended(engine, request):
             return _pause(engine, request)
-        if not _archive(engine, request, receipt):
-            return None
-        if not _remove(engine, request, receipt):
+        if receipt.now.files is None:
+            receipt.update(**take_inventory(engine, request))
+        if not _remove(engine, request.task_id, receipt):
             return 0.0
-    elif not request.archive:
-        receipt.remove_archive()
     return _check_late_files(engine, request, receipt.now)
 
 
@@ -185,36 +178,11 @@ def _has_ended(engine: Engine, request: ErasureRequest) -> bool:
     return False
 
 
-def _archive(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -> bool:
-    """Count the task, and archive it if that is requested. Return False, and void the request, if no rule allows it."""
-    if receipt.now.files is None:
-        receipt.update(**take_inventory(engine, request))
-    if not request.archive or receipt.now.archive:
-        return True
-    try:
-        archived = archive_task(engine, request)
-    except UsageError as error:
-        _log.warning("task %s stays, because it cannot be archived: %s", request.task_id, error)
-        engine.files.delete(tombstone_path(request.task_id))
-        engine.files.delete(erasure_path(request.task_id))
-        return False
-    except RobocoError as error:
-        problem = f"{_NOT_ARCHIVED}{error}"[:1000]
-        if receipt.now.problem != problem:
-            receipt.update(problem=problem)
-        raise
-    problem = "" if receipt.now.problem.startswith(_NOT_ARCHIVED) else receipt.now.problem
-    receipt.update(**archived, problem=problem)
-    return True
-
-
-def _remove(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -> bool:
+def _remove(engine: Engine, task_id: str, receipt: StoredReceipt) -> bool:
     """Remove the task. Return False if files are left for the next job."""
-    task_id = request.task_id
     _forget(engine, task_id)
     _remove_letters(engine, task_id)
-    if not request.archive:
-        _remove_fork_name(engine, task_id)
+    _remove_fork_name(engine, task_id)
     for _ in range(MAX_PAGES):
         if not engine.files.delete_tree(task_folder(task_id), PAGE_SIZE):
             break
@@ -222,10 +190,8 @@ def _remove(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -> 
         return False
     engine.files.delete(open_marker_path(task_id))
     engine.files.delete(notify_marker_path(task_id))
-    if not request.archive:
-        receipt.remove_archive()
-    receipt.update(status="archived" if request.archive else "erased", finished_at=engine.now())
-    _log.info("task %s is %s: %s files", task_id, receipt.now.status, receipt.now.files)
+    receipt.update(status="erased", finished_at=engine.now())
+    _log.info("task %s is erased: %s files", task_id, receipt.now.files)
     return True
 
 

@@ -1,23 +1,23 @@
 """import_task: store a task that a tar holds, unless its id is known.
 
-    verified tar ─► team.json, history ─► files ─► tombstone ─► task.json
-                    (create)             (put)    (delete)     (create)
+    verified tar ─► team.json, history ─► files ─► task.json
+                    (create)             (put)    (create)
 
 Team and history claim the id: no file of another task is replaced. `task.json` is written last: without it no reader
 finds the task. If the process dies before, the same import, sent again, continues. An ended task starts nothing: it has
-no open marker and no entry in the schedule. If the archived task is erased meanwhile, the erasure counts.
+no open marker and no entry in the schedule. If the task is erased meanwhile, the erasure counts.
 """
 
 from typing import BinaryIO, cast
 
-from roboco.domain.paths import ERASE_PREFIX, erasure_path, summary_path, task_folder, team_path, tombstone_path
+from roboco.domain.paths import ERASE_PREFIX, erasure_path, summary_path, task_folder, team_path
 from roboco.domain.removal.task_file import HEADER_NAME, HISTORY_FILE, MANIFEST_NAME, SUMMARY_FILE, TEAM_FILE
 from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.engine.operate.tar_contents import members, reading_tar, record_of
 from roboco.engine.task_entries import put_entry
-from roboco.engine.tombstones import erased_error, receipt_of
+from roboco.engine.tombstones import check_not_erasing
 from roboco.errors import Erased, StateConflict
 
 
@@ -31,7 +31,6 @@ def import_task(engine: Engine, source: BinaryIO, summary: TaskSummary) -> None:
     with reading_tar():
         _store(engine, source, task_id)
         record = record_of(source, SUMMARY_FILE)
-    engine.files.delete(tombstone_path(task_id))  # of an archived task
     _put_record(engine, summary_path(task_id), record)
     put_entry(engine, entry_of(summary))
     _yield_to_erasure(engine, task_id)
@@ -43,14 +42,7 @@ def _check_free(engine: Engine, task_id: str) -> None:
             f"task {task_id!r} exists in this workspace, and stays as it is: to read that of the tar beside it, import "
             "it into another workspace"
         )
-    receipt = receipt_of(engine.files, task_id)
-    if receipt is not None and receipt.status != "archived":
-        raise erased_error(engine.files, task_id) or StateConflict(f"task {task_id!r} was erased")
-    if engine.files.size(erasure_path(task_id)) is not None:
-        raise StateConflict(
-            f"task {task_id!r} was archived or erased within a day, and late files are still removed; import it a day "
-            "later"
-        )
+    check_not_erasing(engine.files, task_id)
 
 
 def _yield_to_erasure(engine: Engine, task_id: str) -> None:

@@ -1,7 +1,7 @@
 """retention: scan the workspace once a day, and request the removal of ended tasks that a rule has made due.
 
     page of folders ─► summaries ─► first rule that covers each ─► requests, spread over time ─► next position
-    (any coordinator)  (8 reads     (due: archive or delete)       (the sweeper carries them     (compare-and-set)
+    (any coordinator)  (8 reads     (due: delete)                  (the sweeper carries them     (compare-and-set)
                        at a time)                                   out, `erase.py`)
 
 The position is in Redis, for all coordinators: one of them has a lock for some seconds. If it dies, another one repeats
@@ -9,12 +9,12 @@ the page, which requests nothing twice. If Redis loses the position, the scan be
 with the new ones begins, ten minutes after the last beginning at the earliest: coordinators whose rules differ would
 else begin anew all the time. A task whose requests fail is left out until the next scan. A scan waits between its pages
 until their removals are due, at REMOVALS_PER_SECOND, so that removals take a small part of the sweepers' time, and few
-are pending if an archive does not answer.
+are pending.
 
 What is removed depends on the time, so a coordinator whose clock differs from that of Redis removes nothing.
 
-Cost of a scan: a listing for each 200 tasks, a read for each task, and eight requests for a task that is due. An
-archived or removed task is not read again.
+Cost of a scan: a listing for each 200 tasks, a read for each task, and eight requests for a task that is due. A
+removed task is not read again.
 """
 
 import logging
@@ -128,7 +128,7 @@ def _process_page(engine: Engine, scan: RetentionScan) -> RetentionScan | None:
     if not engine.retention_progress.save(scan, after):
         return None
     if after.finished is not None:
-        _log.info("retention: %d tasks were read, %d are archived or removed", after.tasks_read, after.due)
+        _log.info("retention: %d tasks were read, %d are removed", after.tasks_read, after.due)
     return after
 
 
@@ -157,8 +157,6 @@ def _request_removal(engine: Engine, task: TaskSummary, delay: float) -> bool:
         by="retention",
         reason=rule.text[:500],
         forks="keep",
-        archive=rule.archive,
-        storage_class=rule.storage_class,
     )
     try:
         request_erasure(engine, request, delay)

@@ -2,8 +2,9 @@
 
     tar ─► names, counts, sizes ─► digests, chain, artifacts ─► manifest ─► summary of its task
 
-Run as a program, it verifies the tar on its standard input. A JSON value of 32 MB holds the interpreter, and so all
-requests of a gateway, for seconds up to minutes. The program has a process for that, with limits of memory and time.
+Run as a program, it verifies the tar on its standard input. A JSON value of 32 MB, or a hostile header of a tar, holds
+the interpreter, and so all requests of a gateway, for seconds up to minutes. The program has a process for that, with
+limits of memory and time.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,7 +40,6 @@ from roboco.domain.removal.task_file import (
 )
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
-from roboco.engine.operate.tar_reader import TarMember, UnreadableTar, members_of
 from roboco.errors import CorruptHistory, UsageError
 
 MAX_FILES: Final = 100_000
@@ -176,12 +177,15 @@ def members(source: BinaryIO) -> Iterator[tuple[str, IO[bytes]]]:
     Sizes are checked before content is read.
     """
     names, total = set[str](), 0
-    for member in members_of(source):
-        path, total = _checked(member), total + member.size
-        if path in names or len(names) >= MAX_FILES or total > MAX_BYTES:
-            raise _refused(f"it holds {path!r} twice, over {MAX_FILES:,} files, or over {MAX_BYTES:,} bytes")
-        names.add(path)
-        yield path, member.open(source)
+    source.seek(0)
+    with tarfile.open(fileobj=source, mode="r:") as tar:
+        while (info := tar.next()) is not None:
+            path, total = _checked(info), total + info.size
+            if path in names or len(names) >= MAX_FILES or total > MAX_BYTES:
+                raise _refused(f"it holds {path!r} twice, over {MAX_FILES:,} files, or over {MAX_BYTES:,} bytes")
+            names.add(path)
+            if (member := tar.extractfile(info)) is not None:
+                yield path, member
 
 
 @contextmanager
@@ -189,13 +193,15 @@ def reading_tar() -> Iterator[None]:
     """Raise UsageError if the tar cannot be read."""
     try:
         yield
-    except (UnreadableTar, RecursionError) as error:
+    except (tarfile.TarError, ValueError, RecursionError) as error:
         raise _refused(f"it cannot be read: {error}") from error
 
 
-def _checked(info: TarMember) -> str:
+def _checked(info: tarfile.TarInfo) -> str:
     """Return the path of the member. Raise UsageError if it is no plain file with the name of a task's file."""
     name = info.name
+    if info.type != tarfile.REGTYPE or not info.pax_headers.keys() <= {"path", "size"}:
+        raise _refused(f"{name[:120]!r} is no plain file of a task")
     path = name.removeprefix(FILES_PREFIX) if name.startswith(FILES_PREFIX) else ""
     if name not in (HEADER_NAME, MANIFEST_NAME) and not is_portable(path):
         raise _refused(f"{name[:120]!r} is no plain file of a task")
@@ -241,7 +247,7 @@ class _Hashed:
     def __iter__(self) -> Iterator[bytes]:
         while line := self._member.readline(MAX_RECORD_BYTES + 1):
             if len(line) > MAX_RECORD_BYTES:
-                raise UnreadableTar(f"a line has more than {MAX_RECORD_BYTES:,} bytes")
+                raise tarfile.ReadError(f"a line has more than {MAX_RECORD_BYTES:,} bytes")
             self.digest.update(line)
             self.size += len(line)
             yield line

@@ -73,9 +73,7 @@ def erase_again(engine: Engine, task_id: str) -> bool:
     if receipt is None:
         return False
     _log.warning("task %s was erased; files that arrived since are removed", task_id)
-    request = ErasureRequest(
-        task_id=task_id, requested_at=engine.now(), by=receipt.by, reason=receipt.reason, archive=receipt.archive
-    )
+    request = ErasureRequest(task_id=task_id, requested_at=engine.now(), by=receipt.by, reason=receipt.reason)
     engine.files.create(erasure_path(task_id), request.model_dump_json().encode())
     engine.schedule.set(f"{ERASE_PREFIX}{task_id}")
     engine.files.delete(open_marker_path(task_id))

@@ -1,4 +1,4 @@
-"""task_tar: an ended task as a tar, for moves and archives.
+"""task_tar: an ended task as a tar.
 
     roboco-task.json ─► files/history.jsonl ─► files/... ─► roboco-manifest.json (size and digest of each file)
 
@@ -7,13 +7,11 @@ bytes. Cost: a listing of the task's files, and a read for each 8 MiB of each fi
 """
 
 import hashlib
-import io
 import tarfile
 from collections.abc import Iterator
-from typing import BinaryIO, Final, cast
+from typing import Final
 
 from roboco.domain.paths import task_folder
-from roboco.domain.removal.erasure import ErasureRequest
 from roboco.domain.removal.task_file import (
     FILES_PREFIX,
     FORMAT,
@@ -64,50 +62,6 @@ def task_tar(engine: Engine, task_id: str) -> Iterator[bytes]:
     manifest = TarManifest(files=known).model_dump_json().encode()
     yield from _member(MANIFEST_NAME, len(manifest), iter([manifest]))
     yield b"\0" * (2 * _BLOCK)
-
-
-def archive_task(engine: Engine, request: ErasureRequest) -> dict[str, object]:
-    """Store the tar of the task in the archive that the request names. Return the fields of the receipt about it.
-
-    A repetition replaces the file. Raise TransientError if the store has another size of it than was sent.
-    """
-    name, source = f"{request.task_id}.tar", HashedReader(task_tar(engine, request.task_id))
-    engine.archives.store(request.archive, name, cast(BinaryIO, source), request.storage_class)
-    stored = engine.archives.size(request.archive, name)
-    if stored != source.size:
-        raise TransientError(f"archive {request.archive}/{name} has {stored} bytes, but {source.size} were sent")
-    return {
-        "archive": f"{request.archive}/{name}",
-        "archived_bytes": source.size,
-        "archived_sha256": source.digest.hexdigest(),
-    }
-
-
-class HashedReader(io.RawIOBase):
-    """A source of the bytes that an iterator yields, and their digest."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        super().__init__()
-        self._pieces = pieces
-        self._left = b""
-        self.digest = hashlib.sha256()
-        self.size = 0
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """Return at most `size` bytes, fewer only at the end: S3 refuses short parts."""
-        found, length = [self._left], len(self._left)
-        while (size < 0 or length < size) and (piece := next(self._pieces, None)) is not None:
-            found.append(piece)
-            length += len(piece)
-        data = b"".join(found)
-        data, self._left = (data, b"") if size < 0 else (data[:size], data[size:])
-        self.digest.update(data)
-        self.size += len(data)
-        return data
 
 
 def _recorded(known: list[TarFile], path: str, size: int, pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -56,7 +56,7 @@ async def get_operations(request: Request, gateway: TheGateway, caller: Caller) 
     """Return the numbers of open tasks and dead letters, and the address of Flower."""
 
     def read() -> dict[str, Any]:
-        found = gateway.orchestrator.operations.overview()
+        found = gateway.orchestrator.operator.operations.overview()
         return {**found.model_dump(), "flower_url": gateway.settings.flower_url}
 
     return await _read(request, gateway, caller, read)
@@ -65,7 +65,7 @@ async def get_operations(request: Request, gateway: TheGateway, caller: Caller) 
 @router.get("/operations/queues", response_model=QueueList, responses=readable(), summary="Show the queues")
 async def get_queues(request: Request, gateway: TheGateway, caller: Caller) -> Response:
     """Return how many messages wait in each queue, and with Redis as broker, for how long."""
-    return await _read(request, gateway, caller, lambda: {"queues": gateway.orchestrator.operations.queues()})
+    return await _read(request, gateway, caller, lambda: {"queues": gateway.orchestrator.operator.operations.queues()})
 
 
 @router.get("/operations/workers", response_model=WorkersReport, responses=readable(), summary="Show the workers")
@@ -73,7 +73,7 @@ async def get_workers(
     request: Request, gateway: TheGateway, caller: Caller, limit: Annotated[int, Query(ge=1, le=1000)] = 200
 ) -> Response:
     """Return the pools, and at most `limit` workers of each that have registered in 24 hours, the latest first."""
-    return await _read(request, gateway, caller, lambda: gateway.orchestrator.operations.workers(limit))
+    return await _read(request, gateway, caller, lambda: gateway.orchestrator.operator.operations.workers(limit))
 
 
 @router.get("/operations/rates", response_model=RateList, responses=readable(), summary="Show the rate limits")
@@ -81,7 +81,7 @@ async def get_rates(request: Request, gateway: TheGateway, caller: Caller) -> Re
     """Return the use of the limits of models: the operator's, and those of the teams of 50 open tasks."""
 
     def read() -> dict[str, list[RateReport]]:
-        return {"rates": gateway.orchestrator.operations.rates()}
+        return {"rates": gateway.orchestrator.operator.operations.rates()}
 
     return await _read(request, gateway, caller, read)
 
@@ -107,7 +107,7 @@ async def list_stuck_tasks(  # noqa: PLR0913 - one parameter for each condition
     until = None if older is None else parse_time(older, datetime.now(UTC))
     filters = TaskFilterOptions(tenant=tenant, team=team, until=until)
     return await _read(
-        request, gateway, caller, lambda: gateway.orchestrator.operations.stuck(limit, cursor, **filters)
+        request, gateway, caller, lambda: gateway.orchestrator.operator.operations.stuck(limit, cursor, **filters)
     )
 
 
@@ -124,7 +124,7 @@ async def list_dead_letters(
     """Return a page of dead letters without their bodies, the newest first. A page is short if its letters are long."""
 
     def read() -> dict[str, Any]:
-        page = gateway.orchestrator.dead_letter_page(limit, cursor)
+        page = gateway.orchestrator.operator.dead_letter_page(limit, cursor)
         return {"dead_letters": [_entry(letter) for letter in page.letters], "cursor": page.cursor}
 
     return await _read(request, gateway, caller, read)
@@ -141,7 +141,7 @@ async def get_dead_letter(request: Request, gateway: TheGateway, caller: Caller,
 
     def read() -> DeadLetter:
         try:
-            return gateway.orchestrator.dead_letter(letter_id)
+            return gateway.orchestrator.operator.dead_letter(letter_id)
         except NotFound:
             raise _unknown_letter(letter_id) from None
 
@@ -162,7 +162,7 @@ async def requeue_dead_letter(gateway: TheGateway, caller: Caller, letter_id: Le
 
     def requeue() -> dict[str, str]:
         try:
-            letter = gateway.orchestrator.requeue_dead_letter(letter_id, by=caller.by)
+            letter = gateway.orchestrator.operator.requeue_dead_letter(letter_id, by=caller.by)
         except NotFound:
             raise _unknown_letter(letter_id) from None
         return {"letter_id": letter.letter_id, "name": letter.name, "status": "requeued"}
@@ -180,7 +180,7 @@ async def dismiss_dead_letter(gateway: TheGateway, caller: Caller, letter_id: Le
     """Delete a dead letter for good, without sending it. If its cause persists, an equal letter is stored again."""
 
     def dismiss() -> dict[str, str]:
-        letter = gateway.orchestrator.dismiss_dead_letter(letter_id, by=caller.by)
+        letter = gateway.orchestrator.operator.dismiss_dead_letter(letter_id, by=caller.by)
         if letter is None:
             raise _unknown_letter(letter_id)
         return {"letter_id": letter.letter_id, "name": letter.name, "status": "dismissed"}
@@ -199,7 +199,7 @@ async def drain_worker(gateway: TheGateway, caller: Caller, body: DrainWorker) -
 
     def drain() -> WorkerReport:
         try:
-            return gateway.orchestrator.drain_worker(body.worker, body.timeout, by=caller.by)
+            return gateway.orchestrator.operator.drain_worker(body.worker, body.timeout, by=caller.by)
         except NotFound as error:
             raise not_found(str(error), "list workers with GET /v1/operations/workers") from None
 
@@ -209,7 +209,7 @@ async def drain_worker(gateway: TheGateway, caller: Caller, body: DrainWorker) -
 @router.get("/operations/switches", response_model=SwitchList, responses=readable(), summary="List the switches")
 async def list_switches(request: Request, gateway: TheGateway, caller: Caller) -> Response:
     """Return everything that is switched off, with the reasons."""
-    return await _read(request, gateway, caller, lambda: {"switches": gateway.orchestrator.switches()})
+    return await _read(request, gateway, caller, lambda: {"switches": gateway.orchestrator.operator.switches()})
 
 
 @router.post("/operations/switches/off", response_model=Switch, responses=problems(), summary="Switch something off")
@@ -220,7 +220,9 @@ async def switch_off(gateway: TheGateway, caller: Caller, body: SwitchOff) -> Re
     """
 
     def off() -> Switch:
-        return gateway.orchestrator.switch_off(body.target, body.reason, interrupt=body.interrupt, by=caller.by)
+        return gateway.orchestrator.operator.switch_off(
+            body.target, body.reason, interrupt=body.interrupt, by=caller.by
+        )
 
     return Response(as_json(await _run(gateway, caller, off)), media_type="application/json")
 
@@ -230,7 +232,7 @@ async def switch_on(gateway: TheGateway, caller: Caller, body: SwitchOn) -> Resp
     """Switch it on again: its tasks continue within half a minute. A repetition changes nothing."""
 
     def on() -> dict[str, Any]:
-        before = gateway.orchestrator.switch_on(body.target, by=caller.by)
+        before = gateway.orchestrator.operator.switch_on(body.target, by=caller.by)
         return {"target": body.target, "was_off": before is not None}
 
     return Response(as_json(await _run(gateway, caller, on)), media_type="application/json")

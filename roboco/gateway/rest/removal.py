@@ -103,13 +103,14 @@ async def erase_task(
     The receipt rejects whatever arrives late for the task. The same request again returns the receipt so far.
     """
     options = (order or ErasureOrder()).options(caller.by)
-    receipt = await run_operation(gateway, caller, lambda: gateway.orchestrator.erase(task_id, timeout=0, **options))
+    receipt = await run_operation(
+        gateway, caller, lambda: gateway.orchestrator.operator.erase(task_id, timeout=0, **options)
+    )
     end, pause = time.monotonic() + wait, FIRST_WAIT
     while receipt.finished_at is None and time.monotonic() < end:  # no thread of the line waits
         await asyncio.sleep(min(pause, max(0.0, end - time.monotonic())))
         pause = min(MAX_PAUSE, 2 * pause)
-        now = await run_operation(gateway, caller, lambda: gateway.orchestrator.erasure(task_id))
-        receipt = receipt if now.status == "archived" else now
+        receipt = await run_operation(gateway, caller, lambda: gateway.orchestrator.operator.erasure(task_id))
     status = 202 if receipt.finished_at is None else 200
     return Response(as_json(receipt), status, media_type="application/json")
 
@@ -121,8 +122,8 @@ async def erase_task(
     summary="Show the receipt of an erased task",
 )
 async def get_erasure(request: Request, gateway: TheGateway, caller: Caller, task_id: TaskId) -> Response:
-    """Return the receipt of a task that was erased or archived, or is being erased."""
-    return await read_operation(request, gateway, caller, lambda: gateway.orchestrator.erasure(task_id))
+    """Return the receipt of a task that was erased, or is being erased."""
+    return await read_operation(request, gateway, caller, lambda: gateway.orchestrator.operator.erasure(task_id))
 
 
 @router.post(
@@ -139,7 +140,7 @@ async def erase_tasks(gateway: TheGateway, caller: Caller, order: ErasuresOrder)
     """
 
     def erase() -> RemovalPage:
-        return gateway.orchestrator.removal_page(
+        return gateway.orchestrator.operator.removal_page(
             cursor=order.cursor,
             limit=order.limit,
             dry_run=order.dry_run,
@@ -164,9 +165,9 @@ async def preview_retention(
     cursor: Annotated[str, Query(max_length=2000, description="The cursor of the page before.")] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Response:
-    """Return the tasks of a page that the rules of this gateway's settings would archive or remove now."""
+    """Return the tasks of a page that the rules of this gateway's settings would remove now."""
     return await read_operation(
-        request, gateway, caller, lambda: gateway.orchestrator.retention_page(cursor=cursor, limit=limit)
+        request, gateway, caller, lambda: gateway.orchestrator.operator.retention_page(cursor=cursor, limit=limit)
     )
 
 
@@ -178,7 +179,9 @@ async def preview_retention(
 )
 async def export_task(gateway: TheGateway, caller: Caller, task_id: TaskId) -> Response:
     """Return an ended task as a tar. Its last member is a manifest: a download without it was cut off."""
-    pieces = await run_operation(gateway, caller, lambda: gateway.orchestrator.export_task(task_id, by=caller.by))
+    pieces = await run_operation(
+        gateway, caller, lambda: gateway.orchestrator.operator.export_task(task_id, by=caller.by)
+    )
     disposition = f'attachment; filename="{task_id.replace(":", "_")}.tar"'
     return StreamingResponse(
         _streamed(gateway, pieces),
@@ -207,7 +210,7 @@ async def import_task(request: Request, gateway: TheGateway, caller: Caller) -> 
         with tempfile.TemporaryFile() as file:
             while piece := body.read(PIECE_BYTES):
                 file.write(piece)
-            return gateway.orchestrator.import_task(cast(BinaryIO, file), by=caller.by)
+            return gateway.orchestrator.operator.import_task(cast(BinaryIO, file), by=caller.by)
 
     with gateway.calls.upload_shares.hold(caller.owner):
         summary = await gateway.calls.uploads.run(store)

@@ -10,7 +10,7 @@ _DESCRIPTIONS: Final = {
     404: "There is nothing of this name that the key reaches.",
     408: "The client sends its body too slowly.",
     409: "The task has ended, or other content is stored already.",
-    410: "The task was erased or archived.",
+    410: "The task was erased.",
     413: "The body is too large.",
     416: "The file has no byte of the requested range.",
     422: "The request is not valid: `mistakes` lists the places.",

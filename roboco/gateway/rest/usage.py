@@ -64,7 +64,7 @@ async def report_usage(  # noqa: PLR0913 - one parameter for each condition
         team=listed_teams(caller, team),
         all_tasks=all_tasks,
     )
-    body = await _collected(gateway, lambda: gateway.orchestrator.usage_collector(by, **options), form)
+    body = await _collected(gateway, lambda: gateway.orchestrator.operator.usage_collector(by, **options), form)
     return Response(body, media_type=_CONTENT_TYPES[form])
 
 

@@ -1,4 +1,4 @@
-"""A follower in an event loop: like follower.py, with one connection for all followers, and threads that read logs."""
+"""A follower in an event loop: one connection for all followers, and threads that read logs (`follower.py`)."""
 
 import asyncio
 import time
@@ -14,11 +14,15 @@ from roboco.redis.stream.follower import RedisFollower, unreachable_error
 from roboco.redis.stream.log_merger import ArchiveNeeded, is_unnumbered
 from roboco.redis.stream.position import LiveRecord, Record, StreamPosition
 from roboco.redis.stream.subscriber import ControlSignal
+from roboco.redis.stream.subscriptions import RECHECK_INTERVAL
 
 BATCH_SIZE = 100
 """Messages that are read from the logs at a time: a follower that has fallen behind holds no more."""
 UNREACHABLE_TIMEOUT = 60.0
 """Seconds for which a follower tries to read the logs from a Redis or a workspace that does not answer."""
+FIRST_RECHECK_INTERVAL = 0.05
+"""Seconds without a message after which a new iterator of changes yields None: the task may be ending, with its last
+event published before. The interval doubles, up to that of the subscriptions."""
 RETRY_DELAY = 0.5
 """Seconds between two tries."""
 
@@ -59,9 +63,14 @@ class AsyncFollower:
 
         That is at first, after a lost connection, and now and then.
         """
+        idle = FIRST_RECHECK_INTERVAL
         with self._follower.hubs.current().subscribed(task_id, StreamPosition()) as listener:
             while True:
-                word = await listener.receive()
+                try:
+                    async with asyncio.timeout(idle if idle < RECHECK_INTERVAL else None):
+                        word = await listener.receive()
+                except TimeoutError:
+                    word, idle = ControlSignal.NO_MESSAGES, 2 * idle
                 if isinstance(word, ControlSignal):
                     yield None
                 elif word.get("type") != "content_chunk":

@@ -1,4 +1,4 @@
-"""A follower of a task: it subscribes to both channels, then reads their logs, then continues with live messages.
+"""The logs of a task, which its follower reads: it subscribes to both channels, reads these logs, and goes on live.
 
 Stream order: each message has a number in its channel and carries the number that the other channel had reached. So a
 follower merges both channels into the one order in which they were published, from the logs as from live messages. If a
@@ -10,18 +10,14 @@ have lost the end of the logs: the follower then starts again at the first messa
 """
 
 import json
-import math
-import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import redis
-from redis.client import PubSub
 
 from roboco.domain.stream.event_file import refers_to_step, with_step
 from roboco.errors import TransientError
 from roboco.process.threads import ThreadPool
-from roboco.redis.client import connect_subscriber
 from roboco.redis.keys import Keys
 from roboco.redis.large_steps import ReadLargeSteps, no_steps
 from roboco.redis.logs import RedisEventLogs
@@ -34,15 +30,9 @@ from roboco.redis.stream.log_merger import (
     is_unnumbered,
     lost_step,
 )
-from roboco.redis.stream.position import Record, StreamPosition, read_record
+from roboco.redis.stream.position import Record, StreamPosition
 from roboco.redis.stream.subscriptions import SubscriptionHubs
 
-RECHECK_INTERVAL = 1.0
-"""Seconds without a message after which the follower reads the logs again."""
-FIRST_RECHECK_INTERVAL = 0.05
-"""The same for a new iterator of changes: the task may be ending, with its last event published before."""
-UNREACHABLE_TIMEOUT = 60.0
-"""Seconds for which a follower tries to reach a Redis or a workspace that does not answer."""
 READER_THREADS = 8
 """Threads that read logs for the followers in event loops."""
 ARCHIVE_THREADS = 8
@@ -50,7 +40,7 @@ ARCHIVE_THREADS = 8
 
 
 class RedisFollower:
-    """Follows tasks. Each iterator has a separate connection; iterators in event loops share `hubs` and the threads.
+    """Reads the logs of tasks for their followers (`async_follower.py`), which share `hubs` and the threads.
 
     `archive` reads the events that are trimmed from the logs, and `steps` those of the history that are too large for
     an event.
@@ -62,41 +52,11 @@ class RedisFollower:
         self._client = client
         self._archive = archive
         self._steps = steps
-        self._url = url
         self._keys = keys
         self._logs = RedisEventLogs(client, keys)
         self.threads = ThreadPool(READER_THREADS)
         self.archive_threads = ThreadPool(ARCHIVE_THREADS)
         self.hubs = SubscriptionHubs(url, keys, self.threads, self.log_ends)
-
-    def follow(self, task_id: str, position: StreamPosition) -> Iterator[Record | None]:
-        """Yield the messages after the position, each once and in order, and None when the logs have no more for now.
-
-        The iterator never ends. It reconnects a lost connection. Raise TransientError after UNREACHABLE_TIMEOUT without
-        one.
-        """
-        answered = time.monotonic()
-        while True:
-            try:
-                for record in self._read_connected(task_id, position):
-                    answered = time.monotonic()
-                    yield record
-            except TransientError as error:
-                if time.monotonic() - answered > UNREACHABLE_TIMEOUT:
-                    raise unreachable_error(error, UNREACHABLE_TIMEOUT) from error
-                time.sleep(0.1)
-
-    def changes(self, task_id: str, until: float = math.inf) -> Generator[Record | None]:
-        """Yield each event of the task as it arrives, and None whenever the task may have changed unnoticed.
-
-        That is at first, after a lost connection, now and then, and at the time `until` of the monotonic clock.
-        """
-        while True:
-            try:
-                yield from self._read_changes(task_id, until)
-            except TransientError:
-                yield None  # the caller reads the task next, and waits for Redis there
-                time.sleep(0.1)
 
     def replay(
         self, task_id: str, position: StreamPosition, page: int | None = None, with_archive: bool = True
@@ -157,48 +117,6 @@ class RedisFollower:
                 return str(_parse_page(page)[0]["generation"])
         return None
 
-    def _read_connected(self, task_id: str, position: StreamPosition) -> Iterator[Record | None]:
-        channels = [self._keys.content(task_id), self._keys.events(task_id)]
-        with translating_errors(), connect_subscriber(self._url) as client, client.pubsub() as pubsub:
-            pubsub.subscribe(*channels)
-            _await_subscription(pubsub, len(channels))
-            yield from self.replay(task_id, position)
-            yield None
-            while True:
-                message = pubsub.get_message(timeout=RECHECK_INTERVAL)
-                if message is None:
-                    yield from self.replay(task_id, position)
-                    yield None
-                elif message["type"] == "message":
-                    yield from self._on_message(task_id, position, read_record(message["data"]))
-
-    def _read_changes(self, task_id: str, until: float) -> Iterator[Record | None]:
-        with translating_errors(), connect_subscriber(self._url) as client, client.pubsub() as pubsub:
-            pubsub.subscribe(self._keys.events(task_id))
-            _await_subscription(pubsub, 1)
-            yield None
-            idle = FIRST_RECHECK_INTERVAL
-            while True:
-                left = until - time.monotonic()
-                message = pubsub.get_message(timeout=min(idle, max(0.0, left)))
-                idle = min(2 * idle, RECHECK_INTERVAL)
-                if (
-                    message is None or left <= 0 or message["type"] == "subscribe"
-                ):  # a new subscription after a lost connection
-                    yield None
-                elif message["type"] == "message":
-                    yield read_record(message["data"])
-
-    def _on_message(self, task_id: str, position: StreamPosition, record: Record | None) -> Iterator[Record]:
-        if record is None:
-            yield from self.replay(task_id, position)
-        elif is_unnumbered(record):
-            yield record
-        elif position.is_next(record) and not refers_to_step(record):
-            yield position.advance(record)
-        elif not position.already_seen(record):
-            yield from self.replay(task_id, position)
-
 
 def unreachable_error(error: Exception, seconds: float) -> TransientError:
     """Return the error of a follower that gives up after these seconds. It names the server that does not answer."""
@@ -223,13 +141,3 @@ def _end_position(events: Any, chunks: Any) -> StreamPosition | None:
 
 def _parse_page(page: Any) -> list[Record]:
     return [json.loads(fields["m"]) for _, fields in page]
-
-
-def _await_subscription(pubsub: PubSub, channels: int) -> None:
-    deadline = time.monotonic() + 5
-    while channels:
-        message = pubsub.get_message(timeout=1)
-        if message is not None and message["type"] == "subscribe":
-            channels -= 1
-        elif time.monotonic() > deadline:
-            raise TransientError("redis did not confirm a subscription within 5 s")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from roboco.client.operator.operator import Operator
 from roboco.domain.dead_letter import DeadLetter, dead_letter_of_lost_work
 from roboco.errors import TransientError
 from roboco.gateway.principal import Principal, Scope
@@ -250,7 +251,7 @@ def test_a_missing_right_to_dead_letters_is_named(rest: RestWorld, monkeypatch: 
     def deny(*_: Any) -> Any:
         raise TransientError("redis refuses a right: load deploy/redis-users.acl")
 
-    monkeypatch.setattr(rest.orchestrator, "dead_letter_page", deny)
+    monkeypatch.setattr(Operator, "dead_letter_page", deny)
     assert "redis-users.acl" in operate(rest, "/dead-letters", status=503)["detail"]
 
 

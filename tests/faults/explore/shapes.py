@@ -26,7 +26,7 @@ LOG_LIMITS = LogLimits(max_events=5, max_bytes=4000, kept_events=2, kept_bytes=2
 TASK = "acme:task_1"
 POLICY = Policy(
     budgets=TenantBudgets(("acme=/1000000",)),
-    retention_rules=(parse_rule("status=failed delete=1h"), parse_rule("archive=1h to=file:///archive")),
+    retention_rules=(parse_rule("delete=1h"),),
     lease=15.0,
     redelivery_delay=10.0,
     max_attempts=1000,

@@ -158,7 +158,7 @@ class Users:
         self.exports[task_id] = b"".join(task_tar(engine, task_id))
 
     def _import(self, choice: int) -> tuple[UserAction, UserRequest] | None:
-        tars = [*self.exports.values(), *self.world.archives.held.values()]
+        tars = [*self.exports.values()]
         if not tars:
             return None
         tar = tars[choice % len(tars)]

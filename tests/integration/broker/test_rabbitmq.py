@@ -144,7 +144,9 @@ def test_an_operator_sees_the_depth_of_queues_on_rabbitmq(rabbit_stack: Stack) -
         sender.turn(TurnAssignment(f"task_{number}", 1, 1, 1), "writer")
 
     def depth() -> dict[str, tuple[int, float | None]]:
-        return {one.name: (one.waiting, one.oldest_age) for one in rabbit_stack.orchestrator.operations.queues()}
+        return {
+            one.name: (one.waiting, one.oldest_age) for one in rabbit_stack.orchestrator.operator.operations.queues()
+        }
 
     until(lambda: depth()[AGENTS_QUEUE] == (3, None), 60, lambda: str(depth()))
     assert depth()[COORDINATOR_QUEUE][1] is None
@@ -189,7 +191,7 @@ def test_each_unreadable_message_becomes_a_dead_letter(rabbit_stack: Stack, rabb
         with Connection(rabbit.url) as connection, connection.Producer() as sends:
             sends.publish({"not": "ours"}, exchange="", routing_key=queue, headers={"task": f"of-{queue}", "id": "1"})
             sends.publish({"not": "ours"}, exchange="", routing_key=queue, headers={"task": f"of-{queue}", "id": "2"})
-        until(lambda: len(orchestrator.dead_letters()) == 2 * count, 60, "the messages are dead letters")  # noqa: B023 - called in this round
+        until(lambda: len(orchestrator.operator.dead_letters()) == 2 * count, 60, "the messages are dead letters")  # noqa: B023 - called in this round
 
 
 def test_a_broker_certificate_of_an_unknown_authority_or_host_is_refused(rabbit: RabbitServer, tmp_path: Path) -> None:

@@ -82,8 +82,8 @@ def test_tasks_are_erased_by_conditions_after_a_preview(desk: Desk) -> None:
         (["t", "--tenant", "acme"], "name a task, or conditions"),
         (["t", "--dry-run"], "lists tasks that meet conditions"),
         (["--receipt", "--tenant", "acme"], "--receipt"),
-        (["--tenant", "acme"], "give --yes"),
-        (["t"], "give --yes"),
+        (["--tenant", "acme"], "use --yes in scripts"),
+        (["t"], "use --yes in scripts"),
     ],
 )
 def test_a_wrong_command_erases_nothing(desk: Desk, arguments: list[str], mistake: str) -> None:

@@ -64,7 +64,7 @@ def test_all_wrong_keys_get_the_same_answer(world: AuthWorld, change: str, monke
     key_id = text.split("_")[1]
     if change == "revoked":
         assert world.me(text).status_code == 200
-        world.orchestrator.revoke_key(key_id)
+        world.orchestrator.operator.revoke_key(key_id)
     if change == "expired":
         path = f"_keys/{key_id}.json"
         stored = json.loads(world.world.files.get(path) or b"")
@@ -94,7 +94,12 @@ def test_only_the_digest_is_stored_and_a_record_of_another_id_is_refused(world: 
 
 def test_keys_are_the_operators_and_their_fields_are_checked(world: AuthWorld, tmp_path: Path) -> None:
     tenant = Orchestrator(Settings(workspace=f"file://{tmp_path}/w", tenant="acme"))
-    for call in (tenant.create_key, tenant.keys, lambda: tenant.find_key("x"), lambda: tenant.revoke_key("x")):
+    for call in (
+        tenant.operator.create_key,
+        tenant.operator.keys,
+        lambda: tenant.operator.find_key("x"),
+        lambda: tenant.operator.revoke_key("x"),
+    ):
         with pytest.raises(UsageError, match="keys are the operator's"):
             call()
     tenant.close()
@@ -109,8 +114,8 @@ def test_keys_are_the_operators_and_their_fields_are_checked(world: AuthWorld, t
     ]
     for options in wrong:
         with pytest.raises(UsageError):
-            world.orchestrator.create_key(**options)
-    assert list(world.orchestrator.keys()) == []
+            world.orchestrator.operator.create_key(**options)
+    assert list(world.orchestrator.operator.keys()) == []
 
 
 def test_a_browser_signs_in_and_out(world: AuthWorld) -> None:
@@ -134,7 +139,7 @@ def test_a_cookie_ends_with_its_key(world: AuthWorld, monkeypatch: pytest.Monkey
     text = world.key()
     world.client.post("/v1/sign-in", json={"key": text})
     assert world.me().status_code == 200
-    world.orchestrator.revoke_key(text.split("_")[1])
+    world.orchestrator.operator.revoke_key(text.split("_")[1])
     assert world.me().status_code == 401
 
 

@@ -22,7 +22,7 @@ def test_the_guides_application_serves_the_gateway_below_its_path(
     (tmp_path / "mounted_gateway.py").write_text(example("file", "mounted_gateway.py"))
     shop = runpy.run_path(str(tmp_path / "mounted_gateway.py"))
     gateway = shop["gateway"].state.gateway
-    key = gateway.orchestrator.create_key(name="test").text
+    key = gateway.orchestrator.operator.create_key(name="test").text
     with TestClient(shop["shop"], base_url="http://localhost") as client:
         assert client.get("/roboco/healthz").status_code == 200
         assert client.get("/roboco/v1/me").status_code == 401

@@ -50,7 +50,7 @@ def gateway(stack: Stack, tmp_path: Path) -> Iterator[Served]:
 
 def key_of(stack: Stack) -> str:
     """Return a new key of the gateway."""
-    return stack.orchestrator.create_key(name="quick start").text
+    return stack.orchestrator.operator.create_key(name="quick start").text
 
 
 def run(command: list[str], folder: Path, **variables: str) -> str:

@@ -57,7 +57,7 @@ def test_a_response_ends_when_its_key_is_revoked(tmp_path: Path, monkeypatch: py
         key = world.key()
         act: Callable[[], object] = {
             "none": lambda: None,
-            "revoked": lambda: world.orchestrator.revoke_key(key.split("_")[1]),
+            "revoked": lambda: world.orchestrator.operator.revoke_key(key.split("_")[1]),
             "silent": lambda: setattr(world.gateway.authenticator._keys, "_find", silent),
         }[change]
         assert world.client.portal is not None

@@ -197,7 +197,7 @@ def test_submission_that_is_refused_is_a_warning_and_a_dead_letter(stack: Stack,
     result = app.send_task("roboco.team", kwargs={"team": "no-such-team", "prompt": "secret words"})
     with pytest.raises(roboco.UsageError, match="no-such-team"):
         result.get(timeout=60)
-    [letter] = [one for one in orchestrator.dead_letters() if one.headers.get("id") == result.id]
+    [letter] = [one for one in orchestrator.operator.dead_letters() if one.headers.get("id") == result.id]
     assert (letter.name, letter.attempts) == ("roboco.team", 1)
     assert letter.reason.startswith("refused: team 'no-such-team' was named")
     line = f"Celery task {result.id} (roboco.team) is refused; it is dead letter {letter.letter_id}: NotFound: team 'no"
@@ -206,9 +206,9 @@ def test_submission_that_is_refused_is_a_warning_and_a_dead_letter(stack: Stack,
     with pytest.raises(
         roboco.UsageError, match=f"send it again from there; roboco dead-letters dismiss {letter.letter_id} takes"
     ):
-        orchestrator.requeue_dead_letter(letter.letter_id)
-    assert orchestrator.dismiss_dead_letter(letter.letter_id) == letter
-    assert letter not in orchestrator.dead_letters()
+        orchestrator.operator.requeue_dead_letter(letter.letter_id)
+    assert orchestrator.operator.dismiss_dead_letter(letter.letter_id) == letter
+    assert letter not in orchestrator.operator.dead_letters()
 
 
 def test_a_failing_team_fails_its_chord(stack: Stack, app: Celery) -> None:

@@ -326,17 +326,17 @@ def test_a_failed_webhook_is_retried_and_a_refused_one_is_sent_once_the_operator
         first, second = server.posted
         assert first.headers["webhook-id"] == second.headers["webhook-id"]
         assert {posted.path for posted in server.posted} == {"/allowed"}
-        until(stack.orchestrator.dead_letters, 60, "the other webhook is a dead letter")
-        (letter,) = stack.orchestrator.dead_letters()
+        until(stack.orchestrator.operator.dead_letters, 60, "the other webhook is a dead letter")
+        (letter,) = stack.orchestrator.operator.dead_letters()
         assert letter.name == "roboco.notify"
         assert "webhooks of ROBOCO_ALLOWLIST" in letter.reason
         allowlist = stack.settings.allowlist.extended(webhooks=(server.url,))
         stack.settings = stack.settings.model_copy(update={"allowlist": allowlist})
         stack.restart("coordinator")
         stack.wait_ready("coordinator")
-        stack.orchestrator.requeue_dead_letter(letter.letter_id)
+        stack.orchestrator.operator.requeue_dead_letter(letter.letter_id)
         until(lambda: server.posted[-1].path == "/elsewhere", 60, "the requeued webhook is sent")
-        assert stack.orchestrator.dead_letters() == []
+        assert stack.orchestrator.operator.dead_letters() == []
     assert not list((tmp_path / "workspace").rglob("notifications/*.json"))
     files = [path for path in tmp_path.rglob("*") if path.is_file() and "valkey" not in path.parts]
     assert {"coordinator.log", "history.jsonl"} <= {path.name for path in files}

@@ -17,6 +17,7 @@ from redis.retry import Retry
 
 from roboco import Orchestrator
 from roboco.broker.names import QUEUES
+from roboco.client.blocking import iterate
 from roboco.client.wiring import producer_app as producer_of
 from roboco.domain.access_key import CallerLimits
 from roboco.domain.dead_letter import dead_letter_of_lost_work
@@ -29,6 +30,7 @@ from roboco.local.seaweed import S3Server
 from roboco.local.valkey import ValkeyServer
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys
+from roboco.redis.stream.async_follower import AsyncFollower
 from roboco.redis.stream.follower import RedisFollower
 from roboco.redis.stream.position import StreamPosition
 from roboco.settings import Settings
@@ -71,10 +73,10 @@ def test_the_health_check_of_a_worker_needs_only_the_rights_of_its_user(acl_stac
 
 @pytest.mark.parametrize("queue", QUEUES)
 def test_a_message_that_no_worker_can_read_is_a_dead_letter(acl_stack: Stack, queue: str) -> None:
-    before = len(acl_stack.orchestrator.dead_letters())
+    before = len(acl_stack.orchestrator.operator.dead_letters())
     with redis.Redis.from_url(acl_stack.valkey.url) as client:
         client.lpush(queue, f"no message of {queue}")
-    until(lambda: len(acl_stack.orchestrator.dead_letters()) > before, 60, "the dead letter is stored")
+    until(lambda: len(acl_stack.orchestrator.operator.dead_letters()) > before, 60, "the dead letter is stored")
     assert take_denials(acl_stack) == set()
 
 
@@ -82,8 +84,8 @@ def test_a_client_may_store_and_dismiss_dead_letters(acl_stack: Stack) -> None:
     orchestrator = acl_stack.orchestrator
     letter = dead_letter_of_lost_work("turn", "t", "writer, step 1", "lost", 5, orchestrator._engine.now())
     orchestrator._engine.dead_letters.add(letter)
-    assert orchestrator.dismiss_dead_letter(letter.letter_id) == letter
-    assert orchestrator.dismiss_dead_letter(letter.letter_id) is None
+    assert orchestrator.operator.dismiss_dead_letter(letter.letter_id) == letter
+    assert orchestrator.operator.dismiss_dead_letter(letter.letter_id) is None
     assert take_denials(acl_stack) == set()
 
 
@@ -114,16 +116,16 @@ def test_only_the_documented_user_switches_work_off_by_command(acl_stack: Stack)
     assert (done.returncode, done.stdout) == (1, "")
     assert "redis refuses a right to the user of ROBOCO_REDIS_URL: NOPERM" in done.stderr
     assert "roboco-admin may run every command" in done.stderr
-    assert acl_stack.orchestrator.switches() == []
+    assert acl_stack.orchestrator.operator.switches() == []
     assert take_denials(acl_stack)
     for user in ("roboco-admin", "roboco-gateway"):  # the gateway serves /v1/operations/switches
         done = switch(acl_stack, user, *off)
         assert (done.returncode, done.stderr) == (0, "")
-        assert [one.target for one in acl_stack.orchestrator.switches()] == [target]
+        assert [one.target for one in acl_stack.orchestrator.operator.switches()] == [target]
         with redis.Redis.from_url(acl_stack.valkey.url, decode_responses=True) as client:
             assert target in str(client.hget("roboco:switches", "switches"))
         assert "is switched on" in switch(acl_stack, user, "on", target).stdout
-    assert acl_stack.orchestrator.switches() == []
+    assert acl_stack.orchestrator.operator.switches() == []
     assert take_denials(acl_stack) == set()
 
 
@@ -162,8 +164,8 @@ def test_a_follower_needs_only_the_right_to_read_logs(acl_stack: Stack, user: st
     url = url_of(acl_stack.valkey, user)
     with connect(url) as client:
         follower = RedisFollower(client, url, Keys(acl_stack.settings.prefix), no_archive)
-        seen = (record["type"] for record in follower.follow(task_id, StreamPosition()) if record)
-        assert "event_task_end" in seen
+        records = iterate(AsyncFollower(follower).follow(task_id, StreamPosition()))
+        assert "event_task_end" in (record["type"] for record in records if record)
         ends = follower.log_ends([task_id])[task_id]
     with connect(acl_stack.valkey.url) as client:
         state = client.hmget(Keys(acl_stack.settings.prefix).state(task_id), "generation", "events", "chunks")
@@ -206,7 +208,7 @@ def test_a_gateway_needs_only_the_rights_of_its_user(acl_stack: Stack) -> None:
             await limits.create_task(acme, task_id)
 
     with TestClient(app) as http:
-        key = client.create_key(name="test", tenant="acme").text
+        key = client.operator.create_key(name="test", tenant="acme").text
         response = http.get("/v1/me", headers={"X-API-Key": key})
         assert (response.status_code, "ratelimit" in response.headers) == (200, True)
         for number in (1, 2):  # the second one is accepted because the first one has ended
@@ -238,10 +240,10 @@ def test_operations_of_a_gateway_need_only_the_rights_of_its_user(acl_stack: Sta
         acl_stack.orchestrator._engine.dead_letters.add(letter)
     with redis.Redis.from_url(acl_stack.valkey.url) as admin:
         admin.lpush(QUEUES[0], "no message of anyone")
-    until(lambda: len(acl_stack.orchestrator.dead_letters()) > 2, 60, "the message is a dead letter")
+    until(lambda: len(acl_stack.orchestrator.operator.dead_letters()) > 2, 60, "the message is a dead letter")
     app = create_app(client, GatewaySettings(flower_url="http://127.0.0.1:5555"))
     with TestClient(app) as http:
-        key = client.create_key(name="operator", scopes=("operate",)).text
+        key = client.operator.create_key(name="operator", scopes=("operate",)).text
 
         def operate(method: str, path: str, status: int = 200) -> Any:
             answer = http.request(method, f"/v1/operations{path}", headers={"X-API-Key": key})
@@ -282,17 +284,17 @@ def test_a_gateway_publishes_a_requeued_message_with_the_rights_of_its_user(acl_
     with Orchestrator(settings) as client, acl_stack.orchestrator._producer.producer_pool.acquire() as producer:
 
         def letter_ids() -> set[str]:
-            return {one.letter_id for one in client.dead_letter_page().letters}
+            return {one.letter_id for one in client.operator.dead_letter_page().letters}
 
         before = letter_ids()
         headers = {"task": "roboco.of_a_later_release", "id": "later"}
         producer.publish([[], {}, {}], routing_key=QUEUES[0], exchange="", headers=headers, declare=[])
         until(lambda: letter_ids() > before, 60, "the message is a dead letter")
         [first] = letter_ids() - before
-        client.requeue_dead_letter(first)
+        client.operator.requeue_dead_letter(first)
         until(lambda: letter_ids() - before not in (set(), {first}), 60, "the message returns")
         for letter_id in letter_ids() - before:
-            client.dismiss_dead_letter(letter_id)
+            client.operator.dismiss_dead_letter(letter_id)
         assert letter_ids() == before
     assert take_denials(acl_stack) == set()
 

@@ -254,10 +254,10 @@ def test_no_output_holds_a_secret(stack: CanaryStack, s3: S3Server) -> None:
     with Celery(broker=stack.settings.broker, set_as_current=False) as producer:
         producer.send_task("roboco.submit", kwargs=UNSIGNED, queue="roboco.coordinator")
         producer.send_task("shop.unknown", queue="roboco.coordinator")
-    until(lambda: len(stack.orchestrator.dead_letters()) == 2, 60, "the dead letters are stored")
+    until(lambda: len(stack.orchestrator.operator.dead_letters()) == 2, 60, "the dead letters are stored")
     assert {"not signed", "this worker has no Celery task"} == {
         next(reason for reason in ("not signed", "this worker has no Celery task") if reason in letter.reason)
-        for letter in stack.orchestrator.dead_letters()
+        for letter in stack.orchestrator.operator.dead_letters()
     }
     leaked = [result.error for step in worked.history() for result in step.results if result.is_error]
     assert len(leaked) == 2
@@ -276,8 +276,8 @@ def test_no_output_holds_a_secret(stack: CanaryStack, s3: S3Server) -> None:
     assert "DEBUG" in found["agents.log"]
     assert_no_secret(stack, s3, found)
 
-    [unsigned] = [letter for letter in stack.orchestrator.dead_letters() if "not signed" in letter.reason]
-    stack.orchestrator.requeue_dead_letter(unsigned.letter_id)
+    [unsigned] = [letter for letter in stack.orchestrator.operator.dead_letters() if "not signed" in letter.reason]
+    stack.orchestrator.operator.requeue_dead_letter(unsigned.letter_id)
     assert stack.orchestrator._engine.dead_letters.get(unsigned.letter_id) is None
     until(lambda: summary_path("order-17") in dump_workspace(stack), 60, "the requeued message is signed")
 

@@ -21,14 +21,14 @@ def test_an_ended_task_is_exported_and_erased(stack: Stack) -> None:
     orchestrator = stack.orchestrator
     task = orchestrator.run(GRAPH.team, GRAPH.prompt)
     task.result(60)
-    data = b"".join(orchestrator.export_task(task.task_id))
+    data = b"".join(orchestrator.operator.export_task(task.task_id))
     with pytest.raises(StateConflict, match="exists"):
-        orchestrator.import_task(io.BytesIO(data))
-    receipt = orchestrator.erase(task.task_id, timeout=60, reason="a test")
+        orchestrator.operator.import_task(io.BytesIO(data))
+    receipt = orchestrator.operator.erase(task.task_id, timeout=60, reason="a test")
     assert (receipt.status, receipt.problem) == ("erased", "")
     assert receipt.files is not None
     assert receipt.files > 3
-    assert receipt == orchestrator.erasure(task.task_id)
+    assert receipt == orchestrator.operator.erasure(task.task_id)
     assert list(orchestrator._engine.files.tree(f"{task.task_id}/")) == []
     client, keys = orchestrator._client, Keys(stack.settings.prefix)
     assert list(client.scan_iter(f"{keys.prefix}:{{{task.task_id}}}:*")) in ([], [keys.state(task.task_id)])
@@ -38,7 +38,7 @@ def test_an_ended_task_is_exported_and_erased(stack: Stack) -> None:
     with pytest.raises(Erased):
         orchestrator.run(GRAPH.team, GRAPH.prompt, task_id=task.task_id)
     with pytest.raises(Erased):
-        orchestrator.import_task(io.BytesIO(data))
+        orchestrator.operator.import_task(io.BytesIO(data))
 
 
 def test_a_waiting_task_is_stopped_and_erased(stack: Stack) -> None:
@@ -46,8 +46,8 @@ def test_a_waiting_task_is_stopped_and_erased(stack: Stack) -> None:
     task = orchestrator.run(MANUAL.team, MANUAL.prompt)
     task.result(60)
     with pytest.raises(StateConflict, match="has not ended"):
-        orchestrator.erase(task.task_id)
-    receipt = orchestrator.erase(task.task_id, stop=True, timeout=60)
+        orchestrator.operator.erase(task.task_id)
+    receipt = orchestrator.operator.erase(task.task_id, stop=True, timeout=60)
     assert receipt.status == "erased"
     assert list(orchestrator._engine.files.tree(f"{task.task_id}/")) == []
 
@@ -57,20 +57,20 @@ def test_a_follower_of_an_erased_task_gets_its_end(stack: Stack) -> None:
     task.result(60)
     followed = iter(task)
     next(followed)
-    stack.orchestrator.erase(task.task_id, stop=True, timeout=60)
+    stack.orchestrator.operator.erase(task.task_id, stop=True, timeout=60)
     try:
         for _ in followed:
             pass
     except Erased:
         return
-    assert stack.orchestrator.erasure(task.task_id).status == "erased"
+    assert stack.orchestrator.operator.erasure(task.task_id).status == "erased"
 
 
 def test_a_follower_that_missed_the_end_of_an_erased_task_learns_of_the_erasure(stack: Stack) -> None:
     """Nothing else ends it: the logs of the task are gone, and so is its summary."""
     task = stack.orchestrator.run(MANUAL.team, MANUAL.prompt)
     task.result(60)
-    stack.orchestrator.erase(task.task_id, stop=True, timeout=60)
+    stack.orchestrator.operator.erase(task.task_id, stop=True, timeout=60)
     with pytest.raises(Erased, match="was erased"):
         task._stream.has_ended()
     with pytest.raises(Erased, match="was erased"):

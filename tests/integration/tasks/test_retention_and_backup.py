@@ -1,7 +1,6 @@
 """Retention by real coordinators, and a backup that is restored beside an empty Redis."""
 
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,7 @@ from tests.support.stack import Stack, until
 pytestmark = [pytest.mark.workers, pytest.mark.redis]
 
 
-def test_coordinators_archive_a_task_and_an_erasure_removes_the_archive(tmp_path: Path) -> None:
-    old = tmp_path / "old"
-    rules = (f"tenant=old archive=0h to={old.as_uri()}", "keep")
+def test_coordinators_remove_the_tasks_of_a_rule(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack:
         stack.model.script(answer)
         kept = stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id="kept")
@@ -23,23 +20,16 @@ def test_coordinators_archive_a_task_and_an_erasure_removes_the_archive(tmp_path
         for one in (kept, task):
             one.result(60).raise_for_status()
         # Coordinators scan at their start, and then once a day: the tasks must have ended before the first scan.
-        stack.settings = stack.settings.model_copy(update={"retention_rules": rules})
+        stack.settings = stack.settings.model_copy(update={"retention_rules": ("tenant=old delete=0h", "keep")})
         stack.restart("coordinator")
 
-        def is_archived() -> bool:
+        def is_erased() -> bool:
             try:
-                return stack.orchestrator.erasure("old:t1").status == "archived"
+                return stack.orchestrator.operator.erasure("old:t1").status == "erased"
             except UsageError:
                 return False
 
-        until(is_archived, 60, "the task is archived")
-        with tarfile.open(old / "old:t1.tar") as tar:
-            assert tar.getnames()[-1] == "roboco-manifest.json"
-        assert stack.orchestrator.erasure("old:t1").archived_bytes == (old / "old:t1.tar").stat().st_size
-        receipt = stack.orchestrator.erase("old:t1", timeout=60, by="operator")
-        assert (receipt.status, receipt.by) == ("erased", "operator")
-        assert not (old / "old:t1.tar").exists()
-        assert stack.orchestrator.erasure("old:t1").kinds == {"archive": 1}
+        until(is_erased, 60, "the task is removed")
         assert kept.summary().status == "completed"
 
 
@@ -57,7 +47,7 @@ def test_a_backup_in_the_documented_order_continues_beside_an_empty_redis(tmp_pa
         rest = shutil.ignore_patterns("_open", ".*")  # names with a dot are locks and temporary files, which vanish
         for _ in range(2):
             shutil.copytree(workspace, backup, ignore=rest, dirs_exist_ok=True)
-        assert stack.orchestrator.erase("erased", timeout=60).status == "erased"
+        assert stack.orchestrator.operator.erase("erased", timeout=60).status == "erased"
     shutil.copytree(backup, tmp_path / "second" / "workspace")
     with Stack(tmp_path / "second") as stack:
         stack.model.script(answer)
@@ -65,4 +55,6 @@ def test_a_backup_in_the_documented_order_continues_beside_an_empty_redis(tmp_pa
         task.send("more")
         until(lambda: len(task.history()) >= steps + 2, 60, "the waiting task continues")
         assert stack.orchestrator.task("done").summary().status == "completed"
-        assert stack.orchestrator.erase("erased", timeout=60).status == "erased", "it was erased since the backup"
+        assert stack.orchestrator.operator.erase("erased", timeout=60).status == "erased", (
+            "it was erased since the backup"
+        )

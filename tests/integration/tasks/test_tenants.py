@@ -129,7 +129,7 @@ def test_a_client_of_a_tenant_sees_only_its_own_tasks(single_turn_stack: Stack) 
                 other.task(name)
         assert task.fork(message="again").task_id.startswith("acme:task_")
         with pytest.raises(UsageError, match="dead letters are the operator's"):
-            acme.dead_letters()
+            acme.operator.dead_letters()
         with pytest.raises(UsageError, match="is not one of tenant 'acme'"):
             single_turn_stack.orchestrator.task("acme:order-1").fork(task_id="other:mine")
     keys = list(single_turn_stack.orchestrator._client.scan_iter("*order-1*"))
@@ -197,7 +197,7 @@ def test_two_beats_make_one_task_in_each_slot(single_turn_stack: Stack, tmp_path
     assert all(task_id.startswith("acme:news-") for task_id in ids)
     assert min(sent) > 0
     assert sum(sent) > len(ids)
-    assert single_turn_stack.orchestrator.dead_letters() == []
+    assert single_turn_stack.orchestrator.operator.dead_letters() == []
 
 
 def test_an_invalid_tenant_name_is_refused() -> None:

@@ -117,7 +117,7 @@ def test_a_search_finds_everything_of_a_task_in_order(stack: Stack, seen: Flower
 
 def test_the_links_of_the_web_view_open_pages_of_flower(stack: Stack, seen: Flower) -> None:
     """The operations page links to `/worker/NAME`, and a person who has an id of a turn opens `/task/ID`."""
-    workers = {one.name for one in stack.orchestrator.operations.workers(50).workers if one.alive}
+    workers = {one.name for one in stack.orchestrator.operator.operations.workers(50).workers if one.alive}
     assert len(workers) == len(stack.workers)
     for name in workers:
         assert f"<title>{name}" in seen.get(f"/worker/{urllib.parse.quote(name, safe='')}")

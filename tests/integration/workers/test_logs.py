@@ -48,8 +48,12 @@ def test_no_log_record_holds_words_of_a_message(tmp_path: Path, form: str) -> No
         expected = [f"[refused-{number}] raised" for number in range(len(REFUSED))]
         until(lambda: all(one in stack.log("coordinator") for one in expected), 60, "the log has all refusals")
         creating = [number for number, (name, _) in enumerate(REFUSED) if name in CREATING_TASKS]
-        until(lambda: len(stack.orchestrator.dead_letters()) == 3 + len(creating), 60, "the dead letters are stored")
-        letters = {str(letter.headers.get("id")): letter for letter in stack.orchestrator.dead_letters()}
+        until(
+            lambda: len(stack.orchestrator.operator.dead_letters()) == 3 + len(creating),
+            60,
+            "the dead letters are stored",
+        )
+        letters = {str(letter.headers.get("id")): letter for letter in stack.orchestrator.operator.dead_letters()}
         for number, (name, _) in enumerate(REFUSED):
             ident = f"refused-{number}"
             kept = f"; it is dead letter {letters[ident].letter_id}" if number in creating else ""

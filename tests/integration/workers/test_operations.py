@@ -24,7 +24,7 @@ def test_a_worker_reports_the_turns_that_it_runs(folder_stack: Stack, monkeypatc
     task = stack.orchestrator.run(parse_team(TEAM), "speak", task_id="shown")
     next(item for item in task.stream() if item.type == "text_part_delta")
     client = Orchestrator(stack.settings)
-    operations = client.operations
+    operations = client.operator.operations
 
     def running() -> set[tuple[str, ...]]:
         workers = operations.workers(10).workers
@@ -49,10 +49,10 @@ def test_a_queue_without_workers_reports_its_depth_and_age(folder_stack: Stack) 
     task = stack.orchestrator.run(parse_team(TEAM), "speak", tenant="acme")
 
     def waiting() -> dict[str, int]:
-        return {queue.name: queue.waiting for queue in stack.orchestrator.operations.queues()}
+        return {queue.name: queue.waiting for queue in stack.orchestrator.operator.operations.queues()}
 
     until(lambda: waiting()[AGENTS_QUEUE] == 1, 60, lambda: str(waiting()))
-    queues = {queue.name: queue for queue in stack.orchestrator.operations.queues()}
+    queues = {queue.name: queue for queue in stack.orchestrator.operator.operations.queues()}
     assert set(queues) == set(QUEUES)
     assert 0 <= (queues[AGENTS_QUEUE].oldest_age or -1) < 60
     task.stop()

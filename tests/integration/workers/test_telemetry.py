@@ -155,12 +155,12 @@ def test_refused_messages_are_counted_by_their_celery_task(stack: StackWithTelem
         return {name: now.get(f"roboco_refused_messages_total message={name}") for name in expected}
 
     until(lambda: counted() == expected, 60, lambda: str(counted()))
-    letters = stack.orchestrator.dead_letters()
+    letters = stack.orchestrator.operator.dead_letters()
     assert len(letters) == 4
     assert {"roboco.submit", "shop.unknown"} <= {letter.name for letter in letters}
     assert "roboco.send" not in {letter.name for letter in letters}
     for letter in letters:
-        stack.orchestrator.dismiss_dead_letter(letter.letter_id)
+        stack.orchestrator.operator.dismiss_dead_letter(letter.letter_id)
     until(lambda: stack.metrics("coordinator")["roboco_dead_letters"] == 0, 60, "deleted dead letters are not counted")
 
 

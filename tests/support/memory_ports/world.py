@@ -64,7 +64,7 @@ from tests.support.memory_ports.model import ScriptedModel
 from tests.support.memory_ports.notifier import MemoryNotifier
 from tests.support.memory_ports.rates import Estimates, MemoryRates
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
-from tests.support.memory_ports.retention import MemoryArchives, MemoryRetentionProgress
+from tests.support.memory_ports.retention import MemoryRetentionProgress
 from tests.support.memory_ports.schedule import (
     MemoryAttempts,
     MemoryDeadLetters,
@@ -116,7 +116,6 @@ class World:
         self.server = MemoryServer()
         self.files = MemoryFiles()
         self.histories = MemoryHistories()
-        self.archives = MemoryArchives()
         self.dispatcher = QueueDispatcher(self.clock)
         renewals = MemoryLeaseRenewals(self.server, self.clock, given.policy.lease)
         self.heartbeat = ManualHeartbeat(watch_port(renewals, "renewals", lambda name, call: self.watch(name, call)))
@@ -159,7 +158,6 @@ class World:
             workers=watch_port(MemoryWorkerRegistry(self.server, self.clock, WORKER), "workers", watch),
             task_index=watch_port(MemoryTaskIndex(self.server), "task_index", watch),
             index_progress=watch_port(MemoryIndexProgress(self.server, self.clock), "index_progress", watch),
-            archives=watch_port(self.archives, "archives", watch),
             retention_progress=watch_port(
                 MemoryRetentionProgress(self.server, self.clock), "retention_progress", watch
             ),

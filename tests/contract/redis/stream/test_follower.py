@@ -20,7 +20,6 @@ from roboco.redis import logs as redis_logs
 from roboco.redis.keys import Keys
 from roboco.redis.large_steps import ReadLargeSteps, no_steps
 from roboco.redis.stream import async_follower as redis_async_follower
-from roboco.redis.stream import follower as redis_follower
 from roboco.redis.stream import log_merger as redis_log_merger
 from roboco.redis.stream import subscriptions as redis_subscriptions
 from roboco.redis.stream.follower import RedisFollower
@@ -40,25 +39,18 @@ MIN_CONNECTIONS = 50
 
 @pytest.fixture(autouse=True)
 def _short_recheck_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (redis_follower, redis_subscriptions):
-        monkeypatch.setattr(module, "RECHECK_INTERVAL", 0.1)
+    monkeypatch.setattr(redis_subscriptions, "RECHECK_INTERVAL", 0.1)
 
 
-AnyFollower = RedisFollower | BlockingFollower
-
-
-@pytest.fixture(params=["thread", "event loop"])
-def make_follower(request: pytest.FixtureRequest) -> Iterator[Callable[[redis.Redis, str, Keys], AnyFollower]]:
-    """Yield a function that creates followers: synchronous ones, or asynchronous ones in an event loop."""
+@pytest.fixture
+def make_follower() -> Iterator[Callable[[redis.Redis, str, Keys], BlockingFollower]]:
+    """Yield a function that creates followers."""
     loops: list[BlockingFollower] = []
 
     def create(
         client: redis.Redis, url: str, keys: Keys, archive: ReadArchive = no_archive, steps: ReadLargeSteps = no_steps
-    ) -> AnyFollower:
-        follower = RedisFollower(client, url, keys, archive, steps)
-        if request.param == "thread":
-            return follower
-        loops.append(BlockingFollower(follower))
+    ) -> BlockingFollower:
+        loops.append(BlockingFollower(RedisFollower(client, url, keys, archive, steps)))
         return loops[-1]
 
     yield create
@@ -67,7 +59,9 @@ def make_follower(request: pytest.FixtureRequest) -> Iterator[Callable[[redis.Re
 
 
 @pytest.fixture
-def follower(valkey: ValkeyServer, redis_task: TaskOnRedis, make_follower: Callable[..., AnyFollower]) -> AnyFollower:
+def follower(
+    valkey: ValkeyServer, redis_task: TaskOnRedis, make_follower: Callable[..., BlockingFollower]
+) -> BlockingFollower:
     return make_follower(redis_task.client, valkey.url, redis_task.keys)
 
 
@@ -82,7 +76,7 @@ def receive(records: Iterator[Record | None], received: list[str], limit: int = 
 
 
 @contextmanager
-def following(follower: AnyFollower, position: StreamPosition) -> Iterator[Iterator[Record | None]]:
+def following(follower: BlockingFollower, position: StreamPosition) -> Iterator[Iterator[Record | None]]:
     """Yield the messages after the position. Disconnect the follower when the block ends."""
     records = follower.follow(TASK, position)
     assert isinstance(records, Generator)
@@ -90,7 +84,9 @@ def following(follower: AnyFollower, position: StreamPosition) -> Iterator[Itera
         yield records
 
 
-def test_followers_that_disconnect_receive_every_message_once(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+def test_followers_that_disconnect_receive_every_message_once(
+    follower: BlockingFollower, redis_task: TaskOnRedis
+) -> None:
     publisher = Publisher(redis_task)
     received: list[list[str]] = [[], []]
 
@@ -118,7 +114,7 @@ def test_followers_that_disconnect_receive_every_message_once(follower: AnyFollo
 
 @pytest.mark.parametrize("is_stored", [True, False])
 def test_followers_receive_large_steps_from_the_history(
-    valkey: ValkeyServer, redis_task: TaskOnRedis, make_follower: Callable[..., AnyFollower], is_stored: bool
+    valkey: ValkeyServer, redis_task: TaskOnRedis, make_follower: Callable[..., BlockingFollower], is_stored: bool
 ) -> None:
     steps = (lambda _, start: redis_task.steps[start:]) if is_stored else no_steps
     follower = make_follower(redis_task.client, valkey.url, redis_task.keys, no_archive, steps)
@@ -138,7 +134,7 @@ def test_followers_receive_large_steps_from_the_history(
 
 
 def test_a_replay_continues_from_any_position(
-    follower: AnyFollower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
+    follower: BlockingFollower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_logs, "PAGE_SIZE", 7)
     publisher = Publisher(redis_task)
@@ -156,7 +152,7 @@ def test_a_replay_continues_from_any_position(
 
 
 def test_a_replay_keeps_the_order_while_messages_are_published(
-    follower: AnyFollower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
+    follower: BlockingFollower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_logs, "PAGE_SIZE", 3)
     publisher = Publisher(redis_task)
@@ -177,7 +173,7 @@ def test_a_replay_keeps_the_order_while_messages_are_published(
     assert received == publisher.published
 
 
-def test_a_follower_may_start_before_its_task(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+def test_a_follower_may_start_before_its_task(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
     publisher = Publisher(redis_task)
     with following(follower, StreamPosition()) as records:
         assert next(records) is None
@@ -191,7 +187,7 @@ def test_a_follower_may_start_before_its_task(follower: AnyFollower, redis_task:
         assert next(records) is None
 
 
-def test_killed_connections_are_reopened(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+def test_killed_connections_are_reopened(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
     publisher = Publisher(redis_task)
     received: list[str] = []
     with ThreadPoolExecutor(1) as pool:
@@ -215,7 +211,7 @@ class NonPublishingRedis(redis.Redis):
         return super().register_script(script.replace("redis.call('PUBLISH', log, message)", ""))
 
 
-def test_changes_yields_every_event_and_reconnects(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+def test_changes_yields_every_event_and_reconnects(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
     channel, again = redis_task.keys.events(TASK), {"type": "again"}
 
     def next_repeated() -> Record | None:  # a message that arrives during the reconnection is yielded as None
@@ -237,7 +233,7 @@ def test_changes_yields_every_event_and_reconnects(follower: AnyFollower, redis_
 
 
 def test_unpublished_messages_are_read_from_the_log(
-    follower: AnyFollower, redis_task: TaskOnRedis, valkey: ValkeyServer
+    follower: BlockingFollower, redis_task: TaskOnRedis, valkey: ValkeyServer
 ) -> None:
     with NonPublishingRedis.from_url(valkey.url, decode_responses=True) as client:
         publisher = Publisher(TaskOnRedis(client, redis_task.keys))
@@ -251,7 +247,7 @@ def test_unpublished_messages_are_read_from_the_log(
     assert received == publisher.published
 
 
-def test_a_new_generation_is_received_from_its_start(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+def test_a_new_generation_is_received_from_its_start(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
     before, after = Publisher(redis_task, 1), Publisher(redis_task, 2)
     received: list[str] = []
     left = StreamPosition()
@@ -275,7 +271,7 @@ def test_a_new_generation_is_received_from_its_start(follower: AnyFollower, redi
     assert again == after.published
 
 
-def test_logs_are_received_from_their_start_after_a_reset(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+def test_logs_are_received_from_their_start_after_a_reset(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
     publisher = Publisher(redis_task)
     received: list[str] = []
     publisher.create_task()
@@ -336,7 +332,7 @@ def test_a_loss_of_the_logs_during_a_replay_repeats_nothing(
     assert position.generation == generation
 
 
-def test_text_that_was_trimmed_from_the_log_is_skipped(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+def test_text_that_was_trimmed_from_the_log_is_skipped(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
     publisher = Publisher(redis_task, trims_chunks=True)
     publisher.create_task()
     for _ in range(40):
@@ -357,7 +353,7 @@ def test_text_that_was_trimmed_from_the_log_is_skipped(follower: AnyFollower, re
 
 
 def test_events_that_were_trimmed_from_the_log_come_from_the_archive(
-    redis_task: TaskOnRedis, valkey: ValkeyServer, make_follower: Callable[..., AnyFollower]
+    redis_task: TaskOnRedis, valkey: ValkeyServer, make_follower: Callable[..., BlockingFollower]
 ) -> None:
     """Followers from every position, while a coordinator archives and trims."""
     archive = Archive(redis_task)
@@ -407,7 +403,7 @@ def test_a_log_that_is_trimmed_during_the_read_has_no_gap(
     assert received == publisher.published
 
 
-def test_events_that_are_nowhere_are_reported(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+def test_events_that_are_nowhere_are_reported(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
     publisher = Publisher(redis_task)
     publisher.create_task()
     for _ in range(9):
@@ -432,7 +428,7 @@ def assert_in_order(received: list[str], published: list[str], whole: bool = Tru
         ]
 
 
-def test_an_unlogged_event_does_not_move_the_position(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+def test_an_unlogged_event_does_not_move_the_position(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
     position = StreamPosition()
     with following(follower, position) as records:
         assert next(records) is None
@@ -442,7 +438,7 @@ def test_an_unlogged_event_does_not_move_the_position(follower: AnyFollower, red
     assert position == StreamPosition()
 
 
-def test_a_follower_that_ends_leaves_no_connection(follower: AnyFollower, redis_task: TaskOnRedis) -> None:
+def test_a_follower_that_ends_leaves_no_connection(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
     client: Any = redis_task.client
     with following(follower, StreamPosition()) as records:
         next(records)
@@ -451,11 +447,10 @@ def test_a_follower_that_ends_leaves_no_connection(follower: AnyFollower, redis_
 
 
 def test_a_follower_reports_an_unreachable_redis(
-    unreachable_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch, make_follower: Callable[..., AnyFollower]
+    unreachable_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch, make_follower: Callable[..., BlockingFollower]
 ) -> None:
     monkeypatch.setattr(redis_client, "TIMEOUT", 0.05)
-    for module in (redis_follower, redis_subscriptions):
-        monkeypatch.setattr(module, "UNREACHABLE_TIMEOUT", 0.5)
+    monkeypatch.setattr(redis_subscriptions, "UNREACHABLE_TIMEOUT", 0.5)
     port = unreachable_task.client.get_connection_kwargs()["port"]
     follower = make_follower(unreachable_task.client, f"redis://127.0.0.1:{port}/0", unreachable_task.keys)
     assert wait_for_error(lambda: next(follower.follow(TASK, StreamPosition()))) == "redis does not answer for 0.5 s"
@@ -465,15 +460,14 @@ def test_a_follower_names_a_workspace_that_does_not_answer(
     redis_task: TaskOnRedis,
     valkey: ValkeyServer,
     monkeypatch: pytest.MonkeyPatch,
-    make_follower: Callable[..., AnyFollower],
+    make_follower: Callable[..., BlockingFollower],
 ) -> None:
     """Redis works all the time."""
 
     def failing_archive(task_id: str, generation: str, after: int, before: int) -> Iterator[Record]:
         raise TransientError("the S3 store does not answer: it is away")
 
-    for module in (redis_follower, redis_async_follower):
-        monkeypatch.setattr(module, "UNREACHABLE_TIMEOUT", 0.3)
+    monkeypatch.setattr(redis_async_follower, "UNREACHABLE_TIMEOUT", 0.3)
     publisher = Publisher(redis_task)
     publisher.create_task()
     for _ in range(9):

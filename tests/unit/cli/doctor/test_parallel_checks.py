@@ -2,11 +2,9 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from io import StringIO
 
 from roboco.cli.doctor.check import CheckResult
 from roboco.cli.doctor.parallel_checks import CheckGroup, run_parallel
-from roboco.cli.terminal.progress import Progress
 
 A, B, C = (CheckResult(name, "ok", "found") for name in "abc")
 
@@ -67,22 +65,3 @@ def test_an_exception_in_a_check_is_a_finding() -> None:
     assert (made[1].name, made[1].state, made[1].found) == ("broken", "fail", "this check failed: KeyError: 'lost'")
     assert made[1].todo
     assert made[2:] == [B]
-
-
-def test_progress_is_cleared_before_other_output() -> None:
-    terminal = StringIO()
-    progress = Progress(terminal, True)
-    progress.clear()
-    progress.show([])
-    assert terminal.getvalue() == ""
-    progress.show(["workspace", "mcp"])
-    progress.clear()
-    assert terminal.getvalue() == "\r\x1b[Kwaiting for workspace, mcp\r\x1b[K"
-    progress.show(["x" * 200])
-    assert len(terminal.getvalue().split("\x1b[K")[-1]) == 70
-
-
-def test_progress_writes_nothing_into_a_pipe() -> None:
-    pipe = StringIO()
-    Progress(pipe, False).show(["workspace"])
-    assert pipe.getvalue() == ""

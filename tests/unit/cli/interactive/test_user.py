@@ -30,7 +30,8 @@ class TerminalSession:
         self._lines = iter(lines)
         self._file = io.StringIO()
         self.view = LiveView(Screen(self._file))
-        self.user = TerminalUser(self, self, Screen(self._file), self.view)
+        own: Any = self
+        self.user = TerminalUser(own, own, Screen(self._file), self.view)
         monkeypatch.setattr("roboco.cli.interactive.user.read_line", self._input)
 
     @property

@@ -26,7 +26,7 @@ class StoredReport:
     asked: tuple[str, dict[str, Any]] = ("", {})
 
     def __init__(self, settings: object) -> None:
-        pass
+        self.operator = self
 
     def close(self) -> None:
         """Close nothing."""

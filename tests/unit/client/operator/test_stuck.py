@@ -291,9 +291,9 @@ def test_conditions_and_pages_limit_the_list(rest: RestWorld) -> None:
         submit(rest, name)
     wait(rest)
     engine = rest.world.engine
-    first = rest.orchestrator.operations.stuck(2, tenant="acme")
+    first = rest.orchestrator.operator.operations.stuck(2, tenant="acme")
     assert (len(first.tasks), bool(first.cursor)) == (2, True)
-    second = rest.orchestrator.operations.stuck(2, first.cursor, tenant="acme")
+    second = rest.orchestrator.operator.operations.stuck(2, first.cursor, tenant="acme")
     assert [one.task_id for one in (*first.tasks, *second.tasks)] == ["acme:c", "acme:b", "acme:a"]
     assert stuck(rest, tenant="other") == []
     assert stuck(rest, until=engine.now() - timedelta(hours=1)) == []
@@ -301,10 +301,10 @@ def test_conditions_and_pages_limit_the_list(rest: RestWorld) -> None:
     with pytest.raises(UsageError, match="only queued and running"):
         stuck(rest, status="paused")
     with pytest.raises(UsageError, match="limit"):
-        rest.orchestrator.operations.stuck(5000)
+        rest.orchestrator.operator.operations.stuck(5000)
 
 
 def test_a_tenants_client_is_refused(rest: RestWorld) -> None:
     rest.orchestrator.settings = rest.orchestrator.settings.model_copy(update={"tenant": "acme"})
     with pytest.raises(UsageError, match="operator's"):
-        _ = rest.orchestrator.operations
+        _ = rest.orchestrator.operator.operations

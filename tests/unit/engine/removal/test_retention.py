@@ -1,4 +1,4 @@
-"""Retention: ended tasks are archived and removed as the rules say, page by page, by all coordinators."""
+"""Retention: ended tasks are removed as the rules say, page by page, by all coordinators."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -22,7 +22,6 @@ from tests.unit.engine.removal.object_world import ObjectWorld
 
 DAY = 86_400.0
 DELETE = "status=completed delete=1d"
-ARCHIVE = "archive=1d to=s3://old/roboco class=GLACIER_IR"
 SECONDS = 10.0
 
 
@@ -49,41 +48,6 @@ def test_a_task_is_removed_when_its_retention_has_ended() -> None:
     receipt = world.receipt("task0")
     assert (receipt.status, receipt.by, receipt.reason) == ("erased", "retention", DELETE)
     assert world.traces("task0") == []
-
-
-def test_a_task_is_archived_and_then_removed() -> None:
-    world = world_of(ARCHIVE)
-    world.clock.move(DAY)
-    enforce_retention(world.engine, SECONDS)
-    world.sweep_until(lambda: finished(world, "task0"))
-    receipt, name = world.receipt("task0"), "s3://old/roboco/task0.tar"
-    assert (receipt.status, receipt.archive) == ("archived", name)
-    assert receipt.archived_bytes == len(world.archives.held[name])
-    assert world.archives.storage_classes[name] == "GLACIER_IR"
-    assert world.traces("task0") == []
-
-
-def test_an_archived_task_can_be_erased() -> None:
-    world = world_of(ARCHIVE)
-    world.clock.move(DAY)
-    enforce_retention(world.engine, SECONDS)
-    world.sweep_until(lambda: finished(world, "task0"))
-    world.erase("task0", by="operator")
-    world.sweep_until(lambda: world.receipt("task0").status == "erased")
-    assert world.archives.held == {}
-    assert world.receipt("task0").by == "operator"
-
-
-def test_a_task_stays_while_its_archive_does_not_answer() -> None:
-    world = world_of(ARCHIVE)
-    before = {path for path in world.files.held if path.startswith("task0/")}
-    world.clock.move(DAY)
-    enforce_retention(world.engine, SECONDS)
-    world.watch = refusing("archives.store")
-    for _ in range(5):
-        world.clock.move(31)
-        world.sweep()
-    assert before == {path for path in world.files.held if path.startswith("task0/")}
 
 
 def test_pages_are_spread_and_shared_by_coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,11 +240,7 @@ def test_the_first_rule_that_covers_a_task_counts(
         ("tenant=acme tenant=x delete=1d", "given twice"),
         ("tenant=Acme delete=1d", "tenant 'Acme' is not allowed"),
         ("status=running delete=1d", "status 'running' is not one of an ended task"),
-        ("archive=1d", "to='' is no address"),
-        ("archive=1d to=http://x/y", "is no address"),
-        ("archive=1d to=s3://key:secret@bucket/x", "holds a user"),
-        ("archive=1d to=file:///old class=GLACIER", "no storage class"),
-        ("delete=1d to=s3://b/x", "to and class belong to archive"),
+        ("archive=1d", "'archive' is unknown"),
         ("keep=1d", "keep has no value"),
         ("team= delete=1d", "names no team"),
     ],

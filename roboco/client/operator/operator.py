@@ -1,0 +1,357 @@
+"""Operator: the part of the client for operators: dead letters, switches, keys, removal of tasks, and usage.
+
+Coordinators carry out an erasure. So the client needs no right to remove objects and keys.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import BinaryIO, Unpack
+
+from celery import Celery
+
+from roboco.client import access_keys
+from roboco.client.access_keys import CreatedKey, utc_now
+from roboco.client.audit import MAX_ID_CHARS, Act, audited
+from roboco.client.in_thread import in_thread
+from roboco.client.operator import dead_letters
+from roboco.client.operator.operations import Operations, WorkerReport
+from roboco.client.operator.task_removal import (
+    DEFAULT_RATE,
+    FIRST_WAIT,
+    MAX_CAUSE_CHARS,
+    MAX_WAIT,
+    RemovalOutcome,
+    RemovalPage,
+)
+from roboco.client.operator.usage import UsageCollector, UsageSummary
+from roboco.client.options import ErasureOptions, KeyOptions, TaskFilterOptions, UsageOptions
+from roboco.client.task_list import check_limit, task_filter
+from roboco.domain.access_key import AccessKey
+from roboco.domain.dead_letter import DeadLetter
+from roboco.domain.ids import qualified_id, tenant_of
+from roboco.domain.inbox.submission import parse_arguments
+from roboco.domain.paths import erasure_path
+from roboco.domain.removal.erasure import ErasureChoice, ErasureReceipt, ErasureRequest
+from roboco.domain.removal.retention import due_rule
+from roboco.domain.switch import Switch
+from roboco.domain.task_entry import entry_of
+from roboco.domain.task_summary import TaskSummary
+from roboco.engine.accept.request_erasure import pending_receipt, request_erasure
+from roboco.engine.engine import Engine
+from roboco.engine.operate.import_task import import_task
+from roboco.engine.operate.tar_contents import verified
+from roboco.engine.record.task_tar import check_exportable, task_tar
+from roboco.engine.selected_tasks import SelectedPage, select_page
+from roboco.engine.tombstones import parse_request, receipt_of
+from roboco.errors import Forbidden, NotFound, RobocoError, StateConflict, TransientError, UsageError
+from roboco.ports.dead_letters import DeadLetterPage
+from roboco.settings import Settings
+
+
+class Operator:
+    """The acts of an operator, and what only an operator sees.
+
+    A client with a tenant gets UsageError from each, but for usage, erasure, export and import.
+    """
+
+    def __init__(self, engine: Engine, settings: Settings, producer: Celery, operations: Operations) -> None:
+        self.settings = settings
+        self._engine = engine
+        self._producer = producer
+        self._operations = operations
+
+    @property
+    def operations(self) -> Operations:
+        """The queues, workers and rate limits of the deployment. Raises UsageError for a tenant."""
+        self._require_operator("operations")
+        return self._operations
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Return the dead letters, oldest first: messages that no worker could accept, and work lost too often.
+
+        Raises UsageError for a tenant: dead letters are the operator's.
+        """
+        self._require_operator("dead letters")
+        return self._engine.dead_letters.entries()
+
+    def dead_letter_page(self, limit: int = 50, cursor: str = "") -> DeadLetterPage:
+        """Return at most `limit` dead letters, newest first. The cursor of a page returns the next one.
+
+        Raises UsageError for a tenant, and if the cursor is wrong.
+        """
+        self._require_operator("dead letters")
+        return self._engine.dead_letters.page(limit, cursor)
+
+    def dead_letter(self, letter_id: str) -> DeadLetter:
+        """Return a dead letter. Raises UsageError if there is none with this id, and for a tenant."""
+        self._require_operator("dead letters")
+        return dead_letters.find(self._engine, letter_id)
+
+    def requeue_dead_letter(self, letter_id: str, *, by: str | None = None) -> DeadLetter:
+        """Send a dead letter again, remove it from the list, and return it. The audit log names the caller `by`.
+
+        Raises UsageError if it cannot be sent, if sending it would have no effect, and for a tenant.
+        """
+        self._require_operator("dead letters")
+        with self._audited("requeue_dead_letter", by, {"letter": letter_id[:MAX_ID_CHARS]}):
+            return dead_letters.requeue(self._engine, self._producer, letter_id)
+
+    def dismiss_dead_letter(self, letter_id: str, *, by: str | None = None) -> DeadLetter | None:
+        """Delete a dead letter for good, without sending it, and return it, or None if there is none with this id.
+
+        The audit log names the caller `by`.
+
+        If its cause persists, such as a broken history, the same dead letter is stored again. Raises UsageError for a
+        tenant.
+        """
+        self._require_operator("dead letters")
+        with self._audited("dismiss_dead_letter", by, {"letter": letter_id[:MAX_ID_CHARS]}):
+            return dead_letters.dismiss(self._engine, letter_id)
+
+    def usage(self, by: str | Sequence[str], **options: Unpack[UsageOptions]) -> UsageSummary:
+        """Return turns, tokens, calls and cost, summed by some of tenant, team, agent, model, tool and day.
+
+        `by` is a list of them, such as `tenant,day`. `UsageOptions` lists the conditions. A client with a tenant gets
+        the usage of that tenant. Cost: one request to the workspace for each task that may have worked on these days,
+        16 at a time, and a read of the steps that no report has counted yet.
+        Raises UsageError if an option is wrong, and TransientError if a server does not answer: then call it again.
+        """
+        collector = self.usage_collector(by, **options)
+        for _ in collector.collect():
+            pass
+        return collector.report()
+
+    def usage_collector(self, by: str | Sequence[str], **options: Unpack[UsageOptions]) -> UsageCollector:
+        """Return the report of `usage` as a collector, which reads it in pieces."""
+        return UsageCollector(self._engine, self.settings.tenant, by, options)
+
+    def switches(self) -> list[Switch]:
+        """Return everything that is switched off, as the workspace records it. Redis is not asked.
+
+        Raises UsageError for a tenant.
+        """
+        self._require_operator("switches")
+        return list(self._engine.switches.stored().off)
+
+    def switch_off(self, target: str, reason: str, *, interrupt: bool = False, by: str | None = None) -> Switch:
+        """Switch off a queue, tenant, team, agent, model or tool: its turns and calls wait, with the reason.
+
+        `target` is KIND:NAME, such as `model:gpt-4o` or `agent:TEAM/NAME`. Within a second no turn or call of it
+        begins. Running ones end by themselves; with `interrupt` they are interrupted too, except calls of irreversible
+        tools. No attempt is counted. A repetition replaces the reason.
+        Raises UsageError if an argument is wrong, and for a tenant. After a TransientError repeat the call.
+        """
+        self._require_operator("switches")
+        caller = self.settings.caller if by is None else by
+        with self._audited("switch_off", by, {"target": target[:MAX_ID_CHARS], "interrupt": interrupt}):
+            return self._engine.switches.switch_off(target, reason, interrupt, caller, self._engine.now())
+
+    def switch_on(self, target: str, *, by: str | None = None) -> Switch | None:
+        """Switch it on again. Return the switch that it had, or None if it was not switched off.
+
+        Its tasks continue within half a minute, spread at random. Raises UsageError if the target is wrong, and for a
+        tenant. After a TransientError repeat the call.
+        """
+        self._require_operator("switches")
+        with self._audited("switch_on", by, {"target": target[:MAX_ID_CHARS]}):
+            return self._engine.switches.switch_on(target)
+
+    def drain_worker(self, name: str, timeout: float | None = None, *, by: str | None = None) -> WorkerReport:
+        """Ask a live worker to drain, and return it: it takes no more work, ends with the work that it has, and exits.
+
+        Work that has not ended after `timeout` seconds, by default its ROBOCO_DRAIN_TIMEOUT, is handed over to other
+        workers. `operations.worker(name)` returns its progress, and None once it has ended.
+        Raises NotFound if no live worker has this name, and UsageError for a tenant.
+        """
+        self._require_operator("operations")
+        with self._audited("drain_worker", by, {"worker": name[:MAX_ID_CHARS]}):
+            return self._operations.drain(name, timeout)
+
+    def create_key(self, **options: Unpack[KeyOptions]) -> CreatedKey:
+        """Store a new key of the HTTP gateway. Return it with its text, which cannot be read again.
+
+        Raises UsageError if an option is wrong.
+        """
+        self._require_operator("keys")
+        details: dict[str, object] = {}
+        with self._audited("create_key", None, details):
+            created = access_keys.create_key(self._engine.files, {**options}, utc_now())
+            details["key"] = created.key.id
+            return created
+
+    def find_key(self, key_id: str) -> AccessKey | None:
+        """Return the key with this id, revoked and expired ones too, or None. Redis is not asked."""
+        self._require_operator("keys")
+        return access_keys.find_key(self._engine.files, key_id)
+
+    def keys(self) -> Iterator[AccessKey]:
+        """Yield all keys, revoked and expired ones too."""
+        self._require_operator("keys")
+        return access_keys.keys(self._engine.files)
+
+    def revoke_key(self, key_id: str, *, by: str | None = None) -> AccessKey:
+        """Revoke a key for ever. Gateways refuse it within some seconds. Raises UsageError if there is none.
+
+        The audit log names the caller `by`.
+        """
+        self._require_operator("keys")
+        with self._audited("revoke_key", by, {"key": key_id[:MAX_ID_CHARS]}):
+            return access_keys.revoke_key(self._engine.files, key_id, utc_now())
+
+    def erase(self, task_id: str, *, timeout: float = 30.0, **options: Unpack[ErasureOptions]) -> ErasureReceipt:
+        """Erase a task, and return its receipt: of an erasure that is complete, or as far as it is after `timeout`.
+
+        Once this returns, coordinators complete it, whatever fails. The same call again returns the same receipt.
+        Raises UsageError if there is no such task, if it has not ended and `stop` is not set, or if it has forks and
+        `forks` is not chosen. Raises TransientError if a server does not answer.
+        """
+        request = self._erasure_request(task_id, options)
+        with self._audited("erase", request.by, task_id=request.task_id):
+            receipt = request_erasure(self._engine, request)
+        end, pause = time.monotonic() + timeout, FIRST_WAIT
+        while not _is_complete(receipt) and time.monotonic() < end:
+            time.sleep(min(pause, max(0.0, end - time.monotonic())))
+            pause = min(MAX_WAIT, 2 * pause)
+            receipt = self._receipt_so_far(request)
+        return receipt
+
+    def erasure(self, task_id: str) -> ErasureReceipt:
+        """Return the receipt of a task that was erased, or whose erasure is requested.
+
+        Raises UsageError if there is none.
+        """
+        whole_id = qualified_id(self.settings.tenant, task_id)
+        if (receipt := receipt_of(self._engine.files, whole_id)) is not None:
+            return receipt
+        stored = self._engine.files.get(erasure_path(whole_id))
+        if stored is None or (request := parse_request(stored)) is None:
+            raise NotFound(f"no receipt of task {task_id!r}: it was not erased")
+        return pending_receipt(request)
+
+    def removal_page(
+        self,
+        *,
+        cursor: str = "",
+        limit: int = 200,
+        dry_run: bool = False,
+        delay: float = 0.0,
+        rate: float = DEFAULT_RATE,
+        options: ErasureOptions | None = None,
+        **filters: Unpack[TaskFilterOptions],
+    ) -> RemovalPage:
+        """Erase the tasks of a page that meet all conditions, and return the outcome for each. It waits for none.
+
+        It reads the workspace, not the task index, which forgets ended tasks. Open tasks are left out, unless `stop` is
+        set. The erasures begin after `delay` seconds, at `rate` tasks a second. With `dry_run` nothing is erased.
+        Raises UsageError without a condition, and for a wrong one.
+        """
+        given = options or {}
+        if not any(value not in (None, (), "", False) or name == "tenant" for name, value in filters.items()):
+            raise UsageError("no condition is given: name tenant, team, status, time or title")
+        wanted = task_filter(self.settings.tenant, filters)
+        only_ended = not given.get("stop", False)
+
+        def is_wanted(task: TaskSummary) -> bool:
+            return wanted.matches(entry_of(task)) and (task.status.ended or not only_ended)
+
+        page = select_page(self._engine, is_wanted, cursor, check_limit(limit), wanted.tenant)
+        if dry_run:
+            return _page(page, lambda task: RemovalOutcome(task_id=task.task_id, outcome="matched"))
+        delays = iter(delay + number / rate for number in range(len(page.tasks)))
+        return _page(page, lambda task: self._request(task.task_id, given, next(delays)))
+
+    def retention_page(self, *, cursor: str = "", limit: int = 200) -> RemovalPage:
+        """Return the tasks of a page that the rules of this client's settings would remove now.
+
+        Raises UsageError for a tenant, and without rules.
+        """
+        self._require_operator("retention rules")
+        rules, now = self._engine.policy.retention_rules, self._engine.now()
+        if not rules:
+            raise NotFound("no rules: ROBOCO_RETENTION_RULES is not set in this process")
+        page = select_page(
+            self._engine, lambda task: due_rule(rules, task, now) is not None, cursor, check_limit(limit)
+        )
+
+        def outcome(task: TaskSummary) -> RemovalOutcome:
+            rule = due_rule(rules, task, now)
+            return RemovalOutcome(task_id=task.task_id, outcome="matched", cause="" if rule is None else rule.text)
+
+        return _page(page, outcome)
+
+    def export_task(self, task_id: str, *, by: str | None = None) -> Iterator[bytes]:
+        """Return the bytes of an ended task as a tar, piece by piece, in bounded memory.
+
+        Raises UsageError if there is no such task, or if it has not ended. Sub-tasks are exported on their own.
+        Raises TransientError if a coordinator does not close a task that has ended within five seconds.
+        """
+        whole_id = qualified_id(self.settings.tenant, task_id)
+        with self._audited("export", by, task_id=whole_id):
+            check_exportable(self._engine, whole_id)
+        return task_tar(self._engine, whole_id)
+
+    def import_task(self, source: BinaryIO, *, by: str | None = None) -> TaskSummary:
+        """Store the task of a tar, and return its summary. The source must be seekable, such as an open file.
+
+        A process verifies the whole tar before anything is stored: names, sizes, digests, and the chain of the history.
+        Raises UsageError, and stores nothing, if it was changed, or if its task exists or was erased.
+        """
+        details: dict[str, object] = {}
+        with self._audited("import", by, details):
+            summary = verified(source)
+            details["imported"] = task_id = summary.task_id
+            if self.settings.tenant not in (None, tenant_of(task_id)):
+                raise Forbidden(f"task {task_id!r} is not one of tenant {self.settings.tenant!r}")
+            import_task(self._engine, source, summary)
+        return summary
+
+    aerase = in_thread(erase)
+
+    def _audited(
+        self, action: str, by: str | None, details: dict[str, object] | None = None, task_id: str | None = None
+    ) -> AbstractContextManager[None]:
+        """Return the audit of an act of an operator; the caller is `by`, or that of the settings."""
+        caller = self.settings.caller if by is None else by
+        return audited(
+            Act(action, caller, task_id, details={} if details is None else details), self.settings.audit_log
+        )
+
+    def _require_operator(self, things: str) -> None:
+        """Raise UsageError for a client with a tenant."""
+        if self.settings.tenant is not None:
+            raise Forbidden(f"{things} are the operator's, not of tenant {self.settings.tenant!r} (ROBOCO_TENANT)")
+
+    def _erasure_request(self, task_id: str, options: ErasureOptions) -> ErasureRequest:
+        chosen = parse_arguments(ErasureChoice, {**options})
+        whole_id = qualified_id(self.settings.tenant, task_id)
+        fields = chosen.model_dump() | {"by": chosen.by or self.settings.caller}
+        return ErasureRequest(task_id=whole_id, requested_at=self._engine.now(), **fields)
+
+    def _receipt_so_far(self, request: ErasureRequest) -> ErasureReceipt:
+        """Return the receipt of an accepted request. Raise StateConflict if coordinators have dropped the request."""
+        receipt = receipt_of(self._engine.files, request.task_id)
+        if receipt is not None:
+            return receipt
+        if self._engine.files.size(erasure_path(request.task_id)) is None:
+            raise StateConflict(f"task {request.task_id!r} was retried at that moment: erase it with `stop` (--stop)")
+        return pending_receipt(request)
+
+    def _request(self, task_id: str, options: ErasureOptions, delay: float) -> RemovalOutcome:
+        try:
+            request = self._erasure_request(task_id, options)
+            with self._audited("erase", request.by, task_id=request.task_id):
+                receipt = request_erasure(self._engine, request, delay)
+        except TransientError:
+            raise
+        except RobocoError as error:
+            return RemovalOutcome(task_id=task_id, outcome="refused", cause=str(error)[:MAX_CAUSE_CHARS])
+        return RemovalOutcome(task_id=task_id, outcome="erased" if _is_complete(receipt) else "accepted")
+
+
+def _is_complete(receipt: ErasureReceipt) -> bool:
+    return receipt.finished_at is not None
+
+
+def _page(page: SelectedPage, outcome: Callable[[TaskSummary], RemovalOutcome]) -> RemovalPage:
+    return RemovalPage(tasks=[outcome(task) for task in page.tasks], tasks_read=page.read, cursor=page.cursor)
