@@ -9,19 +9,18 @@ A piece that cannot be read ends the connection before all bytes are sent: the c
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, BinaryIO, Final, cast
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from roboco.client.task import Task
 from roboco.domain.history.part import Artifact
 from roboco.errors import UsageError
 from roboco.gateway.access import Caller
-from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, not_found
-from roboco.gateway.rest.answers import as_json, read_json
 from roboco.gateway.rest.caching import has_match
+from roboco.gateway.rest.endpoints import Endpoints, as_json
 from roboco.gateway.rest.file_headers import file_etag, file_headers
 from roboco.gateway.rest.models import FileList
 from roboco.gateway.rest.parameters import FileName, NewName, TaskId
@@ -29,7 +28,7 @@ from roboco.gateway.rest.ranges import ByteRange, Unsatisfiable, requested_range
 from roboco.gateway.rest.responses import problems, readable
 from roboco.gateway.rest.upload_body import UploadBody, too_large
 
-router = APIRouter(route_class=StrictJsonRoute, tags=["files"])
+router = Endpoints("files")
 PIECE_BYTES: Final = 256 * 1024
 """Bytes that are read from the store at a time."""
 _BINARY: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
@@ -42,28 +41,22 @@ _FILE: Final[dict[int | str, dict[str, Any]]] = {
 _UPLOAD: Final = {"requestBody": {"required": True, "content": {"application/octet-stream": _BINARY}}}
 
 
-@router.get("/tasks/{task_id}/files", response_model=FileList, responses=readable(404), summary="List files")
-async def list_files(
-    request: Request,
-    gateway: TheGateway,
-    caller: Caller,
+@router.read("/tasks/{task_id}/files", FileList, "List files", statuses=(404,))
+def list_files(
+    gateway: Gateway,
+    caller: Principal,
     task_id: TaskId,
     after: Annotated[str, Query(max_length=128, description="The last name of the page before.")] = "",
     limit: Annotated[int, Query(ge=1, le=200)] = 100,
-) -> Response:
+) -> object:
     """Return the task's files by name, with their types, sizes, digests and versions. `next` is for `after`.
 
     Of a task that is not submitted yet, this returns the files that the same caller has uploaded.
     """
-    caller.require(Scope.READ)
-
-    def page() -> dict[str, Any]:
-        found = gateway.orchestrator.early_files(caller.task_id(task_id), caller.by, after, limit)
-        if found is None:
-            found = gateway.find_task(caller, task_id).artifact_page(after, limit)
-        return {"files": found, "next": found[-1].name if len(found) == limit else None}
-
-    return await read_json(request, gateway, page)
+    found = gateway.orchestrator.early_files(caller.task_id(task_id), caller.by, after, limit)
+    if found is None:
+        found = gateway.find_task(caller, task_id).artifact_page(after, limit)
+    return {"files": found, "next": found[-1].name if len(found) == limit else None}
 
 
 @router.put(
