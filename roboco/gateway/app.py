@@ -18,7 +18,6 @@ from roboco.gateway import health, sign_in
 from roboco.gateway.access import AccessMiddleware
 from roboco.gateway.bodies.body_budget import LargeBodies
 from roboco.gateway.closing import set_at_signals
-from roboco.gateway.cors import cors_options
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.openai import catalog, chat, responses
 from roboco.gateway.origin_check import OriginMiddleware
@@ -74,8 +73,14 @@ def create_app(
     app.add_middleware(LargeBodies, budget=gateway.bodies)
     app.add_middleware(AccessMiddleware, gateway=gateway)
     app.add_middleware(OriginMiddleware, settings=gateway.settings)
-    if gateway.settings.cors_origins:
-        app.add_middleware(CORSMiddleware, **cors_options(gateway.settings.cors_origins))
+    if gateway.settings.cors_origins:  # such a page sends a key in a header: browsers send it no cookie
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=gateway.settings.cors_origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["*"],
+        )
     app.add_middleware(RequestLogMiddleware, closing=gateway.closing)
     if metrics is not None:
         app.add_middleware(MetricsMiddleware, metrics=metrics)  # outside of the log, so that it sees every response

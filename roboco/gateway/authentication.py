@@ -11,17 +11,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from roboco.domain.access_key import KEY_PREFIX, AccessKey, CallerLimits, Scope, parse_key
+from roboco.domain.access_key import KEY_PREFIX, AccessKey, CallerLimits, parse_key
 from roboco.gateway import session_cookie
 from roboco.gateway.calls import CallLine
 from roboco.gateway.credentials import CookieCredential, HeaderCredential, credential_of, unauthorized
 from roboco.gateway.key_cache import KeyCache
 from roboco.gateway.oidc import Tokens
 from roboco.gateway.origin import check_origin, host_name
-from roboco.gateway.principal import LOCAL, Principal
+from roboco.gateway.principal import LOCAL, Principal, known_scopes
 from roboco.gateway.settings import GatewaySettings
-
-_SCOPES = frozenset(scope.value for scope in Scope)
 
 
 class Authenticator:
@@ -75,7 +73,7 @@ def principal_of(key: AccessKey, most: CallerLimits) -> Principal:
     return Principal(
         by=f"key:{key.id}",
         tenant=key.tenant,
-        scopes=frozenset(Scope(scope) for scope in key.scopes if scope in _SCOPES),
+        scopes=known_scopes(key.scopes),
         teams=None if key.teams is None else frozenset(key.teams),
         functions=None if key.functions is None else frozenset(key.functions),
         limits=most.tighter(key.limits),
