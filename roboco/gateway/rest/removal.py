@@ -28,7 +28,7 @@ from roboco.gateway.principal import Principal
 from roboco.gateway.rest.endpoints import Endpoints, json_response, run_operation, wait_until
 from roboco.gateway.rest.parameters import MAX_WAIT, TaskId
 from roboco.gateway.rest.responses import problems
-from roboco.gateway.rest.upload_body import UploadBody, too_large
+from roboco.gateway.rest.upload_body import uploaded_body
 
 router = Endpoints("operations")
 PIECE_BYTES: Final = 1024 * 1024
@@ -179,10 +179,7 @@ async def export_task(gateway: TheGateway, caller: Caller, task_id: TaskId) -> R
 async def import_task(request: Request, gateway: TheGateway, caller: Caller) -> Response:
     """Store the task of a tar that was exported. The whole tar is verified before anything is stored."""
     caller.require_operator()
-    limit = gateway.settings.max_upload
-    if (length := request.headers.get("content-length", "")).isdecimal() and int(length[:20]) > limit:
-        raise too_large(limit)
-    body = UploadBody(request.stream(), limit)
+    body = uploaded_body(request, gateway.settings.max_upload)
 
     def store() -> TaskSummary:
         with tempfile.TemporaryFile() as file:
