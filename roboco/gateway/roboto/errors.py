@@ -30,14 +30,6 @@ _CODES: Final[Mapping[str, tuple[int, str]]] = {
     "method_not_allowed": (404, "RobotoUnknownOperationException"),
 }
 """The status and exception of the codes of problems."""
-_OTHER: Final[Mapping[int, str]] = {
-    401: "RobotoUnauthorizedException",
-    403: "RobotoLimitExceededException",
-    404: "RobotoNotFoundException",
-    409: "RobotoConflictException",
-    429: "RobotoLimitExceededException",
-}
-"""The exception of other codes, by status."""
 
 
 def enveloped(data: object) -> JSONResponse:
@@ -93,10 +85,5 @@ def _problem(error: Problem | RobocoError | RequestValidationError | HTTPExcepti
 
 
 def _code_of(problem: Problem) -> tuple[int, str]:
-    if (known := _CODES.get(problem.code)) is not None:
-        return known
-    if problem.status >= 500:
-        return 500, "RobotoInternalException"
-    if problem.status in _OTHER:
-        return problem.status, _OTHER[problem.status]
-    return 400, "RobotoInvalidRequestException"
+    other = (500, "RobotoInternalException") if problem.status >= 500 else (400, "RobotoInvalidRequestException")
+    return _CODES.get(problem.code, other)
