@@ -20,10 +20,8 @@ from roboco.gateway.bodies.body_budget import LargeBodies
 from roboco.gateway.closing import set_at_signals
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.openai import catalog, chat, responses
-from roboco.gateway.origin_check import OriginMiddleware
 from roboco.gateway.problem import Problem, problem_of, problem_response
 from roboco.gateway.request_log import RequestLogMiddleware
-from roboco.gateway.request_metrics import MetricsMiddleware
 from roboco.gateway.rest.openapi import describe
 from roboco.gateway.rest.routes import router as rest_router
 from roboco.gateway.roboto import agents, sessions
@@ -72,7 +70,6 @@ def create_app(
     app.add_middleware(StreamHandover)  # the first one is the innermost
     app.add_middleware(LargeBodies, budget=gateway.bodies)
     app.add_middleware(AccessMiddleware, gateway=gateway)
-    app.add_middleware(OriginMiddleware, settings=gateway.settings)
     if gateway.settings.cors_origins:  # such a page sends a key in a header: browsers send it no cookie
         app.add_middleware(
             CORSMiddleware,
@@ -81,9 +78,7 @@ def create_app(
             allow_headers=["*"],
             expose_headers=["*"],
         )
-    app.add_middleware(RequestLogMiddleware, closing=gateway.closing)
-    if metrics is not None:
-        app.add_middleware(MetricsMiddleware, metrics=metrics)  # outside of the log, so that it sees every response
+    app.add_middleware(RequestLogMiddleware, closing=gateway.closing, metrics=metrics)
     app.include_router(web_routes.router)
     app.include_router(sign_in.router)
     app.include_router(health.router)

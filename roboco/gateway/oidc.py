@@ -98,7 +98,7 @@ class Tokens:
             int(now),
             LEEWAY,
             iss={"essential": True, "value": self._issuer},
-            aud={"essential": True, "value": self._settings.oidc_audience},
+            aud={"essential": True, "value": self._settings.oidc_audience or ""},
             exp={"essential": True},
         ).validate(claims)
         return claims

@@ -50,18 +50,21 @@ calls_router = Endpoints("calls")
 
 @dataclass(frozen=True)
 class Control:
-    """A control of a task: its method `method` with the fields of a `model`. Its route ends with `path`."""
+    """A route that ends with `path`, and the method of a task that it calls with the fields of a `model`."""
 
     path: str
-    name: str
     model: type[BaseModel]
     method: Callable[..., Any]
     summary: str
     text: str
+    name: str = ""
+    """The id of the operation, by default the path with "task" or "call"."""
     needs_body: bool = False
     waits: bool = False
     """True if a request may wait for the effect."""
     is_done: Callable[[Task, Receipt], bool] = lambda _, receipt: is_final(receipt)
+    decided: str = ""
+    """The status of a tool call after this decision, or "" for a control of a task."""
 
     @property
     def has_id(self) -> bool:
@@ -69,122 +72,47 @@ class Control:
         return "item_id" in self.model.model_fields
 
 
-CONTROLS: Final = (
-    Control(
-        "messages",
-        "send_message",
-        NewMessage,
-        Task.send,
-        "Send a message",
-        """Add a message of the user. A task that waits for its user continues.
+SEND = """Add a message of the user. A task that waits for its user continues.
 
-While agents or tools run, the message waits for the end of the step, interrupts it, or is refused with 409.""",
-        needs_body=True,
-        waits=True,
-    ),
-    Control(
-        "interrupt",
-        "interrupt_task",
-        Interruption,
-        Task.interrupt,
-        "Interrupt the work",
-        """Cancel the current step: the worker closes the connection to the model, and the partial text stays.
+While agents or tools run, the message waits for the end of the step, interrupts it, or is refused with 409."""
+INTERRUPT = """Cancel the current step: the worker closes the connection to the model, and the partial text stays.
 
-With a message the task continues with it. Without one it waits for its user.""",
-        needs_body=True,
-        waits=True,
-    ),
-    Control(
-        "stop",
-        "stop_task",
-        StopRequest,
-        Task.stop,
-        "Stop the task",
-        """End the task now, as `cancelled`. A task that has ended stays as it is: then a wait returns `expired`.
+With a message the task continues with it. Without one it waits for its user."""
+STOP = """End the task now, as `cancelled`. A task that has ended stays as it is: then a wait returns `expired`.
 
-With `wait` the response is sent once the task and its result show the end, or after that time.""",
-        waits=True,
-        is_done=Task.has_stopped,
-    ),
-    Control("pause", "pause_task", ItemRequest, Task.pause, "Pause the task", "Pause the task after its current step."),
-    Control(
-        "step",
-        "step_task",
-        ItemRequest,
-        Task.step,
-        "Run one step",
-        "Run one step, or finish the current one, and pause then.",
-    ),
-    Control(
-        "resume",
-        "resume_task",
-        ItemRequest,
-        Task.resume,
-        "Resume the task",
-        "Resume a paused task. Any other task stays as it is.",
-    ),
-    Control(
-        "limits",
-        "set_limits",
-        LimitsRequest,
-        Task.set_limits,
-        "Change limits",
-        """Replace limits of the task, from its next step on. A task that is paused at a limit continues.
+With `wait` the response is sent once the task and its result show the end, or after that time."""
+LIMITS = """Replace limits of the task, from its next step on. A task that is paused at a limit continues.
 
-A key cannot raise limits beyond its own budget.""",
-        needs_body=True,
-        waits=True,
-    ),
-    Control(
-        "retry",
-        "retry_task",
-        TaskRetry,
-        Task.retry,
-        "Retry a failed task",
-        """Continue a failed task under the same id, from its last good step. Its error stays in the history.
+A key cannot raise limits beyond its own budget."""
+RETRY = """Continue a failed task under the same id, from its last good step. Its error stays in the history.
 
 Tool calls keep their results. Streams, webhooks and callbacks get the new end. Of several retries at the same time
 one wins; the others are refused with 409, and so is a task that has not failed or would reach a limit again. If the
-failure is not complete after some seconds, the answer is 503: send the retry again.""",
-    ),
+failure is not complete after some seconds, the answer is 503: send the retry again."""
+STEP = "Run one step, or finish the current one, and pause then."
+RESUME = "Resume a paused task. Any other task stays as it is."
+APPROVE = "Approve a call that needs it, with its own or with other arguments. The first decision on a call counts."
+DENY = "Deny a call that needs approval. Its agent reads the reason, and continues."
+ANSWER = "Submit the result of a call of a client tool. The same answer again has no effect, another one is refused."
+RESOLVE = "Decide whether a call with an unknown outcome had its effect, and with which result."
+# fmt: off
+CONTROLS: Final = (
+    Control("messages", NewMessage, Task.send, "Send a message", SEND, "send_message", needs_body=True, waits=True),
+    Control("interrupt", Interruption, Task.interrupt, "Interrupt the work", INTERRUPT, needs_body=True, waits=True),
+    Control("stop", StopRequest, Task.stop, "Stop the task", STOP, waits=True, is_done=Task.has_stopped),
+    Control("pause", ItemRequest, Task.pause, "Pause the task", "Pause the task after its current step."),
+    Control("step", ItemRequest, Task.step, "Run one step", STEP),
+    Control("resume", ItemRequest, Task.resume, "Resume the task", RESUME),
+    Control("limits", LimitsRequest, Task.set_limits, "Change limits", LIMITS, "set_limits",
+            needs_body=True, waits=True),
+    Control("retry", TaskRetry, Task.retry, "Retry a failed task", RETRY),
+    Control("approve", ApprovalRequest, Task.approve, "Approve a tool call", APPROVE, decided="approved"),
+    Control("deny", DenialRequest, Task.deny, "Deny a tool call", DENY, decided="denied"),
+    Control("answer", AnswerRequest, Task.answer, "Answer a client tool", ANSWER, needs_body=True, decided="answered"),
+    Control("resolve", ResolutionRequest, Task.resolve, "Resolve a tool call", RESOLVE, needs_body=True,
+            decided="resolved"),
 )
-DECISIONS: Final = {
-    "approved": Control(
-        "approve",
-        "approve_call",
-        ApprovalRequest,
-        Task.approve,
-        "Approve a tool call",
-        "Approve a call that needs it, with its own or with other arguments. The first decision on a call counts.",
-    ),
-    "denied": Control(
-        "deny",
-        "deny_call",
-        DenialRequest,
-        Task.deny,
-        "Deny a tool call",
-        "Deny a call that needs approval. Its agent reads the reason, and continues.",
-    ),
-    "answered": Control(
-        "answer",
-        "answer_call",
-        AnswerRequest,
-        Task.answer,
-        "Answer a client tool",
-        "Submit the result of a call of a client tool. The same answer again has no effect, another one is refused.",
-        needs_body=True,
-    ),
-    "resolved": Control(
-        "resolve",
-        "resolve_call",
-        ResolutionRequest,
-        Task.resolve,
-        "Resolve a tool call",
-        "Decide whether a call with an unknown outcome had its effect, and with which result.",
-        needs_body=True,
-    ),
-}
-"""The decisions on tool calls, by the status of a decided call."""
+# fmt: on
 
 
 @router.read(
@@ -267,11 +195,11 @@ class _Request:
         return receipt
 
 
-def _add(control: Control, decided: str | None) -> None:
-    """Add the route of a control, or of a decision, after which a call has the status `decided`."""
+def _add(control: Control) -> None:
+    decided = control.decided
 
     async def endpoint(gateway: Gateway, caller: Principal, wait: float = 0, **given: Any) -> Response:
-        caller.require(Scope.CONTROL if decided in (None, "answered") else Scope.APPROVE)
+        caller.require(Scope.CONTROL if decided in ("", "answered") else Scope.APPROVE)
         request = _Request(control, gateway, caller, given)
         await request.admit()
         task, receipt = await gateway.calls.controls.run(request.send)
@@ -295,7 +223,7 @@ def _add(control: Control, decided: str | None) -> None:
         f"/tasks/{{task_id}}/{'calls/{call_id}/' if decided else ''}{control.path}",
         endpoint,
         methods=["POST"],
-        name=control.name,
+        name=control.name or f"{control.path}_{'call' if decided else 'task'}",
         summary=control.summary,
         description=control.text,
         status_code=200 if decided else 202,
@@ -305,6 +233,4 @@ def _add(control: Control, decided: str | None) -> None:
 
 
 for _control in CONTROLS:
-    _add(_control, None)
-for _status, _control in DECISIONS.items():
-    _add(_control, _status)
+    _add(_control)
