@@ -10,9 +10,11 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from roboco.errors import CorruptHistory, RetryLater, RobocoError, TransientError, UsageError
+from roboco.errors import CorruptHistory, RetryLater, TransientError, UsageError
 
 _log = logging.getLogger(__name__)
 _TRY: Final = "correct the request as the detail says; GET /v1/openapi.json describes each request"
@@ -40,6 +42,8 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {
 """The title of each code, and the remedy of problems that name none."""
 _STATUSES: Final[Mapping[str, int]] = {"not_found": 404, "ended": 409, "conflict": 409, "forbidden": 403, "erased": 410}
 """The HTTP status of the codes of UsageError that have another one than 400."""
+_CODES: Final[Mapping[int, str]] = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+"""The codes of refusals of FastAPI, by status."""
 PROBLEM_JSON: Final = "application/problem+json"
 RETRY_SECONDS: Final = 2
 """`Retry-After` of an error whose server has named no time."""
@@ -114,8 +118,21 @@ def unavailable(detail: str, seconds: float = RETRY_SECONDS) -> Problem:
     return Problem(503, "unavailable", detail, f"repeat the request after {wait} s", {"Retry-After": wait})
 
 
-def problem_of(error: RobocoError) -> Problem:
-    """Return the Problem of an error of the client library."""
+def problem_of(error: Exception) -> Problem:
+    """Return the Problem of an error of the client library, or of a request that FastAPI refuses."""
+    match error:
+        case Problem():
+            return error
+        case RequestValidationError():
+            return _of_mistakes(error)
+        case HTTPException():
+            code = _CODES.get(error.status_code, "invalid")
+            return Problem(error.status_code, code, str(error.detail), headers=error.headers)
+        case _:
+            return _of_roboco(error)
+
+
+def _of_roboco(error: Exception) -> Problem:
     match error:
         case UsageError():
             return Problem(_STATUSES.get(error.code, 400), error.code, str(error))
@@ -131,3 +148,11 @@ def problem_of(error: RobocoError) -> Problem:
             return Problem(500, error.code, str(error), "an operator must repair the history: `roboco dead-letters`")
         case _:
             return Problem(500, "internal", str(error))
+
+
+def _of_mistakes(error: RequestValidationError) -> Problem:
+    """Return the Problem with the place and the problem of each mistake, and no value, which may be a secret."""
+    mistakes = [{"at": ".".join(map(str, one["loc"])), "problem": one["msg"]} for one in error.errors()[:20]]
+    problem = invalid("; ".join(f"{one['at']}: {one['problem']}" for one in mistakes), status=422)
+    problem.extra["mistakes"] = mistakes
+    return problem

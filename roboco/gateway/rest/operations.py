@@ -10,7 +10,6 @@ Dead letters: a requeued letter is sent before it is removed, so a process that 
 and a message that is sent twice has its effect once. A dismissed letter is gone. A repeated request gets 404.
 """
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Query
@@ -20,12 +19,12 @@ from roboco.client.operator.operations import WorkerReport, WorkersReport
 from roboco.client.operator.stuck import StuckPage
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.switch import Switch
-from roboco.domain.task_filter import parse_time
 from roboco.errors import NotFound
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.principal import Principal
 from roboco.gateway.problem import not_found
 from roboco.gateway.rest.endpoints import Endpoints
+from roboco.gateway.rest.list_conditions import listed_time
 from roboco.gateway.rest.models import TenantName
 from roboco.gateway.rest.operation_models import (
     DeadLetterDecision,
@@ -86,8 +85,7 @@ def list_stuck_tasks(
     A page may be short, or even empty, and have a cursor: tasks that progress are left out. Without `older`, a task
     counts that has not progressed for twice the time after which the work of a lost worker is sent again.
     """
-    until = None if older is None else parse_time(older, datetime.now(UTC))
-    return gateway.orchestrator.operations.stuck(limit, cursor, tenant=tenant, team=team, until=until)
+    return gateway.orchestrator.operations.stuck(limit, cursor, tenant=tenant, team=team, until=listed_time(older))
 
 
 @router.read("/operations/dead-letters", DeadLetterList, "List dead letters", line="operations")

@@ -1,21 +1,20 @@
 """tasks: create, list, show and fork tasks."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 from fastapi import Query, Response
 
 from roboco.client.task import Task
 from roboco.domain.ids import tenant_of
-from roboco.domain.task_filter import STATUS_NAMES, parse_time
+from roboco.domain.task_filter import STATUS_NAMES
 from roboco.domain.task_summary import TaskSummary
 from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, NewTaskId, new_task_id, reporting_reuse
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.rest.endpoints import Endpoints, json_response
-from roboco.gateway.rest.list_conditions import ListedTeam, listed_teams, listed_tenant
+from roboco.gateway.rest.list_conditions import ListedTeam, listed_teams, listed_tenant, listed_time
 from roboco.gateway.rest.models import CreatedTask, ForkTask, NewTask, TaskList, TenantName
 from roboco.gateway.rest.parameters import TaskId
 from roboco.gateway.rest.responses import problems
@@ -74,15 +73,14 @@ def list_tasks(  # noqa: PLR0913 - one parameter for each condition
 
     A page may be short, or even empty, and have a cursor. A task that changes meanwhile moves to the front.
     """
-    now = datetime.now(UTC)
     found = gateway.orchestrator.task_page(
         limit=limit,
         cursor=cursor,
         status=status,
         tenant=listed_tenant(caller, tenant),
         team=listed_teams(caller, team),
-        since=None if since is None else parse_time(since, now),
-        until=None if until is None else parse_time(until, now),
+        since=listed_time(since),
+        until=listed_time(until),
         text=text,
         what_if=what_if,
     )

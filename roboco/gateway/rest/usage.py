@@ -7,7 +7,6 @@ A report that takes too long has stored the usage that it has read, so that the 
 """
 
 import time
-from collections.abc import Iterator
 from datetime import date
 from typing import Annotated, Any, Final, Literal
 
@@ -80,15 +79,11 @@ async def _collected(gateway: Gateway, start: Any, form: ReportForm) -> bytes:
     collector: UsageCollector = await line.run(start)
     progress = collector.collect()
     tasks = 0
-    while (read := await line.run(_next_or_none, progress)) is not None:
+    while (read := await line.run(next, progress, None)) is not None:
         tasks = read
         if time.monotonic() > deadline:
             raise unavailable(f"the report is not complete after {tasks} tasks: choose fewer days", RETRY_SECONDS)
     return await line.run(_body, collector.report, form)
-
-
-def _next_or_none(progress: Iterator[int]) -> int | None:
-    return next(progress, None)
 
 
 def _body(report: Any, form: ReportForm) -> bytes:
