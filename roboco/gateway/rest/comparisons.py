@@ -4,7 +4,6 @@ POST ─► scope `operate` ─► team within the caller's budget ─► each r
 GET  ─► the histories of the task and of its runs ─► the comparison as it is now
 """
 
-from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import Path, Response
@@ -12,13 +11,10 @@ from fastapi import Path, Response
 from roboco.client.operator.what_if import comparison_id
 from roboco.client.task import Task
 from roboco.domain.recorded.run_comparison import WhatIfReport
-from roboco.errors import RobocoError
 from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
-from roboco.gateway.idempotency import IdempotencyKey, reporting_reuse, task_id_of_key
+from roboco.gateway.idempotency import IdempotencyKey, NewTaskId, reporting_reuse, task_id_of_key
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import Problem
-from roboco.gateway.request_log import record_created
 from roboco.gateway.rest.endpoints import Endpoints, json_response
 from roboco.gateway.rest.models import CreatedComparison, NewComparison, given_options
 from roboco.gateway.rest.parameters import TaskId
@@ -64,15 +60,8 @@ async def start_what_if(
         with reporting_reuse(key, lambda: gateway.exists(runs[0])):
             return _started(gateway, caller, task_id, body, what_if)
 
-    record_created(what_if)
-    counted = await _count(gateway, caller, runs)
-    try:
-        created = await gateway.calls.controls.run(start)
-    except (RobocoError, Problem):
-        if key is None:
-            await _uncount(gateway, caller, counted)
-        raise
-    return json_response(created, 202)
+    new = NewTaskId(what_if, key is not None)
+    return json_response(await gateway.create_task(caller, new, start, *runs), 202)
 
 
 @router.read(
@@ -92,22 +81,3 @@ def _started(gateway: Gateway, caller: Principal, task_id: str, body: NewCompari
         options["team"] = limited.model_copy(update={"what_if": None})
     running = task.what_if(body.seq, what_if=what_if, by=caller.by, **options)
     return CreatedComparison(what_if=running.what_if, runs=list(running.task_ids))
-
-
-async def _count(gateway: Gateway, caller: Principal, runs: list[str]) -> list[str]:
-    """Count each run against the limits of the caller. Raise Problem `rate_limited` if it may not start all of them."""
-    counted: list[str] = []
-    try:
-        for run in runs:
-            await gateway.limits.create_task(caller, run)
-            counted.append(run)
-    except Problem:
-        await _uncount(gateway, caller, counted)
-        raise
-    return counted
-
-
-async def _uncount(gateway: Gateway, caller: Principal, runs: list[str]) -> None:
-    for run in runs:
-        with suppress(RobocoError, Problem):
-            await gateway.limits.cancel_task(caller, run)
