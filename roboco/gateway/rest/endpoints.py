@@ -28,7 +28,7 @@ from roboco.gateway.rest.responses import problems, readable
 
 Outcome = TypeVar("Outcome")
 Work = TypeVar("Work", bound=Callable[..., object])
-Line = Literal["reads", "histories", "operations"]
+LineName = Literal["reads", "histories", "operations"]
 """The calls among which a function waits for a thread."""
 Before = Callable[..., Awaitable[None]]
 MAX_POLL: Final = 0.5
@@ -51,7 +51,7 @@ class Endpoints(APIRouter):
         model: Any,
         summary: str,
         *scopes: Scope,
-        line: Line = "reads",
+        line: LineName = "reads",
         statuses: tuple[int, ...] = (),
         before: Before | None = None,
     ) -> Callable[[Work], Work]:
@@ -122,7 +122,7 @@ async def wait_until(gateway: Gateway, seconds: float, is_done: Callable[[], Awa
 
 
 def _endpoint(
-    work: Callable[..., object], scopes: tuple[Scope, ...], line: Line, is_read: bool, before: Before | None = None
+    work: Callable[..., object], scopes: tuple[Scope, ...], line: LineName, is_read: bool, before: Before | None = None
 ) -> Callable[..., Coroutine[Any, Any, Response]]:
     """Return the function with the signature that FastAPI reads."""
     wanted = signature(work).parameters

@@ -76,8 +76,8 @@ class ErasuresOrder(ErasureOrder):
 
     def filters(self) -> TaskFilterOptions:
         """Return the conditions that are given."""
-        known = {name: getattr(self, name) for name in ("tenant", "team", "status", "since", "until", "text")}
-        return cast(TaskFilterOptions, {name: value for name, value in known.items() if value is not None})
+        names = {"tenant", "team", "status", "since", "until", "text"}
+        return cast(TaskFilterOptions, self.model_dump(include=names, exclude_none=True))
 
 
 @router.post(
