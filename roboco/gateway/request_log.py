@@ -191,6 +191,6 @@ def _route(scope: Scope) -> str:
 
 
 def _action(scope: Scope) -> str:
-    """Return the name of the route, such as `stop_task`, or the method if there is no route."""
+    """Return the name of the route, such as `create_task`, or the method if there is no route."""
     name = getattr(scope.get("route"), "name", None)
     return str(name or scope["method"])
