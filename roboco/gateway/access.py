@@ -28,9 +28,9 @@ from roboco.errors import RobocoError
 from roboco.gateway.bodies.json_values import JsonValues
 from roboco.gateway.calls import OWNER, RECEIVED
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.origin import SAFE_METHODS, path_of
+from roboco.gateway.origin import HEALTH_PATHS, SAFE_METHODS, check_host, check_origin, path_of
 from roboco.gateway.principal import ACCESS, Principal
-from roboco.gateway.problem import Problem
+from roboco.gateway.problem import Problem, problem_response
 
 PUBLIC_PATHS: Final = frozenset({"/v1/sign-in"})
 """Paths whose requests have their key in the body."""
@@ -156,17 +156,30 @@ class Access:
 
 
 class AccessMiddleware:
-    """Gives each request its Access, the body only to requests that are allowed, and its headers to the response."""
+    """Gives each request its Access, the body only to requests that are allowed, and its headers to the response.
+
+    It refuses requests under a foreign name, and without authentication those of foreign pages. Requests with a cookie
+    are checked where the cookie is.
+    """
 
     def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
         self._app = app
         self._gateway = gateway
+        self._hosts = frozenset(name.lower() for name in gateway.settings.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve an ASGI request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        try:
+            self._check_origin(scope)
+        except Problem as problem:
+            await problem_response(problem)(scope, receive, send)
+            return
+        await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         access = Access(self._gateway, scope)
         scope[ACCESS] = access
         began, refused = False, False
@@ -195,6 +208,15 @@ class AccessMiddleware:
         finally:
             await access.charge()
             OWNER.reset(owner)
+
+    def _check_origin(self, scope: Scope) -> None:
+        """Check a request. The health of the process has no secrets, and probes name it by any address."""
+        if path_of(scope) in HEALTH_PATHS:
+            return
+        local_only = not self._gateway.settings.authentication
+        check_host(scope, self._hosts, local_only)
+        if local_only:
+            check_origin(scope, self._gateway.settings.cors_origins)
 
 
 def _complete_headers(scope: Scope, headers: MutableHeaders, own: dict[str, str]) -> None:

@@ -18,15 +18,12 @@ from roboco.gateway import health, sign_in
 from roboco.gateway.access import AccessMiddleware
 from roboco.gateway.bodies.body_budget import LargeBodies
 from roboco.gateway.closing import set_at_signals
-from roboco.gateway.cors import cors_options
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.openai import catalog, chat, responses
-from roboco.gateway.origin_check import OriginMiddleware
 from roboco.gateway.problem import Problem, problem_of, problem_response
 from roboco.gateway.request_log import RequestLogMiddleware
-from roboco.gateway.request_metrics import MetricsMiddleware
+from roboco.gateway.rest import routes as rest_routes
 from roboco.gateway.rest.openapi import describe
-from roboco.gateway.rest.routes import router as rest_router
 from roboco.gateway.roboto import agents, sessions
 from roboco.gateway.settings import GatewaySettings, load_gateway_settings
 from roboco.gateway.streams import routes as stream_routes
@@ -73,52 +70,23 @@ def create_app(
     app.add_middleware(StreamHandover)  # the first one is the innermost
     app.add_middleware(LargeBodies, budget=gateway.bodies)
     app.add_middleware(AccessMiddleware, gateway=gateway)
-    app.add_middleware(OriginMiddleware, settings=gateway.settings)
-    if gateway.settings.cors_origins:
-        app.add_middleware(CORSMiddleware, **cors_options(gateway.settings.cors_origins))
-    app.add_middleware(RequestLogMiddleware, closing=gateway.closing)
-    if metrics is not None:
-        app.add_middleware(MetricsMiddleware, metrics=metrics)  # outside of the log, so that it sees every response
-    app.include_router(web_routes.router)
-    app.include_router(sign_in.router)
-    app.include_router(health.router)
-    app.include_router(rest_router)
-    app.include_router(stream_routes.router)
-    app.include_router(sessions.router)
-    app.include_router(agents.router)  # the last one of /v1/ai: it refuses all other paths
-    for part in (catalog, chat, responses):
+    if gateway.settings.cors_origins:  # such a page sends a key in a header: browsers send it no cookie
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=gateway.settings.cors_origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["*"],
+        )
+    app.add_middleware(RequestLogMiddleware, closing=gateway.closing, metrics=metrics)
+    ours = (web_routes, sign_in, health, rest_routes, stream_routes)
+    for part in (*ours, sessions, agents, catalog, chat, responses):  # agents refuses all other paths of /v1/ai
         app.include_router(part.router)
     describe(app)
-    app.add_exception_handler(Problem, _on_problem)
-    app.add_exception_handler(RobocoError, _on_problem)
-    app.add_exception_handler(RequestValidationError, _on_invalid)
-    app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_exception_handler(Exception, _on_failure)
+    for kind in (Problem, RobocoError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, _on_error)
     return app
 
 
-async def _on_problem(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Problem | RobocoError)
-    return problem_response(error if isinstance(error, Problem) else problem_of(error))
-
-
-async def _on_invalid(_: Request, error: Exception) -> Response:
-    """Return 422 with the place and the problem of each mistake, and without the values, which may be secrets."""
-    assert isinstance(error, RequestValidationError)
-    mistakes = [{"at": ".".join(map(str, wrong["loc"])), "problem": wrong["msg"]} for wrong in error.errors()[:20]]
-    detail = "; ".join(f"{mistake['at']}: {mistake['problem']}" for mistake in mistakes)
-    problem = Problem(422, "invalid", detail)
-    problem.extra["mistakes"] = mistakes
-    return problem_response(problem)
-
-
-async def _on_failure(_: Request, error: Exception) -> Response:
-    """Return 500 for an error that no route expects. Starlette raises it again, so that the server logs it."""
-    return problem_response(Problem(500, "internal", f"the gateway failed: {type(error).__name__}"))
-
-
-async def _on_http_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    codes = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}
-    code = codes.get(error.status_code, "invalid")
-    return problem_response(Problem(error.status_code, code, str(error.detail), headers=error.headers))
+async def _on_error(_: Request, error: Exception) -> Response:
+    return problem_response(problem_of(error))

@@ -11,17 +11,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from roboco.domain.access_key import KEY_PREFIX, AccessKey, CallerLimits, Scope, parse_key
+from roboco.domain.access_key import KEY_PREFIX, AccessKey, CallerLimits, parse_key
 from roboco.gateway import session_cookie
 from roboco.gateway.calls import CallLine
-from roboco.gateway.credentials import CookieCredential, HeaderCredential, credential_of, unauthorized
+from roboco.gateway.credentials import cookie_credential, header_credential, unauthorized
 from roboco.gateway.key_cache import KeyCache
 from roboco.gateway.oidc import Tokens
 from roboco.gateway.origin import check_origin, host_name
-from roboco.gateway.principal import LOCAL, Principal
+from roboco.gateway.principal import LOCAL, Principal, known_scopes
 from roboco.gateway.settings import GatewaySettings
-
-_SCOPES = frozenset(scope.value for scope in Scope)
 
 
 class Authenticator:
@@ -36,20 +34,15 @@ class Authenticator:
         """Return the caller of an ASGI request. Raise Problem `unauthorized` if it has no valid credential."""
         if not self._settings.authentication:
             return replace(LOCAL, limits=self._settings.limits)
-        match credential_of(scope["headers"], session_cookie.cookie_name(host_name(scope))):
-            case HeaderCredential(text):
-                return await self._of_header(text)
-            case CookieCredential(text):
-                check_origin(scope, needs_proof=True)
-                return principal_of(await self._key_of_session(text), self._settings.limits)
-            case None:
-                raise unauthorized()
-
-    async def _of_header(self, text: str) -> Principal:
         limits = self._settings.limits
-        if self._tokens is not None and not text.startswith(f"{KEY_PREFIX}_"):
-            return await self._tokens.principal(text, limits)
-        return principal_of(await self.key(text), limits)
+        if (text := header_credential(scope["headers"])) is not None:
+            if self._tokens is not None and not text.startswith(f"{KEY_PREFIX}_"):
+                return await self._tokens.principal(text, limits)
+            return principal_of(await self.key(text), limits)
+        if (cookie := cookie_credential(scope["headers"], session_cookie.cookie_name(host_name(scope)))) is not None:
+            check_origin(scope, needs_proof=True)
+            return principal_of(await self._key_of_session(cookie), limits)
+        raise unauthorized()
 
     async def key(self, text: str) -> AccessKey:
         """Return the valid key with this text. Raise Problem `unauthorized` if there is none."""
@@ -61,11 +54,9 @@ class Authenticator:
 
     async def _key_of_session(self, text: str) -> AccessKey:
         """Return the valid key of a cookie. Raise Problem `unauthorized` if its signature is wrong, or it has ended."""
-        session, secrets, now = session_cookie.parse(text), self._settings.cookie_secret, datetime.now(UTC)
-        key = None if session is None or not secrets else await self._keys.get(session.key_id)
-        if session is None or key is None or not session_cookie.is_valid(session, key, secrets, now.timestamp()):
-            raise unauthorized("the browser is not signed in")
-        if not key.is_valid_at(now):
+        key_id, secrets, now = session_cookie.key_id_of(text), self._settings.cookie_secret, datetime.now(UTC)
+        key = None if key_id is None or not secrets else await self._keys.get(key_id)
+        if key is None or not session_cookie.is_valid(text, key, secrets, now.timestamp()) or not key.is_valid_at(now):
             raise unauthorized("the browser is not signed in")
         return key
 
@@ -75,7 +66,7 @@ def principal_of(key: AccessKey, most: CallerLimits) -> Principal:
     return Principal(
         by=f"key:{key.id}",
         tenant=key.tenant,
-        scopes=frozenset(Scope(scope) for scope in key.scopes if scope in _SCOPES),
+        scopes=known_scopes(key.scopes),
         teams=None if key.teams is None else frozenset(key.teams),
         functions=None if key.functions is None else frozenset(key.functions),
         limits=most.tighter(key.limits),

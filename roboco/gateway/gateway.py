@@ -88,26 +88,37 @@ class Gateway:
                 return task
         return self.find_task(principal, task_id)
 
-    async def create_task(self, caller: Principal, new: NewTaskId, create: Callable[[], Created]) -> Created:
-        """Count the task against the limits of its caller, and return the result of `create`, which submits it.
+    async def create_task(
+        self, caller: Principal, new: NewTaskId, create: Callable[[], Created], *runs: str
+    ) -> Created:
+        """Count the task, or the runs, against the limits of the caller. Return the result of `create`, which submits.
 
         Raise Problem `rate_limited` if the caller has too many open tasks, or has used its tokens or cost of the day.
         A repetition for a task that exists is not refused.
         """
         record_created(new.task_id)
+        task_ids = runs or (new.task_id,)
+        counted = list[str]()
         try:
-            await self.limits.create_task(caller, new.task_id)
+            for task_id in task_ids:
+                await self.limits.create_task(caller, task_id)
+                counted.append(task_id)
         except Problem as refused:
-            if not new.repeatable or not await self._is_repetition(refused, lambda: self.exists(new.task_id)):
+            if not new.repeatable or not await self._is_repetition(refused, lambda: self.exists(task_ids[0])):
+                await self._cancel(caller, counted)
                 raise
         try:
             return await self.calls.controls.run(create)
         except (RobocoError, Problem) as error:
             # A task whose id the client has chosen may be that of another request, and stays counted for a while.
             if not new.repeatable and _stored_nothing(error):
-                with suppress(RobocoError, Problem):
-                    await self.limits.cancel_task(caller, new.task_id)
+                await self._cancel(caller, counted)
             raise
+
+    async def _cancel(self, caller: Principal, task_ids: list[str]) -> None:
+        for task_id in task_ids:
+            with suppress(RobocoError, Problem):
+                await self.limits.cancel_task(caller, task_id)
 
     async def admit_message(self, caller: Principal, is_accepted: Callable[[], bool]) -> None:
         """Raise Problem `rate_limited` if the caller has used its tokens or cost of the day.

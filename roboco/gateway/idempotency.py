@@ -52,8 +52,7 @@ def new_task_id(tenant: str | None, task_id: str | None, key: str | None, *purpo
 
     Raise Problem if both are given, or if the id is that of another tenant.
     """
-    if task_id is not None and key is not None:
-        raise invalid("task_id and Idempotency-Key are both given", "send one of them")
+    _check_one("task_id", task_id, key)
     if task_id is not None and tenant_of(task_id) not in ("", tenant or tenant_of(task_id)):
         raise forbidden(f"task_id: this key creates tasks of tenant {tenant!r} alone", "leave the tenant out")
     named = task_id if key is None else task_id_of_key(tenant or "", key, *purpose)
@@ -71,8 +70,7 @@ def chosen_item_id(item_id: str | None, key: str | None, task_id: str, route: st
 
     Raise Problem `invalid` if both are given.
     """
-    if item_id is not None and key is not None:
-        raise invalid("item_id and Idempotency-Key are both given", "send one of them")
+    _check_one("item_id", item_id, key)
     name = task_id.rpartition(":")[2]  # a tenant's client may name its task with the tenant or without
     return item_id if key is None else f"i_{_digest(name, route, _unquoted(key))}"
 
@@ -82,8 +80,7 @@ def chosen_bulk_id(bulk_id: str | None, key: str | None, tenant: str | None) -> 
 
     Raise Problem `invalid` if both are given.
     """
-    if bulk_id is not None and key is not None:
-        raise invalid("bulk_id and Idempotency-Key are both given", "send one of them")
+    _check_one("bulk_id", bulk_id, key)
     return bulk_id if key is None else task_id_of_key(tenant or "", key, "bulk")
 
 
@@ -122,6 +119,11 @@ def reporting_reuse(key: str | None, is_used: Callable[[], bool]) -> Iterator[No
             f"Idempotency-Key was used for another request before: {error}",
             "use a new key for each request, and the same body for each repetition",
         ) from error
+
+
+def _check_one(name: str, given: str | None, key: str | None) -> None:
+    if given is not None and key is not None:
+        raise invalid(f"{name} and Idempotency-Key are both given", "send one of them")
 
 
 def _unquoted(key: str) -> str:

@@ -12,6 +12,7 @@ could exhaust the store. `Principal.limits` are a caller's own limits or those o
 """
 
 import math
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 
 from roboco.client.caller_accounts import Account, CallerAccounts, LimitReached, RefusedWrites
@@ -22,7 +23,7 @@ from roboco.gateway.calls import RECEIVED, Calls
 from roboco.gateway.principal import Principal
 from roboco.gateway.problem import rate_limited
 from roboco.gateway.settings import GatewaySettings
-from roboco.gateway.stream_leases import HeldStream, StreamLeases
+from roboco.gateway.stream_leases import StreamLeases
 
 
 class CallerLimiter:
@@ -62,7 +63,7 @@ class CallerLimiter:
         if caller.limited and size:
             await self._line.run(self._accounts.charge, self.account(caller), size)
 
-    def open_stream(self, caller: Principal) -> HeldStream:
+    def open_stream(self, caller: Principal) -> AbstractAsyncContextManager[None]:
         """Return an async context manager that holds one of the caller's streams.
 
         Entering it raises Problem `rate_limited` if there are too many. It leaves without waiting.

@@ -1,5 +1,6 @@
 """Principal: the caller of a request, what it may do, and how the history names it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -7,7 +8,7 @@ from roboco.domain.access_key import CallerLimits, Scope
 from roboco.domain.ids import is_task_id, tenant_of
 from roboco.gateway.problem import Problem, forbidden, not_found
 
-__all__ = ["ACCESS", "ALL_SCOPES", "LOCAL", "Principal", "Scope"]
+__all__ = ["ACCESS", "ALL_SCOPES", "LOCAL", "Principal", "Scope", "known_scopes"]
 
 ACCESS: Final = "roboco.access"
 """The field of an ASGI scope with the Access of a request."""
@@ -77,3 +78,9 @@ class Principal:
 ALL_SCOPES = frozenset(Scope)
 LOCAL = Principal("local", None, ALL_SCOPES, limited=False)
 """The caller of a gateway without authentication, which serves this machine alone."""
+_SCOPES: Final = {scope.value: scope for scope in Scope}
+
+
+def known_scopes(names: Iterable[str]) -> frozenset[Scope]:
+    """Return the scopes of these names. Those that another release knows are left out."""
+    return frozenset(_SCOPES[name] for name in names if name in _SCOPES)

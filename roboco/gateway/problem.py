@@ -10,57 +10,41 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from roboco.errors import CorruptHistory, RetryLater, RobocoError, TransientError, UsageError
+from roboco.errors import CorruptHistory, RetryLater, TransientError, UsageError
 
 _log = logging.getLogger(__name__)
-STATUS_OF_CODE: Final[Mapping[str, int]] = {
-    "not_found": 404,
-    "ended": 409,
-    "conflict": 409,
-    "invalid": 400,
-    "usage": 400,
-    "invalid_team": 400,
-    "forbidden": 403,
-    "erased": 410,
-    "overloaded": 429,
+_TRY: Final = "correct the request as the detail says; GET /v1/openapi.json describes each request"
+KINDS: Final[Mapping[str, tuple[str, str]]] = {
+    "not_found": ("Not found", "check the id; GET /v1/tasks and GET /v1/teams list what this key reaches"),
+    "ended": ("The task has ended", "fork the task with POST /v1/tasks/{task_id}/fork, or submit a new one"),
+    "erased": ("The task was erased", _TRY),
+    "conflict": ("Conflict", "read the task's state; use another id or Idempotency-Key for other content"),
+    "invalid": ("Invalid request", _TRY),
+    "invalid_team": ("Invalid team", "correct each mistake of the team that the detail names"),
+    "not_runnable": ("A tool cannot run", "an operator installs the module that the detail names"),
+    "method_not_allowed": ("Method not allowed", "use a method that the header Allow names"),
+    "range_not_satisfiable": (
+        "Range not satisfiable",
+        "ask for a range within the size that the header Content-Range names",
+    ),
+    "unauthorized": ("Not authenticated", _TRY),
+    "forbidden": ("Forbidden", "use a key that may do this, or ask the operator"),
+    "overloaded": ("Overloaded", _TRY),
+    "rate_limited": ("Too many requests", _TRY),
+    "unavailable": ("Temporarily unavailable", _TRY),
+    "too_large": ("Too large", "send less; files of any size are uploaded with PUT /v1/tasks/{task_id}/files/{name}"),
+    "internal": ("Internal error", "an operator finds the cause in the log of the gateway"),
 }
-"""The HTTP status of the codes of UsageError and Overloaded."""
-TITLES: Final[Mapping[str, str]] = {
-    "not_found": "Not found",
-    "ended": "The task has ended",
-    "erased": "The task was erased",
-    "conflict": "Conflict",
-    "invalid": "Invalid request",
-    "usage": "Invalid request",
-    "invalid_team": "Invalid team",
-    "not_runnable": "A tool cannot run",
-    "method_not_allowed": "Method not allowed",
-    "range_not_satisfiable": "Range not satisfiable",
-    "unauthorized": "Not authenticated",
-    "forbidden": "Forbidden",
-    "overloaded": "Overloaded",
-    "rate_limited": "Too many requests",
-    "unavailable": "Temporarily unavailable",
-    "too_large": "Too large",
-    "internal": "Internal error",
-}
+"""The title of each code, and the remedy of problems that name none."""
+_STATUSES: Final[Mapping[str, int]] = {"not_found": 404, "ended": 409, "conflict": 409, "forbidden": 403, "erased": 410}
+"""The HTTP status of the codes of UsageError that have another one than 400."""
+_CODES: Final[Mapping[int, str]] = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+"""The codes of refusals of FastAPI, by status."""
 PROBLEM_JSON: Final = "application/problem+json"
-REMEDIES: Final[Mapping[str, str]] = {
-    "not_found": "check the id; GET /v1/tasks and GET /v1/teams list what this key reaches",
-    "ended": "fork the task with POST /v1/tasks/{task_id}/fork, or submit a new one",
-    "conflict": "read the task's state; use another id or Idempotency-Key for other content",
-    "invalid": "correct the request as the detail says; GET /v1/openapi.json describes each request",
-    "invalid_team": "correct each mistake of the team that the detail names",
-    "not_runnable": "an operator installs the module that the detail names",
-    "method_not_allowed": "use a method that the header Allow names",
-    "forbidden": "use a key that may do this, or ask the operator",
-    "too_large": "send less; files of any size are uploaded with PUT /v1/tasks/{task_id}/files/{name}",
-    "range_not_satisfiable": "ask for a range within the size that the header Content-Range names",
-    "internal": "an operator finds the cause in the log of the gateway",
-}
-"""The remedy of problems that name none, by code."""
 RETRY_SECONDS: Final = 2
 """`Retry-After` of an error whose server has named no time."""
 MAX_DETAIL: Final = 2000
@@ -85,7 +69,7 @@ class Problem(Exception):
     @property
     def title(self) -> str:
         """The short name of this kind of problem."""
-        return TITLES.get(self.code, "Error")
+        return KINDS.get(self.code, ("Error", ""))[0]
 
     def document(self) -> dict[str, Any]:
         """Return the problem document of RFC 9457."""
@@ -96,7 +80,7 @@ class Problem(Exception):
             "detail": self.detail,
             "code": self.code,
         }
-        return found | {"remedy": self.remedy or REMEDIES.get(self.code, REMEDIES["invalid"])} | self.extra
+        return found | {"remedy": self.remedy or KINDS.get(self.code, KINDS["invalid"])[1]} | self.extra
 
 
 def problem_response(problem: Problem) -> Response:
@@ -134,12 +118,24 @@ def unavailable(detail: str, seconds: float = RETRY_SECONDS) -> Problem:
     return Problem(503, "unavailable", detail, f"repeat the request after {wait} s", {"Retry-After": wait})
 
 
-def problem_of(error: RobocoError) -> Problem:
-    """Return the Problem of an error of the client library."""
+def problem_of(error: Exception) -> Problem:
+    """Return the Problem of an error of the client library, or of a request that FastAPI refuses."""
+    match error:
+        case Problem():
+            return error
+        case RequestValidationError():
+            return _of_mistakes(error)
+        case HTTPException():
+            code = _CODES.get(error.status_code, "invalid")
+            return Problem(error.status_code, code, str(error.detail), headers=error.headers)
+        case _:
+            return _of_roboco(error)
+
+
+def _of_roboco(error: Exception) -> Problem:
     match error:
         case UsageError():
-            status = STATUS_OF_CODE.get(error.code, 400)
-            return Problem(status, error.code, str(error))
+            return Problem(_STATUSES.get(error.code, 400), error.code, str(error))
         case RetryLater():
             return unavailable(str(error), error.seconds)
         case TransientError() if error.code == "overloaded":
@@ -152,3 +148,11 @@ def problem_of(error: RobocoError) -> Problem:
             return Problem(500, error.code, str(error), "an operator must repair the history: `roboco dead-letters`")
         case _:
             return Problem(500, "internal", str(error))
+
+
+def _of_mistakes(error: RequestValidationError) -> Problem:
+    """Return the Problem with the place and the problem of each mistake, and no value, which may be a secret."""
+    mistakes = [{"at": ".".join(map(str, one["loc"])), "problem": one["msg"]} for one in error.errors()[:20]]
+    problem = invalid("; ".join(f"{one['at']}: {one['problem']}" for one in mistakes), status=422)
+    problem.extra["mistakes"] = mistakes
+    return problem

@@ -1,9 +1,12 @@
-"""request_log: the id, the security headers and the log lines of each request.
+"""request_log: the id, the security headers, the log lines and the metrics of each request.
 
     request ─► id (the client's X-Request-Id, if it is well formed) ─► application ─► response with id and headers
                                                                         ├── roboco.access: one line for each response
-                                                                        └── roboco.audit: one for each write
+                                                                        ├── roboco.audit: one for each write
+                                                                        └── metrics, with ROBOCO_METRICS_PORT
 The lines hold no key, no cookie, no query and no body. An unexpected error becomes 500 and a line with its traceback.
+The label `route` of metrics is the path with the names of its variables, such as `/v1/tasks/{task_id}`. It holds no id
+of a client, so the number of its values is that of the routes.
 """
 
 import asyncio
@@ -23,6 +26,7 @@ from roboco.client.audit import IN_REQUEST
 from roboco.gateway.origin import HEALTH_PATHS, SAFE_METHODS, path_of
 from roboco.gateway.principal import ACCESS, Principal
 from roboco.gateway.problem import Problem, problem_response, unavailable
+from roboco.telemetry.gateway_metrics import GatewayMetrics
 
 REQUEST_ID: Final = "roboco.request_id"
 """The field of an ASGI scope with the id of the request."""
@@ -35,6 +39,8 @@ SECURITY_HEADERS: Final = {
 }
 """Headers of responses that do not set them."""
 _CREATED: Final = "roboco.created"
+METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+_STREAMS: Final = ("text/event-stream", "application/x-ndjson")
 MAX_PATH: Final = 300
 """Characters of a path in a log line."""
 _ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -45,11 +51,12 @@ _log = logging.getLogger("roboco.gateway")
 
 
 class RequestLogMiddleware:
-    """The outermost middleware but for metrics."""
+    """The outermost middleware."""
 
-    def __init__(self, app: ASGIApp, closing: asyncio.Event) -> None:
+    def __init__(self, app: ASGIApp, closing: asyncio.Event, metrics: GatewayMetrics | None = None) -> None:
         self._app = app
         self._closing = closing
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve an ASGI request."""
@@ -59,7 +66,7 @@ class RequestLogMiddleware:
         scope[REQUEST_ID] = request_id_of(scope)
         _current.set(scope)
         IN_REQUEST.set(scope[REQUEST_ID])
-        answer = LoggedResponse(scope, send)
+        answer = LoggedResponse(scope, send, self._metrics)
         try:
             await self._app(scope, receive, answer.send)
         except asyncio.CancelledError:
@@ -74,15 +81,18 @@ class RequestLogMiddleware:
             problem = Problem(500, "internal", "an unexpected error", f"give the operator the id {scope[REQUEST_ID]}")
             await problem_response(problem)(scope, receive, answer.send)
         finally:
-            answer.log()
+            if path_of(scope) not in HEALTH_PATHS:
+                answer.record()
 
 
 class LoggedResponse:
     """The response to a request: its status and size, and the time that it has taken."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send, metrics: GatewayMetrics | None) -> None:
         self._scope = scope
         self._send = send
+        self._metrics = None if path_of(scope) in HEALTH_PATHS else metrics
+        self._is_stream = False
         self._began = time.perf_counter()
         self._bytes = 0
         self.status = 0
@@ -96,19 +106,28 @@ class LoggedResponse:
             for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
             self._log_write()
+            if self._metrics is not None:
+                self._metrics.responded(_route(self._scope), time.perf_counter() - self._began)
+                self._is_stream = headers.get("content-type", "").startswith(_STREAMS)
+                if self._is_stream:
+                    self._metrics.stream_opened()
         else:
             self._bytes += len(message.get("body", b""))
         await self._send(message)
 
-    def log(self) -> None:
-        """Write the line of the access log, unless the request asks for the process's health."""
-        path = path_of(self._scope)
-        if path in HEALTH_PATHS or not _access.isEnabledFor(logging.INFO):
+    def record(self) -> None:
+        """Write the line of the access log, and count the request."""
+        if self._metrics is not None:
+            if self._is_stream:
+                self._metrics.stream_closed()
+            method = self._scope["method"] if self._scope["method"] in METHODS else "other"
+            self._metrics.ended(method, _route(self._scope), self.status)
+        if not _access.isEnabledFor(logging.INFO):
             return
         peer = self._scope.get("client") or ("", 0)
         line = _facts(self._scope) | {
             "method": self._scope["method"],
-            "path": path[:MAX_PATH],
+            "path": path_of(self._scope)[:MAX_PATH],
             "status": self.status,
             "bytes": self._bytes,
             "ms": round((time.perf_counter() - self._began) * 1000, 1),
@@ -166,7 +185,12 @@ def request_id_of(scope: Scope) -> str:
     return given[0].decode() if len(given) == 1 and _ID.fullmatch(given[0]) else uuid.uuid4().hex
 
 
+def _route(scope: Scope) -> str:
+    """Return the path of the route of a request, without values of its variables, or "none" before it is known."""
+    return getattr(scope.get("route"), "path", None) or "none"
+
+
 def _action(scope: Scope) -> str:
-    """Return the name of the route, such as `stop_task`, or the method if there is no route."""
+    """Return the name of the route, such as `create_task`, or the method if there is no route."""
     name = getattr(scope.get("route"), "name", None)
     return str(name or scope["method"])

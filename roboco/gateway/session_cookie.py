@@ -11,7 +11,7 @@ The secret is a setting, and not in the workspace, where the digests are: a read
 import hmac
 import re
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final
 
 from roboco.domain.access_key import AccessKey
 from roboco.gateway.origin import is_loopback
@@ -20,16 +20,7 @@ SECURE_NAME: Final = "__Host-roboco_session"
 """The name behind TLS. Browsers refuse it from other hosts, for other paths, and without TLS."""
 LOCAL_NAME: Final = "roboco_session"
 """The name on loopback, where there is no TLS."""
-_TEXT: Final = re.compile(r"(v1\.([a-z0-9]{8,32})\.(\d{1,12})\.(\d{1,12}))\.([0-9a-f]{64})")
-
-
-class SignedSession(NamedTuple):
-    """The content of a cookie, whose signature is not checked yet."""
-
-    key_id: str
-    signed: str
-    expires: int
-    mac: str
+_TEXT: Final = re.compile(r"(v1\.([a-z0-9]{8,32})\.([0-9]{1,12})\.([0-9]{1,12}))\.([0-9a-f]{64})")
 
 
 def cookie_name(host: str) -> str:
@@ -43,16 +34,19 @@ def issue(key: AccessKey, secrets: tuple[str, ...], now: float, seconds: int) ->
     return f"{signed}.{_mac(secrets[0], signed, key)}"
 
 
-def parse(text: str) -> SignedSession | None:
-    """Return the content of a cookie, or None if it has another form."""
-    found = _TEXT.fullmatch(text) if len(text) <= 200 else None
-    return None if found is None else SignedSession(found[2], found[1], int(found[4]), found[5])
+def key_id_of(text: str) -> str | None:
+    """Return the id of the key of a cookie, whose signature is not checked yet, or None if it has another form."""
+    found = _TEXT.fullmatch(text)
+    return None if found is None else found[2]
 
 
-def is_valid(session: SignedSession, key: AccessKey, secrets: tuple[str, ...], now: float) -> bool:
-    """Return True if one of the secrets has signed the session for this key, and it has not expired."""
-    matches = [hmac.compare_digest(_mac(secret, session.signed, key), session.mac) for secret in secrets]
-    return any(matches) and now < session.expires
+def is_valid(text: str, key: AccessKey, secrets: tuple[str, ...], now: float) -> bool:
+    """Return True if one of the secrets has signed the cookie for this key, and it has not expired."""
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        return False
+    matches = [hmac.compare_digest(_mac(secret, found[1], key), found[5]) for secret in secrets]
+    return any(matches) and now < int(found[4])
 
 
 def set_cookie(host: str, value: str, seconds: int) -> str:

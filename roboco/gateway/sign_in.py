@@ -4,7 +4,6 @@ import time
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from roboco.gateway import session_cookie
@@ -13,7 +12,6 @@ from roboco.gateway.authentication import principal_of
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import TheGateway
 from roboco.gateway.origin import check_origin, host_name
-from roboco.gateway.principal import Principal
 from roboco.gateway.problem import Problem
 
 SESSION_SECONDS: Final = 12 * 3600
@@ -45,8 +43,8 @@ class Me(BaseModel):
     """Its limits; one that is absent is none."""
 
 
-@router.post("/sign-in", response_model=Me, summary="Sign in with a key")
-async def sign_in(request: Request, gateway: TheGateway, body: SignIn) -> JSONResponse:
+@router.post("/sign-in", summary="Sign in with a key")
+async def sign_in(request: Request, response: Response, gateway: TheGateway, body: SignIn) -> Me:
     """Set a cookie that a page of this host sends with each request. It ends with the key, or after some hours."""
     check_origin(request.scope)
     settings = gateway.settings
@@ -58,7 +56,8 @@ async def sign_in(request: Request, gateway: TheGateway, body: SignIn) -> JSONRe
     request.scope["roboco.by"] = caller
     value = session_cookie.issue(key, settings.cookie_secret, time.time(), SESSION_SECONDS)
     cookie = session_cookie.set_cookie(host_name(request.scope), value, SESSION_SECONDS)
-    return JSONResponse(me_of(caller), headers={"Set-Cookie": cookie})
+    response.headers["Set-Cookie"] = cookie
+    return await me(caller)
 
 
 @router.post("/sign-out", status_code=204, response_class=Response, summary="Sign out")
@@ -68,18 +67,13 @@ async def sign_out(request: Request, caller: Caller) -> Response:
     return Response(status_code=204, headers={"Set-Cookie": cookie})
 
 
-@router.get("/me", response_model=Me, summary="Show the caller")
-async def me(caller: Caller) -> dict[str, Any]:
+@router.get("/me", summary="Show the caller")
+async def me(caller: Caller) -> Me:
     """Return the identity, the tenant, the scopes and the limits of the caller."""
-    return me_of(caller)
-
-
-def me_of(caller: Principal) -> dict[str, Any]:
-    """Return the caller as JSON."""
-    return {
-        "by": caller.by,
-        "tenant": caller.tenant,
-        "scopes": sorted(caller.scopes),
-        "teams": None if caller.teams is None else sorted(caller.teams),
-        "limits": caller.limits.model_dump(exclude_none=True),
-    }
+    return Me(
+        by=caller.by,
+        tenant=caller.tenant,
+        scopes=sorted(caller.scopes),
+        teams=None if caller.teams is None else sorted(caller.teams),
+        limits=caller.limits.model_dump(exclude_none=True),
+    )

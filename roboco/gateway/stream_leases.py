@@ -12,9 +12,9 @@ seconds. Leases that overlap may be stored in the other order; the next renewal 
 import asyncio
 import uuid
 from collections import Counter
-from contextlib import suppress
-from types import TracebackType
-from typing import Final, Self, TypeAlias
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final, TypeAlias
 
 from roboco.client.caller_accounts import Account, CallerAccounts
 from roboco.errors import RobocoError
@@ -44,11 +44,18 @@ class StreamLeases:
         self._wake = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None
 
-    def stream(self, account: Account | None) -> "HeldStream":
-        """Return a context manager that holds a stream; with None it holds nothing."""
-        if account is not None and account.own.open_streams is None:
-            account = account if account.tenant and account.shared.open_streams is not None else None
-        return HeldStream(self, account)
+    @asynccontextmanager
+    async def stream(self, account: Account | None) -> AsyncIterator[None]:
+        """Hold a stream until the block ends; with None hold nothing. It leaves without waiting."""
+        of_tenant = account is not None and account.tenant and account.shared.open_streams
+        if account is None or (account.own.open_streams is None and not of_tenant):
+            yield
+            return
+        await self.acquire(account)
+        try:
+            yield
+        finally:
+            self.release(account)
 
     async def acquire(self, account: Account) -> None:
         """Count a stream. Raise Problem `rate_limited` if there are too many."""
@@ -108,24 +115,3 @@ class StreamLeases:
             return  # the next renewal repeats it; the number stays known here
         if numbers[0] == 0 == self._own[owner] and owner not in self._closed:  # else Redis has an earlier number
             del self._own[owner], self._latest[owner]
-
-
-class HeldStream:
-    """Holds one open stream of a caller."""
-
-    __slots__ = ("_account", "_leases")
-
-    def __init__(self, leases: StreamLeases, account: Account | None) -> None:
-        self._leases = leases
-        self._account = account
-
-    async def __aenter__(self) -> Self:
-        if self._account is not None:
-            await self._leases.acquire(self._account)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._account is not None:
-            self._leases.release(self._account)

@@ -51,10 +51,8 @@ def usable_teams(gateway: Gateway, caller: Principal) -> Iterator[tuple[str, Tea
 def team_of_new_task(gateway: Gateway, caller: Principal, new: NewTaskId, name: str) -> Team:
     """Return the team of this name within the caller's budget, or as an earlier request for the task has frozen it."""
     team = named_team(gateway, caller, name)
-    if new.repeatable and gateway.orchestrator.stored_summary(new.task_id) is not None:
-        frozen = frozen_team(gateway, new.task_id)
-        if frozen is not None and frozen.name == team.name:
-            return frozen
+    if new.repeatable and (frozen := frozen_team(gateway, new.task_id)) is not None and frozen.name == team.name:
+        return frozen
     return limited_team(caller, team)
 
 

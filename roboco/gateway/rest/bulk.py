@@ -13,33 +13,30 @@ The audit log has a line for each task, as soon as it has its outcome: also of a
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, cast
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from roboco.client.operator.bulk import CONDITIONS
 from roboco.client.operator.bulk_control import DECISIONS, BulkContent
 from roboco.client.operator.bulk_report import BulkOutcome, BulkReport
 from roboco.client.options import BulkOptions
-from roboco.domain.task_filter import parse_time
 from roboco.errors import RobocoError, TransientError
 from roboco.gateway.access import Caller
-from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, chosen_bulk_id
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, invalid
 from roboco.gateway.request_log import log_task_control
-from roboco.gateway.rest.answers import as_json
 from roboco.gateway.rest.bulk_models import BulkRequest
-from roboco.gateway.rest.list_conditions import listed_teams, listed_tenant
+from roboco.gateway.rest.endpoints import Endpoints, json_response
+from roboco.gateway.rest.list_conditions import listed_teams, listed_tenant, listed_time
 from roboco.gateway.rest.responses import problems
 from roboco.gateway.rest.submission import chosen_team
 from roboco.gateway.teams import team_of_fork
 
-router = APIRouter(route_class=StrictJsonRoute, tags=["operations"])
+router = Endpoints("operations")
 MAX_SECONDS: Final = 30.0
 """Seconds until an admission fails: the gateway waits less for the servers that it asks."""
 
@@ -77,19 +74,18 @@ async def control_tasks(
         return bulk.count(body.cursor) if body.dry_run else bulk.page(body.cursor, body.limit)
 
     report = await gateway.calls.controls.run(control)
-    return Response(as_json(report), media_type="application/json")
+    return json_response(report)
 
 
 def _options(caller: Principal, body: BulkRequest) -> dict[str, Any]:
     """Return the options of the bulk control. Raise Problem if a condition is missing, or not allowed to the caller."""
     if not (body.all_tasks or any(getattr(body, name) for name in CONDITIONS)):
         raise invalid("no condition is given", "name tenant, team, status, since, until or text, or set all_tasks")
-    now = datetime.now(UTC)
     return {name: getattr(body, name) for name in (*CONDITIONS, *BulkContent.model_fields, "all_tasks")} | {
         "tenant": listed_tenant(caller, body.tenant),
         "team": listed_teams(caller, body.team),
-        "since": None if body.since is None else parse_time(body.since, now),
-        "until": None if body.until is None else parse_time(body.until, now),
+        "since": listed_time(body.since),
+        "until": listed_time(body.until),
         "limits": None if body.limits is None else body.limits.overrides(),
         "by": caller.by,
     }

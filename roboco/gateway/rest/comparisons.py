@@ -4,30 +4,25 @@ POST ─► scope `operate` ─► team within the caller's budget ─► each r
 GET  ─► the histories of the task and of its runs ─► the comparison as it is now
 """
 
-from contextlib import suppress
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Response
 
 from roboco.client.operator.what_if import comparison_id
 from roboco.client.task import Task
 from roboco.domain.recorded.run_comparison import WhatIfReport
-from roboco.errors import RobocoError
 from roboco.gateway.access import Caller
-from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
-from roboco.gateway.idempotency import IdempotencyKey, reporting_reuse, task_id_of_key
+from roboco.gateway.idempotency import IdempotencyKey, NewTaskId, reporting_reuse, task_id_of_key
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import Problem
-from roboco.gateway.request_log import record_created
-from roboco.gateway.rest.answers import as_json, read_task
+from roboco.gateway.rest.endpoints import Endpoints, json_response
 from roboco.gateway.rest.models import CreatedComparison, NewComparison, given_options
 from roboco.gateway.rest.parameters import TaskId
-from roboco.gateway.rest.responses import problems, readable
+from roboco.gateway.rest.responses import problems
 from roboco.gateway.rest.submission import chosen_team
 from roboco.gateway.teams import limited_team
 
-router = APIRouter(route_class=StrictJsonRoute, tags=["tasks"])
+router = Endpoints("tasks")
 WhatIfId = Annotated[
     str,
     Path(
@@ -65,29 +60,16 @@ async def start_what_if(
         with reporting_reuse(key, lambda: gateway.exists(runs[0])):
             return _started(gateway, caller, task_id, body, what_if)
 
-    record_created(what_if)
-    counted = await _count(gateway, caller, runs)
-    try:
-        created = await gateway.calls.controls.run(start)
-    except (RobocoError, Problem):
-        if key is None:
-            await _uncount(gateway, caller, counted)
-        raise
-    return Response(as_json(created), 202, media_type="application/json")
+    new = NewTaskId(what_if, key is not None)
+    return json_response(await gateway.create_task(caller, new, start, *runs), 202)
 
 
-@router.get(
-    "/tasks/{task_id}/what-if/{what_if}",
-    response_model=WhatIfReport,
-    responses=readable(404),
-    summary="Compare a task with its runs",
+@router.read(
+    "/tasks/{task_id}/what-if/{what_if}", WhatIfReport, "Compare a task with its runs", Scope.OPERATE, statuses=(404,)
 )
-async def get_what_if(
-    request: Request, gateway: TheGateway, caller: Caller, task_id: TaskId, what_if: WhatIfId
-) -> Response:
+def get_what_if(task: Task, what_if: WhatIfId) -> WhatIfReport:
     """Return route, result, tokens, cost, time and calls of the task and of each run, as they are now."""
-    caller.require(Scope.OPERATE)
-    return await read_task(request, gateway, caller, task_id, lambda task: task.comparison(what_if).report())
+    return task.comparison(what_if).report()
 
 
 def _started(gateway: Gateway, caller: Principal, task_id: str, body: NewComparison, what_if: str) -> CreatedComparison:
@@ -99,22 +81,3 @@ def _started(gateway: Gateway, caller: Principal, task_id: str, body: NewCompari
         options["team"] = limited.model_copy(update={"what_if": None})
     running = task.what_if(body.seq, what_if=what_if, by=caller.by, **options)
     return CreatedComparison(what_if=running.what_if, runs=list(running.task_ids))
-
-
-async def _count(gateway: Gateway, caller: Principal, runs: list[str]) -> list[str]:
-    """Count each run against the limits of the caller. Raise Problem `rate_limited` if it may not start all of them."""
-    counted: list[str] = []
-    try:
-        for run in runs:
-            await gateway.limits.create_task(caller, run)
-            counted.append(run)
-    except Problem:
-        await _uncount(gateway, caller, counted)
-        raise
-    return counted
-
-
-async def _uncount(gateway: Gateway, caller: Principal, runs: list[str]) -> None:
-    for run in runs:
-        with suppress(RobocoError, Problem):
-            await gateway.limits.cancel_task(caller, run)

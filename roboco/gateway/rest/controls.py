@@ -1,281 +1,236 @@
-"""controls: messages, interruptions, stops, pauses, limits and retries of a task, and their receipts.
+"""controls: a table of what a caller sends to a task or to one of its tool calls, and receipts.
 
 request ─► item id: of the body, of Idempotency-Key, or new ─► accepted, in the workspace ─► 202 with a receipt
                                                     (503: send it again with the same id; it has one effect)
 ?wait=S ─► the receipt is read until the item is applied, at most S seconds; the client may leave at any time
+
+Each row is a method of a task, with the fields of its body as arguments. A call has one answer: its id is the item's
+id. Messages, and results of client tools, are refused once their caller has used its day. Decisions on calls are not:
+the usage is that of the task's creator, and a person who decides may be another caller.
 """
 
-import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import Parameter, Signature
 from typing import Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Response
+from pydantic import BaseModel
 
 from roboco.client.receipt import Receipt, is_final, latest_receipt
 from roboco.client.task import Task
 from roboco.errors import RobocoError, UsageError
 from roboco.gateway.access import Caller
-from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.budget import check_within_budget, default_limits
 from roboco.gateway.gateway import Gateway, TheGateway
-from roboco.gateway.idempotency import IdempotencyKey, chosen_item_id, is_stored, reporting_reuse
+from roboco.gateway.idempotency import IdempotencyKey, are_answered, chosen_item_id, is_stored, reporting_reuse
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, not_found
-from roboco.gateway.rest.answers import as_json, change_task, read_task
+from roboco.gateway.rest.endpoints import Endpoints, json_response, wait_until
 from roboco.gateway.rest.models import (
+    AnswerRequest,
+    ApprovalRequest,
+    CallDecision,
+    DenialRequest,
     Interruption,
     ItemRequest,
     LimitsRequest,
     NewMessage,
+    ResolutionRequest,
     StopRequest,
     TaskRetry,
     given_options,
 )
-from roboco.gateway.rest.parameters import ItemId, TaskId, WaitSeconds
-from roboco.gateway.rest.responses import problems, readable
+from roboco.gateway.rest.parameters import CallId, ItemId, TaskId, WaitSeconds
+from roboco.gateway.rest.responses import problems
 
-router = APIRouter(route_class=StrictJsonRoute, tags=["controls"], responses=problems(404, 409, 413))
-FIRST_POLL: Final = 0.02
-"""Seconds between the first two reads of a receipt. Each interval is twice the one before."""
-MAX_POLL: Final = 0.5
-"""Seconds between two reads of a receipt, at most."""
-Send = Callable[[Task, str | None], Receipt]
-IsDone = Callable[[Task, Receipt], bool]
+router = Endpoints("controls")
+calls_router = Endpoints("calls")
 
 
-@router.post("/tasks/{task_id}/messages", status_code=202, response_model=Receipt, summary="Send a message")
-async def send_message(
-    gateway: TheGateway,
-    caller: Caller,
-    task_id: TaskId,
-    body: NewMessage,
-    key: IdempotencyKey = None,
-    wait: WaitSeconds = 0,
-) -> Response:
-    """Add a message of the user. A task that waits for its user continues.
+@dataclass(frozen=True)
+class Control:
+    """A route that ends with `path`, and the method of a task that it calls with the fields of a `model`."""
 
-    While agents or tools run, the message waits for the end of the step, interrupts it, or is refused with 409.
-    """
-    caller.require(Scope.CONTROL)
-    options = given_options(body, "message", "item_id")
+    path: str
+    model: type[BaseModel]
+    method: Callable[..., Any]
+    summary: str
+    text: str
+    name: str = ""
+    """The id of the operation, by default the path with "task" or "call"."""
+    needs_body: bool = False
+    waits: bool = False
+    """True if a request may wait for the effect."""
+    is_done: Callable[[Task, Receipt], bool] = lambda _, receipt: is_final(receipt)
+    decided: str = ""
+    """The status of a tool call after this decision, or "" for a control of a task."""
 
-    def send(task: Task, item_id: str | None) -> Receipt:
-        return task.send(body.message, item_id=item_id, by=caller.by, **options)
-
-    item_id = chosen_item_id(body.item_id, key, task_id, "messages")
-    await _admit_message(gateway, caller, task_id, item_id)
-    return await _sent(_Control(gateway, caller, task_id, item_id, key), send, wait)
-
-
-@router.post("/tasks/{task_id}/interrupt", status_code=202, response_model=Receipt, summary="Interrupt the work")
-async def interrupt_task(
-    gateway: TheGateway,
-    caller: Caller,
-    task_id: TaskId,
-    body: Interruption,
-    key: IdempotencyKey = None,
-    wait: WaitSeconds = 0,
-) -> Response:
-    """Cancel the current step: the worker closes the connection to the model, and the partial text stays.
-
-    With a message the task continues with it. Without one it waits for its user.
-    """
-    caller.require(Scope.CONTROL)
-    options = given_options(body, "message", "item_id")
-
-    def interrupt(task: Task, item_id: str | None) -> Receipt:
-        return task.interrupt(body.message, item_id=item_id, by=caller.by, **options)
-
-    item_id = chosen_item_id(body.item_id, key, task_id, "interrupt")
-    if body.message is not None:
-        await _admit_message(gateway, caller, task_id, item_id)
-    return await _sent(_Control(gateway, caller, task_id, item_id, key), interrupt, wait)
+    @property
+    def has_id(self) -> bool:
+        """True if its item has an id, which a body or an Idempotency-Key names."""
+        return "item_id" in self.model.model_fields
 
 
-@router.post("/tasks/{task_id}/stop", status_code=202, response_model=Receipt, summary="Stop the task")
-async def stop_task(
-    gateway: TheGateway,
-    caller: Caller,
-    task_id: TaskId,
-    body: StopRequest | None = None,
-    key: IdempotencyKey = None,
-    wait: WaitSeconds = 0,
-) -> Response:
-    """End the task now, as `cancelled`. A task that has ended stays as it is: then a wait returns `expired`.
+SEND = """Add a message of the user. A task that waits for its user continues.
 
-    With `wait` the response is sent once the task and its result show the end, or after that time.
-    """
-    caller.require(Scope.CONTROL)
-    request = body or StopRequest()
+While agents or tools run, the message waits for the end of the step, interrupts it, or is refused with 409."""
+INTERRUPT = """Cancel the current step: the worker closes the connection to the model, and the partial text stays.
 
-    def stop(task: Task, item_id: str | None) -> Receipt:
-        return task.stop(request.reason, item_id, by=caller.by)
+With a message the task continues with it. Without one it waits for its user."""
+STOP = """End the task now, as `cancelled`. A task that has ended stays as it is: then a wait returns `expired`.
 
-    item_id = chosen_item_id(request.item_id, key, task_id, "stop")
-    return await _sent(_Control(gateway, caller, task_id, item_id, key), stop, wait, Task.has_stopped)
+With `wait` the response is sent once the task and its result show the end, or after that time."""
+LIMITS = """Replace limits of the task, from its next step on. A task that is paused at a limit continues.
 
+A key cannot raise limits beyond its own budget."""
+RETRY = """Continue a failed task under the same id, from its last good step. Its error stays in the history.
 
-@router.post("/tasks/{task_id}/pause", status_code=202, response_model=Receipt, summary="Pause the task")
-async def pause_task(
-    gateway: TheGateway, caller: Caller, task_id: TaskId, body: ItemRequest | None = None, key: IdempotencyKey = None
-) -> Response:
-    """Pause the task after its current step."""
-    caller.require(Scope.CONTROL)
-    item_id = chosen_item_id(_item_id(body), key, task_id, "pause")
-    control = _Control(gateway, caller, task_id, item_id, key)
-    return await _sent(control, lambda task, item_id: task.pause(item_id, by=caller.by))
-
-
-@router.post("/tasks/{task_id}/step", status_code=202, response_model=Receipt, summary="Run one step")
-async def step_task(
-    gateway: TheGateway, caller: Caller, task_id: TaskId, body: ItemRequest | None = None, key: IdempotencyKey = None
-) -> Response:
-    """Run one step, or finish the current one, and pause then."""
-    caller.require(Scope.CONTROL)
-    item_id = chosen_item_id(_item_id(body), key, task_id, "step")
-    control = _Control(gateway, caller, task_id, item_id, key)
-    return await _sent(control, lambda task, item_id: task.step(item_id, by=caller.by))
+Tool calls keep their results. Streams, webhooks and callbacks get the new end. Of several retries at the same time
+one wins; the others are refused with 409, and so is a task that has not failed or would reach a limit again. If the
+failure is not complete after some seconds, the answer is 503: send the retry again."""
+STEP = "Run one step, or finish the current one, and pause then."
+RESUME = "Resume a paused task. Any other task stays as it is."
+APPROVE = "Approve a call that needs it, with its own or with other arguments. The first decision on a call counts."
+DENY = "Deny a call that needs approval. Its agent reads the reason, and continues."
+ANSWER = "Submit the result of a call of a client tool. The same answer again has no effect, another one is refused."
+RESOLVE = "Decide whether a call with an unknown outcome had its effect, and with which result."
+# fmt: off
+CONTROLS: Final = (
+    Control("messages", NewMessage, Task.send, "Send a message", SEND, "send_message", needs_body=True, waits=True),
+    Control("interrupt", Interruption, Task.interrupt, "Interrupt the work", INTERRUPT, needs_body=True, waits=True),
+    Control("stop", StopRequest, Task.stop, "Stop the task", STOP, waits=True, is_done=Task.has_stopped),
+    Control("pause", ItemRequest, Task.pause, "Pause the task", "Pause the task after its current step."),
+    Control("step", ItemRequest, Task.step, "Run one step", STEP),
+    Control("resume", ItemRequest, Task.resume, "Resume the task", RESUME),
+    Control("limits", LimitsRequest, Task.set_limits, "Change limits", LIMITS, "set_limits",
+            needs_body=True, waits=True),
+    Control("retry", TaskRetry, Task.retry, "Retry a failed task", RETRY),
+    Control("approve", ApprovalRequest, Task.approve, "Approve a tool call", APPROVE, decided="approved"),
+    Control("deny", DenialRequest, Task.deny, "Deny a tool call", DENY, decided="denied"),
+    Control("answer", AnswerRequest, Task.answer, "Answer a client tool", ANSWER, needs_body=True, decided="answered"),
+    Control("resolve", ResolutionRequest, Task.resolve, "Resolve a tool call", RESOLVE, needs_body=True,
+            decided="resolved"),
+)
+# fmt: on
 
 
-@router.post("/tasks/{task_id}/resume", status_code=202, response_model=Receipt, summary="Resume the task")
-async def resume_task(
-    gateway: TheGateway, caller: Caller, task_id: TaskId, body: ItemRequest | None = None, key: IdempotencyKey = None
-) -> Response:
-    """Resume a paused task. Any other task stays as it is."""
-    caller.require(Scope.CONTROL)
-    item_id = chosen_item_id(_item_id(body), key, task_id, "resume")
-    control = _Control(gateway, caller, task_id, item_id, key)
-    return await _sent(control, lambda task, item_id: task.resume(item_id, by=caller.by))
+@router.read(
+    "/tasks/{task_id}/receipts/{item_id}",
+    Receipt,
+    "Show a receipt",
+    Scope.READ,
+    Scope.CONTROL,
+    statuses=(404, 409, 413),
+)
+def get_receipt(task: Task, item_id: ItemId) -> Receipt:
+    """Return when an item was accepted and applied, and how it ended a reply of a model."""
+    try:
+        return task.receipt(item_id)
+    except UsageError:
+        raise not_found(f"no item {item_id!r}", "its id is in the response to its request") from None
 
 
-@router.post("/tasks/{task_id}/limits", status_code=202, response_model=Receipt, summary="Change limits")
-async def set_limits(
-    gateway: TheGateway,
-    caller: Caller,
-    task_id: TaskId,
-    body: LimitsRequest,
-    key: IdempotencyKey = None,
-    wait: WaitSeconds = 0,
-) -> Response:
-    """Replace limits of the task, from its next step on. A task that is paused at a limit continues.
+class _Request:
+    """A request that sends an item to a task."""
 
-    A key cannot raise limits beyond its own budget.
-    """
-    caller.require(Scope.CONTROL)
-    check_within_budget(caller, body.limits, default_limits(caller))
-    limits: dict[str, Any] = body.limits.overrides()
+    def __init__(self, control: Control, gateway: Gateway, caller: Principal, given: dict[str, Any]) -> None:
+        self.control = control
+        self.gateway = gateway
+        self.caller = caller
+        self.task_id: str = given["task_id"]
+        self.call_id: str | None = given.get("call_id")
+        self.body: Any = given.get("body") or control.model()
+        self.key: str | None = given.get("key")
+        purpose = control.path if self.call_id is None else f"{control.path} {self.call_id}"
+        named: str | None = getattr(self.body, "item_id", None)
+        self.item_id = chosen_item_id(named, self.key, self.task_id, purpose)
 
-    def change(task: Task, item_id: str | None) -> Receipt:
-        return task.set_limits(item_id, by=caller.by, **limits)
+    async def admit(self) -> None:
+        """Raise Problem unless the limits of the caller allow the control. What is accepted already is not refused."""
+        if (limits := getattr(self.body, "limits", None)) is not None:
+            check_within_budget(self.caller, limits, default_limits(self.caller))
+        if self.control.path == "retry":
+            await self.gateway.admit_retry(self.caller, self.task_id, self._is_accepted)
+        elif self.control.path == "answer" or getattr(self.body, "message", None) is not None:
+            await self.gateway.admit_message(self.caller, self._is_accepted)
 
-    item_id = chosen_item_id(body.item_id, key, task_id, "limits")
-    return await _sent(_Control(gateway, caller, task_id, item_id, key), change, wait)
+    def _is_accepted(self) -> bool:
+        task = self.gateway.find_task(self.caller, self.task_id)
+        if self.call_id is not None:
+            return are_answered(task, [self.call_id])
+        return self.item_id is not None and is_stored(task, self.item_id)
+
+    def send(self) -> tuple[Task, Receipt | None]:
+        """Send the item in a thread. Return the task and the receipt."""
+        task, item_id = self.gateway.find_task(self.caller, self.task_id), self.item_id
+        options = given_options(self.body, "item_id", "limits")
+        if hasattr(self.body, "limits"):
+            options |= self.body.limits.overrides()
+        if self.control.has_id:
+            options["item_id"] = item_id
+        call = () if self.call_id is None else (self.call_id,)
+        with reporting_reuse(self.key, lambda: item_id is not None and is_stored(task, item_id)):
+            return task, self.control.method(task, *call, by=self.caller.by, **options)
+
+    async def applied(self, task: Task, receipt: Receipt, seconds: float) -> Receipt:
+        """Return the receipt once its item has had its effect, or as it is if that takes longer.
+
+        The item is accepted already: an error of a read ends the wait, and not the request.
+        """
+
+        def read() -> tuple[Receipt, bool]:
+            now = latest_receipt(task.receipt, receipt)
+            return now, self.control.is_done(task, now)
+
+        async def is_done() -> bool:
+            nonlocal receipt
+            try:
+                receipt, done = await self.gateway.calls.reads.run(read)
+            except (Problem, RobocoError):
+                return True  # the store is silent or damaged
+            return done
+
+        await wait_until(self.gateway, seconds, is_done)
+        return receipt
 
 
-@router.post("/tasks/{task_id}/retry", status_code=202, response_model=Receipt, summary="Retry a failed task")
-async def retry_task(
-    gateway: TheGateway, caller: Caller, task_id: TaskId, body: TaskRetry | None = None, key: IdempotencyKey = None
-) -> Response:
-    """Continue a failed task under the same id, from its last good step. Its error stays in the history.
+def _add(control: Control) -> None:
+    decided = control.decided
 
-    Tool calls keep their results. Streams, webhooks and callbacks get the new end. Of several retries at the same time
-    one wins; the others are refused with 409, and so is a task that has not failed or would reach a limit again. If the
-    failure is not complete after some seconds, the answer is 503: send the retry again.
-    """
-    caller.require(Scope.CONTROL)
-    request = body or TaskRetry()
-    limits: dict[str, Any] = request.limits.overrides()
-    if limits:
-        check_within_budget(caller, request.limits, default_limits(caller))
-    item_id = chosen_item_id(request.item_id, key, task_id, "retry")
+    async def endpoint(gateway: Gateway, caller: Principal, wait: float = 0, **given: Any) -> Response:
+        caller.require(Scope.CONTROL if decided in ("", "answered") else Scope.APPROVE)
+        request = _Request(control, gateway, caller, given)
+        await request.admit()
+        task, receipt = await gateway.calls.controls.run(request.send)
+        if receipt is None:
+            return json_response({"task_id": task.task_id, "call_id": request.call_id, "status": decided})
+        receipt = await request.applied(task, receipt, wait)
+        return json_response(receipt, 202, f"/v1/tasks/{task.task_id}/receipts/{receipt.item_id}")
 
-    def is_accepted() -> bool:
-        return item_id is not None and is_stored(gateway.find_task(caller, task_id), item_id)
-
-    await gateway.admit_retry(caller, task_id, is_accepted)
-    control = _Control(gateway, caller, task_id, item_id, key)
-    return await _sent(
-        control,
-        lambda task, item_id: task.retry(request.reason, item_id, by=caller.by, from_step=request.from_step, **limits),
+    types: dict[str, Any] = {"gateway": TheGateway, "caller": Caller, "task_id": TaskId}
+    types |= {"call_id": CallId} if decided else {}
+    types |= {"body": control.model} if control.needs_body else {"body": control.model | None}
+    types |= {"key": IdempotencyKey} if control.has_id else {}
+    types |= {"wait": WaitSeconds} if control.waits else {}
+    defaults = {"key": None, "wait": 0} | ({} if control.needs_body else {"body": None})
+    parameters = (
+        Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=defaults.get(name, Parameter.empty))
+        for name, kind in types.items()
+    )
+    endpoint.__signature__ = Signature(list(parameters))  # type: ignore[attr-defined] # functions may have one
+    (calls_router if decided else router).add_api_route(
+        f"/tasks/{{task_id}}/{'calls/{call_id}/' if decided else ''}{control.path}",
+        endpoint,
+        methods=["POST"],
+        name=control.name or f"{control.path}_{'call' if decided else 'task'}",
+        summary=control.summary,
+        description=control.text,
+        status_code=200 if decided else 202,
+        response_model=CallDecision if decided else Receipt,
+        responses=problems(404, 409, 413),
     )
 
 
-@router.get(
-    "/tasks/{task_id}/receipts/{item_id}", response_model=Receipt, responses=readable(404), summary="Show a receipt"
-)
-async def get_receipt(
-    request: Request, gateway: TheGateway, caller: Caller, task_id: TaskId, item_id: ItemId
-) -> Response:
-    """Return when an item was accepted and applied, and how it ended a reply of a model."""
-    caller.require_any(Scope.READ, Scope.CONTROL)
-
-    def read(task: Task) -> Receipt:
-        try:
-            return task.receipt(item_id)
-        except UsageError:
-            raise not_found(f"no item {item_id!r}", "its id is in the response to its request") from None
-
-    return await read_task(request, gateway, caller, task_id, read)
-
-
-def _item_id(body: ItemRequest | None) -> str | None:
-    return None if body is None else body.item_id
-
-
-class _Control:
-    """A request that sends an item to a task."""
-
-    def __init__(self, gateway: Gateway, caller: Principal, task_id: str, item_id: str | None, key: str | None) -> None:
-        self.gateway = gateway
-        self.caller = caller
-        self.task_id = task_id
-        self.item_id = item_id
-        self.key = key
-
-
-async def _admit_message(gateway: Gateway, caller: Principal, task_id: str, item_id: str | None) -> None:
-    """Raise Problem `rate_limited` if the caller has used its day, unless an item with this id is accepted already."""
-
-    def is_accepted() -> bool:
-        return item_id is not None and is_stored(gateway.find_task(caller, task_id), item_id)
-
-    await gateway.admit_message(caller, is_accepted)
-
-
-async def _sent(control: _Control, send: Send, wait: float = 0.0, is_done: IsDone | None = None) -> Response:
-    """Send the item. Return 202 with its receipt, as of the end of the wait."""
-
-    item_id = control.item_id
-
-    def accept(task: Task) -> tuple[Task, Receipt]:
-        with reporting_reuse(control.key, lambda: item_id is not None and is_stored(task, item_id)):
-            return task, send(task, item_id)
-
-    task, receipt = await change_task(control.gateway, control.caller, control.task_id, accept)
-    receipt = await _applied(control.gateway, task, receipt, wait, is_done)
-    headers = {"Location": f"/v1/tasks/{task.task_id}/receipts/{receipt.item_id}"}
-    return Response(as_json(receipt), 202, headers, "application/json")
-
-
-async def _applied(gateway: Gateway, task: Task, receipt: Receipt, seconds: float, is_done: IsDone | None) -> Receipt:
-    """Return the receipt once its item has had its effect, or as it is if that takes longer.
-
-    The item is accepted already: an error of a read ends the wait, and not the request.
-    """
-
-    def read() -> tuple[Receipt, bool]:
-        now = latest_receipt(task.receipt, receipt)
-        return now, is_final(now) if is_done is None else is_done(task, now)
-
-    loop = asyncio.get_running_loop()
-    deadline, interval = loop.time() + seconds, FIRST_POLL
-    while loop.time() < deadline and not gateway.closing.is_set():
-        try:
-            receipt, done = await gateway.calls.reads.run(read)
-        except (Problem, RobocoError):
-            return receipt  # the store is silent or damaged
-        if done:
-            return receipt
-        await asyncio.sleep(min(interval, max(0.0, deadline - loop.time())))
-        interval = min(2 * interval, MAX_POLL)
-    return receipt
+for _control in CONTROLS:
+    _add(_control)

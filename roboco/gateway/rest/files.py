@@ -9,27 +9,26 @@ A piece that cannot be read ends the connection before all bytes are sent: the c
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, BinaryIO, Final, cast
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from roboco.client.task import Task
 from roboco.domain.history.part import Artifact
 from roboco.errors import UsageError
 from roboco.gateway.access import Caller
-from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import Problem, not_found
-from roboco.gateway.rest.answers import as_json, read_json
+from roboco.gateway.problem import not_found
 from roboco.gateway.rest.caching import has_match
+from roboco.gateway.rest.endpoints import Endpoints, as_json
 from roboco.gateway.rest.file_headers import file_etag, file_headers
 from roboco.gateway.rest.models import FileList
 from roboco.gateway.rest.parameters import FileName, NewName, TaskId
-from roboco.gateway.rest.ranges import ByteRange, Unsatisfiable, requested_range
+from roboco.gateway.rest.ranges import requested_range
 from roboco.gateway.rest.responses import problems, readable
-from roboco.gateway.rest.upload_body import UploadBody, too_large
+from roboco.gateway.rest.upload_body import uploaded_body
 
-router = APIRouter(route_class=StrictJsonRoute, tags=["files"])
+router = Endpoints("files")
 PIECE_BYTES: Final = 256 * 1024
 """Bytes that are read from the store at a time."""
 _BINARY: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
@@ -42,28 +41,22 @@ _FILE: Final[dict[int | str, dict[str, Any]]] = {
 _UPLOAD: Final = {"requestBody": {"required": True, "content": {"application/octet-stream": _BINARY}}}
 
 
-@router.get("/tasks/{task_id}/files", response_model=FileList, responses=readable(404), summary="List files")
-async def list_files(
-    request: Request,
-    gateway: TheGateway,
-    caller: Caller,
+@router.read("/tasks/{task_id}/files", FileList, "List files", statuses=(404,))
+def list_files(
+    gateway: Gateway,
+    caller: Principal,
     task_id: TaskId,
     after: Annotated[str, Query(max_length=128, description="The last name of the page before.")] = "",
     limit: Annotated[int, Query(ge=1, le=200)] = 100,
-) -> Response:
+) -> object:
     """Return the task's files by name, with their types, sizes, digests and versions. `next` is for `after`.
 
     Of a task that is not submitted yet, this returns the files that the same caller has uploaded.
     """
-    caller.require(Scope.READ)
-
-    def page() -> dict[str, Any]:
-        found = gateway.orchestrator.early_files(caller.task_id(task_id), caller.by, after, limit)
-        if found is None:
-            found = gateway.find_task(caller, task_id).artifact_page(after, limit)
-        return {"files": found, "next": found[-1].name if len(found) == limit else None}
-
-    return await read_json(request, gateway, page)
+    found = gateway.orchestrator.early_files(caller.task_id(task_id), caller.by, after, limit)
+    if found is None:
+        found = gateway.find_task(caller, task_id).artifact_page(after, limit)
+    return {"files": found, "next": found[-1].name if len(found) == limit else None}
 
 
 @router.put(
@@ -101,10 +94,7 @@ async def post_file(request: Request, gateway: TheGateway, caller: Caller, task_
 
 async def _stored(request: Request, gateway: Gateway, caller: Principal, task_id: str, name: str) -> Response:
     caller.require_any(Scope.SUBMIT, Scope.CONTROL)
-    limit = gateway.settings.max_upload
-    if (length := request.headers.get("content-length", "")).isdecimal() and int(length[:20]) > limit:
-        raise too_large(limit)
-    body = UploadBody(request.stream(), limit)
+    body = uploaded_body(request, gateway.settings.max_upload)
 
     def store() -> Artifact:
         return gateway.orchestrator.upload(whole_id, cast(BinaryIO, body), name, by=caller.by)
@@ -118,9 +108,8 @@ async def _stored(request: Request, gateway: Gateway, caller: Principal, task_id
     return Response(as_json(file), 201, headers, "application/json")
 
 
-@router.api_route(
+@router.get(
     "/tasks/{task_id}/files/{name}",
-    methods=["GET"],
     response_class=Response,
     responses=_FILE | readable(404, 416),
     summary="Download a file",
@@ -143,12 +132,15 @@ async def get_file(
         url = await gateway.calls.files.run(task.artifact_url, name, seconds)
         if url is not None:
             return Response(status_code=307, headers={"Location": url, "Cache-Control": "no-store"})
-    status, part, headers = _selection(request, file)
-    if status == 304:
+    etag, headers, asked = file_etag(file), file_headers(file), request.headers
+    if has_match(asked.get("if-none-match"), etag):
         return Response(status_code=304, headers=headers)
-    if status == 416:
-        raise _unsatisfiable(headers["Content-Range"])
-    return StreamingResponse(_pieces(gateway, task, name, part), status, headers)
+    part = requested_range(asked.get("range"), asked.get("if-range"), etag, file.size)
+    status, start, length = (200, 0, file.size) if part is None else (206, part.start, part.length)
+    headers["Content-Length"] = str(length)
+    if part is not None:
+        headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{file.size}"
+    return StreamingResponse(_pieces(gateway, task, name, start, length), status, headers)
 
 
 @router.head(
@@ -176,33 +168,12 @@ async def _find(gateway: Gateway, caller: Principal, task_id: str, name: str) ->
     return await gateway.calls.files.run(find)
 
 
-def _selection(request: Request, file: Artifact) -> tuple[int, ByteRange, dict[str, str]]:
-    """Return the status, the bytes and the headers of a response."""
-    etag, headers, asked = file_etag(file), file_headers(file), request.headers
-    whole = ByteRange(0, file.size)
-    if has_match(asked.get("if-none-match"), etag):
-        return 304, whole, headers
-    match requested_range(asked.get("range"), asked.get("if-range"), etag, file.size):
-        case None:
-            return 200, whole, headers | {"Content-Length": str(file.size)}
-        case Unsatisfiable():
-            return 416, whole, headers | {"Content-Range": f"bytes */{file.size}"}
-        case part:
-            sizes = {"Content-Length": str(part.length), "Content-Range": part.header(file.size)}
-            return 206, part, headers | sizes
-
-
-def _unsatisfiable(size: str) -> Problem:
-    """Return the Problem of a range that contains no byte of the file."""
-    return Problem(416, "range_not_satisfiable", f"the file has no such bytes: {size}", headers={"Content-Range": size})
-
-
-async def _pieces(gateway: Gateway, task: Task, name: str, part: ByteRange) -> AsyncIterator[bytes]:
+async def _pieces(gateway: Gateway, task: Task, name: str, start: int, length: int) -> AsyncIterator[bytes]:
     """Yield the bytes of a part. Raise Problem in its middle if the store fails: the connection then ends.
 
     Downloads take turns: one piece each, and owners of downloads do, too.
     """
-    place, end = part.start, part.start + part.length
+    place, end = start, start + length
     while place < end:
         async with gateway.pieces.hold():  # a full line would end a download that is under way
             piece = await gateway.calls.files.run(task.artifact_bytes, name, place, min(PIECE_BYTES, end - place))

@@ -1,9 +1,11 @@
-"""list_conditions: the tenant and the teams of a list or a report, within those that the caller reaches."""
+"""list_conditions: the tenant, the teams and the times of a list or a report, within those that the caller reaches."""
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Query
 
+from roboco.domain.task_filter import parse_time
 from roboco.gateway.principal import Principal
 from roboco.gateway.problem import forbidden
 
@@ -22,3 +24,8 @@ def listed_teams(caller: Principal, teams: list[str] | None) -> list[str] | None
     if caller.teams is None:
         return teams or None
     return sorted(caller.teams.intersection(teams) if teams else caller.teams)
+
+
+def listed_time(text: str | None) -> datetime | None:
+    """Return the time of a condition, such as 2h for two hours before now."""
+    return None if text is None else parse_time(text, datetime.now(UTC))

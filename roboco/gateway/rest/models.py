@@ -68,10 +68,21 @@ class _StrictInput(FewMistakes, InputModel):
     model_config = ConfigDict(strict=True)
 
 
-class NewTask(FewMistakes, Attachments):
-    """A task to create."""
+class ItemRequest(_StrictInput):
+    """A control without further content."""
+
+    item_id: ItemName | None = None
+    """The id of the item. Leave it out with Idempotency-Key."""
+
+
+class _Message(FewMistakes, Attachments):
+    """A body with the attachments of a message, whose values are not converted."""
 
     model_config = ConfigDict(strict=True)
+
+
+class NewTask(_Message):
+    """A task to create."""
 
     team: str | dict[str, JsonValue]
     """The name of a team, as GET /v1/teams lists it. The object of a team file needs the scope `teams`."""
@@ -112,10 +123,8 @@ class CreatedTask(RecordModel):
     """True if this request has created it, and False if it repeats an earlier one."""
 
 
-class NewMessage(FewMistakes, Attachments):
+class NewMessage(_Message):
     """A message of the user."""
-
-    model_config = ConfigDict(strict=True)
 
     message: Text
     agent: str | None = None
@@ -126,10 +135,8 @@ class NewMessage(FewMistakes, Attachments):
     """The id of the message. The same id again is the same message. Leave it out with Idempotency-Key."""
 
 
-class Interruption(FewMistakes, Attachments):
+class Interruption(_Message):
     """An interruption of the running work, with or without a message."""
-
-    model_config = ConfigDict(strict=True)
 
     message: Text | None = None
     """The message of the user that becomes the next step. Without one, the task waits for its user."""
@@ -139,32 +146,21 @@ class Interruption(FewMistakes, Attachments):
     """The id of the item. Leave it out with Idempotency-Key."""
 
 
-class StopRequest(_StrictInput):
+class StopRequest(ItemRequest):
     """A request to end a task now."""
 
     reason: Annotated[str, Field(min_length=1, max_length=4000)] = "stopped by the user"
     """Why; the history keeps it."""
-    item_id: ItemName | None = None
-    """The id of the item. Leave it out with Idempotency-Key."""
 
 
-class ItemRequest(_StrictInput):
-    """A control without further content."""
-
-    item_id: ItemName | None = None
-    """The id of the item. Leave it out with Idempotency-Key."""
-
-
-class LimitsRequest(_StrictInput):
+class LimitsRequest(ItemRequest):
     """New limits of a task."""
 
     limits: LimitOverrides
     """The limits to replace. Those that are left out stay; null removes a limit."""
-    item_id: ItemName | None = None
-    """The id of the item. Leave it out with Idempotency-Key."""
 
 
-class TaskRetry(_StrictInput):
+class TaskRetry(ItemRequest):
     """A retry of a failed task."""
 
     reason: Annotated[str, Field(max_length=4000)] = ""
@@ -173,8 +169,6 @@ class TaskRetry(_StrictInput):
     """Limits to replace. A task that has ended at a limit needs a higher one; seconds count from the retry."""
     from_step: Annotated[int, Field(ge=0)] | None = None
     """The position of the last good step, as the caller knows it. Another one is refused with 409: fork the task."""
-    item_id: ItemName | None = None
-    """The id of the item. Leave it out with Idempotency-Key."""
 
 
 class ApprovalRequest(_StrictInput):
@@ -203,15 +197,13 @@ class AnswerRequest(_StrictInput):
     runtime_ms: Annotated[int, Field(ge=0, le=2**53), BeforeValidator(_integer)] = 0
 
 
-class ResolutionRequest(_StrictInput):
+class ResolutionRequest(ItemRequest):
     """A person's decision on a tool call with an unknown outcome."""
 
     happened: bool
     """True if the call had its effect."""
     result: JsonValue = None
     """The result of the call, if it is known."""
-    item_id: ItemName | None = None
-    """The id of the item. Leave it out with Idempotency-Key."""
 
 
 class CallDecision(RecordModel):
@@ -222,10 +214,8 @@ class CallDecision(RecordModel):
     status: Literal["approved", "denied", "answered", "resolved"]
 
 
-class ForkTask(FewMistakes, Attachments):
+class ForkTask(_Message):
     """A new task with the first steps of another one."""
-
-    model_config = ConfigDict(strict=True)
 
     seq: Annotated[int, Field(ge=0, le=10**9), BeforeValidator(_integer)] | None = None
     """The position of the last copied step; by default all but the error that ended the task."""

@@ -7,7 +7,6 @@ of operations, and the docstrings of fields, which pydantic does not read by its
 import asyncio
 import json
 from functools import cache
-from threading import Lock
 from typing import Any, Final
 
 from fastapi import FastAPI, Response
@@ -70,15 +69,12 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
 def describe(app: FastAPI) -> None:
     """Let the application return the completed document, also at `PATH`.
 
-    It is built at its first use, once, in a thread: that takes seconds, in which the process serves other requests.
+    It is built at its first use, in a thread: that takes seconds, in which the process serves other requests.
     """
-    lock = Lock()
 
     def document() -> dict[str, Any]:
-        with lock:
-            if app.openapi_schema is None:
-                app.openapi_schema = _completed(app)
-            return app.openapi_schema
+        app.openapi_schema = app.openapi_schema or _completed(app)
+        return app.openapi_schema
 
     @cache
     def body() -> bytes:

@@ -7,34 +7,30 @@
 All of them need the scope `operate`, without a tenant and teams. A repeated request changes nothing.
 """
 
-import asyncio
 import tempfile
-import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from typing import Annotated, Any, BinaryIO, Final, cast
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
-from roboco.client.operator.task_removal import DEFAULT_RATE, FIRST_WAIT, RemovalPage
-from roboco.client.operator.task_removal import MAX_WAIT as MAX_PAUSE
+from roboco.client.operator.task_removal import DEFAULT_RATE, RemovalPage
 from roboco.client.options import ErasureOptions, TaskFilterOptions
 from roboco.domain.removal.erasure import ErasureReceipt, ForksChoice
 from roboco.domain.schema import InputModel
 from roboco.domain.task_summary import TaskSummary
 from roboco.gateway.access import Caller
 from roboco.gateway.bodies.mistakes import FewMistakes
-from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
-from roboco.gateway.rest.answers import as_json
-from roboco.gateway.rest.operator_calls import read_operation, run_operation
+from roboco.gateway.principal import Principal
+from roboco.gateway.rest.endpoints import Endpoints, json_response, run_operation, wait_until
 from roboco.gateway.rest.parameters import MAX_WAIT, TaskId
-from roboco.gateway.rest.responses import problems, readable
-from roboco.gateway.rest.upload_body import UploadBody, too_large
+from roboco.gateway.rest.responses import problems
+from roboco.gateway.rest.upload_body import uploaded_body
 
-router = APIRouter(route_class=StrictJsonRoute, tags=["operations"])
+router = Endpoints("operations")
 PIECE_BYTES: Final = 1024 * 1024
 _BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
 _TAR: Final[dict[str, Any]] = {"application/x-tar": _BINARY}
@@ -80,8 +76,8 @@ class ErasuresOrder(ErasureOrder):
 
     def filters(self) -> TaskFilterOptions:
         """Return the conditions that are given."""
-        known = {name: getattr(self, name) for name in ("tenant", "team", "status", "since", "until", "text")}
-        return cast(TaskFilterOptions, {name: value for name, value in known.items() if value is not None})
+        names = {"tenant", "team", "status", "since", "until", "text"}
+        return cast(TaskFilterOptions, self.model_dump(include=names, exclude_none=True))
 
 
 @router.post(
@@ -106,69 +102,54 @@ async def erase_task(
     receipt = await run_operation(
         gateway, caller, lambda: gateway.orchestrator.operator.erase(task_id, timeout=0, **options)
     )
-    end, pause = time.monotonic() + wait, FIRST_WAIT
-    while receipt.finished_at is None and time.monotonic() < end:  # no thread of the line waits
-        await asyncio.sleep(min(pause, max(0.0, end - time.monotonic())))
-        pause = min(MAX_PAUSE, 2 * pause)
+
+    async def is_erased() -> bool:
+        nonlocal receipt
         receipt = await run_operation(gateway, caller, lambda: gateway.orchestrator.operator.erasure(task_id))
-    status = 202 if receipt.finished_at is None else 200
-    return Response(as_json(receipt), status, media_type="application/json")
+        return receipt.finished_at is not None
+
+    if receipt.finished_at is None:
+        await wait_until(gateway, wait, is_erased)
+    return json_response(receipt, 202 if receipt.finished_at is None else 200)
 
 
-@router.get(
+@router.read(
     "/operations/erasures/{task_id}",
-    response_model=ErasureReceipt,
-    responses=readable(404),
-    summary="Show the receipt of an erased task",
+    ErasureReceipt,
+    "Show the receipt of an erased task",
+    line="operations",
+    statuses=(404,),
 )
-async def get_erasure(request: Request, gateway: TheGateway, caller: Caller, task_id: TaskId) -> Response:
+def get_erasure(gateway: Gateway, task_id: TaskId) -> ErasureReceipt:
     """Return the receipt of a task that was erased, or is being erased."""
-    return await read_operation(request, gateway, caller, lambda: gateway.orchestrator.operator.erasure(task_id))
+    return gateway.orchestrator.operator.erasure(task_id)
 
 
-@router.post(
-    "/operations/erasures",
-    response_model=RemovalPage,
-    responses=problems(413),
-    summary="Erase many tasks",
-)
-async def erase_tasks(gateway: TheGateway, caller: Caller, order: ErasuresOrder) -> Response:
+@router.operate("/operations/erasures", RemovalPage, "Erase many tasks", (413,))
+def erase_tasks(gateway: Gateway, caller: Principal, order: ErasuresOrder) -> RemovalPage:
     """Erase the ended tasks of a page of the workspace that meet all conditions; with `stop`, open ones, too.
 
     By default it is a preview: write `dry_run` false to erase. Repeat it with the cursor until that is empty. The list
     is read from the workspace, so it also has tasks that the task index has forgotten.
     """
-
-    def erase() -> RemovalPage:
-        return gateway.orchestrator.operator.removal_page(
-            cursor=order.cursor,
-            limit=order.limit,
-            dry_run=order.dry_run,
-            rate=order.rate,
-            options=order.options(caller.by),
-            **order.filters(),
-        )
-
-    return Response(as_json(await run_operation(gateway, caller, erase)), media_type="application/json")
+    return gateway.orchestrator.operator.removal_page(
+        cursor=order.cursor,
+        limit=order.limit,
+        dry_run=order.dry_run,
+        rate=order.rate,
+        options=order.options(caller.by),
+        **order.filters(),
+    )
 
 
-@router.get(
-    "/operations/retention",
-    response_model=RemovalPage,
-    responses=readable(404),
-    summary="Preview the retention",
-)
-async def preview_retention(
-    request: Request,
-    gateway: TheGateway,
-    caller: Caller,
+@router.read("/operations/retention", RemovalPage, "Preview the retention", line="operations", statuses=(404,))
+def preview_retention(
+    gateway: Gateway,
     cursor: Annotated[str, Query(max_length=2000, description="The cursor of the page before.")] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
-) -> Response:
+) -> RemovalPage:
     """Return the tasks of a page that the rules of this gateway's settings would remove now."""
-    return await read_operation(
-        request, gateway, caller, lambda: gateway.orchestrator.operator.retention_page(cursor=cursor, limit=limit)
-    )
+    return gateway.orchestrator.operator.retention_page(cursor=cursor, limit=limit)
 
 
 @router.get(
@@ -201,10 +182,7 @@ async def export_task(gateway: TheGateway, caller: Caller, task_id: TaskId) -> R
 async def import_task(request: Request, gateway: TheGateway, caller: Caller) -> Response:
     """Store the task of a tar that was exported. The whole tar is verified before anything is stored."""
     caller.require_operator()
-    limit = gateway.settings.max_upload
-    if (length := request.headers.get("content-length", "")).isdecimal() and int(length[:20]) > limit:
-        raise too_large(limit)
-    body = UploadBody(request.stream(), limit)
+    body = uploaded_body(request, gateway.settings.max_upload)
 
     def store() -> TaskSummary:
         with tempfile.TemporaryFile() as file:
@@ -214,7 +192,7 @@ async def import_task(request: Request, gateway: TheGateway, caller: Caller) -> 
 
     with gateway.calls.upload_shares.hold(caller.owner):
         summary = await gateway.calls.uploads.run(store)
-    return Response(as_json(summary), 201, {"Location": f"/v1/tasks/{summary.task_id}"}, "application/json")
+    return json_response(summary, 201, f"/v1/tasks/{summary.task_id}")
 
 
 async def _streamed(gateway: Gateway, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:

@@ -6,7 +6,6 @@ from fastapi.routing import APIRoute
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.rest import (
     bulk,
-    calls,
     comparisons,
     controls,
     files,
@@ -30,5 +29,6 @@ router = APIRouter(
     generate_unique_id_function=_operation_id,
     dependencies=[Depends(refuse_unknown_parameters)],
 )
-for part in (teams, tasks, comparisons, controls, calls, records, files, operations, removal, bulk, usage):
+for part in (teams, tasks, comparisons, controls, records, files, operations, removal, bulk, usage):
     router.include_router(part.router)
+router.include_router(controls.calls_router)

@@ -16,7 +16,7 @@ from roboco.gateway.idempotency import NewTaskId
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import forbidden
 from roboco.gateway.rest.models import CreatedTask, ForkTask, NewTask, given_options
-from roboco.gateway.teams import frozen_team, limited_team, named_team, team_of_fork
+from roboco.gateway.teams import frozen_team, limited_team, named_team, team_of_fork, team_of_new_task
 
 SERVER_FIELDS = ("base_url", "api_key_env", "headers")
 """Fields of a model profile that choose the server, and the variables that it gets."""
@@ -28,11 +28,7 @@ def create_task(gateway: Gateway, caller: Principal, body: NewTask, new: NewTask
     Raise Problem or UsageError if the caller may not, or if the body is wrong.
     """
     check_submission(caller, body)
-    stored = gateway.orchestrator.stored_summary(new.task_id) if new.repeatable else None
-    wanted = chosen_team(gateway, caller, body.team)
-    team = limited_team(caller, wanted)
-    if stored is not None:
-        team = _repeated_team(gateway, new.task_id, wanted, body) or team
+    team = _team_of_new_task(gateway, caller, body, new)
     options = given_options(body, "team", "prompt", "tenant", "task_id")
     tenant = caller.tenant or body.tenant
     task = gateway.orchestrator.run(team, body.prompt, by=caller.by, task_id=new.task_id, tenant=tenant, **options)
@@ -71,13 +67,16 @@ def fork_options(gateway: Gateway, caller: Principal, source: Team, body: ForkTa
     return options if limited is None else options | {"team": limited}
 
 
-def _repeated_team(gateway: Gateway, task_id: str, wanted: Team, body: NewTask) -> Team | None:
-    """Return the frozen team of a task that exists, if the request asks for that team, or None."""
-    frozen = frozen_team(gateway, task_id)
-    if frozen is None or isinstance(body.team, str):
-        return frozen if frozen is not None and frozen.name == wanted.name else None
-    same = wanted if body.model is None else wanted.with_profile(body.model)
-    return frozen if frozen.model_copy(update={"limits": same.limits}) == same else None
+def _team_of_new_task(gateway: Gateway, caller: Principal, body: NewTask, new: NewTaskId) -> Team:
+    """Return the team within the caller's budget, or as an earlier request for the task has frozen it."""
+    if isinstance(body.team, str):
+        return team_of_new_task(gateway, caller, new, body.team)
+    wanted = chosen_team(gateway, caller, body.team)
+    if new.repeatable and (frozen := frozen_team(gateway, new.task_id)) is not None:
+        same = wanted if body.model is None else wanted.with_profile(body.model)
+        if frozen.model_copy(update={"limits": same.limits}) == same:
+            return frozen
+    return limited_team(caller, wanted)
 
 
 def _check_functions(caller: Principal, team: Team) -> None:

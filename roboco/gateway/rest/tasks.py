@@ -1,29 +1,27 @@
 """tasks: create, list, show and fork tasks."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Response
 
-from roboco.client.options import TaskFilterOptions
+from roboco.client.task import Task
 from roboco.domain.ids import tenant_of
-from roboco.domain.task_filter import STATUS_NAMES, parse_time
+from roboco.domain.task_filter import STATUS_NAMES
 from roboco.domain.task_summary import TaskSummary
 from roboco.gateway.access import Caller
-from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, NewTaskId, new_task_id, reporting_reuse
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.rest.answers import as_json, read_json, read_task
-from roboco.gateway.rest.list_conditions import ListedTeam, listed_teams, listed_tenant
+from roboco.gateway.rest.endpoints import Endpoints, json_response
+from roboco.gateway.rest.list_conditions import ListedTeam, listed_teams, listed_tenant, listed_time
 from roboco.gateway.rest.models import CreatedTask, ForkTask, NewTask, TaskList, TenantName
 from roboco.gateway.rest.parameters import TaskId
-from roboco.gateway.rest.responses import problems, readable
+from roboco.gateway.rest.responses import problems
 from roboco.gateway.rest.submission import create_task as submit_task
 from roboco.gateway.rest.submission import fork_options
 
-router = APIRouter(route_class=StrictJsonRoute, tags=["tasks"])
+router = Endpoints("tasks")
 Time = Annotated[
     str | None,
     Query(max_length=64, description="A time in ISO 8601, or a duration before now: 30m, 2h, 1d.", examples=["1d"]),
@@ -53,11 +51,10 @@ async def create_task(gateway: TheGateway, caller: Caller, body: NewTask, key: I
     return await _created(gateway, caller, new, key, lambda: submit_task(gateway, caller, body, new))
 
 
-@router.get("/tasks", response_model=TaskList, responses=readable(), summary="List tasks")
-async def list_tasks(  # noqa: PLR0913 - one parameter for each condition
-    request: Request,
-    gateway: TheGateway,
-    caller: Caller,
+@router.read("/tasks", TaskList, "List tasks")
+def list_tasks(  # noqa: PLR0913 - one parameter for each condition
+    gateway: Gateway,
+    caller: Principal,
     status: Annotated[
         list[str] | None, Query(max_length=20, description=f"Statuses or groups: {', '.join(STATUS_NAMES)}.")
     ] = None,
@@ -71,35 +68,29 @@ async def list_tasks(  # noqa: PLR0913 - one parameter for each condition
     tenant: Annotated[TenantName | None, Query(description="A tenant, for a key of all tenants.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
     cursor: Annotated[str, Query(max_length=200, description="The cursor of the page before.")] = "",
-) -> Response:
+) -> object:
     """Return a page of the tasks that meet all conditions, the latest change of a status first.
 
     A page may be short, or even empty, and have a cursor. A task that changes meanwhile moves to the front.
     """
-    caller.require(Scope.READ)
-    now = datetime.now(UTC)
-    filters = TaskFilterOptions(
+    found = gateway.orchestrator.task_page(
+        limit=limit,
+        cursor=cursor,
         status=status,
         tenant=listed_tenant(caller, tenant),
         team=listed_teams(caller, team),
-        since=None if since is None else parse_time(since, now),
-        until=None if until is None else parse_time(until, now),
+        since=listed_time(since),
+        until=listed_time(until),
         text=text,
         what_if=what_if,
     )
-
-    def page() -> dict[str, Any]:
-        found = gateway.orchestrator.task_page(limit=limit, cursor=cursor, **filters)
-        return {"tasks": found.entries, "cursor": found.cursor, "complete": found.complete}
-
-    return await read_json(request, gateway, page)
+    return {"tasks": found.entries, "cursor": found.cursor, "complete": found.complete}
 
 
-@router.get("/tasks/{task_id}", response_model=TaskSummary, responses=readable(404), summary="Show a task")
-async def get_task(request: Request, gateway: TheGateway, caller: Caller, task_id: TaskId) -> Response:
+@router.read("/tasks/{task_id}", TaskSummary, "Show a task", statuses=(404,))
+def get_task(task: Task) -> TaskSummary:
     """Return the status, usage and times of a task."""
-    caller.require(Scope.READ)
-    return await read_task(request, gateway, caller, task_id, lambda task: task.summary())
+    return task.summary()
 
 
 @router.post(
@@ -141,5 +132,4 @@ async def _created(
             return create()
 
     task = await gateway.create_task(caller, new, created)
-    headers = {"Location": f"/v1/tasks/{task.task_id}"}
-    return Response(as_json(task), 201 if task.created else 200, headers, "application/json")
+    return json_response(task, 201 if task.created else 200, f"/v1/tasks/{task.task_id}")

@@ -14,8 +14,9 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Final
 
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 
+from roboco.gateway.access import announced_bytes
 from roboco.gateway.problem import Problem
 
 MAX_SILENCE: Final = 30.0
@@ -61,7 +62,7 @@ class UploadBody(io.RawIOBase):
             return
         self._received += len(piece)
         if self._received > self._max_bytes:
-            raise too_large(self._max_bytes)
+            raise _too_large(self._max_bytes)
         waited = self._clock() - self._started
         if waited > MAX_SILENCE and self._received < MIN_SPEED * waited:
             raise _too_slow(f"its client sends less than {MIN_SPEED} bytes in a second")
@@ -84,8 +85,14 @@ class UploadBody(io.RawIOBase):
         return None
 
 
-def too_large(max_bytes: int) -> Problem:
-    """Return the Problem of an upload that is too long."""
+def uploaded_body(request: Request, max_bytes: int) -> UploadBody:
+    """Return the body of a request. Raise Problem if it says that it is too long."""
+    if announced_bytes(request.scope) > max_bytes:
+        raise _too_large(max_bytes)
+    return UploadBody(request.stream(), max_bytes)
+
+
+def _too_large(max_bytes: int) -> Problem:
     return Problem(
         413,
         "too_large",

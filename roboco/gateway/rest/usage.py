@@ -7,26 +7,24 @@ A report that takes too long has stored the usage that it has read, so that the 
 """
 
 import time
-from collections.abc import Iterator
 from datetime import date
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from roboco.client.operator.usage import UsageCollector, UsageSummary
 from roboco.client.operator.usage_formats import csv_lines, json_lines
 from roboco.client.options import UsageOptions
 from roboco.domain.usage_table import DIMENSIONS
 from roboco.gateway.access import Caller
-from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import unavailable
-from roboco.gateway.rest.answers import as_json
+from roboco.gateway.rest.endpoints import Endpoints, as_json
 from roboco.gateway.rest.list_conditions import ListedTeam, listed_teams, listed_tenant
 from roboco.gateway.rest.responses import problems
 
-router = APIRouter(route_class=StrictJsonRoute, tags=["operations"])
+router = Endpoints("operations")
 REPORT_SECONDS: Final = 50.0
 """Seconds that a report may take: less than the time-outs of proxies."""
 RETRY_SECONDS: Final = 5.0
@@ -81,15 +79,11 @@ async def _collected(gateway: Gateway, start: Any, form: ReportForm) -> bytes:
     collector: UsageCollector = await line.run(start)
     progress = collector.collect()
     tasks = 0
-    while (read := await line.run(_next_or_none, progress)) is not None:
+    while (read := await line.run(next, progress, None)) is not None:
         tasks = read
         if time.monotonic() > deadline:
             raise unavailable(f"the report is not complete after {tasks} tasks: choose fewer days", RETRY_SECONDS)
     return await line.run(_body, collector.report, form)
-
-
-def _next_or_none(progress: Iterator[int]) -> int | None:
-    return next(progress, None)
 
 
 def _body(report: Any, form: ReportForm) -> bytes:

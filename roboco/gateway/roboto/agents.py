@@ -18,7 +18,7 @@ from roboco.gateway.problem import Problem, invalid
 from roboco.gateway.roboto.answers import answer_with_session
 from roboco.gateway.roboto.errors import CreatingRoute, RobotoRoute, enveloped
 from roboco.gateway.roboto.requests import InvokeRequest, StartRequest
-from roboco.gateway.roboto.starting import SessionIdentity, owner, start_session
+from roboco.gateway.roboto.starting import owner, start_session
 from roboco.gateway.teams import named_team, usable_teams
 
 PROMPT: Final = "prompt"
@@ -71,7 +71,7 @@ async def invoke(
             "analysis_scope": request.analysis_scope,
         }
     )
-    task = await start_session(gateway, caller, name, start, SessionIdentity(owner(caller, None), key))
+    task = await start_session(gateway, caller, name, start, owner(caller, None), key)
     return await answer_with_session(gateway, task, 1)
 
 

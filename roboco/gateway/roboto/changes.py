@@ -41,7 +41,7 @@ from roboco.domain.session.session import (
 )
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
-from roboco.gateway.roboto.goals import GoalRecord, goal_records
+from roboco.gateway.roboto.goals import goal_records
 
 DROPS_SINCE: Final = (0, 62)
 """The first version of the client that is known to drop void text."""
@@ -105,7 +105,7 @@ class Changes:
     status: AgentSessionStatus
     messages: dict[int, AgentMessage] = field(default_factory=dict)
     title: str | None = None
-    goals: list[GoalRecord] | None = None
+    goals: list[dict[str, Any]] | None = None
     reset_from: int | None = None
     """The index of a message whose text is void, or None."""
 
@@ -124,7 +124,7 @@ class Changes:
             "continuation_token": str(self.token),
             "status": self.status,
             "title": self.title,
-            "goals": None if self.goals is None else [goal.model_dump(mode="json") for goal in self.goals],
+            "goals": self.goals,
             "reset_from_message_sequence_num": self.reset_from,
         }
 

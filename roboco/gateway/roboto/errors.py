@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from roboco.domain.canonical_json import well_formed
 from roboco.errors import RobocoError
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
-from roboco.gateway.problem import Problem, invalid, problem_of
+from roboco.gateway.problem import Problem, problem_of
 
 _CODES: Final[Mapping[str, tuple[int, str]]] = {
     "unauthorized": (401, "RobotoUnauthorizedException"),
@@ -30,14 +30,6 @@ _CODES: Final[Mapping[str, tuple[int, str]]] = {
     "method_not_allowed": (404, "RobotoUnknownOperationException"),
 }
 """The status and exception of the codes of problems."""
-_OTHER: Final[Mapping[int, str]] = {
-    401: "RobotoUnauthorizedException",
-    403: "RobotoLimitExceededException",
-    404: "RobotoNotFoundException",
-    409: "RobotoConflictException",
-    429: "RobotoLimitExceededException",
-}
-"""The exception of other codes, by status."""
 
 
 def enveloped(data: object) -> JSONResponse:
@@ -68,7 +60,7 @@ class RobotoRoute(StrictJsonRoute):
             try:
                 return await handle(request)
             except (Problem, RobocoError, RequestValidationError, HTTPException) as error:
-                return error_response(_problem(error), self.repeatable)
+                return error_response(problem_of(error), self.repeatable)
 
         return handle_request
 
@@ -79,24 +71,6 @@ class CreatingRoute(RobotoRoute):
     repeatable = False
 
 
-def _problem(error: Problem | RobocoError | RequestValidationError | HTTPException) -> Problem:
-    match error:
-        case Problem():
-            return error
-        case RobocoError():
-            return problem_of(error)
-        case RequestValidationError():
-            wrong = (f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()[:20])
-            return invalid("; ".join(wrong))
-        case HTTPException():
-            return Problem(error.status_code, "invalid", str(error.detail), headers=error.headers)
-
-
 def _code_of(problem: Problem) -> tuple[int, str]:
-    if (known := _CODES.get(problem.code)) is not None:
-        return known
-    if problem.status >= 500:
-        return 500, "RobotoInternalException"
-    if problem.status in _OTHER:
-        return problem.status, _OTHER[problem.status]
-    return 400, "RobotoInvalidRequestException"
+    other = (500, "RobotoInternalException") if problem.status >= 500 else (400, "RobotoInvalidRequestException")
+    return _CODES.get(problem.code, other)

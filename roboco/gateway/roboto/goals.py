@@ -7,7 +7,6 @@ the goal is made from it.
 
 import json
 import re
-from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field
@@ -93,20 +92,6 @@ WireGoal = Annotated[SummaryGoal | TriageGoal | EventsGoal, Field(discriminator=
 """A goal of a request."""
 
 
-class GoalRecord(BaseModel):
-    """The state of a goal."""
-
-    goal_type: str
-    goal_data: dict[str, Any]
-    """The goal as the request declared it."""
-    status: Literal["pending", "achieved", "failed"]
-    message_sequence_num: int
-    """The position of the message that declared it."""
-    created: datetime
-    concluded_at: datetime | None = None
-    achieve_tool_use_id: str | None = None
-
-
 def declared_goals(goals: list[WireGoal]) -> list[dict[str, Any]]:
     """Return the goals as a message of Roboco declares them. Goals of one type are numbered."""
     found: list[dict[str, Any]] = []
@@ -129,30 +114,25 @@ def synthesized_text(goals: list[WireGoal]) -> str:
     return "\n".join(goal.task() for goal in goals)
 
 
-def goal_records(goals: list[SessionGoal]) -> list[GoalRecord]:
-    """Return the records of the goals that a client of roboto.ai has declared.
+def goal_records(goals: list[SessionGoal]) -> list[dict[str, Any]]:
+    """Return the states of the goals that a client of roboto.ai has declared, as JSON.
 
     Other goals are left out: the client knows its own types alone.
     """
-    found: list[GoalRecord] = []
-    for goal in goals:
-        if (data := _goal_data(goal)) is not None:
-            found.append(_record(goal, data))
-    return found
+    return [_record(goal, data) for goal in goals if (data := _goal_data(goal)) is not None]
 
 
-def _record(goal: SessionGoal, data: dict[str, Any]) -> GoalRecord:
-    return GoalRecord.model_validate(
-        {
-            "goal_type": data["goal_type"],
-            "goal_data": data,
-            "status": _STATUSES[goal.status],
-            "message_sequence_num": goal.declared_seq,
-            "created": goal.declared_at,
-            "concluded_at": goal.achieved_at,
-            "achieve_tool_use_id": goal.tool_use_id,
-        }
-    )
+def _record(goal: SessionGoal, data: dict[str, Any]) -> dict[str, Any]:
+    stored = goal.model_dump(mode="json")
+    return {
+        "goal_type": data["goal_type"],
+        "goal_data": data,
+        "status": _STATUSES[goal.status],
+        "message_sequence_num": goal.declared_seq,
+        "created": stored["declared_at"],
+        "concluded_at": stored["achieved_at"],
+        "achieve_tool_use_id": goal.tool_use_id,
+    }
 
 
 def _goal_data(goal: SessionGoal) -> dict[str, Any] | None:

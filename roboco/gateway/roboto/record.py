@@ -35,7 +35,7 @@ def session_record(session: Session, continues: bool, team: str, shown: int | No
         "created_from_agent_id": team,
         "visibility": VISIBILITY,
         "status": status,
-        "goals": [goal.model_dump(mode="json") for goal in goal_records(session.goals)],
+        "goals": goal_records(session.goals),
         "continuation_token": str(token),
     }
 

@@ -17,6 +17,10 @@ MAX_BLOCKS = 1000
 """Texts of one message."""
 MAX_RESULTS = 100
 """Results of client tools in one request."""
+_Category = Literal[
+    "incorrect", "incomplete", "tool_failure", "refused_valid_request", "formatting", "slow", "unsafe", "other",
+    "correct", "helpful", "good_tool_use",
+]  # fmt: skip
 _NO_SKILLS = "Roboco has no skills: give the agents of the team tools, or write the text into their prompts"
 
 
@@ -131,30 +135,9 @@ class InvokeRequest(FewMistakes):
     analysis_scope: dict[str, JsonValue] | None = None
 
 
-_NEGATIVE = frozenset(
-    {"incorrect", "incomplete", "tool_failure", "refused_valid_request", "formatting", "slow", "unsafe", "other"}
-)
-_POSITIVE = frozenset({"correct", "helpful", "good_tool_use", "other"})
-
-
 class FeedbackRequest(FewMistakes):
     """A rating of a message of an assistant."""
 
     sentiment: Literal["positive", "negative"]
-    categories: Annotated[list[str], Field(max_length=20)] = []
+    categories: Annotated[list[_Category], Field(max_length=20)] = []
     notes: Annotated[str | None, Field(max_length=4000)] = None
-
-    @property
-    def note(self) -> str | None:
-        """The notes, or None if they are blank."""
-        return self.notes if self.notes is not None and self.notes.strip() else None
-
-    @property
-    def sorted_categories(self) -> list[str]:
-        """The categories, each once. Raise Problem `invalid` for one that the sentiment does not have."""
-        possible = _POSITIVE if self.sentiment == "positive" else _NEGATIVE
-        if wrong := sorted(set(self.categories) - possible):
-            raise invalid(f"categories: {wrong[0]!r:.60} is none of a {self.sentiment} rating: {sorted(possible)}")
-        if "other" in self.categories and self.note is None:
-            raise invalid("notes: are missing; the category 'other' needs them")
-        return sorted(set(self.categories))

@@ -24,7 +24,6 @@ from roboco.gateway.roboto.requests import (
 )
 from roboco.gateway.roboto.sending import answer_tools, is_accepted, send_message, sender_prefix
 from roboco.gateway.roboto.starting import (
-    SessionIdentity,
     first_messages,
     fork_session,
     owner,
@@ -44,7 +43,7 @@ async def start(
     caller.require(Scope.SUBMIT)
     shown = first_messages(request)
     team = await gateway.calls.reads.run(team_of_chats, gateway, caller)
-    task = await start_session(gateway, caller, team, request, SessionIdentity(owner(caller, org_id), key))
+    task = await start_session(gateway, caller, team, request, owner(caller, org_id), key)
     return await answer_with_session(gateway, task, shown)
 
 
@@ -106,9 +105,9 @@ async def rate(
     """Rate a message of an assistant. A newer rating of the same caller replaces its older one."""
     caller.require(Scope.CONTROL)
     task = await gateway.task(caller, session_id)
-    categories = request.sorted_categories
+    categories = sorted(set(request.categories))
     feedback = await gateway.calls.controls.run(
-        task.rate, index, request.sentiment, by=caller.by, categories=categories, notes=request.note
+        task.rate, index, request.sentiment, by=caller.by, categories=categories, notes=request.notes or None
     )
     return enveloped(_feedback_record(task.task_id, feedback))
 

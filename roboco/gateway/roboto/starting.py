@@ -4,7 +4,6 @@ A request whose answer is lost leaves a session that no client knows: roboto.ai'
 request could be recognized, and two equal requests may both be meant. `Idempotency-Key` makes it safe to repeat one.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from roboco.client.options import SubmitOptions
@@ -24,23 +23,15 @@ SYSTEM_PROMPT = "system_prompt"
 """The key of the task's context that holds the system prompt of a request."""
 
 
-@dataclass(frozen=True)
-class SessionIdentity:
-    """The tenant of a new session, and the key by which its request can be repeated."""
-
-    tenant: str | None
-    key: str | None
-
-
 async def start_session(
-    gateway: Gateway, caller: Principal, team_name: str, request: StartRequest, wanted: SessionIdentity
+    gateway: Gateway, caller: Principal, team_name: str, request: StartRequest, tenant: str | None, key: str | None
 ) -> Task:
-    """Start a session. Raise Problem if the request is wrong, or if the caller has reached a limit."""
-    new = new_task_id(wanted.tenant, None, wanted.key, "roboto", caller.by)
+    """Start a session of a tenant. Raise Problem if the request is wrong, or if the caller has reached a limit."""
+    new = new_task_id(tenant, None, key, "roboto", caller.by)
 
     def submit() -> Task:
         team = team_of_new_task(gateway, caller, new, team_name)
-        return _submit(gateway, caller, team, request, {"tenant": wanted.tenant, "task_id": new.task_id})
+        return _submit(gateway, caller, team, request, {"tenant": tenant, "task_id": new.task_id})
 
     return await gateway.create_task(caller, new, submit)
 

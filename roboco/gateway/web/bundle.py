@@ -2,9 +2,8 @@
 
 js/*.js ─► app.js, which is the program of the SharedWorker, too       css/*.css ─► app.css
 
-Comments, indentation, spaces around signs, and line ends in brackets are left out: a browser does not need them, and
-people read the sources. Names, strings, the texts of templates, and regular expressions stay as they are. All modules
-share one scope, so that no name is declared twice in them.
+Comments and indentation are left out: a browser does not need them, and people read the sources. All modules share one
+scope, so that no name is declared twice in them.
 """
 
 import re
@@ -20,19 +19,6 @@ _EXPORT: Final = re.compile(r"^export ", re.MULTILINE)
 _LIBRARY: Final = "../vendor/preact.js"
 _STYLES: Final = ("base", "task", "lanes", "inspector")
 """The styles in their order: a later rule counts more."""
-_SIGN: Final = r"[,;:=!<>&|?*%(){}\[\]]"
-"""A sign that needs no space beside it. `+`, `-` and `/` may mean something else without one."""
-_CODE: Final = re.compile(
-    r'"(?:[^"\\\n]|\\.)*"'
-    r"|(?<=[\s(,!\[])/(?!\s)(?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/"  # division has a space after its sign
-    rf"|(?P<space> (?={_SIGN})|(?<={_SIGN}) |(?<=[,{{(\[])\n|\n(?=[}})\]]))"
-    r'|[^"`/{} \n]+|.',
-    re.DOTALL,
-)
-"""A piece of code: a string, a regular expression, a space or line end that may be left out, or some characters."""
-_TEXT: Final = re.compile(r"`|\$\{|(?:[^`\\$]|\\.|\$(?!\{))+", re.DOTALL)
-"""A piece of a template: its end, the begin of an expression, or text."""
-_STYLE_SPACE: Final = re.compile(r";\s*(?=})|\s*([{};,])\s*|(?<=:) ")
 
 
 def bundle(sources: Mapping[str, str]) -> dict[str, str]:
@@ -42,39 +28,9 @@ def bundle(sources: Mapping[str, str]) -> dict[str, str]:
     """
     modules = {path.removeprefix("js/"): text for path, text in sources.items() if path.startswith("js/")}
     files = {path: text for path, text in sources.items() if not path.startswith(("js/", "css/"))}
-    files["js/app.js"] = shorten_script(_joined([modules[name] for name in _in_order("main.js", modules, {})]))
-    files["css/app.css"] = shorten_styles("".join(sources[f"css/{name}.css"] for name in _STYLES))
+    files["js/app.js"] = _without_comments(_joined([modules[name] for name in _in_order("main.js", modules, {})]))
+    files["css/app.css"] = _without_comments("".join(sources[f"css/{name}.css"] for name in _STYLES))
     return files
-
-
-def shorten_script(text: str) -> str:
-    """Return a script without comments, indentation, and spaces that only people need.
-
-    A template literal of several lines loses its indentation, too. In those of `html` it has no meaning.
-    """
-    text = _without_comments(text)
-    kept: list[str] = []
-    ends = [""]  # of the open blocks and templates
-    place = 0
-    while place < len(text):
-        in_template = ends[-1] == "`"
-        found = (_TEXT if in_template else _CODE).match(text, place)
-        assert found is not None
-        piece, place = found[0], found.end()
-        if piece == ends[-1]:
-            ends.pop()
-        elif piece == ("${" if in_template else "{"):
-            ends.append("}")
-        elif piece == "`":
-            ends.append("`")
-        if in_template or not found["space"]:
-            kept.append(piece)
-    return "".join(kept)
-
-
-def shorten_styles(text: str) -> str:
-    """Return styles without comments, indentation, and spaces that only people need."""
-    return _STYLE_SPACE.sub(r"\1", _without_comments(text))
 
 
 def _without_comments(text: str) -> str:

@@ -4,26 +4,28 @@ browser ─► /            index.html ─► ui/js/app.js, ui/css/app.css, ui/v
            unknown file: 404         content policy: only files and requests of this origin
 """
 
-from collections.abc import Iterator, Mapping
+import gzip
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from hashlib import sha256
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import PurePosixPath
 from typing import Final
 
+import brotli
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from roboco.gateway.problem import not_found
-from roboco.gateway.rest.caching import has_match
+from roboco.gateway.rest.caching import etag_of, has_match
 from roboco.gateway.web.bundle import bundle
-from roboco.gateway.web.content_coding import ENCODERS, IDENTITY, choose_coding
 
 router = APIRouter(include_in_schema=False)
 _TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 """The types of the files that are served. Others, such as licences, are only part of the package."""
+_ENCODERS: Final[Mapping[str, Callable[[bytes], bytes]]] = {"br": brotli.compress, "gzip": gzip.compress}
+"""The compressions by their names, the best one first."""
 _POLICY: Final = "; ".join(
     (
         "default-src 'none'",
@@ -67,10 +69,11 @@ def _file(request: Request, path: str) -> Response:
     headers = _HEADERS | {"ETag": f"W/{found.etag}"}
     if has_match(request.headers.get("if-none-match"), found.etag):
         return Response(status_code=304, headers=headers)
-    coding = choose_coding(",".join(request.headers.getlist("accept-encoding")), ENCODERS)
-    if coding != IDENTITY:
-        headers["Content-Encoding"] = coding
-    return Response(found.contents[coding], headers=headers, media_type=found.media_type)
+    accepted = {one.partition(";")[0].strip() for one in request.headers.get("accept-encoding", "").split(",")}
+    coding = next((name for name in _ENCODERS if name in accepted), None)
+    if coding is None:
+        return Response(found.content, headers=headers, media_type=found.media_type)
+    return Response(found.encoded[coding], headers=headers | {"Content-Encoding": coding}, media_type=found.media_type)
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,9 @@ class _Asset:
     """A file of the page."""
 
     media_type: str
-    contents: Mapping[str, bytes]
-    """Its content in each coding, also without one."""
+    content: bytes
+    encoded: Mapping[str, bytes]
+    """Its content in each coding."""
     etag: str
 
 
@@ -91,8 +95,8 @@ def load_assets() -> Mapping[str, _Asset]:
 
 def _asset(path: str, content: bytes) -> _Asset:
     kind = _TYPES[PurePosixPath(path).suffix]
-    contents = {coding: encode(content) for coding, encode in ENCODERS.items()} | {IDENTITY: content}
-    return _Asset(kind, contents, f'"{sha256(content).hexdigest()[:32]}"')
+    encoded = {coding: encode(content) for coding, encode in _ENCODERS.items()}
+    return _Asset(kind, content, encoded, etag_of(content))
 
 
 def read_sources() -> dict[str, str]:

@@ -144,12 +144,6 @@ def test_a_request_that_is_wrong_controls_nothing(rest: RestWorld, body: dict[st
     assert items(rest) == []
 
 
-@pytest.mark.parametrize("caller", ["local", "acme-ops"])
-def test_a_request_without_a_condition_is_refused(rest: RestWorld, caller: str) -> None:
-    assert "all_tasks" in send(rest, {"control": "stop"}, caller, 400)["remedy"]
-    assert items(rest) == []
-
-
 def test_a_dry_run_counts_and_controls_nothing(rest: RestWorld) -> None:
     found = send(rest, {"control": "stop", "tenant": "acme", "dry_run": True})
     assert (found["matching"], found["outcomes"], items(rest)) == (3, [], [])

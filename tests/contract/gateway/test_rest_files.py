@@ -13,7 +13,6 @@ from roboco.client.task import Task
 from roboco.errors import TransientError
 from roboco.gateway.calls import OWNER
 from roboco.gateway.rest import files
-from roboco.gateway.rest.ranges import ByteRange
 from tests.support.gateway_rest import CALLERS, KEY, RestWorld, rest_world
 
 DATA = bytes(range(256)) * 5000
@@ -210,7 +209,7 @@ def test_many_downloads_of_one_owner_do_not_delay_that_of_another(
 
     async def download(owner: str) -> bytes:
         OWNER.set(owner)
-        pieces = files._pieces(gateway, task, "a.bin", ByteRange(0, len(DATA)))
+        pieces = files._pieces(gateway, task, "a.bin", 0, len(DATA))
         return b"".join([piece async for piece in pieces])
 
     async def all_downloads() -> list[bytes]:
@@ -240,7 +239,7 @@ def test_many_downloads_take_turns_and_all_are_whole(stored: RestWorld, monkeypa
         waiting.add(number)
         if len(waiting) == 100:
             all_wait.set()
-        pieces = files._pieces(gateway, task, "a.bin", ByteRange(0, len(DATA)))
+        pieces = files._pieces(gateway, task, "a.bin", 0, len(DATA))
         return b"".join([piece async for piece in pieces])
 
     async def all_downloads() -> list[bytes]:

@@ -7,22 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from roboco.domain.paths import erasure_path, tombstone_path
 from roboco.domain.removal.retention import parse_rule
 from tests.support.gateway_rest import KEY, RestWorld, rest_world
 from tests.support.stack import until
 
 OPERATOR = {KEY: "local"}
-PATHS = (
-    ("POST", "/v1/operations/erasures/acme:t1"),
-    ("GET", "/v1/operations/erasures/acme:t1"),
-    ("POST", "/v1/operations/erasures"),
-    ("GET", "/v1/operations/retention"),
-    ("GET", "/v1/operations/tasks/acme:t1/export"),
-    ("POST", "/v1/operations/import"),
-)
 
 
 def ended(rest: RestWorld, name: str = "t1") -> str:
@@ -43,16 +33,6 @@ def operate(rest: RestWorld, method: str, path: str, status: int = 200, **sent: 
     answer = rest.client.request(method, f"/v1/operations{path}", headers=OPERATOR, **sent)
     assert answer.status_code == status, answer.text
     return answer.json()
-
-
-@pytest.mark.parametrize(("method", "path"), PATHS)
-@pytest.mark.parametrize("caller", ["acme", "plain", "none"])
-def test_only_an_operator_removes_tasks(rest: RestWorld, method: str, path: str, caller: str) -> None:
-    ended(rest)
-    body = {"tenant": "acme", "dry_run": False} if path.endswith("erasures") else None
-    answer = rest.client.request(method, path, headers={KEY: caller}, json=body)
-    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
-    assert erasure_path("acme:t1") not in rest.world.files.held
 
 
 def test_a_task_is_erased_and_its_receipt_shown(rest: RestWorld) -> None:

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from roboco.domain.limits import LimitOverrides
 from roboco.errors import TransientError
 from roboco.gateway import teams
-from roboco.gateway.rest import answers, controls
+from roboco.gateway.rest import controls, endpoints
 from roboco.gateway.rest.caching import etag_of
 from tests.support.gateway_rest import CALLERS, DESK, KEY, RestWorld
 from tests.support.memory_ports.model import says
@@ -239,7 +239,7 @@ def test_the_event_loop_digests_no_body(rest: RestWorld, monkeypatch: pytest.Mon
         threads.append(threading.current_thread().name)
         return etag_of(data)
 
-    monkeypatch.setattr(answers, "etag_of", recorded)
+    monkeypatch.setattr(endpoints, "etag_of", recorded)
     for path in ("tasks", "tasks/t", "tasks/t/session", "tasks/t/history", "teams", "teams/desk"):
         assert rest.get(f"/v1/{path}").status_code == 200
     assert len(threads) == 6

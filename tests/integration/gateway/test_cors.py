@@ -36,12 +36,11 @@ def test_an_allowed_page_may_call_and_read_the_headers(tmp_path: Path, authentic
         allowed = preflight(world)
         assert allowed["access-control-allow-origin"] == SHOP
         assert "access-control-allow-credentials" not in allowed
-        for headers in ("last-event-id", "x-api-key", "x-stainless-retry-count", "range"):
-            assert preflight(world, headers=headers)["access-control-allow-origin"] == SHOP
+        assert allowed["access-control-allow-headers"] == "authorization,idempotency-key"
         answer = world.me(world.key(), origin=SHOP, **{"sec-fetch-site": "cross-site"})
         assert answer.status_code == 200
         assert answer.headers["access-control-allow-origin"] == SHOP
-        assert "Retry-After" in answer.headers["access-control-expose-headers"]
+        assert answer.headers["access-control-expose-headers"] == "*"
         refused = world.client.get("/v1/me", headers={"origin": SHOP, "authorization": "Bearer x"})
         if authentication:
             assert refused.status_code == 401

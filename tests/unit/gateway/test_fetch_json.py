@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from roboco.errors import TransientError
-from roboco.gateway.provider_keys import MAX_BYTES, fetch_json
+from roboco.gateway.oidc import MAX_BYTES, fetch_json
 
 
 class _Handler(BaseHTTPRequestHandler):

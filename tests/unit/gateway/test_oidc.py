@@ -4,20 +4,18 @@ import asyncio
 import base64
 import hmac
 import json
-import math
 from typing import Any
 
 import pytest
 from joserfc import jwt
-from joserfc.jwk import ECKey, OctKey, RSAKey
+from joserfc.jwk import ECKey, RSAKey
 
 from roboco.domain.access_key import CallerLimits
 from roboco.errors import TransientError
 from roboco.gateway.calls import CallLine
-from roboco.gateway.oidc import Tokens
+from roboco.gateway.oidc import MAX_AGE, RETRY_SECONDS, Tokens
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
-from roboco.gateway.provider_keys import MAX_AGE, RETRY_SECONDS, keys_of
 from roboco.gateway.settings import GatewaySettings, OidcClaims
 
 ISSUER, AUDIENCE, NOW = "https://login.example", "roboco", 1_800_000_000
@@ -42,6 +40,8 @@ class Provider:
         }
         self.reads = 0
         self.broken = False
+        self.breaks = False
+        """True if the provider is down after the first request."""
         self.clock = 0.0
         self.settings = SETTINGS.model_copy(update=settings)
 
@@ -60,9 +60,7 @@ class Provider:
     async def ask(self, *requests: tuple[float, str]) -> list[Principal | int]:
         """Do the same, each some seconds after the one before."""
         line = CallLine("token", 1, 4, 5.0)
-        gateway = Tokens(self.settings, line, lambda: NOW)
-        gateway.keys._fetch = self.fetch
-        gateway.keys._clock = lambda: self.clock
+        gateway = Tokens(self.settings, line, self.fetch, lambda: NOW + self.clock)
         answers: list[Principal | int] = []
         for seconds, token in requests:
             self.clock += seconds
@@ -70,6 +68,7 @@ class Provider:
                 answers.append(await gateway.principal(token, LIMITS))
             except Problem as problem:
                 answers.append(problem.status)
+            self.broken = self.breaks
         line.close()
         return answers
 
@@ -205,10 +204,10 @@ def test_attacks_are_refused(attack: str) -> None:
 
 def test_a_token_without_a_key_id_needs_a_single_key() -> None:
     provider = Provider()
+    assert provider.callers(token(RSA, {"alg": "RS256"})) == [401]
+    del provider.documents[f"{ISSUER}/keys"]["keys"][1]
     [found] = provider.callers(token(RSA, {"alg": "RS256"}))
     assert isinstance(found, Principal)
-    provider.documents[f"{ISSUER}/keys"]["keys"].append(public(OTHER_RSA, "r2"))
-    assert provider.callers(token(RSA, {"alg": "RS256"})) == [401]
 
 
 def test_a_new_key_is_read_once_and_invented_ids_cause_no_flood() -> None:
@@ -229,23 +228,9 @@ def test_a_new_key_is_read_once_and_invented_ids_cause_no_flood() -> None:
 
 def test_known_keys_count_for_a_bounded_time_while_the_provider_is_down() -> None:
     provider = Provider()
-
-    async def work() -> list[Principal | int]:
-        line = CallLine("token", 1, 4, 5.0)
-        gateway = Tokens(provider.settings, line, lambda: NOW)
-        gateway.keys._fetch, gateway.keys._clock = provider.fetch, lambda: provider.clock
-        answers: list[Principal | int] = [await gateway.principal(token(), LIMITS)]
-        provider.broken = True
-        for at in (MAX_AGE - 1, MAX_AGE + 1):
-            provider.clock = at
-            try:
-                answers.append(await gateway.principal(token(), LIMITS))
-            except Problem as problem:
-                answers.append(problem.status)
-        line.close()
-        return answers
-
-    known, still, gone = asyncio.run(work())
+    provider.breaks = True
+    lasting = token(exp=NOW + 2 * MAX_AGE)
+    known, still, gone = asyncio.run(provider.ask((0, lasting), (MAX_AGE - 1, lasting), (2, lasting)))
     assert isinstance(known, Principal)
     assert isinstance(still, Principal)
     assert gone == 503
@@ -261,19 +246,24 @@ def test_a_provider_that_never_answers_or_names_another_issuer_is_unavailable() 
 
 
 @pytest.mark.filterwarnings("ignore:Key size should be")
-def test_keys_for_other_purposes_are_left_out() -> None:
+def test_keys_for_other_purposes_sign_no_token() -> None:
     small = RSAKey.generate_key(1024)
-    keys = [
+    provider = Provider()
+    provider.documents[f"{ISSUER}/keys"]["keys"] = [
         public(RSA, "a"),
         public(RSA, "b", use="enc"),
         public(RSA, "c", alg="RS512"),
         public(small, "d"),
-        public(ECKey.generate_key("P-384"), "e"),
-        OctKey.generate_key(256).as_dict(),
-        {"kty": "RSA", "n": "!", "e": math.pi},
-        {"kty": "EC", "crv": "P-256"},
-        "text",
-        None,
+        {"kty": "unknown", "kid": "e"},
     ]
-    assert [key_id for key_id, _ in keys_of({"keys": keys})] == ["a"]
-    assert keys_of({}) == keys_of({"keys": "x"}) == []
+    tokens = [token(RSA, {"alg": "RS256", "kid": name}) for name in "abc"]
+    known, *refused = provider.callers(*tokens, token(small, {"alg": "RS256", "kid": "d"}))
+    assert isinstance(known, Principal)
+    assert refused == [401] * 3
+
+
+@pytest.mark.parametrize("keys", [[], "x", [None], [{"kty": "RSA", "n": "!", "e": 3.1}]])
+def test_a_provider_without_valid_keys_is_unavailable(keys: Any) -> None:
+    provider = Provider()
+    provider.documents[f"{ISSUER}/keys"]["keys"] = keys
+    assert provider.callers(token()) == [503]

@@ -23,7 +23,6 @@ from roboco.gateway.roboto.errors import error_response
         (forbidden("x"), 401, "RobotoUnauthorizedException"),
         (Problem(401, "unauthorized", "x"), 401, "RobotoUnauthorizedException"),
         (Problem(429, "rate_limited", "x"), 429, "RobotoLimitExceededException"),
-        (Problem(403, "spent", "x"), 403, "RobotoLimitExceededException"),
         (Problem(413, "too_large", "x"), 400, "RobotoInvalidRequestException"),
     ],
 )

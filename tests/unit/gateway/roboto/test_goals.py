@@ -49,7 +49,7 @@ def test_a_goal_takes_the_input_of_roboto_and_gives_its_record_again(wire: dict[
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({}, declared["schema"])
     [record] = goal_records([stored(declared, status="achieved", tool_use_id="tc_1")])
-    read = AgentSessionGoalRecord.model_validate(record.model_dump(mode="json"))
+    read = AgentSessionGoalRecord.model_validate(record)
     assert (read.goal_type, read.status, read.message_sequence_num) == (wire["goal_type"], "achieved", 4)
     assert wire.items() <= read.goal_data.items()
 
@@ -62,7 +62,7 @@ def test_goals_of_one_type_have_different_names() -> None:
         "dataset_summary_2",
         "dataset_summary_3",
     ]
-    assert [record.goal_type for record in goal_records([stored(goal) for goal in declared])] == [
+    assert [record["goal_type"] for record in goal_records([stored(goal) for goal in declared])] == [
         "dataset_summary",
         "dataset_triage",
         "dataset_summary",

@@ -1,11 +1,8 @@
 """The files of the web view: small, complete, with one vendored library, and served with a strict policy."""
 
 import gzip
-import json
 import re
-import runpy
 import subprocess
-import sys
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path
@@ -17,8 +14,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from roboco.gateway.problem import Problem
-from roboco.gateway.web import content_coding
-from roboco.gateway.web.bundle import bundle, shorten_script
+from roboco.gateway.web.bundle import bundle
 from roboco.gateway.web.routes import read_sources, router
 from tests.unit.gateway.web.test_explanations import node
 
@@ -46,12 +42,12 @@ def served() -> dict[str, bytes]:
     }
 
 
-def test_our_code_has_at_most_100_kb_and_30_kb_with_brotli() -> None:
+def test_our_code_has_at_most_110_kb_and_31_kb_with_brotli() -> None:
     """All that is served counts, for all pages. All browsers of the page accept brotli. The other bounds hold today."""
     files = served()
-    assert sum(map(len, files.values())) <= 100_000
-    assert sum(map(_with_brotli, files.values())) <= 30_000
-    assert sum(len(gzip.compress(content, 9)) for content in files.values()) <= 34_000
+    assert sum(map(len, files.values())) <= 110_000
+    assert sum(map(_with_brotli, files.values())) <= 31_000
+    assert sum(len(gzip.compress(content, 9)) for content in files.values()) <= 36_000
     assert sum(len(path.read_bytes()) for path in OWN) <= 128_500
 
 
@@ -76,38 +72,6 @@ def test_every_import_and_link_names_a_file() -> None:
     files = bundle(read_sources())
     assert set(re.findall(r"""(?:href|src)="ui/(.+?)\"""", files["index.html"])) <= files.keys()
     assert re.findall(r'from ?"(.+?)"', files["js/app.js"]) == ["../vendor/preact.js"]
-
-
-def test_spaces_that_are_left_out_change_nothing(tmp_path: Path) -> None:
-    """The parser is the one inside Node. Its tree has the strings, the texts of templates, and the expressions."""
-    modules = {path: text for path, text in read_sources().items() if path.startswith("js/")}
-    pairs = [(text, shorten_script(text)) for text in (*modules.values(), *SCRIPTS)]
-    assert all(len(short) < len(text) for text, short in pairs)
-    indented = re.compile(r"^\s+|^// .*\n", re.MULTILINE)  # whitespace in templates, too
-    program = tmp_path / "trees.cjs"
-    program.write_text(TREES)
-    given = json.dumps([[indented.sub("", text), short] for text, short in pairs])
-    command = [node(), "--expose-internals", str(program)]
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=True)
-    assert json.loads(done.stdout) == []
-
-
-TREES = """
-const acorn = require("internal/deps/acorn/acorn/dist/acorn");
-const rest = (name, value) => (name === "start" || name === "end" ? undefined : value);
-const tree = text => JSON.stringify(acorn.parse(text, { ecmaVersion: "latest", sourceType: "module" }), rest);
-const pairs = JSON.parse(require("node:fs").readFileSync(0, "utf8"));
-console.log(JSON.stringify(pairs.filter(([text, short]) => tree(text) !== tree(short))));
-"""
-SCRIPTS = (
-    "const a = b / c / d, e = b + +c - -d;\n",
-    'const f = /[/"`{] : ,/g.test(a) ? { g: `x , ${ { y: [1 , 2] } } : }` } : a;\n',
-    'const s = "a , b : \\" { c";\nfor (; ; ) break;\n',
-    'const t = `\\` { : ${`in , ${ s ? `$ {` : "}" } : out`} } , $ `;\n',
-    "const f = async (x,\n...rest\n) => {\nif (x) return [ x ]; else return -x ; };\n",
-    "const g = x => !/[ ] , /.exec(x);\n",
-)
-"""Scripts with spaces that matter, and with signs that begin or end something else."""
 
 
 def test_the_script_is_the_program_of_a_shared_worker(tmp_path: Path) -> None:
@@ -150,18 +114,13 @@ const say = () => {
     }
     files = bundle(modules | styles)
     assert files["js/app.js"] == (
-        'import{html,render}from "../vendor/preact.js";\nconst age=1;\nconst money=2;\nconst post=age;\n'
-        "const say=()=>{const said=age(1);\nreturn html`<p>\n<b>${said} // ${money}<//> http://a/b\n</p>`;};\n"
+        'import { html, render } from "../vendor/preact.js";\nconst age = 1;\nconst money = 2;\nconst post = age;\n'
+        "const say = () => {\nconst said = age(1);\n"
+        "return html`<p>\n<b>${said} // ${money}<//> http://a/b\n</p>`;\n};\n"
     )
-    assert files["css/app.css"].startswith(".base :is(a,b){color:red;margin:0 -1px}.task :is(a,b){")
+    assert files["css/app.css"].startswith(".base :is(a, b) {\ncolor: red; margin: 0 -1px;\n}\n.task")
     with pytest.raises(ValueError, match="declare the same names: age"):
         bundle(modules | styles | {"js/main.js": main + "const age = 1;\n"})
-
-
-def test_no_string_of_a_style_has_a_space_that_is_left_out() -> None:
-    texts = re.findall(r'"([^"]*)"', "".join(path.read_text() for path in OWN if path.suffix == ".css"))
-    assert texts
-    assert not [text for text in texts if re.search(r"\s[{};,]|[{};,:]\s", text)]
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
@@ -187,35 +146,15 @@ def test_files_are_served_with_a_strict_policy_and_revalidated(client: TestClien
 
 @pytest.mark.parametrize(
     ("accepted", "coding"),
-    [
-        ("gzip, deflate, br, zstd", "br"),
-        ("gzip, deflate", "gzip"),
-        ("br;q=0, gzip", "gzip"),
-        ("br;q=0.5, gzip;q=0.8", "gzip"),
-        ("BR; q=1.0", "br"),
-        ("*", "br"),
-        ("*;q=0, gzip;q=0.1", "gzip"),
-        ("br;q=0, *", "gzip"),
-        ("identity, br;q=0.5", "identity"),
-        ("brotli, x-gzip", "identity"),
-        ("br;q=high, gzip;q=-1", "identity"),
-        ("identity;q=0", "identity"),
-        ("", "identity"),
-    ],
+    [("gzip, deflate, br, zstd", "br"), ("gzip;q=0.8, deflate", "gzip"), ("brotli, x-gzip", None), ("", None)],
 )
-def test_a_file_has_the_coding_that_the_client_prefers(client: TestClient, accepted: str, coding: str) -> None:
-    """A client that excludes all codings gets the file, rather than an error."""
+def test_a_file_has_the_best_coding_that_the_client_accepts(
+    client: TestClient, accepted: str, coding: str | None
+) -> None:
     answer = client.get("/ui/js/app.js", headers={"Accept-Encoding": accepted})
-    assert answer.headers.get("content-encoding", "identity") == coding
+    assert answer.headers.get("content-encoding") == coding
     assert answer.headers["vary"] == "Accept-Encoding"
     assert answer.content == served()["js/app.js"]  # decoded by the client
-
-
-def test_gzip_is_served_without_the_package_of_brotli(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "brotli", None)
-    without = runpy.run_path(content_coding.__file__)
-    assert list(without["ENCODERS"]) == ["gzip"]
-    assert without["choose_coding"]("gzip, br", without["ENCODERS"]) == "gzip"
 
 
 @pytest.mark.parametrize("path", ["vendor/LICENSE-htm", "..%2froutes.py", "%2e%2e/routes.py", "js", "nothing.js"])
