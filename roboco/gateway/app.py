@@ -6,6 +6,7 @@ request ─► middleware ─► route of a protocol ─► Caller (401) ─► 
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -18,7 +19,6 @@ from roboco.gateway import health, sign_in
 from roboco.gateway.access import AccessMiddleware
 from roboco.gateway.bodies.body_budget import LargeBodies
 from roboco.gateway.closing import set_at_signals
-from roboco.gateway.cors import cors_options
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.openai import catalog, chat, responses
 from roboco.gateway.origin_check import OriginMiddleware
@@ -33,6 +33,12 @@ from roboco.gateway.streams import routes as stream_routes
 from roboco.gateway.streams.handover import StreamHandover
 from roboco.gateway.web import routes as web_routes
 from roboco.telemetry.gateway_metrics import GatewayMetrics
+
+READABLE_HEADERS: Final = (
+    *("Content-Disposition", "Content-Range", "ETag", "Location"),
+    *("RateLimit", "RateLimit-Policy", "Retry-After", "X-Request-Id"),
+)
+"""Headers of a response that a page of another origin may read."""
 
 
 def create_app(
@@ -75,7 +81,13 @@ def create_app(
     app.add_middleware(AccessMiddleware, gateway=gateway)
     app.add_middleware(OriginMiddleware, settings=gateway.settings)
     if gateway.settings.cors_origins:
-        app.add_middleware(CORSMiddleware, **cors_options(gateway.settings.cors_origins))
+        app.add_middleware(
+            CORSMiddleware,  # without credentials: a page sends a key in a header, and its browser no cookie
+            allow_origins=gateway.settings.cors_origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=READABLE_HEADERS,
+        )
     app.add_middleware(RequestLogMiddleware, closing=gateway.closing)
     if metrics is not None:
         app.add_middleware(MetricsMiddleware, metrics=metrics)  # outside of the log, so that it sees every response
