@@ -19,16 +19,17 @@ from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.bodies import ChatBody
 from roboco.gateway.openai.chat_messages import chat_entries
 from roboco.gateway.openai.chat_stream import ChatStream
-from roboco.gateway.openai.following import answer_while_connected, chat_deltas, frame
+from roboco.gateway.openai.following import answer_while_connected, chat_deltas
 from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.openai.outputs import chat_usage
 from roboco.gateway.openai.parameters import CHAT, check_parameters
 from roboco.gateway.openai.problems import OpenAIRoute, error_object, wrong_parameter
-from roboco.gateway.openai.sse import EventStream, OnDisconnect
+from roboco.gateway.openai.sse import event_stream, frame
 from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import turn_of
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
+from roboco.gateway.streams.live_response import OnDisconnect
 
 router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
 _DONE: Final = b"data: [DONE]\n\n"
@@ -80,7 +81,7 @@ async def _answer(
     if body.stream:
         usage = body.stream_options is not None and body.stream_options.include_usage
         chunks = _chunks(about, deltas, stream, usage)
-        return EventStream(chunks, gateway.closing, gateway.settings.ping_seconds, held.pop_all(), on_disconnect)
+        return event_stream(gateway, chunks, held, on_disconnect)
     await answer_while_connected(request, gateway.closing, _drained(deltas), on_disconnect)
     if stream.problem is not None:
         raise stream.problem

@@ -22,7 +22,6 @@ from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.bodies import Order, ResponseBody
 from roboco.gateway.openai.events import ResponseEvent
 from roboco.gateway.openai.following import (
-    StreamCut,
     answer_while_connected,
     response_events,
     response_frames,
@@ -36,7 +35,7 @@ from roboco.gateway.openai.reading import input_items, read_response
 from roboco.gateway.openai.response_items import input_entries
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.response_stream import ResponseStart, ResponseStream
-from roboco.gateway.openai.sse import EventStream
+from roboco.gateway.openai.sse import event_stream
 from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import turn_of
 from roboco.gateway.principal import Principal, Scope
@@ -85,11 +84,11 @@ async def _answer(request: Request, gateway: Gateway, of: _Accepted, held: Async
         await batches.aclose()
         return JSONResponse(await gateway.calls.histories.run(read_response, accepted.task, head, position))
     if body.stream and known_position:
-        return _event_stream(gateway, response_frames(batches, None), held)
+        return event_stream(gateway, response_frames(batches, None), held)
     if body.stream or body.background:
         first = await answer_while_connected(request, gateway.closing, _first(batches, gateway.settings.call_timeout))
         if body.stream:
-            return _event_stream(gateway, response_frames(batches, None, first), held)
+            return event_stream(gateway, response_frames(batches, None, first), held)
         await batches.aclose()
         return JSONResponse(stream.result)
     return JSONResponse(await answer_while_connected(request, gateway.closing, whole_response(batches, stream)))
@@ -113,7 +112,7 @@ async def get_response(
     async with AsyncExitStack() as held:
         await held.enter_async_context(gateway.limits.open_stream(caller))
         events = response_events(task, ResponseStream(head, ResponseStart(found.position)), None)
-        return _event_stream(gateway, response_frames(events, starting_after), held)
+        return event_stream(gateway, response_frames(events, starting_after), held)
 
 
 @router.post("/responses/{response_id}/cancel", summary="Cancel a response")
@@ -251,10 +250,6 @@ def _head_of(caller: Principal, task: Task, body: ResponseBody | None = None) ->
     )
 
 
-def _event_stream(gateway: Gateway, frames: AsyncGenerator[bytes, None], held: AsyncExitStack) -> EventStream:
-    return EventStream(frames, gateway.closing, gateway.settings.ping_seconds, held.pop_all())
-
-
 async def _first(batches: Batches, seconds: float) -> list[ResponseEvent]:
     """Return the first events of a response: its position is known as soon as a worker has applied its message."""
     try:
@@ -262,7 +257,5 @@ async def _first(batches: Batches, seconds: float) -> list[ResponseEvent]:
             return await anext(batches)
     except TimeoutError:
         raise unavailable("no worker has applied the message yet; it is accepted: read the task") from None
-    except StreamCut as error:
-        raise Problem(409, "ended", str(error), "continue after its last response, in a branch") from error
     except StopAsyncIteration:
         raise unavailable("the stream of the task has ended") from None
