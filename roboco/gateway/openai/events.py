@@ -1,20 +1,17 @@
-"""events: the events of a streamed response, and the part of them that a client lacks."""
+"""events: the events of a streamed response, their sequence numbers, and those that a client lacks.
+
+    number = place of the item * 1,024 + events of the item before        place: the events and chunks of the log so far
+
+No number is stored. A message begins at the place of its turn. So if the log holds its chunks no more, a client that
+has some of them gets the text with the end of the message, and any other client as one delta. After a loss of Redis
+places begin anew: a client that resumes then gets at least the last event, which has the whole response.
+"""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
-from roboco.gateway.openai.numbering import characters_of
-
-
-@dataclass(frozen=True)
-class DeltaSpan:
-    """The place of a text delta in its message."""
-
-    message_begins: int
-    """The sequence number with which the message begins."""
-    start: int
-    """The characters of the message before the delta."""
+_EVENTS_OF_ITEM: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -24,8 +21,6 @@ class ResponseEvent:
     number: int
     type: str
     fields: dict[str, Any]
-    span: DeltaSpan | None = None
-    """The place of a text delta; None for any other event."""
     terminal: bool = False
     """True for the last event of the response."""
 
@@ -34,21 +29,20 @@ class ResponseEvent:
         return {"type": self.type, "sequence_number": self.number, **self.fields}
 
 
+@dataclass
+class EventNumbers:
+    """The numbers of one reading of a task's stream. `place` is that of the newest item."""
+
+    place: int = 0
+    _last: int = -1
+
+    def take(self, place: int | None = None) -> int:
+        """Return the number of the next event, at this place or that of the newest item. Numbers rise."""
+        at = self.place if place is None else place
+        self._last = max(at * _EVENTS_OF_ITEM, self._last + 1)
+        return self._last
+
+
 def events_after(events: Iterable[ResponseEvent], number: int | None) -> Iterator[ResponseEvent]:
-    """Yield the events that a client lacks whose last event has this number; None for a client without any.
-
-    Of a text delta it gets the characters that it lacks: the delta of a committed step may be the whole text. The last
-    event is always sent.
-    """
-    for event in events:
-        if number is None or event.terminal:
-            yield event
-        elif event.number > number:
-            yield _rest_of(event, number)
-
-
-def _rest_of(event: ResponseEvent, number: int) -> ResponseEvent:
-    if event.span is None or number < event.span.message_begins:
-        return event
-    known = characters_of(number) - event.span.start
-    return event if known <= 0 else replace(event, fields=event.fields | {"delta": event.fields["delta"][known:]})
+    """Yield the events that a client lacks whose last event has this number; None for a client without any."""
+    return (event for event in events if number is None or event.number > number or event.terminal)

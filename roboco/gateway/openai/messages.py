@@ -6,9 +6,8 @@ from typing import Any
 
 from roboco.domain.stream.item import TextPartDelta
 from roboco.gateway.openai.attempt import Attempt
-from roboco.gateway.openai.events import DeltaSpan, ResponseEvent
+from roboco.gateway.openai.events import EventNumbers, ResponseEvent
 from roboco.gateway.openai.ids import message_item_id
-from roboco.gateway.openai.numbering import MESSAGE_BEGINS, PART_BEGINS, Numbering
 from roboco.gateway.openai.outputs import OutputItem, message_item, text_part
 
 
@@ -20,7 +19,6 @@ class _Message:
     attempt: int
     item_id: str
     index: int
-    begins: int
     pieces: list[str] = field(default_factory=list)
     length: int = 0
 
@@ -34,7 +32,7 @@ class _Message:
 class Messages:
     """The messages of one response, at most one of them open. `index` is the output index of the next item."""
 
-    numbering: Numbering
+    numbers: EventNumbers
     attempt: Attempt
     index: int = 0
     _open: _Message | None = None
@@ -53,7 +51,8 @@ class Messages:
         message = self._open
         if message is not None:
             text = delta.text[message.length :] if delta.replace else delta.text
-            yield from self._append(message, text)
+            begins_late = delta.replace and not message.length  # the log holds its chunks no more
+            yield from self._append(message, text, self.attempt.place if begins_late else None)
 
     def restart(self) -> Iterator[ResponseEvent]:
         """Yield the events that close the message of an attempt that is void, if it had text.
@@ -94,26 +93,18 @@ class Messages:
         return message_item_id(step_id, attempt, self._void.get((step_id, attempt), 0))
 
     def _begin(self, step_id: str, attempt: int) -> Iterator[ResponseEvent]:
-        item_id, place = self._item_id(step_id, attempt), self.attempt.place
-        begins = self.numbering.of_message(place, MESSAGE_BEGINS)
-        message = _Message(step_id, attempt, item_id, self.index, begins)
+        message = _Message(step_id, attempt, self._item_id(step_id, attempt), self.index)
         self._open = message
         self.index += 1
-        item = message_item(item_id, None, "in_progress")
-        fields: dict[str, Any] = {"output_index": message.index, "item": item}
-        yield ResponseEvent(begins, "response.output_item.added", fields)
-        part = self.numbering.of_message(place, PART_BEGINS)
-        yield ResponseEvent(part, "response.content_part.added", _at(message) | {"part": text_part("")})
+        item, place = message_item(message.item_id, None, "in_progress"), self.attempt.place
+        yield self._event("output_item.added", {"output_index": message.index, "item": item}, place)
+        yield self._event("content_part.added", _at(message) | {"part": text_part("")}, place)
 
-    def _append(self, message: _Message, text: str) -> Iterator[ResponseEvent]:
-        if not text:
-            return
-        start = message.length
-        message.pieces.append(text)
-        message.length += len(text)
-        fields = _at(message) | {"delta": text, "logprobs": []}
-        number = self.numbering.of_text(message.length)
-        yield ResponseEvent(number, "response.output_text.delta", fields, DeltaSpan(message.begins, start))
+    def _append(self, message: _Message, text: str, place: int | None) -> Iterator[ResponseEvent]:
+        if text:
+            message.pieces.append(text)
+            message.length += len(text)
+            yield self._event("output_text.delta", _at(message) | {"delta": text, "logprobs": []}, place)
 
     def _close(self, status: str) -> Iterator[ResponseEvent]:
         message = self._open
@@ -121,13 +112,13 @@ class Messages:
             return
         self._open = None
         at, text = _at(message), message.text
-        yield self._event("response.output_text.done", at | {"text": text, "logprobs": []})
-        yield self._event("response.content_part.done", at | {"part": text_part(text)})
+        yield self._event("output_text.done", at | {"text": text, "logprobs": []})
+        yield self._event("content_part.done", at | {"part": text_part(text)})
         item = message_item(message.item_id, text, status)
-        yield self._event("response.output_item.done", {"output_index": message.index, "item": item})
+        yield self._event("output_item.done", {"output_index": message.index, "item": item})
 
-    def _event(self, kind: str, fields: dict[str, Any]) -> ResponseEvent:
-        return ResponseEvent(self.numbering.of_event(), kind, fields)
+    def _event(self, kind: str, fields: dict[str, Any], place: int | None = None) -> ResponseEvent:
+        return ResponseEvent(self.numbers.take(place), f"response.{kind}", fields)
 
 
 def _at(message: _Message) -> dict[str, Any]:
