@@ -24,6 +24,7 @@ from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.openai.outputs import chat_usage
 from roboco.gateway.openai.parameters import CHAT, check_parameters
 from roboco.gateway.openai.problems import OpenAIRoute, error_object, wrong_parameter
+from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.sse import event_stream, frame
 from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import turn_of
@@ -69,7 +70,7 @@ async def _answer(
     body, accepted = completion.body, completion.accepted
     task_id = shown_task_id(caller, accepted.task.task_id)
     start = accepted.start
-    stream = ChatStream(task_id, start.position, last=start.before, begun=start.before is not None)
+    stream = ChatStream(ResponseHead(task_id, body.model), start)
     deltas = chat_deltas(accepted.task, stream, accepted.cursor)
     stops = (completion.on_disconnect or gateway.settings.openai_on_disconnect) == "stop"
     on_disconnect = _stopper(gateway, caller, accepted.task) if stops else None

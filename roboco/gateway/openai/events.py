@@ -23,6 +23,8 @@ class ResponseEvent:
     fields: dict[str, Any]
     terminal: bool = False
     """True for the last event of the response."""
+    void: bool = False
+    """True for the end of a message whose turn restarts: it is not in the output."""
 
     def document(self) -> dict[str, Any]:
         """Return the event as a JSON object."""

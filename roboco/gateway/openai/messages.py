@@ -1,7 +1,7 @@
 """messages: the events of the messages of a response, while their texts arrive, restart and are committed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roboco.domain.stream.item import TextPartDelta
@@ -68,7 +68,8 @@ class Messages:
         if (message := self._open) is not None:
             key = (message.step_id, message.attempt)
             self._void[key] = self._void.get(key, 0) + 1
-            yield from self._close("incomplete")
+            *events, last = self._close("incomplete")
+            yield from (*events, replace(last, void=True))
 
     def commit(self, step_id: str, attempt: int, text: str, status: str) -> Iterator[ResponseEvent]:
         """Yield the events that complete the message of a committed step, if the step has text."""

@@ -18,6 +18,7 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.stream.event import StatusChanged
 from roboco.domain.stream.item import StreamItem
 from roboco.domain.stream.merged import Cursor
+from roboco.domain.usage import Usage
 from roboco.gateway.openai.attempt import Attempt
 from roboco.gateway.openai.events import EventNumbers, ResponseEvent
 from roboco.gateway.openai.messages import Messages
@@ -78,15 +79,20 @@ class ResponseStream:
         self._output: list[OutputItem] = []
         self._unknown: set[str] = set()
         self._working = False
-        self.finished = False
-        """True once the last event was returned."""
+        self.settled: Settled | None = None
+        """The end of the response, once the last event was returned."""
         self.result: dict[str, Any] = {}
         """The response, as of its latest event that holds it."""
 
     @property
-    def begun(self) -> bool:
-        """True once the response has begun."""
-        return self._origin is not None
+    def finished(self) -> bool:
+        """True once the last event was returned."""
+        return self.settled is not None
+
+    @property
+    def usage(self) -> Usage:
+        """The usage of the response's steps."""
+        return total_usage(self._steps)
 
     def feed(self, item: StreamItem) -> list[ResponseEvent]:
         """Return the events of an item. Each item is fed once, in order."""
@@ -205,14 +211,14 @@ class ResponseStream:
         if settled is None:
             return
         yield from self._messages.restart()
-        self.finished = True
+        self.settled = settled
         yield self._lifecycle(_TERMINAL[settled.status], settled)
 
     def _lifecycle(self, kind: str, state: ResponseStatus | Settled) -> ResponseEvent:
         assert self._origin is not None
         ended = isinstance(state, Settled)
         settled = state if isinstance(state, Settled) else Settled(state)
-        usage = total_usage(self._steps) if ended else None
+        usage = self.usage if ended else None
         changed_at = self._last.created_at if ended and self._last is not None else None
         state_now = ResponseState(settled, self._output, usage, changed_at)
         self.result = response_object(self._head, self._origin, state_now)
