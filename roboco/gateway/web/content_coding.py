@@ -1,4 +1,4 @@
-"""content_coding: the compression of a file, as a client accepts it (RFC 9110, section 12.5.3)."""
+"""content_coding: the compression of a file, as a client accepts it."""
 
 import gzip
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +10,7 @@ except ImportError:  # without the extra `gateway`, as in an application that mo
     brotli = None
 
 IDENTITY: Final = "identity"
-"""No compression. It is acceptable unless the client excludes it, and the last choice unless the client names it."""
+"""No compression, which every client accepts."""
 
 
 def _gzip(content: bytes) -> bytes:
@@ -26,23 +26,6 @@ ENCODERS: Final[Mapping[str, Callable[[bytes], bytes]]] = ({"br": _brotli} if br
 
 
 def choose_coding(accepted: str, offered: Iterable[str]) -> str:
-    """Return the coding with the highest weight in an Accept-Encoding header; among equals, the first one offered.
-
-    Return IDENTITY if the client accepts none of them.
-    """
-    weights = dict(map(_weight, accepted.lower().split(",")))
-    others = weights.get("*", 0.0)
-    plain = weights.get(IDENTITY, others or 0.0001)
-    found = {coding: weights.get(coding, others) for coding in offered} | {IDENTITY: plain}
-    best = max(found, key=lambda coding: found[coding])
-    return best if found[best] > 0 else IDENTITY
-
-
-def _weight(entry: str) -> tuple[str, float]:
-    """Return the coding of an entry and its weight: 1 without one, 0 if it is malformed."""
-    name, _, parameter = (part.strip() for part in entry.partition(";"))
-    try:
-        weight = float(parameter.removeprefix("q=")) if parameter else 1.0
-    except ValueError:
-        weight = 0.0
-    return name, weight if 0 <= weight <= 1 else 0.0
+    """Return the first coding that an Accept-Encoding header names without a weight, as browsers do, or IDENTITY."""
+    names = {name.strip() for name in accepted.lower().split(",")}
+    return next((coding for coding in offered if coding in names), IDENTITY)
