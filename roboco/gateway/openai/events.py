@@ -1,17 +1,23 @@
 """events: the events of a streamed response, their sequence numbers, and those that a client lacks.
 
-    number = place of the item * 1,024 + events of the item before        place: the events and chunks of the log so far
+    number = place * 2^24 + detail      place: that of the item in the logs, the events and chunks so far
+                                        detail: the events of the item before
+    number of a text delta              place: that of the event with which its turn began
+                                        detail: 1,024 + the characters of the message so far
 
-No number is stored. A message begins at the place of its turn. So if the log holds its chunks no more, a client that
-has some of them gets the text with the end of the message, and any other client as one delta. After a loss of Redis
-places begin anew: a client that resumes then gets at least the last event, which has the whole response.
+No number is stored. Texts count characters, since the log drops the chunks of a committed step: a client that has 1,000
+characters gets the rest of the committed text, whatever pieces the log holds by then. After a loss of Redis places
+begin anew: a client that resumes then gets at least the last event, which has the whole response.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-_EVENTS_OF_ITEM: Final = 1024
+_DETAILS: Final = 1 << 24
+TEXT: Final = 1024
+"""The detail before the first character of a message: more than an item has events."""
+_TEXT_DELTA: Final = "response.output_text.delta"
 
 
 @dataclass(frozen=True)
@@ -38,13 +44,21 @@ class EventNumbers:
     place: int = 0
     _last: int = -1
 
-    def take(self, place: int | None = None) -> int:
+    def take(self, place: int | None = None, detail: int = 0) -> int:
         """Return the number of the next event, at this place or that of the newest item. Numbers rise."""
         at = self.place if place is None else place
-        self._last = max(at * _EVENTS_OF_ITEM, self._last + 1)
+        self._last = max(at * _DETAILS + min(detail, _DETAILS - 1), self._last + 1)
         return self._last
 
 
 def events_after(events: Iterable[ResponseEvent], number: int | None) -> Iterator[ResponseEvent]:
-    """Yield the events that a client lacks whose last event has this number; None for a client without any."""
-    return (event for event in events if number is None or event.number > number or event.terminal)
+    """Yield the events that a client lacks whose last event has this number; None for a client without any.
+
+    Of a text delta it gets the characters that it lacks: the delta of a committed step may be the whole text.
+    """
+    for event in events:
+        lacking = event.number + 1 if number is None else event.number - number
+        if event.type == _TEXT_DELTA and 0 < lacking < len(event.fields["delta"]):
+            yield replace(event, fields=event.fields | {"delta": event.fields["delta"][-lacking:]})
+        elif lacking > 0 or event.terminal:
+            yield event

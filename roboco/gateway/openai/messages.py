@@ -6,7 +6,7 @@ from typing import Any
 
 from roboco.domain.stream.item import TextPartDelta
 from roboco.gateway.openai.attempt import Attempt
-from roboco.gateway.openai.events import EventNumbers, ResponseEvent
+from roboco.gateway.openai.events import TEXT, EventNumbers, ResponseEvent
 from roboco.gateway.openai.ids import message_item_id
 from roboco.gateway.openai.outputs import OutputItem, message_item, text_part
 
@@ -51,8 +51,7 @@ class Messages:
         message = self._open
         if message is not None:
             text = delta.text[message.length :] if delta.replace else delta.text
-            begins_late = delta.replace and not message.length  # the log holds its chunks no more
-            yield from self._append(message, text, self.attempt.place if begins_late else None)
+            yield from self._append(message, text)
 
     def restart(self) -> Iterator[ResponseEvent]:
         """Yield the events that close the message of an attempt that is void, if it had text.
@@ -101,11 +100,13 @@ class Messages:
         yield self._event("output_item.added", {"output_index": message.index, "item": item}, place)
         yield self._event("content_part.added", _at(message) | {"part": text_part("")}, place)
 
-    def _append(self, message: _Message, text: str, place: int | None) -> Iterator[ResponseEvent]:
+    def _append(self, message: _Message, text: str) -> Iterator[ResponseEvent]:
         if text:
             message.pieces.append(text)
             message.length += len(text)
-            yield self._event("output_text.delta", _at(message) | {"delta": text, "logprobs": []}, place)
+            number = self.numbers.take(self.attempt.place, TEXT + message.length)
+            fields = _at(message) | {"delta": text, "logprobs": []}
+            yield ResponseEvent(number, "response.output_text.delta", fields)
 
     def _close(self, status: str) -> Iterator[ResponseEvent]:
         message = self._open
