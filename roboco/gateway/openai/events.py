@@ -17,7 +17,6 @@ from typing import Any, Final
 _DETAILS: Final = 1 << 24
 TEXT: Final = 1024
 """The detail before the first character of a message: more than an item has events."""
-_TEXT_DELTA: Final = "response.output_text.delta"
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,13 @@ def events_after(events: Iterable[ResponseEvent], number: int | None) -> Iterato
     """
     for event in events:
         lacking = event.number + 1 if number is None else event.number - number
-        if event.type == _TEXT_DELTA and 0 < lacking < len(event.fields["delta"]):
+        if 0 < lacking < _characters_of(event):
             yield replace(event, fields=event.fields | {"delta": event.fields["delta"][-lacking:]})
         elif lacking > 0 or event.terminal:
             yield event
+
+
+def _characters_of(event: ResponseEvent) -> int:
+    """Return the characters that the number of an event counts."""
+    length = len(event.fields["delta"]) if event.type == "response.output_text.delta" else 0
+    return length if event.number % _DETAILS - length >= TEXT else 0

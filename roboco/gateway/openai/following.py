@@ -1,14 +1,13 @@
 """following: read the stream of a task until an answer is whole, for an open connection or for a single reply."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing
 from typing import Any, TypeVar
 
 from fastapi import Request
 
 from roboco.client.task import Task
-from roboco.gateway.bodies.sent_parts import MAX_SENT_BYTES
 from roboco.gateway.openai.chat_stream import ChatStream
 from roboco.gateway.openai.events import ResponseEvent, events_after
 from roboco.gateway.openai.response_stream import ResponseStream
@@ -33,34 +32,17 @@ async def response_events(
 
 
 async def response_frames(
-    batches: AsyncGenerator[list[ResponseEvent], None],
-    starting_after: int | None,
-    first: Iterable[ResponseEvent] = (),
+    batches: AsyncGenerator[list[ResponseEvent], None], starting_after: int | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the frames of the events that a client lacks. `first` are events that were read already."""
-    async with aclosing(batches):
-        for read in _frames(first, starting_after):
-            yield read
-        async for events in batches:
-            for lacking in _frames(events, starting_after):
-                yield lacking
+    """Yield the frames of the events that a client lacks.
 
-
-def _frames(events: Iterable[ResponseEvent], starting_after: int | None) -> Iterator[bytes]:
-    """Yield the frames that a client lacks, small ones together.
-
-    The events that end a step repeat its text up to five times. A large one is written once the client has read those
-    before, so that a slow client holds one of them.
+    The events that end a step repeat its text. Each is written once the client has read those before, so that a slow
+    client holds one of them.
     """
-    small, size = list[bytes](), 0
-    for event in events_after(events, starting_after):
-        small.append(frame(event.document(), event.type))
-        size += len(small[-1])
-        if size >= MAX_SENT_BYTES:
-            joined, small, size = b"".join(small), [], 0
-            yield joined
-    if small:
-        yield b"".join(small)
+    async with aclosing(batches):
+        async for events in batches:
+            for event in events_after(events, starting_after):
+                yield frame(event.document(), event.type)
 
 
 async def whole_response(batches: AsyncGenerator[list[ResponseEvent], None], stream: ResponseStream) -> dict[str, Any]:

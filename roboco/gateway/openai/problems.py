@@ -59,7 +59,7 @@ def error_object(problem: Problem) -> dict[str, Any]:
 def error_response(problem: Problem) -> JSONResponse:
     """Return the response of a Problem."""
     again = "true" if problem.status in _RETRIED_STATUSES else "false"
-    return JSONResponse(error_object(problem), problem.status, {**problem.headers, "x-should-retry": again})
+    return JSONResponse(error_object(problem), problem.status, {"x-should-retry": again, **problem.headers})
 
 
 class OpenAIRoute(StrictJsonRoute):

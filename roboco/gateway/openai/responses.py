@@ -5,8 +5,7 @@ GET  /responses/ID ─► history of the task; with stream=true its stream, from
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -20,7 +19,6 @@ from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.bodies import Order, ResponseBody
-from roboco.gateway.openai.events import ResponseEvent
 from roboco.gateway.openai.following import (
     answer_while_connected,
     response_events,
@@ -39,15 +37,13 @@ from roboco.gateway.openai.sse import event_stream
 from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import turn_of
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import Problem, unavailable
+from roboco.gateway.problem import Problem
 
 router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
 MAX_PAGE_BYTES = 4 * 1024 * 1024
 """Bytes of a page of input items, unless its first item alone has more."""
 CANCEL_SECONDS = 5.0
 """Seconds for which a cancellation waits until the work has ended."""
-
-Batches = AsyncGenerator[list[ResponseEvent], None]
 
 
 @dataclass(frozen=True)
@@ -76,22 +72,22 @@ async def create_response(
 async def _answer(request: Request, gateway: Gateway, of: _Accepted, held: AsyncExitStack) -> Response:
     """Return the response, or as much as the client asks for. A stream takes over what is held."""
     body, accepted, head = of.body, of.turn, of.head
+    if body.background and not body.stream and accepted.start.item_id is None:  # the position is known
+        position = accepted.start.position
+        return JSONResponse(await gateway.calls.histories.run(read_response, accepted.task, head, position))
     stream = ResponseStream(head, accepted.start)
     batches = response_events(accepted.task, stream, accepted.cursor)
-    position = accepted.start.position
-    known_position = accepted.start.item_id is None
-    if body.background and not body.stream and known_position:
-        await batches.aclose()
-        return JSONResponse(await gateway.calls.histories.run(read_response, accepted.task, head, position))
-    if body.stream and known_position:
-        return event_stream(gateway, response_frames(batches, None), held)
-    if body.stream or body.background:
-        first = await answer_while_connected(request, gateway.closing, _first(batches, gateway.settings.call_timeout))
-        if body.stream:
-            return event_stream(gateway, response_frames(batches, None, first), held)
-        await batches.aclose()
-        return JSONResponse(stream.result)
-    return JSONResponse(await answer_while_connected(request, gateway.closing, whole_response(batches, stream)))
+    if body.stream:
+        return event_stream(gateway, response_frames(batches), held)
+    if not body.background:
+        return JSONResponse(await answer_while_connected(request, gateway.closing, whole_response(batches, stream)))
+    try:  # the position is known as soon as a worker has applied the message
+        async with aclosing(batches), asyncio.timeout(gateway.settings.call_timeout):
+            await answer_while_connected(request, gateway.closing, anext(batches))
+    except TimeoutError:
+        detail = "no worker has applied the message yet; it is accepted"
+        raise Problem(503, "unavailable", detail, "read the task", {"x-should-retry": "false"}) from None
+    return JSONResponse(stream.result)
 
 
 @router.get("/responses/{response_id}", summary="Get a response")
@@ -248,14 +244,3 @@ def _head_of(caller: Principal, task: Task, body: ResponseBody | None = None) ->
         previous_response_id=previous,
         background=None if body is None else bool(body.background),
     )
-
-
-async def _first(batches: Batches, seconds: float) -> list[ResponseEvent]:
-    """Return the first events of a response: its position is known as soon as a worker has applied its message."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await anext(batches)
-    except TimeoutError:
-        raise unavailable("no worker has applied the message yet; it is accepted: read the task") from None
-    except StopAsyncIteration:
-        raise unavailable("the stream of the task has ended") from None
