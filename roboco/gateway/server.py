@@ -27,6 +27,8 @@ GRACE_SECONDS: Final = 3
 """Seconds that open requests have after SIGTERM."""
 BACKLOG: Final = 2048
 """Connections that wait to be accepted."""
+MAX_UNREAD_SECONDS: Final = 120
+"""Seconds for which a client takes nothing of what waits for it. Linux ends its connection then."""
 
 
 def run_server(host: str, port: int, workers: int, announce: Callable[[str], None]) -> None:
@@ -55,7 +57,7 @@ def run_server(host: str, port: int, workers: int, announce: Callable[[str], Non
         ws="none",
     )
     log_to_stderr()
-    with _listen(host, port) as listening:
+    with listen(host, port) as listening:
         announce(greeting(listening, authentication))
         if workers == 1:
             uvicorn.Server(config).run([listening])
@@ -108,12 +110,17 @@ def _reachable(host: str) -> str:
     return f"[{named}]" if ":" in named else named
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket that child processes inherit."""
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket that child processes inherit.
+
+    A client that reads nothing could keep the connections of responses and streams that have ended long ago.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(MAX_UNREAD_SECONDS * 1000))
         listening.bind(address)
         listening.listen(BACKLOG)
     except OSError as error:

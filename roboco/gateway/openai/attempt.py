@@ -19,7 +19,7 @@ class Attempt:
     chunks_now: int = 0
     """The chunks in the log up to the newest item."""
 
-    def follow(self, item: StreamItem, place: int = 0) -> None:
+    def follow(self, item: StreamItem, place: int) -> None:
         """Begin another attempt, or end the turn, if the item says so."""
         match item.type:
             case "event_agent_select":

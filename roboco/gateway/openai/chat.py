@@ -14,22 +14,23 @@ from roboco.client.task import Task
 from roboco.errors import RobocoError
 from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
+from roboco.gateway.idempotency import IdempotencyKey
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.bodies import ChatBody
 from roboco.gateway.openai.chat_messages import chat_entries
 from roboco.gateway.openai.chat_stream import ChatStream
-from roboco.gateway.openai.following import answer_while_connected, chat_deltas, frame
+from roboco.gateway.openai.following import answer_while_connected, chat_deltas
 from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.openai.outputs import chat_usage
 from roboco.gateway.openai.parameters import CHAT, check_parameters
 from roboco.gateway.openai.problems import OpenAIRoute, error_object, wrong_parameter
-from roboco.gateway.openai.repetition import repetition_of
-from roboco.gateway.openai.sse import EventStream, OnDisconnect
+from roboco.gateway.openai.response_object import ResponseHead
+from roboco.gateway.openai.sse import event_stream, frame
 from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import turn_of
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
-from roboco.gateway.streams.open_streams import PING_SECONDS
+from roboco.gateway.streams.live_response import OnDisconnect
 
 router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
 _DONE: Final = b"data: [DONE]\n\n"
@@ -52,12 +53,13 @@ async def create_chat_completion(
     caller: Caller,
     gateway: TheGateway,
     x_roboco_on_disconnect: OnDisconnectHeader = None,
+    key: IdempotencyKey = None,
 ) -> Response:
     """Give a conversation to a team, and return its answer, whole or as chunks."""
     caller.require(Scope.READ)
     async with AsyncExitStack() as held:  # before the task is accepted: nothing of a refused request is left
         await held.enter_async_context(gateway.limits.open_stream(caller))
-        accepted = await _accept(request, body, caller, gateway)
+        accepted = await _accept(body, caller, gateway, key)
         return await _answer(request, gateway, caller, _Completion(body, accepted, x_roboco_on_disconnect), held)
 
 
@@ -68,7 +70,7 @@ async def _answer(
     body, accepted = completion.body, completion.accepted
     task_id = shown_task_id(caller, accepted.task.task_id)
     start = accepted.start
-    stream = ChatStream(task_id, start.position, last=start.before, begun=start.before is not None)
+    stream = ChatStream(ResponseHead(task_id, body.model), start)
     deltas = chat_deltas(accepted.task, stream, accepted.cursor)
     stops = completion.on_disconnect == "stop"
     on_disconnect = _stopper(gateway, caller, accepted.task) if stops else None
@@ -80,24 +82,23 @@ async def _answer(
     if body.stream:
         usage = body.stream_options is not None and body.stream_options.include_usage
         chunks = _chunks(about, deltas, stream, usage)
-        return EventStream(chunks, gateway.closing, PING_SECONDS, held.pop_all(), on_disconnect)
+        return event_stream(gateway, chunks, held, on_disconnect)
     await answer_while_connected(request, gateway.closing, _drained(deltas), on_disconnect)
     if stream.problem is not None:
         raise stream.problem
     return JSONResponse(_completion(about, stream))
 
 
-async def _accept(request: Request, body: ChatBody, caller: Principal, gateway: Gateway) -> accepting.AcceptedTurn:
+async def _accept(body: ChatBody, caller: Principal, gateway: Gateway, key: str | None) -> accepting.AcceptedTurn:
     check_parameters(body.others, CHAT, gateway.settings.openai_ignore)
     turn = turn_of(chat_entries(body.messages), "messages", continues=False)
     tools = {"client_tools": client_tools(body.tools, nested=True)} if body.tools else {}
     accepted = accepting.TurnRequest(
         gateway=gateway,
         caller=caller,
-        repetition=await repetition_of(request, caller),
+        key=key,
         team=body.model,
         turn=turn,
-        immediate=bool(body.stream),
         task_options=body.roboco.of_task(),
         message_options={**body.roboco.of_message(), **tools},
     )

@@ -1,76 +1,48 @@
 """following: read the stream of a task until an answer is whole, for an open connection or for a single reply."""
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing
 from typing import Any, TypeVar
 
 from fastapi import Request
 
 from roboco.client.task import Task
-from roboco.gateway.bodies.sent_parts import MAX_SENT_BYTES
 from roboco.gateway.openai.chat_stream import ChatStream
 from roboco.gateway.openai.events import ResponseEvent, events_after
 from roboco.gateway.openai.response_stream import ResponseStream
-from roboco.gateway.openai.sse import OnDisconnect
+from roboco.gateway.openai.sse import frame
 from roboco.gateway.problem import Problem, unavailable
+from roboco.gateway.streams.live_response import OnDisconnect
 
 Answered = TypeVar("Answered")
-
-
-class StreamCut(Exception):
-    """The stream of the task has ended before the answer."""
-
-
-def frame(document: dict[str, Any], event: str | None = None) -> bytes:
-    """Return a server-sent event."""
-    name = f"event: {event}\n" if event else ""
-    return f"{name}data: {json.dumps(document, ensure_ascii=False, separators=(',', ':'))}\n\n".encode()
 
 
 async def response_events(
     task: Task, stream: ResponseStream, cursor: str | None
 ) -> AsyncGenerator[list[ResponseEvent], None]:
-    """Yield the events of a response, as they arise, until its last one. Raise StreamCut if the task ends before."""
+    """Yield the events of a response, as they arise, until its last one. Raise Problem if the task ends before."""
     async with aclosing(task.astream(cursor)) as items:
         async for item in items:
             if events := stream.feed(item):
                 yield events
             if stream.finished:
                 return
-    raise StreamCut(f"task {task.task_id} has ended before the response began")
+    raise _ended(task)
 
 
 async def response_frames(
-    batches: AsyncGenerator[list[ResponseEvent], None],
-    starting_after: int | None,
-    first: Iterable[ResponseEvent] = (),
+    batches: AsyncGenerator[list[ResponseEvent], None], starting_after: int | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the frames of the events that a client lacks. `first` are events that were read already."""
-    async with aclosing(batches):
-        for read in _frames(first, starting_after):
-            yield read
-        async for events in batches:
-            for lacking in _frames(events, starting_after):
-                yield lacking
+    """Yield the frames of the events that a client lacks.
 
-
-def _frames(events: Iterable[ResponseEvent], starting_after: int | None) -> Iterator[bytes]:
-    """Yield the frames that a client lacks, small ones together.
-
-    The events that end a step repeat its text up to five times. A large one is written once the client has read those
-    before, so that a slow client holds one of them.
+    The events that end a step repeat its text. Each is written once the client has read those before, so that a slow
+    client holds one of them.
     """
-    small, size = list[bytes](), 0
-    for event in events_after(events, starting_after):
-        small.append(frame(event.document(), event.type))
-        size += len(small[-1])
-        if size >= MAX_SENT_BYTES:
-            joined, small, size = b"".join(small), [], 0
-            yield joined
-    if small:
-        yield b"".join(small)
+    async with aclosing(batches):
+        async for events in batches:
+            for event in events_after(events, starting_after):
+                yield frame(event.document(), event.type)
 
 
 async def whole_response(batches: AsyncGenerator[list[ResponseEvent], None], stream: ResponseStream) -> dict[str, Any]:
@@ -89,7 +61,12 @@ async def chat_deltas(task: Task, stream: ChatStream, cursor: str | None) -> Asy
                 yield delta
             if stream.finished:
                 return
-    raise StreamCut(f"task {task.task_id} has ended before the answer")
+    raise _ended(task)
+
+
+def _ended(task: Task) -> Problem:
+    detail = f"task {task.task_id} has ended before the answer"
+    return Problem(409, "ended", detail, "continue after its last response, in a branch")
 
 
 async def answer_while_connected(
@@ -111,8 +88,6 @@ async def answer_while_connected(
         if on_disconnect is not None:
             await on_disconnect()
         raise Problem(499, "disconnected", "the client has closed the connection")
-    except StreamCut as error:
-        raise Problem(409, "ended", str(error)) from error
     finally:
         for wait in waits:
             wait.cancel()

@@ -1,14 +1,13 @@
 """messages: the events of the messages of a response, while their texts arrive, restart and are committed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roboco.domain.stream.item import TextPartDelta
 from roboco.gateway.openai.attempt import Attempt
-from roboco.gateway.openai.events import DeltaSpan, ResponseEvent
+from roboco.gateway.openai.events import TEXT, EventNumbers, ResponseEvent
 from roboco.gateway.openai.ids import message_item_id
-from roboco.gateway.openai.numbering import MESSAGE_BEGINS, PART_BEGINS, Numbering
 from roboco.gateway.openai.outputs import OutputItem, message_item, text_part
 
 
@@ -20,7 +19,6 @@ class _Message:
     attempt: int
     item_id: str
     index: int
-    begins: int
     pieces: list[str] = field(default_factory=list)
     length: int = 0
 
@@ -34,7 +32,7 @@ class _Message:
 class Messages:
     """The messages of one response, at most one of them open. `index` is the output index of the next item."""
 
-    numbering: Numbering
+    numbers: EventNumbers
     attempt: Attempt
     index: int = 0
     _open: _Message | None = None
@@ -69,7 +67,8 @@ class Messages:
         if (message := self._open) is not None:
             key = (message.step_id, message.attempt)
             self._void[key] = self._void.get(key, 0) + 1
-            yield from self._close("incomplete")
+            *events, last = self._close("incomplete")
+            yield from (*events, replace(last, void=True))
 
     def commit(self, step_id: str, attempt: int, text: str, status: str) -> Iterator[ResponseEvent]:
         """Yield the events that complete the message of a committed step, if the step has text."""
@@ -94,26 +93,20 @@ class Messages:
         return message_item_id(step_id, attempt, self._void.get((step_id, attempt), 0))
 
     def _begin(self, step_id: str, attempt: int) -> Iterator[ResponseEvent]:
-        item_id, place = self._item_id(step_id, attempt), self.attempt.place
-        begins = self.numbering.of_message(place, MESSAGE_BEGINS)
-        message = _Message(step_id, attempt, item_id, self.index, begins)
+        message = _Message(step_id, attempt, self._item_id(step_id, attempt), self.index)
         self._open = message
         self.index += 1
-        item = message_item(item_id, None, "in_progress")
-        fields: dict[str, Any] = {"output_index": message.index, "item": item}
-        yield ResponseEvent(begins, "response.output_item.added", fields)
-        part = self.numbering.of_message(place, PART_BEGINS)
-        yield ResponseEvent(part, "response.content_part.added", _at(message) | {"part": text_part("")})
+        item, place = message_item(message.item_id, None, "in_progress"), self.attempt.place
+        yield self._event("output_item.added", {"output_index": message.index, "item": item}, place)
+        yield self._event("content_part.added", _at(message) | {"part": text_part("")}, place)
 
     def _append(self, message: _Message, text: str) -> Iterator[ResponseEvent]:
-        if not text:
-            return
-        start = message.length
-        message.pieces.append(text)
-        message.length += len(text)
-        fields = _at(message) | {"delta": text, "logprobs": []}
-        number = self.numbering.of_text(message.length)
-        yield ResponseEvent(number, "response.output_text.delta", fields, DeltaSpan(message.begins, start))
+        if text:
+            message.pieces.append(text)
+            message.length += len(text)
+            number = self.numbers.take(self.attempt.place, TEXT + message.length)
+            fields = _at(message) | {"delta": text, "logprobs": []}
+            yield ResponseEvent(number, "response.output_text.delta", fields)
 
     def _close(self, status: str) -> Iterator[ResponseEvent]:
         message = self._open
@@ -121,13 +114,13 @@ class Messages:
             return
         self._open = None
         at, text = _at(message), message.text
-        yield self._event("response.output_text.done", at | {"text": text, "logprobs": []})
-        yield self._event("response.content_part.done", at | {"part": text_part(text)})
+        yield self._event("output_text.done", at | {"text": text, "logprobs": []})
+        yield self._event("content_part.done", at | {"part": text_part(text)})
         item = message_item(message.item_id, text, status)
-        yield self._event("response.output_item.done", {"output_index": message.index, "item": item})
+        yield self._event("output_item.done", {"output_index": message.index, "item": item})
 
-    def _event(self, kind: str, fields: dict[str, Any]) -> ResponseEvent:
-        return ResponseEvent(self.numbering.of_event(), kind, fields)
+    def _event(self, kind: str, fields: dict[str, Any], place: int | None = None) -> ResponseEvent:
+        return ResponseEvent(self.numbers.take(place), f"response.{kind}", fields)
 
 
 def _at(message: _Message) -> dict[str, Any]:

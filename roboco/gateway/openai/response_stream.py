@@ -18,10 +18,10 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.stream.event import StatusChanged
 from roboco.domain.stream.item import StreamItem
 from roboco.domain.stream.merged import Cursor
+from roboco.domain.usage import Usage
 from roboco.gateway.openai.attempt import Attempt
-from roboco.gateway.openai.events import ResponseEvent
+from roboco.gateway.openai.events import EventNumbers, ResponseEvent
 from roboco.gateway.openai.messages import Messages
-from roboco.gateway.openai.numbering import Numbering
 from roboco.gateway.openai.outputs import (
     OutputItem,
     approval_item,
@@ -69,9 +69,9 @@ class ResponseStream:
     def __init__(self, head: ResponseHead, start: ResponseStart) -> None:
         self._head = head
         self._start = start
-        self._numbering = Numbering()
+        self._numbers = EventNumbers()
         self._attempt = Attempt()
-        self._messages = Messages(self._numbering, self._attempt)
+        self._messages = Messages(self._numbers, self._attempt)
         self._last = start.before
         self._rested = start.before is not None
         self._origin: ResponseOrigin | None = None
@@ -79,22 +79,27 @@ class ResponseStream:
         self._output: list[OutputItem] = []
         self._unknown: set[str] = set()
         self._working = False
-        self.finished = False
-        """True once the last event was returned."""
+        self.settled: Settled | None = None
+        """The end of the response, once the last event was returned."""
         self.result: dict[str, Any] = {}
         """The response, as of its latest event that holds it."""
 
     @property
-    def begun(self) -> bool:
-        """True once the response has begun."""
-        return self._origin is not None
+    def finished(self) -> bool:
+        """True once the last event was returned."""
+        return self.settled is not None
+
+    @property
+    def usage(self) -> Usage:
+        """The usage of the response's steps."""
+        return total_usage(self._steps)
 
     def feed(self, item: StreamItem) -> list[ResponseEvent]:
         """Return the events of an item. Each item is fed once, in order."""
         if self.finished:
             return []
         at = Cursor.parse(item.cursor)
-        self._numbering.move(item, at.events, self._committed)
+        self._numbers.place = at.events + at.chunks
         self._attempt.chunks_now = at.chunks
         if self._origin is None and not self._begins_with(item):
             return []
@@ -152,7 +157,7 @@ class ResponseStream:
             yield from self._messages.restart()
         elif item.type == "event_stream_reset":
             yield from self._messages.void()
-        self._attempt.follow(item, self._numbering.place)
+        self._attempt.follow(item, self._numbers.place)
 
     def _step(self, step: TaskStep) -> Iterator[ResponseEvent]:
         before = self._last if self._steps else None
@@ -206,19 +211,19 @@ class ResponseStream:
         if settled is None:
             return
         yield from self._messages.restart()
-        self.finished = True
+        self.settled = settled
         yield self._lifecycle(_TERMINAL[settled.status], settled)
 
     def _lifecycle(self, kind: str, state: ResponseStatus | Settled) -> ResponseEvent:
         assert self._origin is not None
         ended = isinstance(state, Settled)
         settled = state if isinstance(state, Settled) else Settled(state)
-        usage = total_usage(self._steps) if ended else None
+        usage = self.usage if ended else None
         changed_at = self._last.created_at if ended and self._last is not None else None
         state_now = ResponseState(settled, self._output, usage, changed_at)
         self.result = response_object(self._head, self._origin, state_now)
-        number = self._numbering.of_event()
+        number = self._numbers.take()
         return ResponseEvent(number, f"response.{kind}", {"response": self.result}, terminal=ended)
 
     def _event(self, kind: str, fields: dict[str, Any]) -> ResponseEvent:
-        return ResponseEvent(self._numbering.of_event(), f"response.{kind}", fields)
+        return ResponseEvent(self._numbers.take(), f"response.{kind}", fields)

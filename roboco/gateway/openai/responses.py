@@ -5,8 +5,7 @@ GET  /responses/ID ─► history of the task; with stream=true its stream, from
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -17,11 +16,10 @@ from roboco.client.task import Task
 from roboco.domain.canonical_json import json_bytes, sha256
 from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
+from roboco.gateway.idempotency import IdempotencyKey
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.bodies import Order, ResponseBody
-from roboco.gateway.openai.events import ResponseEvent
 from roboco.gateway.openai.following import (
-    StreamCut,
     answer_while_connected,
     response_events,
     response_frames,
@@ -32,24 +30,20 @@ from roboco.gateway.openai.outputs import OutputItem
 from roboco.gateway.openai.parameters import RESPONSES, check_parameters
 from roboco.gateway.openai.problems import OpenAIRoute, wrong_parameter
 from roboco.gateway.openai.reading import input_items, read_response
-from roboco.gateway.openai.repetition import repetition_of
 from roboco.gateway.openai.response_items import input_entries
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.response_stream import ResponseStart, ResponseStream
-from roboco.gateway.openai.sse import EventStream
+from roboco.gateway.openai.sse import event_stream
 from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import turn_of
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import Problem, unavailable
-from roboco.gateway.streams.open_streams import PING_SECONDS
+from roboco.gateway.problem import Problem
 
 router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
 MAX_PAGE_BYTES = 4 * 1024 * 1024
 """Bytes of a page of input items, unless its first item alone has more."""
 CANCEL_SECONDS = 5.0
 """Seconds for which a cancellation waits until the work has ended."""
-
-Batches = AsyncGenerator[list[ResponseEvent], None]
 
 
 @dataclass(frozen=True)
@@ -62,13 +56,15 @@ class _Accepted:
 
 
 @router.post("/responses", summary="Create a response")
-async def create_response(request: Request, body: ResponseBody, caller: Caller, gateway: TheGateway) -> Response:
+async def create_response(
+    request: Request, body: ResponseBody, caller: Caller, gateway: TheGateway, key: IdempotencyKey = None
+) -> Response:
     """Bring a message, or results of functions, to a team, and return its response or a stream of events."""
     caller.require(Scope.READ)
     async with AsyncExitStack() as held:  # before the turn is accepted: nothing of a refused request is left
         if body.stream or not body.background:
             await held.enter_async_context(gateway.limits.open_stream(caller))
-        accepted = await _accept(request, body, caller, gateway)
+        accepted = await _accept(body, caller, gateway, key)
         head = await _head(gateway, caller, accepted.task, body)
         return await _answer(request, gateway, _Accepted(body, accepted, head), held)
 
@@ -76,22 +72,22 @@ async def create_response(request: Request, body: ResponseBody, caller: Caller, 
 async def _answer(request: Request, gateway: Gateway, of: _Accepted, held: AsyncExitStack) -> Response:
     """Return the response, or as much as the client asks for. A stream takes over what is held."""
     body, accepted, head = of.body, of.turn, of.head
+    if body.background and not body.stream and accepted.start.item_id is None:  # the position is known
+        position = accepted.start.position
+        return JSONResponse(await gateway.calls.histories.run(read_response, accepted.task, head, position))
     stream = ResponseStream(head, accepted.start)
     batches = response_events(accepted.task, stream, accepted.cursor)
-    position = accepted.start.position
-    known_position = accepted.start.item_id is None
-    if body.background and not body.stream and known_position:
-        await batches.aclose()
-        return JSONResponse(await gateway.calls.histories.run(read_response, accepted.task, head, position))
-    if body.stream and known_position:
-        return _event_stream(gateway, response_frames(batches, None), held)
-    if body.stream or body.background:
-        first = await answer_while_connected(request, gateway.closing, _first(batches, gateway.settings.call_timeout))
-        if body.stream:
-            return _event_stream(gateway, response_frames(batches, None, first), held)
-        await batches.aclose()
-        return JSONResponse(stream.result)
-    return JSONResponse(await answer_while_connected(request, gateway.closing, whole_response(batches, stream)))
+    if body.stream:
+        return event_stream(gateway, response_frames(batches), held)
+    if not body.background:
+        return JSONResponse(await answer_while_connected(request, gateway.closing, whole_response(batches, stream)))
+    try:  # the position is known as soon as a worker has applied the message
+        async with aclosing(batches), asyncio.timeout(gateway.settings.call_timeout):
+            await answer_while_connected(request, gateway.closing, anext(batches))
+    except TimeoutError:
+        detail = "no worker has applied the message yet; it is accepted"
+        raise Problem(503, "unavailable", detail, "read the task", {"x-should-retry": "false"}) from None
+    return JSONResponse(stream.result)
 
 
 @router.get("/responses/{response_id}", summary="Get a response")
@@ -112,7 +108,7 @@ async def get_response(
     async with AsyncExitStack() as held:
         await held.enter_async_context(gateway.limits.open_stream(caller))
         events = response_events(task, ResponseStream(head, ResponseStart(found.position)), None)
-        return _event_stream(gateway, response_frames(events, starting_after), held)
+        return event_stream(gateway, response_frames(events, starting_after), held)
 
 
 @router.post("/responses/{response_id}/cancel", summary="Cancel a response")
@@ -185,7 +181,7 @@ async def delete_response(response_id: str, caller: Caller, gateway: TheGateway)
     raise Problem(405, "method_not_allowed", detail, remedy, {"Allow": "GET"})
 
 
-async def _accept(request: Request, body: ResponseBody, caller: Principal, gateway: Gateway) -> accepting.AcceptedTurn:
+async def _accept(body: ResponseBody, caller: Principal, gateway: Gateway, key: str | None) -> accepting.AcceptedTurn:
     check_parameters(body.others, RESPONSES, gateway.settings.openai_ignore)
     if body.include and any("logprobs" in name for name in body.include):
         raise wrong_parameter("include", "log probabilities are not recorded")
@@ -200,10 +196,9 @@ async def _accept(request: Request, body: ResponseBody, caller: Principal, gatew
     accepted = accepting.TurnRequest(
         gateway=gateway,
         caller=caller,
-        repetition=await repetition_of(request, caller),
+        key=key,
         team=body.model,
         turn=turn,
-        immediate=bool(body.stream or body.background),
         task_options={"conversation": True, **options.of_task()},
         message_options={**options.of_message(), **tools},
     )
@@ -249,20 +244,3 @@ def _head_of(caller: Principal, task: Task, body: ResponseBody | None = None) ->
         previous_response_id=previous,
         background=None if body is None else bool(body.background),
     )
-
-
-def _event_stream(gateway: Gateway, frames: AsyncGenerator[bytes, None], held: AsyncExitStack) -> EventStream:
-    return EventStream(frames, gateway.closing, PING_SECONDS, held.pop_all())
-
-
-async def _first(batches: Batches, seconds: float) -> list[ResponseEvent]:
-    """Return the first events of a response: its position is known as soon as a worker has applied its message."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await anext(batches)
-    except TimeoutError:
-        raise unavailable("no worker has applied the message yet; it is accepted, and a repetition finds it") from None
-    except StreamCut as error:
-        raise Problem(409, "ended", str(error), "continue after its last response, in a branch") from error
-    except StopAsyncIteration:
-        raise unavailable("the stream of the task has ended") from None

@@ -1,114 +1,84 @@
-"""sse: send server-sent events to OpenAI's clients.
+"""sse: server-sent events as OpenAI's clients read them, served by `streams/live_response.py`.
 
-    frames ─► client        silence ─► ping        client gone ─► the task goes on
-    frames end whole ─► the response ends
-    frames break, or the process exits ─► the connection is closed within the response
-
-These clients take the end of a response for the end of the answer, also in mid-sentence. So a response that is not
-whole must never end in the regular way: without its last chunk, the client raises an error after the text that it
-has.
-
-While a client does not read, no further frame is made, and the server holds pieces of the last one: see
-`bodies/sent_parts.py`. A stream holds that frame, and its translator the answer so far, which is in the last frame.
+These clients take the end of a body for the end of the answer, also in mid-sentence, and they know no last frame of
+another kind. So the body of a stream that is not whole has no end: its client raises an error after the text that it
+has. Such a stream has no greatest age.
 """
 
-import asyncio
-import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing, suppress
-from typing import Any, Final
+import json
+import math
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from typing import Any, ClassVar
 
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
-
-from roboco.gateway.bodies.sent_parts import send_part
-
-_log = logging.getLogger(__name__)
-
-HEADERS: Final = {
-    "content-type": "text/event-stream; charset=utf-8",
-    "cache-control": "no-store, no-transform",
-    "x-accel-buffering": "no",
-}
-_OPEN: Final = b": open\n\n"
-"""The first bytes: proxies and clients see at once that the stream has begun."""
-_PING: Final = b": ping\n\n"
-
-OnDisconnect = Callable[[], Awaitable[None]]
+from roboco.gateway.gateway import Gateway
+from roboco.gateway.streams.ending import Ending
+from roboco.gateway.streams.form import Form
+from roboco.gateway.streams.live_response import LiveResponse, OnDisconnect
 
 
-class EventStream(Response):
-    """A response of frames. It is cut when `closing` is set.
+class OpenAIEvents:
+    """The form of the frames. They have no places: a client resumes by the numbers of events."""
 
-    `held` is closed at its end: it holds one of the caller's streams. `on_disconnect` is called if the client goes
-    before the last frame. `ping_seconds` is the silence before a ping.
-    """
+    media_type: ClassVar[str] = "text/event-stream"
+    resumes_by_itself: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        frames: AsyncGenerator[bytes, None],
-        closing: asyncio.Event,
-        ping_seconds: float,
-        held: AsyncExitStack,
-        on_disconnect: OnDisconnect | None = None,
-    ) -> None:
-        super().__init__(None, headers=dict(HEADERS))
-        del self.headers["content-length"]
-        self._closing = closing
-        self._ping_seconds = ping_seconds
+    @staticmethod
+    def opening() -> bytes:
+        """Return a comment: proxies and clients see at once that the stream has begun."""
+        return b": open\n\n"
+
+    @staticmethod
+    def frame(place: str, kind: str, data: str) -> bytes:
+        """Return an event, with its type if that is not empty."""
+        return f"event: {kind}\ndata: {data}\n\n".encode() if kind else f"data: {data}\n\n".encode()
+
+    @staticmethod
+    def ping(place: str) -> bytes:
+        """Return a comment."""
+        return b": ping\n\n"
+
+    @staticmethod
+    def end(place: str, ending: Ending) -> bytes:
+        """Return nothing: the last event was the answer's."""
+        return b""
+
+
+class Frames:
+    """Frames as the source of a stream."""
+
+    form: type[Form] = OpenAIEvents
+
+    def __init__(self, frames: AsyncGenerator[bytes, None]) -> None:
         self._frames = frames
-        self._held = held
-        self._on_disconnect = on_disconnect
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the frames. Return without the last message of the response if they are not whole."""
-        async with self._held:
-            await self._serve(receive, send)
+    def items(self) -> AsyncGenerator[bytes, None]:
+        """Return the frames."""
+        return self._frames
 
-    async def _serve(self, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        await send_part(send, _OPEN)
-        gone = asyncio.ensure_future(_disconnected(receive))
-        closing = asyncio.ensure_future(self._closing.wait())
-        try:
-            async with aclosing(self._frames):
-                whole = await self._send_frames(send, gone, closing)
-        finally:
-            gone.cancel()
-            closing.cancel()
-        if whole:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        elif gone.done() and self._on_disconnect is not None:
-            await self._on_disconnect()
+    def frame(self, item: bytes) -> bytes:
+        """Return the frame."""
+        return item
 
-    async def _send_frames(self, send: Send, gone: "asyncio.Future[None]", closing: "asyncio.Future[Any]") -> bool:
-        """Send each frame. Return True if the last one was sent."""
-        following = asyncio.ensure_future(anext(self._frames, None))
-        try:
-            while True:
-                waits: set[asyncio.Future[Any]] = {following, gone, closing}
-                await asyncio.wait(waits, timeout=self._ping_seconds, return_when=asyncio.FIRST_COMPLETED)
-                if gone.done() or closing.done():
-                    return False
-                if not following.done():
-                    await send_part(send, _PING)
-                    continue
-                frame = following.result()
-                if frame is None:
-                    return True
-                await send_part(send, frame)
-                frame = b""  # a silent stream does not hold it
-                following = asyncio.ensure_future(anext(self._frames, None))
-        except Exception as error:  # any fault of the stream: the client must not take its text for the whole
-            _log.warning("a stream was cut: %s", error)
-            return False
-        finally:
-            following.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await following
+    def take_unsent_place(self) -> str:
+        """Return ""."""
+        return ""
+
+    def last_place(self, _: Ending) -> str:
+        """Return ""."""
+        return ""
 
 
-async def _disconnected(receive: Receive) -> None:
-    """Return when the client has gone."""
-    while (await receive())["type"] != "http.disconnect":
-        continue
+def frame(document: dict[str, Any], event: str = "") -> bytes:
+    """Return a server-sent event."""
+    return OpenAIEvents.frame("", event, json.dumps(document, ensure_ascii=False, separators=(",", ":")))
+
+
+def event_stream(
+    gateway: Gateway,
+    frames: AsyncGenerator[bytes, None],
+    held: AsyncExitStack,
+    on_disconnect: OnDisconnect | None = None,
+) -> LiveResponse[bytes]:
+    """Return the response of frames. It takes over what is held: one of the caller's streams."""
+    return LiveResponse(Frames(frames), gateway.streams, held.pop_all(), math.inf, on_disconnect)

@@ -14,7 +14,7 @@ followers fall back to the log of the task. A large frame is sent in pieces.
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -31,6 +31,7 @@ from roboco.gateway.streams.handover import hand_over
 from roboco.gateway.streams.open_streams import OpenStreams
 
 Streamed = TypeVar("Streamed")
+OnDisconnect = Callable[[], Awaitable[None]]
 HEADERS: Final = {"Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"}
 """Headers of every stream: no cache keeps it, and no proxy compresses or collects it."""
 MAX_UNREAD_SECONDS: Final = 1.0
@@ -56,10 +57,18 @@ class Source(Protocol[Streamed]):
 
 
 class LiveResponse(Response, Generic[Streamed]):
-    """The response of one stream. `slot` has been entered, and is left at its end."""
+    """The response of one stream. `slot` has been entered, and is left at its end.
+
+    `greatest_age` is that of `streams` unless it is given. `on_disconnect` is called if the client goes before the end.
+    """
 
     def __init__(
-        self, source: Source[Streamed], streams: OpenStreams, slot: AbstractAsyncContextManager[object]
+        self,
+        source: Source[Streamed],
+        streams: OpenStreams,
+        slot: AbstractAsyncContextManager[object],
+        greatest_age: float | None = None,
+        on_disconnect: OnDisconnect | None = None,
     ) -> None:
         self.status_code = 200
         self.media_type = source.form.media_type
@@ -68,6 +77,8 @@ class LiveResponse(Response, Generic[Streamed]):
         self._source = source
         self._streams = streams
         self._slot = slot
+        self._greatest_age = streams.stream_seconds if greatest_age is None else greatest_age
+        self._on_disconnect = on_disconnect
         self._ending: Ending | None = None
         self._waits = False
         self._ping: asyncio.Task[None] | None = None
@@ -88,11 +99,13 @@ class LiveResponse(Response, Generic[Streamed]):
         self._cancelling = writer.cancelling()
         self._written = time.monotonic()
         # Streams that open together end at different times.
-        self._end_at = self._written + self._streams.stream_seconds * random.uniform(0.9, 1.0)  # noqa: S311
+        self._end_at = self._written + self._greatest_age * random.uniform(0.9, 1.0)  # noqa: S311
         listener = asyncio.create_task(self._await_disconnect(receive))
         try:
             with self._streams.watched(self):
                 await self._stream()
+            if self._on_disconnect and self._ending and self._ending.reason is StreamEnd.DISCONNECT:
+                await self._on_disconnect()
         finally:
             listener.cancel()
             if self._ping is not None:

@@ -86,17 +86,15 @@ def test_the_first_message_of_a_conversation_needs_no_scope_to_control(rest: Res
     """That also holds for a repetition of its request, whose answer was lost."""
     conversation = f"conv_task_{'0' * 32}"
     body = {"model": "desk", "input": "hello", "conversation": conversation, "background": True}
-    first = rest.post(f"{PREFIX}/responses", body, "reader")
-    again = rest.post(f"{PREFIX}/responses", body, "reader", **{"x-stainless-retry-count": "1"})
+    first, again = (rest.post(f"{PREFIX}/responses", body, "reader", **{"idempotency-key": "k"}) for _ in range(2))
     assert (first.status_code, again.status_code) == (200, 200), again.text
     assert again.json()["id"] == first.json()["id"]
     assert rest.post(f"{PREFIX}/responses", body | {"input": "more"}, "reader").status_code == 403
 
 
-def test_streams_resume_while_other_reads_fill_their_line(rest: RestWorld) -> None:
+def test_streams_resume_while_other_reads_fill_their_line(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """All clients of a gateway that has ended resume at once. Their requests have a line of their own."""
     gateway: Gateway = rest.app.state.gateway
-    gateway.calls.histories._open = gateway.calls.histories._limit
+    monkeypatch.setattr(gateway.calls.histories, "_limit", 0)
     assert rest.get(f"{PREFIX}/responses/resp_t9_0").status_code == 503
     assert rest.get(f"{PREFIX}/responses/resp_t9_0?stream=true").status_code == 404
-    gateway.calls.histories._open = 0

@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from roboco.gateway import bounded_http
+from roboco.gateway import bounded_http, server
 from roboco.gateway.bounded_http import MAX_HEAD, BoundedHttpProtocol
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -157,7 +157,7 @@ def test_a_large_piece_of_a_body_is_no_trailer() -> None:
 
 @pytest.mark.parametrize("closes", [False, True], ids=["application waits", "application has left"])
 def test_a_client_that_reads_nothing_loses_its_connection(closes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_http, "MAX_UNREAD", 0.1)
+    monkeypatch.setattr(server, "MAX_UNREAD_SECONDS", 0.1)
 
     async def main() -> None:
         async with _serving(closes) as (state, port):
@@ -174,7 +174,7 @@ def test_a_client_that_reads_nothing_loses_its_connection(closes: bool, monkeypa
 
 
 def test_a_client_that_reads_slowly_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_http, "MAX_UNREAD", 1.5)
+    monkeypatch.setattr(server, "MAX_UNREAD_SECONDS", 1.5)
 
     async def main() -> None:
         async with _serving(False) as (_, port):
@@ -205,8 +205,9 @@ async def _serving(closes: bool) -> AsyncIterator[tuple[ServerState, int]]:
     config.load()
     state = ServerState()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: BoundedHttpProtocol(config, state, {}), "127.0.0.1", 0)
+    listening = server.listen("127.0.0.1", 0)
+    serving = await loop.create_server(lambda: BoundedHttpProtocol(config, state, {}), sock=listening)
     try:
-        yield state, server.sockets[0].getsockname()[1]
+        yield state, listening.getsockname()[1]
     finally:
-        server.close()
+        serving.close()

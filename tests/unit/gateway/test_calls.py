@@ -135,16 +135,3 @@ def test_owners_take_turns_at_a_free_thread() -> None:
 
     asyncio.run(serve())
     assert begun == ["acme 1", "other 1", "third 1", "acme 2", "other 2", "acme 3"]
-
-
-def test_a_line_without_parts_serves_all_owners_in_order() -> None:
-    begun = list[str]()
-
-    async def serve() -> None:
-        line = CallLine("limit", 1, 9, LONG_SECONDS)
-        names = ("acme", "acme", "other")
-        await asyncio.gather(*(held_by(line, name, partial(begun.append, name)) for name in names))
-        line.close()
-
-    asyncio.run(serve())
-    assert begun == ["acme", "acme", "other"]

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from roboco.gateway.bodies.body_budget import MAX_HELD_OF_OWNER, PIECE_BYTES, BodyBudget, LargeBodies
+from roboco.gateway.bodies.sent_parts import MAX_SENT_BYTES, send_part
 from roboco.gateway.principal import ACCESS, ALL_SCOPES, Principal
 from roboco.gateway.problem import Problem
 
@@ -75,3 +76,15 @@ def test_all_owners_together_hold_a_bounded_number_of_bytes() -> None:
     held[0].__exit__(None, None, None)
     with budget.hold("5", PIECE_BYTES):
         pass
+
+
+def test_a_part_of_a_stream_is_sent_in_pieces() -> None:
+    """A server copies each body that it is given, and keeps the copy until the client has read it."""
+    sent: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message["body"])
+
+    part = bytes(range(256)) * 1000
+    asyncio.run(send_part(send, part))
+    assert (b"".join(sent), max(map(len, sent))) == (part, MAX_SENT_BYTES)

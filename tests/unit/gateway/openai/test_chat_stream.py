@@ -7,6 +7,8 @@ from hypothesis import given
 from roboco.domain.stream.item import StreamItem
 from roboco.domain.stream.merged import Cursor
 from roboco.gateway.openai.chat_stream import SEPARATOR, ChatStream
+from roboco.gateway.openai.response_object import ResponseHead
+from roboco.gateway.openai.response_stream import ResponseStart
 from tests.unit.domain.stream.test_merged import (
     OPERATIONS,
     OPERATIONS_AND_LOSSES,
@@ -20,7 +22,7 @@ from tests.unit.domain.stream.test_merged import (
 
 def read(items: Iterable[StreamItem]) -> tuple[str, ChatStream]:
     """Return the sent text, and the stream."""
-    stream = ChatStream("task_1", 0)
+    stream = ChatStream(ResponseHead("task_1", "desk"), ResponseStart(0))
     deltas = [delta for item in items for delta in stream.feed(item)]
     return "".join(delta.get("content", "") for delta in deltas), stream
 
