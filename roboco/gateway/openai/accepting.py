@@ -5,29 +5,28 @@
     response that is not the newest, or whose task has ended ─► fork
     running ─► 409
 
-A request that arrives twice is one turn if it has an Idempotency-Key: see `gateway/idempotency.py`. An answer or
-decision of a call counts once, the first one. If the process dies after the acceptance, the task goes on.
+What if a request arrives twice: see `repetition.py`; an answer or decision of a call counts once, the first one. If the
+process dies after the acceptance, the task goes on, and a repetition of the request finds it.
 """
 
 import re
-import uuid
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from roboco.client.task import Task
 from roboco.domain.history.step import TaskStep
-from roboco.domain.ids import fork_item_id, tenant_of
+from roboco.domain.ids import fork_item_id, qualified_id, tenant_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.merged import Cursor
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.errors import StateConflict
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.idempotency import NewTaskId, chosen_item_id, is_stored, new_task_id, reporting_reuse
+from roboco.gateway.idempotency import NewTaskId, is_stored
 from roboco.gateway.openai.ids import ResponseId, task_of_conversation, unknown_response
 from roboco.gateway.openai.problems import unknown_model, wrong_parameter
+from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_object import INSTRUCTIONS
 from roboco.gateway.openai.response_stream import ResponseStart
 from roboco.gateway.openai.segment import response_steps
@@ -38,6 +37,7 @@ from roboco.gateway.teams import team_of_fork, team_of_new_task
 
 _NEW_CONVERSATION: Final = re.compile(r"task_[0-9a-f]{32}")
 """The tasks of conversations that POST /conversations has returned, and that have no message yet."""
+_KEY_REUSED: Final = "idempotency_key_reused"
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,11 @@ class TurnRequest:
 
     gateway: Gateway
     caller: Principal
-    key: str | None
-    """The Idempotency-Key, or None: a repetition is another request then."""
+    repetition: Repetition
     team: str
     turn: Turn
+    immediate: bool
+    """True if its answer begins as soon as the turn is accepted."""
     task_options: dict[str, Any]
     """Options of a new task."""
     message_options: dict[str, Any]
@@ -71,9 +72,9 @@ class TurnRequest:
         view = {"client_context": {INSTRUCTIONS: self.turn.instructions}} if self.turn.instructions else {}
         return {**self.message_options, **view, "by": self.caller.by}
 
-    def item_id(self, task: Task) -> str:
-        """Return the id of the message to the task."""
-        return chosen_item_id(None, self.key, task.task_id, "openai") or f"oa-{uuid.uuid4().hex}"
+    def item_id(self, task: Task, position: int) -> str:
+        """Return the id of the message that becomes the step at a position of the task."""
+        return self.repetition.item_id(task.task_id, position)
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,15 @@ class TaskNow:
 
 
 async def accept_new(request: TurnRequest, task_id: str | None = None) -> AcceptedTurn:
-    """Submit a new task, with this id if it is that of a conversation. Raise StateConflict if it has other content."""
-    gateway, caller = request.gateway, request.caller
+    """Submit a new task, or find that of an earlier attempt at the request."""
+    gateway, caller, repetition = request.gateway, request.caller, request.repetition
     caller.require(Scope.SUBMIT)
-    key = request.key if task_id is None else None
-    new = new_task_id(caller.tenant, task_id, key, "openai")
+    position = len(request.turn.history)
+    reads = gateway.calls.reads
+    found = await reads.run(repetition.find_task, gateway.orchestrator, request.immediate) if task_id is None else None
+    if found is not None:
+        return AcceptedTurn(await gateway.task(caller, found), ResponseStart(position))
+    new = _new_id(request, caller.tenant, task_id or repetition.new_task_id(), task_id is not None)
     options: dict[str, Any] = {
         **request.of_message,
         **request.task_options,
@@ -107,11 +112,10 @@ async def accept_new(request: TurnRequest, task_id: str | None = None) -> Accept
         options["history"] = [{"role": said.role, "text": said.text} for said in request.turn.history]
 
     def submit() -> Task:
-        with reporting_reuse(key, lambda: gateway.exists(new.task_id)):
-            return gateway.orchestrator.run(_team(request, new), request.turn.prompt, **options)
+        return gateway.orchestrator.run(_team(request, new), request.turn.prompt, **options)
 
-    task = await gateway.create_task(caller, new, submit)
-    return AcceptedTurn(task, ResponseStart(len(request.turn.history)))
+    task = await _created(request, new, submit)
+    return AcceptedTurn(task, ResponseStart(position))
 
 
 async def accept_after_response(request: TurnRequest, previous: ResponseId) -> AcceptedTurn:
@@ -119,18 +123,18 @@ async def accept_after_response(request: TurnRequest, previous: ResponseId) -> A
     gateway, caller = request.gateway, request.caller
     caller.require(Scope.CONTROL)
     task = await gateway.task(caller, previous.task_id)
-    if (known := await _sent_before(request, task)) is not None:
-        return known
     state = await gateway.calls.reads.run(read_state, task, previous.position)
     if not state.steps:
         raise unknown_response(str(previous))
     own, followed = response_steps(state.steps)
-    newest = not followed
+    end, newest = own[-1].seq + 1, not followed
+    if (known := await _attempted_before(request, task, state, end)) is not None:
+        return known
     if newest and state.cursor is not None:
         return await _send(request, task, state)
     if newest and not state.summary.status.ended:
         raise Problem(409, "response_in_progress", f"response {previous} has not ended", "wait for it, or cancel it")
-    return await _fork(request, task, None if newest else own[-1].seq)
+    return await _fork(request, task, None if newest else end - 1)
 
 
 async def accept_in_conversation(request: TurnRequest, conversation: str) -> AcceptedTurn:
@@ -143,13 +147,13 @@ async def accept_in_conversation(request: TurnRequest, conversation: str) -> Acc
         if problem.status != 404 or _NEW_CONVERSATION.fullmatch(task_id) is None:
             raise
         return await accept_new(request, task_id)
-    state = await gateway.calls.reads.run(read_state, task, 0 if request.key is not None else None)
-    if request.key is not None and not any("item_id" in step.metadata for step in state.steps):
-        with suppress(StateConflict):  # the first message bears no key: it is this one if it is equal
-            return await accept_new(request, task_id)
-    caller.require(Scope.CONTROL)
-    if (known := await _sent_before(request, task)) is not None:
+    state = await gateway.calls.reads.run(read_state, task, 0 if request.repetition.may_repeat else None)
+    starts = [step.seq for step in state.steps if "item_id" in step.metadata]
+    if (known := await _attempted_before(request, task, state, max(starts, default=0))) is not None:
         return known
+    if not starts and (first := await _first_message_again(request, state, task_id)) is not None:
+        return first
+    caller.require(Scope.CONTROL)
     if state.cursor is not None:
         return await _send(request, task, state)
     if state.summary.status.ended:
@@ -169,6 +173,11 @@ def read_state(task: Task, position: int | None) -> TaskNow:
     return TaskNow(summary, cursor, [step for step in task.steps(first) if cursor is None or step.seq < count])
 
 
+def _new_id(request: TurnRequest, tenant: str | None, task_id: str, named: bool = False) -> NewTaskId:
+    """Return the whole id of a new task. Another request may have it if the client names it, or sends a key."""
+    return NewTaskId(qualified_id(tenant, task_id), named or request.repetition.key is not None)
+
+
 def _team(request: TurnRequest, new: NewTaskId) -> Team:
     """Return the team of the request. Raise Problem `model_not_found` if the caller has none of this name."""
     try:
@@ -177,13 +186,52 @@ def _team(request: TurnRequest, new: NewTaskId) -> Team:
         raise unknown_model(request.team) if problem.status == 404 else problem from None
 
 
-async def _sent_before(request: TurnRequest, task: Task) -> AcceptedTurn | None:
-    """Return the response to a message with the key of the request, or None. Raise Problem 422 if it differs."""
-    item_id = request.item_id(task)
-    if request.key is None or not await request.gateway.calls.reads.run(is_stored, task, item_id):
+async def _created(request: TurnRequest, new: NewTaskId, create: Callable[[], Task]) -> Task:
+    """Create a task, and return it. A key that was used for another request raises Problem 422."""
+    gateway = request.gateway
+    try:
+        return await gateway.create_task(request.caller, new, create)
+    except StateConflict as error:
+        if request.repetition.key is None or not await gateway.calls.reads.run(gateway.exists, new.task_id):
+            raise
+        raise _key_reused(error) from error
+
+
+def _key_reused(error: StateConflict) -> Problem:
+    return Problem(422, _KEY_REUSED, str(error), "use another Idempotency-Key")
+
+
+async def _attempted_before(request: TurnRequest, task: Task, state: TaskNow, position: int) -> AcceptedTurn | None:
+    """Return the response of an earlier attempt, if the step at this position is its message, or None.
+
+    Raise Problem 422 if the message has the request's key, and differs.
+    """
+    repetition = request.repetition
+    if not repetition.may_repeat:
         return None
-    await _store_message(request, task, item_id)  # this compares the contents
-    return AcceptedTurn(task, ResponseStart(item_id=item_id))
+    item_id = request.item_id(task, position)
+    found = next((step for step in state.steps if step.metadata.get("item_id") == item_id), None)
+    if found is None or (repetition.key is None and found.created_at < repetition.since(request.immediate)):
+        return None
+    if repetition.key is not None:
+        await _store_message(request, task, item_id)  # it is stored: this compares the contents
+    return AcceptedTurn(task, ResponseStart(found.seq))
+
+
+async def _first_message_again(request: TurnRequest, state: TaskNow, task_id: str) -> AcceptedTurn | None:
+    """Return the response to the first message of a conversation if an earlier attempt has sent that, or None."""
+    repetition = request.repetition
+    recent = state.summary.created_at >= repetition.since(request.immediate)
+    if not repetition.may_repeat or not recent or state.steps[0].text != request.turn.prompt:
+        return None
+    try:
+        return await accept_new(request, task_id)
+    except StateConflict:
+        return None
+    except Problem as problem:
+        if problem.code == _KEY_REUSED:
+            return None
+        raise
 
 
 async def _send(request: TurnRequest, task: Task, state: TaskNow) -> AcceptedTurn:
@@ -191,20 +239,22 @@ async def _send(request: TurnRequest, task: Task, state: TaskNow) -> AcceptedTur
         refuse_open_calls(request, [call.id for call in state.last.calls])
     if state.summary.status is TaskStatus.PAUSED:
         await request.gateway.calls.reads.run(_check_within_limits, task)
-    item_id = request.item_id(task)
+    position = state.last.seq + 1
+    item_id = request.item_id(task, position)
     await request.gateway.admit_message(request.caller, lambda: is_stored(task, item_id))
     await _store_message(request, task, item_id)
-    return AcceptedTurn(task, ResponseStart(state.last.seq + 1, item_id, state.last), state.cursor)
+    return AcceptedTurn(task, ResponseStart(position, item_id, state.last), state.cursor)
 
 
 async def _store_message(request: TurnRequest, task: Task, item_id: str) -> None:
     """Send the message. Raise Problem 422 if another one was sent with the key of the request."""
-
-    def send() -> None:
-        with reporting_reuse(request.key, lambda: is_stored(task, item_id)):
-            task.send(request.turn.prompt, item_id=item_id, **request.of_message)
-
-    await request.gateway.calls.controls.run(send)
+    calls = request.gateway.calls
+    try:
+        await calls.controls.run(task.send, request.turn.prompt, item_id=item_id, **request.of_message)
+    except StateConflict as error:
+        if request.repetition.key is None or not await calls.reads.run(is_stored, task, item_id):
+            raise
+        raise _key_reused(error) from error
 
 
 def _check_within_limits(task: Task) -> None:
@@ -215,16 +265,20 @@ def _check_within_limits(task: Task) -> None:
 
 
 async def _fork(request: TurnRequest, task: Task, seq: int | None) -> AcceptedTurn:
-    """Send the message to a new task with the steps up to `seq`."""
-    gateway = request.gateway
-    new = new_task_id(tenant_of(task.task_id) or None, None, request.key, "openai", f"{task.task_id}/{seq}")
+    """Send the message to a new task with the steps up to `seq`, or find that of an earlier attempt."""
+    gateway, repetition = request.gateway, request.repetition
+    found = await gateway.calls.reads.run(repetition.find_task, gateway.orchestrator, request.immediate)
+    if found is not None:
+        known = await gateway.task(request.caller, found)
+        return AcceptedTurn(known, ResponseStart(item_id=fork_item_id(known.task_id)))
+    named = repetition.new_task_id(f"{task.task_id}/{seq}")
+    new = _new_id(request, tenant_of(task.task_id) or None, named)
     options = {**request.of_message, "task_id": new.task_id}
 
     def branch_off() -> Task:
-        with reporting_reuse(request.key, lambda: gateway.exists(new.task_id)):
-            return task.fork(seq, request.turn.prompt, team=team_of_fork(request.caller, task.team()), **options)
+        return task.fork(seq, request.turn.prompt, team=team_of_fork(request.caller, task.team()), **options)
 
-    branch = await gateway.create_task(request.caller, new, branch_off)
+    branch = await _created(request, new, branch_off)
     return AcceptedTurn(branch, ResponseStart(item_id=fork_item_id(branch.task_id)))
 
 

@@ -14,7 +14,6 @@ from roboco.client.task import Task
 from roboco.errors import RobocoError
 from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
-from roboco.gateway.idempotency import IdempotencyKey
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.bodies import ChatBody
 from roboco.gateway.openai.chat_messages import chat_entries
@@ -24,6 +23,7 @@ from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.openai.outputs import chat_usage
 from roboco.gateway.openai.parameters import CHAT, check_parameters
 from roboco.gateway.openai.problems import OpenAIRoute, error_object, wrong_parameter
+from roboco.gateway.openai.repetition import repetition_of
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.sse import event_stream, frame
 from roboco.gateway.openai.tools import client_tools
@@ -53,13 +53,12 @@ async def create_chat_completion(
     caller: Caller,
     gateway: TheGateway,
     x_roboco_on_disconnect: OnDisconnectHeader = None,
-    key: IdempotencyKey = None,
 ) -> Response:
     """Give a conversation to a team, and return its answer, whole or as chunks."""
     caller.require(Scope.READ)
     async with AsyncExitStack() as held:  # before the task is accepted: nothing of a refused request is left
         await held.enter_async_context(gateway.limits.open_stream(caller))
-        accepted = await _accept(body, caller, gateway, key)
+        accepted = await _accept(request, body, caller, gateway)
         return await _answer(request, gateway, caller, _Completion(body, accepted, x_roboco_on_disconnect), held)
 
 
@@ -89,16 +88,17 @@ async def _answer(
     return JSONResponse(_completion(about, stream))
 
 
-async def _accept(body: ChatBody, caller: Principal, gateway: Gateway, key: str | None) -> accepting.AcceptedTurn:
+async def _accept(request: Request, body: ChatBody, caller: Principal, gateway: Gateway) -> accepting.AcceptedTurn:
     check_parameters(body.others, CHAT, gateway.settings.openai_ignore)
     turn = turn_of(chat_entries(body.messages), "messages", continues=False)
     tools = {"client_tools": client_tools(body.tools, nested=True)} if body.tools else {}
     accepted = accepting.TurnRequest(
         gateway=gateway,
         caller=caller,
-        key=key,
+        repetition=await repetition_of(request, caller),
         team=body.model,
         turn=turn,
+        immediate=bool(body.stream),
         task_options=body.roboco.of_task(),
         message_options={**body.roboco.of_message(), **tools},
     )

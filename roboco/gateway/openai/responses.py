@@ -16,7 +16,6 @@ from roboco.client.task import Task
 from roboco.domain.canonical_json import json_bytes, sha256
 from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
-from roboco.gateway.idempotency import IdempotencyKey
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.bodies import Order, ResponseBody
 from roboco.gateway.openai.following import (
@@ -30,6 +29,7 @@ from roboco.gateway.openai.outputs import OutputItem
 from roboco.gateway.openai.parameters import RESPONSES, check_parameters
 from roboco.gateway.openai.problems import OpenAIRoute, wrong_parameter
 from roboco.gateway.openai.reading import input_items, read_response
+from roboco.gateway.openai.repetition import repetition_of
 from roboco.gateway.openai.response_items import input_entries
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.response_stream import ResponseStart, ResponseStream
@@ -56,15 +56,13 @@ class _Accepted:
 
 
 @router.post("/responses", summary="Create a response")
-async def create_response(
-    request: Request, body: ResponseBody, caller: Caller, gateway: TheGateway, key: IdempotencyKey = None
-) -> Response:
+async def create_response(request: Request, body: ResponseBody, caller: Caller, gateway: TheGateway) -> Response:
     """Bring a message, or results of functions, to a team, and return its response or a stream of events."""
     caller.require(Scope.READ)
     async with AsyncExitStack() as held:  # before the turn is accepted: nothing of a refused request is left
         if body.stream or not body.background:
             await held.enter_async_context(gateway.limits.open_stream(caller))
-        accepted = await _accept(body, caller, gateway, key)
+        accepted = await _accept(request, body, caller, gateway)
         head = await _head(gateway, caller, accepted.task, body)
         return await _answer(request, gateway, _Accepted(body, accepted, head), held)
 
@@ -181,7 +179,7 @@ async def delete_response(response_id: str, caller: Caller, gateway: TheGateway)
     raise Problem(405, "method_not_allowed", detail, remedy, {"Allow": "GET"})
 
 
-async def _accept(body: ResponseBody, caller: Principal, gateway: Gateway, key: str | None) -> accepting.AcceptedTurn:
+async def _accept(request: Request, body: ResponseBody, caller: Principal, gateway: Gateway) -> accepting.AcceptedTurn:
     check_parameters(body.others, RESPONSES, gateway.settings.openai_ignore)
     if body.include and any("logprobs" in name for name in body.include):
         raise wrong_parameter("include", "log probabilities are not recorded")
@@ -196,9 +194,10 @@ async def _accept(body: ResponseBody, caller: Principal, gateway: Gateway, key: 
     accepted = accepting.TurnRequest(
         gateway=gateway,
         caller=caller,
-        key=key,
+        repetition=await repetition_of(request, caller),
         team=body.model,
         turn=turn,
+        immediate=bool(body.stream or body.background),
         task_options={"conversation": True, **options.of_task()},
         message_options={**options.of_message(), **tools},
     )

@@ -374,7 +374,7 @@ def test_a_conversation_at_work_is_locked(client: OpenAI) -> None:
 
 @pytest.mark.parametrize("kind", ["whole", "stream", "chat", "next", "branch", "conversation", "conversation next"])
 def test_a_request_whose_answer_is_lost_runs_once(gateway: GatewayProcess, client: OpenAI, kind: str) -> None:
-    """The package repeats the request by itself, with its key."""
+    """The package repeats the request without a key. It gets the answer of the task that the first attempt began."""
     text = f"lost {kind}"
     first = client.responses.create(model="desk", input="before") if kind in ("next", "branch") else None
     if kind == "branch":
@@ -386,7 +386,7 @@ def test_a_request_whose_answer_is_lost_runs_once(gateway: GatewayProcess, clien
     before = len(list(gateway.stack.orchestrator.tasks()))
     with Gate(gateway.port) as gate:
         held = gate.hold(rb"POST /openai", answer=True)
-        through = gateway.client(gate.port).with_options(default_headers={"Idempotency-Key": f"lost {kind}"})
+        through = gateway.client(gate.port)
 
         def run() -> str:
             if kind == "chat":
