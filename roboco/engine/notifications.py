@@ -120,7 +120,6 @@ def _store(
         team=engine.frozen_teams.get(task_id).name,
         status=task.status,
         reason=task.reason,
-        retries=task.state.retries,
         steps=task.state.steps,
         tokens_in=task.state.tokens_in,
         tokens_out=task.state.tokens_out,

@@ -1,8 +1,10 @@
-"""Retry: the record of a retry, in the metadata of the step with which a failed task continues.
+"""Retry: the record of a retry, in the lineage of the task with which a failed one continues, and in a step of it.
 
-    ..., last good step, step with the error ══ failed ══ step of the retry, next turn, ...
+    failed task:  ..., last good step, step with the error
+    its retry:    ..., last good step, step with the error, step of the retry, next turn, ...
 
-The history is append-only, so the error stays, and the retry is one more step. Routers and agents see neither of them.
+The retry begins with all steps of the failed task. Routers and agents see neither the error nor the step of the retry.
+Before release 0.2, a failed task continued in its own history, with the same step.
 """
 
 from typing import Any
@@ -19,8 +21,6 @@ class Retry(RecordModel):
     """Why the caller retried the task."""
     limits: dict[str, Any] = {}
     """The fields of `LimitOverrides` that replace limits of the task."""
-    expired_items: tuple[str, ...] = ()
-    """The ids of stops and interruptions that the task had not applied when it failed. They have no effect."""
 
     def parts(self) -> tuple[TextPart, ...]:
         """Return the parts of the step."""

@@ -110,10 +110,6 @@ def _carry_out(engine: Engine, task_id: str) -> float | None:
     request = _request_of(engine, task_id)
     if request is None:
         return None
-    if not request.stop and _is_retried(engine, task_id):
-        engine.files.delete(erasure_path(task_id))
-        _log.warning("task %s is not erased: it was retried before its client had completed the request", task_id)
-        return None
     return _continue(engine, request, StoredReceipt.open(engine, request))
 
 
@@ -129,11 +125,6 @@ def _continue(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -
     elif not request.archive:
         receipt.remove_archive()
     return _check_late_files(engine, request, receipt.now)
-
-
-def _is_retried(engine: Engine, task_id: str) -> bool:
-    """Return True if the task, which had ended, is open, and its receipt is not written yet."""
-    return engine.files.get(open_marker_path(task_id)) == OPENED and engine.files.size(tombstone_path(task_id)) is None
 
 
 def _request_of(engine: Engine, task_id: str) -> ErasureRequest | None:

@@ -1,4 +1,4 @@
-"""controls: messages, interruptions, stops, pauses, limits and retries of a task, and their receipts.
+"""controls: messages, interruptions, stops, pauses and limits of a task, and their receipts.
 
 request ─► item id: of the body, of Idempotency-Key, or new ─► accepted, in the workspace ─► 202 with a receipt
                                                     (503: send it again with the same id; it has one effect)
@@ -28,7 +28,6 @@ from roboco.gateway.rest.models import (
     LimitsRequest,
     NewMessage,
     StopRequest,
-    TaskRetry,
     given_options,
 )
 from roboco.gateway.rest.parameters import ItemId, TaskId, WaitSeconds
@@ -170,34 +169,6 @@ async def set_limits(
 
     item_id = chosen_item_id(body.item_id, key, task_id, "limits")
     return await _sent(_Control(gateway, caller, task_id, item_id, key), change, wait)
-
-
-@router.post("/tasks/{task_id}/retry", status_code=202, response_model=Receipt, summary="Retry a failed task")
-async def retry_task(
-    gateway: TheGateway, caller: Caller, task_id: TaskId, body: TaskRetry | None = None, key: IdempotencyKey = None
-) -> Response:
-    """Continue a failed task under the same id, from its last good step. Its error stays in the history.
-
-    Tool calls keep their results. Streams, webhooks and callbacks get the new end. Of several retries at the same time
-    one wins; the others are refused with 409, and so is a task that has not failed or would reach a limit again. If the
-    failure is not complete after some seconds, the answer is 503: send the retry again.
-    """
-    caller.require(Scope.CONTROL)
-    request = body or TaskRetry()
-    limits: dict[str, Any] = request.limits.overrides()
-    if limits:
-        check_within_budget(caller, request.limits, default_limits(caller))
-    item_id = chosen_item_id(request.item_id, key, task_id, "retry")
-
-    def is_accepted() -> bool:
-        return item_id is not None and is_stored(gateway.find_task(caller, task_id), item_id)
-
-    await gateway.admit_retry(caller, task_id, is_accepted)
-    control = _Control(gateway, caller, task_id, item_id, key)
-    return await _sent(
-        control,
-        lambda task, item_id: task.retry(request.reason, item_id, by=caller.by, from_step=request.from_step, **limits),
-    )
 
 
 @router.get(

@@ -173,8 +173,6 @@ class TaskRetry(_StrictInput):
     """Limits to replace. A task that has ended at a limit needs a higher one; seconds count from the retry."""
     from_step: Annotated[int, Field(ge=0)] | None = None
     """The position of the last good step, as the caller knows it. Another one is refused with 409: fork the task."""
-    item_id: ItemName | None = None
-    """The id of the item. Leave it out with Idempotency-Key."""
 
 
 class ApprovalRequest(_StrictInput):
