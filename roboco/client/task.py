@@ -191,7 +191,7 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         `from_step` is the position of the last good step, as the caller knows it; another one is refused.
         A task is retried once: a repetition returns the same new task. Raises UsageError if the task has not failed,
         would reach a limit again, is a sub-task, or was retried for another reason or with other limits. Right after
-        the failure it waits until the end is complete, and raises TransientError if that takes longer than some seconds.
+        the failure it waits until the end is complete, and raises TransientError if that takes longer than seconds.
         """
         arguments = {"task_id": self.task_id, "reason": reason, "limits": limits, "by": by, "from_step": from_step}
         created = handle_task_command(self._engine, self._settings, names.RETRY_TASK, arguments, "")

@@ -240,7 +240,7 @@ def _handle_retry(engine: Engine, settings: Settings, arguments: dict[str, Any],
     """Return True if this command has created the task that continues the failed one."""
     command = parse_arguments(_RetryArguments, arguments)
     reason = parse_message(command.reason, "reason") if command.reason else ""
-    retry = Retry(reason=reason, limits=command.limits.overrides())
+    retry = Retry(reason=reason, limits=command.limits.overrides(), item_id=command.item_id or "")
     return retry_task(engine, check_task_id(command.task_id), retry, command.by, command.from_step)
 
 

@@ -159,6 +159,8 @@ class Notification(RecordModel):
     team: str
     status: TaskStatus
     reason: str
+    retry_of: str = ""
+    """The failed task with whose retry the task began."""
     steps: int
     tokens_in: int
     tokens_out: int

@@ -81,9 +81,9 @@ def retry(
     as_json: bool,
     **limits: Any,
 ) -> None:
-    """Continue a failed task in a new one, from its last good step, and print the id of the new task.
+    """Continue a failed task in a new one, from its last good step.
 
-    With conditions in place of TASK_ID, all failed tasks that meet them continue.
+    It prints the id of the new task. With conditions in place of TASK_ID, all failed tasks that meet them continue.
 
     Fix the cause of the failure first: `roboco why TASK_ID` shows it. A task that has ended at a limit needs a higher
     one, such as --max-steps. Webhooks and callbacks hear of the new task. The same retry again prints the same id.

@@ -55,7 +55,7 @@ class TaskSender:
     """
 
     def send(self, at: BulkCursor, task_id: str) -> BulkOutcome | None:
-        """Send the control to the task, and return the outcome, or None if no call of the task matches."""
+        """Send the control to the task, and return the outcome, or None if it does not concern the task."""
         found: _Outcome = {"task_id": task_id, "outcome": "accepted"}
         try:
             self.find(task_id)
@@ -65,7 +65,8 @@ class TaskSender:
             elif self.control.name == "fork":
                 self._fork(at, task_id, found)
             elif self.control.name == "retry":
-                self._retry(task_id, found)
+                if not self._retry(at, task_id, found):
+                    return None
             else:
                 self._send_item(at, task_id, found)
         except AlreadyEnded:
@@ -123,14 +124,18 @@ class TaskSender:
             found["outcome"] = "repeated"
         found["new_task_id"] = new_id
 
-    def _retry(self, task_id: str, found: _Outcome) -> None:
-        """Retry the task, unless it was retried before, for whatever reason."""
+    def _retry(self, at: BulkCursor, task_id: str, found: _Outcome) -> bool:
+        """Retry the task, unless it was retried before. Return False for a retry of this bulk control."""
         failed = self.engine.summaries.require(task_id)
+        fork = self.engine.frozen_teams.fork_of(task_id) if failed.retry_of else None
+        if fork and fork.retry and fork.retry.item_id == bulk_item_id(at.bulk_id, fork.task_id):
+            return False
         found["new_task_id"] = failed.retried_as or retry_id(task_id, failed.steps)
         if not failed.retried_as:
             self.admit(found["new_task_id"])
-        if failed.retried_as or not self._command(task_id=task_id):
+        if failed.retried_as or not self._command(task_id=task_id, item_id=bulk_item_id(at.bulk_id, task_id)):
             found["outcome"] = "repeated"
+        return True
 
     def _command(self, **names_of: Any) -> bool | None:
         """Handle the command of the control, as for one task. Return True if it has created a task."""

@@ -6,7 +6,6 @@ from typing import Any
 from roboco.domain.history.retry import Retry
 from roboco.domain.history.step import ORCHESTRATOR, RETRY, TaskStep
 from roboco.domain.ids import step_id_at
-from roboco.domain.inbox.item import caller_metadata
 from roboco.domain.schema import RecordedCaller, RecordModel
 from roboco.errors import StateConflict, UsageError
 
@@ -38,13 +37,14 @@ class Fork(RecordModel):
     def retry_step(self, task_id: str, last: TaskStep) -> TaskStep:
         """Return the step of the retry with this task id. The same lineage and last step always give the same one."""
         retry = self.retry or Retry()
+        by = {} if self.by is None else {"by": self.by}
         return TaskStep(
             step_id=step_id_at(task_id, last.seq + 1),
             seq=last.seq + 1,
             agent_name=ORCHESTRATOR,
             parts=retry.parts(),
             created_at=self.created_at,
-            metadata=caller_metadata(self.by) | {RETRY: retry.model_dump(mode="json", exclude_defaults=True)},
+            metadata=by | {RETRY: retry.model_dump(mode="json", exclude_defaults=True)},
         ).sealed(last.digest)
 
 

@@ -21,6 +21,8 @@ class Retry(RecordModel):
     """Why the caller retried the task."""
     limits: dict[str, Any] = {}
     """The fields of `LimitOverrides` that replace limits of the task."""
+    item_id: str = ""
+    """The id of the request, if its caller named one. A bulk control knows its own retries by it."""
 
     def parts(self) -> tuple[TextPart, ...]:
         """Return the parts of the step."""

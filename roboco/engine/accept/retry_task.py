@@ -51,7 +51,7 @@ def retry_task(engine: Engine, task_id: str, retry: Retry, by: str | None = None
     _check_retryable(engine, steps, lineage, from_step)
     created = fork(engine, ForkRequest(task_id, new_id, by=by, retry=retry))
     first = engine.frozen_teams.fork_of(new_id)
-    if first is not None and first.retry != retry:
+    if first is not None and first.retry != retry.model_copy(update={"item_id": first.retry and first.retry.item_id}):
         raise StateConflict(
             f"task {task_id!r} was retried {f'by {first.by} ' if first.by else ''}at "
             f"{first.created_at:%Y-%m-%d %H:%M:%S} UTC, for another reason or with other limits, as {new_id!r}"

@@ -307,7 +307,7 @@ def test_progress_is_reported_for_tasks_that_do_not_match_too(
 
 
 def test_runs_of_what_if_and_retried_tasks_count_what_they_ran_themselves() -> None:
-    """A run counts neither the shared steps nor the calls that did not run; a retry counts neither the steps of its source."""
+    """A run counts neither the shared steps nor the calls that did not run; a retry counts its own turns."""
     world = ended_world()
     start_runs(world.engine, request(team=with_prompt("You are new.")))
     world.settle(RUN)

@@ -18,7 +18,7 @@ from roboco.ports.model import Request
 from tests.support.memory_ports.controlled import DELEGATING, RETRIED, children_of
 from tests.support.memory_ports.journeys import SEQUENTIAL, Journey, assert_whole, member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.notifications import HOOK, SHOP, deliver_all
+from tests.support.memory_ports.notifications import SHOP, deliver_all
 from tests.support.memory_ports.watch import Crash, Fault, PortCall, make_call
 from tests.support.memory_ports.world import TASK, World, team_of
 from tests.unit.engine.test_accept import crash
@@ -84,7 +84,7 @@ def test_each_end_has_one_retry_of_which_the_receivers_hear() -> None:
             return ScriptedReply(error=ModelError("model", "no", retryable=False))
         return says("well")
 
-    canvas = HOOK | {"webhook": None, "secret_env": None, "celery": {"task": "x"}, "continuation": "{}"}
+    canvas = {"celery": {"task": "canvas"}, "continuation": "{}"}
     world = failed_world(Journey(team_of(agents=[member("one")]), script), notify=[SHOP, canvas])
     first = world.retry()
     world.settle(first)
@@ -94,9 +94,9 @@ def test_each_end_has_one_retry_of_which_the_receivers_hear() -> None:
     world.settle(second)
     assert (world.summary(second).status, world.summary(second).retry_of) == (TaskStatus.COMPLETED, first)
     deliver_all(world)
-    heard = [(notice.task_id, notice.status) for target, notice in world.notifier.deliveries if not target.continuation]
+    heard = [(notice.task_id, notice.status) for label, notice in world.notifier.deliveries if label == "shop.done"]
     assert heard == [(TASK, "failed"), (first, "failed"), (second, "completed")]
-    assert [notice.task_id for target, notice in world.notifier.deliveries if target.continuation] == [TASK]
+    assert [notice.task_id for label, notice in world.notifier.deliveries if label == "canvas"] == [TASK]
 
 
 def calls_of_retry() -> list[str]:
