@@ -4,7 +4,7 @@
     its retry:    ..., last good step, step with the error, step of the retry, next turn, ...
 
 The retry begins with all steps of the failed task. Routers and agents see neither the error nor the step of the retry.
-Before release 0.2, a failed task continued in its own history, with the same step.
+In an earlier release, a failed task continued in its own history, with the same step.
 """
 
 from typing import Any

@@ -133,7 +133,7 @@ class UnknownResolution(_Item):
 
 
 class RetryRequest(_Item):
-    """The request with which a user continued a failed task in its own history, in a release before 0.2."""
+    """The request with which a user continued a failed task in its own history, in an earlier release."""
 
     kind: Literal["retry"] = "retry"
     reason: str = ""
