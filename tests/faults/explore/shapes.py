@@ -12,6 +12,7 @@ from roboco.domain.removal.retention import parse_rule
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.engine.engine import LogLimits, Policy
+from roboco.errors import ModelError
 from roboco.ports.model import Request
 from roboco.ports.workspace import StoredFile
 from tests.support.memory_ports.clock import ManualClock
@@ -127,6 +128,13 @@ def _count_turns(request: Request) -> ScriptedReply:
     return says(f"{speaker(request)} {own_turns(request)}")
 
 
+def _refuse_some(request: Request) -> ScriptedReply:
+    """Fail for good after messages with an even number, such as "send2"."""
+    if str(request.messages[-1]["content"])[-1:] in "2468":
+        return ScriptedReply(error=ModelError("model", "no", retryable=False))
+    return _count_turns(request)
+
+
 def _tools_script(request: Request) -> ScriptedReply:
     if speaker(request) != "lead":
         return says("closed")
@@ -192,7 +200,7 @@ SHAPES: dict[str, Shape] = {
         _count_turns,
     ),
     "conversation": Shape(
-        team_of(agents=[member("one"), member("two")]), _count_turns, options={"conversation": True, "notify": [HOOK]}
+        team_of(agents=[member("one"), member("two")]), _refuse_some, options={"conversation": True, "notify": [HOOK]}
     ),
     "imported": Shape(
         team_of(agents=[member("one"), member("two")], collaboration_model={"type": "manual"}),
