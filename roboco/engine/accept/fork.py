@@ -52,7 +52,7 @@ from roboco.engine.contention import contention_error
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
 from roboco.engine.task_entries import put_entry
-from roboco.engine.tombstones import check_not_erased
+from roboco.engine.tombstones import check_not_erased, check_not_erasing
 from roboco.errors import Forbidden, StateConflict, UsageError
 
 
@@ -104,7 +104,7 @@ def fork(engine: Engine, request: ForkRequest) -> bool:
     engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     check_not_erased(engine.files, task_id)
     engine.files.create(fork_name_path(request.source, task_id), b"")  # an erasure of the source finds the fork by it
-    check_not_erased(engine.files, request.source)
+    check_not_erasing(engine.files, request.source)
     early_files.take(engine, task_id, request.by)
     steps = _store_files(engine, request, team, steps)
     summary, is_created = _store_summary(engine, request, team, steps)

@@ -24,7 +24,6 @@ from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.engine.engine import Engine
 from roboco.engine.record.closed import check_not_closing
 from roboco.engine.retry import after_close
-from roboco.engine.tombstones import check_not_erasing
 from roboco.errors import CorruptHistory, StateConflict
 
 
@@ -38,7 +37,6 @@ def retry_task(engine: Engine, task_id: str, retry: Retry, by: str | None = None
     Cost: that of a fork, and one more read of the whole history.
     """
     summary = after_close(engine.clock, lambda: check_not_closing(engine, check_task_id(task_id)))
-    check_not_erasing(engine.files, task_id)
     if summary.status is not TaskStatus.FAILED:
         remedy = "fork it to continue from one of its steps" if summary.status.ended else "there is nothing to retry"
         raise StateConflict(f"task {task_id!r} has not failed, it is {summary.status}; {remedy}")

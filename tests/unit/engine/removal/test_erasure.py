@@ -354,7 +354,7 @@ def test_a_late_message_of_an_erased_task_is_dropped() -> None:
 
 
 def test_a_task_whose_erasure_is_requested_cannot_be_retried() -> None:
-    world = ended_task()
+    world = failed_task()
     world.erase()
     with pytest.raises(Erased, match="is being erased"):
         retry_task(world.engine, TASK, Retry())
