@@ -471,7 +471,8 @@ def _check_action(run: Run, deed: UserAction) -> None:  # noqa: C901 - one branc
 def _check_retry(run: Run, task: CheckedTask) -> None:
     """Require that a task whose retry was accepted has failed, and names the one task that continues with its steps."""
     world, task_id, new_id = run.world, task.task_id, task.summary.retried_as
-    require("accepted retry", task.summary.status is TaskStatus.FAILED, f"{task_id} is {task.summary.status}")
+    failed = task.summary.status is TaskStatus.FAILED
+    require("accepted retry", failed and new_id, f"{task_id} is {task.summary.status}, retried as {new_id!r}")
     if is_erased(world, new_id):
         return
     history = world.history(new_id)
