@@ -154,7 +154,8 @@ IMPORTED = Journey(
 
 
 def _failing_until_retried(request: Request, world: World) -> ScriptedReply:
-    if speaker(request) == "second" and not world.summary().retried_as:
+    retried = world.summary().retried_as or any(step.is_retry for step in world.history())  # by an earlier release
+    if speaker(request) == "second" and not retried:
         return ScriptedReply(("the", " half"), error=ModelError("model", "the model refuses", retryable=False))
     return says(f"{speaker(request)} is well")
 
