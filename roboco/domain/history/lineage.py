@@ -1,9 +1,18 @@
-"""Lineage: the origin of a task that is a fork of another one or works for one."""
+"""Lineage: the origin of a task that is a fork of another one or works for one.
+
+A retry is a fork with all steps of a failed task, and one more:
+
+    failed task:  ..., last good step, step with the error
+    its retry:    ..., last good step, step with the error, step of the retry, next turn, ...
+
+Routers and agents see neither the error nor the step of the retry. In an earlier release, a failed task continued in
+its own history, with the same step.
+"""
 
 from datetime import datetime
 from typing import Any
 
-from roboco.domain.history.retry import Retry
+from roboco.domain.history.part import TextPart
 from roboco.domain.history.step import ORCHESTRATOR, RETRY, TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.schema import RecordedCaller, RecordModel
@@ -18,6 +27,21 @@ class Parent(RecordModel):
     at_seq: int
     step_id: str
     child: str
+
+
+class Retry(RecordModel):
+    """Why a failed task continues, and with which limits."""
+
+    reason: str = ""
+    """Why the caller retried the task."""
+    limits: dict[str, Any] = {}
+    """The fields of `LimitOverrides` that replace limits of the task."""
+    item_id: str = ""
+    """The id of the request, if its caller named one. A bulk control knows its own retries by it."""
+
+    def parts(self) -> tuple[TextPart, ...]:
+        """Return the parts of the step."""
+        return (TextPart(text=f"retried: {self.reason}" if self.reason else "retried"),)
 
 
 class Fork(RecordModel):
@@ -93,3 +117,10 @@ def _without_final_error(steps: list[TaskStep]) -> list[TaskStep]:
     if reminder is not None:
         return steps[:reminder]
     return steps[:-1] if len(steps) > 1 and steps[-1].by_agent else steps
+
+
+def retry_of(step: TaskStep) -> Retry | None:
+    """Return the record of the retry that the step is, or None if it is none."""
+    if step.agent_name != ORCHESTRATOR or RETRY not in step.metadata:
+        return None
+    return Retry.model_validate(step.metadata[RETRY])

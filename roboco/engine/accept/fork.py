@@ -17,10 +17,9 @@ dies after that, the sweeper finds the marker and starts the task.
 from dataclasses import dataclass
 
 from roboco.domain.canonical_json import canonical_json, sha256
-from roboco.domain.history.lineage import Fork, fork_prefix
+from roboco.domain.history.lineage import Fork, Retry, fork_prefix
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.recorded_calls import RecordedCalls
-from roboco.domain.history.retry import Retry
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import check_no_run_id, check_task_id, tenant_of
 from roboco.domain.inbox.item import UserMessage

@@ -12,8 +12,7 @@ of it changes but the field of its summary that names the retry.
 """
 
 from roboco.domain.decision.budget import limit_reached
-from roboco.domain.history.lineage import Fork, parent_of
-from roboco.domain.history.retry import Retry
+from roboco.domain.history.lineage import Fork, Retry, parent_of
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import LIMIT, TaskStep
 from roboco.domain.ids import check_task_id, retry_id

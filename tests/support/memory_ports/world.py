@@ -10,8 +10,7 @@ from roboco.domain.decision.action import Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.lineage import parent_of
-from roboco.domain.history.retry import Retry
+from roboco.domain.history.lineage import Retry, parent_of
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome

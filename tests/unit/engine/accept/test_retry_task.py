@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.history.retry import Retry
+from roboco.domain.history.lineage import Retry
 from roboco.domain.history.step import verify_chain
 from roboco.domain.ids import retry_id
 from roboco.domain.paths import open_marker_path, summary_path

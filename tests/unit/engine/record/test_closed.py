@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.history.retry import Retry
+from roboco.domain.history.lineage import Retry
 from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.paths import erasure_path, open_marker_path, summary_path
 from roboco.domain.removal.erasure import ErasureRequest

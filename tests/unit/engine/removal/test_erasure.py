@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from roboco.domain.dead_letter import dead_letter_of_lost_work
-from roboco.domain.history.retry import Retry
+from roboco.domain.history.lineage import Retry
 from roboco.domain.ids import sub_task_id
 from roboco.domain.paths import erasure_path, forks_path, item_path, open_marker_path, tombstone_path
 from roboco.engine.accept.retry_task import retry_task
