@@ -150,7 +150,7 @@ BUGS = (
     Bug(
         "a task that has ended goes on",
         f"{DECISION}decide.py",
-        "    if (ended := _ended(limits, history.last)) is not None:\n        return ended\n",
+        "    if ended is not None and not waits:\n        return ended\n",
         "",
         "tests/unit/domain/decision",
     ),

@@ -43,16 +43,11 @@ def serialize_request(request: Any, ignore_result: bool) -> str:
 
 
 class Continuation:
-    """The continuation of a stored request, on the application and result backend of its Celery task.
+    """The continuation of a stored request, on the application and result backend of its Celery task."""
 
-    A chord counts each of its parts once. Without `counts_in_chord`, the part of this request was counted before.
-    """
-
-    def __init__(self, app: Celery, text: str, counts_in_chord: bool = True) -> None:
+    def __init__(self, app: Celery, text: str) -> None:
         self.app: Any = app
         request: Any = Context(json.loads(text), args=(), kwargs={}, called_directly=False)
-        if not counts_in_chord:
-            request.chord = None
         self.request = request
         self.task: Any = self.app.tasks[self.request.task]
 

@@ -47,7 +47,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "answer": ("commands.answers:answer", "Submit the result of a client tool call."),
         "resolve": ("commands.answers:resolve", "Resolve a tool call with an unknown outcome."),
         "limits": ("commands.limits:limits", "Set other limits for a task."),
-        "retry": ("commands.limits:retry", "Continue a failed task from its last good step."),
+        "retry": ("commands.limits:retry", "Continue a failed task in a new one, from its last good step."),
         "fork": ("commands.fork:fork", "Start a new task from the first steps of a task."),
     },
     "Inspect": {

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar, cast
 from roboco.client.stream import TASK_END, TaskStream, recheck_delays
 from roboco.client.task_result import TaskResult
 from roboco.domain.session.session import ContinuationToken
-from roboco.domain.status import TaskStatus
 from roboco.domain.stream.item import StreamItem
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.domain.task_summary import TaskSummary
@@ -87,7 +86,7 @@ class AsyncTaskStream:
                     items = _shared_items(view, record)
                     for item in await _items_with_steps(view, record) if items is None else items:
                         yield item
-                    if record["type"] == TASK_END and not await self._was_retried(record):
+                    if record["type"] == TASK_END:
                         return
                     record = items = item = None  # a silent follower holds no message
                 elif await check.has_ended():
@@ -99,14 +98,6 @@ class AsyncTaskStream:
         async with aclosing(_in_batches(self._stream.remaining(view, position))) as remaining:
             async for item in remaining:
                 yield item
-
-    async def _was_retried(self, end: Record) -> bool:
-        """Return True if the task has continued after this event of its end. A silent workspace delays no end."""
-        if end.get("status") != TaskStatus.FAILED:
-            return False
-        check = _EndCheck(lambda: _READERS.run(lambda: self._stream.was_retried(end)))
-        async with aclosing(check):
-            return await check.has_ended()
 
     async def _check_workers(self) -> None:
         if self._stream.worker_check.is_due():

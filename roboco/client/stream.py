@@ -14,7 +14,6 @@ from roboco.client.task_result import TaskResult, result_of
 from roboco.client.worker_check import WorkerCheck
 from roboco.domain.history.step import TaskStep
 from roboco.domain.paths import events_path
-from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import TaskEnded
 from roboco.domain.stream.event_file import from_stored
 from roboco.domain.stream.item import StreamItem, stream_item
@@ -100,17 +99,6 @@ class TaskStream:
         if summary is None:
             self._retrying(lambda: check_not_erased(self._engine.files, self.task_id))
         return summary is not None and summary.status.ended
-
-    def was_retried(self, end: Record) -> bool:
-        """Return True if the task has continued after this event of its end, because it had failed.
-
-        The end is the last one, as far as a reader knows, if the summary in the workspace has no further steps. Cost:
-        one read of the summary for the end of a failed task.
-        """
-        if end.get("status") != TaskStatus.FAILED:
-            return False
-        summary = self._retrying(lambda: self._engine.summaries.get(self.task_id))
-        return summary is not None and summary.steps > int((end.get("usage") or {}).get("steps", 0))
 
     def remaining(self, view: MergedStream, position: StreamPosition) -> Iterator[StreamItem]:
         """Yield the items of an ended task that the follower lacks: from the logs, else from the workspace.

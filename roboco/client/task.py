@@ -13,7 +13,7 @@ from roboco.client.blocking import iterate, wait_for
 from roboco.client.in_thread import SUBMISSIONS, in_thread
 from roboco.client.operator import what_if as comparisons
 from roboco.client.operator.what_if import RunningComparison, WhatIfOptions
-from roboco.client.options import ForkOptions
+from roboco.client.options import ForkOptions, LimitOptions
 from roboco.client.stream import TaskStream
 from roboco.client.task_commands import handle_task_command
 from roboco.client.task_control import TaskControl
@@ -165,6 +165,31 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         task.created = bool(handle_task_command(self._engine, self._settings, names.FORK_TASK, arguments, ""))
         return task
 
+    def retry(
+        self,
+        reason: str = "",
+        *,
+        by: str | None = None,
+        from_step: int | None = None,
+        **limits: Unpack[LimitOptions],
+    ) -> "Task":
+        """Continue a failed task in a new one, from its last good step. Return the new task, which `retried_as` names.
+
+        Call it once the cause of the failure is fixed; the history of the new task keeps the `reason` and `by`. It
+        begins with the steps of this one, whose error no agent sees. Tool calls keep their results and are not run
+        again. Receivers of notifications hear of the new task, too. `limits` replace limits of the task, which is
+        necessary if one of them has ended it; limits of seconds count from the retry.
+        `from_step` is the position of the last good step, as the caller knows it; another one is refused.
+        A task is retried once: a repetition returns the same new task. Raises UsageError if the task has not failed,
+        would reach a limit again, is a sub-task, or was retried for another reason or with other limits. Right after
+        the failure it waits until the end is complete, and raises TransientError if that takes longer than seconds.
+        """
+        arguments = {"task_id": self.task_id, "reason": reason, "limits": limits, "by": by, "from_step": from_step}
+        created = handle_task_command(self._engine, self._settings, names.RETRY_TASK, arguments, "")
+        task = Task(self.stored_summary().retried_as, self._engine, self._follower, self._settings)
+        task.created = bool(created)
+        return task
+
     def what_if(self, seq: int | None = None, **options: Unpack[WhatIfOptions]) -> RunningComparison:
         """Start runs that continue from step `seq` differently; by default from the message with which the task began.
 
@@ -185,4 +210,5 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         return TaskRecord(task_id, self._engine, self._settings)
 
     afork = in_thread(fork, SUBMISSIONS)
+    aretry = in_thread(retry, SUBMISSIONS)
     awhat_if = in_thread(what_if, SUBMISSIONS)

@@ -12,11 +12,12 @@ from pydantic import ConfigDict, Field, JsonValue
 from roboco.broker import names
 from roboco.client.run_handler import Handler, SentCommand, run_handler
 from roboco.client.team_lookup import resolve_sent_team
+from roboco.domain.history.lineage import Retry
 from roboco.domain.history.part import ToolResult
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import NewId, check_item_id, check_task_id, fork_item_id
 from roboco.domain.inbox.attachments import Attachments
-from roboco.domain.inbox.item import RetryRequest, Stop, UserMessage
+from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.inbox.submission import parse_arguments, parse_message, parse_result
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.schema import CallerId, InputModel
@@ -235,16 +236,12 @@ def _handle_set_limits(engine: Engine, settings: Settings, arguments: dict[str, 
     set_limits(engine, check_task_id(command.task_id), command.limits, item_id, command.by)
 
 
-def _handle_retry(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:
+def _handle_retry(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> bool:
+    """Return True if this command has created the task that continues the failed one."""
     command = parse_arguments(_RetryArguments, arguments)
-    request = RetryRequest(
-        item_id=command.checked_item_id(item_id),
-        created_at=engine.now(),
-        by=command.by,
-        reason=parse_message(command.reason, "reason") if command.reason else "",
-        limits=command.limits.overrides(),
-    )
-    retry_task(engine, check_task_id(command.task_id), request, command.from_step)
+    reason = parse_message(command.reason, "reason") if command.reason else ""
+    retry = Retry(reason=reason, limits=command.limits.overrides(), item_id=command.item_id or "")
+    return retry_task(engine, check_task_id(command.task_id), retry, command.by, command.from_step)
 
 
 def _handle_fork(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> bool:

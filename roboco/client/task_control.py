@@ -167,31 +167,6 @@ class TaskControl(TaskHandle):
         """
         return self._accept(names.SET_LIMITS_TASK, item_id, {"limits": limits, "by": by})
 
-    def retry(
-        self,
-        reason: str = "",
-        item_id: str | None = None,
-        *,
-        by: str | None = None,
-        from_step: int | None = None,
-        **limits: Unpack[LimitOptions],
-    ) -> Receipt:
-        """Continue a failed task under the same id, from its last good step. Return the receipt.
-
-        Call it once the cause of the failure is fixed; the history keeps the `reason` and `by`. The error stays in the
-        history, and no agent sees it. Tool calls keep their results and are not run again. Followers, receivers of
-        notifications and a canvas get the new end. `limits` replace limits of the task, which is necessary if one of
-        them has ended it; limits of seconds count from the retry.
-        `from_step` is the position of the last good step, as the caller knows it. A retry from an earlier one is
-        refused, because the steps after it are part of the history; `fork` continues from it in a new task.
-        Raises UsageError if the task has not failed, would reach a limit again, is a sub-task, or was retried by
-        another caller meanwhile. Right after the failure it waits until the end is complete, and raises TransientError
-        if that takes longer than some seconds.
-        """
-        return self._accept(
-            names.RETRY_TASK, item_id, {"reason": reason, "limits": limits, "by": by, "from_step": from_step}
-        )
-
     def receipt(self, item_id: str) -> Receipt:
         """Return the receipt of an item as of now. Raises UsageError if the task has no item with this id."""
         return find_receipt(self._engine, self.task_id, item_id)
@@ -236,7 +211,6 @@ class TaskControl(TaskHandle):
     adeny = in_thread(deny, CONTROLS)
     aresolve = in_thread(resolve, CONTROLS)
     aset_limits = in_thread(set_limits, CONTROLS)
-    aretry = in_thread(retry, CONTROLS)
     areceipt = in_thread(receipt, CONTROLS)
 
     def _wait_applied(self, receipt: Receipt, seconds: float, is_done: Callable[[Receipt], bool] = is_final) -> Receipt:

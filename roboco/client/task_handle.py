@@ -11,7 +11,7 @@ class TaskHandle:
     """The id of the task; that of a tenant's task is TENANT:ID."""
 
     created: bool = False
-    """True if the `run` or `fork` that returned this task has created it, and did not repeat an earlier submission."""
+    """True if the `run`, `fork` or `retry` that returned this task has created it, and was no repetition."""
 
     def __init__(self, task_id: str, engine: Engine, settings: Settings) -> None:
         self.task_id = task_id

@@ -64,7 +64,7 @@ class TaskRecord(TaskHandle):
 
     def _as_of_now(self, stored: TaskSummary) -> TaskSummary:
         live = None if stored.status.ended else self._engine.task_store.load(self.task_id, 1)
-        if live is None or (live.status.ended and stored.retries > live.state.retries):  # Redis lacks the retry yet
+        if live is None:
             return stored
         state = live.state
         return stored.model_copy(

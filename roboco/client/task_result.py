@@ -41,6 +41,8 @@ class TaskResult:
     """All goals of the user's messages, in their order."""
     files: tuple[Artifact, ...]
     """The files that the steps name, also those of the user, in the order of the steps."""
+    turn_failed: bool = False
+    """True if a conversation waits for its user because a turn has failed. `reason` is the error; `text` is older."""
 
     @property
     def cost(self) -> float:
@@ -48,12 +50,13 @@ class TaskResult:
         return self.usage.cost
 
     def raise_for_status(self) -> Self:
-        """Return the result if the task is `completed`, or if it waits for its user. Raise TaskFailed otherwise.
+        """Return the result if the task is `completed`, or waits for its user after an answer. Else raise TaskFailed.
 
         The error names the status, the reason and the next call. A task that is paused, or that waits for an approval
         or a client tool, has not failed, but its text is no answer yet.
         """
-        if (remedy := _REMEDIES.get(self.status)) is None:
+        remedy = "send a message, which the team answers" if self.turn_failed else _REMEDIES.get(self.status)
+        if remedy is None:
             return self
         raise TaskFailed(self.task_id, str(self.status), self.reason, remedy)
 
@@ -68,6 +71,7 @@ def result_of(summary: TaskSummary, steps: Sequence[TaskStep]) -> TaskResult:
         usage=usage_of_task(summary),
         goals=tuple(goals_of(steps)),
         files=tuple({artifact.uri: artifact for step in steps for artifact in step.artifacts}.values()),
+        turn_failed=summary.status is TaskStatus.USER_TURN and steps[-1].ends_task,
     )
 
 

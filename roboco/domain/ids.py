@@ -120,6 +120,11 @@ def check_no_run_id(task_id: str) -> None:
         raise UsageError(f"task id {task_id!r} begins with {RUN_PREFIX!r}, as only runs of what-if do; choose another")
 
 
+def retry_id(task_id: str, steps: int) -> str:
+    """Return the id of the task with which a failed one continues that has ended after this number of steps."""
+    return qualified_id(tenant_of(task_id) or None, f"retry_{sha256(f'{task_id}/{steps}')[:32]}")
+
+
 def fork_item_id(task_id: str) -> str:
     """Return the id of the first message of a fork with this task id. Only the same fork has the same id."""
     return f"fork-{sha256(task_id)[:32]}"

@@ -159,8 +159,8 @@ class Notification(RecordModel):
     team: str
     status: TaskStatus
     reason: str
-    retries: int = 0
-    """How often the task continued after it had failed: it distinguishes the ends of a retried task."""
+    retry_of: str = ""
+    """The failed task with whose retry the task began."""
     steps: int
     tokens_in: int
     tokens_out: int

@@ -253,12 +253,9 @@ def newest_notifications_path(task_id: str) -> str:
     return f"{check_task_id(task_id)}/newest_notifications.json"
 
 
-def continued_path(task_id: str, retries: int = 0) -> str:
-    """Return the path of the record of how the Celery task that submitted this task was continued.
-
-    After each retry of the failed task it continues again, with another record.
-    """
-    return f"{check_task_id(task_id)}/continued{f'-{retries}' if retries else ''}.json"
+def continued_path(task_id: str) -> str:
+    """Return the path of the record of how the Celery task that submitted this task was continued."""
+    return f"{check_task_id(task_id)}/continued.json"
 
 
 def notify_marker_path(task_id: str) -> str:

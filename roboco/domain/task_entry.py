@@ -30,8 +30,6 @@ class TaskEntry(RecordModel):
     """The time of the last change of the status."""
     epoch: int = 0
     """The fence of the task's decision that the entry describes. A higher one is newer."""
-    retries: int = 0
-    """How often the task continued after it had failed. The entry of an open task replaces an earlier end then."""
 
     @property
     def tenant(self) -> str:
@@ -54,7 +52,6 @@ def entry_of(summary: TaskSummary) -> TaskEntry:
         created_at=summary.created_at,
         updated_at=summary.updated_at,
         epoch=summary.epoch,
-        retries=summary.retries,
     )
 
 

@@ -19,8 +19,10 @@ class TaskSummary(RecordModel):
     """The title that the client gave, or the first line of the prompt."""
     status: TaskStatus
     reason: str = ""
-    retries: int = 0
-    """How often the task continued after it had failed."""
+    retry_of: str = ""
+    """The failed task with whose retry this one began."""
+    retried_as: str = ""
+    """The task with which this one, which has failed, was retried. It is the only field that changes after the end."""
     steps: int = 0
     epoch: int = 0
     """The fence of the decision that the summary describes."""
@@ -42,11 +44,8 @@ class TaskSummary(RecordModel):
     def supersedes(self, stored: "TaskSummary") -> bool:
         """Return True if this summary is newer than the stored one, and the stored one is not that of an ended task.
 
-        An end is final once it is written: Redis may have lost the decision that the stored summary describes. Only a
-        retry, which the history holds as a further step, opens a task again; an end before that one is out of date.
+        An end is final once it is written: Redis may have lost the decision that the stored summary describes.
         """
-        if self.retries != stored.retries:
-            return self.retries > stored.retries
         return not stored.status.ended and (self.status.ended or self._order > stored._order)
 
     def with_time_of(self, stored: "TaskSummary") -> "TaskSummary":

@@ -88,6 +88,11 @@ class FrozenTeams:
         fork = self.own_fork_of(task_id, first)
         return state.started_at if fork is None else fork.created_at
 
+    def retry_of(self, task_id: str, first: TaskStep) -> str:
+        """Return the failed task with whose retry the task with this first step began, or ""."""
+        fork = self.own_fork_of(task_id, first)
+        return "" if fork is None or fork.retry is None else fork.task_id
+
     def _read_recorded_calls(self, task_id: str) -> RecordedCalls:
         """Return the recorded results of a run of `what-if`. A sub-task of one has none."""
         data = self._files.get(recorded_calls_path(task_id))

@@ -120,7 +120,7 @@ def _store(
         team=engine.frozen_teams.get(task_id).name,
         status=task.status,
         reason=task.reason,
-        retries=task.state.retries,
+        retry_of=engine.frozen_teams.retry_of(task_id, task.first),
         steps=task.state.steps,
         tokens_in=task.state.tokens_in,
         tokens_out=task.state.tokens_out,

@@ -22,7 +22,7 @@ FIRST_CLOSE_DELAY = 0.05
 
 
 class TaskClosing(TransientError):
-    """The task has ended, and a coordinator has not closed it yet; it may reopen it (`record/closed.py`)."""
+    """The task has ended, and a coordinator has not closed it yet (`record/closed.py`)."""
 
 
 def retry(

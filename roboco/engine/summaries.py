@@ -61,16 +61,6 @@ class Summaries:
         summary = self.get(task_id)
         return summary is not None and summary.status.ended
 
-    def is_retried(self, task_id: str) -> bool:
-        """Return True if the task has failed and continues with a retry. One that is erased does not continue.
-
-        If its marker was read before, and there was none, the marker is lost: a marker is deleted after the summary
-        shows the end. `coordinate/archive.py` says why. Cost: one read, and another one for a retried task.
-        """
-        summary = self.get(task_id)
-        continues = summary is not None and not summary.status.ended and summary.retries > 0
-        return continues and erased_error(self._files, task_id) is None
-
     def _compute(self, task_id: str) -> TaskSummary:
         # read the marker first: a closed task has all of its steps, and a task that ends after this counts as running
         is_open = self._files.get(open_marker_path(task_id)) not in (None, CLOSED)
@@ -87,7 +77,7 @@ class Summaries:
             title=title_of(steps[0]),
             status=TaskStatus.RUNNING if end is None else end.status,
             reason="" if end is None else end.reason,
-            retries=state.retries,
+            retry_of=self._frozen_teams.retry_of(task_id, steps[0]),
             steps=state.steps,
             tokens_in=state.tokens_in,
             tokens_out=state.tokens_out,

@@ -45,7 +45,6 @@ def index_as(engine: Engine, task_id: str, task: Snapshot, status: TaskStatus, e
         created_at=task.state.started_at or task.first.created_at,
         updated_at=engine.now(),
         epoch=epoch,
-        retries=task.state.retries,
     )
     put_entry(engine, entry)
 

@@ -132,17 +132,6 @@ class Gateway:
             if not await self._is_repetition(refused, is_accepted):
                 raise
 
-    async def admit_retry(self, caller: Principal, task_id: str, is_accepted: Callable[[], bool]) -> None:
-        """Count the task, which is open again, against the limits of the caller that retries it.
-
-        Raise Problem `rate_limited` as `create_task` does. What is accepted already is not refused.
-        """
-        try:
-            await self.limits.create_task(caller, caller.task_id(task_id))
-        except Problem as refused:
-            if not await self._is_repetition(refused, is_accepted):
-                raise
-
     async def _is_repetition(self, refused: Problem, is_accepted: Callable[[], bool]) -> bool:
         return refused.code == "rate_limited" and await self.calls.reads.run(is_accepted)
 

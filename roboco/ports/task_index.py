@@ -34,8 +34,7 @@ class TaskIndex(Protocol):
         """Store the entries, each in place of an older one of its task. A repetition is harmless.
 
         An entry with a lower epoch than the stored one is ignored. So is every entry of an open task after that of its
-        end, unless the task was retried and the epoch is higher. While a task is queued or running, its entry keeps the
-        times of the first entry with that status.
+        end. While a task is queued or running, its entry keeps the times of the first entry with that status.
         """
 
     def remove_open(self, task_id: str) -> None:

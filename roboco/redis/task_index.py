@@ -218,7 +218,7 @@ class RedisTaskIndex:
         keeps_times = entry.status in (TaskStatus.QUEUED, TaskStatus.RUNNING)
         return [
             *(entry.task_id, entry.epoch, _digits(entry.updated_at), _digits(entry.created_at), _CODES[entry.status]),
-            *(int(keeps_times), "a" if self._tenant is None else "t", well_formed(data), int(entry.retries > 0)),
+            *(int(keeps_times), "a" if self._tenant is None else "t", well_formed(data)),
         ]
 
     def _run_all(self, name: str, calls: Sequence[tuple[list[str], list[Any]]]) -> None:

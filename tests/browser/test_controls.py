@@ -234,24 +234,21 @@ def test_a_raised_limit_lets_a_paused_task_continue(web: WebStack, light_page: P
     assert_page_equals_history(light_page, task)
 
 
-def test_a_failed_task_is_retried_and_all_pages_go_on(web: WebStack, open_watched: OpenContext) -> None:
+def test_a_failed_task_is_retried_in_a_new_one_to_which_its_page_links(web: WebStack, light_page: Page) -> None:
     web.model.fail_next(1, Reply(status=400, text="the model refuses"))
     task = web.run("line", "Write about the sea.")
     web.wait_status(task, "failed")
-    pages = [open_watched().page for _ in range(2)]
-    for page in pages:
-        open_task(page, web, task)
-        expect(page.locator('main [data-status="failed"]')).to_be_visible()
-    button(pages[0], "retry").click()
-    confirm(pages[0], reason="it answers <b>again</b>")
-    web.wait_status(task, "completed")
-    for page in pages:
-        expect(page.locator('main [data-status="completed"]')).to_be_visible()
-        expect(button(page, "retry")).to_have_count(0)
-        assert_page_equals_history(page, task)
-        page.reload()
-        assert_page_equals_history(page, task)
-        expect(page.locator('main [data-status="completed"]')).to_be_visible()
+    open_task(light_page, web, task)
+    expect(light_page.locator('main [data-status="failed"]')).to_be_visible()
+    button(light_page, "retry").click()
+    confirm(light_page, reason="it answers <b>again</b>")
+    expect(light_page.locator('main [data-status="completed"]')).to_be_visible()
+    new = web.stack.orchestrator.task(task.summary().retried_as)
+    assert_page_equals_history(light_page, new)
+    open_task(light_page, web, task)
+    light_page.get_by_role("link", name="Retried").click()
+    expect(light_page.locator('main [data-status="completed"]')).to_be_visible()
+    assert_page_equals_history(light_page, new)
 
 
 def test_a_fork_is_a_new_task_with_the_steps_before(web: WebStack, light_page: Page) -> None:

@@ -90,8 +90,10 @@ def finish(state: State, data: Dump, client: redis.Redis, prefix: str, folder: P
     assert after[: len(before)] == before
     assert verify_chain(after) == len(after)
     expected = journey.run(journey.world())
-    assert [content(step) for step in deployment.history()] == [content(step) for step in expected.history()]
-    assert deployment.summary().status is expected.summary().status
+    retried_in_place = any(step.is_retry for step in deployment.history())  # as an earlier release did
+    equal = expected.summary().retried_as if retried_in_place else TASK
+    assert [content(step) for step in deployment.history()] == [content(step) for step in expected.history(equal)]
+    assert deployment.summary().status is expected.summary(equal).status
     assert deployment.open_tasks() == []
 
 

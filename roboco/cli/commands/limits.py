@@ -1,4 +1,4 @@
-"""roboco limits, retry: replace limits, and continue failed tasks, as at a limit: of one task, or of many."""
+"""roboco limits, retry: replace limits, and continue failed tasks: of one task, or of many."""
 
 from typing import Any
 
@@ -81,23 +81,22 @@ def retry(
     as_json: bool,
     **limits: Any,
 ) -> None:
-    """Continue a failed task from its last good step.
+    """Continue a failed task in a new one, from its last good step.
 
-    With conditions in place of TASK_ID, all failed tasks that meet them continue.
+    It prints the id of the new task. With conditions in place of TASK_ID, all failed tasks that meet them continue.
 
     Fix the cause of the failure first: `roboco why TASK_ID` shows it. A task that has ended at a limit needs a higher
-    one, such as --max-steps. Webhooks, callbacks and the canvas get the new end.
+    one, such as --max-steps. Webhooks and callbacks hear of the new task. The same retry again prints the same id.
 
-    --from names the position of that step, as `roboco show` prints it. Steps after an earlier one cannot be undone in
-    the same history: the command refuses then, and `roboco fork --seq STEP` continues from there in a new task.
+    --from names the position of that step, as `roboco show` prints it; `roboco fork --seq STEP` continues from another.
     """
     given = {name: value for name, value in limits.items() if value is not None}
     with open_task(task_id) as task:
-        receipt = task.retry(reason, from_step=from_step, **(_scoped(agent, tool, given) if given else {}))
+        new = task.retry(reason, from_step=from_step, **(_scoped(agent, tool, given) if given else {}))
     if as_json:
-        print_json(receipt)
+        print_json({"task_id": new.task_id})
     else:
-        click.echo(f"{task_id} continues; follow it with: roboco watch {task_id}")
+        click.echo(new.task_id)
 
 
 def _scoped(agent: str | None, tool: str | None, given: dict[str, Any]) -> Any:

@@ -5,11 +5,6 @@ continue the canvas; the other does nothing, since the notification is redeliver
 sends the next Celery task, records that in `continued.json`, and then stores the result, which is idempotent. If the
 worker dies between the first two, or is suspended there for longer than its lease, the next Celery task is sent twice,
 with the same id. Celery's own worker gives the same guarantee.
-
-If the task is retried after it had failed, its new end continues the canvas again, with another record: the result
-replaces the error, and the chain goes on. Its part of a chord has been counted, so the chord stays failed. A message of
-the first end may be processed after that of the new one: it was given up and requeued by an operator, or it arrives
-twice. Then it changes nothing, and the part of a chord counts with the new end.
 """
 
 from typing import Any
@@ -50,12 +45,10 @@ def continue_canvas(app: Celery, engine: Engine, task_id: str, name: str) -> Non
 def _continue(app: Celery, engine: Engine, task_id: str, name: str) -> None:
     target, notice = notify.find_notification(engine, task_id, name)
     stored = json.loads(target.continuation)
-    if notice.status is TaskStatus.FAILED and _has_continued_since(engine, notice):
-        return
-    continuation = Continuation(app, stored["request"], counts_in_chord=not _has_continued_before(engine, notice))
+    continuation = Continuation(app, stored["request"])
     completed = notice.status is TaskStatus.COMPLETED
     result = _result(engine, task_id, stored["gives"]) if completed else None
-    data = engine.files.get(continued_path(task_id, notice.retries))  # read last, just before anything is sent
+    data = engine.files.get(continued_path(task_id))  # read last, just before anything is sent
     sent: dict[str, str] = {} if data is None else json.loads(data)
     if sent and sent["notice"] != name:
         return  # the canvas has failed because the team waited; the task has ended since
@@ -75,21 +68,6 @@ def _continue(app: Celery, engine: Engine, task_id: str, name: str) -> None:
             )
         case _:
             _fail(engine, continuation, notice, bool(sent))
-
-
-def _has_continued_before(engine: Engine, notice: Notification) -> bool:
-    """Return True if an end before a retry has continued the canvas, so that its part of a chord is counted."""
-    return any(_is_recorded(engine, notice.task_id, retries) for retries in range(notice.retries))
-
-
-def _has_continued_since(engine: Engine, notice: Notification) -> bool:
-    """Return True if the end after a retry has continued the canvas."""
-    retries = engine.summaries.require(notice.task_id).retries
-    return any(_is_recorded(engine, notice.task_id, later) for later in range(retries, notice.retries, -1))
-
-
-def _is_recorded(engine: Engine, task_id: str, retries: int) -> bool:
-    return engine.files.size(continued_path(task_id, retries)) is not None
 
 
 def _final_status(continuation: Continuation, notice: Notification) -> TaskStatus:
@@ -124,7 +102,7 @@ def _stop(engine: Engine, notice: Notification) -> None:
 
 def _record_continued(engine: Engine, notice: Notification, status: TaskStatus) -> None:
     record = canonical_json({"notice": notice.name, "status": str(status)})
-    engine.files.create(continued_path(notice.task_id, notice.retries), record.encode())
+    engine.files.create(continued_path(notice.task_id), record.encode())
 
 
 def _result(engine: Engine, task_id: str, gives: str) -> Any:

@@ -12,13 +12,13 @@ class BulkOutcome(RecordModel):
 
     task_id: str
     item_id: str = ""
-    """The id of the item, for its receipt. A decision on calls and a fork have none."""
+    """The id of the item, for its receipt. A decision on calls, a fork and a retry have none."""
     outcome: Literal["accepted", "repeated", "ended", "failed"]
     """`repeated` if the task had accepted this control before, and `ended` if the task has ended meanwhile."""
     calls: list[str] = []
     """The ids of the calls that have the decision."""
     new_task_id: str = ""
-    """The id of the new task of a fork."""
+    """The id of the new task of a fork or retry."""
     code: str = ""
     """The kind of the error of a failure, for programs."""
     cause: str = ""

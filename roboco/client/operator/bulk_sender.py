@@ -2,7 +2,8 @@
 
 task ─┬─► item ────► id of (bulk id, task id) ──────┐
       ├─► decision ► each matching call ────────────┼─► accepted before? ─► admitted? ─► control ─► outcome
-      └─► fork ────► new id of (bulk id, task id) ──┘    yes: `repeated`                  errors: `failed`
+      ├─► fork ────► new id of (bulk id, task id) ──┤    yes: `repeated`                  errors: `failed`
+      └─► retry ───► new id of (task id, its end) ──┘
 
 A decision leaves a call that was made after the beginning, since no person has seen it in the count, and one that has
 another decision. A call whose tool has changed waits for no such decision: a person reads each change.
@@ -18,7 +19,7 @@ from roboco.client.operator.bulk_report import BulkOutcome
 from roboco.client.pending_actions import PendingDecision, WaitingCall, waiting_calls
 from roboco.client.task_commands import handle_task_command
 from roboco.domain.canonical_json import sha256
-from roboco.domain.ids import answer_id, approval_id, qualified_id, tenant_of
+from roboco.domain.ids import answer_id, approval_id, qualified_id, retry_id, tenant_of
 from roboco.domain.inbox.item import ApprovalDecision, ExternalToolResult, Item, UnknownResolution
 from roboco.domain.team.team import Team
 from roboco.engine.accept.accept_item import stored_item
@@ -48,13 +49,13 @@ class TaskSender:
     team_of_fork: Callable[[Team, Team | None], Team | None] = lambda _, wanted: wanted
     """Returns the team of a fork from that of its source and the wanted one, or None for that of the source."""
     admit: Callable[[str], None] = lambda _: None
-    """Called with the id of a task before it gets its item, and with that of a new task before a fork.
+    """Called with the id of a task before it gets its item, and with that of a new task before a fork or retry.
 
     It raises RobocoError if the caller may not do this.
     """
 
     def send(self, at: BulkCursor, task_id: str) -> BulkOutcome | None:
-        """Send the control to the task, and return the outcome, or None if no call of the task matches."""
+        """Send the control to the task, and return the outcome, or None if it does not concern the task."""
         found: _Outcome = {"task_id": task_id, "outcome": "accepted"}
         try:
             self.find(task_id)
@@ -63,6 +64,9 @@ class TaskSender:
                     return None
             elif self.control.name == "fork":
                 self._fork(at, task_id, found)
+            elif self.control.name == "retry":
+                if not self._retry(at, task_id, found):
+                    return None
             else:
                 self._send_item(at, task_id, found)
         except AlreadyEnded:
@@ -119,6 +123,19 @@ class TaskSender:
         if not self._command(task_id=new_id, source=task_id, team=None if team is None else team_as_data(team)):
             found["outcome"] = "repeated"
         found["new_task_id"] = new_id
+
+    def _retry(self, at: BulkCursor, task_id: str, found: _Outcome) -> bool:
+        """Retry the task, unless it was retried before. Return False for a retry of this bulk control."""
+        failed = self.engine.summaries.require(task_id)
+        fork = self.engine.frozen_teams.fork_of(task_id) if failed.retry_of else None
+        if fork and fork.retry and fork.retry.item_id == bulk_item_id(at.bulk_id, fork.task_id):
+            return False
+        found["new_task_id"] = failed.retried_as or retry_id(task_id, failed.steps)
+        if not failed.retried_as:
+            self.admit(found["new_task_id"])
+        if failed.retried_as or not self._command(task_id=task_id, item_id=bulk_item_id(at.bulk_id, task_id)):
+            found["outcome"] = "repeated"
+        return True
 
     def _command(self, **names_of: Any) -> bool | None:
         """Handle the command of the control, as for one task. Return True if it has created a task."""

@@ -44,7 +44,7 @@ from roboco.engine.operate.tar_contents import verified
 from roboco.engine.record.task_tar import check_exportable, task_tar
 from roboco.engine.selected_tasks import SelectedPage, select_page
 from roboco.engine.tombstones import parse_request, receipt_of
-from roboco.errors import Forbidden, NotFound, RobocoError, StateConflict, TransientError, UsageError
+from roboco.errors import Forbidden, NotFound, RobocoError, TransientError, UsageError
 from roboco.ports.dead_letters import DeadLetterPage
 from roboco.settings import Settings
 
@@ -329,12 +329,10 @@ class Operator:
         return ErasureRequest(task_id=whole_id, requested_at=self._engine.now(), **fields)
 
     def _receipt_so_far(self, request: ErasureRequest) -> ErasureReceipt:
-        """Return the receipt of an accepted request. Raise StateConflict if coordinators have dropped the request."""
+        """Return the receipt of an accepted request."""
         receipt = receipt_of(self._engine.files, request.task_id)
         if receipt is not None:
             return receipt
-        if self._engine.files.size(erasure_path(request.task_id)) is None:
-            raise StateConflict(f"task {request.task_id!r} was retried at that moment: erase it with `stop` (--stop)")
         return pending_receipt(request)
 
     def _request(self, task_id: str, options: ErasureOptions, delay: float) -> RemovalOutcome:

@@ -39,11 +39,6 @@ def _reached(who: str, limits: UsageLimits, spent: Usage) -> str | None:
     return None
 
 
-def is_time_limit(reached: str) -> bool:
-    """Return True if this limit, as `limit_reached` has named it, is one of seconds."""
-    return ", max_seconds is " in reached
-
-
 @dataclass(frozen=True)
 class Reservation:
     """The reservation of a turn."""

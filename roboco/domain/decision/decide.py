@@ -35,11 +35,13 @@ RAISE_LIMIT_HINT = "raise the limit to go on"
 def decide(team: Team, history: History, situation: Situation, router: Router = route) -> Action:
     """Return the next action of the task."""
     limits = _current_limits(team, history, situation)
-    if (ended := _ended(limits, history.last)) is not None:
+    ended = _ended(limits, history.last)
+    waits = ended is not None and _waits_after_failure(ended, history, situation)
+    if ended is not None and not waits:
         return ended
     if open_calls(history):
         return next_for_calls(team, history, situation)
-    if (unasked := _immediate_step(history, situation)) is not None:
+    if (unasked := _immediate_step(situation, waits)) is not None:
         return unasked
     paused_at_limit = history.state.limit is not None and limits.at_limit == "pause"
     pause = blocking_pause(situation.inbox, history.state.steps)
@@ -50,6 +52,8 @@ def decide(team: Team, history: History, situation: Situation, router: Router = 
         return _paused_at_limit(team, history.state.limit)
     if pause is not None:
         return paused(team, pause)
+    if ended is not None:
+        return Wait(TaskStatus.USER_TURN, Route(TO_USER, team.collaboration_model.type, "failed", ended.reason))
     return _next_turn(team, limits, history, situation, router)
 
 
@@ -66,14 +70,14 @@ def _current_limits(team: Team, history: History, situation: Situation) -> Limit
     return limits.model_copy(update={"at_limit": "end"}) if ends else limits
 
 
-def _immediate_step(history: History, situation: Situation) -> AppendStep | None:
+def _immediate_step(situation: Situation, waits: bool) -> AppendStep | None:
     """Return the step that takes precedence over the team's routing: an end, or raised limits.
 
-    None if there is none.
+    None if there is none. A conversation that `waits` after a failure has no work to give up.
     """
     if situation.stop is not None:
         return _error(STOPPED, situation.stop.reason, situation.stop)
-    if situation.give_up_reason is not None:
+    if situation.give_up_reason is not None and not waits:
         return _error(ATTEMPTS, situation.give_up_reason)
     if (raised := situation.limit_change) is not None:
         text = TextPart(text=f"limits: {canonical_json(raised.limits)}")
@@ -95,6 +99,12 @@ def _ended(limits: Limits, last: TaskStep) -> End | None:
     if last.error.code == LIMIT and limits.at_limit != "end":
         return None
     return End(_STATUS.get(last.error.code, TaskStatus.FAILED), last.error.message)
+
+
+def _waits_after_failure(ended: End, history: History, situation: Situation) -> bool:
+    """Return True if a conversation waits for its user where other tasks fail: a turn has failed for good."""
+    at_limit = history.last.error is not None and history.last.error.code == LIMIT
+    return ended.status is TaskStatus.FAILED and not at_limit and history.state.conversation and not situation.sub_task
 
 
 def _error(code: str, message: str, item: Item | None = None) -> AppendStep:

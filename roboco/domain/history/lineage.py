@@ -1,9 +1,20 @@
-"""Lineage: the origin of a task that is a fork of another one or works for one."""
+"""Lineage: the origin of a task that is a fork of another one or works for one.
+
+A retry is a fork with all steps of a failed task, and one more:
+
+    failed task:  ..., last good step, step with the error
+    its retry:    ..., last good step, step with the error, step of the retry, next turn, ...
+
+Routers and agents see neither the error nor the step of the retry. In an earlier release, a failed task continued in
+its own history, with the same step.
+"""
 
 from datetime import datetime
 from typing import Any
 
-from roboco.domain.history.step import ORCHESTRATOR, TaskStep
+from roboco.domain.history.part import TextPart
+from roboco.domain.history.step import ORCHESTRATOR, RETRY, TaskStep
+from roboco.domain.ids import step_id_at
 from roboco.domain.schema import RecordedCaller, RecordModel
 from roboco.errors import StateConflict, UsageError
 
@@ -18,6 +29,21 @@ class Parent(RecordModel):
     child: str
 
 
+class Retry(RecordModel):
+    """Why a failed task continues, and with which limits."""
+
+    reason: str = ""
+    """Why the caller retried the task."""
+    limits: dict[str, Any] = {}
+    """The fields of `LimitOverrides` that replace limits of the task."""
+    item_id: str = ""
+    """The id of the request, if its caller named one. A bulk control knows its own retries by it."""
+
+    def parts(self) -> tuple[TextPart, ...]:
+        """Return the parts of the step."""
+        return (TextPart(text=f"retried: {self.reason}" if self.reason else "retried"),)
+
+
 class Fork(RecordModel):
     """The task from which another one was forked at this time."""
 
@@ -29,6 +55,21 @@ class Fork(RecordModel):
     """A digest of the fork's first message, or empty."""
     by: RecordedCaller = None
     """The caller that forked it, or None."""
+    retry: Retry | None = None
+    """The record of a retry; None for any other fork."""
+
+    def retry_step(self, task_id: str, last: TaskStep) -> TaskStep:
+        """Return the step of the retry with this task id. The same lineage and last step always give the same one."""
+        retry = self.retry or Retry()
+        by = {} if self.by is None else {"by": self.by}
+        return TaskStep(
+            step_id=step_id_at(task_id, last.seq + 1),
+            seq=last.seq + 1,
+            agent_name=ORCHESTRATOR,
+            parts=retry.parts(),
+            created_at=self.created_at,
+            metadata=by | {RETRY: retry.model_dump(mode="json", exclude_defaults=True)},
+        ).sealed(last.digest)
 
 
 def parent_of(task_id: str, first: TaskStep) -> Parent | None:
@@ -76,3 +117,10 @@ def _without_final_error(steps: list[TaskStep]) -> list[TaskStep]:
     if reminder is not None:
         return steps[:reminder]
     return steps[:-1] if len(steps) > 1 and steps[-1].by_agent else steps
+
+
+def retry_of(step: TaskStep) -> Retry | None:
+    """Return the record of the retry that the step is, or None if it is none."""
+    if step.agent_name != ORCHESTRATOR or RETRY not in step.metadata:
+        return None
+    return Retry.model_validate(step.metadata[RETRY])

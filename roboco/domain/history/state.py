@@ -125,8 +125,6 @@ class TaskState(RecordModel):
     """True if the task waits for a message where it would complete."""
     interrupted: bool = False
     """True from an interruption without a message until the next message."""
-    retries: int = 0
-    """How often the task continued after it had failed."""
     retried_at: datetime | None = None
     """The time of the last retry. Limits of seconds count from then."""
     day_usage: DayUsage = Field(default_factory=lambda: NO_DAY)
@@ -191,7 +189,6 @@ class TaskState(RecordModel):
             loop=self._loop_after(step, rule),
             conversation=self.conversation or step.metadata.get(CONVERSATION) is True,
             interrupted=step.is_interruption or (self.interrupted and step.agent_name != USER),
-            retries=self.retries + step.is_retry,
             retried_at=step.created_at if step.is_retry else self.retried_at,
             day_usage=_day_usage_after(self.day_usage, step),
             **(self.model_extra or {}),  # of a later release

@@ -144,11 +144,10 @@ class TaskStep(RecordModel):
 
     @property
     def item_ids(self) -> tuple[str, ...]:
-        """Return the ids of the inbox items that the step applied, or that had expired before its retry."""
+        """Return the ids of the inbox items that the step applied."""
         decided = [one.get("item_id") for one in (self.metadata.get("approvals") or {}).values()]
         resolved = (self.metadata.get("resolved") or {}).values()
-        expired = (self.metadata.get(RETRY) or {}).get("expired_items") or ()
-        item_ids = (self.metadata.get("item_id"), *resolved, *decided, *expired)
+        item_ids = (self.metadata.get("item_id"), *resolved, *decided)
         return tuple(item_id for item_id in item_ids if isinstance(item_id, str))
 
     @property

@@ -133,7 +133,7 @@ class UnknownResolution(_Item):
 
 
 class RetryRequest(_Item):
-    """The user's request to continue a failed task. It is stored as applied at once: its step is its acceptance."""
+    """The request with which a user continued a failed task in its own history, in an earlier release."""
 
     kind: Literal["retry"] = "retry"
     reason: str = ""

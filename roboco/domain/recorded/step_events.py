@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterator, Sequence
 
+from roboco.domain.history.lineage import retry_of
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.retry import retry_of
 from roboco.domain.history.state import ACHIEVED_GOALS, REMINDED_GOALS
 from roboco.domain.history.step import NEW_LIMITS, ORCHESTRATOR, RESOLVED_BY, TOOL_EXECUTOR, USER, TaskStep
 

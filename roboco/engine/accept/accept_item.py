@@ -145,23 +145,12 @@ def _add_to_inbox(engine: Engine, task_id: str, item: Item, repeated: bool, may_
     ends_work = interrupts_work(item) and not in_step
     engine.inbox.add(task_id, [item.item_id], ends_work, epoch, block_claim=pauses)
     task = engine.task_store.load(task_id, 1)
-    ended = task is not None and task.phase is Phase.END and not _is_retried(engine, task_id, task)
+    ended = task is not None and task.phase is Phase.END
     if ended or not _is_open(engine, task_id):
         return _reject(engine, task_id, item, repeated, ended)
     engine.schedule.schedule_no_later_than(task_id, 0.0 if interrupts_work(item) else CHECK_DELAY)
     _wake_coordinator(engine, task_id, item)
     return None
-
-
-def _is_retried(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    """Return True if the task, which has ended in Redis, was retried, and Redis does not have the retry yet.
-
-    The next pass applies the retry and then the item. The summary shows a retry as soon as its caller has an answer.
-    """
-    if task.status is not TaskStatus.FAILED:
-        return False
-    summary = engine.summaries.get(task_id)
-    return summary is not None and not summary.status.ended and summary.retries > task.state.retries
 
 
 def _wake_coordinator(engine: Engine, task_id: str, item: Item) -> None:
@@ -264,9 +253,6 @@ def _is_open(engine: Engine, task_id: str) -> bool:
 
 def _takes_items(engine: Engine, task_id: str) -> bool:
     marker = engine.files.get(open_marker_path(task_id))
-    if marker is None and engine.summaries.is_retried(task_id):  # the marker is lost
-        engine.files.create(open_marker_path(task_id), OPENED)
-        return True
     if marker in (None, OPENED, CLOSED):
         return marker == OPENED
     raise TaskClosing(f"task {task_id!r} is being closed; send this again to learn whether it has ended")
@@ -276,8 +262,8 @@ def _reject(engine: Engine, task_id: str, item: Item, repeated: bool, ended: boo
     """Delete the item of an ended or unknown task and raise UsageError. Keep a stop until its task is submitted.
 
     If an item of this id was applied before the task ended, return that one. Keep an item that is `repeated` if the
-    task did not complete: an earlier call may have accepted it, and a retry applies it. A task completes only once all
-    accepted items are applied.
+    task did not complete: an earlier call may have accepted it, and its receipt says that it has expired. A task
+    completes only once all accepted items are applied.
     """
     completed = _status_of(engine, task_id) in (None, TaskStatus.COMPLETED)
     if repeated and not completed and not isinstance(item, Stop):

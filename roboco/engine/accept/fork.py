@@ -3,6 +3,9 @@
     source's lines ─► team.json ─► lineage.json ─► history ─► artifacts ─► inbox ─► task.json ─► marker ══ accepted
                       (create)     (create)        (begin)    (create)     (create)  (create)     (put)
 
+A retry (retry_task.py) is a fork with all steps of a failed task and one more, whose receivers are notified of the new
+task, too. Before its marker is written, the summary of the failed task names it.
+
 A run of `what-if` (what_if.py) is a fork whose team has a rule, and which has a record of tool results after its
 lineage.
 
@@ -14,12 +17,13 @@ dies after that, the sweeper finds the marker and starts the task.
 from dataclasses import dataclass
 
 from roboco.domain.canonical_json import canonical_json, sha256
-from roboco.domain.history.lineage import Fork, fork_prefix
+from roboco.domain.history.lineage import Fork, Retry, fork_prefix
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.recorded_calls import RecordedCalls
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import check_no_run_id, check_task_id, tenant_of
 from roboco.domain.inbox.item import UserMessage
+from roboco.domain.notification import targets_from_json
 from roboco.domain.paths import (
     OPENED,
     artifact_info_path,
@@ -28,6 +32,7 @@ from roboco.domain.paths import (
     history_summaries_path,
     item_path,
     lineage_path,
+    notify_targets_path,
     open_marker_path,
     recorded_calls_path,
     summary_path,
@@ -35,16 +40,18 @@ from roboco.domain.paths import (
 from roboco.domain.session.session import title_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import entry_of
-from roboco.domain.task_summary import TaskSummary
+from roboco.domain.task_summary import TaskSummary, parse_summary
 from roboco.domain.team.team import Team
+from roboco.engine import notifications as notify
 from roboco.engine.accept import early_files
 from roboco.engine.accept.accept_item import check_idempotent, stored_item
 from roboco.engine.accept.capacity import check_capacity
 from roboco.engine.accept.fallback import falling_back_to_sweeper
+from roboco.engine.contention import contention_error
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
 from roboco.engine.task_entries import put_entry
-from roboco.engine.tombstones import check_not_erased
+from roboco.engine.tombstones import check_not_erased, check_not_erasing
 from roboco.errors import Forbidden, StateConflict, UsageError
 
 
@@ -68,6 +75,8 @@ class ForkRequest:
     """The identity of the caller."""
     recorded: RecordedCalls | None = None
     """The results with which the calls of a run of `what-if` are answered; None for any other fork."""
+    retry: Retry | None = None
+    """The record of a retry, whose source has failed and is closed; None for any other fork."""
 
 
 def fork(engine: Engine, request: ForkRequest) -> bool:
@@ -84,7 +93,8 @@ def fork(engine: Engine, request: ForkRequest) -> bool:
     steps = list(engine.histories.read(request.source))
     if not steps or engine.files.get(summary_path(request.source)) is None:
         raise engine.summaries.missing(request.source)
-    steps = fork_prefix(steps, _fork_position(engine, request))
+    if request.retry is None:
+        steps = fork_prefix(steps, _fork_position(engine, request))
     team = request.team or engine.frozen_teams.get(request.source)
     team = team if request.model is None else team.with_profile(request.model)
     _check_run(request, team)
@@ -93,10 +103,12 @@ def fork(engine: Engine, request: ForkRequest) -> bool:
     engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     check_not_erased(engine.files, task_id)
     engine.files.create(fork_name_path(request.source, task_id), b"")  # an erasure of the source finds the fork by it
-    check_not_erased(engine.files, request.source)
+    check_not_erasing(engine.files, request.source)
     early_files.take(engine, task_id, request.by)
-    _store_files(engine, request, team, steps)
-    summary, is_created = _store_summary(engine, task_id, team, steps)
+    steps = _store_files(engine, request, team, steps)
+    summary, is_created = _store_summary(engine, request, team, steps)
+    if request.retry is not None:
+        _name_retry(engine, request)
     if summary.status.ended:
         return False
     engine.files.create(open_marker_path(task_id), OPENED)
@@ -125,10 +137,14 @@ def _fork_position(engine: Engine, request: ForkRequest) -> int | None:
     return request.seq if before is None else Fork.model_validate_json(before).seq
 
 
-def _store_files(engine: Engine, request: ForkRequest, team: Team, steps: list[TaskStep]) -> None:
+def _store_files(engine: Engine, request: ForkRequest, team: Team, steps: list[TaskStep]) -> list[TaskStep]:
+    """Store all files up to the summary, and return the first steps of the fork."""
     if not engine.frozen_teams.freeze(request.task_id, team):
         raise _id_taken(request)
-    _store_lineage(engine, request, steps[-1].seq)
+    lineage = _store_lineage(engine, request, steps[-1].seq)
+    if lineage.retry is not None:
+        steps = [*steps, lineage.retry_step(request.task_id, steps[-1])]
+        _copy_targets(engine, request)
     _store_recorded_calls(engine, request)
     if not engine.histories.create(request.task_id, [step.line().encode() for step in steps]):
         raise _id_taken(request)
@@ -137,6 +153,26 @@ def _store_files(engine: Engine, request: ForkRequest, team: Team, steps: list[T
     _copy_summaries(engine, request, len(steps))
     if request.message is not None:
         _store_message(engine, request.task_id, request.message)
+    return steps
+
+
+def _copy_targets(engine: Engine, request: ForkRequest) -> None:
+    """Let the retry notify the receivers of its source, except for a canvas, which has failed for good."""
+    targets = targets_from_json(engine.files.get(notify_targets_path(request.source)) or b"[]")
+    notify.store_targets(engine, request.task_id, [target for target in targets if not target.continuation])
+
+
+def _name_retry(engine: Engine, request: ForkRequest) -> None:
+    """Name the retry in the summary of its source. The retry is accepted after that, so no accepted one is unnamed."""
+    path = summary_path(request.source)
+    stored = engine.files.get_versioned(path)
+    if stored is None:
+        raise engine.summaries.missing(request.source)
+    named = (parse_summary(stored.data) or engine.summaries.require(request.source)).model_copy(
+        update={"retried_as": request.task_id}
+    )
+    if not engine.files.replace(path, named.model_dump_json().encode(), stored.version):
+        raise contention_error(path)
 
 
 def _store_recorded_calls(engine: Engine, request: ForkRequest) -> None:
@@ -158,15 +194,20 @@ def _store_message(engine: Engine, task_id: str, message: UserMessage) -> None:
         check_idempotent(message, before)
 
 
-def _store_lineage(engine: Engine, request: ForkRequest, seq: int) -> None:
+def _store_lineage(engine: Engine, request: ForkRequest, seq: int) -> Fork:
+    """Store the lineage, and return the stored one: of several retries at the same time, the first counts."""
     content = None if request.message is None else request.message.model_dump(mode="json", exclude={"created_at", "by"})
     digest = "" if content is None else sha256(canonical_json(content))
-    lineage = Fork(task_id=request.source, seq=seq, created_at=engine.now(), message=digest, by=request.by)
+    lineage = Fork(
+        task_id=request.source, seq=seq, created_at=engine.now(), message=digest, by=request.by, retry=request.retry
+    )
     if engine.files.create(lineage_path(request.task_id), lineage.model_dump_json().encode()):
-        return
+        return lineage
     before = Fork.model_validate_json(engine.files.get(lineage_path(request.task_id)) or b"")
-    if before.model_copy(update={"created_at": lineage.created_at, "by": lineage.by}) != lineage:  # the first counts
+    first = {"created_at": before.created_at, "by": before.by, "retry": before.retry}
+    if before != lineage.model_copy(update=first) or (before.retry is None) != (request.retry is None):
         raise _id_taken(request)
+    return before
 
 
 def _id_taken(request: ForkRequest) -> StateConflict:
@@ -195,14 +236,15 @@ def _copy_summaries(engine: Engine, request: ForkRequest, steps: int) -> None:
             engine.files.copy(*(f"{folder}{name}" for folder in folders))
 
 
-def _store_summary(engine: Engine, task_id: str, team: Team, steps: list[TaskStep]) -> tuple[TaskSummary, bool]:
+def _store_summary(engine: Engine, request: ForkRequest, team: Team, steps: list[TaskStep]) -> tuple[TaskSummary, bool]:
     """Store the summary unless there is one. Return the stored one, and True if it is this one."""
-    now = engine.now()
+    task_id, now = request.task_id, engine.now()
     summary = TaskSummary(
         task_id=task_id,
         team=team.name,
         title=title_of(steps[0]),
         status=TaskStatus.QUEUED,
+        retry_of="" if request.retry is None else request.source,
         steps=len(steps),
         created_at=now,
         updated_at=now,

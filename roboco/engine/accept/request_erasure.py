@@ -1,16 +1,11 @@
 """request_erasure: accept a request to erase a task. Coordinators carry it out (`operate/erase.py`).
 
-    receipt? ─► checks: ended, or `stop`; forks ─► _erasing/ID ─► still ended? ─► with `stop` ══ accepted ══► schedule
-    (get)       (get marker, list forks)           (create)      (get marker)     (replace)                  (set)
+    receipt? ─► checks: ended, or `stop`; forks ─► _erasing/ID ══ accepted ══► schedule
+    (get)       (get marker, list forks)           (create)                   (set)
 
-A failed task may be retried meanwhile. A retry reads the request before it begins, and this client reads the marker
-after it has stored the request. If the marker is open by then, the request is refused and withdrawn. Otherwise it is
-replaced by one that allows to stop the task. So an accepted request is always carried out: a retry that overlaps it is
-refused, or stopped.
-
-If the client dies before the acceptance, the request is void if the task is open. If it dies after that, the sweeper
-finds the request when it fills the schedule. A repetition changes nothing, and returns the receipt so far. A request
-that removes more than the stored one replaces it.
+If the client dies after the acceptance, the sweeper finds the request when it fills the schedule. A repetition changes
+nothing, and returns the receipt so far. A request that removes more than the stored one replaces it. Each stored
+request allows to stop the task: Redis may have lost an end that is not closed yet.
 """
 
 from roboco.domain.ids import check_task_id
@@ -41,9 +36,7 @@ def request_erasure(engine: Engine, request: ErasureRequest, delay: float = 0.0)
         _check_forks(request, _forks_of(engine, task_id))
     elif receipt.finished_at is not None:
         return receipt
-    _store(engine, request)
-    if receipt is None and not request.stop:
-        _confirm(engine, request)
+    _store(engine, request.model_copy(update={"stop": True}))
     engine.schedule.schedule_no_later_than(f"{ERASE_PREFIX}{task_id}", delay)
     return receipt_of(engine.files, task_id) or pending_receipt(request)
 
@@ -69,22 +62,7 @@ def _check_task(engine: Engine, request: ErasureRequest) -> None:
     if marker != OPENED or request.stop:
         return
     if not after_close(engine.clock, lambda: check_not_closing(engine, task_id)).status.ended:
-        raise _not_ended(task_id)
-
-
-def _confirm(engine: Engine, request: ErasureRequest) -> None:
-    """Let the stored request stop the task, which has ended. If it was retried meanwhile, refuse the request."""
-    path = erasure_path(request.task_id)
-    if engine.files.get(open_marker_path(request.task_id)) != OPENED:
-        _store(engine, request.model_copy(update={"stop": True}))
-        return
-    if engine.files.get(path) == request.model_dump_json().encode():
-        engine.files.delete(path)
-    raise _not_ended(request.task_id)
-
-
-def _not_ended(task_id: str) -> StateConflict:
-    return StateConflict(f"task {task_id!r} has not ended: stop it first, or erase it with `stop` (--stop)")
+        raise StateConflict(f"task {task_id!r} has not ended: stop it first, or erase it with `stop` (--stop)")
 
 
 def _forks_of(engine: Engine, task_id: str) -> list[str]:
@@ -114,8 +92,7 @@ def _store(engine: Engine, request: ErasureRequest) -> None:
     if before is not None:
         if _covers(before, request):
             return
-        forks = "erase" if before.forks == "erase" else request.forks
-        request = request.model_copy(update={"stop": before.stop or request.stop, "forks": forks})
+        request = request.model_copy(update={"forks": "erase" if before.forks == "erase" else request.forks})
     version = None if stored is None else stored.version
     if not engine.files.replace(path, request.model_dump_json().encode(), version):
         raise TransientError(f"another request to erase task {request.task_id!r} was stored at that moment; repeat it")

@@ -21,7 +21,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate.actions import Ended, Moved, decide_and_execute, stay_waiting
-from roboco.engine.coordinate.archive import close_again, close_task, restore_marker
+from roboco.engine.coordinate.archive import close_again, close_task
 from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending import Decide, GiveUp, PendingWork, Repeat, Rest, needs_redelivery
 from roboco.engine.coordinate.pending_calls import PendingCalls
@@ -46,10 +46,9 @@ FAILED_CHECK_DELAY = 5.0
 def advance(engine: Engine, task_id: str, by_sweeper: bool = False, give_up_reason: str | None = None) -> None:
     """Make all moves that are possible for the task now. Do nothing if the task is unknown or closed.
 
-    With `by_sweeper`, as the sweeper calls it, first apply steps that Redis lacks, restore the lost marker of a retried
-    task, and send lost messages again. For a task that waits then, also add the items of clients that died before they
-    added them: one LIST of its inbox. The sweeper does that after an hour, then each time after as long as the task has
-    waited, at least once a day.
+    With `by_sweeper`, as the sweeper calls it, first apply steps that Redis lacks, and send lost messages again. For a
+    task that waits then, also add the items of clients that died before they added them: one LIST of its inbox. The
+    sweeper does that after an hour, then each time after as long as the task has waited, at least once a day.
     `give_up_reason` is why the task is given up: its next step reports this.
 
     If a pass for a message fails, it schedules another one soon. The message announced its inbox item once only, and a
@@ -91,8 +90,6 @@ def _make_moves(
         if must_repair and task.phase is Phase.WAIT and recover.restore_inbox(engine, task_id, task.item_ids):
             must_repair = False
             continue
-        if must_repair and task.state.retries and engine.files.size(open_marker_path(task_id)) is None:
-            restore_marker(engine, task_id)
         must_repair = False
         moved = _make_move(engine, task, Pass(task_id, by_sweeper, applied), give_up_reason)
         if isinstance(moved, Rest):
@@ -112,7 +109,7 @@ def _archive_running(engine: Engine, task_id: str, task: Snapshot, by_sweeper: b
 
 def _drop_unknown(engine: Engine, task_id: str) -> None:
     engine.schedule.remove(task_id)
-    if engine.files.get(open_marker_path(task_id)) is not None or restore_marker(engine, task_id):
+    if engine.files.get(open_marker_path(task_id)) is not None:
         engine.schedule.set(task_id)
     else:
         drop_entry(engine, task_id)
@@ -150,19 +147,11 @@ def _with_decisive_tail(engine: Engine, task_id: str, team: Team, task: Snapshot
 
 
 def _close(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    """Close the ended task, or remove a closed one from Redis. Return True if it is closed.
-
-    Return False if the task was retried: then Redis lacks the step of the retry, or a late worker that closed the task
-    before has removed the marker.
-    """
+    """Close the ended task, or remove a closed one from Redis. Return True if it is closed."""
     marker = engine.files.get_versioned(open_marker_path(task_id))
     if marker is None:
-        if restore_marker(engine, task_id):
-            return False
         close_again(engine, task_id, task)
         return True
-    if task.status is TaskStatus.FAILED and recover.catch_up(engine, task_id, task):
-        return False
     return close_task(engine, task_id, task, marker)
 
 

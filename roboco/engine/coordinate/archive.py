@@ -9,15 +9,14 @@ with newer content, so that neither goes backwards.
 
 If the worker dies before the marker is closed, the task is open, and the next pass repeats the whole. If it dies after
 that, the end is final, and the next pass writes the rest. The marker is deleted last: until then the sweeper
-repeats the pass. Only a retry opens a closed task again, after the marker is gone (`accept/retry_task.py`).
+repeats the pass.
 """
 
 from collections import deque
 
 from roboco.domain.history.compaction import archiving_due
-from roboco.domain.paths import CLOSED, OPENED, closing_marker, history_path, open_marker_path, summary_path
+from roboco.domain.paths import CLOSED, closing_marker, history_path, open_marker_path, summary_path
 from roboco.domain.session.session import title_of
-from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary, parse_summary
 from roboco.engine import notifications as notify
@@ -75,41 +74,8 @@ def close_task(engine: Engine, task_id: str, task: Snapshot, marker: VersionedFi
     report_to_parent(engine, task_id, task)
     notify.enqueue(engine, task_id, task)
     engine.telemetry.task_ended(summary)
-    if _remove_marker(engine, task_id, task):
-        _expire_indexed(engine, task_id, task.generation, is_indexed)
-    return True
-
-
-def _remove_marker(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    """Remove the marker. Return False if the task was retried, and keep it open.
-
-    This worker may be late: another one has closed the failed task, and the marker is that of a retry. If the retry
-    happens between the read of the marker and its deletion, the history shows its step, which precedes its marker. If
-    this worker dies before it creates the marker again, others do (`restore_marker`). Cost, for a failed task: one read
-    of the marker, and one of the end of the history.
-    """
-    path, may_be_retried = open_marker_path(task_id), task.status is TaskStatus.FAILED
-    if may_be_retried and engine.files.get(path) not in (None, CLOSED):
-        return False
-    engine.files.delete(path)
-    if not may_be_retried or next(engine.histories.read(task_id, task.seq), None) is None:
-        return True
-    engine.files.create(path, OPENED)
-    engine.schedule.set(task_id)
-    return False
-
-
-def restore_marker(engine: Engine, task_id: str) -> bool:
-    """Create the open marker of a retried task that lacks it, and schedule a pass. Return True if it lacked it.
-
-    The caller has found no marker: a late worker has removed it, and died. The first of these does this: a client that
-    sends an item (`accept/accept_item.py`), the sweeper's pass, the task's next end, or the rebuild of the task index,
-    which each instance of Redis gets. Cost: one read, and two writes for a task that lacks its marker.
-    """
-    if not engine.summaries.is_retried(task_id):
-        return False
-    engine.files.create(open_marker_path(task_id), OPENED)
-    engine.schedule.schedule_no_later_than(task_id, engine.policy.redelivery_delay)
+    engine.files.delete(open_marker_path(task_id))
+    _expire_indexed(engine, task_id, task.generation, is_indexed)
     return True
 
 
@@ -220,7 +186,7 @@ def _current_summary(engine: Engine, task_id: str, task: Snapshot) -> TaskSummar
         title=title_of(task.first),
         status=task.status,
         reason=task.reason,
-        retries=task.state.retries,
+        retry_of=engine.frozen_teams.retry_of(task_id, task.first),
         steps=task.state.steps,
         epoch=task.epoch,
         generation=task.generation,

@@ -32,7 +32,6 @@ from roboco.domain.paths import (
     notify_marker_path,
     open_marker_path,
     task_folder,
-    tombstone_path,
 )
 from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
 from roboco.engine.accept.accept_item import accept_item
@@ -105,10 +104,6 @@ def _carry_out(engine: Engine, task_id: str) -> float | None:
     request = _request_of(engine, task_id)
     if request is None:
         return None
-    if not request.stop and _is_retried(engine, task_id):
-        engine.files.delete(erasure_path(task_id))
-        _log.warning("task %s is not erased: it was retried before its client had completed the request", task_id)
-        return None
     return _continue(engine, request, StoredReceipt.open(engine, request))
 
 
@@ -122,11 +117,6 @@ def _continue(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -
         if not _remove(engine, request.task_id, receipt):
             return 0.0
     return _check_late_files(engine, request, receipt.now)
-
-
-def _is_retried(engine: Engine, task_id: str) -> bool:
-    """Return True if the task, which had ended, is open, and its receipt is not written yet."""
-    return engine.files.get(open_marker_path(task_id)) == OPENED and engine.files.size(tombstone_path(task_id)) is None
 
 
 def _request_of(engine: Engine, task_id: str) -> ErasureRequest | None:

@@ -12,7 +12,6 @@
   fails, and the page is repeated.
 * If the store refuses the cursor, because it has expired, the rebuild begins again with the first page.
 * An open task gets the entry of its last summary; the sweeper's pass over it brings the entry up to date.
-* A retried task whose marker is lost (`archive.py`) gets it again: the fill of the schedule has not found it.
 
 Cost: one request to the workspace for each ended task, two for each open one, and one for each PAGE_SIZE folders.
 """
@@ -27,7 +26,6 @@ from datetime import datetime, timedelta
 from roboco.domain.ids import is_task_id
 from roboco.domain.paths import CLOSED, open_marker_path
 from roboco.domain.task_entry import TaskEntry, entry_of
-from roboco.engine.coordinate.archive import restore_marker
 from roboco.engine.engine import Engine
 from roboco.errors import CorruptHistory, TransientError
 from roboco.ports.index_progress import Rebuild
@@ -148,10 +146,9 @@ def _read_entry(engine: Engine, task_id: str) -> TaskEntry | None:
     summary = engine.summaries.get(task_id)
     if summary is None:
         return None
-    if not summary.status.ended and (marker := engine.files.get(open_marker_path(task_id))) in (None, CLOSED):
-        restored = marker is None and restore_marker(engine, task_id)
+    if not summary.status.ended and engine.files.get(open_marker_path(task_id)) in (None, CLOSED):
         summary = engine.summaries.get(task_id)  # it ended since the first read, or was never accepted
-        if summary is None or not (summary.status.ended or restored):
+        if summary is None or not summary.status.ended:
             return None
     return entry_of(summary)
 

@@ -16,8 +16,7 @@ from roboco.ports.task_store import Phase
 def check_not_closing(engine: Engine, task_id: str) -> TaskSummary:
     """Return the summary of the task in its workspace, which is complete if the task has ended.
 
-    Raise UsageError if there is no such task, and TaskClosing if it has ended and is not closed yet. A task that has
-    failed and continues with a retry counts as open, also while Redis does not have the retry yet.
+    Raise UsageError if there is no such task, and TaskClosing if it has ended and is not closed yet.
     Cost: two requests, one after the other, and a read of Redis for an open task.
     """
     marker = engine.files.get(open_marker_path(task_id))  # first: it is removed after the summary shows the end
@@ -27,7 +26,7 @@ def check_not_closing(engine: Engine, task_id: str) -> TaskSummary:
     status = summary.status
     if not status.ended and marker == OPENED:
         task = engine.task_store.load(task_id, 1)
-        if task is None or task.phase is not Phase.END or summary.retries > task.state.retries:
+        if task is None or task.phase is not Phase.END:
             return summary
         status = task.status
     named = f" ({status})" if status.ended else ""

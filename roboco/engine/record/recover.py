@@ -2,7 +2,6 @@
 
     workspace: history.jsonl, inbox/, marker ─► verify digests ─► inbox ─► task in Redis, with StreamReset
     Redis was restarted, or set back         ─► new generation of the logs (their numbers are never used twice)
-    the history goes on after an end: retry  ─► applied/, marker, task.json ─► inbox ─► step in Redis, in the same logs
 
 Every write to Redis is fenced by the task's epoch. A rebuilt task starts with an epoch above the archived one, so that
 messages and leases from before the loss are refused.
@@ -10,15 +9,12 @@ messages and leases from before the loss are refused.
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain, islice
 
 from roboco.domain.decision.tool_answers import needs_resolution
-from roboco.domain.history.retry import retry_of
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState, fold
 from roboco.domain.history.step import ORCHESTRATOR, USER, TaskStep, parse_step, verify_chain
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import step_id_at
-from roboco.domain.inbox.item import RetryRequest
 from roboco.domain.paths import (
     CLOSED,
     ERASE_PREFIX,
@@ -45,7 +41,6 @@ from roboco.domain.stream.event import (
     UserMessageAdded,
 )
 from roboco.domain.task_summary import parse_summary
-from roboco.engine.contention import RETRY_DELAYS, contention_error
 from roboco.engine.engine import Engine
 from roboco.engine.record.attempt_status import report_attempts
 from roboco.engine.tombstones import receipt_of
@@ -95,8 +90,6 @@ def rebuild(engine: Engine, task_id: str) -> None:
     reopen(engine, task_id)
     stored = engine.files.get(summary_path(task_id))
     before = None if stored is None else parse_summary(stored)
-    if before is not None and before.status.ended and any(step.is_retry for step in steps[before.steps :]):
-        store_retry(engine, task_id, steps[before.steps])
     restore_inbox(engine, task_id)  # first: a worker that finds the task in Redis must find its items
     archived_epoch = 0 if before is None else before.epoch
     engine.task_store.create(task_id, steps, state, [event], archived_epoch)
@@ -147,58 +140,11 @@ def reopen(engine: Engine, task_id: str) -> None:
         engine.files.replace(open_marker_path(task_id), OPENED, marker.version)
 
 
-def store_retry(engine: Engine, task_id: str, step: TaskStep) -> None:
-    """Store that the failed task continues with this step: its item, its open marker and its summary.
-
-    A repetition changes nothing. The client that appended the step does this, or the pass that finds the step.
-    """
-    retry, item_id = retry_of(step), str(step.metadata.get("item_id"))
-    if retry is None:
-        raise CorruptHistory(f"task {task_id!r} has failed, but step {step.seq}, which follows, is not a retry")
-    item = RetryRequest(
-        item_id=item_id,
-        created_at=step.created_at,
-        applied_at_seq=step.seq,
-        by=step.metadata.get("by"),
-        reason=retry.reason,
-        limits=retry.limits,
-    )
-    engine.files.create(applied_path(task_id, item_id), item.model_dump_json().encode())
-    engine.files.create(open_marker_path(task_id), OPENED)
-    _reopen_summary(engine, task_id, step)
-
-
-def _reopen_summary(engine: Engine, task_id: str, step: TaskStep) -> None:
-    """Replace the summary of the end before the retry, unless it is newer than this retry."""
-    path = summary_path(task_id)
-    for delay in RETRY_DELAYS:
-        stored = engine.files.get_versioned(path)
-        before = None if stored is None else parse_summary(stored.data)
-        if stored is None or before is None or not before.status.ended or before.steps > step.seq:
-            return  # an unreadable one is replaced once the task waits or ends
-        running = {"status": TaskStatus.RUNNING, "reason": "", "steps": step.seq + 1, "updated_at": step.created_at}
-        after = before.model_copy(update=running | {"retries": before.retries + 1, "limit_overrides": None})
-        if engine.files.replace(path, after.model_dump_json().encode(), stored.version):
-            return
-        engine.clock.sleep(delay)
-    raise contention_error(path)
-
-
 def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    """Apply the steps of the workspace that Redis lacks. Return True if there were any.
-
-    If the task has ended in Redis before these steps, it was retried, and its logs continue. But if there is more than
-    the step of the retry, Redis was set back more than once: start new logs.
-    """
+    """Apply the steps of the workspace that Redis lacks. Return True if there were any."""
     epoch, state, before = task.epoch, task.state, task.tail[-1]
     moved = False
-    missing = iter(engine.histories.read(task_id, task.seq))
-    if task.phase is Phase.END:
-        newest = list(islice(missing, 2))
-        if newest and not _continue_ended(engine, task_id, task, newest):
-            return True
-        missing = chain(newest, missing)
-    for step in missing:
+    for step in engine.histories.read(task_id, task.seq):
         state = state.after(step)
         if not moved:
             report_attempts(engine.dispatcher, task_id, task, step)
@@ -210,17 +156,6 @@ def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
             return True
         epoch, before, moved = epoch + 1, step, True
     return moved
-
-
-def _continue_ended(engine: Engine, task_id: str, task: Snapshot, newest: Sequence[TaskStep]) -> bool:
-    """Prepare the steps after the end of a task. Return False if another worker has changed the task meanwhile."""
-    if newest[0].is_retry:
-        store_retry(engine, task_id, newest[0])
-        restore_inbox(engine, task_id)
-        if len(newest) == 1:
-            return True
-    reset = StreamReset(task_id=task_id, timestamp=engine.now(), steps=task.seq)
-    return engine.task_store.reset_logs(task_id, task.epoch, [reset])
 
 
 def _unpublished_results(step: TaskStep, calls: Mapping[str, CallState]) -> list[ToolOutcome]:

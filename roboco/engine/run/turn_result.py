@@ -1,4 +1,4 @@
-"""turn_failed: a turn whose step ends its task as failed. Flower shows its Celery task as failed, with the reason."""
+"""turn_failed: a turn that has failed for good. Flower shows its Celery task as failed, with the reason."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from roboco.ports.task_store import Snapshot
 
 @dataclass(frozen=True)
 class TurnFailed:
-    """The turn is committed, and its step ends the task as failed, for this reason."""
+    """The turn is committed, and its step ends the task as failed, or lets a conversation wait, for this reason."""
 
     reason: str
 

@@ -36,7 +36,7 @@ COMPLETED = Settled("completed")
 def begins_response(step: TaskStep, before: TaskStep) -> bool:
     """Return True if the task waited for its caller before this step."""
     if step.agent_name == USER:
-        return "routing" in step.metadata or before.is_interruption or is_limit(before)
+        return "routing" in step.metadata or before.is_interruption or before.ends_task
     if step.agent_name == TOOL_EXECUTOR:
         return bool(function_calls(before) or step.metadata.get("approvals"))
     return False
@@ -51,7 +51,9 @@ def settled_before(last: TaskStep) -> Settled:
     """Return how a response has ended whose last step is this one, and that another response follows."""
     if last.is_interruption:
         return Settled("cancelled")
-    return Settled("incomplete", at_limit=True) if is_limit(last) else COMPLETED
+    if is_limit(last):
+        return Settled("incomplete", at_limit=True)
+    return Settled("failed", last.error.message) if last.ends_task and last.error is not None else COMPLETED
 
 
 def is_partly_answered(change: StatusChanged, has_steps: bool, unknown: bool) -> bool:
@@ -70,7 +72,7 @@ def settled_by(status: TaskStatus, reason: str, last: TaskStep, unknown: bool) -
     `last` is the last step. `unknown` says that a person has to resolve a call with an unknown outcome, for which
     OpenAI's API has no form.
     """
-    if last.is_interruption and not status.ended:
+    if (last.is_interruption and not status.ended) or (last.ends_task and status is TaskStatus.USER_TURN):
         return settled_before(last)
     return _settled_by_status(status, reason, is_limit(last), unknown)
 

@@ -100,7 +100,7 @@ def _admission(gateway: Gateway, caller: Principal, control: str) -> Callable[[s
 
     def admit(task_id: str) -> None:
         if control in ("retry", "fork"):
-            admission = gateway.admit_retry(caller, task_id, lambda: False)
+            admission = gateway.limits.create_task(caller, caller.task_id(task_id))
         elif control in ("send", "answer"):
             admission = gateway.admit_message(caller, lambda: False)
         else:

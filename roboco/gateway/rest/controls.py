@@ -38,7 +38,6 @@ from roboco.gateway.rest.models import (
     NewMessage,
     ResolutionRequest,
     StopRequest,
-    TaskRetry,
     given_options,
 )
 from roboco.gateway.rest.parameters import CallId, ItemId, TaskId, WaitSeconds
@@ -84,11 +83,6 @@ With `wait` the response is sent once the task and its result show the end, or a
 LIMITS = """Replace limits of the task, from its next step on. A task that is paused at a limit continues.
 
 A key cannot raise limits beyond its own budget."""
-RETRY = """Continue a failed task under the same id, from its last good step. Its error stays in the history.
-
-Tool calls keep their results. Streams, webhooks and callbacks get the new end. Of several retries at the same time
-one wins; the others are refused with 409, and so is a task that has not failed or would reach a limit again. If the
-failure is not complete after some seconds, the answer is 503: send the retry again."""
 STEP = "Run one step, or finish the current one, and pause then."
 RESUME = "Resume a paused task. Any other task stays as it is."
 APPROVE = "Approve a call that needs it, with its own or with other arguments. The first decision on a call counts."
@@ -105,7 +99,6 @@ CONTROLS: Final = (
     Control("resume", ItemRequest, Task.resume, "Resume the task", RESUME),
     Control("limits", LimitsRequest, Task.set_limits, "Change limits", LIMITS, "set_limits",
             needs_body=True, waits=True),
-    Control("retry", TaskRetry, Task.retry, "Retry a failed task", RETRY),
     Control("approve", ApprovalRequest, Task.approve, "Approve a tool call", APPROVE, decided="approved"),
     Control("deny", DenialRequest, Task.deny, "Deny a tool call", DENY, decided="denied"),
     Control("answer", AnswerRequest, Task.answer, "Answer a client tool", ANSWER, needs_body=True, decided="answered"),
@@ -150,9 +143,7 @@ class _Request:
         """Raise Problem unless the limits of the caller allow the control. What is accepted already is not refused."""
         if (limits := getattr(self.body, "limits", None)) is not None:
             check_within_budget(self.caller, limits, default_limits(self.caller))
-        if self.control.path == "retry":
-            await self.gateway.admit_retry(self.caller, self.task_id, self._is_accepted)
-        elif self.control.path == "answer" or getattr(self.body, "message", None) is not None:
+        if self.control.path == "answer" or getattr(self.body, "message", None) is not None:
             await self.gateway.admit_message(self.caller, self._is_accepted)
 
     def _is_accepted(self) -> bool:

@@ -23,10 +23,10 @@ A control that is answered with 503, or not at all, may be sent again with the s
 has one effect. Each failure is a problem document (RFC 9457) with a `code` for programs and a `remedy` for people."""
 TAGS: Final = (
     ("teams", "The teams that a key may submit."),
-    ("tasks", "Create, list, show, fork and compare tasks."),
+    ("tasks", "Create, list, show, fork, retry and compare tasks."),
     (
         "controls",
-        "Messages, interruptions, stops, pauses, limits, retries. Each is accepted once, and has a receipt.",
+        "Messages, interruptions, stops, pauses, limits. Each is accepted once, and has a receipt.",
     ),
     ("calls", "Decisions of people and answers of clients on tool calls."),
     ("records", "The history, the conversation, the explanations and the usage of a task."),

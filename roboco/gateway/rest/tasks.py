@@ -1,4 +1,4 @@
-"""tasks: create, list, show and fork tasks."""
+"""tasks: create, list, show, fork and retry tasks."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Final
@@ -6,16 +6,17 @@ from typing import Annotated, Any, Final
 from fastapi import Query, Response
 
 from roboco.client.task import Task
-from roboco.domain.ids import tenant_of
+from roboco.domain.ids import retry_id, tenant_of
 from roboco.domain.task_filter import STATUS_NAMES
 from roboco.domain.task_summary import TaskSummary
 from roboco.gateway.access import Caller
+from roboco.gateway.budget import check_within_budget, default_limits
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.idempotency import IdempotencyKey, NewTaskId, new_task_id, reporting_reuse
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.rest.endpoints import Endpoints, json_response
 from roboco.gateway.rest.list_conditions import ListedTeam, listed_teams, listed_tenant, listed_time
-from roboco.gateway.rest.models import CreatedTask, ForkTask, NewTask, TaskList, TenantName
+from roboco.gateway.rest.models import CreatedTask, ForkTask, NewTask, TaskList, TaskRetry, TenantName
 from roboco.gateway.rest.parameters import TaskId
 from roboco.gateway.rest.responses import problems
 from roboco.gateway.rest.submission import create_task as submit_task
@@ -120,6 +121,39 @@ async def fork_task(
         return CreatedTask(task_id=created.task_id, team=name, created=created.created)
 
     return await _created(gateway, caller, new, key, fork)
+
+
+@router.post(
+    "/tasks/{task_id}/retry",
+    status_code=201,
+    response_model=CreatedTask,
+    responses={**_CREATED, **problems(404, 409, 413)},
+    summary="Retry a failed task",
+)
+async def retry_task(gateway: TheGateway, caller: Caller, task_id: TaskId, body: TaskRetry | None = None) -> Response:
+    """Continue a failed task in a new one, from its last good step. The failed task names the new one in `retried_as`.
+
+    Tool calls keep their results. Webhooks and callbacks hear of the new task. A task is retried once: the same request
+    again returns the same task with status 200, and one with another reason or other limits is refused with 409. So is
+    a task that has not failed or would reach a limit again. If the failure is not complete after some seconds, the
+    answer is 503: send the retry again.
+    """
+    caller.require(Scope.CONTROL)
+    request = body or TaskRetry()
+    limits: dict[str, Any] = request.limits.overrides()
+    if limits:
+        check_within_budget(caller, request.limits, default_limits(caller))
+
+    def new_id() -> NewTaskId:
+        failed = gateway.find_task(caller, task_id).stored_summary()
+        return NewTaskId(retry_id(failed.task_id, failed.steps), repeatable=True)
+
+    def retry() -> CreatedTask:
+        task = gateway.find_task(caller, task_id)
+        created = task.retry(request.reason, by=caller.by, from_step=request.from_step, **limits)
+        return CreatedTask(task_id=created.task_id, team=task.team().name, created=created.created)
+
+    return await _created(gateway, caller, await gateway.calls.reads.run(new_id), None, retry)
 
 
 async def _created(

@@ -1,6 +1,5 @@
 -- commit: apply a step that is stored in the workspace. The task becomes idle and the fence moves. If a decision
 -- follows, record it too, unless the inbox holds an item: the coordinator considers that item first.
--- A task that has ended continues with the step of its retry, and its keys expire no more.
 -- KEYS[1] state (hash)  KEYS[2] tail (list)  KEYS[3] events (stream, channel)  KEYS[4] lease (string)
 -- KEYS[5] calls (hash)  KEYS[6] content (stream)  KEYS[7] inbox (set)
 -- ARGV[1] expected epoch  ARGV[2] seq of the step  ARGV[3] step (JSON)  ARGV[4] state of the history after it (JSON)
@@ -10,15 +9,12 @@
 -- Return 1 if the step is applied now or was applied before; 0 if the fence moved or the position is not the next one;
 -- the new epoch (more than 1) if the decision is recorded now or was recorded before.
 -- Cost: O(events), and O(trimmed steps and chunks), each once: at most 64 steps, and the chunks since the last trim.
-local now = redis.call('HMGET', KEYS[1], 'epoch', 'seq', 'chunks', 'op_token', 'phase')
+local now = redis.call('HMGET', KEYS[1], 'epoch', 'seq', 'chunks', 'op_token')
 local decision = 9 + tonumber(ARGV[8])
 if not now[1] then return 0 end
 if ARGV[decision] and now[4] == ARGV[decision] then return tonumber(now[1]) end
 if tonumber(now[2]) > tonumber(ARGV[2]) then return 1 end
 if now[1] ~= ARGV[1] or now[2] ~= ARGV[2] then return 0 end
-if now[5] == 'end' then
-  for _, key in ipairs(KEYS) do redis.call('PERSIST', key) end
-end
 redis.call('HSET', KEYS[1], 'epoch', tonumber(ARGV[1]) + 1, 'seq', tonumber(ARGV[2]) + 1, 'history_state', ARGV[4],
   'phase', 'idle', 'status', 'running', 'reason', '', 'attempt', 1, 'owner', '', 'emitted', 0, 'redeliveries', 0, 'handovers', 0,
   'dispatched_at', redis.call('TIME')[1])

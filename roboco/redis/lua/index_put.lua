@@ -4,7 +4,6 @@
 -- ARGV[1] task id  ARGV[2] version (a number)  ARGV[3] time of the change in ms, 13 digits  ARGV[4] time of creation in
 -- ms  ARGV[5] status, 2 letters; 'e' first if the task has ended  ARGV[6] 1 if an entry of the same status keeps its
 -- times  ARGV[7] scope: 'a' if KEYS hold the order of all tasks, else 't'  ARGV[8] data
--- ARGV[9] 1 if a failed task was retried: an open entry with a higher version replaces that of an end
 -- Return 1 if the entry is stored now; 0 if it is stored already, or a newer one is.
 -- Cost: O(log n) for each order.
 local id, at, created, status, scope = ARGV[1], ARGV[3], ARGV[4], ARGV[5], ARGV[7]
@@ -13,7 +12,7 @@ if before then
   local version, time, began, state, known = before:match('^(%d+) (%d+) (%d+) (%a%a) (%a)\n')
   if version then
     local ends, ended = status:sub(1, 1) == 'e', state:sub(1, 1) == 'e'
-    if ended and not ends and (ARGV[9] ~= '1' or tonumber(ARGV[2]) <= tonumber(version)) then return 0 end
+    if ended and not ends then return 0 end
     if ends == ended and tonumber(ARGV[2]) < tonumber(version) then return 0 end
     if known == 'a' and scope == 't' then return 0 end -- a tenant's client cannot change the order of all tasks
     if ARGV[6] == '1' then

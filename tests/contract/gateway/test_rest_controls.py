@@ -140,17 +140,19 @@ def test_a_failed_task_is_retried_once_by_its_caller(rest: RestWorld) -> None:
     refused = rest.post("/v1/tasks/t/retry", {"from_step": 7})
     assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
     body = {"reason": "a new key", "from_step": 0}
-    first, again = (keyed(rest, "/v1/tasks/t/retry", body, "k") for _ in range(2))
-    assert (first.status_code, again.status_code) == (202, 202), first.text
-    assert rest.get(first.headers["location"]).json()["by"] == "key:acme"
+    first, again = (rest.post("/v1/tasks/t/retry", body) for _ in range(2))
+    assert (first.status_code, again.status_code) == (201, 200), first.text
+    new = first.json()["task_id"]
+    assert first.json() == {"task_id": new, "team": "desk", "created": True} == again.json() | {"created": True}
     other = rest.post("/v1/tasks/t/retry", {})
     assert (other.status_code, other.json()["code"]) == (409, "conflict")
-    assert "it was retried by key:acme at" in other.json()["detail"]
-    rest.world.settle("acme:t")
-    assert keyed(rest, "/v1/tasks/t/retry", body, "k").status_code == 202
-    task = rest.get("/v1/tasks/t").json()
-    assert (task["status"], task["retries"]) == ("completed", 1)
-    steps = rest.get("/v1/tasks/t/history").json()["steps"]
+    assert "was retried by key:acme at" in other.json()["detail"]
+    rest.world.settle(new)
+    assert rest.post("/v1/tasks/t/retry", body).status_code == 200
+    task, failed = rest.get(first.headers["location"]).json(), rest.get("/v1/tasks/t").json()
+    assert (task["status"], task["retry_of"]) == ("completed", "acme:t")
+    assert (failed["status"], failed["retried_as"]) == ("failed", new)
+    steps = rest.get(f"{first.headers['location']}/history").json()["steps"]
     assert [step["metadata"].get("by") for step in steps if "retry" in step["metadata"]] == ["key:acme"]
 
 

@@ -104,17 +104,6 @@ def test_an_end_is_final_whatever_its_epoch(indexes: Indexes) -> None:
     assert indexes.index.page(ALL).entries == (entry("a", 2, ENDED, epoch=0),)
 
 
-def test_a_retried_task_replaces_its_end_if_its_epoch_is_higher(indexes: Indexes) -> None:
-    indexes.index.put([entry("a", 1, ENDED, epoch=5)])
-    indexes.index.put([entry("a", 2, RUNNING, epoch=5, retries=1)])
-    assert [found.status for found in indexes.index.page(ALL).entries] == [ENDED]
-    indexes.index.put([entry("a", 3, RUNNING, epoch=6, retries=1)])
-    assert [found.status for found in indexes.index.page(ALL).entries] == [RUNNING]
-    indexes.index.put([entry("a", 4, ENDED, epoch=7, retries=1)])
-    indexes.index.put([entry("a", 3, RUNNING, epoch=6, retries=1)])
-    assert [found.status for found in indexes.index.page(ALL).entries] == [ENDED]
-
-
 def test_a_running_task_keeps_the_time_at_which_it_began_to_run(indexes: Indexes) -> None:
     indexes.index.put([entry("a", 1, RUNNING, epoch=1, steps=1)])
     indexes.index.put([entry("a", 9, RUNNING, epoch=2, steps=4)])

@@ -573,19 +573,6 @@ def test_all_keys_of_an_expired_task_have_a_time_to_live(redis_task: TaskOnRedis
     assert [name for name in redis_task.names() if "lease" not in name] == []
 
 
-def test_no_key_of_an_ended_task_expires_any_more_after_the_step_of_its_retry(redis_task: TaskOnRedis) -> None:
-    use_every_key(redis_task)
-    redis_task.record_decision(Phase.END, status_event("end"))
-    redis_task.inbox.add(TASK, ["one"])
-    assert redis_task.store.expire(TASK, 100, redis_task.snapshot.generation)
-    numbers = [number for number, *_ in redis_task.event_log()]
-    assert redis_task.commit(status_event("again"), agent="orchestrator")
-    kept = [name for name in redis_task.names() if "lease" not in name]
-    assert {name: redis_task.client.ttl(name) for name in kept} == dict.fromkeys(kept, -1)
-    assert redis_task.snapshot.phase is Phase.UNDECIDED
-    assert [number for number, *_ in redis_task.event_log()] == [*numbers, numbers[-1] + 1], "the logs continue"
-
-
 def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
     store = unreachable_task.store
     [step] = make_chain(1)

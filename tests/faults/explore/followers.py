@@ -113,13 +113,8 @@ class TaskFollower:
 
     def _show(self, item: Any) -> None:
         self.reader.show(item)
-        if item.type == "event_task_end" and not self._continues():
+        if item.type == "event_task_end":
             self.ends += 1
-
-    def _continues(self) -> bool:
-        """Return True if the task was retried after the end that the follower has received."""
-        later = self.world.histories.read(self.task_id, len(self.reader.steps))
-        return any(step.is_retry for step in later)
 
 
 class SessionClient:

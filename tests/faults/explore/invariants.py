@@ -94,6 +94,7 @@ def _check_processes(run: Run) -> None:
     require("broker", not world.dispatcher.queue, world.dispatcher.queue)
     require("signals", not world.server.listeners, world.server.listeners)
     require("dead letters", not world.server.held.letters, world.server.held.letters)
+    require("an end is final", not run.files.changed_ends, run.files.changed_ends[:1])
     require("forgotten", not _orphaned_keys(world), _orphaned_keys(world))
 
 
@@ -213,17 +214,6 @@ class CheckedTask:
         return self.world.history(self.task_id)
 
     @property
-    def retries(self) -> int:
-        """How often the task continued after it had failed; not its source, if it is a fork."""
-        fork = self.world.engine.frozen_teams.fork_of(self.task_id)
-        return sum(step.is_retry for step in self.history[0 if fork is None else fork.seq + 1 :])
-
-    @property
-    def begun_retry(self) -> bool:
-        """True if the newest step is a retry whose client died before it was accepted. The next retry completes it."""
-        return not self.open and self.history[-1].is_retry and self.summary.steps == len(self.history) - 1
-
-    @property
     def stored(self) -> StoredTask | None:
         """The state in Redis, or None."""
         return self.world.server.held.tasks.get(self.task_id)
@@ -252,15 +242,17 @@ TaskCheck = Callable[[Run, "CheckedTask"], None]
 def _checks(run: Run, task: CheckedTask) -> list[TaskCheck]:
     if task.open:
         return [_check_history, _check_waiting, _check_summary, _check_numbers, _check_live, _check_late]
-    accepted = any(deed.answer == "accepted" for deed in run.users.actions if _creates(deed, task.task_id))
+    accepted = any(deed.answer == "accepted" for deed in run.users.actions if _creates(deed, task))
     if not accepted and task.stored is None and not task.summary.status.ended:
         return []  # no process acts on the task until the client submits it again
     closed = [_check_closed, _check_events, _check_one_end, _check_log, _check_forgotten, _check_notices]
     return [_check_history, *closed, _check_numbers, _check_live, _check_late]
 
 
-def _creates(deed: UserAction, task_id: str) -> bool:
-    return deed.task_id == task_id and deed.kind in ("submit", "fork")
+def _creates(deed: UserAction, task: CheckedTask) -> bool:
+    if deed.kind == "retry":
+        return deed.task_id == task.summary.retry_of
+    return deed.task_id == task.task_id and deed.kind in ("submit", "fork")
 
 
 def _check_history(run: Run, task: CheckedTask) -> None:
@@ -316,19 +308,14 @@ def _state(task: CheckedTask, board: StoredTask) -> str:
 def _check_closed(run: Run, task: CheckedTask) -> None:
     task_id, summary = task.task_id, task.summary
     require("task.json of a closed task", summary.status.ended, f"{task_id} is {summary.status} {summary.reason!r}")
-    steps = len(task.history) - task.begun_retry
+    steps = len(task.history)
     require("task.json of a closed task", summary.steps == steps, f"{summary.steps} of {steps}")
 
 
 def _check_events(run: Run, task: CheckedTask) -> None:
     events = [json.loads(line) for line in task.stored_events]
     ends = [event["status"] for event in events if event["type"] == END]
-    most = 1 + task.retries - task.begun_retry  # Redis may lose an end before it is archived
-    restarted = len({event["generation"] for event in events}) > 1  # the file has ends of the last generation alone
-    require("events.jsonl has one end", 1 <= len(ends) <= most, f"{task.task_id} {_types(events)}")
-    require(
-        "events.jsonl has one end", run.losses or restarted or len(ends) == most, f"{task.task_id} {_types(events)}"
-    )
+    require("events.jsonl has one end", len(ends) == 1, f"{task.task_id} {_types(events)}")
     require("events.jsonl has one end", events[-1]["type"] == END, f"{task.task_id} {_types(events)}")
     require("statuses agree", ends[-1] == task.summary.status, f"{ends}, {task.summary.status}")
 
@@ -338,7 +325,7 @@ def _check_one_end(run: Run, task: CheckedTask) -> None:
 
     Redis may lose an end that followers have received.
     """
-    if run.losses or task.retries:
+    if run.losses:
         return
     records = [json.loads(message) for task_id, message in task.world.server.published if task_id == task.task_id]
     first = next((index for index, record in enumerate(records) if record["type"] == END), len(records))
@@ -406,12 +393,11 @@ def _check_notices(run: Run, task: CheckedTask) -> None:
 
 
 def _check_late(run: Run, task: CheckedTask) -> None:
-    if not task.begun_retry:
-        _check_follower(run, task, TaskFollower(task.world, task.task_id), "late")
+    _check_follower(run, task, TaskFollower(task.world, task.task_id), "late")
 
 
 def _check_live(run: Run, task: CheckedTask) -> None:
-    if task.task_id == TASK and not run.unnoticed_restart and not task.retries:  # a reader may leave at the first end
+    if task.task_id == TASK and not run.unnoticed_restart:
         _check_follower(run, task, run.follower, "live")
 
 
@@ -454,15 +440,16 @@ def _check_action(run: Run, deed: UserAction) -> None:  # noqa: C901 - one branc
         require("accepted task", summary_path(deed.task_id) in world.files.held, deed)
         return
     task = CheckedTask(world, deed.task_id)
+    if deed.kind == "retry":
+        _check_retry(run, task)
+        return
     item = stored_item(world.engine, deed.task_id, deed.item_id)
     steps = [step for step in task.history if step.metadata.get("item_id") == deed.item_id]
     if deed.kind == "stop":
-        require("stop stops", not task.open or task.retries, deed)
+        require("stop stops", not task.open, deed)
         return
     if item is None:
         raise Violation("accepted item", f"{deed} is not stored")
-    if deed.kind == "retry":
-        require("accepted retry", steps, deed)
     if deed.kind in ANSWERING_ACTIONS:
         done = item.applied_at_seq is not None or task.summary.status is not TaskStatus.COMPLETED
         require("accepted item", done, f"{deed}, {item}")
@@ -470,12 +457,25 @@ def _check_action(run: Run, deed: UserAction) -> None:  # noqa: C901 - one branc
         return
     ended_early = not task.open and task.summary.status is not TaskStatus.COMPLETED
     waits = task.open and item.applied_at_seq is None
-    # Redis may have lost the end that made it late, or a retry has reopened the task meanwhile.
-    in_time = not deed.late or run.losses or task.retries
+    in_time = not deed.late or run.losses  # Redis may have lost the end that made it late
     vain = isinstance(item, Interrupt) and item.applied_at_seq is not None  # the task waited for its user already
     require("accepted item", steps or waits or vain or (ended_early and in_time), f"{deed}, {item}")
     if not waits and (steps or not vain):
         _check_receipt(world, deed, steps)
+
+
+def _check_retry(run: Run, task: CheckedTask) -> None:
+    """Require that a task whose retry was accepted has failed, and names the one task that continues with its steps."""
+    world, task_id, new_id = run.world, task.task_id, task.summary.retried_as
+    failed = task.summary.status is TaskStatus.FAILED
+    require("accepted retry", failed and new_id, f"{task_id} is {task.summary.status}, retried as {new_id!r}")
+    if is_erased(world, new_id):
+        return
+    history = world.history(new_id)
+    copied = [step.digest for step in history[: len(task.history)]] == [step.digest for step in task.history]
+    require("accepted retry", copied and history[len(task.history)].is_retry, f"{task_id}, {new_id}")
+    named = [one for one in run.users.tasks() if world.summary(one).retry_of == task_id]
+    require("one retry for one end", named == [new_id], f"{task_id}: {named}, {new_id}")
 
 
 def _check_pauses(run: Run) -> None:

@@ -9,8 +9,10 @@ from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.inbox.imported_message import ImportedMessage
 from roboco.domain.paths import summary_path
 from roboco.domain.removal.retention import parse_rule
+from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.engine.engine import LogLimits, Policy
+from roboco.errors import ModelError
 from roboco.ports.model import Request
 from roboco.ports.workspace import StoredFile
 from tests.support.memory_ports.clock import ManualClock
@@ -62,16 +64,31 @@ LIST_LAG = 10.0
 class TaskFiles(MemoryFiles):
     """Files among which the histories are, too, when a task is removed. Lists of their names may be late.
 
-    `removed` holds the last task.json and history of each removed task.
+    `removed` holds the last task.json and history of each removed task, and `changed_ends` each other change of the
+    task.json of an ended task than the name of its retry.
     """
 
     def __init__(self, histories: MemoryHistories, clock: ManualClock) -> None:
         super().__init__()
         self.removed: dict[str, tuple[bytes | None, list[bytes]]] = {}
+        self.changed_ends: list[tuple[bytes, bytes]] = []
         self._histories = histories
         self._clock = clock
         self._listed: dict[str, bytes] = {}
         self._listed_until = 0.0
+
+    def replace(self, path: str, data: bytes, version: str | None, durable: bool = True) -> bool:
+        """Store the file if it still has this version. Return False if another write changed it."""
+        before = self.held.get(path)
+        stored = super().replace(path, data, version, durable)
+        if before is not None and stored and path.endswith("/task.json"):
+            end, now = TaskSummary.model_validate_json(before), TaskSummary.model_validate_json(data)
+            if end.status.ended and now not in (
+                end,
+                end.model_copy(update={"retried_as": end.retried_as or now.retried_as}),
+            ):
+                self.changed_ends.append((before, data))
+        return stored
 
     def freeze_lists(self) -> None:
         """List the files of this moment for a while, whatever is stored and removed meanwhile."""
@@ -109,6 +126,13 @@ class TaskFiles(MemoryFiles):
 
 def _count_turns(request: Request) -> ScriptedReply:
     return says(f"{speaker(request)} {own_turns(request)}")
+
+
+def _refuse_some(request: Request) -> ScriptedReply:
+    """Fail for good after messages with an even number, such as "send2"."""
+    if str(request.messages[-1]["content"])[-1:] in "2468":
+        return ScriptedReply(error=ModelError("model", "no", retryable=False))
+    return _count_turns(request)
 
 
 def _tools_script(request: Request) -> ScriptedReply:
@@ -176,7 +200,7 @@ SHAPES: dict[str, Shape] = {
         _count_turns,
     ),
     "conversation": Shape(
-        team_of(agents=[member("one"), member("two")]), _count_turns, options={"conversation": True, "notify": [HOOK]}
+        team_of(agents=[member("one"), member("two")]), _refuse_some, options={"conversation": True, "notify": [HOOK]}
     ),
     "imported": Shape(
         team_of(agents=[member("one"), member("two")], collaboration_model={"type": "manual"}),

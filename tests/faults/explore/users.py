@@ -12,10 +12,11 @@ from roboco.client.operator.bulk_control import ControlName
 from roboco.client.operator.pace import MAX_RATE
 from roboco.client.options import BulkOptions
 from roboco.domain.decision.tool_answers import is_client_call, needs_approval
+from roboco.domain.history.lineage import Retry
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.ids import answer_id, approval_id
-from roboco.domain.inbox.item import RetryRequest, Stop, UserMessage
+from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.removal.erasure import ErasureRequest
@@ -179,9 +180,7 @@ class Users:
             "pause": lambda engine: pause.pause(engine, task_id, item_id),
             "step": lambda engine: pause.step(engine, task_id, item_id),
             "resume": lambda engine: pause.resume(engine, task_id, item_id),
-            "retry": lambda engine: retry_task(
-                engine, task_id, RetryRequest(item_id=item_id, created_at=at, limits={"max_steps": 30})
-            ),
+            "retry": lambda engine: retry_task(engine, task_id, Retry(limits={"max_steps": 30})),
             "off": lambda engine: engine.switches.switch_off("queue:agents", "maintenance", False, None, at),
             "on": lambda engine: engine.switches.switch_on("queue:agents"),
             "raise": lambda engine: set_limits(engine, task_id, LimitOverrides(max_steps=30), item_id),

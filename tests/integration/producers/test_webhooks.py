@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from roboco import parse_team
+from roboco.client.task import Task
 from roboco.domain.notification import Notification, NotifyTarget
 from roboco.domain.status import TaskStatus
-from roboco.domain.stream.event import TaskEnded
 from roboco.domain.stream.item import StepFinal
 from roboco.errors import RetryLater, TransientError, UsageError
 from roboco.notifications import http_post as post
@@ -264,7 +264,7 @@ def test_networks_and_hosts_that_are_listed_are_reached() -> None:
 
 
 @pytest.mark.workers
-def test_a_retried_task_completes_and_its_webhook_and_stream_continue(
+def test_a_retry_completes_and_its_webhook_hears_of_it(
     tmp_path: Path, server: HookServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model server refuses the key; the key is fixed, and the task is retried."""
@@ -275,38 +275,33 @@ def test_a_retried_task_completes_and_its_webhook_and_stream_continue(
         stack.model.fail_next(1, Reply(status=401, text="bad key"))
         hook = {"webhook": server.url, "secret_env": "HOOK_SECRET"}
         task = stack.orchestrator.run(parse_team(TEAM), "Go.", notify=[hook])
-        items = list(task.stream())
-        assert isinstance(items[-1].data, TaskEnded)
-        assert items[-1].data.status == "failed"
         assert task.result(60).status == "failed"
+        retried = list[Task]()
 
         def is_retried() -> bool:
             try:
-                task.retry("a new key", "r1", by="ops")
+                retried.append(task.retry("a new key", by="ops"))
             except TransientError:  # the result is known a moment before the end is complete
                 return False
             return True
 
         until(is_retried, 60, "the end of the task is complete")
-        assert task.result(60).raise_for_status().text == "hello"
-        more = list(task.stream(items[-1].cursor))
-        finals = [item.data.step.seq for item in (*items, *more) if isinstance(item.data, StepFinal)]
+        [new] = retried
+        assert new.created
+        assert new.result(60).raise_for_status().text == "hello"
+        assert (task.summary().retried_as, task.retry("a new key").task_id) == (new.task_id, new.task_id)
+        finals = [item.data.step.seq for item in new.stream() if isinstance(item.data, StepFinal)]
         assert finals == [0, 1, 2, 3]
-        assert isinstance(more[-1].data, TaskEnded)
-        assert more[-1].data.status == "completed"
-        whole = [item.type for item in task.stream()]
-        assert whole.count("event_task_end") == 2
-        assert whole == [item.type for item in (*items, *more)]
-        with pytest.raises(UsageError, match="it is completed: only a failed task can be retried"):
-            task.retry()
+        assert [item.type for item in task.stream()].count("event_task_end") == 1
+        with pytest.raises(UsageError, match="it is completed; fork it"):
+            new.retry()
         until(lambda: len(server.posted) == 2, 30, "the webhook is sent for both ends")
         bodies = [json.loads(posted.body) for posted in server.posted]
-        assert [(body["type"], body["data"]["retries"]) for body in bodies] == [
-            ("task.failed", 0),
-            ("task.completed", 1),
+        assert [(body["type"], body["data"]["task_id"], body["data"]["retry_of"]) for body in bodies] == [
+            ("task.failed", task.task_id, ""),
+            ("task.completed", new.task_id, task.task_id),
         ]
-        assert bodies[0]["id"] != bodies[1]["id"]
-        assert task.verify() == 4
+        assert (task.verify(), new.verify()) == (2, 4)
 
 
 def test_a_failed_webhook_is_retried_and_a_refused_one_is_sent_once_the_operator_allows_it(

@@ -192,29 +192,32 @@ JOURNEYS = {
 def assert_same(world: World, expected: World, where: str) -> None:
     """Assert that the history is the expected one, and that the stream shows all of it without a gap."""
     assert not [error for error in world.failures if not isinstance(error, TransientError)], where
-    assert [comparable_step(step) for step in world.history()] == [
-        comparable_step(step) for step in expected.history()
-    ], where
-    assert world.summary().status is expected.summary().status, where
-    task = world.server.held.tasks.get(TASK)
-    assert task is None or not world.summary().status.ended or task.forget_at, f"{where} redis never forgets the task"
-    assert_whole(world, where)
+    assert world.summary().retried_as == expected.summary().retried_as, where
+    for task_id in filter(None, (TASK, expected.summary().retried_as)):
+        assert [comparable_step(step) for step in world.history(task_id)] == [
+            comparable_step(step) for step in expected.history(task_id)
+        ], where
+        ended = world.summary(task_id).status
+        assert ended is expected.summary(task_id).status, where
+        task = world.server.held.tasks.get(task_id)
+        assert task is None or not ended.ended or task.forget_at, f"{where} redis never forgets the task"
+        assert_whole(world, where, task_id)
 
 
-def assert_whole(world: World, where: str) -> None:
+def assert_whole(world: World, where: str, task_id: str = TASK) -> None:
     """Assert a sealed chain of digests, and channels that number their messages without a gap and show every step."""
-    assert verify_chain(world.histories.lines(TASK)) == len(world.history()), where
+    assert verify_chain(world.histories.lines(task_id)) == len(world.history(task_id)), where
     numbers: dict[tuple[str, bool], list[int]] = {}
-    for record in world.published():
+    for record in world.published(task_id):
         numbers.setdefault((record["generation"], "chunks" in record), []).append(record["seq"])
     for channel in numbers.values():
         assert channel == list(range(1, len(channel) + 1)), where
     ends = Counter(
         (record["generation"], record["step"]["seq"])
-        for record in world.published()
+        for record in world.published(task_id)
         if record["type"] == "event_step_end"
     )
     assert all(count == 1 for count in ends.values()), f"{where} a step was published twice: {ends}"
-    items = items_of(world.published(), partial(world.histories.read, TASK))
+    items = items_of(world.published(task_id), partial(world.histories.read, task_id))
     reader = read_items(items, is_redis_lost=world.server.wiped or world.server.instance > 1)
-    assert reader.steps == world.history(), where
+    assert reader.steps == world.history(task_id), where

@@ -117,8 +117,6 @@ class MemoryIndexProgress:
 
 
 def _supersedes(entry: TaskEntry, before: TaskEntry) -> bool:
-    if before.status.ended and not entry.status.ended:
-        return entry.retries > 0 and entry.epoch > before.epoch
     if before.status.ended != entry.status.ended:
         return entry.status.ended
     return entry.epoch >= before.epoch

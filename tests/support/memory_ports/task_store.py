@@ -137,9 +137,6 @@ class MemoryTaskStore:
                 return True
             if task.epoch != epoch or task.seq != step.seq:
                 return False
-            if task.phase is Phase.END:
-                task.forget_at = None
-                held.inbox_until.pop(task_id, None)
             task.move_fence(Phase.UNDECIDED, now)
             task.status, task.reason = TaskStatus.RUNNING, ""
             task.seq += 1

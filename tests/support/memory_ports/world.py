@@ -10,11 +10,11 @@ from roboco.domain.decision.action import Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.lineage import parent_of
+from roboco.domain.history.lineage import Retry, parent_of
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
-from roboco.domain.inbox.item import RetryRequest, Stop, UserMessage, parse_item, superseded
+from roboco.domain.inbox.item import Stop, UserMessage, parse_item, superseded
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import inbox_path, open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
@@ -243,15 +243,15 @@ class World:
 
     def retry(
         self,
-        item_id: str = "retry1",
         reason: str = "fixed",
         task_id: str = TASK,
         by: str | None = None,
         **limits: Any,
-    ) -> None:
-        """Retry the failed task."""
-        request = RetryRequest(item_id=item_id, created_at=self.engine.now(), reason=reason, by=by, limits=limits)
-        self.retry_until_answered(lambda: retry_task(self.engine, task_id, request))
+    ) -> str:
+        """Retry the failed task. Return the id of the new one."""
+        retry = Retry(reason=reason, limits=limits)
+        self.retry_until_answered(lambda: retry_task(self.engine, task_id, retry, by))
+        return self.summary(task_id).retried_as
 
     def deliver(self, message: Message) -> None:
         """Run the message in a worker. A worker that dies loses it, and a new process replaces the worker."""

@@ -28,7 +28,7 @@ from tests.support.memory_ports.journeys import MANUAL, member, own_turns
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.unit.engine.accept.test_resolve import world_with_unknown_outcome
-from tests.unit.engine.accept.test_retry_task import failed_world
+from tests.unit.engine.accept.test_retry_task import NEW, failed_world
 
 BY = "key:17"
 ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
@@ -113,7 +113,7 @@ def without_end(line: dict[str, Any]) -> dict[str, Any]:
 
 def record_of(world: World) -> str:
     """Return all that the workspace holds of tasks but their inboxes: histories, events and lineages."""
-    ids = [task_id for task_id in (TASK, "fork_1") if any(world.histories.lines(task_id))]
+    ids = [task_id for task_id in (TASK, NEW, "fork_1") if any(world.histories.lines(task_id))]
     steps = [step.line() for task_id in ids for step in world.histories.read(task_id)]
     lineage = world.files.get(lineage_path("fork_1")) or b""
     return json.dumps([steps, world.events(), lineage.decode()])

@@ -194,7 +194,6 @@ def test_blocked_reads_and_uploads_do_not_delay_controls(
             await asyncio.gather(task.asend("more"), task.apause(), task.astep(), task.aresume(), task.areceipt("i"))
             await asyncio.gather(task.aanswer("c", 1), task.aapprove("c"), task.adeny("c"), task.aresolve("c", True))
             await task.aset_limits(max_steps=9)
-            await task.aretry()
         assert len(held) == MAX_THREADS
         go.set()
         await asyncio.gather(*blocked)
@@ -213,7 +212,6 @@ def test_blocked_reads_and_uploads_do_not_delay_controls(
         "deny",
         "resolve",
         "set_limits",
-        "retry",
     )
     assert sorted(sent) == sorted(kinds)
 

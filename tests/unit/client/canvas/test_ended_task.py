@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from celery import Celery
 from celery.app.task import Context
-from celery.backends.cache import CacheBackend
 
 from roboco.broker.continuation import MAX_REQUEST_CHARS, serialize_request
 from roboco.celery import install
@@ -19,12 +18,10 @@ from roboco.client.canvas.ended_task import continue_canvas
 from roboco.client.canvas.task_ids import team_task_id
 from roboco.domain.ids import is_task_id
 from roboco.domain.notification import Notification, NotifyTarget
-from roboco.domain.paths import NOTIFY_MARKERS, continued_path, finished_notifications_path, notifications_path
-from roboco.engine.notifications import find_notification, retry_abandoned, settle
+from roboco.domain.paths import NOTIFY_MARKERS, continued_path, finished_notifications_path
 from roboco.engine.operate.notification_delivery import CONFIRM_TIMEOUT
 from roboco.errors import TaskFailed, TransientError, UsageError
 from tests.faults.enumerated import INJECTIONS, FaultedCall
-from tests.support.memory_ports.controlled import RETRIED
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, Journey
 from tests.support.memory_ports.watch import Crash, PortCall, Watch, make_call
 from tests.support.memory_ports.world import TASK, World
@@ -160,78 +157,6 @@ def test_a_team_that_may_not_wait_fails_and_is_stopped() -> None:
     assert made.sent == [("shop.complain", "errback")]
     assert made.state() == "FAILURE"
     assert made.world.summary().status == "cancelled"
-
-
-def test_a_retried_team_continues_the_canvas_that_had_failed() -> None:
-    made = start_shop(RETRIED)
-    made.world.submit(RETRIED.team, at_once=True, notify=[continuation_target(made)])
-    made.world.settle()
-    made.settle()
-    assert (made.state(), made.sent) == ("FAILURE", [("shop.complain", "errback")])
-    made.sent.clear()
-    made.world.retry()
-    made.world.settle()
-    made.settle()
-    assert made.sent == [("shop.hear", "callback"), ("shop.publish", f"{made.celery_id}-next")]
-    result = made.app.AsyncResult(made.celery_id)
-    assert (result.state, result.result) == ("SUCCESS", "second is well")
-
-
-def retried_shop(handles_failure: bool, **request: Any) -> tuple[Shop, str]:
-    """Return a shop whose team has failed, was retried, and has completed, and the name of the notice of the failure.
-
-    Unless the shop `handles_failure`, it does not process that notice: its delivery was given up.
-    """
-    made = start_shop(RETRIED)
-    made.world.submit(RETRIED.team, at_once=True, notify=[continuation_target(made, request)])
-    if not handles_failure:
-        vars(made)["work"] = lambda: None
-    made.world.settle()
-    if handles_failure:
-        made.settle()
-        [marker] = made.world.files.names(finished_notifications_path(TASK, 3))
-        name = marker.removesuffix(".json")
-    else:
-        [(_, name)] = made.inbox
-        settle(made.world.engine, name, find_notification(made.world.engine, TASK, name)[1], "given_up")
-        made.inbox.clear()
-        del vars(made)["work"]
-    made.sent.clear()
-    made.world.retry()
-    made.world.settle()
-    made.settle()
-    assert made.state() == "SUCCESS"
-    return made, name
-
-
-@pytest.mark.parametrize("handles_failure", [True, False], ids=["handled twice", "handled late"])
-def test_the_notice_of_a_failure_changes_nothing_after_the_end_of_its_retry(handles_failure: bool) -> None:
-    made, name = retried_shop(handles_failure)
-    sent = list(made.sent)
-    assert [name for name, _ in sent] == ["shop.hear", "shop.publish"]
-    if not handles_failure:
-        retry_abandoned(made.world.engine, TASK, name)
-    continue_canvas(made.app, made.world.engine, TASK, name)
-    assert made.sent == sent
-    result = made.app.AsyncResult(made.celery_id)
-    assert (result.state, result.result) == ("SUCCESS", "second is well")
-    assert made.state(f"{made.celery_id}-next") == ("FAILURE" if handles_failure else "PENDING")  # it has not run yet
-    assert not made.world.files.names(notifications_path(TASK))
-
-
-@pytest.mark.parametrize("handles_failure", [True, False], ids=["handled", "given up"])
-def test_a_part_of_a_chord_counts_with_the_first_end_that_is_handled(
-    handles_failure: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted = list[str]()
-    monkeypatch.setattr(
-        CacheBackend, "on_chord_part_return", lambda self, request, state, result, **_: counted.append(state)
-    )
-    made, name = retried_shop(handles_failure, chord={"task": "shop.publish"}, group="parts", chain=None)
-    if not handles_failure:
-        retry_abandoned(made.world.engine, TASK, name)
-    continue_canvas(made.app, made.world.engine, TASK, name)
-    assert counted == ["FAILURE" if handles_failure else "SUCCESS"]
 
 
 def _is_marker_call(port: str, call: Any) -> bool:

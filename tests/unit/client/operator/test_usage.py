@@ -307,7 +307,7 @@ def test_progress_is_reported_for_tasks_that_do_not_match_too(
 
 
 def test_runs_of_what_if_and_retried_tasks_count_what_they_ran_themselves() -> None:
-    """A run counts neither the shared steps nor the calls that did not run; a retry counts on the same task."""
+    """A run counts neither the shared steps nor the calls that did not run; a retry counts its own turns."""
     world = ended_world()
     start_runs(world.engine, request(team=with_prompt("You are new.")))
     world.settle(RUN)
@@ -322,9 +322,9 @@ def test_runs_of_what_if_and_retried_tasks_count_what_they_ran_themselves() -> N
     assert (found[shop, ""].turns, found[f"{shop} (what-if)", ""].turns) == (2, 2)
     retried = failed_world()
     before = report(retried, "team", all_tasks=True).total
-    retried.retry(by="ops", reason="once more")
-    retried.settle()
-    after, summary = report(retried, "team", all_tasks=True).total, retried.summary()
+    new = retried.retry(by="ops", reason="once more")
+    retried.settle(new)
+    after, summary = report(retried, "team", all_tasks=True).total, retried.summary(new)
     assert after.turns == before.turns + 1
     assert (after.tokens_in, after.tokens_out) == (summary.tokens_in, summary.tokens_out)
 

@@ -63,7 +63,6 @@ def test_a_state_counts_steps_tokens_and_calls() -> None:
         "loop": {"open_calls": {}, "repeats": {}, "handoffs": 0, "agents": ()},
         "conversation": False,
         "interrupted": False,
-        "retries": 0,
         "retried_at": None,
         "day_usage": {"day": "2026-01-02", "tokens": 12, "cost_billionths": 250000000},
     }

@@ -7,11 +7,19 @@ import pytest
 
 from roboco.client.session import session
 from roboco.client.task_result import result_of
+from roboco.domain.decision.action import End, Wait
+from roboco.domain.decision.decide import decide
+from roboco.domain.decision.route import Route
+from roboco.domain.decision.situation import Situation
+from roboco.domain.history.part import ErrorPart
+from roboco.domain.history.state import History, fold
+from roboco.domain.history.step import TaskStep
 from roboco.domain.recorded.explain import current_status
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.fork import ForkRequest, fork
-from roboco.errors import StateConflict
+from roboco.engine.coordinate.advance import advance
+from roboco.errors import StateConflict, TaskFailed
 from roboco.lab.replay.replay import replay
 from roboco.ports.model import Request
 from tests.support.memory_ports.controlled import GOAL
@@ -104,9 +112,50 @@ def test_stop_ends_it() -> None:
     assert world.summary().status is TaskStatus.CANCELLED
 
 
-def test_failure_ends_it() -> None:
+def test_a_turn_that_fails_for_good_waits_for_the_user_under_the_same_id() -> None:
     world = conversation(FAILING)
-    assert world.summary().status is TaskStatus.FAILED
+    result = result_of(world.summary(), world.history())
+    assert (world.status(), result.turn_failed) == (TaskStatus.USER_TURN, True)
+    assert "the model refuses" in result.reason
+    with pytest.raises(TaskFailed, match="the model refuses"):
+        result.raise_for_status()
+    world.server.wipe()
+    world.given.model.script = lambda request: says("well")
+    world.send("again")
+    world.settle()
+    assert (world.status(), world.history()[-1].text) == (TaskStatus.USER_TURN, "well")
+    said = [message["content"] for message in world.given.model.requests[-1].messages]
+    assert not [text for text in said if "refuses" in str(text)]
+    assert not result_of(world.summary(), world.history()).turn_failed
+    assert {step.comparison for step in replay(recorded(world))} == {"same"}
+    assert_whole(world, "")
+
+
+def test_work_that_loses_its_workers_waits_for_the_user() -> None:
+    world = World(world_parts(lambda request: says("well")))
+    world.submit(PAIR, conversation=True)
+    advance(world.engine, TASK, give_up_reason="it has killed 3 workers")
+    world.settle()
+    assert (world.status(), world.summary().reason) == (TaskStatus.USER_TURN, "it has killed 3 workers")
+    world.pause()
+    world.settle()
+    world.resume()
+    world.settle()
+    assert world.summary().reason == "it has killed 3 workers"
+    world.send("again")
+    world.settle()
+    assert world.history()[-1].text == "well"
+    world.stop()
+    world.settle()
+    assert world.summary().status is TaskStatus.CANCELLED
+
+
+def test_a_sub_task_of_a_conversation_fails() -> None:
+    past = History(fold(talking().history()), tuple(talking().history()))
+    error = TaskStep(agent_name="first", seq=3, parts=(ErrorPart(code="model", message="no"),)).sealed("")
+    failed = History(past.state.after(error), (error,))
+    assert decide(PAIR, failed, Situation()) == Wait(TaskStatus.USER_TURN, Route("USER", "sequential", "failed", "no"))
+    assert decide(PAIR, failed, Situation(sub_task=True)) == End(TaskStatus.FAILED, "no")
 
 
 def test_open_goals_end_it() -> None:

@@ -5,23 +5,22 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.history.lineage import Retry
 from roboco.domain.inbox.item import Stop, UserMessage
-from roboco.domain.paths import CLOSED, erasure_path, open_marker_path, summary_path
+from roboco.domain.paths import erasure_path, open_marker_path, summary_path
 from roboco.domain.removal.erasure import ErasureRequest
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.accept_item import CLOSING_TIMEOUT, accept_item
 from roboco.engine.accept.request_erasure import request_erasure
 from roboco.engine.accept.retry_task import retry_task
-from roboco.engine.record.closed import check_not_closing
 from roboco.engine.record.task_tar import check_exportable
-from roboco.engine.retry import CLOSE_TIMEOUT, TaskClosing
+from roboco.engine.retry import CLOSE_TIMEOUT
 from roboco.errors import AlreadyEnded, TransientError
 from roboco.ports.task_store import Phase
 from tests.support.memory_ports.controlled import RETRIED
 from tests.support.memory_ports.journeys import SEQUENTIAL, Journey
 from tests.support.memory_ports.watch import PortCall, make_call
 from tests.support.memory_ports.world import TASK, World
-from tests.unit.engine.accept.test_retry_task import request_of
 
 Act = Callable[[World], None]
 MOMENTS = 12
@@ -75,6 +74,10 @@ def erase(world: World) -> None:
     assert erasure_path(TASK) in world.files.held
 
 
+def retry(world: World) -> None:
+    assert retry_task(world.process(), TASK, Retry())
+
+
 def export(world: World) -> None:
     check_exportable(world.process(), TASK)
     assert open_marker_path(TASK) not in world.files.held
@@ -95,10 +98,9 @@ def test_the_erasure_of_a_task_that_is_being_closed_is_accepted(number: int) -> 
 
 @pytest.mark.parametrize("number", range(1, MOMENTS + 1))
 def test_a_failed_task_that_is_being_closed_is_retried(number: int) -> None:
-    world = act_at(RETRIED, number, lambda world: retry_task(world.process(), TASK, request_of("retry1", world)))
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert [step.metadata["item_id"] for step in world.history() if step.is_retry] == ["retry1"]
+    world = act_at(RETRIED, number, retry)
+    world.settle(world.summary().retried_as)
+    assert world.summary(world.summary().retried_as).status is TaskStatus.COMPLETED
 
 
 @pytest.mark.parametrize(("act", "seconds"), [(send, CLOSING_TIMEOUT), (export, CLOSE_TIMEOUT)])
@@ -111,20 +113,6 @@ def test_no_caller_waits_for_long_if_the_coordinator_has_died(act: Act, seconds:
     with pytest.raises(TransientError):
         act(world)
     assert seconds / 2 < world.clock.now() - began <= seconds
-
-
-def test_a_retry_that_redis_does_not_have_yet_is_no_end() -> None:
-    world = RETRIED.world()
-    world.submit(RETRIED.team)
-    world.settle()
-    before = world.server.copy()
-    retry_task(world.engine, TASK, request_of("retry1", world))
-    world.server.restore(before)
-    assert not check_not_closing(world.process(), TASK).status.ended
-    world.settle()
-    world.files.put(open_marker_path(TASK), CLOSED)
-    with pytest.raises(TaskClosing, match="has ended"):
-        check_not_closing(world.process(), TASK)
 
 
 def test_the_task_index_has_the_end_before_the_result() -> None:

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from roboco.domain.dead_letter import dead_letter_of_lost_work
+from roboco.domain.history.lineage import Retry
 from roboco.domain.ids import sub_task_id
-from roboco.domain.inbox.item import RetryRequest
 from roboco.domain.paths import erasure_path, forks_path, item_path, open_marker_path, tombstone_path
-from roboco.domain.removal.erasure import ErasureRequest
 from roboco.engine.accept.retry_task import retry_task
 from roboco.engine.operate.erase import LATE_CHECKS, STOP_TIMEOUT
 from roboco.engine.run.attempt_outcome import CallOutcome, TurnOutcome
@@ -289,45 +288,11 @@ def failed_task() -> ObjectWorld:
     return world
 
 
-def retry(world: ObjectWorld) -> None:
-    """Retry the task as another process."""
-    retry_task(world.process(), TASK, RetryRequest(item_id="r1", created_at=world.engine.now()))
-
-
-def test_an_erasure_that_overlaps_a_retry_is_refused_or_carried_out() -> None:
-    """A retry at each call of the request: an accepted request is never void, and a refused one removes nothing."""
-    accepted = set[bool]()
-    for number in range(1, 40):
-        world, count = failed_task(), 0
-
-        def watch(name: str, call: Any, world: ObjectWorld = world, number: int = number) -> Any:
-            nonlocal count
-            count += 1
-            if count == number:
-                world.watch = make_call
-                with suppress(Erased):
-                    retry(world)
-            return call()
-
-        world.watch = watch
-        try:
-            world.erase()
-        except StateConflict:
-            assert erasure_path(TASK) not in world.files.held
-            accepted.add(False)
-        else:
-            world.watch = make_call
-            finish(world)
-            assert world.traces() == []
-            accepted.add(True)
-    assert accepted == {False, True}
-
-
 def finish(world: ObjectWorld) -> None:
     world.sweep_until(lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None)
 
 
-def test_a_retry_that_overlaps_an_accepted_erasure_is_refused_or_stopped() -> None:
+def test_an_accepted_erasure_is_carried_out_at_each_moment_of_a_retry() -> None:
     for number in range(1, 40):
         world, count = failed_task(), 0
 
@@ -341,37 +306,14 @@ def test_a_retry_that_overlaps_an_accepted_erasure_is_refused_or_stopped() -> No
             return call()
 
         world.watch = watch
-        with suppress(Erased, StateConflict, NotFound):
-            retry(world)
+        with suppress(Erased, NotFound):
+            retry_task(world.process(), TASK, Retry())
         world.watch = make_call
         if erasure_path(TASK) in world.files.held:
             finish(world)
             assert world.traces() == []
         else:
             assert world.history()
-
-
-def test_a_request_whose_client_died_before_it_was_accepted_does_not_stop_a_retried_task() -> None:
-    world = failed_task()
-    request = ErasureRequest(task_id=TASK, requested_at=world.engine.now())
-    world.files.held[erasure_path(TASK)] = request.model_dump_json().encode()
-    world.files.held[open_marker_path(TASK)] = b""
-    world.engine.schedule.set(f"erase/{TASK}")
-    world.sweep_until(lambda: erasure_path(TASK) not in world.files.held)
-    assert tombstone_path(TASK) not in world.files.held
-    assert world.history()
-
-
-def test_a_retried_task_that_redis_has_lost_is_erased_soon() -> None:
-    """The marker that the erasure removes is not restored as that of a retry."""
-    world = failed_task()
-    retry(world)
-    world.server.wipe()
-    began = world.clock.now()
-    world.erase(stop=True)
-    world.sweep_until(lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None)
-    assert world.clock.now() - began < 60
-    assert world.traces() == []
 
 
 def test_a_sub_task_that_never_began_leaves_no_stop() -> None:
@@ -412,7 +354,7 @@ def test_a_late_message_of_an_erased_task_is_dropped() -> None:
 
 
 def test_a_task_whose_erasure_is_requested_cannot_be_retried() -> None:
-    world = ended_task()
+    world = failed_task()
     world.erase()
     with pytest.raises(Erased, match="is being erased"):
-        retry_task(world.engine, TASK, RetryRequest(item_id="r1", created_at=world.engine.now()))
+        retry_task(world.engine, TASK, Retry())

@@ -7,8 +7,26 @@ from roboco.client.task_record import TaskRecord
 from roboco.gateway.openai.reading import read_response
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.settings import Settings
+from tests.support.memory_ports.journeys import FAILING
+from tests.support.memory_ports.model import says
 from tests.support.memory_ports.world import TASK
 from tests.unit.engine.test_listings import listing, run_shop_task
+
+
+def test_a_turn_that_fails_for_good_is_a_failed_response_and_the_next_message_another_one() -> None:
+    world = FAILING.world()
+    world.submit(FAILING.team, conversation=True)
+    world.settle()
+    task, head = cast(Task, TaskRecord(TASK, world.engine, Settings())), ResponseHead(TASK, "desk")
+    failed = read_response(task, head, 0)
+    assert (failed["status"], "the model refuses" in failed["error"]["message"]) == ("failed", True)
+    world.given.model.script = lambda request: says("well")
+    position = len(world.history())
+    world.send("again")
+    world.settle()
+    assert read_response(task, head, 0) == failed
+    answered = read_response(task, head, position)
+    assert (answered["status"], answered["output"][0]["content"][0]["text"]) == ("completed", "well")
 
 
 def test_a_call_whose_tool_has_changed_asks_for_another_decision() -> None:

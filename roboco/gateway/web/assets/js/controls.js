@@ -97,7 +97,7 @@ const CONTROLS = {
   resume: { statuses: ["paused"], holds: true },
   limits: { hint: "They count from the next step on. An empty field is no limit.", form: askLimits },
   retry: {
-    kind: "primary", statuses: ["failed"], hint: "The task continues after its last good step. No call runs again.",
+    kind: "primary", statuses: ["failed"], hint: "A new task continues after the last good step of this one. No call runs again.",
     form: given => askLimits(given, { reason: TEXT }),
   },
   fork: {
@@ -156,7 +156,7 @@ function useControls({ can, done, ...given }) {
     setTimeout(() => (sent.content = ""), 500); // until then it is part of a double click
     ask(null);
     done?.(body);
-    if (name === "fork") return (location.hash = addressOf(found.task_id));
+    if (["fork", "retry"].includes(name)) return (location.hash = addressOf(found.task_id));
     const id = found.item_id ?? own.item_id ?? `${change ? "change" : name === "answer" ? name : "verdict"}-${call.id}`;
     setReceipts(before => [{ id, taskId, holds, name }, ...before.filter(one => one.id !== id)].slice(0, 4));
   });
@@ -237,7 +237,7 @@ export function Controls({ taskId, task, summary, ready, selected, can }) {
     if (message) run("send", message);
   };
   return html`<section class="controls" aria-label="Controls">
-    ${ENDED.has((ready ? task : summary)?.status) ? html`<div class="row"><span>The task has ended.<//> ${task.status === "failed" && button("retry")} ${button("fork")}<//>` : html`
+    ${ENDED.has((ready ? task : summary)?.status) ? html`<div class="row"><span>The task has ended.<//> ${task.status === "failed" && (summary?.retried_as ? html`<a href=${addressOf(summary.retried_as)}>Retried<//>` : button("retry"))} ${button("fork")}<//>` : html`
       <textarea value=${text} aria-label="Message" dir="auto" placeholder="Message (Enter sends, Shift+Enter starts a line)" onInput=${event => setText(event.target.value)} onKeyDown=${pressed} />
       <div class="row">${button("send", message)} ${button("interrupt", message ?? {})} ${["pause", "step", "resume", "limits", "fork", "stop"].map(name => button(name))}<//>`}
     ${rest}

@@ -97,7 +97,7 @@ class Stream {
     feed.unsent.push(frame);
     feed.frames.push(frame);
     if (feed.frames.length > this.kept) feed.frames.shift();
-    feed.state = type === "event_task_end" ? "ended" : "live"; // a retried task has frames after its end
+    feed.state = type === "event_task_end" ? "ended" : "live";
     return false;
   }
 
@@ -155,15 +155,6 @@ class Hub {
     for (const stream of this.streams) for (const feed of stream.feeds.values()) if (!name || feed.name === name) yield [stream, feed];
   }
 
-  /** Ask for more of a feed that has ended. */
-  resume(tab, name) {
-    for (const [stream, feed] of this.feeds(name)) {
-      if (feed.state !== "ended") continue;
-      feed.state = "connecting";
-      stream.run();
-    }
-  }
-
   /** The tab leaves a feed, or all of them. */
   leave(tab, name) {
     for (const [stream, feed] of this.feeds(name)) {
@@ -196,8 +187,6 @@ export function follow(kind, id, callback) {
     tell("leave", feed);
   };
 }
-
-export const resume = (kind, id) => tell("resume", `${kind} ${id}`);
 
 function tell(...message) {
   hub ??= shareHub();

@@ -103,10 +103,6 @@ export function addStep(task, step) {
   task.steps[seq] = step;
   const at = Date.parse(step.created_at);
   task.startedAt ??= at;
-  if (metadata.retry && at > task.endedAt) { // it had failed, and continues
-    FOLDS.event_status(task, { status: "queued", reason: "" }, at);
-    Object.assign(task, { endedAt: null, usage: null });
-  }
   if (isAgent(agent)) {
     const turn = turnOf(task, stepId, agent);
     if (turn.text && turn.text !== textOf(step)) mismatches.push(seq);

@@ -5,7 +5,7 @@
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { request, taskPath } from "./api.js";
 import { clock, plural } from "./format.js";
-import { follow, resume } from "./streams.js";
+import { follow } from "./streams.js";
 import { addStep, fold, newTask } from "./task_state.js";
 import { Banner, useFrame, useLoad } from "./ui.js";
 
@@ -35,13 +35,6 @@ export function useTask(taskId) {
 
   const { task, refused, ...rest } = held.current;
   const { resets, endedAt, integrity: { gaps, mismatches } } = task;
-  const mayContinue = rest.connection.state === "ended" && (!endedAt || task.status === "failed");
-  const { data: later } = useLoad(() => mayContinue && request(taskPath(taskId)), [mayContinue], mayContinue && AGAIN);
-  useEffect(() => {
-    if (later?.steps <= task.steps.length && endedAt) return undefined;
-    const timer = later && setTimeout(resume, SETTLE, "task", known); // it was retried
-    return () => clearTimeout(timer);
-  }, [later]);
   const causes = [resets.length, gaps.length, mismatches.length, Number(endedAt > 0)];
   useEffect(() => {
     let timer = causes.some(Boolean) && setTimeout(compare, SETTLE);
