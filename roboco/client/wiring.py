@@ -21,14 +21,13 @@ from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.engine.held_work import HeldWork
 from roboco.engine.switches import SwitchBoard
 from roboco.model.lazy import LazyModel
-from roboco.model.tokenizers import KnownTokenizers
 from roboco.notifications.callback import CallbackSender
-from roboco.notifications.notifier import OutboundNotifier
 from roboco.notifications.webhook import WebhookSender
+from roboco.ports.clock import Clock
 from roboco.ports.dispatcher import Dispatcher
-from roboco.ports.host import Host, NoHost
-from roboco.ports.telemetry import NoTelemetry, Telemetry
-from roboco.process.clock import SystemClock
+from roboco.ports.host import Host
+from roboco.ports.notifier import Deliver
+from roboco.ports.telemetry import Telemetry
 from roboco.process.extras import missing_packages
 from roboco.redis.attempts import RedisAttempts
 from roboco.redis.caller_limits import RedisCallerCounts, RedisOpenTasks
@@ -57,7 +56,6 @@ from roboco.telemetry.instrumented_model import InstrumentedModel
 from roboco.telemetry.redaction import Redactor
 from roboco.telemetry.telemetry import ProcessTelemetry
 from roboco.telemetry.tracing_setup import open_tracer
-from roboco.templates.templates import JinjaPrompts
 from roboco.tools.builtin import BuiltinTools
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.mcp.confinement import Confinement
@@ -86,7 +84,7 @@ class HostProcess:
     """The node name of the process's worker; "" if it is not a worker."""
     timeout_error: type[Exception] = TimeoutError
     """The exception that the pool raises in a tool when the tool's time limit is reached."""
-    host: Host = field(default_factory=NoHost)
+    host: Host = field(default_factory=Host)
     """The process, as far as its work is taken from it before it ends."""
     max_parallel_calls: int = 1
     """The number of tool calls that the worker runs in parallel, in all of its processes."""
@@ -97,7 +95,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
     keys = Keys(settings.prefix)
     scripts = Scripts(client)
     workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
-    switches = SwitchBoard(workspace.files, RedisSwitchCache(scripts, keys), SystemClock())
+    switches = SwitchBoard(workspace.files, RedisSwitchCache(scripts, keys), Clock())
     model = LazyModel(settings.allowed_model_servers)
     large_steps = StoredSteps(workspace.histories.read)
     return Engine(
@@ -114,14 +112,12 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         files=workspace.files,
         model=model if host.telemetry is None else InstrumentedModel(model, host.telemetry),
         rate_limiter=RedisRateLimiter(scripts, keys, model_limits(settings)),
-        tokenizers=KnownTokenizers(),
-        templates=JinjaPrompts(),
         toolbox=_build_toolbox(
             settings, workspace, host.timeout_error, read_budget(settings.sandbox_memory, host.max_parallel_calls)
         ),
         dispatcher=dispatcher,
-        notifier=_build_notifier(settings),
-        signals=RedisSignals(settings.redis_url, keys),
+        deliver=_notifier(settings),
+        listen=RedisSignals(settings.redis_url, keys).listen,
         workers=RedisWorkerRegistry(scripts, keys, host.worker),
         task_index=RedisTaskIndex(scripts, keys, settings.tenant),
         index_progress=RedisIndexProgress(scripts, keys),
@@ -132,7 +128,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         caller_counts=RedisCallerCounts(scripts, keys),
         open_tasks=RedisOpenTasks(scripts, keys),
         day_usages=RedisDayUsages(scripts, keys),
-        clock=SystemClock(),
+        clock=Clock(),
         heartbeat=_build_heartbeat(settings, keys, scripts),
         switches=switches,
         held_work=HeldWork(host.host, switches),
@@ -149,7 +145,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
             outage_timeout=settings.outage_timeout,
             budgets=TenantBudgets(settings.tenant_budgets if host.worker else ()),  # a client counts nothing
         ),
-        telemetry=host.telemetry or NoTelemetry(),
+        telemetry=host.telemetry or Telemetry(),
     )
 
 
@@ -171,9 +167,12 @@ def workspace_address(settings: Settings) -> str:
     return strip_credentials(f"{settings.workspace}{endpoint}")
 
 
-def _build_notifier(settings: Settings) -> OutboundNotifier:
+def _notifier(settings: Settings) -> Deliver:
     callbacks = CallbackSender(settings.callback_broker_url or settings.broker, settings.allowed_callbacks)
-    return OutboundNotifier(callbacks, WebhookSender(settings.allowed_webhooks, settings.allowed_webhook_env))
+    webhooks = WebhookSender(settings.allowed_webhooks, settings.allowed_webhook_env)
+    return lambda target, notification: (callbacks if target.webhook is None else webhooks).deliver(
+        target, notification
+    )
 
 
 def model_limits(settings: Settings) -> ModelLimits:

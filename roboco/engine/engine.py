@@ -32,17 +32,17 @@ from roboco.ports.inbox import Inbox
 from roboco.ports.index_progress import IndexProgress
 from roboco.ports.leases import ToolLeases, TurnLeases
 from roboco.ports.logs import EventLogs
-from roboco.ports.model import Model, Templates
-from roboco.ports.notifier import Notifier
+from roboco.ports.model import Model
+from roboco.ports.notifier import Deliver
 from roboco.ports.open_tasks import OpenTasks
-from roboco.ports.rate_limits import RateLimiter, Tokenizers
+from roboco.ports.rate_limits import RateLimiter
 from roboco.ports.registry import WorkerRegistry
 from roboco.ports.retention_progress import RetentionProgress
 from roboco.ports.schedule import Schedule
-from roboco.ports.signals import Signals
+from roboco.ports.signals import Listen
 from roboco.ports.task_index import TaskIndex
 from roboco.ports.task_store import TaskStore
-from roboco.ports.telemetry import NoTelemetry, Telemetry
+from roboco.ports.telemetry import Telemetry
 from roboco.ports.tools import Toolbox
 from roboco.ports.workspace import Files, Histories
 
@@ -117,12 +117,10 @@ class Engine:
     files: Files
     model: Model
     rate_limiter: RateLimiter
-    tokenizers: Tokenizers
-    templates: Templates
     toolbox: Toolbox
     dispatcher: Dispatcher
-    notifier: Notifier
-    signals: Signals
+    deliver: Deliver
+    listen: Listen
     workers: WorkerRegistry
     task_index: TaskIndex
     index_progress: IndexProgress
@@ -137,7 +135,7 @@ class Engine:
     held_work: HeldWork
     frozen_teams: FrozenTeams
     policy: Policy = field(default_factory=Policy)
-    telemetry: Telemetry = field(default_factory=NoTelemetry)
+    telemetry: Telemetry = field(default_factory=Telemetry)
     quarantine: Quarantine = field(default_factory=Quarantine)
     backoff: Backoff = field(default_factory=Backoff)
     redis_silence: RedisSilence = field(default_factory=RedisSilence)

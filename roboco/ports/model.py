@@ -1,6 +1,6 @@
 """Models: requests and streamed replies."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -143,16 +143,3 @@ class Model(Protocol):
         True. A provider's rate limit is not retried here: it is raised as ModelError "rate_limit" with its
         `retry_after`.
         """
-
-
-class Templates(Protocol):
-    """Templates of prompts."""
-
-    def render(self, template: str, variables: Mapping[str, Any]) -> str:
-        """Return the rendered prompt.
-
-        Raise UsageError if it has undefined names, exceeds its allowance of work or becomes too long.
-        """
-
-    def with_shared_budget(self) -> "Templates":
-        """Return templates whose renderings share one allowance of work, for the prompts of a whole team."""

@@ -1,4 +1,4 @@
-"""Rate limits of model providers, shared by all workers, and tokenizers."""
+"""Rate limits of model providers, shared by all workers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,6 @@ from typing import Protocol
 
 from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.tokens import Tokenizer
 
 MAX_RESUMED_TASKS = 100
 """The largest number of tasks that one reply of a model resumes."""
@@ -90,10 +89,3 @@ class RateLimiter(Protocol):
 
     def pause(self, profile: ModelProfile, seconds: float) -> None:
         """Pause all requests to this profile's server with its key, as it demands. A longer pause remains."""
-
-
-class Tokenizers(Protocol):
-    """The tokenizers of models."""
-
-    def for_model(self, model: str) -> Tokenizer:
-        """Return this model's tokenizer if it is known, else a declared estimate."""

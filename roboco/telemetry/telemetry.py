@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Protocol
 
 from roboco.domain.task_summary import TaskSummary
-from roboco.ports.telemetry import MetricSpec, Operation, OperationSpan
+from roboco.ports.telemetry import MetricSpec, Operation, OperationSpan, Telemetry
 from roboco.telemetry.log_context import LOG_CONTEXT, LogFields, log_fields
 
 
@@ -42,7 +42,7 @@ class TaskTracer(Protocol):
         """Send the remaining spans."""
 
 
-class ProcessTelemetry:
+class ProcessTelemetry(Telemetry):
     """The telemetry of a process. Metrics, traces, or both may be off."""
 
     def __init__(self, metrics: MetricRecorder | None, tracer: TaskTracer | None) -> None:
@@ -69,7 +69,7 @@ class ProcessTelemetry:
             self._tracer.close()
 
 
-class _OpenOperation:
+class _OpenOperation(OperationSpan):
     def __init__(self, operation: Operation, tracer: TaskTracer | None) -> None:
         self._operation = operation
         self._tracer = tracer

@@ -13,8 +13,8 @@ from roboco.engine.coordinate.advance import advance
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.operate.sweep import sweep_shard
+from roboco.ports.clock import Clock
 from roboco.ports.task_store import Phase
-from roboco.process.clock import SystemClock
 from roboco.redis.attempts import RedisAttempts
 from roboco.redis.dead_letters import RedisDeadLetters
 from roboco.redis.fill import RedisFillRecord
@@ -75,7 +75,7 @@ class Deployment(World):
             task_index=RedisTaskIndex(scripts, keys),
             histories=self.workspace.histories,
             files=files,
-            clock=SystemClock(),
+            clock=Clock(),
             frozen_teams=FrozenTeams(files),
         )
 

@@ -144,7 +144,7 @@ def _deliver_one(engine: Engine, task_id: str, name: str, target: NotifyTarget, 
 
 def _attempt(engine: Engine, target: NotifyTarget, notice: Notification) -> DeliveryResult:
     try:
-        engine.notifier.deliver(target, notice)
+        engine.deliver(target, notice)
     except UsageError as error:
         return Undeliverable(str(error))
     except RetryLater as error:

@@ -54,7 +54,7 @@ def _claim_and_run(engine: Engine, order: ToolAssignment, span: OperationSpan) -
     engine.switches.current()  # raise TransientError before an attempt begins if they cannot be read
     engine.schedule.schedule_no_later_than(order.task_id, engine.policy.lease)
     cancellation = threading.Event()
-    with engine.signals.listen(order.task_id, order.epoch, cancellation.set):
+    with engine.listen(order.task_id, order.epoch, cancellation.set):
         if engine.calls.claim(order, token):
             lease = CallLease(order.task_id, order.epoch, order.call_id, token)
             with engine.heartbeat.renewing(lease, cancellation.set):

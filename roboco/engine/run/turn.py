@@ -91,7 +91,7 @@ def _claim_and_run(engine: Engine, order: TurnAssignment, span: OperationSpan) -
     engine.switches.current()  # raise TransientError before an attempt begins if they cannot be read
     engine.schedule.schedule_no_later_than(order.task_id, engine.policy.lease)
     cancellation = Cancellation(engine)
-    with engine.signals.listen(order.task_id, order.epoch, cancellation.request):  # the claim reports earlier signals
+    with engine.listen(order.task_id, order.epoch, cancellation.request):  # the claim reports earlier signals
         claim = engine.turns.claim(order, engine.new_token(), team.tail_length)
         if claim is not None:
             turn = ClaimedTurn(engine, team, claim, cancellation, span, engine.clock.now())

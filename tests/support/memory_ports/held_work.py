@@ -24,7 +24,7 @@ class MemorySwitchCache:
                 held.switches = (revision, text)
 
 
-class MemoryHost:
+class MemoryHost(Host):
     """A worker that a test shuts down. It counts interruptions and kills."""
 
     def __init__(self) -> None:

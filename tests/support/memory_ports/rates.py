@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from roboco.domain.team.model_limits import ModelLimit, ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.tokens import ESTIMATING_TOKENIZER, Tokenizer
 from roboco.ports.clock import Clock
 from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admission, Admitted, Queued, Ticket
 from tests.support.memory_ports.server import MemoryServer, StoredBucket, StoredRequest, StoredWait
@@ -173,11 +172,3 @@ class MemoryRates:
 
 def _server_of(profile: ModelProfile) -> str:
     return repr((profile.base_url, profile.api_key_env, profile.model))
-
-
-class Estimates:
-    """Tokenizers that estimate."""
-
-    def for_model(self, model: str) -> Tokenizer:
-        """Return the estimating tokenizer."""
-        return ESTIMATING_TOKENIZER

@@ -2,7 +2,8 @@
 
 import copy
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -220,6 +221,16 @@ class MemoryServer:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+    @contextmanager
+    def listen(self, task_id: str, epoch: int, on_signal: Callable[[], None]) -> Iterator[None]:
+        """Until the block ends, call `on_signal` when cancellation of the work of this epoch is requested."""
+        entry = (task_id, epoch, on_signal)
+        self.listeners.append(entry)
+        try:
+            yield
+        finally:
+            self.listeners.remove(entry)
 
     def wipe(self) -> None:
         """Lose all data."""

@@ -41,7 +41,6 @@ from roboco.engine.stored_events import StoredEvents
 from roboco.engine.switches import SwitchBoard
 from roboco.errors import Overloaded, TransientError
 from roboco.ports.task_store import Phase
-from roboco.templates.templates import JinjaPrompts
 from tests.support.memory_ports.caller_limits import (
     MemoryCallerCounts,
     MemoryDayUsages,
@@ -62,7 +61,7 @@ from tests.support.memory_ports.held_work import ManualHeldWork, MemoryHost, Mem
 from tests.support.memory_ports.leases import MemoryCalls, MemoryLeaseRenewals, MemoryTurns
 from tests.support.memory_ports.model import ScriptedModel
 from tests.support.memory_ports.notifier import MemoryNotifier
-from tests.support.memory_ports.rates import Estimates, MemoryRates
+from tests.support.memory_ports.rates import MemoryRates
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.retention import MemoryArchives, MemoryRetentionProgress
 from tests.support.memory_ports.schedule import (
@@ -74,7 +73,6 @@ from tests.support.memory_ports.schedule import (
     MemorySchedule,
 )
 from tests.support.memory_ports.server import MemoryServer
-from tests.support.memory_ports.signals import MemorySignals
 from tests.support.memory_ports.sweeping import sweep
 from tests.support.memory_ports.task_index import MemoryIndexProgress, MemoryTaskIndex
 from tests.support.memory_ports.task_store import MemoryTaskStore
@@ -150,12 +148,10 @@ class World:
             files=files,
             model=watch_port(self.given.model, "model", watch),
             rate_limiter=watch_port(MemoryRates(self.server, self.clock), "rates", watch),
-            tokenizers=Estimates(),
-            templates=JinjaPrompts(),
             toolbox=watch_port(self.given.toolbox, "toolbox", watch),
             dispatcher=watch_port(self.dispatcher, "dispatcher", watch),
-            notifier=watch_port(self.notifier, "notifier", watch),
-            signals=MemorySignals(self.server),
+            deliver=lambda *notice: watch_port(self.notifier, "notifier", watch).deliver(*notice),
+            listen=self.server.listen,
             workers=watch_port(MemoryWorkerRegistry(self.server, self.clock, WORKER), "workers", watch),
             task_index=watch_port(MemoryTaskIndex(self.server), "task_index", watch),
             index_progress=watch_port(MemoryIndexProgress(self.server, self.clock), "index_progress", watch),
