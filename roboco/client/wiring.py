@@ -30,7 +30,6 @@ from roboco.ports.notifier import Deliver
 from roboco.ports.telemetry import Telemetry
 from roboco.process.extras import missing_packages
 from roboco.redis.attempts import RedisAttempts
-from roboco.redis.caller_limits import RedisCallerCounts, RedisOpenTasks
 from roboco.redis.client import connect_for_renewals
 from roboco.redis.day_usages import RedisDayUsages
 from roboco.redis.dead_letters import RedisDeadLetters
@@ -125,8 +124,6 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
             {rule.archive for rule in settings.parsed_retention_rules}, settings.s3_endpoint_url, settings.s3_timeout
         ),
         retention_progress=RedisRetentionProgress(scripts, keys),
-        caller_counts=RedisCallerCounts(scripts, keys),
-        open_tasks=RedisOpenTasks(scripts, keys),
         day_usages=RedisDayUsages(scripts, keys),
         clock=Clock(),
         heartbeat=_build_heartbeat(settings, keys, scripts),

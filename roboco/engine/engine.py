@@ -22,7 +22,6 @@ from roboco.engine.switches import SwitchBoard
 from roboco.engine.worker_status import WorkerStatus
 from roboco.ports.archives import Archives
 from roboco.ports.attempts import Attempts
-from roboco.ports.caller_limits import CallerCounts
 from roboco.ports.clock import Clock
 from roboco.ports.day_usages import DayUsages
 from roboco.ports.dead_letters import DeadLetters
@@ -34,7 +33,6 @@ from roboco.ports.leases import ToolLeases, TurnLeases
 from roboco.ports.logs import EventLogs
 from roboco.ports.model import Model
 from roboco.ports.notifier import Deliver
-from roboco.ports.open_tasks import OpenTasks
 from roboco.ports.rate_limits import RateLimiter
 from roboco.ports.registry import WorkerRegistry
 from roboco.ports.retention_progress import RetentionProgress
@@ -126,8 +124,6 @@ class Engine:
     index_progress: IndexProgress
     archives: Archives
     retention_progress: RetentionProgress
-    caller_counts: CallerCounts
-    open_tasks: OpenTasks
     day_usages: DayUsages
     clock: Clock
     heartbeat: LeaseHeartbeat

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import pytest
 
-from roboco.client.caller_accounts import RefusedWrites
+from roboco.client.caller_accounts import RedisCallerCounts, RefusedWrites
 from roboco.client.task import Task
 from roboco.domain.access_key import CallerLimits
 from roboco.domain.usage import DayUsage, day_of
 from roboco.gateway.principal import ALL_SCOPES, Principal, Scope
+from roboco.local.valkey import ValkeyServer
 from tests.support.gateway_callers import choose_callers
 from tests.support.gateway_rest import RestWorld, rest_world
 from tests.support.memory_ports.model import says
@@ -69,7 +70,7 @@ class LimitedWorld:
             monkeypatch.setattr(Task, name, _unexpected)
         self.limit(open_streams=1)
         account = self.rest.app.state.gateway.limits.account(self.caller)
-        assert self.rest.orchestrator.caller_limits.hold_streams(account, "other", 1, 1) is None
+        assert self.rest.orchestrator.caller_limits.counts.hold_streams(account, "other", 1, 1) is None
 
     def tasks(self) -> set[str]:
         """Return the ids of all tasks."""
@@ -85,9 +86,11 @@ def _unexpected(*_: object) -> Any:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[LimitedWorld]:
+def world(tmp_path: Path, valkey: ValkeyServer, prefix: str) -> Iterator[LimitedWorld]:
     """Yield a gateway with a task that has ended, and one that waits for its user."""
-    with rest_world(tmp_path, roboto_team="desk", call_timeout=5, max_body=2000) as rest:
+    with rest_world(
+        tmp_path, {"redis_url": valkey.url, "prefix": prefix}, roboto_team="desk", call_timeout=5, max_body=2000
+    ) as rest:
         made = LimitedWorld(rest)
         rest.run("acme:ended")
         rest.run("acme:rests", conversation=True)
@@ -205,7 +208,7 @@ def test_reads_stops_and_operators_pass_while_redis_refuses_to_count(
     def refuse(*_: object) -> None:
         raise RefusedWrites("redis refuses writes")
 
-    monkeypatch.setattr(type(world.rest.orchestrator.caller_limits), "admit", refuse)
+    monkeypatch.setattr(RedisCallerCounts, "admit", refuse)
     assert world.rest.client.get("/v1/tasks").status_code == 200
     assert world.post(("/v1/tasks/rests/stop", {"reason": "enough"})).is_success
     assert world.post(CREATIONS["task"]).status_code == 503

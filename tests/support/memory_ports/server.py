@@ -192,10 +192,6 @@ class StoredData:
     day_usages: dict[tuple[str, str], tuple[str | None, int, DayUsage]] = field(default_factory=dict)
     index_trimmed: datetime | None = None
     index_lock: tuple[str, float] = ("", 0.0)
-    paid: dict[tuple[str, str, str], float] = field(default_factory=dict)
-    streams: dict[tuple[str, str], dict[str, tuple[int, float]]] = field(default_factory=dict)
-    open_tasks: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
-    open_bytes: dict[str, int] = field(default_factory=dict)
 
 
 class MemoryServer:

@@ -41,12 +41,8 @@ from roboco.engine.stored_events import StoredEvents
 from roboco.engine.switches import SwitchBoard
 from roboco.errors import Overloaded, TransientError
 from roboco.ports.task_store import Phase
-from tests.support.memory_ports.caller_limits import (
-    MemoryCallerCounts,
-    MemoryDayUsages,
-    MemoryOpenTasks,
-)
 from tests.support.memory_ports.clock import ManualClock
+from tests.support.memory_ports.day_usages import MemoryDayUsages
 from tests.support.memory_ports.dispatcher import (
     AdvanceMessage,
     ListToolsMessage,
@@ -159,8 +155,6 @@ class World:
             retention_progress=watch_port(
                 MemoryRetentionProgress(self.server, self.clock), "retention_progress", watch
             ),
-            caller_counts=watch_port(MemoryCallerCounts(self.server, self.clock), "caller_counts", watch),
-            open_tasks=watch_port(MemoryOpenTasks(self.server, self.clock), "open_tasks", watch),
             day_usages=watch_port(MemoryDayUsages(self.server), "day_usages", watch),
             clock=self.clock,
             heartbeat=self.heartbeat,

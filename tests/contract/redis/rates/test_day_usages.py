@@ -13,7 +13,7 @@ from roboco.ports.day_usages import DayUsages
 from roboco.redis.day_usages import TTL, RedisDayUsages
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import Scripts
-from tests.support.memory_ports.caller_limits import MemoryDayUsages
+from tests.support.memory_ports.day_usages import MemoryDayUsages
 from tests.support.memory_ports.server import MemoryServer
 
 DAY, NEXT = "2026-01-31", "2026-02-01"
