@@ -4,7 +4,7 @@ from typing import Final
 
 from roboco.domain.usage import DayUsage, day_of
 from roboco.engine.engine import Engine
-from roboco.ports.switch_cache import RefusedWrites
+from roboco.errors import RefusedWrites
 from roboco.redis.caller_limits import Accepted, Account, LimitReached, RedisCallerCounts, RedisOpenTasks
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import Scripts
@@ -45,7 +45,7 @@ class CallerAccounts:
 
     def usage_today(self, account: Account) -> tuple[DayUsage, DayUsage]:
         """Return the usage of the caller, and that of its tenant."""
-        spent, today = self._engine.day_usages.spent, day_of(self._engine.now())
+        spent, today = self._engine.rate_limiter.spent, day_of(self._engine.now())
         return spent(account.tenant, today, account.by), spent(account.tenant, today)
 
     def _remove_ended(self, account: Account) -> bool:

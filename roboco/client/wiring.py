@@ -31,9 +31,7 @@ from roboco.ports.telemetry import Telemetry
 from roboco.process.extras import missing_packages
 from roboco.redis.attempts import RedisAttempts
 from roboco.redis.client import connect_for_renewals
-from roboco.redis.day_usages import RedisDayUsages
 from roboco.redis.dead_letters import RedisDeadLetters
-from roboco.redis.fill import RedisFillRecord
 from roboco.redis.inbox import RedisInbox
 from roboco.redis.keys import Keys
 from roboco.redis.large_steps import StoredSteps
@@ -42,12 +40,10 @@ from roboco.redis.leases import RedisToolLeases, RedisTurnLeases
 from roboco.redis.logs import RedisEventLogs
 from roboco.redis.mcp_tokens import RedisTokenStore
 from roboco.redis.rate_limits import RedisRateLimiter
-from roboco.redis.retention_progress import RedisRetentionProgress
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
 from roboco.redis.signals import RedisSignals
-from roboco.redis.switch_cache import RedisSwitchCache
-from roboco.redis.task_index import RedisIndexProgress, RedisTaskIndex
+from roboco.redis.task_index import RedisTaskIndex
 from roboco.redis.task_store import RedisTaskStore
 from roboco.redis.worker_registry import RedisWorkerRegistry
 from roboco.settings import Settings
@@ -94,7 +90,8 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
     keys = Keys(settings.prefix)
     scripts = Scripts(client)
     workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
-    switches = SwitchBoard(workspace.files, RedisSwitchCache(scripts, keys), Clock())
+    workers = RedisWorkerRegistry(scripts, keys, host.worker)
+    switches = SwitchBoard(workspace.files, workers, Clock())
     model = LazyModel(settings.allowed_model_servers)
     large_steps = StoredSteps(workspace.histories.read)
     return Engine(
@@ -102,7 +99,6 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         turns=RedisTurnLeases(scripts, keys, settings.lease_seconds, large_steps),
         calls=RedisToolLeases(scripts, keys, settings.lease_seconds),
         schedule=RedisSchedule(scripts, keys),
-        fill=RedisFillRecord(scripts, keys),
         attempts=RedisAttempts(scripts, keys, settings.lease_seconds),
         dead_letters=RedisDeadLetters(lambda: client, keys),
         inbox=RedisInbox(scripts, keys),
@@ -117,14 +113,11 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         dispatcher=dispatcher,
         deliver=_notifier(settings),
         listen=RedisSignals(settings.redis_url, keys).listen,
-        workers=RedisWorkerRegistry(scripts, keys, host.worker),
+        workers=workers,
         task_index=RedisTaskIndex(scripts, keys, settings.tenant),
-        index_progress=RedisIndexProgress(scripts, keys),
         archives=StoreArchives(
             {rule.archive for rule in settings.parsed_retention_rules}, settings.s3_endpoint_url, settings.s3_timeout
         ),
-        retention_progress=RedisRetentionProgress(scripts, keys),
-        day_usages=RedisDayUsages(scripts, keys),
         clock=Clock(),
         heartbeat=_build_heartbeat(settings, keys, scripts),
         switches=switches,

@@ -23,19 +23,15 @@ from roboco.engine.worker_status import WorkerStatus
 from roboco.ports.archives import Archives
 from roboco.ports.attempts import Attempts
 from roboco.ports.clock import Clock
-from roboco.ports.day_usages import DayUsages
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.dispatcher import Dispatcher
-from roboco.ports.fill import FillRecord
 from roboco.ports.inbox import Inbox
-from roboco.ports.index_progress import IndexProgress
 from roboco.ports.leases import ToolLeases, TurnLeases
 from roboco.ports.logs import EventLogs
 from roboco.ports.model import Model
 from roboco.ports.notifier import Deliver
 from roboco.ports.rate_limits import RateLimiter
 from roboco.ports.registry import WorkerRegistry
-from roboco.ports.retention_progress import RetentionProgress
 from roboco.ports.schedule import Schedule
 from roboco.ports.signals import Listen
 from roboco.ports.task_index import TaskIndex
@@ -106,7 +102,6 @@ class Engine:
     turns: TurnLeases
     calls: ToolLeases
     schedule: Schedule
-    fill: FillRecord
     attempts: Attempts
     dead_letters: DeadLetters
     inbox: Inbox
@@ -121,10 +116,7 @@ class Engine:
     listen: Listen
     workers: WorkerRegistry
     task_index: TaskIndex
-    index_progress: IndexProgress
     archives: Archives
-    retention_progress: RetentionProgress
-    day_usages: DayUsages
     clock: Clock
     heartbeat: LeaseHeartbeat
     switches: SwitchBoard
@@ -148,7 +140,7 @@ class Engine:
     @property
     def day_budgets(self) -> DayBudgets:
         """Return the budgets of tenants for a day, and the usage of tasks."""
-        return DayBudgets(self.policy.budgets, self.day_usages, self.frozen_teams, self.clock)
+        return DayBudgets(self.policy.budgets, self.rate_limiter, self.frozen_teams, self.clock)
 
     @property
     def tails(self) -> HistoryTails:

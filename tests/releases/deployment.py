@@ -17,7 +17,6 @@ from roboco.ports.clock import Clock
 from roboco.ports.task_store import Phase
 from roboco.redis.attempts import RedisAttempts
 from roboco.redis.dead_letters import RedisDeadLetters
-from roboco.redis.fill import RedisFillRecord
 from roboco.redis.inbox import RedisInbox
 from roboco.redis.keys import Keys
 from roboco.redis.large_steps import StoredSteps
@@ -67,7 +66,6 @@ class Deployment(World):
             turns=RedisTurnLeases(scripts, keys, lease, large_steps),
             calls=RedisToolLeases(scripts, keys, lease),
             schedule=RedisSchedule(scripts, keys),
-            fill=RedisFillRecord(scripts, keys),
             attempts=RedisAttempts(scripts, keys, lease),
             dead_letters=RedisDeadLetters(lambda: self.client, keys),
             inbox=RedisInbox(scripts, keys),

@@ -21,7 +21,7 @@ from roboco.gateway.principal import ALL_SCOPES, Principal, Scope
 from roboco.gateway.problem import Problem
 from roboco.gateway.settings import GatewaySettings
 from roboco.settings import Settings
-from tests.support.gateway_callers import choose_callers
+from tests.support.gateway_callers import UNLIMITED, choose_callers
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.world import World, world_parts
 
@@ -116,7 +116,7 @@ def _caller(headers: Headers) -> Principal:
 @contextmanager
 def rest_world(folder: Path, client: Mapping[str, Any] = MappingProxyType({}), **settings: Any) -> Iterator[RestWorld]:
     """Yield a gateway over an empty deployment, with these settings of its client, and close it."""
-    of_gateway = GatewaySettings(authentication=False, allowed_hosts=("testserver",), **settings)
+    of_gateway = GatewaySettings(authentication=False, allowed_hosts=("testserver",), **UNLIMITED | settings)
     started = RestWorld(folder, of_gateway, client)
     with started.client:
         yield started

@@ -296,16 +296,16 @@ class Driver:
     def claim_fill(self, mark: str, token: str) -> object:
         """Claim the next page of a fill."""
         first = FillPosition(FillKind.REFILL, FillPhase.OPEN)
-        return self.task.fill.claim(mark, first, token, 60.0)
+        return self.task.schedule.claim_fill(mark, first, token, 60.0)
 
     def advance_fill(self, token: str, cursor: str) -> object:
         """Advance the fill."""
         position = FillPosition(FillKind.EMPTIED, FillPhase.NOTIFY, cursor, frozenset({1, 2}), frozenset({15}))
-        return self.task.fill.advance(token, position, 0.0)
+        return self.task.schedule.advance_fill(token, position, 0.0)
 
     def finish_fill(self, token: str) -> None:
         """Finish the fill."""
-        self.task.fill.finish(token)
+        self.task.schedule.finish_fill(token)
 
     def mark_filled(self, seconds: float) -> None:
         """Mark the schedule as filled."""

@@ -13,7 +13,6 @@ from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.schedule import (
     MemoryAttempts,
     MemoryDeadLetters,
-    MemoryFillRecord,
     MemoryInbox,
     MemoryLogs,
     MemorySchedule,
@@ -37,7 +36,6 @@ class TaskInMemory(TaskUnderTest):
         self.renewals = MemoryLeaseRenewals(server, clock, LONG_LEASE)
         self.short_lease_renewals = MemoryLeaseRenewals(server, clock, SHORT_LEASE)
         self.schedule = MemorySchedule(server, clock)
-        self.fill = MemoryFillRecord(server, clock)
         self.inbox = MemoryInbox(server, clock)
         self.logs = MemoryLogs(server)
         self.attempts = MemoryAttempts(server, clock, LONG_LEASE)

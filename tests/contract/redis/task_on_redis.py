@@ -10,7 +10,6 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import Ticket
 from roboco.redis.attempts import RedisAttempts
 from roboco.redis.dead_letters import RedisDeadLetters
-from roboco.redis.fill import RedisFillRecord
 from roboco.redis.inbox import RedisInbox
 from roboco.redis.keys import Keys
 from roboco.redis.large_steps import StoredSteps
@@ -51,7 +50,6 @@ class TaskOnRedis(TaskUnderTest):
         self.renewals = RedisLeaseRenewals(scripts, keys, LONG_LEASE)
         self.short_lease_renewals = RedisLeaseRenewals(scripts, keys, SHORT_LEASE)
         self.schedule: RedisSchedule = RedisSchedule(scripts, keys)
-        self.fill = RedisFillRecord(scripts, keys)
         self.inbox = RedisInbox(scripts, keys)
         self.logs: RedisEventLogs = RedisEventLogs(client, keys)
         self.attempts = RedisAttempts(scripts, keys, LONG_LEASE)

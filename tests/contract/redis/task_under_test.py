@@ -14,7 +14,6 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.attempts import Attempts
 from roboco.ports.dead_letters import DeadLetters
-from roboco.ports.fill import FillRecord
 from roboco.ports.inbox import Inbox
 from roboco.ports.lease_renewals import AttemptLease, LeaseRenewals, LeaseStatus
 from roboco.ports.leases import ToolLeases, TurnClaim, TurnLeases
@@ -58,7 +57,6 @@ class TaskUnderTest(ABC):
     renewals: LeaseRenewals
     short_lease_renewals: LeaseRenewals
     schedule: Schedule
-    fill: FillRecord
     inbox: Inbox
     logs: EventLogs
     attempts: Attempts

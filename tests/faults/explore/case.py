@@ -102,7 +102,7 @@ FOLLOWS = {
 """Kinds that often matter shortly after another one."""
 
 
-UNCOUNTED_CALLS = ("task_index.", "index_progress.", "day_usages.count")
+UNCOUNTED_CALLS = ("task_index.", "rates.count_day")
 """The beginnings of names of port calls that no decision about a step reads."""
 
 

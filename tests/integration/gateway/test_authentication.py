@@ -11,18 +11,19 @@ import pytest
 
 from roboco import Settings, UsageError
 from roboco.client.orchestrator import Orchestrator
-from roboco.domain.access_key import CallerLimits
 from roboco.gateway import key_cache
 from roboco.gateway.access import Caller
 from roboco.gateway.principal import Scope
 from roboco.gateway.request_log import SECURITY_HEADERS
+from roboco.gateway.settings import GatewaySettings
+from roboco.local.valkey import ValkeyServer
 from tests.support.gateway_auth import HERE, SECRET, AuthWorld, auth_world
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[AuthWorld]:
+def world(tmp_path: Path, valkey: ValkeyServer) -> Iterator[AuthWorld]:
     """Yield a gateway at which browsers can sign in, with a route that reads its body."""
-    with auth_world(tmp_path, cookie_secret=(SECRET,), max_body=2000) as made:
+    with auth_world(tmp_path, {"redis_url": valkey.url}, cookie_secret=(SECRET,), max_body=2000) as made:
         made.app.add_api_route("/v1/echo/{task_id}", _echo, methods=["POST"])
         made.app.add_api_route("/v1/broken", _broken, methods=["POST"])
         yield made
@@ -203,7 +204,7 @@ def test_requests_beyond_the_limit_get_429_with_the_time_to_wait(world: AuthWorl
 def test_if_redis_does_not_answer_requests_get_503_and_health_lives(
     world: AuthWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = world.key()
+    text = world.key(limits={"requests_per_minute": 2})
     lost = Orchestrator(Settings(redis_url="redis://127.0.0.1:1/0"))
     monkeypatch.setattr(world.gateway.limits, "_accounts", lost.caller_limits)
     answer = world.me(text)
@@ -213,12 +214,12 @@ def test_if_redis_does_not_answer_requests_get_503_and_health_lives(
     assert world.client.get("/readyz").status_code == 200
 
 
-def test_a_key_cannot_raise_the_limits_of_the_settings(tmp_path: Path) -> None:
-    with auth_world(tmp_path, requests_per_minute=10, max_tokens=0) as world:
+def test_a_key_cannot_raise_the_limits_of_the_settings(tmp_path: Path, valkey: ValkeyServer) -> None:
+    with auth_world(tmp_path, {"redis_url": valkey.url}, requests_per_minute=10, max_tokens=0) as world:
         limits = world.me(world.key(limits={"requests_per_minute": 50, "max_tokens": 7})).json()["limits"]
         assert limits["requests_per_minute"] == 10
         assert limits["max_tokens"] == 7
-        assert world.gateway.settings.tenant_limits() == CallerLimits(open_tasks=20_000, open_bytes=256 * 1024 * 1024)
+    assert GatewaySettings().tenant_limits() == CallerLimits(open_tasks=20_000, open_bytes=256 * 1024 * 1024)
 
 
 @pytest.mark.parametrize("given", ["", "a" * 65, "a b", "ä", "x\ty"])

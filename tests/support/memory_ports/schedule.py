@@ -1,4 +1,4 @@
-"""The schedule, the record of its fill, attempts, dead letters, inbox and logs in memory."""
+"""The schedule, attempts, dead letters, inbox and logs in memory."""
 
 from collections.abc import Iterator, Sequence
 
@@ -146,15 +146,7 @@ class MemorySchedule:
             held.mark = ""
             held.fresh_until = now + seconds
 
-
-class MemoryFillRecord:
-    """The record of the current fill."""
-
-    def __init__(self, server: MemoryServer, clock: Clock) -> None:
-        self._server = server
-        self._clock = clock
-
-    def claim(self, mark: str, first: FillPosition, token: str, seconds: float) -> FillClaim:
+    def claim_fill(self, mark: str, first: FillPosition, token: str, seconds: float) -> FillClaim:
         """Claim the next page."""
         now = self._clock.now()
         with self._server as held:
@@ -165,7 +157,7 @@ class MemoryFillRecord:
                 held.fill.token, held.fill.until, held.fill.claimed_at = token, now + seconds, now
             return FillClaim(held.fill.position, granted)
 
-    def advance(self, token: str, position: FillPosition, delay: float = 0.0) -> bool:
+    def advance_fill(self, token: str, position: FillPosition, delay: float = 0.0) -> bool:
         """Store the next position, if the token has the claim."""
         now = self._clock.now()
         with self._server as held:
@@ -175,7 +167,7 @@ class MemoryFillRecord:
             fill.position, fill.token, fill.released, fill.until = position, "", token, now + delay
             return True
 
-    def finish(self, token: str) -> None:
+    def finish_fill(self, token: str) -> None:
         """Remove the record, if the token has the claim."""
         with self._server as held:
             if held.fill is not None and held.fill.token == token:

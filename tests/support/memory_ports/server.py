@@ -12,9 +12,8 @@ from roboco.domain.stream.event import AnyEvent, StreamChunk, unnumbered_json
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.usage import DayUsage
 from roboco.ports.fill import FillPosition
-from roboco.ports.index_progress import Rebuild
 from roboco.ports.registry import DRAINING, POOLS, DrainRequest, Registration, WorkspaceIdentity
-from roboco.ports.retention_progress import RetentionScan
+from roboco.ports.scans import Rebuild, RetentionScan
 from roboco.ports.task_store import Declined, Phase, TokenUsage
 
 
@@ -167,8 +166,8 @@ class StoredData:
     inbox_until: dict[str, float] = field(default_factory=dict)
     erased_until: dict[str, float] = field(default_factory=dict)
     schedule: dict[str, float] = field(default_factory=dict)
-    retention_scan: RetentionScan | None = None
-    retention_lock: tuple[str, float] = ("", 0.0)
+    scans: dict[type, Rebuild | RetentionScan] = field(default_factory=dict)
+    scan_locks: dict[type, tuple[str, float]] = field(default_factory=dict)
     filled_instance: int = 0
     mark: str = ""
     fresh_until: float = 0.0
@@ -188,10 +187,8 @@ class StoredData:
     drain_requests: dict[str, DrainRequest] = field(default_factory=dict)
     workspace: WorkspaceIdentity | None = None
     entries: dict[str, TaskEntry] = field(default_factory=dict)
-    rebuild: Rebuild | None = None
     day_usages: dict[tuple[str, str], tuple[str | None, int, DayUsage]] = field(default_factory=dict)
     index_trimmed: datetime | None = None
-    index_lock: tuple[str, float] = ("", 0.0)
 
 
 class MemoryServer:

@@ -41,8 +41,8 @@ from roboco.engine.stored_events import StoredEvents
 from roboco.engine.switches import SwitchBoard
 from roboco.errors import Overloaded, TransientError
 from roboco.ports.task_store import Phase
+from tests.support.memory_ports.archives import MemoryArchives
 from tests.support.memory_ports.clock import ManualClock
-from tests.support.memory_ports.day_usages import MemoryDayUsages
 from tests.support.memory_ports.dispatcher import (
     AdvanceMessage,
     ListToolsMessage,
@@ -53,24 +53,22 @@ from tests.support.memory_ports.dispatcher import (
     TurnMessage,
 )
 from tests.support.memory_ports.heartbeat import ManualHeartbeat
-from tests.support.memory_ports.held_work import ManualHeldWork, MemoryHost, MemorySwitchCache
+from tests.support.memory_ports.held_work import ManualHeldWork, MemoryHost
 from tests.support.memory_ports.leases import MemoryCalls, MemoryLeaseRenewals, MemoryTurns
 from tests.support.memory_ports.model import ScriptedModel
 from tests.support.memory_ports.notifier import MemoryNotifier
 from tests.support.memory_ports.rates import MemoryRates
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
-from tests.support.memory_ports.retention import MemoryArchives, MemoryRetentionProgress
 from tests.support.memory_ports.schedule import (
     MemoryAttempts,
     MemoryDeadLetters,
-    MemoryFillRecord,
     MemoryInbox,
     MemoryLogs,
     MemorySchedule,
 )
 from tests.support.memory_ports.server import MemoryServer
 from tests.support.memory_ports.sweeping import sweep
-from tests.support.memory_ports.task_index import MemoryIndexProgress, MemoryTaskIndex
+from tests.support.memory_ports.task_index import MemoryTaskIndex
 from tests.support.memory_ports.task_store import MemoryTaskStore
 from tests.support.memory_ports.telemetry import MemoryTelemetry
 from tests.support.memory_ports.toolbox import MemoryToolbox
@@ -129,13 +127,13 @@ class World:
 
         lease = self.given.policy.lease
         files = watch_port(self.files, "files", watch)
-        switches = SwitchBoard(files, watch_port(MemorySwitchCache(self.server), "switches", watch), self.clock)
+        workers = watch_port(MemoryWorkerRegistry(self.server, self.clock, WORKER), "workers", watch)
+        switches = SwitchBoard(files, workers, self.clock)
         return Engine(
             task_store=watch_port(MemoryTaskStore(self.server, self.clock), "task_store", watch),
             turns=watch_port(MemoryTurns(self.server, self.clock, lease), "turns", watch),
             calls=watch_port(MemoryCalls(self.server, self.clock, lease), "calls", watch),
             schedule=watch_port(MemorySchedule(self.server, self.clock), "schedule", watch),
-            fill=watch_port(MemoryFillRecord(self.server, self.clock), "fill", watch),
             attempts=watch_port(MemoryAttempts(self.server, self.clock, lease), "attempts", watch),
             dead_letters=watch_port(MemoryDeadLetters(self.server), "dead_letters", watch),
             inbox=watch_port(MemoryInbox(self.server, self.clock), "inbox", watch),
@@ -148,14 +146,9 @@ class World:
             dispatcher=watch_port(self.dispatcher, "dispatcher", watch),
             deliver=lambda *notice: watch_port(self.notifier, "notifier", watch).deliver(*notice),
             listen=self.server.listen,
-            workers=watch_port(MemoryWorkerRegistry(self.server, self.clock, WORKER), "workers", watch),
-            task_index=watch_port(MemoryTaskIndex(self.server), "task_index", watch),
-            index_progress=watch_port(MemoryIndexProgress(self.server, self.clock), "index_progress", watch),
+            workers=workers,
+            task_index=watch_port(MemoryTaskIndex(self.server, self.clock), "task_index", watch),
             archives=watch_port(self.archives, "archives", watch),
-            retention_progress=watch_port(
-                MemoryRetentionProgress(self.server, self.clock), "retention_progress", watch
-            ),
-            day_usages=watch_port(MemoryDayUsages(self.server), "day_usages", watch),
             clock=self.clock,
             heartbeat=self.heartbeat,
             switches=switches,

@@ -7,18 +7,20 @@ import pytest
 import redis
 
 from roboco.domain.access_key import CallerLimits
+from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.usage import DayUsage
 from roboco.errors import TransientError
 from roboco.local.valkey import ValkeyServer
 from roboco.redis.caller_limits import Accepted, Account, LimitReached, RedisCallerCounts, RedisOpenTasks
 from roboco.redis.client import connect
-from roboco.redis.day_usages import RedisDayUsages
 from roboco.redis.keys import Keys
+from roboco.redis.rate_limits import RedisRateLimiter
 from roboco.redis.scripts import Scripts, load_missing, script_texts
 from tests.support.redis_users import create_users, url_of
 
 pytestmark = pytest.mark.redis
 HUGE = 10**9
+NO_LIMITS = ModelLimits(())
 USED = DayUsage(day="2026-01-31", tokens=1, cost_billionths=1)
 
 
@@ -187,7 +189,7 @@ def test_every_key_expires_and_identities_cannot_leave_their_slot(client: redis.
     RedisCallerCounts(scripts, keys).admit(caller, 3)
     RedisCallerCounts(scripts, keys).hold_streams(caller, "p", 1, 1)
     RedisOpenTasks(scripts, keys).add(caller, "acme:t1")
-    RedisDayUsages(scripts, keys).count("acme:t1", caller.by, 1, USED)
+    RedisRateLimiter(scripts, keys, NO_LIMITS).count_day("acme:t1", caller.by, 1, USED)
     names = list(client.scan_iter(f"{prefix}:*"))
     assert len(names) == 13
     for name in names:
@@ -210,11 +212,13 @@ def test_the_redis_users_of_the_gateway_and_of_workers_suffice(valkey: ValkeySer
             tasks.mark_checked(caller, ["acme:t1"])
             assert len(tasks.least_recently_checked(caller, 5)) == 1
             tasks.remove(caller, ["acme:t1"])
-            assert RedisDayUsages(scripts, Keys()).spent("acme", USED.day, caller.by).tokens == 0
+            assert RedisRateLimiter(scripts, Keys(), NO_LIMITS).spent("acme", USED.day, caller.by).tokens == 0
         for steps, user in ((1, "roboco-coordinator"), (2, "roboco-agents")):
             with connect(url_of(valkey, user)) as client:
                 used = USED.model_copy(update={"tokens": steps})
-                RedisDayUsages(Scripts(client), Keys()).count(f"acme:{caller.by[4:]}", caller.by, steps, used)
+                RedisRateLimiter(Scripts(client), Keys(), NO_LIMITS).count_day(
+                    f"acme:{caller.by[4:]}", caller.by, steps, used
+                )
                 with pytest.raises(TransientError, match="NOPERM"):
                     RedisCallerCounts(Scripts(client), Keys()).admit(caller, 1)
-        assert RedisDayUsages(Scripts(admin), Keys()).spent("acme", USED.day, caller.by).tokens == 2
+        assert RedisRateLimiter(Scripts(admin), Keys(), NO_LIMITS).spent("acme", USED.day, caller.by).tokens == 2

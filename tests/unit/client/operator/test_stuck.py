@@ -170,7 +170,7 @@ def test_a_turn_that_waits_for_the_budget_of_its_tenant_names_it(rest: RestWorld
     world = rest.world
     world.given = replace(world.given, policy=replace(world.given.policy, budgets=TenantBudgets(("acme=/5",))))
     world.engine = world.process()
-    world.engine.day_usages.count("acme:earlier", None, 2, DayUsage(day=day_of(world.engine.now()), tokens=7))
+    world.engine.rate_limiter.count_day("acme:earlier", None, 2, DayUsage(day=day_of(world.engine.now()), tokens=7))
     submit(rest)
     deliver_before(rest, TurnMessage)
     world.deliver(world.dispatcher.queue.popleft())

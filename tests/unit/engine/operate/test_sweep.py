@@ -319,7 +319,13 @@ def test_the_sweeper_restores_only_open_tasks_after_a_loss_of_redis() -> None:
 
 @pytest.mark.parametrize("disturbance", ["killed", "wiped"])
 def test_the_schedule_is_filled_although_the_sweeper_is_interrupted(disturbance: str) -> None:
-    for where in ("files.names_after", "schedule.enter", "fill.claim", "fill.advance", "schedule.mark_filled"):
+    for where in (
+        "files.names_after",
+        "schedule.enter",
+        "schedule.claim_fill",
+        "schedule.advance_fill",
+        "schedule.mark_filled",
+    ):
         world = GRAPH.world()
         world.submit(GRAPH.team)
         world.dispatcher.queue.clear()

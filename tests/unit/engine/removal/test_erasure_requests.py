@@ -17,8 +17,8 @@ from roboco.domain.paths import (
 )
 from roboco.engine.operate.erase import GIVEN_UP_DELAY, STOP_TIMEOUT, erase_task
 from roboco.errors import StateConflict, UsageError
+from tests.support.memory_ports.archives import MemoryArchives
 from tests.support.memory_ports.journeys import GRAPH
-from tests.support.memory_ports.retention import MemoryArchives
 from tests.support.memory_ports.watch import refusing
 from tests.support.memory_ports.world import TASK, world_parts
 from tests.unit.engine.accept.test_fork import FORK, fork_task

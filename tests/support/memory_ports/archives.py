@@ -1,9 +1,7 @@
-"""Archives, and the progress of the retention's scan, in memory."""
+"""Archives in memory."""
 
 from dataclasses import dataclass, field
 from typing import BinaryIO
-
-from tests.support.memory_ports.task_index import MemoryIndexProgress
 
 
 @dataclass
@@ -26,13 +24,3 @@ class MemoryArchives:
     def delete(self, address: str, name: str) -> None:
         """Remove the file, if it exists."""
         self.held.pop(f"{address}/{name}", None)
-
-
-class MemoryRetentionProgress(MemoryIndexProgress):
-    """The progress of the scan."""
-
-    progress, holder = "retention_scan", "retention_lock"
-
-    def now(self) -> float:
-        """Return the time of the server."""
-        return self._clock.now()
