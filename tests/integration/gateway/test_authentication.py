@@ -11,6 +11,7 @@ import pytest
 
 from roboco import Settings, UsageError
 from roboco.client.orchestrator import Orchestrator
+from roboco.domain.access_key import CallerLimits
 from roboco.gateway import key_cache
 from roboco.gateway.access import Caller
 from roboco.gateway.principal import Scope
