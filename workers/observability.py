@@ -49,7 +49,8 @@ class WorkerTelemetry:
         wanted = tracing_enabled(self._settings.tracing, os.environ)
         if self._metrics is None and not self._in_logs and not wanted:
             return None
-        self._telemetry = ProcessTelemetry(self._metrics, open_tracer(self._settings.tracing, os.environ))
+        record = None if self._metrics is None else self._metrics.record
+        self._telemetry = ProcessTelemetry(record, open_tracer(self._settings.tracing, os.environ))
         return self._telemetry
 
     def count_refusal(self, record: Mapping[str, Any]) -> None:

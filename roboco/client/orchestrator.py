@@ -317,7 +317,7 @@ class Orchestrator(Administration):
                 self._deployment_checked = True
 
     def _deployment(self) -> Deployment:
-        own = self._engine.worker_status.own_workspace(self._engine, workspace_address(self.settings))
+        own = self._engine.worker_status.own_workspace(workspace_address(self.settings))
         return Deployment(self.settings.prefix, own.id)
 
     def _task(self, task_id: str) -> Task:

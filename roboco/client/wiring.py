@@ -29,14 +29,13 @@ from roboco.ports.host import Host
 from roboco.ports.notifier import Deliver
 from roboco.ports.telemetry import Telemetry
 from roboco.process.extras import missing_packages
-from roboco.redis.attempts import RedisAttempts
 from roboco.redis.client import connect_for_renewals
 from roboco.redis.dead_letters import RedisDeadLetters
 from roboco.redis.inbox import RedisInbox
 from roboco.redis.keys import Keys
 from roboco.redis.large_steps import StoredSteps
 from roboco.redis.lease_renewals import RedisLeaseRenewals
-from roboco.redis.leases import RedisToolLeases, RedisTurnLeases
+from roboco.redis.leases import RedisLeases
 from roboco.redis.logs import RedisEventLogs
 from roboco.redis.mcp_tokens import RedisTokenStore
 from roboco.redis.rate_limits import RedisRateLimiter
@@ -47,7 +46,7 @@ from roboco.redis.task_index import RedisTaskIndex
 from roboco.redis.task_store import RedisTaskStore
 from roboco.redis.worker_registry import RedisWorkerRegistry
 from roboco.settings import Settings
-from roboco.telemetry.instrumented_model import InstrumentedModel
+from roboco.telemetry.instrumented_model import instrumented
 from roboco.telemetry.redaction import Redactor
 from roboco.telemetry.telemetry import ProcessTelemetry
 from roboco.telemetry.tracing_setup import open_tracer
@@ -60,7 +59,7 @@ from roboco.tools.sandbox.budget import MemoryBudget, read_budget
 from roboco.tools.sandbox.sandbox import Sandbox
 from roboco.tools.search.memory_index import MemoryIndex
 from roboco.tools.toolbox import FunctionToolbox
-from roboco.workspace.archives import StoreArchives
+from roboco.workspace.archives import archives
 from roboco.workspace.artifacts.artifact_reader import artifact_reader
 from roboco.workspace.open import Workspace, open_workspace
 
@@ -92,20 +91,18 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
     workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
     workers = RedisWorkerRegistry(scripts, keys, host.worker)
     switches = SwitchBoard(workspace.files, workers, Clock())
-    model = LazyModel(settings.allowed_model_servers)
+    call_model = LazyModel(settings.allowed_model_servers).stream
     large_steps = StoredSteps(workspace.histories.read)
     return Engine(
         task_store=RedisTaskStore(scripts, keys, large_steps),
-        turns=RedisTurnLeases(scripts, keys, settings.lease_seconds, large_steps),
-        calls=RedisToolLeases(scripts, keys, settings.lease_seconds),
+        leases=RedisLeases(scripts, keys, settings.lease_seconds, large_steps),
         schedule=RedisSchedule(scripts, keys),
-        attempts=RedisAttempts(scripts, keys, settings.lease_seconds),
         dead_letters=RedisDeadLetters(lambda: client, keys),
         inbox=RedisInbox(scripts, keys),
         event_logs=RedisEventLogs(client, keys),
         histories=workspace.histories,
         files=workspace.files,
-        model=model if host.telemetry is None else InstrumentedModel(model, host.telemetry),
+        call_model=call_model if host.telemetry is None else instrumented(call_model, host.telemetry),
         rate_limiter=RedisRateLimiter(scripts, keys, model_limits(settings)),
         toolbox=_build_toolbox(
             settings, workspace, host.timeout_error, read_budget(settings.sandbox_memory, host.max_parallel_calls)
@@ -115,7 +112,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         listen=RedisSignals(settings.redis_url, keys).listen,
         workers=workers,
         task_index=RedisTaskIndex(scripts, keys, settings.tenant),
-        archives=StoreArchives(
+        archive=archives(
             {rule.archive for rule in settings.parsed_retention_rules}, settings.s3_endpoint_url, settings.s3_timeout
         ),
         clock=Clock(),
@@ -146,7 +143,7 @@ def _build_heartbeat(settings: Settings, keys: Keys, claiming: Scripts) -> Lease
     """
     client = connect_for_renewals(settings.redis_url, settings.lease_seconds / 6)
     renewals = RedisLeaseRenewals(Scripts(client), keys, settings.lease_seconds, claiming)
-    return LeaseHeartbeat(renewals, settings.lease_seconds / 3)
+    return LeaseHeartbeat(renewals.renew, renewals.server_of, settings.lease_seconds / 3)
 
 
 def workspace_address(settings: Settings) -> str:

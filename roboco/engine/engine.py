@@ -4,6 +4,7 @@ import threading
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 
 from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.removal.retention import RetentionRule
@@ -20,15 +21,13 @@ from roboco.engine.stored_events import StoredEvents
 from roboco.engine.summaries import Summaries
 from roboco.engine.switches import SwitchBoard
 from roboco.engine.worker_status import WorkerStatus
-from roboco.ports.archives import Archives
-from roboco.ports.attempts import Attempts
 from roboco.ports.clock import Clock
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.dispatcher import Dispatcher
 from roboco.ports.inbox import Inbox
-from roboco.ports.leases import ToolLeases, TurnLeases
+from roboco.ports.leases import Leases
 from roboco.ports.logs import EventLogs
-from roboco.ports.model import Model
+from roboco.ports.model import CallModel
 from roboco.ports.notifier import Deliver
 from roboco.ports.rate_limits import RateLimiter
 from roboco.ports.registry import WorkerRegistry
@@ -38,7 +37,7 @@ from roboco.ports.task_index import TaskIndex
 from roboco.ports.task_store import TaskStore
 from roboco.ports.telemetry import Telemetry
 from roboco.ports.tools import Toolbox
-from roboco.ports.workspace import Files, Histories
+from roboco.ports.workspace import Files, Histories, OpenArchive
 
 PARALLEL_ERASURES = 4
 """Erasures that a process carries out at the same time: one that archives gigabytes takes minutes."""
@@ -99,16 +98,14 @@ class Engine:
     """The ports and the policy of one process. A composition root creates it once."""
 
     task_store: TaskStore
-    turns: TurnLeases
-    calls: ToolLeases
+    leases: Leases
     schedule: Schedule
-    attempts: Attempts
     dead_letters: DeadLetters
     inbox: Inbox
     event_logs: EventLogs
     histories: Histories
     files: Files
-    model: Model
+    call_model: CallModel
     rate_limiter: RateLimiter
     toolbox: Toolbox
     dispatcher: Dispatcher
@@ -116,7 +113,7 @@ class Engine:
     listen: Listen
     workers: WorkerRegistry
     task_index: TaskIndex
-    archives: Archives
+    archive: OpenArchive
     clock: Clock
     heartbeat: LeaseHeartbeat
     switches: SwitchBoard
@@ -129,8 +126,12 @@ class Engine:
     redis_silence: RedisSilence = field(default_factory=RedisSilence)
     erasure_slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(PARALLEL_ERASURES))
     item_cache: ItemCache = field(default_factory=ItemCache)
-    worker_status: WorkerStatus = field(default_factory=WorkerStatus)
     step_cache: StepCache = field(default_factory=StepCache)
+
+    @cached_property
+    def worker_status(self) -> WorkerStatus:
+        """Return the live workers, and the id of the workspace, which this process has read lately."""
+        return WorkerStatus(self.workers, self.dispatcher.fault, self.files)
 
     @property
     def summaries(self) -> Summaries:

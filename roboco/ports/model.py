@@ -132,14 +132,10 @@ class ModelStream(Protocol):
         """Wait until the connection is closed, for at most `seconds`. Return True if it is closed."""
 
 
-class Model(Protocol):
-    """Calls models."""
+CallModel = Callable[[Request, Listener | None], ModelStream]
+"""Starts the call and returns its stream. A failure before the first token is retried; a later one is raised.
 
-    def stream(self, request: Request, listener: Listener | None = None) -> ModelStream:
-        """Start the call and return its stream. A failure before the first token is retried; a later one is raised.
-
-        Texts that arrive in quick succession are joined. With a `listener`, its `on_text` receives the texts, and the
-        iterator yields only the Reply. No callback is called after the Reply, nor after `wait_closed` has returned
-        True. A provider's rate limit is not retried here: it is raised as ModelError "rate_limit" with its
-        `retry_after`.
-        """
+Texts that arrive in quick succession are joined. With a listener, its `on_text` receives the texts, and the iterator
+yields only the Reply. No callback is called after the Reply, nor after `wait_closed` has returned True. A provider's
+rate limit is not retried here: it is raised as ModelError "rate_limit" with its `retry_after`.
+"""

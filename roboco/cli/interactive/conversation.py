@@ -1,54 +1,19 @@
 """Conversation: a task's stream on the screen until its end, with the answers and interjections of the user."""
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from roboco.cli.interactive.reader_thread import ReaderThread
+from roboco.cli.interactive.user import TerminalUser
 from roboco.cli.terminal.signals import record_ctrl_c
+from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged, TaskEnded, UserMessageAdded
 from roboco.domain.stream.item import StreamItem
-from roboco.domain.task_summary import TaskSummary
 
 QUIET_AFTER: Final = 0.25
 """Seconds without an item after which the stream counts as quiet."""
-
-
-class Display(Protocol):
-    """Shows the items of a stream."""
-
-    def show(self, item: StreamItem) -> None:
-        """Show the item."""
-
-
-class FollowedTask(Protocol):
-    """The part of a task that a conversation uses."""
-
-    task_id: str
-
-    def stream(self, cursor: str | None = None) -> Iterator[StreamItem]:
-        """Yield each item after the cursor."""
-
-    def summary(self) -> TaskSummary:
-        """Return the task at a glance."""
-
-    def stop(self, reason: str) -> object:
-        """End the task now."""
-
-
-class Participant(Protocol):
-    """The user at the terminal."""
-
-    @property
-    def interjects(self) -> bool:
-        """True if Ctrl-C asks for a message."""
-
-    def answer(self, status: TaskStatus) -> bool:
-        """Ask for the input that a task in this status waits for. Return True if the task continues."""
-
-    def interject(self) -> bool:
-        """Ask for a message, and interrupt the task with it. Return True if there was a message."""
 
 
 class Conversation:
@@ -60,14 +25,14 @@ class Conversation:
 
     def __init__(
         self,
-        task: FollowedTask,
-        display: Display,
+        task: Task,
+        show: Callable[[StreamItem], None],
         *,
-        user: Participant | None = None,
+        user: TerminalUser | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self._task = task
-        self._display = display
+        self._show_item = show
         self._reader = ReaderThread(task.stream())
         self._user = user
         self._check = check
@@ -108,7 +73,7 @@ class Conversation:
 
     def _show(self, item: StreamItem) -> TaskStatus | None:
         """Show the item. Return the task's status if the item ends the task, else None."""
-        self._display.show(item)
+        self._show_item(item)
         match item.data:
             case TaskEnded() as ended:
                 return ended.status

@@ -6,7 +6,7 @@ import termios
 from collections.abc import Callable
 from dataclasses import dataclass
 from textwrap import indent
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.interactive.read_line import read_line
@@ -14,6 +14,8 @@ from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted, raise_on_ctrl_c
 from roboco.cli.terminal.tool_change import show_change
+from roboco.client.pending_actions import PendingActions
+from roboco.client.task import Task
 from roboco.domain.history.part import ToolCall
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.tool_difference import ToolDifference
@@ -26,35 +28,6 @@ _APPROVAL_PROMPT = "may it run? y, n [REASON], or {other arguments} (empty: leav
 _CHANGE_PROMPT = "approve the change? y, n [REASON]; this call does not run (empty: leave; Ctrl-C: stop)"
 MAX_LINE_CHARS: Final = 100
 """Characters of arguments that are printed on one line."""
-
-
-class MessageTarget(Protocol):
-    """The controls of a task that a person uses."""
-
-    def send(self, message: str) -> object:
-        """Add a message of the user."""
-
-    def interrupt(self, message: str) -> object:
-        """Cancel the current step, and continue with the message."""
-
-    def approve(self, call_id: str, args: dict[str, Any] | None = None) -> None:
-        """Approve a call, with other arguments if these are given."""
-
-    def deny(self, call_id: str, reason: str = "") -> None:
-        """Deny a call."""
-
-
-class PendingApprovals(Protocol):
-    """The open calls of a waiting task."""
-
-    def unapproved(self) -> list[ToolCall]:
-        """Return the calls that a person has to approve or deny."""
-
-    def changes(self) -> dict[str, ToolDifference]:
-        """Return how the tools of open calls have changed, by the ids of the calls."""
-
-    def unknown(self) -> list[ToolCall]:
-        """Return the calls with an unknown outcome."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +44,7 @@ class ApprovalInput:
 class TerminalUser:
     """Asks its questions on the screen, on which `view` shows the task. Ctrl-C at a question raises Interrupted."""
 
-    def __init__(self, task: MessageTarget, pending: PendingApprovals, screen: Screen, view: LiveView) -> None:
+    def __init__(self, task: Task, pending: PendingActions, screen: Screen, view: LiveView) -> None:
         self._task = task
         self._pending = pending
         self._screen = screen

@@ -47,7 +47,7 @@ class StoredReceipt:
             return
         address, _, name = self.now.archive.rpartition("/")
         try:
-            self._engine.archives.delete(address, name)
+            self._engine.archive(address).delete(name)
         except UsageError as error:
             if self.now.problem != str(error):
                 self.update(problem=str(error))

@@ -72,8 +72,9 @@ def archive_task(engine: Engine, request: ErasureRequest) -> dict[str, object]:
     A repetition replaces the file. Raise TransientError if the store has another size of it than was sent.
     """
     name, source = f"{request.task_id}.tar", HashedReader(task_tar(engine, request.task_id))
-    engine.archives.store(request.archive, name, cast(BinaryIO, source), request.storage_class)
-    stored = engine.archives.size(request.archive, name)
+    archive = engine.archive(request.archive)
+    archive.put_from(name, cast(BinaryIO, source), request.storage_class)
+    stored = archive.size(name)
     if stored != source.size:
         raise TransientError(f"archive {request.archive}/{name} has {stored} bytes, but {source.size} were sent")
     return {

@@ -5,10 +5,9 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
-from roboco.domain.history.step import TaskStep
-from roboco.domain.status import TaskStatus
+from roboco.client.task import Task
 from roboco.lab.drill.executions import ToolOrder
 from roboco.lab.drill.stack import DrillStack
 from roboco.lab.servers.model_server import RequestRecord
@@ -20,21 +19,6 @@ Strike = Generator[None, None, None]
 
 INTERRUPTION: Final = "DRILL-4711: please mention the lighthouse."
 """The message of the user with which a drill interrupts a turn."""
-
-
-class StruckTask(Protocol):
-    """The part of `Task` that faults use."""
-
-    task_id: str
-
-    @property
-    def status(self) -> TaskStatus: ...
-
-    def history(self) -> list[TaskStep]: ...
-
-    def interrupt(self, message: str | None = None) -> object: ...
-
-    def stop(self, reason: str = "") -> object: ...
 
 
 @dataclass(frozen=True)
@@ -68,7 +52,7 @@ class Scene:
     """The beginning of the ids of its tasks."""
     first_request: int
     """The number of model requests before the run."""
-    tasks: list[StruckTask] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
     settled: bool = False
     """True if the task has ended, or waits, and nothing of the fault is left to wait for."""
     hit: str = ""

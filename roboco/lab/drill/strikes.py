@@ -6,9 +6,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from roboco.client.task import Task
 from roboco.errors import TransientError
 from roboco.lab.drill.executions import ToolOrder
-from roboco.lab.drill.scene import Held, Moment, Scene, Strike, StruckTask, ordered
+from roboco.lab.drill.scene import Held, Moment, Scene, Strike, ordered
 from roboco.lab.servers.chat_protocol import ChatReply
 from roboco.lab.servers.model_server import RequestRecord
 
@@ -196,7 +197,7 @@ def model_fails(reply: ChatReply) -> Callable[[Scene], Strike]:
     return strike
 
 
-def user_acts(what: str, act: Callable[[StruckTask], object]) -> Callable[[Scene], Strike]:
+def user_acts(what: str, act: Callable[[Task], object]) -> Callable[[Scene], Strike]:
     """Return a fault in which the user acts while the model answers."""
 
     def strike(scene: Scene) -> Strike:

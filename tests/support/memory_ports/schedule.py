@@ -1,4 +1,4 @@
-"""The schedule, attempts, dead letters, inbox and logs in memory."""
+"""The schedule, dead letters, inbox and logs in memory."""
 
 from collections.abc import Iterator, Sequence
 
@@ -172,37 +172,6 @@ class MemorySchedule:
         with self._server as held:
             if held.fill is not None and held.fill.token == token:
                 held.fill = None
-
-
-class MemoryAttempts:
-    """Counts of work that was started and not finished, with leases of `lease` seconds."""
-
-    def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
-        self._server = server
-        self._clock = clock
-        self._lease = lease
-
-    def start(self, key: str) -> int | None:
-        """Count a start. Return the number of earlier unfinished starts, or None while another worker has the lease."""
-        now = self._clock.now()
-        with self._server as held:
-            if held.attempt_leases.get(key, 0.0) > now:
-                return None
-            held.attempt_leases[key] = now + self._lease
-        return self.start_without_lease(key)
-
-    def start_without_lease(self, key: str) -> int:
-        """Count a start, also beside another worker. Return the number of earlier unfinished starts."""
-        with self._server as held:
-            held.attempts[key] = held.attempts.get(key, 0) + 1
-            return held.attempts[key] - 1
-
-    def finish(self, *keys: str) -> None:
-        """Remove the counts of work that has ended, with or without an error."""
-        with self._server as held:
-            for key in keys:
-                held.attempts.pop(key, None)
-                held.attempt_leases.pop(key, None)
 
 
 class MemoryDeadLetters:

@@ -54,13 +54,12 @@ from tests.support.memory_ports.dispatcher import (
 )
 from tests.support.memory_ports.heartbeat import ManualHeartbeat
 from tests.support.memory_ports.held_work import ManualHeldWork, MemoryHost
-from tests.support.memory_ports.leases import MemoryCalls, MemoryLeaseRenewals, MemoryTurns
+from tests.support.memory_ports.leases import MemoryLeaseRenewals, MemoryLeases
 from tests.support.memory_ports.model import ScriptedModel
 from tests.support.memory_ports.notifier import MemoryNotifier
 from tests.support.memory_ports.rates import MemoryRates
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.schedule import (
-    MemoryAttempts,
     MemoryDeadLetters,
     MemoryInbox,
     MemoryLogs,
@@ -131,16 +130,14 @@ class World:
         switches = SwitchBoard(files, workers, self.clock)
         return Engine(
             task_store=watch_port(MemoryTaskStore(self.server, self.clock), "task_store", watch),
-            turns=watch_port(MemoryTurns(self.server, self.clock, lease), "turns", watch),
-            calls=watch_port(MemoryCalls(self.server, self.clock, lease), "calls", watch),
+            leases=watch_port(MemoryLeases(self.server, self.clock, lease), "leases", watch),
             schedule=watch_port(MemorySchedule(self.server, self.clock), "schedule", watch),
-            attempts=watch_port(MemoryAttempts(self.server, self.clock, lease), "attempts", watch),
             dead_letters=watch_port(MemoryDeadLetters(self.server), "dead_letters", watch),
             inbox=watch_port(MemoryInbox(self.server, self.clock), "inbox", watch),
             event_logs=watch_port(MemoryLogs(self.server), "logs", watch),
             histories=watch_port(self.histories, "histories", watch),
             files=files,
-            model=watch_port(self.given.model, "model", watch),
+            call_model=watch_port(self.given.model, "model", watch).stream,
             rate_limiter=watch_port(MemoryRates(self.server, self.clock), "rates", watch),
             toolbox=watch_port(self.given.toolbox, "toolbox", watch),
             dispatcher=watch_port(self.dispatcher, "dispatcher", watch),
@@ -148,7 +145,7 @@ class World:
             listen=self.server.listen,
             workers=workers,
             task_index=watch_port(MemoryTaskIndex(self.server, self.clock), "task_index", watch),
-            archives=watch_port(self.archives, "archives", watch),
+            archive=lambda address: watch_port(self.archives.open(address), "archives", watch),
             clock=self.clock,
             heartbeat=self.heartbeat,
             switches=switches,

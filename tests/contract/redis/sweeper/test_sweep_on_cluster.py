@@ -20,9 +20,10 @@ from roboco.errors import TransientError
 from roboco.local.valkey import find_server
 from roboco.ports.scans import Rebuild
 from roboco.redis import client as redis_client
-from roboco.redis.attempts import RedisAttempts
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys
+from roboco.redis.large_steps import StoredSteps, no_steps
+from roboco.redis.leases import RedisLeases
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts, load_missing, script_texts
 from roboco.redis.task_index import RedisTaskIndex
@@ -79,8 +80,8 @@ class OnCluster:
         self.client = client
         self.keys = keys
         self.schedule = RedisSchedule(Scripts(client), keys)
-        attempts = RedisAttempts(Scripts(client), keys, LONG_LEASE)
-        ports: dict[str, Any] = {"schedule": self.schedule, "attempts": attempts}
+        leases = RedisLeases(Scripts(client), keys, LONG_LEASE, StoredSteps(no_steps))
+        ports: dict[str, Any] = {"schedule": self.schedule, "leases": leases}
         self.engine = replace(MANUAL.world().engine, **ports)
         self.nodes = {task_id: cluster.owner(keys.state(task_id)) for task_id in TASKS}
         self.shards = {shard: cluster.owner(keys.schedule(shard)) for shard in range(SHARDS)}

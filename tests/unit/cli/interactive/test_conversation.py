@@ -4,12 +4,14 @@ import os
 import queue
 import signal
 from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 
 from roboco import StreamItem, TaskStatus, TaskSummary
 from roboco.cli.interactive.conversation import Conversation
 from roboco.cli.terminal.signals import Interrupted, install_signal_handlers
+from roboco.client.task import Task
 from roboco.domain.stream.item import ItemData, stream_item
 from tests.unit.cli.live_items import STARTED_AT, event
 
@@ -87,6 +89,11 @@ class ScriptedUser:
         return bool(self._says)
 
 
+def conversation(task: ScriptedTask, shown: ShownItems, **options: Any) -> Conversation:
+    """Return a conversation about the task."""
+    return Conversation(cast(Task, task), shown.show, **options)
+
+
 @pytest.fixture
 def _signals() -> Iterator[None]:
     """Install the signal handlers of the command line, and restore the others."""
@@ -99,27 +106,27 @@ def _signals() -> Iterator[None]:
 
 def test_no_user_is_asked_without_a_terminal() -> None:
     task, shown = ScriptedTask(RUNNING, WAITS, status=TaskStatus.USER_TURN), ShownItems()
-    assert Conversation(task, shown).follow() is TaskStatus.USER_TURN
+    assert conversation(task, shown).follow() is TaskStatus.USER_TURN
     assert [item.data for item in shown] == [RUNNING, WAITS]
 
 
 def test_the_answer_of_the_user_is_sent() -> None:
     task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN, answers=(MESSAGE, RUNNING, ENDED))
-    assert Conversation(task, ShownItems(), user=ScriptedUser(task, "go on")).follow() is TaskStatus.COMPLETED
+    assert conversation(task, ShownItems(), user=ScriptedUser(task, "go on")).follow() is TaskStatus.COMPLETED
     assert task.sent == ["go on"]
 
 
 def test_no_answer_leaves_the_task_waiting() -> None:
     task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN)
     user = ScriptedUser(task)
-    assert Conversation(task, ShownItems(), user=user).follow() is TaskStatus.USER_TURN
+    assert conversation(task, ShownItems(), user=user).follow() is TaskStatus.USER_TURN
     assert user.questions == [TaskStatus.USER_TURN]
 
 
 def test_the_user_is_not_asked_about_a_past_wait() -> None:
     task = ScriptedTask(WAITS, MESSAGE, RUNNING, WAITS, RUNNING, ENDED, status=TaskStatus.COMPLETED)
     user = ScriptedUser(task)
-    Conversation(task, ShownItems(), user=user).follow()
+    conversation(task, ShownItems(), user=user).follow()
     assert user.questions == []
 
 
@@ -127,7 +134,7 @@ def test_the_user_is_not_asked_about_a_past_wait() -> None:
 def test_ctrl_c_lets_the_user_interject() -> None:
     task = ScriptedTask(RUNNING, status=TaskStatus.RUNNING, answers=(MESSAGE, ENDED))
     user, shown = ScriptedUser(task, "be brief"), ShownItems(pressed=1)
-    assert Conversation(task, shown, user=user).follow() is TaskStatus.COMPLETED
+    assert conversation(task, shown, user=user).follow() is TaskStatus.COMPLETED
     assert user.questions == ["interject"]
     assert [item.data for item in shown] == [RUNNING, MESSAGE, ENDED]
 
@@ -136,7 +143,7 @@ def test_ctrl_c_lets_the_user_interject() -> None:
 def test_ctrl_c_without_a_message_continues() -> None:
     task = ScriptedTask(RUNNING, MESSAGE, ENDED, status=TaskStatus.RUNNING)
     user = ScriptedUser(task)
-    assert Conversation(task, ShownItems(pressed=1), user=user).follow() is TaskStatus.COMPLETED
+    assert conversation(task, ShownItems(pressed=1), user=user).follow() is TaskStatus.COMPLETED
     assert user.questions == ["interject"]
     assert task.sent == []
 
@@ -151,7 +158,7 @@ def test_after_an_interjection_the_user_is_not_asked_about_the_wait() -> None:
         if (item := next(next_items, None)) is not None:
             task._put(item)
 
-    assert Conversation(task, ShownItems(pressed=1), user=user, check=check).follow() is TaskStatus.COMPLETED
+    assert conversation(task, ShownItems(pressed=1), user=user, check=check).follow() is TaskStatus.COMPLETED
     assert user.questions == ["interject"]
 
 
@@ -160,7 +167,7 @@ def test_ctrl_c_twice_ends_the_conversation() -> None:
     task = ScriptedTask(RUNNING, ENDED, status=TaskStatus.RUNNING)
     user = ScriptedUser(task)
     with pytest.raises(Interrupted):
-        Conversation(task, ShownItems(pressed=2), user=user).follow()
+        conversation(task, ShownItems(pressed=2), user=user).follow()
     assert user.questions == []
 
 
@@ -170,21 +177,21 @@ def test_ctrl_c_without_a_terminal_ends_the_conversation(has_user: bool) -> None
     task = ScriptedTask(RUNNING, ENDED, status=TaskStatus.RUNNING)
     user = ScriptedUser(task, interjects=False) if has_user else None
     with pytest.raises(Interrupted):
-        Conversation(task, ShownItems(pressed=1), user=user).follow()
+        conversation(task, ShownItems(pressed=1), user=user).follow()
 
 
 def test_stop_shows_the_remaining_items() -> None:
     cancelled = event("task_end", status="cancelled", reason="enough")
     task, shown = ScriptedTask(RUNNING, status=TaskStatus.RUNNING, answers=(cancelled,)), ShownItems()
-    assert Conversation(task, shown).stop("enough", 5) is TaskStatus.CANCELLED
+    assert conversation(task, shown).stop("enough", 5) is TaskStatus.CANCELLED
     assert shown[-1].data == cancelled
-    endless = Conversation(ScriptedTask(RUNNING, status=TaskStatus.RUNNING), shown)
+    endless = conversation(ScriptedTask(RUNNING, status=TaskStatus.RUNNING), shown)
     with pytest.raises(TimeoutError, match=r"'t' has not ended within 0\.3 s"):
         endless.stop("enough", 0.3)
 
 
 def test_errors_of_the_stream_and_the_check_are_raised() -> None:
-    broken = Conversation(ScriptedTask(OSError("gone"), status=TaskStatus.RUNNING), ShownItems())
+    broken = conversation(ScriptedTask(OSError("gone"), status=TaskStatus.RUNNING), ShownItems())
     with pytest.raises(OSError, match="gone"):
         broken.follow()
 
@@ -192,4 +199,4 @@ def test_errors_of_the_stream_and_the_check_are_raised() -> None:
         raise OSError("a worker died")
 
     with pytest.raises(OSError, match="a worker died"):
-        Conversation(ScriptedTask(RUNNING, status=TaskStatus.RUNNING), ShownItems(), check=check).follow()
+        conversation(ScriptedTask(RUNNING, status=TaskStatus.RUNNING), ShownItems(), check=check).follow()

@@ -249,7 +249,7 @@ def test_a_running_turn_is_not_stuck_and_one_that_lost_workers_is(rest: RestWorl
     deliver_before(rest, TurnMessage)
     message = rest.world.dispatcher.queue.popleft()
     assert isinstance(message, TurnMessage)
-    rest.world.engine.turns.claim(message.assignment, "agents@x", 1)
+    rest.world.engine.leases.claim_turn(message.assignment, "agents@x", 1)
     start_workers(rest, *POOLS)
     older = {"until": rest.world.engine.now()}
     assert stuck(rest, **older) == []

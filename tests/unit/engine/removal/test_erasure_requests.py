@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import BinaryIO
 
 import pytest
 
@@ -16,7 +15,7 @@ from roboco.domain.paths import (
     tombstone_path,
 )
 from roboco.engine.operate.erase import GIVEN_UP_DELAY, STOP_TIMEOUT, erase_task
-from roboco.errors import StateConflict, UsageError
+from roboco.errors import StateConflict
 from tests.support.memory_ports.archives import MemoryArchives
 from tests.support.memory_ports.journeys import GRAPH
 from tests.support.memory_ports.watch import refusing
@@ -29,26 +28,6 @@ from tests.unit.engine.removal.object_world import ObjectWorld
 OLD, NEW = "s3://old/roboco", "s3://new/roboco"
 
 
-class NamedArchives(MemoryArchives):
-    """Archives of which only some addresses are named by a rule."""
-
-    def __init__(self, *named: str) -> None:
-        super().__init__()
-        self.named = named
-
-    def store(self, address: str, name: str, source: BinaryIO, storage_class: str = "") -> None:
-        self._check(address)
-        super().store(address, name, source, storage_class)
-
-    def delete(self, address: str, name: str) -> None:
-        self._check(address)
-        super().delete(address, name)
-
-    def _check(self, address: str) -> None:
-        if address not in self.named:
-            raise UsageError(f"archive {address!r} is named by no rule")
-
-
 def ended_task() -> ObjectWorld:
     world = ObjectWorld(world_parts(GRAPH.script))
     world.submit(GRAPH.team)
@@ -56,10 +35,10 @@ def ended_task() -> ObjectWorld:
     return world
 
 
-def with_archives(world: ObjectWorld, *named: str) -> NamedArchives:
+def with_archives(world: ObjectWorld, *named: str) -> MemoryArchives:
     """Give the world archives of which these addresses are named."""
-    archives = NamedArchives(*named)
-    world.engine = replace(world.engine, archives=archives)
+    archives = MemoryArchives(named=named)
+    world.engine = replace(world.engine, archive=archives.open)
     return archives
 
 
@@ -79,7 +58,7 @@ def archived_task() -> ObjectWorld:
 
 def test_a_corrected_address_replaces_the_one_of_a_pending_archive() -> None:
     world = ended_task()
-    world.watch = refusing("archives.store")
+    world.watch = refusing("archives.put_from")
     world.erase(archive=OLD, by="retention")
     for _ in range(3):
         world.clock.move(31)
@@ -105,7 +84,7 @@ def test_a_task_stays_if_no_rule_names_its_archive_any_more() -> None:
 
 def test_an_erasure_replaces_a_pending_archive_and_is_that_of_its_caller() -> None:
     world = ended_task()
-    world.watch = refusing("archives.store")
+    world.watch = refusing("archives.put_from")
     world.erase(archive=OLD, by="retention")
     world.sweep()
     world.erase(by="operator", reason="request 17")

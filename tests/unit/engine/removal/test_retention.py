@@ -79,7 +79,7 @@ def test_a_task_stays_while_its_archive_does_not_answer() -> None:
     before = {path for path in world.files.held if path.startswith("task0/")}
     world.clock.move(DAY)
     enforce_retention(world.engine, SECONDS)
-    world.watch = refusing("archives.store")
+    world.watch = refusing("archives.put_from")
     for _ in range(5):
         world.clock.move(31)
         world.sweep()
