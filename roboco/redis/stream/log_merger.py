@@ -21,7 +21,7 @@ from roboco.errors import TransientError
 from roboco.redis.logs import PAGE_SIZE
 from roboco.redis.stream.position import Record, StreamPosition
 
-ReadPage = Callable[[str, int, int], list[tuple[int, str]]]
+ReadLog = Callable[[str, int, int], list[tuple[int, str]]]
 """Reads numbers and messages of a log after a number, at most as many as the last argument, at one moment."""
 ReadArchive = Callable[[str, str, int, int], Iterator[Record]]
 """Reads archived events of a task and a generation, after one number and before another one, up to the first gap."""
@@ -45,7 +45,7 @@ class LogMerger:
 
     def __init__(
         self,
-        read_page: ReadPage,
+        read_page: ReadLog,
         archive: ReadArchive | None,
         task_id: str,
         log_names: tuple[str, str],
