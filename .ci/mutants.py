@@ -375,8 +375,8 @@ BUGS = (
     Bug(
         "a tenant without an end of its budget",
         "engine/day_budgets.py",
-        "if (reached := budget.reached(self.usages.spent(tenant, day_of(now)))) is None:",
-        "if (reached := budget.reached(self.usages.spent(tenant, day_of(now)))) is None or True:",
+        "if (reached := budget.reached(self.rates.spent(tenant, day_of(now)))) is None:",
+        "if (reached := budget.reached(self.rates.spent(tenant, day_of(now)))) is None or True:",
         "tests/unit/engine/run/test_day_budgets.py",
     ),
     Bug(

@@ -30,6 +30,8 @@ from billiard import active_children
 from celery import Celery
 from celery.signals import task_postrun, task_prerun, worker_ready, worker_shutting_down
 
+from roboco.ports.host import Host
+
 _log = logging.getLogger(__name__)
 
 EXIT_GRACE: Final = 45.0
@@ -39,8 +41,8 @@ _POLL_INTERVAL: Final = 0.5
 _TIME: Final = struct.Struct("d")
 
 
-class DrainDeadline:
-    """The time at which this worker hands over its work, for all processes of its pool. It is a Host of the engine."""
+class DrainDeadline(Host):
+    """The time at which this worker hands over its work, for all processes of its pool."""
 
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout

@@ -48,7 +48,8 @@ class WorkerTelemetry:
         """Return the telemetry of this process's engine, or None if no setting enables any."""
         if self._metrics is None and not self._in_logs and not tracing_enabled(os.environ):
             return None
-        self._telemetry = ProcessTelemetry(self._metrics, open_tracer(os.environ))
+        record = None if self._metrics is None else self._metrics.record
+        self._telemetry = ProcessTelemetry(record, open_tracer(os.environ))
         return self._telemetry
 
     def count_refusal(self, record: Mapping[str, Any]) -> None:

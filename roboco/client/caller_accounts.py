@@ -4,10 +4,12 @@ from typing import Final
 
 from roboco.domain.usage import DayUsage, day_of
 from roboco.engine.engine import Engine
-from roboco.ports.caller_limits import Accepted, Account, LimitReached
-from roboco.ports.switch_cache import RefusedWrites
+from roboco.errors import RefusedWrites
+from roboco.redis.caller_limits import Accepted, Account, LimitReached, RedisCallerCounts, RedisOpenTasks
+from roboco.redis.keys import Keys
+from roboco.redis.scripts import Scripts
 
-__all__ = ["Accepted", "Account", "CallerAccounts", "LimitReached", "RefusedWrites"]
+__all__ = ["Accepted", "Account", "CallerAccounts", "LimitReached", "RedisCallerCounts", "RefusedWrites"]
 
 CHECKED_TASKS: Final = 500
 """Tasks of a caller that are checked at a time, once it has reached its limit."""
@@ -20,24 +22,13 @@ UNKNOWN_SECONDS: Final = 600.0
 class CallerAccounts:
     """Blocking calls, each of one or a few round trips to Redis. They raise TransientError if it does not answer."""
 
-    def __init__(self, engine: Engine) -> None:
+    counts: RedisCallerCounts
+    """The requests, bytes and streams."""
+
+    def __init__(self, engine: Engine, scripts: Scripts, keys: Keys) -> None:
+        self.counts = RedisCallerCounts(scripts, keys)
+        self._open_tasks = RedisOpenTasks(scripts, keys)
         self._engine = engine
-
-    def admit(self, account: Account, size: int) -> Accepted | LimitReached:
-        """Count a request with a body of this many bytes, unless a limit is reached."""
-        return self._engine.caller_counts.admit(account, size)
-
-    def charge(self, account: Account, size: int) -> None:
-        """Count bytes that a request did not announce."""
-        self._engine.caller_counts.charge(account, size)
-
-    def hold_streams(self, account: Account, process: str, own: int, shared: int) -> LimitReached | None:
-        """Lease open streams to a process of the gateway, unless a limit is reached."""
-        return self._engine.caller_counts.hold_streams(account, process, own, shared)
-
-    def renew_streams(self, account: Account, process: str, own: int, shared: int) -> None:
-        """Renew the lease of open streams with these numbers."""
-        self._engine.caller_counts.renew_streams(account, process, own, shared)
 
     def add_task(self, account: Account, task_id: str, size: int) -> LimitReached | None:
         """Count an open task, unless a limit is reached. If it is, first remove tasks that have ended.
@@ -45,26 +36,24 @@ class CallerAccounts:
         `size` is that of the request which creates it.
         """
         size = min(size, MAX_TASK_BYTES)
-        refused = self._engine.open_tasks.add(account, task_id, size)
-        return (
-            self._engine.open_tasks.add(account, task_id, size) if refused and self._remove_ended(account) else refused
-        )
+        refused = self._open_tasks.add(account, task_id, size)
+        return self._open_tasks.add(account, task_id, size) if refused and self._remove_ended(account) else refused
 
     def remove_task(self, account: Account, task_id: str) -> None:
         """Stop counting a task that was not accepted."""
-        self._engine.open_tasks.remove(account, [task_id])
+        self._open_tasks.remove(account, [task_id])
 
     def usage_today(self, account: Account) -> tuple[DayUsage, DayUsage]:
         """Return the usage of the caller, and that of its tenant."""
-        spent, today = self._engine.day_usages.spent, day_of(self._engine.now())
+        spent, today = self._engine.rate_limiter.spent, day_of(self._engine.now())
         return spent(account.tenant, today, account.by), spent(account.tenant, today)
 
     def _remove_ended(self, account: Account) -> bool:
         """Remove tasks that have ended, as the task index knows. Return True if there are any."""
-        tasks = self._engine.open_tasks.least_recently_checked(account, CHECKED_TASKS)
+        tasks = self._open_tasks.least_recently_checked(account, CHECKED_TASKS)
         states = self._engine.task_index.ended([task_id for task_id, _ in tasks])
         found = [(task_id, state, age) for (task_id, age), state in zip(tasks, states, strict=True)]
         ended = [task_id for task_id, state, age in found if state or (state is None and age > UNKNOWN_SECONDS)]
-        self._engine.open_tasks.remove(account, ended)
-        self._engine.open_tasks.mark_checked(account, [task_id for task_id, state, _ in found if state is False])
+        self._open_tasks.remove(account, ended)
+        self._open_tasks.mark_checked(account, [task_id for task_id, state, _ in found if state is False])
         return bool(ended)

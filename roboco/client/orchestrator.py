@@ -47,6 +47,7 @@ from roboco.errors import Forbidden, TransientError, UsageError
 from roboco.ports.task_index import TaskPage
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys
+from roboco.redis.scripts import Scripts
 from roboco.redis.stream.follower import RedisFollower
 from roboco.settings import Settings, load_settings
 
@@ -287,7 +288,7 @@ class Orchestrator:
     @property
     def caller_limits(self) -> CallerAccounts:
         """The counts of callers of the HTTP gateway."""
-        return CallerAccounts(self._engine)
+        return CallerAccounts(self._engine, Scripts(self._client), Keys(self.settings.prefix))
 
     arun = in_thread(run, SUBMISSIONS)
     atask = in_thread(task)
@@ -321,7 +322,7 @@ class Orchestrator:
                 self._deployment_checked = True
 
     def _deployment(self) -> Deployment:
-        own = self._engine.worker_status.own_workspace(self._engine, workspace_address(self.settings))
+        own = self._engine.worker_status.own_workspace(workspace_address(self.settings))
         return Deployment(self.settings.prefix, own.id)
 
     def _task(self, task_id: str) -> Task:

@@ -22,43 +22,35 @@ from roboco.engine.held_work import HeldWork
 from roboco.engine.switches import SwitchBoard
 from roboco.model.allowlist import variables_for
 from roboco.model.lazy import LazyModel
-from roboco.model.tokenizers import KnownTokenizers
 from roboco.notifications.callback import CallbackSender
-from roboco.notifications.notifier import OutboundNotifier
 from roboco.notifications.webhook import WebhookSender
+from roboco.ports.clock import Clock
 from roboco.ports.dispatcher import Dispatcher
-from roboco.ports.host import Host, NoHost
-from roboco.ports.telemetry import NoTelemetry, Telemetry
-from roboco.process.clock import SystemClock
+from roboco.ports.host import Host
+from roboco.ports.notifier import Deliver
+from roboco.ports.telemetry import Telemetry
 from roboco.process.extras import missing_packages
-from roboco.redis.attempts import RedisAttempts
-from roboco.redis.caller_limits import RedisCallerCounts, RedisOpenTasks
 from roboco.redis.client import connect_for_renewals
-from roboco.redis.day_usages import RedisDayUsages
 from roboco.redis.dead_letters import RedisDeadLetters
-from roboco.redis.fill import RedisFillRecord
 from roboco.redis.inbox import RedisInbox
 from roboco.redis.keys import Keys
 from roboco.redis.large_steps import StoredSteps
 from roboco.redis.lease_renewals import RedisLeaseRenewals
-from roboco.redis.leases import RedisToolLeases, RedisTurnLeases
+from roboco.redis.leases import RedisLeases
 from roboco.redis.logs import RedisEventLogs
 from roboco.redis.mcp_tokens import RedisTokenStore
 from roboco.redis.rate_limits import RedisRateLimiter
-from roboco.redis.retention_progress import RedisRetentionProgress
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
 from roboco.redis.signals import RedisSignals
-from roboco.redis.switch_cache import RedisSwitchCache
-from roboco.redis.task_index import RedisIndexProgress, RedisTaskIndex
+from roboco.redis.task_index import RedisTaskIndex
 from roboco.redis.task_store import RedisTaskStore
 from roboco.redis.worker_registry import RedisWorkerRegistry
 from roboco.settings import Settings
-from roboco.telemetry.instrumented_model import InstrumentedModel
+from roboco.telemetry.instrumented_model import instrumented
 from roboco.telemetry.redaction import Redactor
 from roboco.telemetry.telemetry import ProcessTelemetry
 from roboco.telemetry.tracing_setup import open_tracer
-from roboco.templates.templates import JinjaPrompts
 from roboco.tools.builtin import BuiltinTools
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.mcp.confinement import Confinement
@@ -87,7 +79,7 @@ class HostProcess:
     """The node name of the process's worker; "" if it is not a worker."""
     timeout_error: type[Exception] = TimeoutError
     """The exception that the pool raises in a tool when the tool's time limit is reached."""
-    host: Host = field(default_factory=NoHost)
+    host: Host = field(default_factory=Host)
     """The process, as far as its work is taken from it before it ends."""
     max_parallel_calls: int = 1
     """The number of tool calls that the worker runs in parallel, in all of its processes."""
@@ -98,39 +90,30 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
     keys = Keys(settings.prefix)
     scripts = Scripts(client)
     workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
-    switches = SwitchBoard(workspace.files, RedisSwitchCache(scripts, keys), SystemClock())
-    model = LazyModel(settings.allowlist.model_servers)
+    workers = RedisWorkerRegistry(scripts, keys, host.worker)
+    switches = SwitchBoard(workspace.files, workers, Clock())
+    call_model = LazyModel(settings.allowlist.model_servers).stream
     large_steps = StoredSteps(workspace.histories.read)
     return Engine(
         task_store=RedisTaskStore(scripts, keys, large_steps),
-        turns=RedisTurnLeases(scripts, keys, settings.lease_seconds, large_steps),
-        calls=RedisToolLeases(scripts, keys, settings.lease_seconds),
+        leases=RedisLeases(scripts, keys, settings.lease_seconds, large_steps),
         schedule=RedisSchedule(scripts, keys),
-        fill=RedisFillRecord(scripts, keys),
-        attempts=RedisAttempts(scripts, keys, settings.lease_seconds),
         dead_letters=RedisDeadLetters(lambda: client, keys),
         inbox=RedisInbox(scripts, keys),
         event_logs=RedisEventLogs(client, keys),
         histories=workspace.histories,
         files=workspace.files,
-        model=model if host.telemetry is None else InstrumentedModel(model, host.telemetry),
+        call_model=call_model if host.telemetry is None else instrumented(call_model, host.telemetry),
         rate_limiter=RedisRateLimiter(scripts, keys, model_limits(settings)),
-        tokenizers=KnownTokenizers(),
-        templates=JinjaPrompts(),
         toolbox=_build_toolbox(
             settings, workspace, host.timeout_error, read_budget(settings.sandbox_memory, host.max_parallel_calls)
         ),
         dispatcher=dispatcher,
-        notifier=_build_notifier(settings),
-        signals=RedisSignals(settings.redis_url, keys),
-        workers=RedisWorkerRegistry(scripts, keys, host.worker),
+        deliver=_notifier(settings),
+        listen=RedisSignals(settings.redis_url, keys).listen,
+        workers=workers,
         task_index=RedisTaskIndex(scripts, keys, settings.tenant),
-        index_progress=RedisIndexProgress(scripts, keys),
-        retention_progress=RedisRetentionProgress(scripts, keys),
-        caller_counts=RedisCallerCounts(scripts, keys),
-        open_tasks=RedisOpenTasks(scripts, keys),
-        day_usages=RedisDayUsages(scripts, keys),
-        clock=SystemClock(),
+        clock=Clock(),
         heartbeat=_build_heartbeat(settings, keys, scripts),
         switches=switches,
         held_work=HeldWork(host.host, switches),
@@ -145,7 +128,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
             max_queued=settings.max_queued,
             budgets=TenantBudgets(settings.tenant_budgets if host.worker else ()),  # a client counts nothing
         ),
-        telemetry=host.telemetry or NoTelemetry(),
+        telemetry=host.telemetry or Telemetry(),
     )
 
 
@@ -156,7 +139,7 @@ def _build_heartbeat(settings: Settings, keys: Keys, claiming: Scripts) -> Lease
     """
     client = connect_for_renewals(settings.redis_url, settings.lease_seconds / 6)
     renewals = RedisLeaseRenewals(Scripts(client), keys, settings.lease_seconds, claiming)
-    return LeaseHeartbeat(renewals, settings.lease_seconds / 3)
+    return LeaseHeartbeat(renewals.renew, renewals.server_of, settings.lease_seconds / 3)
 
 
 def workspace_address(settings: Settings) -> str:
@@ -167,9 +150,12 @@ def workspace_address(settings: Settings) -> str:
     return strip_credentials(f"{settings.workspace}{endpoint}")
 
 
-def _build_notifier(settings: Settings) -> OutboundNotifier:
+def _notifier(settings: Settings) -> Deliver:
     callbacks = CallbackSender(settings.callback_broker_url or settings.broker, settings.allowlist.callbacks)
-    return OutboundNotifier(callbacks, WebhookSender(settings.allowlist.webhooks, settings.allowlist.webhook_env))
+    webhooks = WebhookSender(settings.allowlist.webhooks, settings.allowlist.webhook_env)
+    return lambda target, notification: (callbacks if target.webhook is None else webhooks).deliver(
+        target, notification
+    )
 
 
 def model_limits(settings: Settings) -> ModelLimits:

@@ -8,4 +8,4 @@ ATTEMPT_KINDS = ("pass", "failed-pass", "router")
 
 def reset_attempts(engine: Engine, task_id: str) -> None:
     """Reset the counts of the task's attempts to zero."""
-    engine.attempts.finish(*(f"{kind}:{task_id}" for kind in ATTEMPT_KINDS))
+    engine.leases.finish_attempts(*(f"{kind}:{task_id}" for kind in ATTEMPT_KINDS))

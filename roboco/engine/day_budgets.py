@@ -24,7 +24,7 @@ from roboco.domain.usage import day_of, next_day
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.errors import TransientError
 from roboco.ports.clock import Clock
-from roboco.ports.day_usages import DayUsages
+from roboco.ports.rate_limits import RateLimiter
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class DayBudgets:
     """The budgets of tenants, and the usage of tasks today."""
 
     budgets: TenantBudgets
-    usages: DayUsages
+    rates: RateLimiter
     teams: FrozenTeams
     clock: Clock
 
@@ -70,7 +70,7 @@ class DayBudgets:
         tenant, now = tenant_of(task_id), self._now()
         if (budget := self.budgets.of(tenant)) is None:
             return None
-        if (reached := budget.reached(self.usages.spent(tenant, day_of(now)))) is None:
+        if (reached := budget.reached(self.rates.spent(tenant, day_of(now)))) is None:
             return None
         seconds = min(MAX_WAIT, (next_day(now) - now).total_seconds() + 1.0)
         until = f"{next_day(now):%Y-%m-%d %H:%M} UTC"
@@ -78,7 +78,7 @@ class DayBudgets:
 
     def _count(self, task_id: str, by: str | None, state: TaskState) -> None:
         if state.day_usage.day >= day_of(self._now()):
-            self.usages.count(task_id, by, state.steps, state.day_usage)
+            self.rates.count_day(task_id, by, state.steps, state.day_usage)
 
     def _creator(self, task_id: str, first: TaskStep) -> str | None:
         """Return the caller that has submitted or forked the task. The first step of a fork is that of its source."""

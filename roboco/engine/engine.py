@@ -4,6 +4,7 @@ import threading
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 
 from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.removal.retention import RetentionRule
@@ -20,28 +21,21 @@ from roboco.engine.stored_events import StoredEvents
 from roboco.engine.summaries import Summaries
 from roboco.engine.switches import SwitchBoard
 from roboco.engine.worker_status import WorkerStatus
-from roboco.ports.attempts import Attempts
-from roboco.ports.caller_limits import CallerCounts
 from roboco.ports.clock import Clock
-from roboco.ports.day_usages import DayUsages
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.dispatcher import Dispatcher
-from roboco.ports.fill import FillRecord
 from roboco.ports.inbox import Inbox
-from roboco.ports.index_progress import IndexProgress
-from roboco.ports.leases import ToolLeases, TurnLeases
+from roboco.ports.leases import Leases
 from roboco.ports.logs import EventLogs
-from roboco.ports.model import Model, Templates
-from roboco.ports.notifier import Notifier
-from roboco.ports.open_tasks import OpenTasks
-from roboco.ports.rate_limits import RateLimiter, Tokenizers
+from roboco.ports.model import CallModel
+from roboco.ports.notifier import Deliver
+from roboco.ports.rate_limits import RateLimiter
 from roboco.ports.registry import WorkerRegistry
-from roboco.ports.retention_progress import RetentionProgress
 from roboco.ports.schedule import Schedule
-from roboco.ports.signals import Signals
+from roboco.ports.signals import Listen
 from roboco.ports.task_index import TaskIndex
 from roboco.ports.task_store import TaskStore
-from roboco.ports.telemetry import NoTelemetry, Telemetry
+from roboco.ports.telemetry import Telemetry
 from roboco.ports.tools import Toolbox
 from roboco.ports.workspace import Files, Histories
 
@@ -102,45 +96,39 @@ class Engine:
     """The ports and the policy of one process. A composition root creates it once."""
 
     task_store: TaskStore
-    turns: TurnLeases
-    calls: ToolLeases
+    leases: Leases
     schedule: Schedule
-    fill: FillRecord
-    attempts: Attempts
     dead_letters: DeadLetters
     inbox: Inbox
     event_logs: EventLogs
     histories: Histories
     files: Files
-    model: Model
+    call_model: CallModel
     rate_limiter: RateLimiter
-    tokenizers: Tokenizers
-    templates: Templates
     toolbox: Toolbox
     dispatcher: Dispatcher
-    notifier: Notifier
-    signals: Signals
+    deliver: Deliver
+    listen: Listen
     workers: WorkerRegistry
     task_index: TaskIndex
-    index_progress: IndexProgress
-    retention_progress: RetentionProgress
-    caller_counts: CallerCounts
-    open_tasks: OpenTasks
-    day_usages: DayUsages
     clock: Clock
     heartbeat: LeaseHeartbeat
     switches: SwitchBoard
     held_work: HeldWork
     frozen_teams: FrozenTeams
     policy: Policy = field(default_factory=Policy)
-    telemetry: Telemetry = field(default_factory=NoTelemetry)
+    telemetry: Telemetry = field(default_factory=Telemetry)
     quarantine: Quarantine = field(default_factory=Quarantine)
     backoff: Backoff = field(default_factory=Backoff)
     redis_silence: RedisSilence = field(default_factory=RedisSilence)
     erasure_slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(PARALLEL_ERASURES))
     item_cache: ItemCache = field(default_factory=ItemCache)
-    worker_status: WorkerStatus = field(default_factory=WorkerStatus)
     step_cache: StepCache = field(default_factory=StepCache)
+
+    @cached_property
+    def worker_status(self) -> WorkerStatus:
+        """Return the live workers, and the id of the workspace, which this process has read lately."""
+        return WorkerStatus(self.workers, self.dispatcher.fault, self.files)
 
     @property
     def summaries(self) -> Summaries:
@@ -150,7 +138,7 @@ class Engine:
     @property
     def day_budgets(self) -> DayBudgets:
         """Return the budgets of tenants for a day, and the usage of tasks."""
-        return DayBudgets(self.policy.budgets, self.day_usages, self.frozen_teams, self.clock)
+        return DayBudgets(self.policy.budgets, self.rate_limiter, self.frozen_teams, self.clock)
 
     @property
     def tails(self) -> HistoryTails:

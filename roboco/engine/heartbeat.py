@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from roboco.errors import TransientError
-from roboco.ports.lease_renewals import Lease, LeaseRenewals, LeaseStatus, TurnLease
+from roboco.ports.lease_renewals import Lease, LeaseStatus, Renew, ServerOf, TurnLease
 
 _log = logging.getLogger(__name__)
 
@@ -55,8 +55,9 @@ class LeaseHeartbeat:
     The work never waits for a renewal, and no renewal of a lease begins after its work has ended.
     """
 
-    def __init__(self, renewals: LeaseRenewals, interval: float) -> None:
-        self._renewals = renewals
+    def __init__(self, renew: Renew, server_of: ServerOf, interval: float) -> None:
+        self._renew_all = renew
+        self._server_of = server_of
         self._interval = interval
         self._changed = threading.Condition()
         self._held: dict[_Work, None] = {}
@@ -110,7 +111,7 @@ class LeaseHeartbeat:
         found: dict[str, list[_Work]] = defaultdict(list)
         for work in held:
             try:
-                server = self._renewals.server_of(work.lease)
+                server = self._server_of(work.lease)
             except Exception:
                 work.context.copy().run(_log.exception, "the server of a lease is not known; the lease is renewed last")
                 server = ""
@@ -151,7 +152,7 @@ class LeaseHeartbeat:
         if not works:
             return []
         try:
-            return self._renewals.renew([_with_note(work) for work in works])
+            return self._renew_all([_with_note(work) for work in works])
         except Exception as error:
             return [error] * len(works)
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from roboco.domain.history.step import PROMPT, TaskStep
 from roboco.domain.team.team import Agent, Team
-from roboco.ports.model import Templates
+from roboco.templates.templates import JinjaPrompts
 
 
-def render_prompt(prompts: Templates, team: Team, agent: Agent, task_id: str, first: TaskStep) -> str:
+def render_prompt(prompts: JinjaPrompts, team: Team, agent: Agent, task_id: str, first: TaskStep) -> str:
     """Return the agent's prompt for this task; UsageError if its template uses an undefined variable."""
     return prompts.render(agent.prompt, _variables(team, agent, task_id, first))
 

@@ -45,10 +45,10 @@ def check_workspace(engine: Engine, address: str) -> None:
 
     The registry is cached for CACHE_SECONDS, and the id of this client's workspace for ever.
     """
-    seen = engine.worker_status.registry_snapshot(engine)
+    seen = engine.worker_status.registry_snapshot()
     if seen.workspace is None:
         return
-    own = engine.worker_status.own_workspace(engine, address)
+    own = engine.worker_status.own_workspace(address)
     if own.id != seen.workspace.id and not is_silent(seen.silence[COORDINATOR]):
         raise UsageError(f"this client {_difference(own, seen.workspace)}")
 

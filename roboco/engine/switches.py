@@ -22,9 +22,9 @@ from pydantic import ValidationError
 
 from roboco.domain.paths import SWITCHES_FILE
 from roboco.domain.switch import Switch, SwitchableWork, Switches, check_reason, check_target
-from roboco.errors import CorruptHistory, TransientError
+from roboco.errors import CorruptHistory, MissingRight, TransientError
 from roboco.ports.clock import Clock
-from roboco.ports.switch_cache import MissingRight, SwitchCache
+from roboco.ports.registry import WorkerRegistry
 from roboco.ports.workspace import Files
 
 _log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ MAX_TRIES: Final = 8
 class SwitchBoard:
     """The switches of a deployment. Threads share it: at worst two of them read."""
 
-    def __init__(self, files: Files, cache: SwitchCache, clock: Clock) -> None:
+    def __init__(self, files: Files, cache: WorkerRegistry, clock: Clock) -> None:
         self._files = files
         self._cache = cache
         self._clock = clock
@@ -130,7 +130,7 @@ class SwitchBoard:
     def _read_copy(self, revision: int) -> Switches | None:
         """Return the copy in Redis, or None if the record has to be read, since it is lost, broken or an older one."""
         try:
-            text = self._cache.read()
+            text = self._cache.switches()
             copy = None if text is None else _decoded(text.encode())
         except (TransientError, CorruptHistory) as error:
             _log.warning("the switches are read from the workspace: %s", error)
@@ -150,7 +150,7 @@ class SwitchBoard:
         return max(before.revision + 1, round(self._clock.now() * 1000))
 
     def _publish(self, switches: Switches) -> None:
-        self._cache.write(_encoded(switches).decode(), switches.revision)
+        self._cache.put_switches(_encoded(switches).decode(), switches.revision)
 
 
 def _without(switches: Switches, target: str, revision: int) -> Switches | None:

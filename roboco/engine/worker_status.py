@@ -4,9 +4,9 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from roboco.domain.paths import WORKSPACE_FILE
 from roboco.errors import CorruptHistory, UsageError
@@ -15,23 +15,6 @@ from roboco.ports.workspace import Files
 
 CACHE_SECONDS = 5.0
 """Seconds for which the registry is cached: many followers of a process share it."""
-
-
-class BrokerPort(Protocol):
-    """The part of the dispatcher that this module uses."""
-
-    def fault(self) -> str: ...
-
-
-class StatusPorts(Protocol):
-    """The ports that this module reads."""
-
-    @property
-    def workers(self) -> WorkerRegistry: ...
-    @property
-    def dispatcher(self) -> BrokerPort: ...
-    @property
-    def files(self) -> Files: ...
 
 
 @dataclass(frozen=True)
@@ -46,33 +29,36 @@ class RegistrySnapshot:
 class WorkerStatus:
     """Reads the registry at most every CACHE_SECONDS. Threads share it: at worst two of them read."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: WorkerRegistry, broker_fault: Callable[[], str], files: Files) -> None:
+        self._workers = workers
+        self._broker_fault = broker_fault
+        self._files = files
         self._snapshot: RegistrySnapshot | None = None
         self._workspace: WorkspaceIdentity | None = None
         self._broker = -math.inf, ""
 
-    def registry_snapshot(self, parts: StatusPorts) -> RegistrySnapshot:
+    def registry_snapshot(self) -> RegistrySnapshot:
         """Return the content of the registry. Cost: five commands to Redis if the last ones are CACHE_SECONDS old."""
         now = time.monotonic()
         seen = self._snapshot
         if seen is None or now - seen.read_at >= CACHE_SECONDS:
-            seen = RegistrySnapshot(now, parts.workers.workspace(), parts.workers.seconds_since_registration())
+            seen = RegistrySnapshot(now, self._workers.workspace(), self._workers.seconds_since_registration())
             self._snapshot = seen
         return seen
 
-    def broker_fault(self, parts: StatusPorts) -> str:
+    def broker_fault(self) -> str:
         """Return why the broker takes no messages, or "". It is asked at most every CACHE_SECONDS."""
         at, found = self._broker
         if time.monotonic() - at >= CACHE_SECONDS:
-            found = parts.dispatcher.fault()
+            found = self._broker_fault()
             self._broker = time.monotonic(), found
         return found
 
-    def own_workspace(self, parts: StatusPorts, address: str) -> WorkspaceIdentity:
+    def own_workspace(self, address: str) -> WorkspaceIdentity:
         """Return the name of this process's workspace, which is read once."""
         own = self._workspace
         if own is None or own.address != address:
-            own = self._workspace = workspace_name(parts.files, address)
+            own = self._workspace = workspace_name(self._files, address)
         return own
 
 

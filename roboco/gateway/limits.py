@@ -33,7 +33,7 @@ class CallerLimiter:
         self._accounts = accounts
         self._line = calls.limits
         self._of_tenant = settings.tenant_limits
-        self.streams = StreamLeases(self._accounts, calls.limits)
+        self.streams = StreamLeases(accounts.counts, calls.limits)
 
     async def admit(self, caller: Principal, size: int, is_essential: bool = False) -> dict[str, str]:
         """Count a request with a body of this many bytes. Return headers of its response.
@@ -45,7 +45,7 @@ class CallerLimiter:
             return {}
         account = self.account(caller)
         try:
-            found = await self._line.run(self._accounts.admit, account, size)
+            found = await self._line.run(self._accounts.counts.admit, account, size)
         except RefusedWrites:
             if is_essential:
                 return {}
@@ -61,7 +61,7 @@ class CallerLimiter:
     async def charge(self, caller: Principal, size: int) -> None:
         """Count bytes that a request did not announce. They delay the caller's next request."""
         if caller.limited and size:
-            await self._line.run(self._accounts.charge, self.account(caller), size)
+            await self._line.run(self._accounts.counts.charge, self.account(caller), size)
 
     def open_stream(self, caller: Principal) -> AbstractAsyncContextManager[None]:
         """Return an async context manager that holds one of the caller's streams.

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeAlias
 
-from roboco.client.caller_accounts import Account, CallerAccounts
+from roboco.client.caller_accounts import Account, RedisCallerCounts
 from roboco.errors import RobocoError
 from roboco.gateway.calls import CallLine
 from roboco.gateway.problem import Problem, rate_limited
@@ -33,8 +33,8 @@ RELEASE_DELAY: Final = 0.1
 class StreamLeases:
     """The numbers of open streams, by caller and by tenant. Use it in one event loop."""
 
-    def __init__(self, accounts: CallerAccounts, line: CallLine) -> None:
-        self._accounts = accounts
+    def __init__(self, counts: RedisCallerCounts, line: CallLine) -> None:
+        self._counts = counts
         self._line = line
         self._process = uuid.uuid4().hex[:16]
         self._own: dict[Owner, int] = {}
@@ -64,7 +64,7 @@ class StreamLeases:
         self._count(owner, 1)
         try:
             numbers = self._own[owner], self._shared[account.tenant]
-            refused = await self._line.run(self._accounts.hold_streams, account, self._process, *numbers)
+            refused = await self._line.run(self._counts.hold_streams, account, self._process, *numbers)
         except BaseException:
             self.release(account)
             raise
@@ -110,7 +110,7 @@ class StreamLeases:
         account = self._latest[owner]
         numbers = self._own.get(owner, 0), self._shared[account.tenant]
         try:
-            await self._line.run(self._accounts.renew_streams, account, self._process, *numbers)
+            await self._line.run(self._counts.renew_streams, account, self._process, *numbers)
         except (Problem, RobocoError):
             return  # the next renewal repeats it; the number stays known here
         if numbers[0] == 0 == self._own[owner] and owner not in self._closed:  # else Redis has an earlier number

@@ -2,7 +2,7 @@
 
 import importlib
 
-from roboco.ports.model import Listener, Model, ModelStream, Request
+from roboco.ports.model import CallModel, Listener, ModelStream, Request
 from roboco.process.per_process import PerProcess
 
 _MODULE = "roboco.model.openai_model"
@@ -12,11 +12,11 @@ class LazyModel:
     """Calls models with packages that clients need not have, and never load."""
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
-        self._model = PerProcess(lambda: _import_model(allowed))
+        self._call_model = PerProcess(lambda: _import_model(allowed))
 
-    def stream(self, request: Request, listener: Listener | None = None) -> ModelStream:
+    def stream(self, request: Request, listener: Listener | None) -> ModelStream:
         """Start the call."""
-        return self._model().stream(request, listener)
+        return self._call_model()(request, listener)
 
 
 def preload_model() -> None:
@@ -24,6 +24,6 @@ def preload_model() -> None:
     importlib.import_module(_MODULE)
 
 
-def _import_model(allowed: tuple[str, ...]) -> Model:
-    model: Model = importlib.import_module(_MODULE).OpenAIModel(allowed)
-    return model
+def _import_model(allowed: tuple[str, ...]) -> CallModel:
+    call_model: CallModel = importlib.import_module(_MODULE).OpenAIModel(allowed).stream
+    return call_model

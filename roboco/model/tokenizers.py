@@ -16,13 +16,10 @@ MAX_CACHED_TEXTS = 4096
 """Texts whose counts are cached: a turn sends mostly the texts of the turn before."""
 
 
-class KnownTokenizers:
-    """Counts tokens of known models with their tokenizers, and estimates those of others."""
-
-    def for_model(self, model: str) -> Tokenizer:
-        """Return the counter of this model's tokens."""
-        name = next((encoding for known, encoding in _ENCODINGS if known.fullmatch(model)), None)
-        return ESTIMATING_TOKENIZER if name is None else _tokens(name)
+def tokenizer_of(model: str) -> Tokenizer:
+    """Return this model's tokenizer if it is known, else a declared estimate."""
+    name = next((encoding for known, encoding in _ENCODINGS if known.fullmatch(model)), None)
+    return ESTIMATING_TOKENIZER if name is None else _tokens(name)
 
 
 @lru_cache(maxsize=4)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Self
 
 from roboco.domain.shard import SHARDS
 
@@ -45,6 +45,17 @@ class FillPosition:
     missed: frozenset[int] = field(default_factory=frozenset)
     """The shards that have not answered in this round."""
 
+    def to_text(self) -> str:
+        """Return the position as one line. The cursor is last: a name in the workspace may contain any character."""
+        shards, missed = (",".join(map(str, sorted(part))) for part in (self.shards, self.missed))
+        return "|".join((self.kind, self.phase, shards, missed, self.cursor))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the position of this line."""
+        kind, phase, shards, missed, cursor = text.split("|", 4)
+        return cls(FillKind(kind), FillPhase(phase), cursor, _numbers(shards), _numbers(missed))
+
 
 @dataclass(frozen=True)
 class FillClaim:
@@ -54,25 +65,5 @@ class FillClaim:
     is_granted: bool
 
 
-class FillRecord(Protocol):
-    """The record of the current fill. A page is claimed for some seconds, so that a dead coordinator's is repeated.
-
-    A record that no coordinator continues disappears after a quarter of an hour, before the next refill, whose mark may
-    be the same.
-    """
-
-    def claim(self, mark: str, first: FillPosition, token: str, seconds: float) -> FillClaim:
-        """Claim the next page of the fill with this mark. It begins with `first`, if there is no such fill.
-
-        The claim is refused while another token has one. A fill with another mark is replaced. Use a new token for each
-        page: a repeated call with the same token has the same effect.
-        """
-
-    def advance(self, token: str, position: FillPosition, delay: float = 0.0) -> bool:
-        """Store the next position and release the claim. The next page may be claimed after the delay.
-
-        Return False, and change nothing, if another coordinator has claimed the page since.
-        """
-
-    def finish(self, token: str) -> None:
-        """Remove the record, unless another coordinator has claimed it since."""
+def _numbers(text: str) -> frozenset[int]:
+    return frozenset(map(int, filter(None, text.split(","))))

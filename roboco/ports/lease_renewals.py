@@ -3,10 +3,9 @@
 A worker that holds a lease does not wait for its renewal, and one renewal covers the leases of all work in its process.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 
 class LeaseStatus(Enum):
@@ -48,7 +47,7 @@ class CallLease:
 
 @dataclass(frozen=True)
 class AttemptLease:
-    """The lease of an attempt that `Attempts.start` has started."""
+    """The lease of an attempt that `Leases.start_attempt` has started."""
 
     key: str
     """The key of the attempt."""
@@ -56,19 +55,15 @@ class AttemptLease:
 
 Lease = TurnLease | CallLease | AttemptLease
 
+ServerOf = Callable[[Lease], str]
+"""Returns a name of the server that has the lease, as far as this process knows. It does not wait.
 
-class LeaseRenewals(Protocol):
-    """Renewals of leases that this process holds. A renewal may run twice or late: only its owner's token counts."""
+The leases of an unreachable server are renewed apart from those of other servers.
+"""
+Renew = Callable[[Sequence[Lease]], Sequence[LeaseStatus | Exception]]
+"""Renews leases that this process holds, with one round trip to each server. It returns the status or error of each.
 
-    def server_of(self, lease: Lease) -> str:
-        """Return a name of the server that has the lease, as far as this process knows. This does not wait.
-
-        The leases of an unreachable server are renewed apart from those of other servers.
-        """
-
-    def renew(self, leases: Sequence[Lease]) -> Sequence[LeaseStatus | Exception]:
-        """Renew the leases, with one round trip to each server that has some. Return the status or error of each.
-
-        The work of a lease continues after an error. TransientError means that the server did not answer: it may have
-        renewed the lease, and a later renewal may succeed. This waits for a fraction of the lease time.
-        """
+A renewal may run twice or late: only its owner's token counts. The work of a lease continues after an error.
+TransientError means that the server did not answer: it may have renewed the lease, and a later renewal may succeed. It
+waits for a fraction of the lease time.
+"""

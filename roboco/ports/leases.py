@@ -1,4 +1,4 @@
-"""Leases on turns and tool calls, and the text that a turn publishes under its lease.
+"""Leases on work: on turns and the text that they publish, on tool calls and their outcomes, on other attempts.
 
 A worker claims work before it starts, and renews the lease while it works. If the worker dies, the lease expires; then
 a coordinator voids the attempt, and another worker may claim the next one. A renewal or a chunk of a void attempt is
@@ -59,10 +59,13 @@ EmitCallback = Callable[["LeaseStatus | Exception"], None]
 """A callback with the status of the lease after a chunk, or with the error that prevented the chunk."""
 
 
-class TurnLeases(Protocol):
-    """Leases on turns. Each operation is refused once the fence has moved."""
+class Leases(Protocol):
+    """Leases on turns, on the independent calls of a step, and on other work that may crash its worker.
 
-    def claim(self, assignment: TurnAssignment, token: str, tail: int) -> TurnClaim | None:
+    Each operation on a turn or call is refused once the fence has moved.
+    """
+
+    def claim_turn(self, assignment: TurnAssignment, token: str, tail: int) -> TurnClaim | None:
         """Claim the turn. Return None if the fence moved, the position is taken, or this attempt was claimed before.
 
         Also return None if the turn was cancelled before it started.
@@ -74,13 +77,13 @@ class TurnLeases(Protocol):
         This does not wait: `on_ack` is called with the status of the lease or the error, now or later, from any thread.
         """
 
-    def renew(self, claim: TurnClaim) -> LeaseStatus:
+    def renew_turn(self, claim: TurnClaim) -> LeaseStatus:
         """Renew the lease if this claim still holds it. Return its status."""
 
     def cancel_request(self, claim: TurnClaim) -> CancelRequest | None:
         """Return the request to cancel the turn, or None."""
 
-    def defer(
+    def defer_turn(
         self,
         claim: TurnClaim,
         seconds: float,
@@ -96,13 +99,13 @@ class TurnLeases(Protocol):
         hold the lease.
         """
 
-    def release(self, claim: TurnClaim) -> bool:
+    def release_turn(self, claim: TurnClaim) -> bool:
         """Release the turn, so that the same attempt may be claimed again at once. The caller dispatches it.
 
         Return False if this claim does not hold the lease, or if the attempt has emitted text.
         """
 
-    def restart(
+    def restart_turn(
         self, task_id: str, epoch: int, event: AnyEvent, token: str = "", handed_over: bool = False
     ) -> int | None:
         """Void the attempt and move the fence. Return the new epoch, or None if the fence moved or a lease is live.
@@ -117,17 +120,13 @@ class TurnLeases(Protocol):
         With `dispatched`, record this moment as its last dispatch, and end a delay of the turn.
         """
 
-
-class ToolLeases(Protocol):
-    """Leases on tool calls, and the outcomes of calls. The calls of a step are independent."""
-
-    def claim(self, assignment: ToolAssignment, token: str) -> bool:
+    def claim_call(self, assignment: ToolAssignment, token: str) -> bool:
         """Claim the call. Return False if the fence moved, it has an outcome, or this attempt was claimed before.
 
         Also return False if the calls were cancelled before this one started.
         """
 
-    def renew(self, assignment: ToolAssignment, token: str) -> bool:
+    def renew_call(self, assignment: ToolAssignment, token: str) -> bool:
         """Renew the lease. Return False if this worker no longer holds it."""
 
     def record_outcome(
@@ -138,7 +137,7 @@ class ToolLeases(Protocol):
         Without a token the lease does not count: the call has exceeded its time limit.
         """
 
-    def release(
+    def release_call(
         self, assignment: ToolAssignment, token: str, declined_by: str = "", event: StatusChanged | None = None
     ) -> bool:
         """Release the lease, so that this attempt may be claimed again. Return False if it is not held.
@@ -155,8 +154,24 @@ class ToolLeases(Protocol):
         Return False, and change nothing, if the call does not wait.
         """
 
-    def restart(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:
+    def restart_call(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:
         """Void an attempt whose lease has expired. Return the next attempt, or None if there is nothing to void.
 
         With `worker_lost` the lease does not count: its worker is known to have died.
+        """
+
+    def start_attempt(self, key: str) -> int | None:
+        """Start an attempt at other work, with a lease. Return the number of earlier attempts that have not finished.
+
+        The count is stored outside the message that announces the work. Return None, and count nothing, while another
+        attempt has the lease, which `AttemptLease` names.
+        """
+
+    def count_attempt(self, key: str) -> int:
+        """Start an attempt without a lease. Return the number of earlier attempts that have not finished."""
+
+    def finish_attempts(self, *keys: str) -> None:
+        """Finish the attempts, with success or an error: end their leases and reset their counts.
+
+        All keys name the same task, or there is one key.
         """

@@ -1,6 +1,6 @@
 """Models: requests and streamed replies."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -132,27 +132,10 @@ class ModelStream(Protocol):
         """Wait until the connection is closed, for at most `seconds`. Return True if it is closed."""
 
 
-class Model(Protocol):
-    """Calls models."""
+CallModel = Callable[[Request, Listener | None], ModelStream]
+"""Starts the call and returns its stream. A failure before the first token is retried; a later one is raised.
 
-    def stream(self, request: Request, listener: Listener | None = None) -> ModelStream:
-        """Start the call and return its stream. A failure before the first token is retried; a later one is raised.
-
-        Texts that arrive in quick succession are joined. With a `listener`, its `on_text` receives the texts, and the
-        iterator yields only the Reply. No callback is called after the Reply, nor after `wait_closed` has returned
-        True. A provider's rate limit is not retried here: it is raised as ModelError "rate_limit" with its
-        `retry_after`.
-        """
-
-
-class Templates(Protocol):
-    """Templates of prompts."""
-
-    def render(self, template: str, variables: Mapping[str, Any]) -> str:
-        """Return the rendered prompt.
-
-        Raise UsageError if it has undefined names, exceeds its allowance of work or becomes too long.
-        """
-
-    def with_shared_budget(self) -> "Templates":
-        """Return templates whose renderings share one allowance of work, for the prompts of a whole team."""
+Texts that arrive in quick succession are joined. With a listener, its `on_text` receives the texts, and the iterator
+yields only the Reply. No callback is called after the Reply, nor after `wait_closed` has returned True. A provider's
+rate limit is not retried here: it is raised as ModelError "rate_limit" with its `retry_after`.
+"""

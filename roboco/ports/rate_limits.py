@@ -1,4 +1,4 @@
-"""Rate limits of model providers, shared by all workers, and tokenizers."""
+"""Rate limits of model providers, and the usage of tenants by day, shared by all workers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Protocol
 
 from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.tokens import Tokenizer
+from roboco.domain.usage import DayUsage
 
 MAX_RESUMED_TASKS = 100
 """The largest number of tasks that one reply of a model resumes."""
@@ -90,9 +90,12 @@ class RateLimiter(Protocol):
     def pause(self, profile: ModelProfile, seconds: float) -> None:
         """Pause all requests to this profile's server with its key, as it demands. A longer pause remains."""
 
+    def count_day(self, task_id: str, by: str | None, steps: int, used: DayUsage) -> None:
+        """Replace the usage of the task on this day, unless a value after as many steps, or after more, is stored.
 
-class Tokenizers(Protocol):
-    """The tokenizers of models."""
+        It counts for the tenant of the task, and for the caller `by` that created the task, if there is one. An emptied
+        server has lost the sums; the next count of each task restores its part.
+        """
 
-    def for_model(self, model: str) -> Tokenizer:
-        """Return this model's tokenizer if it is known, else a declared estimate."""
+    def spent(self, tenant: str, day: str, by: str | None = None) -> DayUsage:
+        """Return the usage of the tenant, or of its caller `by`, on this day (YYYY-MM-DD). Cost: O(1)."""

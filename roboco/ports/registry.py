@@ -91,7 +91,7 @@ class DrainRequest:
 
 
 class WorkerRegistry(Protocol):
-    """The live workers: each registers itself every few seconds. Times are the server's."""
+    """The live workers: each registers itself every few seconds, and obeys the switches. Times are the server's."""
 
     @property
     def node_name(self) -> str:
@@ -117,6 +117,12 @@ class WorkerRegistry(Protocol):
 
     def take_drain_request(self) -> DrainRequest | None:
         """Return the request for this worker to drain, once, or None."""
+
+    def switches(self) -> str | None:
+        """Return the copy of the switches, or None if Redis does not have it. The record is in the workspace."""
+
+    def put_switches(self, text: str, revision: int) -> None:
+        """Store the copy of the switches, unless one of a higher revision is stored. A repetition changes nothing."""
 
     def find(self, name: str) -> RegisteredWorker | None:
         """Return the worker with this node name, as it registered last within a day, or None. Cost: O(1)."""

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from roboco.ports.fill import FillClaim, FillPosition
+
 
 @dataclass(frozen=True)
 class ClaimedEntry:
@@ -116,3 +118,21 @@ class Schedule(Protocol):
         Nothing is recorded if Redis has lost the `mark`. If Redis was restarted since the mark was made, the schedule
         does not count as intact.
         """
+
+    def claim_fill(self, mark: str, first: FillPosition, token: str, seconds: float) -> FillClaim:
+        """Claim the next page of the fill with this mark. It begins with `first`, if there is no such fill.
+
+        The claim is refused while another token has one, for these seconds at most, so that a dead coordinator's page
+        is repeated. A fill with another mark is replaced. Use a new token for each page: a repeated call with the same
+        token has the same effect. The record of a fill that no coordinator continues disappears after a quarter of an
+        hour, before the next refill, whose mark may be the same.
+        """
+
+    def advance_fill(self, token: str, position: FillPosition, delay: float = 0.0) -> bool:
+        """Store the next position and release the claim. The next page may be claimed after the delay.
+
+        Return False, and change nothing, if another coordinator has claimed the page since.
+        """
+
+    def finish_fill(self, token: str) -> None:
+        """Remove the record of the fill, unless another coordinator has claimed it since."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
+from roboco.ports.scans import S
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class TaskPage:
 
 class TaskIndex(Protocol):
     """An entry for each open task, and for ended ones for a while. It is never the record: it can be rebuilt.
+
+    It also keeps the progress of the scans of all tasks, which are lost together with the index.
 
     Methods raise TransientError if the server does not answer.
     """
@@ -63,4 +66,16 @@ class TaskIndex(Protocol):
 
         Conditions on team, text and `what_if` are checked on at most 2,000 entries for each page. A task that changes
         meanwhile moves to the front: the following pages lack it. Raise UsageError if the cursor is invalid.
+        """
+
+    def lock_scan(self, kind: type[S], token: str, seconds: float) -> bool:
+        """Acquire the right to scan for this number of seconds. Return False if another worker has it."""
+
+    def load_scan(self, kind: type[S]) -> S | None:
+        """Return the scan of this kind that runs or was the last one, or None if none has begun since Redis lost it."""
+
+    def save_scan(self, before: S | None, after: S) -> bool:
+        """Replace the progress of the scan. Return False, and change nothing, if it is not `before`.
+
+        Return True also if it is `after` already: an answer may be lost.
         """

@@ -2,7 +2,7 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from roboco.domain.task_summary import TaskSummary
 
@@ -117,8 +117,8 @@ class Operation:
     model: str = ""
 
 
-class OperationSpan(Protocol):
-    """A span of running work."""
+class OperationSpan:
+    """A span of running work. This one records nothing."""
 
     def annotate(self, **facts: str | int | float) -> None:
         """Add facts to the span: `agent`, `tool`, `model`, `tokens_in`, `tokens_out`, `finish_reason`, `error`.
@@ -130,8 +130,11 @@ class OperationSpan(Protocol):
         """Discard the span, because the work was not for this worker."""
 
 
-class Telemetry(Protocol):
-    """Reports to operators. No method waits, and none raises: a report that fails is dropped."""
+_NO_SPAN: Final = nullcontext(OperationSpan())
+
+
+class Telemetry:
+    """Reports to operators. No method waits, and none raises: a report that fails is dropped. These report nothing."""
 
     def record(self, metric: MetricSpec, value: float, *labels: str) -> None:
         """Add to a counter or gauge, or record a value of a histogram."""
@@ -141,33 +144,7 @@ class Telemetry(Protocol):
 
         Log lines name the work, and it is a span of the trace.
         """
+        return _NO_SPAN
 
     def task_ended(self, summary: TaskSummary) -> None:
         """Record that the task has ended. A repetition has no effect."""
-
-
-class _NullSpan:
-    """A span that records nothing."""
-
-    def annotate(self, **facts: str | int | float) -> None:
-        """Record nothing."""
-
-    def discard(self) -> None:
-        """Discard nothing."""
-
-
-class NoTelemetry:
-    """Telemetry that records nothing."""
-
-    def __init__(self) -> None:
-        self._nothing: AbstractContextManager[OperationSpan] = nullcontext(_NullSpan())
-
-    def record(self, metric: MetricSpec, value: float, *labels: str) -> None:
-        """Record nothing."""
-
-    def operation(self, operation: Operation) -> AbstractContextManager[OperationSpan]:
-        """Return a span that records nothing."""
-        return self._nothing
-
-    def task_ended(self, summary: TaskSummary) -> None:
-        """Record nothing."""

@@ -1,6 +1,6 @@
 """The workspace: the histories and files of tasks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
@@ -100,8 +100,8 @@ class Files(Protocol):
         `replace` alone: in a folder, the lock of `replace` does not exclude a `put` or a `delete` at the same moment.
         """
 
-    def put_from(self, path: str, source: BinaryIO) -> None:
-        """Store the rest of the source, of any size. It replaces an older file.
+    def put_from(self, path: str, source: BinaryIO, storage_class: str = "") -> None:
+        """Store the rest of the source, of any size, in this class if it is S3. It replaces an older file.
 
         The source need not be seekable; it is then read once, and in bounded memory. If reading it fails, raise its
         error, and change nothing.
@@ -153,3 +153,10 @@ class Files(Protocol):
         Return 0 once none is left; then empty folders are gone, too. A file that is stored meanwhile may remain. Cost:
         on S3 one request for each 1,000 files, and one for each file.
         """
+
+
+OpenArchive = Callable[[str], Files]
+"""Returns the files below the address of an archive, outside the workspace, for tasks that are removed from it.
+
+It raises UsageError if no rule of retention names the address.
+"""

@@ -10,9 +10,10 @@ hold no record: if Redis is emptied, counting starts anew.
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from roboco.ports.caller_limits import Accepted, Account, LimitReached
+from roboco.domain.access_key import CallerLimits
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import Scripts, translating_errors
 
@@ -27,15 +28,52 @@ _TASK_LIMITS: Final = ("open_tasks", "open_bytes")
 _ADMIT_LIMITS: Final = ("requests_per_minute", "bytes_per_minute")
 
 
+@dataclass(frozen=True)
+class Account:
+    """A caller, and the limits that apply to it."""
+
+    tenant: str
+    """Its tenant, or ""."""
+    by: str
+    """Its identity."""
+    own: CallerLimits
+    """The limits of the caller alone."""
+    shared: CallerLimits
+    """The limits of all callers of its tenant together. They never apply to a caller without a tenant."""
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The request is counted."""
+
+    remaining: int | None = None
+    """The requests that the caller may make at once now, or None if they are not limited."""
+    seconds: float = 0.0
+    """The seconds until it may make the full number at once."""
+
+
+@dataclass(frozen=True)
+class LimitReached:
+    """A limit is reached, and nothing is counted."""
+
+    limit: str
+    """The name of the limit, as `CallerLimits` names it; with "tenant_" before it if it is the tenant's."""
+    seconds: float
+    """The seconds after which the same request can be accepted, or an estimate."""
+
+
 class RedisCallerCounts:
-    """Counts of requests, bytes and streams."""
+    """Counts of requests, bytes and streams. Methods raise RefusedWrites if Redis is full."""
 
     def __init__(self, scripts: Scripts, keys: Keys) -> None:
         self._scripts = scripts
         self._keys = keys
 
     def admit(self, account: Account, size: int) -> Accepted | LimitReached:
-        """Count a request, unless a limit is reached."""
+        """Count a request with a body of this many bytes. A body beyond the limit is accepted if none is unpaid.
+
+        Not idempotent: a request whose answer is lost counts twice if it is repeated.
+        """
         if not (limits := self._admit_limits(account)):
             return Accepted()
         index, first, *rest = self._admit(account, size, True, limits)
@@ -45,17 +83,20 @@ class RedisCallerCounts:
         return Accepted(None if first < 0 else first, rest[0] / 1000)
 
     def charge(self, account: Account, size: int) -> None:
-        """Count bytes that a request did not announce."""
+        """Count bytes that a request did not announce. They delay the next request."""
         if limits := self._admit_limits(account):
             self._admit(account, size, False, limits)
 
     def hold_streams(self, account: Account, process: str, own: int, shared: int) -> LimitReached | None:
-        """Lease streams to the process, unless a limit is reached."""
+        """Lease this many open streams to the process, in place of its earlier number. LimitReached changes nothing.
+
+        `own` are the caller's, and `shared` those of all callers of its tenant.
+        """
         index = self._streams(account, process, own, shared, "1")
         return LimitReached(_limit_name("open_streams", index), STREAM_RETRY) if index else None
 
     def renew_streams(self, account: Account, process: str, own: int, shared: int) -> None:
-        """Renew the lease with these numbers."""
+        """Renew the lease with these numbers, whatever the limit. The lease of a process that has died ends."""
         self._streams(account, process, own, shared, "0")
 
     def _admit_limits(self, account: Account) -> list[int | str]:
@@ -87,7 +128,10 @@ class RedisOpenTasks:
         self._keys = keys
 
     def add(self, account: Account, task_id: str, size: int = 0) -> LimitReached | None:
-        """Add the task, unless a limit is reached."""
+        """Add the task with its bytes, unless a limit is reached.
+
+        Idempotent: a task that is there already is never refused. One task alone may have more bytes than the limit.
+        """
         both = (account.own, _shared(account))
         limits = [_or_none(getattr(of, name)) for name in _TASK_LIMITS for of in both]
         if not any(limits):
@@ -98,7 +142,7 @@ class RedisOpenTasks:
         return LimitReached(_limit_name(_TASK_LIMITS[(index - 1) // 2], 2 - index % 2), TASK_RETRY)
 
     def least_recently_checked(self, account: Account, limit: int) -> list[tuple[str, float]]:
-        """Return at most `limit` tasks of each set. Cost: O(limit)."""
+        """Return tasks of each set, with the seconds since each was added or checked. Cost: O(limit)."""
         with translating_errors(), self._scripts.client.pipeline(transaction=False) as pipe:
             for name in _pair(self._keys, account, "tasks"):
                 pipe.zrange(name, 0, limit - 1, withscores=True)

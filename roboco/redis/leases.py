@@ -1,4 +1,4 @@
-"""Leases on Redis: on turns, with the chunks that they emit, and on tool calls.
+"""Leases on Redis: on turns, with the chunks that they emit, on tool calls, and on other attempts at work.
 
 A lease is a key with a time to live that names its owner. The fence, not the lease, decides whether a write counts: a
 worker whose lease has expired may still commit, unless the sweeper has restarted the attempt, which moves the fence.
@@ -19,9 +19,16 @@ from roboco.redis.lease_renewals import renewal_call
 from roboco.redis.scripts import Scripts
 from roboco.redis.task_store import hash_fields, parse_snapshot
 
+ATTEMPTS_TTL = 86_400
+"""Seconds after the last attempt for which Redis keeps a count of attempts."""
+_LEASE_IS_HELD = -1
 
-class RedisTurnLeases:
-    """Leases on turns; each lasts `lease` seconds."""
+
+class RedisLeases:
+    """Leases on turns, tool calls and other attempts; each lasts `lease` seconds.
+
+    The attempts of a key are a set with an entry for each one that has not ended, and the lease of the running one.
+    """
 
     def __init__(self, scripts: Scripts, keys: Keys, lease: float, steps: StoredSteps) -> None:
         self._scripts = scripts
@@ -31,7 +38,7 @@ class RedisTurnLeases:
         self._batchers: dict[str, ChunkBatcher] = {}
         """A batcher for each server, so that one that hangs does not delay the chunks of others."""
 
-    def claim(self, assignment: TurnAssignment, token: str, tail: int) -> TurnClaim | None:
+    def claim_turn(self, assignment: TurnAssignment, token: str, tail: int) -> TurnClaim | None:
         """Claim the turn. Return None if the fence moved, the position is taken, or this attempt was claimed before.
 
         Return None also if the end of the turn was requested before the claim.
@@ -61,7 +68,7 @@ class RedisTurnLeases:
         server = self._scripts.server_of(self._keys.state(task_id))
         return self._batchers.get(server) or self._batchers.setdefault(server, ChunkBatcher(self._scripts, "emit"))
 
-    def renew(self, claim: TurnClaim) -> LeaseStatus:
+    def renew_turn(self, claim: TurnClaim) -> LeaseStatus:
         """Renew the lease, if this claim still holds it. Return its status."""
         call = renewal_call(self._keys, claim.lease, self._lease_ms)
         return LeaseStatus(self._scripts.run(call.name, call.keys, *call.arguments))
@@ -73,7 +80,7 @@ class RedisTurnLeases:
         )
         return None if answer is None else CancelRequest(float(answer[0]), int(answer[1]))
 
-    def defer(
+    def defer_turn(
         self,
         claim: TurnClaim,
         seconds: float,
@@ -99,13 +106,13 @@ class RedisTurnLeases:
         ]
         return bool(self._scripts.run("defer", names, *arguments))
 
-    def release(self, claim: TurnClaim) -> bool:
+    def release_turn(self, claim: TurnClaim) -> bool:
         """Release the turn. Return False if this claim does not hold the lease, or if the attempt has emitted text."""
         task_id = claim.assignment.task_id
         names = [self._keys.state(task_id), self._keys.lease(task_id)]
         return bool(self._scripts.run("release", names, claim.assignment.epoch, claim.token))
 
-    def restart(
+    def restart_turn(
         self, task_id: str, epoch: int, event: AnyEvent, token: str = "", handed_over: bool = False
     ) -> int | None:
         """Void the attempt. Return the new epoch, or None if the fence moved or another worker's lease is live."""
@@ -121,21 +128,12 @@ class RedisTurnLeases:
         arguments = [epoch, uuid.uuid4().hex, int(dispatched)]
         return int(self._scripts.run("count_redelivery", [self._keys.state(task_id)], *arguments))
 
-
-class RedisToolLeases:
-    """Leases on tool calls, and the outcomes of calls; each lease lasts `lease` seconds."""
-
-    def __init__(self, scripts: Scripts, keys: Keys, lease: float) -> None:
-        self._scripts = scripts
-        self._keys = keys
-        self._lease_ms = int(lease * 1000)
-
-    def claim(self, assignment: ToolAssignment, token: str) -> bool:
+    def claim_call(self, assignment: ToolAssignment, token: str) -> bool:
         """Claim the call. Return True if this worker holds it now."""
         arguments = [assignment.epoch, assignment.call_id, assignment.attempt, token, self._lease_ms]
         return bool(self._scripts.run("claim_call", self._key_names(assignment), *arguments))
 
-    def renew(self, assignment: ToolAssignment, token: str) -> bool:
+    def renew_call(self, assignment: ToolAssignment, token: str) -> bool:
         """Renew the lease. Return False if this worker no longer holds the call."""
         lease = CallLease(assignment.task_id, assignment.epoch, assignment.call_id, token)
         call = renewal_call(self._keys, lease, self._lease_ms)
@@ -152,7 +150,7 @@ class RedisToolLeases:
             or None
         )
 
-    def release(
+    def release_call(
         self, assignment: ToolAssignment, token: str, declined_by: str = "", event: StatusChanged | None = None
     ) -> bool:
         """Release the lease, so that this attempt may be claimed again. Return False if it is not held."""
@@ -166,10 +164,31 @@ class RedisToolLeases:
         arguments = [assignment.epoch, assignment.call_id, assignment.attempt, others, uuid.uuid4().hex]
         return bool(self._scripts.run("end_call_wait", self._key_names(assignment), *arguments))
 
-    def restart(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:
+    def restart_call(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:
         """Void an attempt whose lease has expired, or whose worker is gone. Return the next attempt, or None."""
         arguments = [assignment.epoch, assignment.call_id, assignment.attempt, uuid.uuid4().hex, int(worker_lost)]
         return self._scripts.run("restart_call", self._key_names(assignment), *arguments) or None
+
+    def start_attempt(self, key: str) -> int | None:
+        """Start an attempt. Return the number of earlier ones that have not ended, or None if another one is live."""
+        earlier = self._start(key, str(self._lease_ms))
+        return None if earlier == _LEASE_IS_HELD else earlier
+
+    def count_attempt(self, key: str) -> int:
+        """Start an attempt without a lease. Return the number of earlier attempts that have not ended."""
+        return self._start(key, "")
+
+    def finish_attempts(self, *keys: str) -> None:
+        """Release the leases and reset the counts, in one command: the work has finished."""
+        self._scripts.run("attempt_finish", [name for key in keys for name in self._attempt_keys(key)])
+
+    def _start(self, key: str, lease_ms: str) -> int:
+        return int(
+            self._scripts.run("attempt_start", self._attempt_keys(key), uuid.uuid4().hex, lease_ms, ATTEMPTS_TTL)
+        )
+
+    def _attempt_keys(self, key: str) -> list[str]:
+        return [self._keys.attempts(key), self._keys.attempt_lease(key)]
 
     def _key_names(self, order: ToolAssignment) -> list[str]:
         keys = self._keys

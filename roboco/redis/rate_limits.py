@@ -13,11 +13,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from roboco.domain.canonical_json import canonical_json, sha256
+from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_limits import ModelLimit, ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.usage import DayUsage
 from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admission, Admitted, Queued, Ticket
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import Scripts, translating_errors
@@ -32,6 +34,8 @@ WAITING_TASKS_TTL = 172_800
 """Seconds for which Redis keeps the tasks that wait for a reply. The sweeper adds each again at least once a day."""
 TICKET_GRACE = 15.0
 """Seconds after its due time at which a ticket that has not asked again loses its place."""
+DAY_TTL: Final = 2 * 86_400
+"""Seconds for which the sums of a day are kept after their last change."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,7 @@ class RedisRateLimiter:
         slot: float = SLOT_SECONDS,
     ) -> None:
         self._scripts = scripts
+        self._keys = keys
         self._buckets = Buckets(keys, limits)
         self._window_ms = int(window * 1000)
         self._grace_ms = int(grace * 1000)
@@ -172,6 +177,23 @@ class RedisRateLimiter:
 
     def _limiting_buckets(self, profile: ModelProfile, ticket: Ticket) -> list[Bucket]:
         return self._buckets.of(profile, ticket.tenant, ticket.team)
+
+    def count_day(self, task_id: str, by: str | None, steps: int, used: DayUsage) -> None:
+        """Replace the usage of the task, unless a newer one is stored. Cost: one script."""
+        tenant, day = tenant_of(task_id), used.day
+        names = [self._keys.tenant_of_callers(tenant, f"usage:tasks:{day}"), self._sums(tenant, day, None)]
+        names += [self._sums(tenant, day, by)] if by else []
+        self._scripts.run("day_usage_count", names, task_id, DAY_TTL, steps, used.tokens, used.cost_billionths)
+
+    def spent(self, tenant: str, day: str, by: str | None = None) -> DayUsage:
+        """Return the usage of the day. Cost: one HMGET."""
+        with translating_errors():
+            found: Any = self._scripts.client.hmget(self._sums(tenant, day, by), ["tokens", "billionths"])
+        return DayUsage(day=day, tokens=int(found[0] or 0), cost_billionths=int(found[1] or 0))
+
+    def _sums(self, tenant: str, day: str, by: str | None) -> str:
+        name = f"usage:spent:{day}"
+        return self._keys.caller(tenant, by, name) if by else self._keys.tenant_of_callers(tenant, name)
 
 
 def _bucket_keys(buckets: list[Bucket]) -> list[str]:

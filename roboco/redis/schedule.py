@@ -15,6 +15,7 @@ from typing import Any, cast
 from roboco.domain.paths import ENTER_PREFIX, RESTART_PREFIX
 from roboco.domain.shard import SHARDS, shard_of
 from roboco.errors import TransientError
+from roboco.ports.fill import FillClaim, FillPosition
 from roboco.ports.schedule import ClaimedEntry, ScheduledPage
 from roboco.redis.client import instance_id, is_same_instance
 from roboco.redis.cluster import LazyCluster
@@ -25,6 +26,8 @@ PAGE_SIZE = 500
 """Entries that one request reads or sends."""
 MARK_SEPARATOR = "|"
 """Separates the parts of the sentinel's mark."""
+FILL_TTL = 900.0
+"""Seconds after the last claim for which Redis keeps the record of a fill. A later one with its mark begins anew."""
 
 
 class RedisSchedule:
@@ -211,6 +214,21 @@ class RedisSchedule:
                 if not self._scripts.run("schedule_confirm", [self._keys.sentinel], mark, marked_run):
                     return
             self._scripts.run("set_key", [self._keys.schedule_filled], "1", "PX", int(seconds * 1000))
+
+    def claim_fill(self, mark: str, first: FillPosition, token: str, seconds: float) -> FillClaim:
+        """Claim the next page, by the clock of Redis."""
+        arguments = (mark, first.to_text(), token, f"{seconds:.6f}", int(FILL_TTL * 1000))
+        stored, granted = self._scripts.run("fill_claim", [self._keys.schedule_fill], *arguments)
+        return FillClaim(FillPosition.parse(str(stored)), bool(granted))
+
+    def advance_fill(self, token: str, position: FillPosition, delay: float = 0.0) -> bool:
+        """Store the next position, if the token still has the claim."""
+        arguments = (token, position.to_text(), f"{delay:.6f}")
+        return bool(self._scripts.run("fill_advance", [self._keys.schedule_fill], *arguments))
+
+    def finish_fill(self, token: str) -> None:
+        """Delete the hash of the fill, if the token still has the claim."""
+        self._scripts.run("fill_finish", [self._keys.schedule_fill], token)
 
 
 def _marked_runs(mark: str) -> list[str]:

@@ -20,8 +20,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from roboco.errors import RobocoError, TransientError
-from roboco.ports.switch_cache import MissingRight, RefusedWrites
+from roboco.errors import MissingRight, RefusedWrites, RobocoError, TransientError
 
 REDIS_URL_SETTING: Final = "ROBOCO_REDIS_URL"
 BROKER_URL_SETTING: Final = "ROBOCO_BROKER_URL (or ROBOCO_REDIS_URL, if that is not set)"

@@ -27,7 +27,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
 from roboco.errors import TransientError, UsageError
-from roboco.ports.index_progress import Rebuild
+from roboco.ports.scans import Rebuild, RetentionScan, S
 from roboco.ports.task_index import TaskPage
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import ScriptCall, Scripts, translating_errors
@@ -69,6 +69,11 @@ class RedisTaskIndex:
         self._scripts = scripts
         self._client = scripts.client
         self._keys = keys
+        self._scan_keys: dict[type, tuple[str, str]] = {
+            Rebuild: (keys.index_progress, keys.index_lock),
+            RetentionScan: (keys.retention_progress, keys.retention_lock),
+        }
+        """The keys of the progress and the lock of each kind of scan."""
         self._tenant = tenant
         self._suspended_until = 0.0
 
@@ -231,29 +236,21 @@ class RedisTaskIndex:
             if (error := next(errors, None)) is not None:
                 raise error
 
-
-@dataclass(frozen=True)
-class RedisIndexProgress:
-    """The progress of the rebuild, beside the index."""
-
-    scripts: Scripts
-    keys: Keys
-
-    def lock(self, token: str, seconds: float) -> bool:
+    def lock_scan(self, kind: type[S], token: str, seconds: float) -> bool:
         """Acquire the lock for these seconds. Return False if another worker holds it."""
-        holder = self.scripts.run("set_key", [self.keys.index_lock], token, "NX", "PX", int(seconds * 1000), "GET")
-        return holder in (None, token)
+        lock = [self._scan_keys[kind][1]]
+        return self._scripts.run("set_key", lock, token, "NX", "PX", int(seconds * 1000), "GET") in (None, token)
 
-    def load(self) -> Rebuild | None:
+    def load_scan(self, kind: type[S]) -> S | None:
         """Return the progress, or None if there is none."""
         with translating_errors():
-            stored: Any = self.scripts.client.get(self.keys.index_progress)
-            return None if stored is None else Rebuild.from_json(stored)
+            stored: Any = self._client.get(self._scan_keys[kind][0])
+            return None if stored is None else kind.from_json(stored)
 
-    def save(self, before: Rebuild | None, after: Rebuild) -> bool:
+    def save_scan(self, before: S | None, after: S) -> bool:
         """Replace the progress, if it is still `before`."""
         texts = ("" if one is None else one.to_json() for one in (before, after))
-        return bool(self.scripts.run("index_progress", [self.keys.index_progress], *texts))
+        return bool(self._scripts.run("index_progress", [self._scan_keys[type(after)][0]], *texts))
 
 
 @dataclass(frozen=True)

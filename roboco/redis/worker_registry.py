@@ -72,6 +72,16 @@ class RedisWorkerRegistry:
         with translating_errors():
             self._client.set(self._keys.drain_request(name), text, ex=DRAIN_REQUEST_TTL)
 
+    def switches(self) -> str | None:
+        """Return the switches as JSON, or None if Redis does not have them."""
+        with translating_errors():
+            found: Any = self._client.hget(self._keys.switches, "switches")
+        return None if found is None else str(found)
+
+    def put_switches(self, text: str, revision: int) -> None:
+        """Store the switches, unless newer ones are stored."""
+        self._scripts.run("put_switches", [self._keys.switches], revision, text)
+
     def take_drain_request(self) -> DrainRequest | None:
         """Return the request for this worker to drain, once, or None."""
         key = self._keys.drain_request(self.node_name)

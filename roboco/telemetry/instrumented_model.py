@@ -8,24 +8,19 @@ from dataclasses import replace
 
 from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError
-from roboco.ports.model import CallProgress, Listener, Model, ModelStream, Reply, Request
+from roboco.ports.model import CallModel, CallProgress, Listener, Reply, Request
 from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS, Operation, OperationSpan, Telemetry
 
 
-class InstrumentedModel:
-    """Calls another model, and records the number of running calls and the time to their first tokens."""
-
-    def __init__(self, model: Model, telemetry: Telemetry) -> None:
-        self._model = model
-        self._telemetry = telemetry
-
-    def stream(self, request: Request, listener: Listener | None = None) -> ModelStream:
-        """Start the call and return its stream."""
-        return _InstrumentedStream(self._model, request, self._telemetry, listener)
+def instrumented(call_model: CallModel, telemetry: Telemetry) -> CallModel:
+    """Return calls of the model that record the number of running calls and the time to their first tokens."""
+    return lambda request, listener: _InstrumentedStream(call_model, request, telemetry, listener)
 
 
 class _InstrumentedStream:
-    def __init__(self, model: Model, request: Request, telemetry: Telemetry, listener: Listener | None) -> None:
+    def __init__(
+        self, call_model: CallModel, request: Request, telemetry: Telemetry, listener: Listener | None
+    ) -> None:
         self._listener = listener
         self._has_text = False
         self._telemetry = telemetry
@@ -37,7 +32,7 @@ class _InstrumentedStream:
             telemetry.operation(Operation("model", model=self._model_name))
         )
         forwarding = None if listener is None else replace(listener, on_text=self._forward_text)
-        self._stream = model.stream(request, forwarding)
+        self._stream = call_model(request, forwarding)
         telemetry.record(OPEN_STREAMS, 1)
         self._open_work.callback(telemetry.record, OPEN_STREAMS, -1)
 

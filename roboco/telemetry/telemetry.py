@@ -1,19 +1,13 @@
 """The telemetry of a process: metrics, traces, and the log context. Each of the first two may be off."""
 
+from collections.abc import Callable
 from contextvars import Token
 from types import TracebackType
 from typing import Protocol
 
 from roboco.domain.task_summary import TaskSummary
-from roboco.ports.telemetry import MetricSpec, Operation, OperationSpan
+from roboco.ports.telemetry import MetricSpec, Operation, OperationSpan, Telemetry
 from roboco.telemetry.log_context import LOG_CONTEXT, LogFields, log_fields
-
-
-class MetricRecorder(Protocol):
-    """A recorder of metrics."""
-
-    def record(self, metric: MetricSpec, value: float, *labels: str) -> None:
-        """Add to a counter or gauge, or record a value of a histogram."""
 
 
 class TraceSpan(Protocol):
@@ -42,17 +36,17 @@ class TaskTracer(Protocol):
         """Send the remaining spans."""
 
 
-class ProcessTelemetry:
+class ProcessTelemetry(Telemetry):
     """The telemetry of a process. Metrics, traces, or both may be off."""
 
-    def __init__(self, metrics: MetricRecorder | None, tracer: TaskTracer | None) -> None:
-        self._metrics = metrics
+    def __init__(self, record: Callable[..., None] | None, tracer: TaskTracer | None) -> None:
+        self._record = record
         self._tracer = tracer
 
     def record(self, metric: MetricSpec, value: float, *labels: str) -> None:
         """Add to a counter or gauge, or record a value of a histogram."""
-        if self._metrics is not None:
-            self._metrics.record(metric, value, *labels)
+        if self._record is not None:
+            self._record(metric, value, *labels)
 
     def operation(self, operation: Operation) -> "_OpenOperation":
         """Return a context manager: until its block ends, log lines and spans belong to this work."""
@@ -69,7 +63,7 @@ class ProcessTelemetry:
             self._tracer.close()
 
 
-class _OpenOperation:
+class _OpenOperation(OperationSpan):
     def __init__(self, operation: Operation, tracer: TaskTracer | None) -> None:
         self._operation = operation
         self._tracer = tracer

@@ -11,12 +11,15 @@ from typing import Any
 from roboco.errors import UsageError
 from roboco.templates.syntax import is_plain_text
 
-_TEAM_SECONDS = 2.0
+TEAM_SECONDS = 2.0
 """The processor time in which all templates of a team are rendered. One takes at most about 0.5 s."""
 
 
 class JinjaPrompts:
-    """Renders prompts. A template that uses an undefined name is refused; filters may skip a missing attribute."""
+    """Renders prompts, all in this processor time. A template that uses an undefined name is refused.
+
+    Filters may skip a missing attribute.
+    """
 
     def __init__(self, seconds: float = inf) -> None:
         self._seconds = self._seconds_left = seconds
@@ -36,10 +39,6 @@ class JinjaPrompts:
             raise UsageError(f"the template fails: {failure}") from failure
         finally:
             self._seconds_left -= thread_time() - start
-
-    def with_shared_budget(self) -> "JinjaPrompts":
-        """Return prompts that share a time, so that a team of many agents renders in bounded time."""
-        return JinjaPrompts(_TEAM_SECONDS)
 
 
 def check_template(template: str) -> list[str]:

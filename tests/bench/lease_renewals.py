@@ -22,12 +22,11 @@ from roboco.ports.assignment import TurnAssignment
 from roboco.ports.lease_renewals import AttemptLease, LeaseStatus
 from roboco.ports.leases import TurnClaim
 from roboco.ports.task_store import Decision, Phase
-from roboco.redis.attempts import RedisAttempts
 from roboco.redis.client import connect, connect_for_renewals
 from roboco.redis.keys import Keys
 from roboco.redis.large_steps import StoredSteps, no_steps
 from roboco.redis.lease_renewals import RedisLeaseRenewals
-from roboco.redis.leases import RedisTurnLeases
+from roboco.redis.leases import RedisLeases
 from roboco.redis.scripts import Scripts
 from roboco.redis.task_store import RedisTaskStore
 from tests.bench.harness.bench_stack import BenchStack, Size
@@ -60,12 +59,12 @@ def _cluster() -> Iterator[Cluster]:
 def _measure_on(url: str, keys: Keys, count: int, rounds: int, where: str) -> Result:
     with connect(url) as client, connect_for_renewals(url, TIMEOUT) as renewing_client:
         claims = [_claim_turn(client, keys, f"task_{number}") for number in range(count)]
-        turns = RedisTurnLeases(Scripts(client), keys, LEASE, StoredSteps(no_steps))
+        leases = RedisLeases(Scripts(client), keys, LEASE, StoredSteps(no_steps))
         renewals = RedisLeaseRenewals(Scripts(renewing_client), keys, LEASE)
-        leases = [claim.lease for claim in claims]
+        held = [claim.lease for claim in claims]
         ways: dict[str, Callable[[], object]] = {
-            "one after the other": lambda: [turns.renew(claim) for claim in claims],
-            "together": lambda: renewals.renew(leases),
+            "one after the other": lambda: [leases.renew_turn(claim) for claim in claims],
+            "together": lambda: renewals.renew(held),
         }
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
         for number in range(rounds + 1):
@@ -95,9 +94,9 @@ def _measure_hanging(cluster: Cluster, keys: Keys, size: Size) -> Result:
         leases = [AttemptLease(f"work {number}") for number in range(size.of(HANGING_LEASES, 30))]
         watched = {cluster.owner(keys.attempt_lease(lease.key)): lease for lease in leases[:30]}
         for lease in leases:
-            RedisAttempts(Scripts(client), keys, SHORT_LEASE).start(lease.key)
+            RedisLeases(Scripts(client), keys, SHORT_LEASE, StoredSteps(no_steps)).start_attempt(lease.key)
         renewals = RedisLeaseRenewals(Scripts(renewing_client), keys, SHORT_LEASE, Scripts(client))
-        heartbeat = LeaseHeartbeat(renewals, SHORT_LEASE / 3)
+        heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, SHORT_LEASE / 3)
         with ExitStack() as stack:
             for lease in leases:
                 stack.enter_context(heartbeat.renewing(lease))
@@ -142,7 +141,7 @@ def _claim_turn(client: redis.Redis, keys: Keys, task_id: str) -> TurnClaim:
     decision = Decision(Phase.TURN, TaskStatus.RUNNING, agent="writer")
     epoch = store.record_decision(task_id, created.epoch, decision, ())
     assert epoch is not None
-    claim = RedisTurnLeases(scripts, keys, LEASE, StoredSteps(no_steps)).claim(
+    claim = RedisLeases(scripts, keys, LEASE, StoredSteps(no_steps)).claim_turn(
         TurnAssignment(task_id, 1, epoch, 1), "me", 1
     )
     assert claim is not None

@@ -33,7 +33,7 @@ from tests.faults.explore import followers
 from tests.faults.explore.case import LOSSES, Case, Disturbance
 from tests.faults.explore.explore import shrink, violations
 from tests.faults.explore.shapes import SHAPES
-from tests.support.memory_ports.leases import MemoryTurns
+from tests.support.memory_ports.leases import MemoryLeases
 
 SCHEDULES = 600
 MAX_SCHEDULES = 4000
@@ -98,7 +98,7 @@ def test_a_line_replays_the_same_port_calls() -> None:
 
 
 def test_shrinking_keeps_the_violation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryTurns, "emit", _emit_without_fence)
+    monkeypatch.setattr(MemoryLeases, "emit", _emit_without_fence)
     case = Case.parse("limited 31:hold:1 0:sweep:3")
     more = replace(case, disturbances=(*case.disturbances, Disturbance(3, "copy"), Disturbance(0, "deaf", 4)))
     less = shrink(more, "live follower")
@@ -106,10 +106,10 @@ def test_shrinking_keeps_the_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(less.disturbances) <= len(case.disturbances)
 
 
-def _emit_without_fence(turns: MemoryTurns, claim: TurnClaim, chunk: Chunk, heard: EmitCallback) -> None:
-    with turns._server as held:
+def _emit_without_fence(leases: MemoryLeases, claim: TurnClaim, chunk: Chunk, heard: EmitCallback) -> None:
+    with leases._server as held:
         if (task := held.tasks.get(claim.assignment.task_id)) is not None:
-            turns._server.publish_chunk(claim.assignment.task_id, task, chunk.message)
+            leases._server.publish_chunk(claim.assignment.task_id, task, chunk.message)
     heard(LeaseStatus.HELD)
 
 
@@ -147,7 +147,7 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
     "a turn emits without a fence": (
         "live follower",
         LOSSES,
-        lambda monkeypatch: monkeypatch.setattr(MemoryTurns, "emit", _emit_without_fence),
+        lambda monkeypatch: monkeypatch.setattr(MemoryLeases, "emit", _emit_without_fence),
     ),
     "a restart of Redis starts no new generation": (
         "numbers are unique",

@@ -13,15 +13,13 @@ from roboco.engine.coordinate.advance import advance
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.operate.sweep import sweep_shard
+from roboco.ports.clock import Clock
 from roboco.ports.task_store import Phase
-from roboco.process.clock import SystemClock
-from roboco.redis.attempts import RedisAttempts
 from roboco.redis.dead_letters import RedisDeadLetters
-from roboco.redis.fill import RedisFillRecord
 from roboco.redis.inbox import RedisInbox
 from roboco.redis.keys import Keys
 from roboco.redis.large_steps import StoredSteps
-from roboco.redis.leases import RedisToolLeases, RedisTurnLeases
+from roboco.redis.leases import RedisLeases
 from roboco.redis.logs import RedisEventLogs
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
@@ -64,18 +62,15 @@ class Deployment(World):
         return replace(
             super().process(),
             task_store=RedisTaskStore(scripts, keys, large_steps),
-            turns=RedisTurnLeases(scripts, keys, lease, large_steps),
-            calls=RedisToolLeases(scripts, keys, lease),
+            leases=RedisLeases(scripts, keys, lease, large_steps),
             schedule=RedisSchedule(scripts, keys),
-            fill=RedisFillRecord(scripts, keys),
-            attempts=RedisAttempts(scripts, keys, lease),
             dead_letters=RedisDeadLetters(lambda: self.client, keys),
             inbox=RedisInbox(scripts, keys),
             event_logs=RedisEventLogs(self.client, keys),
             task_index=RedisTaskIndex(scripts, keys),
             histories=self.workspace.histories,
             files=files,
-            clock=SystemClock(),
+            clock=Clock(),
             frozen_teams=FrozenTeams(files),
         )
 

@@ -1,8 +1,9 @@
 """A gateway in this process with authentication, over the ports in memory, and its keys."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -13,6 +14,7 @@ from roboco.gateway.app import create_app
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.settings import GatewaySettings
 from roboco.settings import Settings
+from tests.support.gateway_callers import UNLIMITED
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.world import World, world_parts
 
@@ -23,11 +25,11 @@ HERE: Final = "http://localhost"
 class AuthWorld:
     """A gateway and the deployment behind it."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, client: Mapping[str, Any], **settings: Any) -> None:
         self.world = World(world_parts(lambda _: says("done")))
-        self.orchestrator = Orchestrator(Settings(workspace=f"file://{folder}/unused"))
+        self.orchestrator = Orchestrator(Settings(workspace=f"file://{folder}/unused", **client))
         self.orchestrator._engine = self.world.engine
-        self.app: FastAPI = create_app(self.orchestrator, GatewaySettings(**settings))
+        self.app: FastAPI = create_app(self.orchestrator, GatewaySettings(**UNLIMITED | settings))
         self.gateway: Gateway = self.app.state.gateway
         self.client = TestClient(self.app, base_url=HERE, raise_server_exceptions=False)
 
@@ -42,8 +44,8 @@ class AuthWorld:
 
 
 @contextmanager
-def auth_world(folder: Path, **settings: Any) -> Iterator[AuthWorld]:
-    """Yield a gateway over an empty deployment, and close it."""
-    started = AuthWorld(folder, **settings)
+def auth_world(folder: Path, client: Mapping[str, Any] = MappingProxyType({}), **settings: Any) -> Iterator[AuthWorld]:
+    """Yield a gateway over an empty deployment, with these settings of its client, and close it."""
+    started = AuthWorld(folder, client, **settings)
     with started.client:
         yield started

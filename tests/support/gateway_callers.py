@@ -1,14 +1,20 @@
 """Callers that tests choose, in place of keys: the gateway treats them as callers with keys in all other respects."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers
 
+from roboco.domain.access_key import CallerLimits
 from roboco.gateway.authentication import Authenticator
 from roboco.gateway.principal import Principal
+from roboco.gateway.settings import GatewaySettings
 
+UNLIMITED: Final = {
+    name: 0 for name in GatewaySettings.model_fields if name.removeprefix("tenant_") in CallerLimits.model_fields
+}
+"""Settings of a gateway that counts no callers, and so needs no Redis."""
 ChooseCaller = Callable[[Headers], Principal]
 """Returns the caller of a request by its headers, or raises Problem."""
 

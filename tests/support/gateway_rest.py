@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import yaml
@@ -20,7 +21,7 @@ from roboco.gateway.principal import ALL_SCOPES, Principal, Scope
 from roboco.gateway.problem import Problem
 from roboco.gateway.settings import GatewaySettings
 from roboco.settings import Settings
-from tests.support.gateway_callers import choose_callers
+from tests.support.gateway_callers import UNLIMITED, choose_callers
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.world import World, world_parts
 
@@ -68,14 +69,14 @@ LARGE_RATE = RateReport(
 class RestWorld:
     """A gateway and the deployment behind it, whose workers run when a test settles a task."""
 
-    def __init__(self, folder: Path, settings: GatewaySettings) -> None:
+    def __init__(self, folder: Path, settings: GatewaySettings, client: Mapping[str, Any]) -> None:
         self.replies: list[ScriptedReply] = []
         self.queues = [QueueStats("roboco.agents", 0), QueueStats("roboco.tools", 2, time.time() - 7)]
         self.rates = [SMALL_RATE, LARGE_RATE]
         self.world = World(world_parts(self._reply, {"ship": lambda args, context: {"shipped": True}}))
         for team in (DESK, LAB):
             (folder / f"{team['name']}.yaml").write_text(yaml.safe_dump(team))
-        self.orchestrator = Orchestrator(Settings(teams_dir=folder, workspace=f"file://{folder}/unused"))
+        self.orchestrator = Orchestrator(Settings(teams_dir=folder, workspace=f"file://{folder}/unused", **client))
         self.orchestrator._engine = self.world.engine
         self.orchestrator._operations = Operations(
             self.world.engine, lambda: self.queues, lambda: self.rates, lambda: len(self.world.server.held.schedule)
@@ -113,9 +114,10 @@ def _caller(headers: Headers) -> Principal:
 
 
 @contextmanager
-def rest_world(folder: Path, **settings: Any) -> Iterator[RestWorld]:
-    """Yield a gateway over an empty deployment, and close it."""
-    started = RestWorld(folder, GatewaySettings(authentication=False, allowed_hosts=("testserver",), **settings))
+def rest_world(folder: Path, client: Mapping[str, Any] = MappingProxyType({}), **settings: Any) -> Iterator[RestWorld]:
+    """Yield a gateway over an empty deployment, with these settings of its client, and close it."""
+    of_gateway = GatewaySettings(authentication=False, allowed_hosts=("testserver",), **UNLIMITED | settings)
+    started = RestWorld(folder, of_gateway, client)
     with started.client:
         yield started
 

@@ -5,7 +5,6 @@ from contextlib import closing
 
 import click
 
-from roboco.cli.interactive.conversation import Display
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.interactive.reader_thread import ReaderThread
 from roboco.cli.terminal import options
@@ -37,7 +36,7 @@ def watch(task_id: str, cursor: str | None, as_json: bool) -> int:
         return _follow(task, display, cursor)
 
 
-def _follow(task: Task, display: Display, cursor: str | None) -> int:
+def _follow(task: Task, display: LiveView | JsonLines, cursor: str | None) -> int:
     reader = ReaderThread(task.stream(cursor))
     try:
         while True:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from roboco.cli.interactive.reader_thread import ReaderThread
 from roboco.cli.interactive.user import TerminalUser
@@ -16,13 +16,6 @@ QUIET_AFTER: Final = 0.25
 """Seconds without an item after which the stream counts as quiet."""
 
 
-class Display(Protocol):
-    """Shows the items of a stream."""
-
-    def show(self, item: StreamItem) -> None:
-        """Show the item."""
-
-
 class Conversation:
     """Shows a task's stream.
 
@@ -33,13 +26,13 @@ class Conversation:
     def __init__(
         self,
         task: Task,
-        display: Display,
+        show: Callable[[StreamItem], None],
         *,
         user: TerminalUser | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self._task = task
-        self._display = display
+        self._show_item = show
         self._reader = ReaderThread(task.stream())
         self._user = user
         self._check = check
@@ -80,7 +73,7 @@ class Conversation:
 
     def _show(self, item: StreamItem) -> TaskStatus | None:
         """Show the item. Return the task's status if the item ends the task, else None."""
-        self._display.show(item)
+        self._show_item(item)
         match item.data:
             case TaskEnded() as ended:
                 return ended.status

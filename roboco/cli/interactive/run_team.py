@@ -77,7 +77,7 @@ def run_team(team: Team, options: RunOptions) -> int:
             _note_command(notes, f"web view: {page}#/tasks/{quote(task.task_id, safe='')}")
         check = stack.check if stack.has_worker else _no_local_worker
         try:
-            as_json = Conversation(task, JsonLines(sys.stdout), check=check) if options.as_json else None
+            as_json = Conversation(task, JsonLines(sys.stdout).show, check=check) if options.as_json else None
             conversation = as_json or _interactive_conversation(task, screen, check)
             describe_next = partial(_next_command, task, stack.has_worker)
             code = _follow(conversation, task, notes, describe_next, options.must_complete)
@@ -143,7 +143,7 @@ def _interactive_conversation(task: Task, screen: Screen, check: Callable[[], No
         check()
         view.show_status()
 
-    return Conversation(task, view, user=user, check=check_and_animate)
+    return Conversation(task, view.show, user=user, check=check_and_animate)
 
 
 def exit_code(status: TaskStatus, must_complete: bool) -> int:

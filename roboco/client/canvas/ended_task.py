@@ -30,16 +30,16 @@ from roboco.ports.lease_renewals import AttemptLease
 def continue_canvas(app: Celery, engine: Engine, task_id: str, name: str) -> None:
     """Continue the canvas, and confirm the notification of this name. Do nothing while another worker does it."""
     key = f"continue:{task_id}"
-    if engine.attempts.start(key) is None:
+    if engine.leases.start_attempt(key) is None:
         return
     try:
         with engine.heartbeat.renewing(AttemptLease(key)):
             _continue(app, engine, task_id, name)
             notify.confirm(engine, task_id, name)
     except Exception:
-        engine.attempts.finish(key)
+        engine.leases.finish_attempts(key)
         raise
-    engine.attempts.finish(key)
+    engine.leases.finish_attempts(key)
 
 
 def _continue(app: Celery, engine: Engine, task_id: str, name: str) -> None:

@@ -46,7 +46,7 @@ def requeue(engine: Engine, app: Celery, letter_id: str) -> DeadLetter:
             f"roboco dead-letters dismiss {letter_id} takes it off the list"
         )
     if letter.work is None:
-        engine.attempts.finish(f"message:{letter.headers.get('id')}")
+        engine.leases.finish_attempts(f"message:{letter.headers.get('id')}")
         _publish(app, letter)
     else:
         _schedule_work(engine, letter)

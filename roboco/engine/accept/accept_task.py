@@ -44,6 +44,7 @@ from roboco.engine.task_entries import put_entry
 from roboco.engine.tombstones import check_not_erased
 from roboco.errors import StateConflict, UsageError
 from roboco.ports.telemetry import Operation
+from roboco.templates.templates import TEAM_SECONDS, JinjaPrompts
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def accept_task(
         early_files.take(engine, task_id, submission.by)
     artifacts = check_attachments(engine, task_id, submission)
     steps = first_steps(submission, team, parent, artifacts, engine.now())
-    check_prompts(engine, team, task_id, steps[0])
+    check_prompts(team, task_id, steps[0])
     engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     check_not_erased(engine.files, task_id)
     if parent is None:
@@ -151,9 +152,9 @@ def index_accepted(engine: Engine, accepted: AcceptedTask) -> None:
     put_entry(engine, entry_of(_first_summary(accepted.task_id, accepted.team, accepted.steps)))
 
 
-def check_prompts(engine: Engine, team: Team, task_id: str, first: TaskStep) -> None:
+def check_prompts(team: Team, task_id: str, first: TaskStep) -> None:
     """Render the prompt of each agent. Raise UsageError if a template names a variable that the task lacks."""
-    prompts = engine.templates.with_shared_budget()
+    prompts = JinjaPrompts(TEAM_SECONDS)
     for agent in team.agents:
         try:
             render_prompt(prompts, team, agent, task_id, first)

@@ -87,7 +87,7 @@ def process(engine: Engine, message: IncomingMessage, accept: Callable[[], objec
 
 def _process(engine: Engine, message: IncomingMessage, accept: Callable[[], object]) -> None:
     key = f"message:{message.message_id}"
-    unfinished = engine.attempts.start(key)
+    unfinished = engine.leases.start_attempt(key)
     if unfinished is None:
         raise TransientError("another worker is processing this message, or was lost less than one lease ago")
     if unfinished >= engine.policy.max_attempts:
@@ -95,7 +95,7 @@ def _process(engine: Engine, message: IncomingMessage, accept: Callable[[], obje
     else:
         with engine.heartbeat.renewing(AttemptLease(key)):
             _attempt(engine, message, key, accept)
-    engine.attempts.finish(key)
+    engine.leases.finish_attempts(key)
 
 
 def _give_up(engine: Engine, message: IncomingMessage, unfinished: int) -> None:
@@ -114,17 +114,17 @@ def _attempt(engine: Engine, message: IncomingMessage, key: str, accept: Callabl
     except (message.time_limit_error, MemoryError):
         raise  # the attempt stays unfinished: a dead letter would need the memory again
     except Overloaded as error:
-        engine.attempts.finish(key)
+        engine.leases.finish_attempts(key)
         message.refuse(error, None)  # a flood of these would push real losses out of the bounded store of dead letters
         raise
     except TransientError:
-        engine.attempts.finish(key)
+        engine.leases.finish_attempts(key)
         raise
     except UsageError as error:
-        engine.attempts.finish(key)
+        engine.leases.finish_attempts(key)
         message.refuse(error, f"refused: {error}" if message.creates_task and not isinstance(error, Erased) else None)
         raise  # a submission of an erased task leaves no letter: nothing could send it again, and it holds the prompt
     except Exception as error:
         engine.dead_letters.add(message.dead_letter(f"{type(error).__name__}: {error}", 1))
-        engine.attempts.finish(key)
+        engine.leases.finish_attempts(key)
         raise

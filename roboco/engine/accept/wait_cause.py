@@ -129,7 +129,7 @@ def _server_fault(engine: Engine, task_id: str, pool: str) -> WaitCause | None:
     """Return the fault of a server, or that no worker of the pool lives. A full Redis also loses registrations."""
     if refused := engine.task_store.fault(task_id):
         return WaitCause("redis", refused)
-    if refused := engine.worker_status.broker_fault(engine):
+    if refused := engine.worker_status.broker_fault():
         return WaitCause("broker", f"the broker takes no messages: {refused}")
     if missing := missing_worker_message(engine, pool):
         evicted = engine.task_store.eviction()
@@ -166,13 +166,13 @@ def _evident_cause(engine: Engine, pool: str, task: Snapshot | None, queue: Call
 
 def missing_worker_message(engine: Engine, pool: str) -> str:
     """Return a message that no worker of the pool lives, with a remedy, or "" if one does."""
-    silence = engine.worker_status.registry_snapshot(engine).silence
+    silence = engine.worker_status.registry_snapshot().silence
     return _missing_message(pool, silence) if is_silent(silence[pool]) else ""
 
 
 def missing_worker_messages(engine: Engine) -> list[str]:
     """Return a message for each pool without a live worker."""
-    silence = engine.worker_status.registry_snapshot(engine).silence
+    silence = engine.worker_status.registry_snapshot().silence
     return list(dict.fromkeys(_missing_message(pool, silence) for pool in POOLS if is_silent(silence[pool])))
 
 

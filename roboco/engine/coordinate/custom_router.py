@@ -22,7 +22,7 @@ def guarded_router(engine: Engine, task_id: str, name: str) -> Router:
     key = f"router:{task_id}"
 
     def call_guarded(team: Team, history: History) -> Route:
-        lost = engine.attempts.start(key)
+        lost = engine.leases.start_attempt(key)
         if lost is None:
             raise TransientError(
                 f"router {name!r} is running for this task on another worker, or on one that was lost; it is retried"
@@ -44,7 +44,7 @@ def guarded_router(engine: Engine, task_id: str, name: str) -> Router:
 
 def _reset_attempts(engine: Engine, key: str) -> None:
     try:
-        engine.attempts.finish(key)
+        engine.leases.finish_attempts(key)
     except TransientError as error:
         _log.warning("the attempts at a router stay counted, because Redis does not answer: %s", error)
 

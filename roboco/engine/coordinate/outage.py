@@ -139,7 +139,7 @@ def _end_delay(engine: Engine, task_id: str) -> None:
     task = engine.task_store.load(task_id, 1)
     if task is None or task.phase is not Phase.TURN or task.claimed or not (task.deferred_for and task.refusals):
         return
-    if engine.turns.count_redelivery(task_id, task.epoch, dispatched=True):
+    if engine.leases.count_redelivery(task_id, task.epoch, dispatched=True):
         engine.schedule.set(task_id, engine.policy.redelivery_delay)
         order = TurnAssignment(task_id, task.seq, task.epoch, task.attempt, priority_of(task.first))
         engine.dispatcher.turn(order, task.agent)

@@ -58,7 +58,7 @@ def needs_redelivery(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """
     since = engine.dispatcher.oldest_waiting_since(task.phase, task_id, priority_of(task.first))
     gone = since is None or since > task.dispatched_at + CLOCK_SKEW
-    redeliveries = engine.turns.count_redelivery(task_id, task.epoch, gone)
+    redeliveries = engine.leases.count_redelivery(task_id, task.epoch, gone)
     if redeliveries:
         engine.schedule.set(task_id, redelivery_delay(engine.policy, redeliveries))
     return gone and redeliveries > 0

@@ -98,7 +98,7 @@ class PendingCalls:
         ended = {
             call.id
             for call, state in waiting
-            if call.id not in causes and self.engine.calls.end_wait(self._assignment(call, state), why)
+            if call.id not in causes and self.engine.leases.end_wait(self._assignment(call, state), why)
         }
         if waiting:
             delay = check_delay(self.engine, self.task) if causes else self.engine.policy.redelivery_delay
@@ -164,7 +164,7 @@ def restart_call(
             engine.dispatcher.report_attempt_end(assignment, call.tool_name, AttemptStatus.LOST)
         close_call(engine, assignment, call, _lost_too_often(engine, team, assignment, call, begun))
         return
-    attempt = engine.calls.restart(assignment, worker_lost)
+    attempt = engine.leases.restart_call(assignment, worker_lost)
     if attempt is not None:
         engine.telemetry.record(ATTEMPT_RESTARTS, 1, "tool")
         if not worker_lost:

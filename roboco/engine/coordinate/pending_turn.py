@@ -79,7 +79,7 @@ def _dispatch_deferred(engine: Engine, task_id: str, team: Team, task: Snapshot,
         engine.schedule.set(task_id, seconds)
     elif engine.switches.blocking(turn_work(team, task_id, task.agent)):
         engine.schedule.set(task_id, check_delay(engine, task))
-    elif engine.turns.count_redelivery(task_id, task.epoch, dispatched=True):
+    elif engine.leases.count_redelivery(task_id, task.epoch, dispatched=True):
         engine.schedule.set(task_id, engine.policy.redelivery_delay)
         _dispatch_turn(engine, task_id, task, task.epoch, task.attempt)
 
@@ -104,7 +104,7 @@ def restart_turn(
         attempt=attempt,
         reason=reason,
     )
-    epoch = engine.turns.restart(task_id, task.epoch, event, token, handed_over)
+    epoch = engine.leases.restart_turn(task_id, task.epoch, event, token, handed_over)
     if epoch is None:
         return False
     engine.telemetry.record(ATTEMPT_RESTARTS, 1, "turn")

@@ -79,12 +79,12 @@ def erase_task(engine: Engine, task_id: str) -> None:
 
 def _attempt(engine: Engine, task_id: str) -> None:
     key, entry = f"erase:{task_id}", f"{ERASE_PREFIX}{task_id}"
-    lost = engine.attempts.start(key)
+    lost = engine.leases.start_attempt(key)
     if lost is None:  # another coordinator has it, or died in it a moment ago
         engine.schedule.set(entry, BUSY_DELAY)
         return
     if lost >= engine.policy.max_attempts:
-        engine.attempts.finish(key)
+        engine.leases.finish_attempts(key)
         engine.schedule.set(entry, GIVEN_UP_DELAY)
         _log.error("erasing task %s has killed %d coordinators; it is tried again in an hour", task_id, lost)
         return
@@ -92,9 +92,9 @@ def _attempt(engine: Engine, task_id: str) -> None:
         try:
             delay = _carry_out(engine, task_id)
         except Exception:
-            engine.attempts.finish(key)
+            engine.leases.finish_attempts(key)
             raise
-    engine.attempts.finish(key)
+    engine.leases.finish_attempts(key)
     if delay is not None:
         engine.schedule.set(entry, delay)
 

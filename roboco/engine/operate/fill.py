@@ -83,7 +83,7 @@ def fill_page(engine: Engine) -> FillStep:
         return FillStep(moved=False, blocks_passes=False)
     mark, kind = fill
     first, token = FillPosition(kind, FIRST_PHASE[kind]), engine.new_token()
-    claim = engine.fill.claim(mark, first, token, CLAIM_SECONDS)
+    claim = engine.schedule.claim_fill(mark, first, token, CLAIM_SECONDS)
     if not claim.is_granted:
         return FillStep(moved=False, blocks_passes=_blocks_passes(claim.position))
     if claim.position.phase is FillPhase.DONE:
@@ -93,10 +93,10 @@ def fill_page(engine: Engine) -> FillStep:
         after = _process_page(engine, claim.position)
     except Exception:
         with suppress(TransientError):
-            engine.fill.advance(token, claim.position)
+            engine.schedule.advance_fill(token, claim.position)
         raise
     is_next_round = after == replace(first, shards=after.shards)
-    engine.fill.advance(token, after, ROUND_DELAY if is_next_round else 0.0)
+    engine.schedule.advance_fill(token, after, ROUND_DELAY if is_next_round else 0.0)
     return FillStep(moved=True, blocks_passes=_blocks_passes(after))
 
 
@@ -120,7 +120,7 @@ def _needed_fill(engine: Engine) -> tuple[str, FillKind] | None:
 def _finish(engine: Engine, mark: str, token: str) -> None:
     """Record that the schedule is filled, unless Redis has lost the mark. Then remove the fill's record."""
     engine.schedule.mark_filled(REFILL_INTERVAL, mark)
-    engine.fill.finish(token)
+    engine.schedule.finish_fill(token)
     _log.info("the schedule is filled from the workspace: %d open tasks", engine.schedule.count())
 
 

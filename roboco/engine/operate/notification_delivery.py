@@ -74,7 +74,7 @@ def deliver(engine: Engine, task_id: str) -> None:
     If another worker delivers them and some are left, the sweeper dispatches them again after that worker's lease.
     """
     key = schedule_key(task_id)
-    unfinished = engine.attempts.start(key)
+    unfinished = engine.leases.start_attempt(key)
     if unfinished is None:
         if pending_names(engine, task_id):
             engine.schedule.schedule_no_later_than(key, engine.policy.lease)
@@ -87,9 +87,9 @@ def deliver(engine: Engine, task_id: str) -> None:
             _deliver_due(engine, task_id, exhausted)
             _schedule_next(engine, task_id)
     except Exception:
-        engine.attempts.finish(key)
+        engine.leases.finish_attempts(key)
         raise
-    engine.attempts.finish(key)
+    engine.leases.finish_attempts(key)
 
 
 def _deliver_due(engine: Engine, task_id: str, exhausted: str | None) -> None:
@@ -144,7 +144,7 @@ def _deliver_one(engine: Engine, task_id: str, name: str, target: NotifyTarget, 
 
 def _attempt(engine: Engine, target: NotifyTarget, notice: Notification) -> DeliveryResult:
     try:
-        engine.notifier.deliver(target, notice)
+        engine.deliver(target, notice)
     except UsageError as error:
         return Undeliverable(str(error))
     except RetryLater as error:

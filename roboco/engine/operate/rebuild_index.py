@@ -28,7 +28,7 @@ from roboco.domain.paths import CLOSED, open_marker_path
 from roboco.domain.task_entry import TaskEntry, entry_of
 from roboco.engine.engine import Engine
 from roboco.errors import CorruptHistory, TransientError
-from roboco.ports.index_progress import Rebuild
+from roboco.ports.scans import Rebuild
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def rebuild_index(engine: Engine, seconds: float) -> int:
     Return 0 if another worker has the lock, or if the index is complete. Raise TransientError if Redis or the workspace
     does not answer: the next call repeats the page.
     """
-    if not engine.index_progress.lock(engine.new_token(), seconds):
+    if not engine.task_index.lock_scan(Rebuild, engine.new_token(), seconds):
         return 0
     rebuild, read, end = _current_rebuild(engine), 0, engine.clock.now() + seconds
     _remove_old(engine, end)
@@ -69,12 +69,12 @@ def _remove_old(engine: Engine, end: float) -> None:
 
 def _current_rebuild(engine: Engine) -> Rebuild | None:
     """Return the rebuild of this instance of Redis. Begin one if there is none."""
-    now = engine.index_progress.load()
+    now = engine.task_index.load_scan(Rebuild)
     if now is not None and engine.schedule.is_instance(now.instance_id):
         return now
     begun = Rebuild(uuid.uuid4().hex, engine.schedule.instance_id())
     _log.info("the task index is rebuilt from the workspace")
-    return begun if engine.index_progress.save(now, begun) else None
+    return begun if engine.task_index.save_scan(now, begun) else None
 
 
 def _read_page(engine: Engine, rebuild: Rebuild) -> Rebuild | None:
@@ -98,7 +98,7 @@ def _read_page(engine: Engine, rebuild: Rebuild) -> Rebuild | None:
             all_listed=not folders.cursor,
             left_out=(*rebuild.left_out, *reading.failed),
         )
-    if not engine.index_progress.save(rebuild, after):
+    if not engine.task_index.save_scan(rebuild, after):
         return None
     if after.complete:
         _log.info("the task index is complete: %d tasks were read", after.tasks_read)

@@ -31,7 +31,7 @@ from roboco.engine.accept.request_erasure import request_erasure
 from roboco.engine.engine import Engine
 from roboco.engine.selected_tasks import select_page
 from roboco.errors import TransientError, UsageError
-from roboco.ports.retention_progress import RetentionScan
+from roboco.ports.scans import RetentionScan
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def enforce_retention(engine: Engine, seconds: float) -> int:
     if not engine.policy.retention_rules:
         return 0
     _check_clock(engine)  # before the lock, which would else keep coordinators with a right clock away
-    if not engine.retention_progress.lock(engine.new_token(), seconds):
+    if not engine.task_index.lock_scan(RetentionScan, engine.new_token(), seconds):
         return 0
     scan, requested, end = _current_scan(engine), 0, engine.clock.now() + seconds
     while scan is not None and scan.finished is None and _is_page_due(scan, now := engine.clock.now()) and now < end:
@@ -69,7 +69,7 @@ def enforce_retention(engine: Engine, seconds: float) -> int:
 
 
 def _check_clock(engine: Engine) -> None:
-    skew = engine.clock.now() - engine.retention_progress.now()
+    skew = engine.clock.now() - engine.schedule.time()
     if abs(skew) > MAX_CLOCK_SKEW:
         raise TransientError(
             f"the clock of this machine is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} that of Redis, so "
@@ -85,7 +85,7 @@ def _is_page_due(scan: RetentionScan, now: float) -> bool:
 def _current_scan(engine: Engine) -> RetentionScan | None:
     """Return the scan that runs or was the last one, a new one if it is time, or None if others scan by other rules."""
     known, rules, now = (
-        engine.retention_progress.load(),
+        engine.task_index.load_scan(RetentionScan),
         rules_digest(engine.policy.retention_rules),
         engine.clock.now(),
     )
@@ -95,7 +95,7 @@ def _current_scan(engine: Engine) -> RetentionScan | None:
         if known.rules == rules and (known.finished is None or now < known.began + SCAN_INTERVAL):
             return known
     begun = RetentionScan(uuid.uuid4().hex, rules, began=now)
-    if not engine.retention_progress.save(known, begun):
+    if not engine.task_index.save_scan(known, begun):
         return None
     changed = known is not None and known.rules != rules
     _log.info("retention: a scan begins%s", ", because the rules have changed" if changed else "")
@@ -115,7 +115,7 @@ def _process_page(engine: Engine, scan: RetentionScan) -> RetentionScan | None:
     except UsageError:
         _log.warning("the workspace refuses the cursor of its folders; the retention's scan begins again")
         after = replace(scan, after="", tasks_read=0)
-        return after if engine.retention_progress.save(scan, after) else None
+        return after if engine.task_index.save_scan(scan, after) else None
     requested = _request_removals(engine, page.tasks)
     after = replace(
         scan,
@@ -125,7 +125,7 @@ def _process_page(engine: Engine, scan: RetentionScan) -> RetentionScan | None:
         next_page=engine.clock.now() + requested / REMOVALS_PER_SECOND,
         finished=None if page.cursor else engine.clock.now(),
     )
-    if not engine.retention_progress.save(scan, after):
+    if not engine.task_index.save_scan(scan, after):
         return None
     if after.finished is not None:
         _log.info("retention: %d tasks were read, %d are removed", after.tasks_read, after.due)

@@ -113,7 +113,7 @@ def _description_of(entry: str) -> str:
 def _reconcile(engine: Engine, task_id: str, run_pass: RunPass) -> None:
     """Run a pass over the task. Abandon the task if too many sweepers were lost in such a pass."""
     key = f"pass:{task_id}"
-    lost = engine.attempts.start(key)
+    lost = engine.leases.start_attempt(key)
     if lost is None:  # another sweeper runs a pass over the task, or died in it a moment ago
         engine.schedule.schedule_no_later_than(task_id, FIRST_RETRY_DELAY)
         return
@@ -124,11 +124,11 @@ def _reconcile(engine: Engine, task_id: str, run_pass: RunPass) -> None:
             try:
                 finished = (key, *_try_pass(engine, task_id, run_pass, delay))
             except TransientError:
-                engine.attempts.finish(key)
+                engine.leases.finish_attempts(key)
                 raise
-            engine.attempts.finish(*finished)
+            engine.leases.finish_attempts(*finished)
         elif _abandon(engine, task_id, lost):
-            engine.attempts.finish(key)  # keep the count if that raised: the next sweep abandons the task again
+            engine.leases.finish_attempts(key)  # keep the count if that raised: the next sweep abandons the task again
 
 
 def _try_pass(engine: Engine, task_id: str, run_pass: RunPass, delay: float) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ def _try_pass(engine: Engine, task_id: str, run_pass: RunPass, delay: float) -> 
     except CorruptHistory as error:
         _quarantine(engine, task_id, error)
     except Exception as error:  # a task that fails must not block the others
-        failed = engine.attempts.start_without_lease(failures) + 1
+        failed = engine.leases.count_attempt(failures) + 1
         if failed < engine.policy.max_attempts:
             _log.exception("the sweep of task %s failed; the sweeper retries it in %g s", task_id, delay)
             return ()

@@ -85,7 +85,7 @@ def start_runs(engine: Engine, request: WhatIfRequest) -> list[str]:
     team = _with_rule(team, rule, source_team).model_copy(update={"limits": limits})
     started = run_ids(rule.group, rule.runs)
     team = _team_of_repetition(engine, started[0], team) or team
-    check_prompts(engine, team, started[0], steps[0])
+    check_prompts(team, started[0], steps[0])
     for task_id in started:
         fork(engine, ForkRequest(source, task_id, asked, team=team, by=request.by, recorded=record))
     return started

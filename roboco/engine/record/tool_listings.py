@@ -122,7 +122,7 @@ def wake_turn(engine: Engine, task_id: str, server: str) -> None:
     task = engine.task_store.load(task_id, 1)
     if task is None or task.claimed or task.deferred_for is None:
         return
-    if engine.turns.count_redelivery(task_id, task.epoch, dispatched=True):
+    if engine.leases.count_redelivery(task_id, task.epoch, dispatched=True):
         order = TurnAssignment(task_id, task.seq, task.epoch, task.attempt, priority_of(task.first))
         engine.dispatcher.turn(order, task.agent)
 

@@ -66,7 +66,7 @@ class Cancellation:
         closed_at = self._engine.now() if stream.wait_closed(CLOSE_TIMEOUT) else None
         description = f"the time of the request to cancel the turn of task {claim.assignment.task_id}"
         request = retry(
-            lambda: self._engine.turns.cancel_request(claim),
+            lambda: self._engine.leases.cancel_request(claim),
             lambda: True,
             description,
             self._engine.clock,

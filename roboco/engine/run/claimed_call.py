@@ -121,7 +121,7 @@ class ClaimedCall:
         try:
             return self._retry(lambda: self.engine.files.create(path, data), self._describe("the intent of call"))
         except Exception:
-            self.engine.calls.release(self.order, self.token)
+            self.engine.leases.release_call(self.order, self.token)
             raise
 
     def _store_outcome(self, outcome: ToolOutcome) -> None:
@@ -154,7 +154,7 @@ class ClaimedCall:
         )
 
     def _renew_lease(self) -> bool:
-        return self.engine.calls.renew(self.order, self.token)
+        return self.engine.leases.renew_call(self.order, self.token)
 
     def _confirm_lease(self) -> bool:
         """Return True if this worker still has the lease. If Redis does not answer, try again for one lease time."""

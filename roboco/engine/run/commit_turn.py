@@ -48,7 +48,7 @@ def commit_turn(
 
     stored = retry(
         append,
-        lambda: bool(engine.turns.renew(claim)),
+        lambda: bool(engine.leases.renew_turn(claim)),
         f"step {step.seq} of task {order.task_id}",
         engine.clock,
         math.inf,

@@ -102,7 +102,7 @@ def defer(
     engine, claim = turn.engine, turn.claim
     task_id = claim.assignment.task_id
     event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=reason)
-    if not engine.turns.defer(claim, seconds, event, refused is not None, declined_by, refused or NO_TOKENS):
+    if not engine.leases.defer_turn(claim, seconds, event, refused is not None, declined_by, refused or NO_TOKENS):
         return TurnOutcome.REPLACED
     engine.schedule.schedule_no_later_than(task_id, seconds)
     task = engine.task_store.load(task_id, 1)

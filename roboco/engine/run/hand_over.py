@@ -27,7 +27,7 @@ def hand_over_turn(turn: ClaimedTurn, reason: str) -> None:
         return
     if recover.catch_up(engine, task_id, now):  # the step was stored before
         engine.dispatcher.advance(task_id)
-    elif engine.turns.release(claim):
+    elif engine.leases.release_turn(claim):
         engine.schedule.set(task_id, engine.policy.redelivery_delay)
         engine.dispatcher.turn(claim.assignment, claim.snapshot.agent)
     else:
@@ -36,6 +36,6 @@ def hand_over_turn(turn: ClaimedTurn, reason: str) -> None:
 
 def hand_over_call(engine: Engine, team: Team, order: ToolAssignment, token: str, call: ToolCall) -> None:
     """Let another tools worker run the call. Do nothing if it has an outcome, or its lease is lost."""
-    if engine.calls.release(order, token):
+    if engine.leases.release_call(order, token):
         engine.schedule.schedule_no_later_than(order.task_id, engine.policy.redelivery_delay)
         dispatch_call(engine, team, order, call)

@@ -34,7 +34,7 @@ MAX_DELAY = 10.0
 def release_call(engine: Engine, order: ToolAssignment, token: str, call: ToolCall, error: NotRunnable) -> None:
     """Leave the call to another tools worker. If none can run it, pause the task with the reason."""
     own_name = _own_name(engine)
-    engine.calls.release(order, token, declined_by=own_name)
+    engine.leases.release_call(order, token, declined_by=own_name)
     task = engine.task_store.load(order.task_id, 1)
     if task is None or task.epoch != order.epoch or call.id not in task.calls:
         return

@@ -22,9 +22,11 @@ from roboco.engine.prompt import render_prompt
 from roboco.engine.run.summarize import Failed, Ready, Refused, SummaryResult, ready_of
 from roboco.engine.usage import unfinished_usage
 from roboco.errors import ModelError
+from roboco.model.tokenizers import tokenizer_of
 from roboco.ports.leases import TurnClaim
 from roboco.ports.model import Request
 from roboco.ports.tools import Listings
+from roboco.templates.templates import JinjaPrompts
 
 DEFAULT_REPLY_TOKENS = 4096
 """Tokens of a model's context that are kept for its reply, at most a quarter, if the profile has no `max_tokens`."""
@@ -103,11 +105,11 @@ def prepare_request(
         limit=state.limit if last_turn else None,
         images=profile.images,
         max_tokens=min(limits, default=None),
-        tokens=engine.tokenizers.for_model(profile.model)
+        tokens=tokenizer_of(profile.model)
         if isinstance(agent.context, BudgetContext) or limits
         else ESTIMATING_TOKENIZER,
     )
-    prompt = render_prompt(engine.templates, team, agent, claim.assignment.task_id, task.first)
+    prompt = render_prompt(JinjaPrompts(), team, agent, claim.assignment.task_id, task.first)
     memory = build_working_memory(agent, prompt, seen)
     task_limits = team.limits.with_overrides(state.limit_overrides)
     so_far = state.plus_usage(agent.name, summary.usage.plus(unfinished_usage(team, task)))

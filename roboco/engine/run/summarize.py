@@ -185,7 +185,7 @@ class _Summarizer:
 
     def _call_model(self, request: Request, texts: list[str]) -> Reply:
         """Append the texts of the model to `texts` and return its reply; ModelError if it has no text or no end."""
-        stream = self.engine.model.stream(request)
+        stream = self.engine.call_model(request, None)
         self.cancellation.attach(stream)
         try:
             for piece in stream:

@@ -125,7 +125,7 @@ class TokenStream:
             used = self._spent.plus(TokenUsage(0, estimate_tokens_of_bytes(self._bytes_out)))
             chunk = Chunk(self.chunk_count, self._message(kind, text), used)
         try:
-            self._engine.turns.emit(self._claim, chunk, lambda answer: self._on_ack(answer, since))
+            self._engine.leases.emit(self._claim, chunk, lambda answer: self._on_ack(answer, since))
         except Exception as error:  # `finish` waits for it
             self._on_ack(error, since)
 

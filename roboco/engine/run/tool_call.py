@@ -54,8 +54,8 @@ def _claim_and_run(engine: Engine, order: ToolAssignment, span: OperationSpan) -
     engine.switches.current()  # raise TransientError before an attempt begins if they cannot be read
     engine.schedule.schedule_no_later_than(order.task_id, engine.policy.lease)
     cancellation = threading.Event()
-    with engine.signals.listen(order.task_id, order.epoch, cancellation.set):
-        if engine.calls.claim(order, token):
+    with engine.listen(order.task_id, order.epoch, cancellation.set):
+        if engine.leases.claim_call(order, token):
             lease = CallLease(order.task_id, order.epoch, order.call_id, token)
             with engine.heartbeat.renewing(lease, cancellation.set):
                 return _run(engine, team, order, token, cancellation, span)
@@ -163,7 +163,7 @@ def _record(
     order, token = lease
     step = task.tail[-1]
     call = next(one for one in step.calls if one.id == order.call_id)
-    recorded = engine.calls.record_outcome(order, token, outcome, result_event(engine, order, call, outcome))
+    recorded = engine.leases.record_outcome(order, token, outcome, result_event(engine, order, call, outcome))
     if recorded is not None and recorded >= _count_unattended(team, task, step):
         engine.dispatcher.advance(order.task_id)
     return recorded is not None
@@ -174,7 +174,7 @@ def _release_switched_off(
 ) -> SwitchedOff:
     """Release the call until an operator switches it on. The sweeper checks that, and sends no message until then."""
     event = StatusChanged(task_id=order.task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=switch.cause)
-    engine.calls.release(order, token, event=event)
+    engine.leases.release_call(order, token, event=event)
     engine.schedule.schedule_no_later_than(order.task_id, check_delay(engine, task))
     return SwitchedOff(switch.cause)
 

@@ -91,8 +91,8 @@ def _claim_and_run(engine: Engine, order: TurnAssignment, span: OperationSpan) -
     engine.switches.current()  # raise TransientError before an attempt begins if they cannot be read
     engine.schedule.schedule_no_later_than(order.task_id, engine.policy.lease)
     cancellation = Cancellation(engine)
-    with engine.signals.listen(order.task_id, order.epoch, cancellation.request):  # the claim reports earlier signals
-        claim = engine.turns.claim(order, engine.new_token(), team.tail_length)
+    with engine.listen(order.task_id, order.epoch, cancellation.request):  # the claim reports earlier signals
+        claim = engine.leases.claim_turn(order, engine.new_token(), team.tail_length)
         if claim is not None:
             turn = ClaimedTurn(engine, team, claim, cancellation, span, engine.clock.now())
             span.annotate(agent=claim.snapshot.agent, model=turn.model)
@@ -209,7 +209,7 @@ def _request_reply(turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice)
     request = embed_images(engine, claim.assignment.task_id, prepared.request)
     spent = TokenUsage(prepared.memory.tokens + choice.spent.tokens_in, choice.spent.tokens_out)
     output = TokenStream(engine, claim, turn.cancellation, spent, choice.chunks)
-    stream = engine.model.stream(request, output.listener(request.profile))
+    stream = engine.call_model(request, output.listener(request.profile))
     turn.cancellation.attach(stream)
     turn.progress.follow(prepared.request.profile, stream)
     return _stream_reply(turn, prepared, choice, output, stream, admission == Admitted(tasks_waiting=True))

@@ -72,7 +72,7 @@ class RedisFollower:
             if generation != position.generation:
                 position.reset(generation)
             names = self._keys.content(task_id), self._keys.events(task_id)
-            for record in LogMerger(self._logs, archive, task_id, names, page).merge(position):
+            for record in LogMerger(self._logs.page, archive, task_id, names, page).merge(position):
                 if is_unnumbered(record):
                     yield record
                     continue

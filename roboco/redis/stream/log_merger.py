@@ -15,12 +15,14 @@ from the history.
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from roboco.errors import TransientError
 from roboco.redis.logs import PAGE_SIZE
 from roboco.redis.stream.position import Record, StreamPosition
 
+ReadLog = Callable[[str, int, int], list[tuple[int, str]]]
+"""Reads numbers and messages of a log after a number, at most as many as the last argument, at one moment."""
 ReadArchive = Callable[[str, str, int, int], Iterator[Record]]
 """Reads archived events of a task and a generation, after one number and before another one, up to the first gap."""
 LOST_EVENTS = "events_lost"
@@ -35,13 +37,6 @@ class ArchiveNeeded(Exception):
     """The logs lack events that are archived, and the reader of the logs may not read the archive."""
 
 
-class LogPages(Protocol):
-    """The logs of all tasks."""
-
-    def page(self, log: str, after: int, size: int) -> list[tuple[int, str]]:
-        """Return at most `size` numbers and messages of a log after this number, at one moment."""
-
-
 class LogMerger:
     """Reads the logs of one task. `log_names` names its content log and its event log.
 
@@ -49,9 +44,14 @@ class LogMerger:
     """
 
     def __init__(
-        self, logs: LogPages, archive: ReadArchive | None, task_id: str, log_names: tuple[str, str], page: int | None
+        self,
+        read_page: ReadLog,
+        archive: ReadArchive | None,
+        task_id: str,
+        log_names: tuple[str, str],
+        page: int | None,
     ) -> None:
-        self._logs = logs
+        self._read_page = read_page
         self._archive = archive
         self._task_id = task_id
         self._content, self._events = log_names
@@ -85,7 +85,7 @@ class LogMerger:
         while True:
             self._reads += 1
             self._chunks_read_at = self._reads
-            page = self._logs.page(self._content, after, self._page)
+            page = self._read_page(self._content, after, self._page)
             yield from map(_message, page)
             if len(page) < self._page:
                 return
@@ -96,7 +96,7 @@ class LogMerger:
         while True:
             self._reads += 1
             self._events_read_at = self._reads
-            page = self._logs.page(self._events, after, self._page)
+            page = self._read_page(self._events, after, self._page)
             records = map(_message, page)
             first = next(records, None)
             if first is None:

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import pytest
 
-from roboco.client.caller_accounts import RefusedWrites
+from roboco.client.caller_accounts import RedisCallerCounts, RefusedWrites
 from roboco.client.task import Task
 from roboco.domain.access_key import CallerLimits
 from roboco.domain.usage import DayUsage, day_of
 from roboco.gateway import access
 from roboco.gateway.principal import ALL_SCOPES, Principal, Scope
+from roboco.local.valkey import ValkeyServer
 from tests.support.gateway_callers import choose_callers
 from tests.support.gateway_rest import RestWorld, rest_world
 from tests.support.memory_ports.model import says
@@ -62,7 +63,7 @@ class LimitedWorld:
         """Let the caller have used its tokens of the day."""
         self.limit(tokens_per_day=5)
         engine = self.rest.orchestrator._engine
-        engine.day_usages.count("acme:earlier", "key:acme", 1, DayUsage(day=day_of(engine.now()), tokens=5))
+        engine.rate_limiter.count_day("acme:earlier", "key:acme", 1, DayUsage(day=day_of(engine.now()), tokens=5))
 
     def occupy_stream(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let another process hold the only stream of the caller. A request that follows a task fails at once."""
@@ -70,7 +71,7 @@ class LimitedWorld:
             monkeypatch.setattr(Task, name, _unexpected)
         self.limit(open_streams=1)
         account = self.rest.app.state.gateway.limits.account(self.caller)
-        assert self.rest.orchestrator.caller_limits.hold_streams(account, "other", 1, 1) is None
+        assert self.rest.orchestrator.caller_limits.counts.hold_streams(account, "other", 1, 1) is None
 
     def tasks(self) -> set[str]:
         """Return the ids of all tasks."""
@@ -86,10 +87,11 @@ def _unexpected(*_: object) -> Any:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LimitedWorld]:
+def world(tmp_path: Path, valkey: ValkeyServer, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[LimitedWorld]:
     """Yield a gateway with a task that has ended, and one that waits for its user."""
     monkeypatch.setattr(access, "MAX_BODY", 2000)
-    with rest_world(tmp_path, roboto_team="desk", call_timeout=5) as rest:
+    redis = {"redis_url": valkey.url, "prefix": prefix}
+    with rest_world(tmp_path, redis, roboto_team="desk", call_timeout=5) as rest:
         made = LimitedWorld(rest)
         rest.run("acme:ended")
         rest.run("acme:rests", conversation=True)
@@ -207,7 +209,7 @@ def test_reads_stops_and_operators_pass_while_redis_refuses_to_count(
     def refuse(*_: object) -> None:
         raise RefusedWrites("redis refuses writes")
 
-    monkeypatch.setattr(type(world.rest.orchestrator.caller_limits), "admit", refuse)
+    monkeypatch.setattr(RedisCallerCounts, "admit", refuse)
     assert world.rest.client.get("/v1/tasks").status_code == 200
     assert world.post(("/v1/tasks/rests/stop", {"reason": "enough"})).is_success
     assert world.post(CREATIONS["task"]).status_code == 503

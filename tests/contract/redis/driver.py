@@ -154,26 +154,26 @@ class Driver:
         now = self.task.store.load(TASK, 1)
         return self.task.store.expire(TASK, seconds, now.generation if now is not None else "0")
 
-    # TurnLeases
+    # Leases of turns
 
     def claim(self, back: int, ahead: int, attempt: int, token: str, tail: int) -> object:
         """Claim the turn at a position and attempt relative to the pending one."""
         assignment = TurnAssignment(TASK, self._seq + ahead, self._epoch - back, self._attempt + attempt)
-        claim = self.task.turns.claim(assignment, token, tail)
+        claim = self.task.leases.claim_turn(assignment, token, tail)
         assert claim is None or (claim.assignment, claim.token) == (assignment, token)
         return claim and self._comparable(claim.snapshot)
 
     def emit(self, back: int, token: str, number: int, used: TokenUsage) -> object:
         """Emit a chunk."""
-        return emit_chunk(self.task.turns, self._claim(back, token), number, text_chunk(f"{token} {number}"), used)
+        return emit_chunk(self.task.leases, self._claim(back, token), number, text_chunk(f"{token} {number}"), used)
 
     def renew(self, back: int, token: str) -> object:
         """Renew the lease on the turn."""
-        return self.task.turns.renew(self._claim(back, token))
+        return self.task.leases.renew_turn(self._claim(back, token))
 
     def cancel_request(self, back: int) -> object:
         """Return the request to cancel the turn."""
-        request = self.task.turns.cancel_request(self._claim(back, "me"))
+        request = self.task.leases.cancel_request(self._claim(back, "me"))
         return request and (
             ApproximateSeconds(TOLERANCE * 2 + self.now() - request.requested_at),
             request.emitted_chunks,
@@ -181,43 +181,43 @@ class Driver:
 
     def defer(self, back: int, token: str, seconds: float, refused: bool) -> object:
         """Defer the turn."""
-        return self.task.turns.defer(self._claim(back, token), seconds, status_event(f"{token} waits"), refused)
+        return self.task.leases.defer_turn(self._claim(back, token), seconds, status_event(f"{token} waits"), refused)
 
     def restart(self, back: int, token: str) -> object:
         """Void the attempt at the turn."""
-        return self._relative(self.task.turns.restart(TASK, self._epoch - back, status_event("restart"), token))
+        return self._relative(self.task.leases.restart_turn(TASK, self._epoch - back, status_event("restart"), token))
 
     def count_redelivery(self, back: int, again: bool) -> object:
         """Count a redelivery of the pending decision."""
-        return self.task.turns.count_redelivery(TASK, self._epoch - back, again)
+        return self.task.leases.count_redelivery(TASK, self._epoch - back, again)
 
     def _claim(self, back: int, token: str) -> TurnClaim:
         assignment = TurnAssignment(TASK, self._seq, self._epoch - back, self._attempt)
         return TurnClaim(assignment, token, None)  # type: ignore[arg-type]  # the snapshot is not used
 
-    # ToolLeases
+    # Leases of calls
 
     def claim_call(self, at: tuple[int, int], call_id: str, token: str) -> object:
         """Claim a call. `at` counts its epoch back from the current one, and its attempt ahead of the pending one."""
-        return self.task.calls.claim(self._tool_assignment(at, call_id), token)
+        return self.task.leases.claim_call(self._tool_assignment(at, call_id), token)
 
     def renew_call(self, at: tuple[int, int], call_id: str, token: str) -> object:
         """Renew the lease on a call."""
-        return self.task.calls.renew(self._tool_assignment(at, call_id), token)
+        return self.task.leases.renew_call(self._tool_assignment(at, call_id), token)
 
     def record(self, at: tuple[int, int], call_id: str, token: str | None, outcome: ToolOutcome) -> object:
         """Record the outcome of a call."""
-        return self.task.calls.record_outcome(
+        return self.task.leases.record_outcome(
             self._tool_assignment(at, call_id), token, outcome, status_event(f"{token} did")
         )
 
     def release_call(self, at: tuple[int, int], call_id: str, token: str) -> None:
         """Release a call."""
-        self.task.calls.release(self._tool_assignment(at, call_id), token)
+        self.task.leases.release_call(self._tool_assignment(at, call_id), token)
 
     def restart_call(self, at: tuple[int, int], call_id: str, lost: bool) -> object:
         """Void the attempt at a call."""
-        return self.task.calls.restart(self._tool_assignment(at, call_id), lost)
+        return self.task.leases.restart_call(self._tool_assignment(at, call_id), lost)
 
     def _tool_assignment(self, at: tuple[int, int], call_id: str) -> ToolAssignment:
         back, attempt = at
@@ -296,16 +296,16 @@ class Driver:
     def claim_fill(self, mark: str, token: str) -> object:
         """Claim the next page of a fill."""
         first = FillPosition(FillKind.REFILL, FillPhase.OPEN)
-        return self.task.fill.claim(mark, first, token, 60.0)
+        return self.task.schedule.claim_fill(mark, first, token, 60.0)
 
     def advance_fill(self, token: str, cursor: str) -> object:
         """Advance the fill."""
         position = FillPosition(FillKind.EMPTIED, FillPhase.NOTIFY, cursor, frozenset({1, 2}), frozenset({15}))
-        return self.task.fill.advance(token, position, 0.0)
+        return self.task.schedule.advance_fill(token, position, 0.0)
 
     def finish_fill(self, token: str) -> None:
         """Finish the fill."""
-        self.task.fill.finish(token)
+        self.task.schedule.finish_fill(token)
 
     def mark_filled(self, seconds: float) -> None:
         """Mark the schedule as filled."""
@@ -320,7 +320,7 @@ class Driver:
 
     def start_attempt(self, key: str) -> object:
         """Start an attempt."""
-        return self.task.attempts.start(key)
+        return self.task.leases.start_attempt(key)
 
     def renew_attempt(self, key: str) -> object:
         """Renew the lease of an attempt."""
@@ -328,11 +328,11 @@ class Driver:
 
     def start_attempt_without_lease(self, key: str) -> object:
         """Count the start of an attempt."""
-        return self.task.attempts.start_without_lease(key)
+        return self.task.leases.count_attempt(key)
 
     def finish_attempt(self, key: str) -> None:
         """Finish an attempt."""
-        self.task.attempts.finish(key)
+        self.task.leases.finish_attempts(key)
 
     def add_letter(self, letter: DeadLetter) -> object:
         """Add a dead letter. Return all dead letters."""

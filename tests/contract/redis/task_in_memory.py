@@ -7,13 +7,11 @@ from roboco.ports.rate_limits import Ticket
 from tests.contract.redis.task_under_test import LONG_LEASE, OPERATOR_LIMITS, RATE_WINDOW, SHORT_LEASE, TaskUnderTest
 from tests.contract.samples import TASK
 from tests.support.memory_ports.clock import ManualClock
-from tests.support.memory_ports.leases import MemoryCalls, MemoryLeaseRenewals, MemoryTurns
+from tests.support.memory_ports.leases import MemoryLeaseRenewals, MemoryLeases
 from tests.support.memory_ports.rates import MemoryRates
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.schedule import (
-    MemoryAttempts,
     MemoryDeadLetters,
-    MemoryFillRecord,
     MemoryInbox,
     MemoryLogs,
     MemorySchedule,
@@ -30,18 +28,13 @@ class TaskInMemory(TaskUnderTest):
         self._server = server = MemoryServer()
         self.clock = clock = ManualClock()
         self.store = MemoryTaskStore(server, clock)
-        self.turns = MemoryTurns(server, clock, LONG_LEASE)
-        self.calls = MemoryCalls(server, clock, LONG_LEASE)
-        self.short_lease_turns = MemoryTurns(server, clock, SHORT_LEASE)
-        self.short_lease_calls = MemoryCalls(server, clock, SHORT_LEASE)
+        self.leases = MemoryLeases(server, clock, LONG_LEASE)
+        self.short_lease = MemoryLeases(server, clock, SHORT_LEASE)
         self.renewals = MemoryLeaseRenewals(server, clock, LONG_LEASE)
         self.short_lease_renewals = MemoryLeaseRenewals(server, clock, SHORT_LEASE)
         self.schedule = MemorySchedule(server, clock)
-        self.fill = MemoryFillRecord(server, clock)
         self.inbox = MemoryInbox(server, clock)
         self.logs = MemoryLogs(server)
-        self.attempts = MemoryAttempts(server, clock, LONG_LEASE)
-        self.short_lease_attempts = MemoryAttempts(server, clock, SHORT_LEASE)
         self.dead_letters = MemoryDeadLetters(server)
         self.rates: MemoryRates = MemoryRates(server, clock, LONG_LEASE, OPERATOR_LIMITS)
         self.short_window_rates = MemoryRates(server, clock, RATE_WINDOW, OPERATOR_LIMITS)

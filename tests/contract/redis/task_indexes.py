@@ -10,14 +10,13 @@ import redis
 
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
-from roboco.ports.index_progress import IndexProgress
 from roboco.ports.task_index import TaskIndex
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import Scripts
-from roboco.redis.task_index import RedisIndexProgress, RedisTaskIndex
+from roboco.redis.task_index import RedisTaskIndex
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.server import MemoryServer
-from tests.support.memory_ports.task_index import MemoryIndexProgress, MemoryTaskIndex
+from tests.support.memory_ports.task_index import MemoryTaskIndex
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 INDEX_KINDS = [
@@ -30,22 +29,20 @@ INDEX_KINDS = [
 
 @dataclass(frozen=True)
 class Indexes:
-    """One task index with the progress of its rebuild."""
+    """One task index."""
 
     index: TaskIndex
-    progress: IndexProgress
 
 
 def index_on_redis(client: redis.Redis, prefix: str) -> Indexes:
     """Return the index on this Redis."""
     scripts, keys = Scripts(client), Keys(prefix)
-    return Indexes(RedisTaskIndex(scripts, keys), RedisIndexProgress(scripts, keys))
+    return Indexes(RedisTaskIndex(scripts, keys))
 
 
 def index_in_memory() -> Indexes:
     """Return an index in memory."""
-    server = MemoryServer()
-    return Indexes(MemoryTaskIndex(server), MemoryIndexProgress(server, ManualClock()))
+    return Indexes(MemoryTaskIndex(MemoryServer(), ManualClock()))
 
 
 def entry(task_id: str, minute: float = 0, status: TaskStatus = TaskStatus.RUNNING, **fields: Any) -> TaskEntry:

@@ -8,14 +8,12 @@ import redis
 
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import Ticket
-from roboco.redis.attempts import RedisAttempts
 from roboco.redis.dead_letters import RedisDeadLetters
-from roboco.redis.fill import RedisFillRecord
 from roboco.redis.inbox import RedisInbox
 from roboco.redis.keys import Keys
 from roboco.redis.large_steps import StoredSteps
 from roboco.redis.lease_renewals import RedisLeaseRenewals
-from roboco.redis.leases import RedisToolLeases, RedisTurnLeases
+from roboco.redis.leases import RedisLeases
 from roboco.redis.logs import RedisEventLogs
 from roboco.redis.rate_limits import Buckets, RedisRateLimiter
 from roboco.redis.schedule import RedisSchedule
@@ -44,18 +42,13 @@ class TaskOnRedis(TaskUnderTest):
         scripts = Scripts(client)
         large_steps = StoredSteps(lambda _, start: self.steps[start:])
         self.store = RedisTaskStore(scripts, keys, large_steps)
-        self.turns = RedisTurnLeases(scripts, keys, LONG_LEASE, large_steps)
-        self.calls = RedisToolLeases(scripts, keys, LONG_LEASE)
-        self.short_lease_turns = RedisTurnLeases(scripts, keys, SHORT_LEASE, large_steps)
-        self.short_lease_calls = RedisToolLeases(scripts, keys, SHORT_LEASE)
+        self.leases = RedisLeases(scripts, keys, LONG_LEASE, large_steps)
+        self.short_lease = RedisLeases(scripts, keys, SHORT_LEASE, large_steps)
         self.renewals = RedisLeaseRenewals(scripts, keys, LONG_LEASE)
         self.short_lease_renewals = RedisLeaseRenewals(scripts, keys, SHORT_LEASE)
         self.schedule: RedisSchedule = RedisSchedule(scripts, keys)
-        self.fill = RedisFillRecord(scripts, keys)
         self.inbox = RedisInbox(scripts, keys)
         self.logs: RedisEventLogs = RedisEventLogs(client, keys)
-        self.attempts = RedisAttempts(scripts, keys, LONG_LEASE)
-        self.short_lease_attempts = RedisAttempts(scripts, keys, SHORT_LEASE)
         self.dead_letters = RedisDeadLetters(lambda: client, keys)
         self.rates = RedisRateLimiter(scripts, keys, OPERATOR_LIMITS, LONG_LEASE, slot=RATE_SLOT)
         self.short_window_rates = RedisRateLimiter(scripts, keys, OPERATOR_LIMITS, RATE_WINDOW, slot=RATE_SLOT)

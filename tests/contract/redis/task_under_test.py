@@ -12,18 +12,18 @@ from roboco.domain.stream.event import AnyEvent
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
-from roboco.ports.attempts import Attempts
 from roboco.ports.dead_letters import DeadLetters
-from roboco.ports.fill import FillRecord
 from roboco.ports.inbox import Inbox
-from roboco.ports.lease_renewals import AttemptLease, LeaseRenewals, LeaseStatus
-from roboco.ports.leases import ToolLeases, TurnClaim, TurnLeases
+from roboco.ports.lease_renewals import AttemptLease, LeaseStatus
+from roboco.ports.leases import Leases, TurnClaim
 from roboco.ports.logs import EventLogs
 from roboco.ports.rate_limits import Queued, RateLimiter, Ticket
 from roboco.ports.registry import WorkerRegistry
 from roboco.ports.schedule import Schedule
 from roboco.ports.task_store import Commit, Decision, Phase, Snapshot, TaskStore
+from roboco.redis.lease_renewals import RedisLeaseRenewals
 from tests.contract.samples import TASK, make_chain, step_after
+from tests.support.memory_ports.leases import MemoryLeaseRenewals
 
 OPERATOR_LIMITS = ModelLimits(("shared=2/100",))
 """The operator's limits of `rates` and `short_window_rates`."""
@@ -51,18 +51,13 @@ class TaskUnderTest(ABC):
     """
 
     store: TaskStore
-    turns: TurnLeases
-    calls: ToolLeases
-    short_lease_turns: TurnLeases
-    short_lease_calls: ToolLeases
-    renewals: LeaseRenewals
-    short_lease_renewals: LeaseRenewals
+    leases: Leases
+    short_lease: Leases
+    renewals: RedisLeaseRenewals | MemoryLeaseRenewals
+    short_lease_renewals: RedisLeaseRenewals | MemoryLeaseRenewals
     schedule: Schedule
-    fill: FillRecord
     inbox: Inbox
     logs: EventLogs
-    attempts: Attempts
-    short_lease_attempts: Attempts
     dead_letters: DeadLetters
     rates: RateLimiter
     short_window_rates: RateLimiter
@@ -110,13 +105,13 @@ class TaskUnderTest(ABC):
 
     def claim(self, token: str = "me") -> TurnClaim:
         """Claim the pending turn."""
-        claim = self.turns.claim(self.turn_assignment(), token, 10)
+        claim = self.leases.claim_turn(self.turn_assignment(), token, 10)
         assert claim is not None
         return claim
 
     def let_claim_expire(self) -> TurnClaim:
         """Claim the pending turn, and let the lease expire."""
-        claim = self.short_lease_turns.claim(self.turn_assignment(), "lost", 10)
+        claim = self.short_lease.claim_turn(self.turn_assignment(), "lost", 10)
         assert claim is not None
         self.pass_time(SHORT_LEASE)
         return claim

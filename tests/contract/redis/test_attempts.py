@@ -7,7 +7,6 @@ import pytest
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import DeadLetter, dead_letter_of_lost_work
 from roboco.errors import UsageError
-from roboco.ports.attempts import Attempts
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.lease_renewals import AttemptLease, LeaseStatus
 from roboco.redis import dead_letters as dead_letters
@@ -17,24 +16,24 @@ from tests.contract.redis.task_under_test import SHORT_LEASE, TaskUnderTest
 
 
 def test_attempts_that_never_finish_are_counted(task: TaskUnderTest) -> None:
-    attempts: Attempts = task.attempts
-    assert [attempts.start_without_lease("a") for _ in range(3)] == [0, 1, 2]
-    assert attempts.start_without_lease("b") == 0
-    attempts.finish("a")
-    assert attempts.start_without_lease("a") == 0
+    leases = task.leases
+    assert [leases.count_attempt("a") for _ in range(3)] == [0, 1, 2]
+    assert leases.count_attempt("b") == 0
+    leases.finish_attempts("a")
+    assert leases.count_attempt("a") == 0
 
 
 def test_an_attempt_excludes_others_until_its_lease_expires(task: TaskUnderTest) -> None:
-    assert task.attempts.start("a") == 0
-    assert task.attempts.start("a") is None
+    assert task.leases.start_attempt("a") == 0
+    assert task.leases.start_attempt("a") is None
     task.short_lease_renewals.renew([AttemptLease("a")])
     task.pass_time(SHORT_LEASE)
     assert task.renew_attempt("a") is LeaseStatus.LOST
-    assert task.attempts.start("a") == 1
+    assert task.leases.start_attempt("a") == 1
     assert task.renew_attempt("a") is LeaseStatus.HELD
-    task.attempts.finish("a")
-    assert task.attempts.start("a") == 0
-    task.attempts.finish("never started")
+    task.leases.finish_attempts("a")
+    assert task.leases.start_attempt("a") == 0
+    task.leases.finish_attempts("never started")
 
 
 def make_letter(name: str, minute: int) -> DeadLetter:

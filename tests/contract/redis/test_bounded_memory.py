@@ -30,8 +30,7 @@ def world_on_redis(task: TaskOnRedis) -> World:
     world.engine = replace(
         world.engine,
         task_store=task.store,
-        turns=task.turns,
-        calls=task.calls,
+        leases=task.leases,
         inbox=task.inbox,
         event_logs=task.logs,
         schedule=task.schedule,

@@ -13,7 +13,7 @@ from roboco.ports.leases import Chunk, TurnClaim
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys
 from roboco.redis.large_steps import StoredSteps, no_steps
-from roboco.redis.leases import RedisTurnLeases
+from roboco.redis.leases import RedisLeases
 from roboco.redis.scripts import Scripts
 from tests.conftest import need
 from tests.contract.redis.task_under_test import LONG_LEASE
@@ -45,13 +45,13 @@ def lost_claim(task_id: str) -> TurnClaim:
 
 def test_a_chunk_does_not_wait_for_another_node(cluster: Cluster, client: redis.Redis, prefix: str) -> None:
     keys = Keys(prefix)
-    turns = RedisTurnLeases(Scripts(client), keys, LONG_LEASE, StoredSteps(no_steps))
+    leases = RedisLeases(Scripts(client), keys, LONG_LEASE, StoredSteps(no_steps))
     tasks = {cluster.owner(keys.state(task_id)): task_id for task_id in (f"task_{number}" for number in range(20))}
     acknowledged = list[tuple[int, LeaseStatus | Exception]]()
 
     def emit(number: int) -> None:
         chunk = Chunk(1, text_chunk("a"), USAGE)
-        turns.emit(lost_claim(tasks[number]), chunk, lambda answer: acknowledged.append((number, answer)))
+        leases.emit(lost_claim(tasks[number]), chunk, lambda answer: acknowledged.append((number, answer)))
 
     for number in sorted(tasks):
         emit(number)

@@ -58,7 +58,7 @@ def test_a_pause_blocks_the_claim_of_an_unclaimed_turn(task: TaskUnderTest) -> N
     assignment = task.turn_assignment()
     task.inbox.add(TASK, ["pause"], block_claim=True)
     assert task.snapshot.cancel_requested_for is not None
-    assert task.turns.claim(assignment, "me", 10) is None
+    assert task.leases.claim_turn(assignment, "me", 10) is None
 
 
 def test_a_pause_lets_a_claimed_turn_continue(task: TaskUnderTest) -> None:
@@ -67,7 +67,7 @@ def test_a_pause_lets_a_claimed_turn_continue(task: TaskUnderTest) -> None:
     claim = task.claim()
     task.inbox.add(TASK, ["pause"], block_claim=True)
     assert task.snapshot.cancel_requested_for is None
-    assert task.turns.renew(claim) is LeaseStatus.HELD
+    assert task.leases.renew_turn(claim) is LeaseStatus.HELD
 
 
 def test_an_item_waits_through_decisions_and_commits(task: TaskUnderTest) -> None:

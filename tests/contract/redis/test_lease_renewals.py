@@ -12,13 +12,14 @@ from redis.connection import AbstractConnection
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.errors import TransientError
 from roboco.local.valkey import find_server
-from roboco.ports.attempts import Attempts
 from roboco.ports.lease_renewals import AttemptLease, CallLease, Lease, LeaseStatus, TurnLease
+from roboco.ports.leases import Leases
 from roboco.ports.task_store import Phase
-from roboco.redis.attempts import RedisAttempts
 from roboco.redis.client import connect, connect_for_renewals
 from roboco.redis.keys import Keys
+from roboco.redis.large_steps import StoredSteps, no_steps
 from roboco.redis.lease_renewals import RedisLeaseRenewals
+from roboco.redis.leases import RedisLeases
 from roboco.redis.scripts import Scripts
 from tests.conftest import need
 from tests.contract.redis.task_on_redis import TaskOnRedis
@@ -35,7 +36,7 @@ TIMEOUT = 2.0
 def test_leases_of_all_kinds_are_renewed_together(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
-    task.attempts.start("a")
+    task.leases.start_attempt("a")
     lease = task.claim().lease
     leases: list[Lease] = [lease, AttemptLease("a"), AttemptLease("b"), TurnLease(TASK, lease.epoch, "you")]
     assert task.renewals.renew(leases) == [HELD, HELD, LOST, LOST]
@@ -45,7 +46,7 @@ def test_leases_of_all_kinds_are_renewed_together(task: TaskUnderTest) -> None:
 def test_the_lease_of_a_call_is_renewed_for_its_owner(task: TaskUnderTest) -> None:
     task.create()
     epoch = task.record_decision(Phase.TOOLS)
-    assert task.calls.claim(task.tool_assignment("tc_1"), "me")
+    assert task.leases.claim_call(task.tool_assignment("tc_1"), "me")
     owners = [("tc_1", "me"), ("tc_1", "you"), ("tc_2", "me")]
     leases = [CallLease(TASK, epoch, call_id, token) for call_id, token in owners]
     assert task.renewals.renew(leases) == [HELD, LOST, LOST]
@@ -57,7 +58,7 @@ def test_a_renewal_extends_the_lease(task: TaskUnderTest) -> None:
     task.record_decision()
     claim = task.let_claim_expire()
     assert task.renewals.renew([claim.lease]) == [HELD]
-    assert task.turns.restart(TASK, claim.assignment.epoch, status_event("restart")) is None
+    assert task.leases.restart_turn(TASK, claim.assignment.epoch, status_event("restart")) is None
 
 
 def test_a_renewal_reports_a_request_to_cancel_the_turn(task: TaskUnderTest) -> None:
@@ -81,7 +82,7 @@ def test_one_lease_that_cannot_be_sent_to_a_cluster_does_not_affect_the_others(
 
 
 def assert_isolated(task: TaskOnRedis) -> None:
-    task.attempts.start("a")
+    task.leases.start_attempt("a")
     poison = TurnLease(TASK, 1, "half \ud800")
     first, error, last = task.renewals.renew([AttemptLease("a"), poison, AttemptLease("a")])
     assert (first, last) == (HELD, HELD)
@@ -96,7 +97,7 @@ def test_each_lease_has_an_error_if_redis_does_not_answer(unreachable_task: Task
 
 @pytest.mark.redis
 def test_many_leases_are_one_round_trip(redis_task: TaskOnRedis, round_trips: Counter[int]) -> None:
-    leases = start_attempts(redis_task.attempts, 1000)
+    leases = start_attempts(redis_task.leases, 1000)
     assert redis_task.renewals.renew(leases[:1]) == [HELD]  # loads the script
     round_trips.clear()
     assert redis_task.renewals.renew(leases) == [HELD] * 1000
@@ -117,12 +118,12 @@ def round_trips(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     return counts
 
 
-def start_attempts(attempts: Attempts, count: int) -> list[AttemptLease]:
+def start_attempts(leases: Leases, count: int) -> list[AttemptLease]:
     """Start attempts, whose keys are spread over the slots of a cluster."""
-    leases = [AttemptLease(f"work {number}") for number in range(count)]
-    for lease in leases:
-        assert attempts.start(lease.key) == 0
-    return leases
+    held = [AttemptLease(f"work {number}") for number in range(count)]
+    for lease in held:
+        assert leases.start_attempt(lease.key) == 0
+    return held
 
 
 class OnCluster:
@@ -132,7 +133,7 @@ class OnCluster:
         self.cluster = cluster
         self.client = renewing_client
         self.keys = keys
-        self.leases = start_attempts(RedisAttempts(Scripts(client), keys, LONG_LEASE), 12)
+        self.leases = start_attempts(RedisLeases(Scripts(client), keys, LONG_LEASE, StoredSteps(no_steps)), 12)
         self.renewals = RedisLeaseRenewals(Scripts(renewing_client), keys, LONG_LEASE, Scripts(client))
         assert self.renewals.renew(self.leases) == [HELD] * 12
 
@@ -173,7 +174,7 @@ def test_a_node_that_hangs_affects_only_its_leases(on_cluster: OnCluster) -> Non
 @pytest.mark.redis
 def test_the_heartbeat_renews_at_each_node_while_another_hangs(on_cluster: OnCluster) -> None:
     nodes = {on_cluster.node_of(lease): lease for lease in on_cluster.leases}
-    heartbeat = LeaseHeartbeat(on_cluster.renewals, 0.01)
+    heartbeat = LeaseHeartbeat(on_cluster.renewals.renew, on_cluster.renewals.server_of, 0.01)
     with on_cluster.cluster.hanging(1), ExitStack() as stack:
         for lease in nodes.values():
             stack.enter_context(heartbeat.renewing(lease))
@@ -221,7 +222,7 @@ def test_closed_connections_are_opened_again(on_cluster: OnCluster) -> None:
 @pytest.mark.redis
 def test_the_servers_of_leases_are_known_before_the_first_renewal(cluster: Cluster, prefix: str) -> None:
     with connect(cluster.url) as client, connect_for_renewals(cluster.url, TIMEOUT) as renewing_client:
-        leases = start_attempts(RedisAttempts(Scripts(client), Keys(prefix), LONG_LEASE), 12)
+        leases = start_attempts(RedisLeases(Scripts(client), Keys(prefix), LONG_LEASE, StoredSteps(no_steps)), 12)
         renewals = RedisLeaseRenewals(Scripts(renewing_client), Keys(prefix), LONG_LEASE, Scripts(client))
         assert {renewals.server_of(lease) for lease in leases} == {f"127.0.0.1:{port}" for port in cluster.ports}
 

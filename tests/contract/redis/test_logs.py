@@ -90,12 +90,12 @@ def test_a_trim_removes_old_chunks(task: TaskUnderTest) -> None:
     task.record_decision()
     claim = task.claim()
     for number in range(1, 6):
-        emit_chunk(task.turns, claim, number, text_chunk(str(number)), USAGE)
+        emit_chunk(task.leases, claim, number, text_chunk(str(number)), USAGE)
     assert task.logs.trim(TASK, replace(trim_of(task, 0, 1), chunks_from=4))
     assert [seq for seq, _, _ in task.chunk_log()] == [4, 5]
     assert task.logs.trim(TASK, replace(trim_of(task, 0, 1), chunks_from=9))
     assert task.chunk_log() == []
-    emit_chunk(task.turns, claim, 6, text_chunk("6"), USAGE)
+    emit_chunk(task.leases, claim, 6, text_chunk("6"), USAGE)
     assert task.chunk_log() == [(6, 1, "6")]
 
 

@@ -16,7 +16,7 @@ from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
 from roboco.errors import TransientError, UsageError
 from roboco.local.valkey import ValkeyServer
-from roboco.ports.index_progress import Rebuild
+from roboco.ports.scans import Rebuild
 from roboco.redis import task_index
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import Scripts
@@ -142,31 +142,31 @@ def test_a_page_says_that_the_index_is_incomplete(indexes: Indexes) -> None:
     begun = Rebuild("r1", "instance")
     read = replace(begun, after="b", tasks_read=2)
     assert not indexes.index.page(ALL).complete
-    assert indexes.progress.load() is None
-    assert indexes.progress.save(None, begun)
-    assert indexes.progress.save(begun, read)
-    assert indexes.progress.load() == read
+    assert indexes.index.load_scan(Rebuild) is None
+    assert indexes.index.save_scan(None, begun)
+    assert indexes.index.save_scan(begun, read)
+    assert indexes.index.load_scan(Rebuild) == read
     page = indexes.index.page(ALL)
     assert (page.complete, page.tasks_read) == (False, 2)
     listed = replace(read, all_listed=True, left_out=("a", "acme:b"))
-    assert indexes.progress.save(read, listed)
+    assert indexes.index.save_scan(read, listed)
     assert not indexes.index.page(ALL).complete
-    assert indexes.progress.load() == listed
-    assert indexes.progress.save(listed, replace(listed, left_out=()))
+    assert indexes.index.load_scan(Rebuild) == listed
+    assert indexes.index.save_scan(listed, replace(listed, left_out=()))
     assert indexes.index.page(ALL).complete
 
 
 def test_progress_that_another_worker_has_changed_is_not_replaced(indexes: Indexes) -> None:
     first, second = Rebuild("r1", "instance"), Rebuild("r2", "instance")
-    assert indexes.progress.save(None, first)
-    assert not indexes.progress.save(None, second)
-    assert not indexes.progress.save(second, replace(second, all_listed=True))
-    assert indexes.progress.load() == first
+    assert indexes.index.save_scan(None, first)
+    assert not indexes.index.save_scan(None, second)
+    assert not indexes.index.save_scan(second, replace(second, all_listed=True))
+    assert indexes.index.load_scan(Rebuild) == first
 
 
 def test_one_worker_has_the_lock(indexes: Indexes) -> None:
-    assert indexes.progress.lock("one", 60)
-    assert not indexes.progress.lock("two", 60)
+    assert indexes.index.lock_scan(Rebuild, "one", 60)
+    assert not indexes.index.lock_scan(Rebuild, "two", 60)
 
 
 STATUSES = st.sampled_from([TaskStatus.QUEUED, RUNNING, WAITS, TaskStatus.APPROVAL, ENDED, TaskStatus.FAILED])

@@ -240,18 +240,18 @@ def test_one_of_many_decisions_wins(redis_task: TaskOnRedis) -> None:
 def test_a_decision_clears_attempts_claims_and_outcomes(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
-    task.turns.restart(TASK, task.snapshot.epoch, status_event("again"))
-    task.turns.count_redelivery(TASK, task.snapshot.epoch, False)
+    task.leases.restart_turn(TASK, task.snapshot.epoch, status_event("again"))
+    task.leases.count_redelivery(TASK, task.snapshot.epoch, False)
     task.claim()
     task.record_decision()
     now = task.snapshot
     assert (now.attempt, now.claimed, now.lease_left, now.redeliveries) == (1, False, 0.0, 0)
     task.record_decision(Phase.TOOLS)
-    assert task.calls.record_outcome(task.tool_assignment(), None, RESULT, status_event("result")) == 1
+    assert task.leases.record_outcome(task.tool_assignment(), None, RESULT, status_event("result")) == 1
     task.record_decision(Phase.TURN)
     assert task.snapshot.calls == {}
     task.record_decision(Phase.TOOLS)
-    assert task.calls.claim(task.tool_assignment(), "me")
+    assert task.leases.claim_call(task.tool_assignment(), "me")
 
 
 def test_a_step_is_committed(task: TaskUnderTest) -> None:
@@ -339,11 +339,11 @@ def test_a_commit_ends_the_calls_before_it(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision(Phase.TOOLS)
     assignment = task.tool_assignment()
-    assert task.calls.claim(assignment, "me")
+    assert task.leases.claim_call(assignment, "me")
     assert task.commit()
     assert task.snapshot.calls == {}
-    assert not task.calls.renew(assignment, "me")
-    assert task.calls.record_outcome(assignment, "me", RESULT, status_event("late")) is None
+    assert not task.leases.renew_call(assignment, "me")
+    assert task.leases.record_outcome(assignment, "me", RESULT, status_event("late")) is None
     assert task.event_log() == []
 
 
@@ -352,10 +352,10 @@ def test_messages_carry_the_position_in_the_other_channel(task: TaskUnderTest) -
     task.record_decision(Phase.TURN, status_event("b"))
     claim = task.claim()
     for number in (1, 2, 3):
-        assert emit_chunk(task.turns, claim, number, text_chunk(f"c{number}"), USAGE)
+        assert emit_chunk(task.leases, claim, number, text_chunk(f"c{number}"), USAGE)
     task.commit(status_event("d"), status_event("e"), agent=USER)
     task.record_decision()
-    assert emit_chunk(task.turns, task.claim(), 1, text_chunk("c4"), USAGE)
+    assert emit_chunk(task.leases, task.claim(), 1, text_chunk("c4"), USAGE)
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b"), (3, 3, "d"), (4, 3, "e")]
     assert task.chunk_log() == [(1, 2, "c1"), (2, 2, "c2"), (3, 2, "c3"), (4, 4, "c4")]
     assert len(task.generations()) == 1
@@ -373,8 +373,8 @@ def test_a_snapshot_shows_calls(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision(Phase.TOOLS)
     for number in (1, 2, 3):
-        assert task.calls.claim(task.tool_assignment(f"tc_{number}"), "me")
-    assert task.calls.record_outcome(task.tool_assignment("tc_2"), "me", RESULT, status_event("result")) == 1
+        assert task.leases.claim_call(task.tool_assignment(f"tc_{number}"), "me")
+    assert task.leases.record_outcome(task.tool_assignment("tc_2"), "me", RESULT, status_event("result")) == 1
     calls = task.snapshot.calls
     assert set(calls) == {"tc_1", "tc_2", "tc_3"}
     assert calls["tc_2"] == CallState(attempt=1, claimed=True, outcome=RESULT)
@@ -396,7 +396,7 @@ def test_an_ended_task_has_an_end_of_its_fence(task: TaskUnderTest) -> None:
 def test_a_decision_changes_a_snapshot_as_it_changes_the_task(task: TaskUnderTest) -> None:
     task.create(2)
     task.record_decision()
-    emit_chunk(task.turns, task.claim(), 1, text_chunk("some text"), USAGE)
+    emit_chunk(task.leases, task.claim(), 1, text_chunk("some text"), USAGE)
     before = task.snapshot
     for phase in (Phase.TOOLS, Phase.WAIT, Phase.END):
         decision = Decision(phase, TaskStatus.RUNNING, "why", routing={"rule": "next"})
@@ -433,7 +433,7 @@ def test_a_task_that_is_created_after_a_wipe_has_a_new_generation_and_fence(task
     task.record_decision()
     claim, assignment = task.claim(), task.turn_assignment()
     epoch, generations = task.snapshot.epoch, task.generations()
-    emit_chunk(task.turns, claim, 1, text_chunk("c"), USAGE)
+    emit_chunk(task.leases, claim, 1, text_chunk("c"), USAGE)
     task.wipe()
     assert task.store.load(TASK, 10) is None
     task.create(2, status_event("b"))
@@ -441,11 +441,11 @@ def test_a_task_that_is_created_after_a_wipe_has_a_new_generation_and_fence(task
     assert task.snapshot.epoch > epoch
     task.record_decision()
     before = task.snapshot
-    assert task.turns.claim(assignment, "me", 10) is None
-    assert not emit_chunk(task.turns, claim, 2, text_chunk("late"), USAGE)
-    assert not task.turns.renew(claim)
-    assert task.turns.restart(TASK, epoch, status_event("late")) is None
-    assert task.turns.count_redelivery(TASK, epoch, False) == 0
+    assert task.leases.claim_turn(assignment, "me", 10) is None
+    assert not emit_chunk(task.leases, claim, 2, text_chunk("late"), USAGE)
+    assert not task.leases.renew_turn(claim)
+    assert task.leases.restart_turn(TASK, epoch, status_event("late")) is None
+    assert task.leases.count_redelivery(TASK, epoch, False) == 0
     assert task.store.record_decision(TASK, epoch, TURN, [status_event("late")]) is None
     assert not task.store.commit(
         TASK, epoch, Commit(step_after(task.steps), fold(make_chain(3)), [status_event("late")])
@@ -460,7 +460,7 @@ def test_a_turn_continues_after_a_reset_of_the_logs(task: TaskUnderTest) -> None
     task.create(2, status_event("a"), status_event("b"))
     task.record_decision()
     claim = task.claim()
-    emit_chunk(task.turns, claim, 1, text_chunk("c1"), USAGE)
+    emit_chunk(task.leases, claim, 1, text_chunk("c1"), USAGE)
     before, generations = task.snapshot, task.generations()
     assert not task.store.reset_logs(TASK, before.epoch - 1, [status_event("late")])
     assert task.store.reset_logs(TASK, before.epoch, [status_event("again")])
@@ -472,8 +472,8 @@ def test_a_turn_continues_after_a_reset_of_the_logs(task: TaskUnderTest) -> None
     now = replace(now, generation=before.generation, events=before.events, chunks=before.chunks)
     now = replace(now, event_bytes=before.event_bytes)
     assert replace(now, lease_left=before.lease_left) == before
-    assert emit_chunk(task.turns, claim, 1, text_chunk("c1"), USAGE)
-    assert emit_chunk(task.turns, claim, 2, text_chunk("c2"), USAGE)
+    assert emit_chunk(task.leases, claim, 1, text_chunk("c1"), USAGE)
+    assert emit_chunk(task.leases, claim, 2, text_chunk("c2"), USAGE)
     assert task.commit(status_event("d"), chunks=9)
     assert (task.event_log(), task.chunk_log()) == ([(1, 0, "again"), (2, 1, "d")], [(1, 1, "c2")])
     assert len(task.generations()) == 1
@@ -489,7 +489,7 @@ def test_a_commit_keeps_the_chunks_of_its_attempt_if_they_are_few(
         task.record_decision()
         claim = task.claim()
         for number in range(1, chunks + 1):
-            emit_chunk(task.turns, claim, number, text_chunk(str(number)), USAGE)
+            emit_chunk(task.leases, claim, number, text_chunk(str(number)), USAGE)
         assert task.commit(chunks=chunks)
     assert [seq for seq, _, _ in task.chunk_log()] == kept
     assert task.snapshot.chunks == 11
@@ -498,7 +498,7 @@ def test_a_commit_keeps_the_chunks_of_its_attempt_if_they_are_few(
 def test_a_commit_of_a_long_text_keeps_no_chunk(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
-    emit_chunk(task.turns, task.claim(), 1, text_chunk("c"), USAGE)
+    emit_chunk(task.leases, task.claim(), 1, text_chunk("c"), USAGE)
     assert task.commit(text="long " * 10_000, chunks=1)
     assert task.chunk_log() == []
 
@@ -544,13 +544,13 @@ def use_every_key(task: TaskOnRedis) -> None:
     """Run commands that create every key of a task."""
     task.create(1, status_event("a"))
     task.record_decision()
-    emit_chunk(task.turns, task.claim(), 1, text_chunk("c"), USAGE)
+    emit_chunk(task.leases, task.claim(), 1, text_chunk("c"), USAGE)
     task.commit()
     task.record_decision(Phase.TOOLS)
-    task.calls.claim(task.tool_assignment("tc_1"), "me")
-    task.calls.claim(task.tool_assignment("tc_2"), "me")
-    task.calls.record_outcome(task.tool_assignment("tc_2"), "me", RESULT, status_event("b"))
-    task.turns.restart(TASK, task.snapshot.epoch, status_event("c"))
+    task.leases.claim_call(task.tool_assignment("tc_1"), "me")
+    task.leases.claim_call(task.tool_assignment("tc_2"), "me")
+    task.leases.record_outcome(task.tool_assignment("tc_2"), "me", RESULT, status_event("b"))
+    task.leases.restart_turn(TASK, task.snapshot.epoch, status_event("c"))
     task.record_decision(Phase.TURN)
     task.claim()
     task.inbox.add(TASK, ["one"])

@@ -172,7 +172,7 @@ class TaskStoreMachine(RuleBasedStateMachine):
     def pass_time(self, seconds: float) -> None:
         self.do(f"pass_time {seconds}", lambda driver: driver.pass_time(seconds))
 
-    # TurnLeases
+    # Leases of turns
 
     @rule(at=AT, attempt=NEAR, token=TOKENS, tail=st.sampled_from([1, 3, 10]))
     @precondition(lambda self: self.mostly(Phase.TURN))
@@ -209,7 +209,7 @@ class TaskStoreMachine(RuleBasedStateMachine):
     def count_redelivery(self, back: int, again: bool) -> None:
         self.do(f"count_redelivery {back} {again}", lambda driver: driver.count_redelivery(back, again))
 
-    # ToolLeases
+    # Leases of calls
 
     @rule(at=AT, call_id=CALL_IDS, token=TOKENS)
     @precondition(lambda self: self.mostly(Phase.TOOLS))

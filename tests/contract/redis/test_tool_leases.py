@@ -34,37 +34,37 @@ def tools_task(task: TaskUnderTest) -> TaskUnderTest:
 def let_claim_expire(tools_task: TaskUnderTest, call_id: str = "tc_1", attempt: int = 1) -> ToolAssignment:
     """Claim a call, let the lease expire, and return the assignment."""
     assignment = tools_task.tool_assignment(call_id, attempt)
-    assert tools_task.short_lease_calls.claim(assignment, "lost")
+    assert tools_task.short_lease.claim_call(assignment, "lost")
     tools_task.pass_time(SHORT_LEASE)
     return assignment
 
 
 def test_an_attempt_is_claimed_once(tools_task: TaskUnderTest) -> None:
     assignment = tools_task.tool_assignment()
-    assert tools_task.calls.claim(assignment, "me")
-    assert not tools_task.calls.claim(assignment, "you")
-    assert tools_task.calls.claim(assignment, "me"), "the first reply was lost"
+    assert tools_task.leases.claim_call(assignment, "me")
+    assert not tools_task.leases.claim_call(assignment, "you")
+    assert tools_task.leases.claim_call(assignment, "me"), "the first reply was lost"
     state = tools_task.snapshot.calls["tc_1"]
     assert (state.attempt, state.claimed, state.outcome) == (1, True, None)
     assert LONG_LEASE - 10 < state.lease_left <= LONG_LEASE
 
 
 def test_the_calls_of_a_step_are_independent(tools_task: TaskUnderTest) -> None:
-    assert tools_task.calls.claim(tools_task.tool_assignment("tc_1"), "me")
-    assert tools_task.calls.claim(tools_task.tool_assignment("tc_2"), "you")
-    assert tools_task.calls.record_outcome(tools_task.tool_assignment("tc_2"), "you", OUTCOME, status_event("2")) == 1
+    assert tools_task.leases.claim_call(tools_task.tool_assignment("tc_1"), "me")
+    assert tools_task.leases.claim_call(tools_task.tool_assignment("tc_2"), "you")
+    assert tools_task.leases.record_outcome(tools_task.tool_assignment("tc_2"), "you", OUTCOME, status_event("2")) == 1
     assert tools_task.snapshot.calls["tc_1"].outcome is None
-    assert tools_task.calls.renew(tools_task.tool_assignment("tc_1"), "me")
-    assert not tools_task.calls.renew(tools_task.tool_assignment("tc_1"), "you")
-    assert tools_task.calls.record_outcome(tools_task.tool_assignment("tc_1"), "me", OUTCOME, status_event("1")) == 2
+    assert tools_task.leases.renew_call(tools_task.tool_assignment("tc_1"), "me")
+    assert not tools_task.leases.renew_call(tools_task.tool_assignment("tc_1"), "you")
+    assert tools_task.leases.record_outcome(tools_task.tool_assignment("tc_1"), "me", OUTCOME, status_event("1")) == 2
 
 
 @pytest.mark.parametrize(("field", "by"), [("epoch", -1), ("epoch", 1), ("attempt", -1), ("attempt", 1)])
 def test_a_claim_with_another_epoch_or_attempt_is_refused(tools_task: TaskUnderTest, field: str, by: int) -> None:
     assignment = tools_task.tool_assignment()
-    assert not tools_task.calls.claim(replace(assignment, **{field: getattr(assignment, field) + by}), "me")
-    assert not tools_task.calls.claim(replace(assignment, task_id="another"), "me")
-    assert tools_task.calls.claim(assignment, "me")
+    assert not tools_task.leases.claim_call(replace(assignment, **{field: getattr(assignment, field) + by}), "me")
+    assert not tools_task.leases.claim_call(replace(assignment, task_id="another"), "me")
+    assert tools_task.leases.claim_call(assignment, "me")
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.TOOLS])
@@ -72,37 +72,37 @@ def test_a_call_is_claimed_only_in_the_phase_tools(task: TaskUnderTest, phase: P
     task.create()
     if phase is not Phase.UNDECIDED:
         task.record_decision(phase)
-    assert not task.calls.claim(task.tool_assignment(), "me")
+    assert not task.leases.claim_call(task.tool_assignment(), "me")
 
 
 def test_the_attempt_of_a_lost_worker_is_voided_immediately(tools_task: TaskUnderTest) -> None:
     assignment = tools_task.tool_assignment()
-    assert tools_task.calls.claim(assignment, "lost")
-    assert tools_task.calls.restart(assignment) is None
-    assert tools_task.calls.restart(assignment, worker_lost=True) == 2
-    assert tools_task.calls.restart(assignment, worker_lost=True) is None
-    assert tools_task.calls.claim(tools_task.tool_assignment(attempt=2), "you")
-    assert not tools_task.calls.renew(assignment, "lost")
+    assert tools_task.leases.claim_call(assignment, "lost")
+    assert tools_task.leases.restart_call(assignment) is None
+    assert tools_task.leases.restart_call(assignment, worker_lost=True) == 2
+    assert tools_task.leases.restart_call(assignment, worker_lost=True) is None
+    assert tools_task.leases.claim_call(tools_task.tool_assignment(attempt=2), "you")
+    assert not tools_task.leases.renew_call(assignment, "lost")
     assert tools_task.snapshot.calls["tc_1"].lease_left > 0
 
 
 def test_outcomes_are_kept_until_the_commit(tools_task: TaskUnderTest) -> None:
-    assert tools_task.calls.claim(tools_task.tool_assignment(), "me")
-    assert tools_task.calls.record_outcome(tools_task.tool_assignment(), "me", OUTCOME, status_event("1")) == 1
+    assert tools_task.leases.claim_call(tools_task.tool_assignment(), "me")
+    assert tools_task.leases.record_outcome(tools_task.tool_assignment(), "me", OUTCOME, status_event("1")) == 1
     tools_task.record_decision(Phase.WAIT)
     assert tools_task.snapshot.calls["tc_1"].outcome == OUTCOME
-    assert not tools_task.calls.claim(tools_task.tool_assignment("tc_2"), "me")
+    assert not tools_task.leases.claim_call(tools_task.tool_assignment("tc_2"), "me")
     tools_task.record_decision(Phase.TOOLS)
     assert tools_task.snapshot.calls["tc_1"].outcome == OUTCOME
-    assert not tools_task.calls.claim(tools_task.tool_assignment(), "me")
-    assert tools_task.calls.claim(tools_task.tool_assignment("tc_2"), "me")
+    assert not tools_task.leases.claim_call(tools_task.tool_assignment(), "me")
+    assert tools_task.leases.claim_call(tools_task.tool_assignment("tc_2"), "me")
     tools_task.commit()
     assert tools_task.snapshot.calls == {}
 
 
 def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(tools_task: TaskUnderTest) -> None:
     assignment = let_claim_expire(tools_task)
-    assert not tools_task.calls.claim(assignment, "you")
+    assert not tools_task.leases.claim_call(assignment, "you")
     state = tools_task.snapshot.calls["tc_1"]
     assert (state.claimed, state.lease_left) == (True, 0.0)
 
@@ -115,7 +115,7 @@ def test_one_of_many_claims_wins(redis_task: TaskOnRedis) -> None:
 
     def claim(number: int) -> bool:
         barrier.wait()
-        return redis_task.calls.claim(assignment, str(number))
+        return redis_task.leases.claim_call(assignment, str(number))
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(claim, range(8))).count(True) == 1
@@ -123,33 +123,33 @@ def test_one_of_many_claims_wins(redis_task: TaskOnRedis) -> None:
 
 def test_a_lease_is_renewed(tools_task: TaskUnderTest) -> None:
     assignment = tools_task.tool_assignment()
-    assert tools_task.short_lease_calls.claim(assignment, "me")
-    assert tools_task.calls.renew(assignment, "me")
+    assert tools_task.short_lease.claim_call(assignment, "me")
+    assert tools_task.leases.renew_call(assignment, "me")
     assert tools_task.snapshot.calls["tc_1"].lease_left > SHORT_LEASE
-    assert not tools_task.calls.renew(assignment, "you")
-    assert not tools_task.calls.renew(tools_task.tool_assignment("tc_2"), "me")
+    assert not tools_task.leases.renew_call(assignment, "you")
+    assert not tools_task.leases.renew_call(tools_task.tool_assignment("tc_2"), "me")
     tools_task.pass_time(SHORT_LEASE)
-    assert tools_task.calls.restart(assignment) is None
+    assert tools_task.leases.restart_call(assignment) is None
 
 
 def test_an_outcome_is_recorded_once(tools_task: TaskUnderTest) -> None:
     assignment = tools_task.tool_assignment()
-    assert tools_task.calls.claim(assignment, "me")
-    assert tools_task.calls.record_outcome(assignment, "me", OUTCOME, status_event("result")) == 1
-    assert tools_task.calls.record_outcome(assignment, "me", LATE_OUTCOME, status_event("late")) == 1
-    assert tools_task.calls.record_outcome(assignment, None, LATE_OUTCOME, status_event("late")) == 1
+    assert tools_task.leases.claim_call(assignment, "me")
+    assert tools_task.leases.record_outcome(assignment, "me", OUTCOME, status_event("result")) == 1
+    assert tools_task.leases.record_outcome(assignment, "me", LATE_OUTCOME, status_event("late")) == 1
+    assert tools_task.leases.record_outcome(assignment, None, LATE_OUTCOME, status_event("late")) == 1
     assert tools_task.snapshot.calls == {"tc_1": CallState(attempt=1, claimed=True, outcome=OUTCOME)}
     assert tools_task.event_log() == [(1, 0, "result")]
-    assert not tools_task.calls.claim(assignment, "you")
-    assert not tools_task.calls.claim(assignment, "me")
-    assert tools_task.calls.restart(assignment) is None
+    assert not tools_task.leases.claim_call(assignment, "you")
+    assert not tools_task.leases.claim_call(assignment, "me")
+    assert tools_task.leases.restart_call(assignment) is None
 
 
 def test_only_the_owner_records_an_outcome(tools_task: TaskUnderTest) -> None:
     assignment = tools_task.tool_assignment()
-    assert tools_task.calls.record_outcome(assignment, "me", OUTCOME, status_event("not claimed")) is None
-    assert tools_task.calls.claim(assignment, "me")
-    assert tools_task.calls.record_outcome(assignment, "you", OUTCOME, status_event("not yours")) is None
+    assert tools_task.leases.record_outcome(assignment, "me", OUTCOME, status_event("not claimed")) is None
+    assert tools_task.leases.claim_call(assignment, "me")
+    assert tools_task.leases.record_outcome(assignment, "you", OUTCOME, status_event("not yours")) is None
     assert tools_task.snapshot.calls["tc_1"].outcome is None
     assert tools_task.event_log() == []
 
@@ -158,13 +158,13 @@ def test_only_the_owner_records_an_outcome(tools_task: TaskUnderTest) -> None:
 def test_an_outcome_without_a_token_closes_any_call(tools_task: TaskUnderTest, claimed: bool) -> None:
     assignment = tools_task.tool_assignment()
     if claimed:
-        assert tools_task.calls.claim(assignment, "me")
-    assert tools_task.calls.record_outcome(assignment, None, LATE_OUTCOME, status_event("closed")) == 1
+        assert tools_task.leases.claim_call(assignment, "me")
+    assert tools_task.leases.record_outcome(assignment, None, LATE_OUTCOME, status_event("closed")) == 1
     assert tools_task.snapshot.calls["tc_1"].outcome == LATE_OUTCOME
-    assert tools_task.calls.record_outcome(assignment, "me", OUTCOME, status_event("late")) == (1 if claimed else None)
+    assert tools_task.leases.record_outcome(assignment, "me", OUTCOME, status_event("late")) == (1 if claimed else None)
     assert tools_task.snapshot.calls["tc_1"].outcome == LATE_OUTCOME
     assert tools_task.event_log() == [(1, 0, "closed")]
-    assert not tools_task.calls.claim(assignment, "you")
+    assert not tools_task.leases.claim_call(assignment, "you")
 
 
 def test_each_record_returns_the_number_of_outcomes(redis_task: TaskOnRedis) -> None:
@@ -175,9 +175,9 @@ def test_each_record_returns_the_number_of_outcomes(redis_task: TaskOnRedis) -> 
     assignments = [redis_task.tool_assignment(f"tc_{number}") for number in range(8)]
 
     def work(assignment: ToolAssignment) -> int | None:
-        assert redis_task.calls.claim(assignment, "me")
+        assert redis_task.leases.claim_call(assignment, "me")
         barrier.wait()
-        return redis_task.calls.record_outcome(assignment, "me", OUTCOME, status_event(assignment.call_id))
+        return redis_task.leases.record_outcome(assignment, "me", OUTCOME, status_event(assignment.call_id))
 
     with ThreadPoolExecutor(8) as pool:
         assert sorted(found or 0 for found in pool.map(work, assignments)) == list(range(1, 9))
@@ -186,73 +186,73 @@ def test_each_record_returns_the_number_of_outcomes(redis_task: TaskOnRedis) -> 
 
 def test_a_lost_attempt_is_voided(tools_task: TaskUnderTest) -> None:
     assignment = let_claim_expire(tools_task)
-    assert tools_task.calls.restart(assignment) == 2
+    assert tools_task.leases.restart_call(assignment) == 2
     state = tools_task.snapshot.calls["tc_1"]
     assert (state.attempt, state.claimed, state.lease_left) == (2, False, 0.0)
     again = tools_task.tool_assignment("tc_1", attempt=2)
-    assert not tools_task.calls.renew(assignment, "lost")
-    assert tools_task.calls.record_outcome(assignment, "lost", LATE_OUTCOME, status_event("late")) is None
-    assert tools_task.calls.record_outcome(assignment, None, LATE_OUTCOME, status_event("late")) is None
-    assert not tools_task.calls.claim(assignment, "lost")
-    assert tools_task.calls.claim(again, "you")
-    assert tools_task.calls.record_outcome(assignment, "lost", LATE_OUTCOME, status_event("late")) is None
-    assert tools_task.calls.record_outcome(again, "you", OUTCOME, status_event("result")) == 1
+    assert not tools_task.leases.renew_call(assignment, "lost")
+    assert tools_task.leases.record_outcome(assignment, "lost", LATE_OUTCOME, status_event("late")) is None
+    assert tools_task.leases.record_outcome(assignment, None, LATE_OUTCOME, status_event("late")) is None
+    assert not tools_task.leases.claim_call(assignment, "lost")
+    assert tools_task.leases.claim_call(again, "you")
+    assert tools_task.leases.record_outcome(assignment, "lost", LATE_OUTCOME, status_event("late")) is None
+    assert tools_task.leases.record_outcome(again, "you", OUTCOME, status_event("result")) == 1
     assert tools_task.event_log() == [(1, 0, "result")]
 
 
 def test_attempts_are_counted(tools_task: TaskUnderTest) -> None:
     for attempt in (1, 2, 3):
         assignment = let_claim_expire(tools_task, attempt=attempt)
-        tools_task.calls.restart(assignment)
+        tools_task.leases.restart_call(assignment)
         assert tools_task.snapshot.calls["tc_1"].attempt == attempt + 1
     assert tools_task.snapshot.epoch == assignment.epoch
 
 
 def test_only_an_expired_attempt_is_voided(tools_task: TaskUnderTest) -> None:
     assignment = tools_task.tool_assignment()
-    assert tools_task.calls.restart(assignment) is None, "no worker has claimed it"
-    assert tools_task.calls.claim(assignment, "me")
-    assert tools_task.calls.restart(assignment) is None, "its lease is live"
-    assert tools_task.calls.restart(replace(assignment, attempt=2)) is None
-    assert tools_task.calls.restart(replace(assignment, epoch=assignment.epoch - 1)) is None
+    assert tools_task.leases.restart_call(assignment) is None, "no worker has claimed it"
+    assert tools_task.leases.claim_call(assignment, "me")
+    assert tools_task.leases.restart_call(assignment) is None, "its lease is live"
+    assert tools_task.leases.restart_call(replace(assignment, attempt=2)) is None
+    assert tools_task.leases.restart_call(replace(assignment, epoch=assignment.epoch - 1)) is None
     assert tools_task.snapshot.calls["tc_1"].attempt == 1
 
 
 def test_an_owner_records_after_its_lease_expired_unless_its_attempt_was_voided(tools_task: TaskUnderTest) -> None:
     assignment = let_claim_expire(tools_task)
-    assert tools_task.calls.renew(assignment, "lost")
-    assert tools_task.calls.record_outcome(assignment, "lost", OUTCOME, status_event("result")) == 1
+    assert tools_task.leases.renew_call(assignment, "lost")
+    assert tools_task.leases.record_outcome(assignment, "lost", OUTCOME, status_event("result")) == 1
 
 
 @pytest.mark.parametrize("move", ["choose", "commit", "restart"])
 def test_everything_is_refused_once_the_fence_has_moved(tools_task: TaskUnderTest, move: str) -> None:
     assignment = tools_task.tool_assignment()
-    assert tools_task.short_lease_calls.claim(assignment, "me")
+    assert tools_task.short_lease.claim_call(assignment, "me")
     tools_task.pass_time(SHORT_LEASE)
     moves: dict[str, Callable[[], object]] = {
         "choose": lambda: tools_task.record_decision(Phase.TOOLS),
         "commit": tools_task.commit,
-        "restart": lambda: tools_task.turns.restart(TASK, assignment.epoch, status_event("again")),
+        "restart": lambda: tools_task.leases.restart_turn(TASK, assignment.epoch, status_event("again")),
     }
     assert moves[move]()
     before, events = tools_task.snapshot, tools_task.event_log()
-    assert not tools_task.calls.claim(assignment, "me")
-    assert not tools_task.calls.renew(assignment, "me")
-    assert tools_task.calls.record_outcome(assignment, "me", OUTCOME, status_event("late")) is None
-    assert tools_task.calls.record_outcome(assignment, None, OUTCOME, status_event("late")) is None
-    assert tools_task.calls.restart(assignment) is None
+    assert not tools_task.leases.claim_call(assignment, "me")
+    assert not tools_task.leases.renew_call(assignment, "me")
+    assert tools_task.leases.record_outcome(assignment, "me", OUTCOME, status_event("late")) is None
+    assert tools_task.leases.record_outcome(assignment, None, OUTCOME, status_event("late")) is None
+    assert tools_task.leases.restart_call(assignment) is None
     assert (tools_task.snapshot, tools_task.event_log()) == (before, events)
 
 
 def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
-    calls = unreachable_task.calls
+    leases = unreachable_task.leases
     assignment = ToolAssignment(TASK, 1, 1, "tc_1", 1)
     uses: list[Callable[[], object]] = [
-        lambda: calls.claim(assignment, "me"),
-        lambda: calls.renew(assignment, "me"),
-        lambda: calls.record_outcome(assignment, "me", OUTCOME, status_event("a")),
-        lambda: calls.restart(assignment),
-        lambda: calls.end_wait(assignment, ""),
+        lambda: leases.claim_call(assignment, "me"),
+        lambda: leases.renew_call(assignment, "me"),
+        lambda: leases.record_outcome(assignment, "me", OUTCOME, status_event("a")),
+        lambda: leases.restart_call(assignment),
+        lambda: leases.end_wait(assignment, ""),
     ]
     for use in uses:
         with pytest.raises(TransientError, match="redis does not answer"):
@@ -262,33 +262,33 @@ def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnR
 def test_the_workers_that_declined_a_call_are_kept_until_the_fence_moves(tools_task: TaskUnderTest) -> None:
     assignment = tools_task.tool_assignment()
     for worker in ("a@x", "b@x", "a@x"):
-        assert tools_task.calls.claim(assignment, worker)
-        tools_task.calls.release(assignment, worker, declined_by=worker)
+        assert tools_task.leases.claim_call(assignment, worker)
+        tools_task.leases.release_call(assignment, worker, declined_by=worker)
     assert tools_task.snapshot.calls["tc_1"] == CallState(declined=Declined(3, ("a@x", "b@x")))
-    assert tools_task.calls.claim(assignment, "me")
-    tools_task.calls.release(assignment, "me")
+    assert tools_task.leases.claim_call(assignment, "me")
+    tools_task.leases.release_call(assignment, "me")
     assert tools_task.snapshot.calls["tc_1"].declined.count == 3, "a worker that can run it is not counted"
     tools_task.record_decision(Phase.WAIT)
     tools_task.record_decision(Phase.TOOLS)
     assert tools_task.snapshot.calls["tc_1"].declined == Declined()
-    assert tools_task.calls.claim(tools_task.tool_assignment(), "me")
-    tools_task.calls.release(tools_task.tool_assignment(), "me", declined_by="c@x")
+    assert tools_task.leases.claim_call(tools_task.tool_assignment(), "me")
+    tools_task.leases.release_call(tools_task.tool_assignment(), "me", declined_by="c@x")
     assert tools_task.snapshot.calls["tc_1"].declined == Declined(1, ("c@x",))
 
 
 def test_the_last_worker_that_declined_a_call_is_kept_after_many_declines(tools_task: TaskUnderTest) -> None:
     assignment = tools_task.tool_assignment()
     for number in range(40):
-        assert tools_task.calls.claim(assignment, f"t{number}")
-        tools_task.calls.release(assignment, f"t{number}", declined_by="a@x" if number < 39 else "b@x")
+        assert tools_task.leases.claim_call(assignment, f"t{number}")
+        tools_task.leases.release_call(assignment, f"t{number}", declined_by="a@x" if number < 39 else "b@x")
     assert tools_task.snapshot.calls["tc_1"].declined == Declined(40, ("a@x", "b@x"))
 
 
 def release_waiting(tools_task: TaskUnderTest, call_id: str, reason: str) -> None:
     """Claim the call, and release it with this reason."""
     assignment = tools_task.tool_assignment(call_id)
-    assert tools_task.calls.claim(assignment, f"of {call_id}")
-    assert tools_task.calls.release(assignment, f"of {call_id}", event=status_event(reason))
+    assert tools_task.leases.claim_call(assignment, f"of {call_id}")
+    assert tools_task.leases.release_call(assignment, f"of {call_id}", event=status_event(reason))
 
 
 def waits_of(tools_task: TaskUnderTest) -> tuple[str, list[str]]:
@@ -301,14 +301,14 @@ def test_a_task_has_the_reason_for_which_its_calls_wait_until_none_does(tools_ta
     release_waiting(tools_task, "tc_1", "off")
     release_waiting(tools_task, "tc_2", "off")
     assert waits_of(tools_task) == ("off", ["tc_1", "tc_2"])
-    assert tools_task.calls.claim(tools_task.tool_assignment("tc_3"), "me")
+    assert tools_task.leases.claim_call(tools_task.tool_assignment("tc_3"), "me")
     assert waits_of(tools_task) == ("off", ["tc_1", "tc_2"]), "a call that did not wait"
     for _ in range(2):  # the answer to the first claim was lost
-        assert tools_task.calls.claim(tools_task.tool_assignment("tc_1"), "me")
+        assert tools_task.leases.claim_call(tools_task.tool_assignment("tc_1"), "me")
         assert waits_of(tools_task) == ("off", ["tc_2"])
     release_waiting(tools_task, "tc_2", "off")  # by a worker whose message was late
     assert waits_of(tools_task) == ("off", ["tc_2"])
-    assert tools_task.calls.claim(tools_task.tool_assignment("tc_2"), "me")
+    assert tools_task.leases.claim_call(tools_task.tool_assignment("tc_2"), "me")
     assert waits_of(tools_task) == ("", [])
     assert [text for _, _, text in tools_task.event_log()] == ["off", "off"], "one for each time that none waited"
 
@@ -317,13 +317,13 @@ def test_the_end_of_a_wait_is_dispatched_once_and_names_why_others_wait(tools_ta
     release_waiting(tools_task, "tc_1", "one is off")
     release_waiting(tools_task, "tc_2", "two is off")
     assert waits_of(tools_task) == ("two is off", ["tc_1", "tc_2"])
-    assert tools_task.calls.end_wait(tools_task.tool_assignment("tc_2"), "one is off")
+    assert tools_task.leases.end_wait(tools_task.tool_assignment("tc_2"), "one is off")
     assert waits_of(tools_task) == ("one is off", ["tc_1"])
-    assert not tools_task.calls.end_wait(tools_task.tool_assignment("tc_2"), ""), "it does not wait any more"
-    assert not tools_task.calls.end_wait(tools_task.tool_assignment("tc_1", attempt=2), "")
-    assert tools_task.calls.end_wait(tools_task.tool_assignment("tc_1"), "")
+    assert not tools_task.leases.end_wait(tools_task.tool_assignment("tc_2"), ""), "it does not wait any more"
+    assert not tools_task.leases.end_wait(tools_task.tool_assignment("tc_1", attempt=2), "")
+    assert tools_task.leases.end_wait(tools_task.tool_assignment("tc_1"), "")
     assert waits_of(tools_task) == ("", [])
-    assert tools_task.calls.claim(tools_task.tool_assignment("tc_1"), "me")
+    assert tools_task.leases.claim_call(tools_task.tool_assignment("tc_1"), "me")
 
 
 def test_a_wait_ends_when_the_fence_moves(tools_task: TaskUnderTest) -> None:
@@ -331,7 +331,7 @@ def test_a_wait_ends_when_the_fence_moves(tools_task: TaskUnderTest) -> None:
     before = tools_task.tool_assignment("tc_1")
     tools_task.record_decision(Phase.TOOLS)
     assert waits_of(tools_task) == ("", [])
-    assert not tools_task.calls.end_wait(before, "")
-    assert not tools_task.calls.end_wait(tools_task.tool_assignment("tc_1"), "")
+    assert not tools_task.leases.end_wait(before, "")
+    assert not tools_task.leases.end_wait(tools_task.tool_assignment("tc_1"), "")
     release_waiting(tools_task, "tc_1", "off")
     assert waits_of(tools_task) == ("off", ["tc_1"])

@@ -28,7 +28,7 @@ def turn_task(task: TaskUnderTest) -> TaskUnderTest:
 
 def test_a_claim_returns_a_snapshot_of_the_task(turn_task: TaskUnderTest) -> None:
     assignment = turn_task.turn_assignment()
-    claim = turn_task.turns.claim(assignment, "me", 2)
+    claim = turn_task.leases.claim_turn(assignment, "me", 2)
     assert claim is not None
     assert (claim.assignment, claim.token) == (assignment, "me")
     assert (claim.snapshot.phase, claim.snapshot.agent, claim.snapshot.seq) == (Phase.TURN, "writer", 3)
@@ -43,9 +43,11 @@ def test_a_claim_returns_a_snapshot_of_the_task(turn_task: TaskUnderTest) -> Non
 @pytest.mark.parametrize("by", [-1, 1])
 def test_a_claim_of_another_turn_is_refused(turn_task: TaskUnderTest, field: str, by: int) -> None:
     assignment = turn_task.turn_assignment()
-    assert turn_task.turns.claim(replace(assignment, **{field: getattr(assignment, field) + by}), "me", 10) is None
+    assert (
+        turn_task.leases.claim_turn(replace(assignment, **{field: getattr(assignment, field) + by}), "me", 10) is None
+    )
     assert not turn_task.snapshot.claimed
-    assert turn_task.turns.claim(replace(assignment, task_id="another"), "me", 10) is None
+    assert turn_task.leases.claim_turn(replace(assignment, task_id="another"), "me", 10) is None
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.TURN])
@@ -53,21 +55,21 @@ def test_a_turn_is_claimed_only_in_the_phase_turn(task: TaskUnderTest, phase: Ph
     task.create()
     if phase is not Phase.UNDECIDED:
         task.record_decision(phase)
-    assert task.turns.claim(task.turn_assignment(), "me", 10) is None
+    assert task.leases.claim_turn(task.turn_assignment(), "me", 10) is None
     assert not task.snapshot.claimed
 
 
 def test_an_attempt_is_claimed_once(turn_task: TaskUnderTest) -> None:
     assignment = turn_task.turn_assignment()
     claim = turn_task.claim("me")
-    assert turn_task.turns.claim(assignment, "you", 10) is None
-    assert turn_task.turns.claim(assignment, "me", 10) == claim, "the first reply was lost"
+    assert turn_task.leases.claim_turn(assignment, "you", 10) is None
+    assert turn_task.leases.claim_turn(assignment, "me", 10) == claim, "the first reply was lost"
 
 
 def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(turn_task: TaskUnderTest) -> None:
     lost = turn_task.let_claim_expire()
     assert (turn_task.snapshot.claimed, turn_task.snapshot.lease_left) == (True, 0.0)
-    assert turn_task.turns.claim(lost.assignment, "you", 10) is None
+    assert turn_task.leases.claim_turn(lost.assignment, "you", 10) is None
 
 
 def test_one_of_many_claims_wins(redis_task: TaskOnRedis) -> None:
@@ -78,17 +80,17 @@ def test_one_of_many_claims_wins(redis_task: TaskOnRedis) -> None:
 
     def claim(number: int) -> TurnClaim | None:
         barrier.wait()
-        return redis_task.turns.claim(assignment, str(number), 1)
+        return redis_task.leases.claim_turn(assignment, str(number), 1)
 
     with ThreadPoolExecutor(8) as pool:
         [winner] = filter(None, pool.map(claim, range(8)))
-    assert redis_task.turns.renew(winner)
+    assert redis_task.leases.renew_turn(winner)
 
 
 def test_chunks_are_numbered_without_gaps(turn_task: TaskUnderTest) -> None:
     claim = turn_task.claim()
     for number in (1, 2, 2, 1, 3, 3):
-        assert emit_chunk(turn_task.turns, claim, number, text_chunk(f"c{number}"), USAGE)
+        assert emit_chunk(turn_task.leases, claim, number, text_chunk(f"c{number}"), USAGE)
     assert turn_task.chunk_log() == [(1, 0, "c1"), (2, 0, "c2"), (3, 0, "c3")]
 
 
@@ -98,43 +100,43 @@ def test_chunks_are_logged_unchanged(redis_task: TaskOnRedis) -> None:
     claim = redis_task.claim()
     texts = ['"quoted"', "\\", "ü漢\U0001f600", "\n\r\t\u2028\x00", "{} %s ", ""]
     for number, text in enumerate(texts, start=1):
-        assert emit_chunk(redis_task.turns, claim, number, text_chunk(text), USAGE)
+        assert emit_chunk(redis_task.leases, claim, number, text_chunk(text), USAGE)
     assert [text for _, _, text in redis_task.chunk_log()] == texts
 
 
 def test_a_chunk_renews_the_lease(turn_task: TaskUnderTest) -> None:
-    brief = turn_task.short_lease_turns.claim(turn_task.turn_assignment(), "me", 10)
+    brief = turn_task.short_lease.claim_turn(turn_task.turn_assignment(), "me", 10)
     assert brief is not None
-    assert emit_chunk(turn_task.turns, brief, 1, text_chunk("c"), USAGE)
+    assert emit_chunk(turn_task.leases, brief, 1, text_chunk("c"), USAGE)
     assert turn_task.snapshot.lease_left > SHORT_LEASE
-    turn_task.short_lease_turns.renew(brief)
+    turn_task.short_lease.renew_turn(brief)
     assert turn_task.snapshot.lease_left <= SHORT_LEASE
-    assert emit_chunk(turn_task.turns, brief, 1, text_chunk("c"), USAGE)
+    assert emit_chunk(turn_task.leases, brief, 1, text_chunk("c"), USAGE)
     assert turn_task.snapshot.lease_left > SHORT_LEASE, "a repeated chunk renews the lease too"
 
 
 def test_a_lease_is_renewed(turn_task: TaskUnderTest) -> None:
-    claim = turn_task.short_lease_turns.claim(turn_task.turn_assignment(), "me", 10)
+    claim = turn_task.short_lease.claim_turn(turn_task.turn_assignment(), "me", 10)
     assert claim is not None
-    assert turn_task.turns.renew(claim)
+    assert turn_task.leases.renew_turn(claim)
     assert turn_task.snapshot.lease_left > SHORT_LEASE
     turn_task.pass_time(SHORT_LEASE)
-    assert turn_task.turns.restart(TASK, claim.assignment.epoch, status_event("again")) is None
+    assert turn_task.leases.restart_turn(TASK, claim.assignment.epoch, status_event("again")) is None
 
 
 def test_an_owner_continues_after_its_lease_expired_unless_its_attempt_was_voided(turn_task: TaskUnderTest) -> None:
     lost = turn_task.let_claim_expire()
-    assert emit_chunk(turn_task.turns, lost, 1, text_chunk("c"), USAGE)
-    assert turn_task.turns.renew(lost)
+    assert emit_chunk(turn_task.leases, lost, 1, text_chunk("c"), USAGE)
+    assert turn_task.leases.renew_turn(lost)
     assert turn_task.snapshot.lease_left > 0
 
 
 def test_only_the_owner_emits_and_renews(turn_task: TaskUnderTest) -> None:
     mine = turn_task.claim("me")
     yours = replace(mine, token="you")
-    assert not emit_chunk(turn_task.turns, yours, 1, text_chunk("c"), USAGE)
-    assert not turn_task.turns.renew(yours)
-    assert not emit_chunk(turn_task.turns, replace(mine, token=""), 1, text_chunk("c"), USAGE)
+    assert not emit_chunk(turn_task.leases, yours, 1, text_chunk("c"), USAGE)
+    assert not turn_task.leases.renew_turn(yours)
+    assert not emit_chunk(turn_task.leases, replace(mine, token=""), 1, text_chunk("c"), USAGE)
     assert turn_task.chunk_log() == []
 
 
@@ -144,16 +146,16 @@ def test_everything_is_refused_once_the_fence_has_moved(turn_task: TaskUnderTest
     moves: dict[str, Callable[[], object]] = {
         "choose": turn_task.record_decision,
         "commit": turn_task.commit,
-        "restart": lambda: turn_task.turns.restart(TASK, claim.assignment.epoch, status_event("again"), "me"),
+        "restart": lambda: turn_task.leases.restart_turn(TASK, claim.assignment.epoch, status_event("again"), "me"),
     }
     assert moves[move]()
     before, events = turn_task.snapshot, turn_task.event_log()
-    assert turn_task.turns.claim(claim.assignment, "me", 10) is None
-    assert not emit_chunk(turn_task.turns, claim, 1, text_chunk("late"), USAGE)
-    assert not turn_task.turns.renew(claim)
-    assert turn_task.turns.restart(TASK, claim.assignment.epoch, status_event("late")) is None
-    assert turn_task.turns.restart(TASK, claim.assignment.epoch, status_event("late"), "me") is None
-    assert turn_task.turns.count_redelivery(TASK, claim.assignment.epoch, False) == 0
+    assert turn_task.leases.claim_turn(claim.assignment, "me", 10) is None
+    assert not emit_chunk(turn_task.leases, claim, 1, text_chunk("late"), USAGE)
+    assert not turn_task.leases.renew_turn(claim)
+    assert turn_task.leases.restart_turn(TASK, claim.assignment.epoch, status_event("late")) is None
+    assert turn_task.leases.restart_turn(TASK, claim.assignment.epoch, status_event("late"), "me") is None
+    assert turn_task.leases.count_redelivery(TASK, claim.assignment.epoch, False) == 0
     assert (turn_task.snapshot, turn_task.event_log(), turn_task.chunk_log()) == (before, events, [])
 
 
@@ -161,47 +163,47 @@ def test_a_live_lease_is_not_voided(turn_task: TaskUnderTest) -> None:
     claim = turn_task.claim("me")
     before = turn_task.snapshot
     for token in ("", "you"):
-        assert turn_task.turns.restart(TASK, claim.assignment.epoch, status_event("again"), token) is None
+        assert turn_task.leases.restart_turn(TASK, claim.assignment.epoch, status_event("again"), token) is None
     assert (turn_task.snapshot.epoch, turn_task.snapshot.attempt, turn_task.event_log()) == (before.epoch, 1, [])
-    assert emit_chunk(turn_task.turns, claim, 1, text_chunk("c"), USAGE)
+    assert emit_chunk(turn_task.leases, claim, 1, text_chunk("c"), USAGE)
 
 
 def test_a_lost_attempt_is_voided(turn_task: TaskUnderTest) -> None:
     lost = turn_task.let_claim_expire()
-    assert emit_chunk(turn_task.turns, lost, 1, text_chunk("one"), USAGE)
-    turn_task.short_lease_turns.renew(lost)
-    turn_task.turns.count_redelivery(TASK, lost.assignment.epoch, False)
+    assert emit_chunk(turn_task.leases, lost, 1, text_chunk("one"), USAGE)
+    turn_task.short_lease.renew_turn(lost)
+    turn_task.leases.count_redelivery(TASK, lost.assignment.epoch, False)
     turn_task.pass_time(SHORT_LEASE)
-    epoch = turn_task.turns.restart(TASK, lost.assignment.epoch, status_event("again"))
+    epoch = turn_task.leases.restart_turn(TASK, lost.assignment.epoch, status_event("again"))
     now = turn_task.snapshot
     assert epoch == now.epoch
     assert epoch > lost.assignment.epoch
     assert (now.attempt, now.claimed, now.redeliveries, now.phase, now.agent) == (2, False, 0, Phase.TURN, "writer")
     assert turn_task.event_log() == [(1, 1, "again")]
-    again = turn_task.turns.claim(TurnAssignment(TASK, 3, epoch, 2), "you", 10)
+    again = turn_task.leases.claim_turn(TurnAssignment(TASK, 3, epoch, 2), "you", 10)
     assert again is not None
-    assert emit_chunk(turn_task.turns, again, 1, text_chunk("two", attempt=2), USAGE)
-    assert not emit_chunk(turn_task.turns, lost, 2, text_chunk("late"), USAGE)
+    assert emit_chunk(turn_task.leases, again, 1, text_chunk("two", attempt=2), USAGE)
+    assert not emit_chunk(turn_task.leases, lost, 2, text_chunk("late"), USAGE)
     assert turn_task.chunk_log() == [(1, 0, "one"), (2, 1, "two")]
 
 
 def test_the_usage_of_voided_attempts_is_kept_until_the_commit(turn_task: TaskUnderTest) -> None:
     claim = turn_task.claim("me")
     assert turn_task.snapshot.unfinished_usage == TokenUsage()
-    assert emit_chunk(turn_task.turns, claim, 1, text_chunk("a"), TokenUsage(100, 1))
-    assert emit_chunk(turn_task.turns, claim, 2, text_chunk("b"), TokenUsage(100, 2))
-    assert emit_chunk(turn_task.turns, claim, 1, text_chunk("a"), TokenUsage(100, 1))
+    assert emit_chunk(turn_task.leases, claim, 1, text_chunk("a"), TokenUsage(100, 1))
+    assert emit_chunk(turn_task.leases, claim, 2, text_chunk("b"), TokenUsage(100, 2))
+    assert emit_chunk(turn_task.leases, claim, 1, text_chunk("a"), TokenUsage(100, 1))
     assert turn_task.snapshot.unfinished_usage == TokenUsage(100, 2)
     again: TurnClaim | None = None
     for attempt in (2, 3):  # the second attempt is lost before its first chunk
-        epoch = turn_task.turns.restart(TASK, turn_task.snapshot.epoch, status_event("again"), "me")
+        epoch = turn_task.leases.restart_turn(TASK, turn_task.snapshot.epoch, status_event("again"), "me")
         assert epoch is not None
         assert turn_task.snapshot.unfinished_usage == TokenUsage(100, 2)
-        again = turn_task.turns.claim(TurnAssignment(TASK, 3, epoch, attempt), "me", 10)
+        again = turn_task.leases.claim_turn(TurnAssignment(TASK, 3, epoch, attempt), "me", 10)
         assert again is not None
         assert again.snapshot.unfinished_usage == TokenUsage(100, 2)
     assert again is not None
-    assert emit_chunk(turn_task.turns, again, 1, text_chunk("c"), TokenUsage(90, 3))
+    assert emit_chunk(turn_task.leases, again, 1, text_chunk("c"), TokenUsage(90, 3))
     assert turn_task.snapshot.unfinished_usage == TokenUsage(190, 5)
     turn_task.commit()
     assert turn_task.snapshot.unfinished_usage == TokenUsage()
@@ -211,15 +213,17 @@ def test_the_usage_of_voided_attempts_is_kept_until_the_commit(turn_task: TaskUn
 
 def test_the_owner_may_void_its_live_lease(turn_task: TaskUnderTest) -> None:
     claim = turn_task.claim("me")
-    epoch = turn_task.turns.restart(TASK, claim.assignment.epoch, status_event("again"), "me")
+    epoch = turn_task.leases.restart_turn(TASK, claim.assignment.epoch, status_event("again"), "me")
     assert (epoch, turn_task.snapshot.attempt, turn_task.snapshot.claimed) == (turn_task.snapshot.epoch, 2, False)
     assert turn_task.event_log() == [(1, 0, "again")]
 
 
 def test_an_unclaimed_turn_may_be_voided(turn_task: TaskUnderTest) -> None:
-    assert turn_task.turns.restart(TASK, turn_task.snapshot.epoch, status_event("again")) == turn_task.snapshot.epoch
+    assert (
+        turn_task.leases.restart_turn(TASK, turn_task.snapshot.epoch, status_event("again")) == turn_task.snapshot.epoch
+    )
     assert turn_task.snapshot.attempt == 2
-    assert turn_task.turns.restart("another", turn_task.snapshot.epoch, status_event("again")) is None
+    assert turn_task.leases.restart_turn("another", turn_task.snapshot.epoch, status_event("again")) is None
 
 
 def test_one_of_many_restarts_wins(redis_task: TaskOnRedis) -> None:
@@ -230,7 +234,7 @@ def test_one_of_many_restarts_wins(redis_task: TaskOnRedis) -> None:
 
     def restart(_: int) -> int | None:
         barrier.wait()
-        return redis_task.turns.restart(TASK, lost.assignment.epoch, status_event("again"))
+        return redis_task.leases.restart_turn(TASK, lost.assignment.epoch, status_event("again"))
 
     with ThreadPoolExecutor(8) as pool:
         assert len(list(filter(None, pool.map(restart, range(8))))) == 1
@@ -242,18 +246,18 @@ def test_the_time_of_dispatch_is_updated_by_a_redelivery_that_dispatches(turn_ta
     epoch, dispatched = turn_task.snapshot.epoch, turn_task.snapshot.dispatched_at
     assert dispatched > 1_700_000_000
     turn_task.pass_time(1.1)
-    turn_task.turns.count_redelivery(TASK, epoch, False)
+    turn_task.leases.count_redelivery(TASK, epoch, False)
     assert turn_task.snapshot.dispatched_at == dispatched
-    turn_task.turns.count_redelivery(TASK, epoch, True)
+    turn_task.leases.count_redelivery(TASK, epoch, True)
     assert turn_task.snapshot.dispatched_at > dispatched
 
 
 def test_redeliveries_are_counted(turn_task: TaskUnderTest) -> None:
     epoch = turn_task.snapshot.epoch
-    assert [turn_task.turns.count_redelivery(TASK, epoch, False) for _ in range(3)] == [1, 2, 3]
+    assert [turn_task.leases.count_redelivery(TASK, epoch, False) for _ in range(3)] == [1, 2, 3]
     assert turn_task.snapshot.redeliveries == 3
-    assert turn_task.turns.count_redelivery(TASK, epoch - 1, False) == 0
-    assert turn_task.turns.count_redelivery("another", epoch, False) == 0
+    assert turn_task.leases.count_redelivery(TASK, epoch - 1, False) == 0
+    assert turn_task.leases.count_redelivery("another", epoch, False) == 0
     assert turn_task.snapshot.redeliveries == 3
 
 
@@ -268,8 +272,8 @@ def test_logged_messages_are_published(redis_task: TaskOnRedis) -> None:
         redis_task.create(1, status_event("a"))
         redis_task.record_decision()
         claim = redis_task.claim()
-        emit_chunk(redis_task.turns, claim, 1, text_chunk("b"), USAGE)
-        redis_task.turns.restart(TASK, claim.assignment.epoch, status_event("c"), "me")
+        emit_chunk(redis_task.leases, claim, 1, text_chunk("b"), USAGE)
+        redis_task.leases.restart_turn(TASK, claim.assignment.epoch, status_event("c"), "me")
         messages: list[Any] = [pubsub.get_message(timeout=60) for _ in range(3)]
     received = [(message["channel"], message["data"]) for message in messages]
     logged = [(channel, data) for channel in channels for _, data in redis_task.logs.entries(channel, 0)]
@@ -278,15 +282,15 @@ def test_logged_messages_are_published(redis_task: TaskOnRedis) -> None:
 
 
 def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
-    turns = unreachable_task.turns
+    leases = unreachable_task.leases
     assignment = TurnAssignment(TASK, 1, 1, 1)
     claim = TurnClaim(assignment, "me", None)  # type: ignore[arg-type]  # the snapshot is not used
     uses: list[Callable[[], object]] = [
-        lambda: turns.claim(assignment, "me", 1),
-        lambda: emit_chunk(turns, claim, 1, text_chunk("c"), USAGE),
-        lambda: turns.renew(claim),
-        lambda: turns.restart(TASK, 1, status_event("again")),
-        lambda: turns.count_redelivery(TASK, 1, False),
+        lambda: leases.claim_turn(assignment, "me", 1),
+        lambda: emit_chunk(leases, claim, 1, text_chunk("c"), USAGE),
+        lambda: leases.renew_turn(claim),
+        lambda: leases.restart_turn(TASK, 1, status_event("again")),
+        lambda: leases.count_redelivery(TASK, 1, False),
     ]
     for use in uses:
         with pytest.raises(TransientError, match="redis does not answer"):
@@ -296,14 +300,14 @@ def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnR
 def test_the_workers_that_declined_a_turn_are_kept_until_the_fence_moves(turn_task: TaskUnderTest) -> None:
     event = status_event("declined")
     for worker in ("a@x", "b@x"):
-        claim = turn_task.turns.claim(turn_task.turn_assignment(), worker, 10)
+        claim = turn_task.leases.claim_turn(turn_task.turn_assignment(), worker, 10)
         assert claim is not None
-        assert turn_task.turns.defer(claim, 0.0, event, False, declined_by=worker)
-        assert turn_task.turns.count_redelivery(TASK, turn_task.snapshot.epoch, True)
+        assert turn_task.leases.defer_turn(claim, 0.0, event, False, declined_by=worker)
+        assert turn_task.leases.count_redelivery(TASK, turn_task.snapshot.epoch, True)
     assert turn_task.snapshot.declined == Declined(2, ("a@x", "b@x"))
     claim = turn_task.claim()
     assert claim.snapshot.declined == Declined(2, ("a@x", "b@x"))
-    assert turn_task.turns.defer(claim, 0.0, event, True)
+    assert turn_task.leases.defer_turn(claim, 0.0, event, True)
     assert turn_task.snapshot.declined.count == 2, "a refusal by the model server is no decline by the worker"
     turn_task.record_decision()
     assert turn_task.snapshot.declined == Declined()

@@ -76,7 +76,22 @@ THEMES = (
 WRITES = (
     *(f"task_store.{method}" for method in ("create", "record_decision", "commit", "reset_logs", "expire")),
     *(f"files.{method}" for method in ("put", "create", "delete", "copy")),
-    *("histories.append", "histories.create", "turns.", "calls.", "inbox.", "dispatcher."),
+    *("histories.append", "histories.create", "inbox.", "dispatcher."),
+    *(
+        f"leases.{work}"
+        for work in (
+            "claim",
+            "emit",
+            "renew",
+            "cancel",
+            "defer",
+            "release",
+            "restart",
+            "count_redelivery",
+            "record",
+            "end",
+        )
+    ),
 )
 """Calls that change the state of tasks."""
 MAX_CHOICE = 7
@@ -102,7 +117,7 @@ FOLLOWS = {
 """Kinds that often matter shortly after another one."""
 
 
-UNCOUNTED_CALLS = ("task_index.", "index_progress.", "day_usages.count")
+UNCOUNTED_CALLS = ("task_index.", "rates.count_day")
 """The beginnings of names of port calls that no decision about a step reads."""
 
 

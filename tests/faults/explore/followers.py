@@ -99,7 +99,7 @@ class TaskFollower:
         if task.generation != position.generation:
             position.reset(task.generation)
         archive = StoredEvents(self.world.files, self.world.histories)
-        for record in LogMerger(_Logs(task), archive.read, task_id, ("chunks", "events"), page).merge(position):
+        for record in LogMerger(_Logs(task).page, archive.read, task_id, ("chunks", "events"), page).merge(position):
             if record["type"] == "event_error" and record["code"] == LOST_EVENTS:
                 raise AssertionError(record["message"])
             yield position.advance(record)

@@ -133,7 +133,7 @@ def _check_budget(run: Run) -> None:
         counts = own if CheckedTask(world, task_id).open else others
         for cell in usage.cells:
             counts.update(tokens=(cell.tokens_in + cell.tokens_out) * (cell.day == day))
-    spent = world.engine.day_usages.spent("acme", day).tokens
+    spent = world.engine.rate_limiter.spent("acme", day).tokens
     erased = any(path.startswith(TOMBSTONES) for path in world.files.held)
     lowest = own["tokens"] + (0 if run.losses else others["tokens"])
     require("budget", lowest <= spent, f"{spent} tokens, at least {lowest} are recorded")

@@ -14,11 +14,11 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_summary import TaskSummary
 from roboco.local.valkey import ValkeyServer
-from roboco.ports.index_progress import Rebuild
+from roboco.ports.scans import Rebuild
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import Scripts
-from roboco.redis.task_index import RedisIndexProgress, RedisTaskIndex
+from roboco.redis.task_index import RedisTaskIndex
 
 
 def call(*arguments: str) -> Result:
@@ -54,7 +54,7 @@ def indexed(valkey: ValkeyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 entry("d", timedelta(days=3), TaskStatus.PAUSED),
             ]
         )
-        RedisIndexProgress(scripts, keys).save(None, Rebuild("r", "i", "d", tasks_read=4))
+        RedisTaskIndex(scripts, keys).save_scan(None, Rebuild("r", "i", "d", tasks_read=4))
         yield
 
 

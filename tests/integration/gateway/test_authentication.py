@@ -16,14 +16,16 @@ from roboco.gateway import access, key_cache
 from roboco.gateway.access import Caller
 from roboco.gateway.principal import Scope
 from roboco.gateway.request_log import SECURITY_HEADERS
+from roboco.gateway.settings import GatewaySettings
+from roboco.local.valkey import ValkeyServer
 from tests.support.gateway_auth import HERE, SECRET, AuthWorld, auth_world
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AuthWorld]:
+def world(tmp_path: Path, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[AuthWorld]:
     """Yield a gateway at which browsers can sign in, with a route that reads its body."""
     monkeypatch.setattr(access, "MAX_BODY", 2000)
-    with auth_world(tmp_path, cookie_secret=(SECRET,)) as made:
+    with auth_world(tmp_path, {"redis_url": valkey.url}, cookie_secret=(SECRET,)) as made:
         made.app.add_api_route("/v1/echo/{task_id}", _echo, methods=["POST"])
         made.app.add_api_route("/v1/broken", _broken, methods=["POST"])
         yield made
@@ -209,7 +211,7 @@ def test_requests_beyond_the_limit_get_429_with_the_time_to_wait(world: AuthWorl
 def test_if_redis_does_not_answer_requests_get_503_and_health_lives(
     world: AuthWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = world.key()
+    text = world.key(limits={"requests_per_minute": 2})
     lost = Orchestrator(Settings(redis_url="redis://127.0.0.1:1/0"))
     monkeypatch.setattr(world.gateway.limits, "_accounts", lost.caller_limits)
     answer = world.me(text)
@@ -219,12 +221,12 @@ def test_if_redis_does_not_answer_requests_get_503_and_health_lives(
     assert world.client.get("/readyz").status_code == 200
 
 
-def test_a_key_cannot_raise_the_limits_of_the_settings(tmp_path: Path) -> None:
-    with auth_world(tmp_path, limits="requests_per_minute=10,max_tokens=0") as world:
+def test_a_key_cannot_raise_the_limits_of_the_settings(tmp_path: Path, valkey: ValkeyServer) -> None:
+    with auth_world(tmp_path, {"redis_url": valkey.url}, limits="requests_per_minute=10,max_tokens=0") as world:
         limits = world.me(world.key(limits={"requests_per_minute": 50, "max_tokens": 7})).json()["limits"]
         assert limits["requests_per_minute"] == 10
         assert limits["max_tokens"] == 7
-        assert world.gateway.settings.tenant_limits == CallerLimits(open_tasks=20_000, open_bytes=256 * 1024 * 1024)
+    assert GatewaySettings().tenant_limits == CallerLimits(open_tasks=20_000, open_bytes=256 * 1024 * 1024)
 
 
 @pytest.mark.parametrize("given", ["", "a" * 65, "a b", "ä", "x\ty"])

@@ -223,7 +223,7 @@ def test_a_gateway_needs_only_the_rights_of_its_user(acl_stack: Stack) -> None:
             task.stop()
             until(lambda: task.result(60).status.ended, 60, "the task has ended")  # noqa: B023
             until(lambda: client._engine.task_index.ended([task.task_id]) == [True], 60, "it is listed as ended")  # noqa: B023
-        assert client._engine.day_usages.spent("acme", day_of(client._engine.now()), "key:one").tokens > 0
+        assert client._engine.rate_limiter.spent("acme", day_of(client._engine.now()), "key:one").tokens > 0
     assert take_denials(acl_stack) == set()
 
 

@@ -1,7 +1,9 @@
 """A clock that a test moves."""
 
+from roboco.ports.clock import Clock
 
-class ManualClock:
+
+class ManualClock(Clock):
     """A clock that advances by a millisecond at each reading, so that no two readings are equal."""
 
     def __init__(self, start: float = 1_800_000_000.0) -> None:
@@ -21,7 +23,7 @@ class ManualClock:
         self.move(seconds)
 
 
-class SkewedClock:
+class SkewedClock(Clock):
     """A clock that is ahead of another clock by some seconds."""
 
     def __init__(self, clock: ManualClock, skew: float) -> None:

@@ -1,14 +1,15 @@
 """A heartbeat that renews when a test calls `beat`."""
 
 from roboco.engine.heartbeat import LeaseHeartbeat
-from roboco.ports.lease_renewals import LeaseRenewals
+from tests.support.memory_ports.leases import MemoryLeaseRenewals
+from tests.support.memory_ports.renewals import ScriptedRenewals
 
 
 class ManualHeartbeat(LeaseHeartbeat):
     """A heartbeat that renews all leases at each `beat`, in the test's thread."""
 
-    def __init__(self, renewals: LeaseRenewals) -> None:
-        super().__init__(renewals, 3600.0)
+    def __init__(self, renewals: MemoryLeaseRenewals | ScriptedRenewals) -> None:
+        super().__init__(renewals.renew, renewals.server_of, 3600.0)
 
     def _ensure_running(self) -> None:
         """Start no thread."""

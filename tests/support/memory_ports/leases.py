@@ -1,4 +1,4 @@
-"""Leases in memory: on turns, with their chunks, and on tool calls."""
+"""Leases in memory: on turns, with their chunks, on tool calls, and on other attempts at work."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,15 +15,15 @@ from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTa
 from tests.support.memory_ports.task_store import snapshot
 
 
-class MemoryTurns:
-    """Leases of `lease` seconds on turns."""
+class MemoryLeases:
+    """Leases of `lease` seconds on turns, tool calls and other attempts at work."""
 
     def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
         self._server = server
         self._clock = clock
         self._lease = lease
 
-    def claim(self, assignment: TurnAssignment, token: str, tail: int) -> TurnClaim | None:
+    def claim_turn(self, assignment: TurnAssignment, token: str, tail: int) -> TurnClaim | None:
         """Return the claim, or None if the fence moved, the position is taken, or this attempt was claimed before."""
         now = self._clock.now()
         with self._server as held:
@@ -53,7 +53,7 @@ class MemoryTurns:
             lease_status = LeaseStatus.LOST if task is None else _lease_status(task)
         on_ack(lease_status)
 
-    def renew(self, claim: TurnClaim) -> LeaseStatus:
+    def renew_turn(self, claim: TurnClaim) -> LeaseStatus:
         """Renew the lease if the claim still holds. Return its status."""
         [status] = MemoryLeaseRenewals(self._server, self._clock, self._lease).renew([claim.lease])
         return status
@@ -66,7 +66,7 @@ class MemoryTurns:
                 return None
             return CancelRequest(*task.cancellation[1:])
 
-    def defer(
+    def defer_turn(
         self,
         claim: TurnClaim,
         seconds: float,
@@ -96,7 +96,7 @@ class MemoryTurns:
             self._server.publish_event(claim.assignment.task_id, task, event)
             return True
 
-    def release(self, claim: TurnClaim) -> bool:
+    def release_turn(self, claim: TurnClaim) -> bool:
         """Release the turn. Return False if the claim is lost, or if the attempt has emitted text."""
         now = self._clock.now()
         with self._server as held:
@@ -111,7 +111,7 @@ class MemoryTurns:
             task.redeliveries, task.dispatched_at = 0, now
             return True
 
-    def restart(
+    def restart_turn(
         self, task_id: str, epoch: int, event: AnyEvent, token: str = "", handed_over: bool = False
     ) -> int | None:
         """Void the attempt. Return the new epoch, or None if the fence moved or another worker has a live lease."""
@@ -143,41 +143,7 @@ class MemoryTurns:
                 task.dispatched_at, task.deferral = now, (0, 0.0)
             return task.redeliveries
 
-
-def _declined(known: tuple[int, Declined], epoch: int, worker: str) -> tuple[int, Declined]:
-    """Return the workers that have declined the work of this epoch."""
-    if not worker:
-        return known
-    before = known[1] if known[0] == epoch else Declined()
-    names = before.workers if worker in before.workers else (*before.workers, worker)
-    return epoch, Declined(before.count + 1, names)
-
-
-def _end_wait(task: StoredTask, call: StoredCall, others: str = "") -> bool:
-    """End the wait of the call. The task has a reason until no call of it waits. Return True if the call waited."""
-    if call.wait_epoch != task.epoch:
-        return False
-    call.wait_epoch = 0
-    if any(one.wait_epoch == task.epoch for one in task.calls.values()):
-        task.reason = others or task.reason
-    else:
-        task.reason = ""
-    return True
-
-
-def _lease_status(task: StoredTask) -> LeaseStatus:
-    return LeaseStatus.CANCEL_REQUESTED if task.cancellation[0] == task.epoch else LeaseStatus.HELD
-
-
-class MemoryCalls:
-    """Leases of `lease` seconds on tool calls, and their outcomes."""
-
-    def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
-        self._server = server
-        self._clock = clock
-        self._lease = lease
-
-    def claim(self, assignment: ToolAssignment, token: str) -> bool:
+    def claim_call(self, assignment: ToolAssignment, token: str) -> bool:
         """Return True if the caller now holds the call."""
         now = self._clock.now()
         with self._server as held:
@@ -195,7 +161,7 @@ class MemoryCalls:
             _end_wait(task, call)
             return True
 
-    def renew(self, assignment: ToolAssignment, token: str) -> bool:
+    def renew_call(self, assignment: ToolAssignment, token: str) -> bool:
         """Renew the lease. Return False if the caller no longer holds the call."""
         lease = CallLease(assignment.task_id, assignment.epoch, assignment.call_id, token)
         [status] = MemoryLeaseRenewals(self._server, self._clock, self._lease).renew([lease])
@@ -217,7 +183,7 @@ class MemoryCalls:
                 self._server.publish_event(assignment.task_id, task, event)
             return sum(1 for one in task.calls.values() if one.outcome is not None)
 
-    def release(
+    def release_call(
         self, assignment: ToolAssignment, token: str, declined_by: str = "", event: StatusChanged | None = None
     ) -> bool:
         """Release the call, whose attempt may then be claimed again. Return False if the caller does not hold it."""
@@ -253,7 +219,7 @@ class MemoryCalls:
             task.dispatched_at = now
             return True
 
-    def restart(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:
+    def restart_call(self, assignment: ToolAssignment, worker_lost: bool = False) -> int | None:
         """Void an attempt whose lease has expired or whose worker is lost. Return the next attempt, or None."""
         now = self._clock.now()
         with self._server as held:
@@ -270,6 +236,53 @@ class MemoryCalls:
 
     def _call(self, order: ToolAssignment) -> StoredCall | None:
         return _find_call(self._server, order.task_id, order.epoch, order.call_id)
+
+    def start_attempt(self, key: str) -> int | None:
+        """Count a start. Return the number of earlier unfinished starts, or None while another worker has the lease."""
+        now = self._clock.now()
+        with self._server as held:
+            if held.attempt_leases.get(key, 0.0) > now:
+                return None
+            held.attempt_leases[key] = now + self._lease
+        return self.count_attempt(key)
+
+    def count_attempt(self, key: str) -> int:
+        """Count a start, also beside another worker. Return the number of earlier unfinished starts."""
+        with self._server as held:
+            held.attempts[key] = held.attempts.get(key, 0) + 1
+            return held.attempts[key] - 1
+
+    def finish_attempts(self, *keys: str) -> None:
+        """Remove the counts of work that has ended, with or without an error."""
+        with self._server as held:
+            for key in keys:
+                held.attempts.pop(key, None)
+                held.attempt_leases.pop(key, None)
+
+
+def _declined(known: tuple[int, Declined], epoch: int, worker: str) -> tuple[int, Declined]:
+    """Return the workers that have declined the work of this epoch."""
+    if not worker:
+        return known
+    before = known[1] if known[0] == epoch else Declined()
+    names = before.workers if worker in before.workers else (*before.workers, worker)
+    return epoch, Declined(before.count + 1, names)
+
+
+def _end_wait(task: StoredTask, call: StoredCall, others: str = "") -> bool:
+    """End the wait of the call. The task has a reason until no call of it waits. Return True if the call waited."""
+    if call.wait_epoch != task.epoch:
+        return False
+    call.wait_epoch = 0
+    if any(one.wait_epoch == task.epoch for one in task.calls.values()):
+        task.reason = others or task.reason
+    else:
+        task.reason = ""
+    return True
+
+
+def _lease_status(task: StoredTask) -> LeaseStatus:
+    return LeaseStatus.CANCEL_REQUESTED if task.cancellation[0] == task.epoch else LeaseStatus.HELD
 
 
 def _find_call(server: MemoryServer, task_id: str, epoch: int, call_id: str) -> StoredCall | None:

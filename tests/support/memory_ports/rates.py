@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_limits import ModelLimit, ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.tokens import ESTIMATING_TOKENIZER, Tokenizer
+from roboco.domain.usage import DayUsage
 from roboco.ports.clock import Clock
 from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admission, Admitted, Queued, Ticket
 from tests.support.memory_ports.server import MemoryServer, StoredBucket, StoredRequest, StoredWait
@@ -170,14 +171,21 @@ class MemoryRates:
             if limit.requests or limit.tokens
         ]
 
+    def count_day(self, task_id: str, by: str | None, steps: int, used: DayUsage) -> None:
+        """Replace the usage of the task, unless a newer one is stored."""
+        with self._server as held:
+            stored = held.day_usages.get((task_id, used.day))
+            if stored is None or stored[1] < steps:
+                held.day_usages[task_id, used.day] = (by, steps, used)
+
+    def spent(self, tenant: str, day: str, by: str | None = None) -> DayUsage:
+        """Return the usage of the day."""
+        with self._server as held:
+            known = [(tenant_of(task_id), one) for (task_id, at), one in held.day_usages.items() if at == day]
+        used = [used for of, (creator, _, used) in known if of == tenant and by in (None, creator)]
+        tokens, cost = sum(one.tokens for one in used), sum(one.cost_billionths for one in used)
+        return DayUsage(day=day, tokens=tokens, cost_billionths=cost)
+
 
 def _server_of(profile: ModelProfile) -> str:
     return repr((profile.base_url, profile.api_key_env, profile.model))
-
-
-class Estimates:
-    """Tokenizers that estimate."""
-
-    def for_model(self, model: str) -> Tokenizer:
-        """Return the estimating tokenizer."""
-        return ESTIMATING_TOKENIZER

@@ -31,6 +31,17 @@ class MemoryWorkerRegistry:
         self.workspace_key = "workspace"
         self._live = live
 
+    def switches(self) -> str | None:
+        """Return the switches, or None if the server was emptied."""
+        with self._server as held:
+            return None if held.switches is None else held.switches[1]
+
+    def put_switches(self, text: str, revision: int) -> None:
+        """Store the switches, unless newer ones are stored."""
+        with self._server as held:
+            if held.switches is None or held.switches[0] <= revision:
+                held.switches = (revision, text)
+
     def register(self, worker: Registration, foreign_tasks: bool) -> WorkspaceIdentity | None:
         """Record that this worker lives. Return the coordinators' workspace, and record nothing, if it is another."""
         now = self._clock.now()

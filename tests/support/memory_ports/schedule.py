@@ -1,4 +1,4 @@
-"""The schedule, the record of its fill, attempts, dead letters, inbox and logs in memory."""
+"""The schedule, dead letters, inbox and logs in memory."""
 
 from collections.abc import Iterator, Sequence
 
@@ -146,15 +146,7 @@ class MemorySchedule:
             held.mark = ""
             held.fresh_until = now + seconds
 
-
-class MemoryFillRecord:
-    """The record of the current fill."""
-
-    def __init__(self, server: MemoryServer, clock: Clock) -> None:
-        self._server = server
-        self._clock = clock
-
-    def claim(self, mark: str, first: FillPosition, token: str, seconds: float) -> FillClaim:
+    def claim_fill(self, mark: str, first: FillPosition, token: str, seconds: float) -> FillClaim:
         """Claim the next page."""
         now = self._clock.now()
         with self._server as held:
@@ -165,7 +157,7 @@ class MemoryFillRecord:
                 held.fill.token, held.fill.until, held.fill.claimed_at = token, now + seconds, now
             return FillClaim(held.fill.position, granted)
 
-    def advance(self, token: str, position: FillPosition, delay: float = 0.0) -> bool:
+    def advance_fill(self, token: str, position: FillPosition, delay: float = 0.0) -> bool:
         """Store the next position, if the token has the claim."""
         now = self._clock.now()
         with self._server as held:
@@ -175,42 +167,11 @@ class MemoryFillRecord:
             fill.position, fill.token, fill.released, fill.until = position, "", token, now + delay
             return True
 
-    def finish(self, token: str) -> None:
+    def finish_fill(self, token: str) -> None:
         """Remove the record, if the token has the claim."""
         with self._server as held:
             if held.fill is not None and held.fill.token == token:
                 held.fill = None
-
-
-class MemoryAttempts:
-    """Counts of work that was started and not finished, with leases of `lease` seconds."""
-
-    def __init__(self, server: MemoryServer, clock: Clock, lease: float) -> None:
-        self._server = server
-        self._clock = clock
-        self._lease = lease
-
-    def start(self, key: str) -> int | None:
-        """Count a start. Return the number of earlier unfinished starts, or None while another worker has the lease."""
-        now = self._clock.now()
-        with self._server as held:
-            if held.attempt_leases.get(key, 0.0) > now:
-                return None
-            held.attempt_leases[key] = now + self._lease
-        return self.start_without_lease(key)
-
-    def start_without_lease(self, key: str) -> int:
-        """Count a start, also beside another worker. Return the number of earlier unfinished starts."""
-        with self._server as held:
-            held.attempts[key] = held.attempts.get(key, 0) + 1
-            return held.attempts[key] - 1
-
-    def finish(self, *keys: str) -> None:
-        """Remove the counts of work that has ended, with or without an error."""
-        with self._server as held:
-            for key in keys:
-                held.attempts.pop(key, None)
-                held.attempt_leases.pop(key, None)
 
 
 class MemoryDeadLetters:

@@ -2,7 +2,8 @@
 
 import copy
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -11,9 +12,8 @@ from roboco.domain.stream.event import AnyEvent, StreamChunk, unnumbered_json
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.usage import DayUsage
 from roboco.ports.fill import FillPosition
-from roboco.ports.index_progress import Rebuild
 from roboco.ports.registry import DRAINING, POOLS, DrainRequest, Registration, WorkspaceIdentity
-from roboco.ports.retention_progress import RetentionScan
+from roboco.ports.scans import Rebuild, RetentionScan
 from roboco.ports.task_store import Declined, Phase, TokenUsage
 
 
@@ -166,8 +166,8 @@ class StoredData:
     inbox_until: dict[str, float] = field(default_factory=dict)
     erased_until: dict[str, float] = field(default_factory=dict)
     schedule: dict[str, float] = field(default_factory=dict)
-    retention_scan: RetentionScan | None = None
-    retention_lock: tuple[str, float] = ("", 0.0)
+    scans: dict[type, Rebuild | RetentionScan] = field(default_factory=dict)
+    scan_locks: dict[type, tuple[str, float]] = field(default_factory=dict)
     filled_instance: int = 0
     mark: str = ""
     fresh_until: float = 0.0
@@ -187,14 +187,8 @@ class StoredData:
     drain_requests: dict[str, DrainRequest] = field(default_factory=dict)
     workspace: WorkspaceIdentity | None = None
     entries: dict[str, TaskEntry] = field(default_factory=dict)
-    rebuild: Rebuild | None = None
     day_usages: dict[tuple[str, str], tuple[str | None, int, DayUsage]] = field(default_factory=dict)
     index_trimmed: datetime | None = None
-    index_lock: tuple[str, float] = ("", 0.0)
-    paid: dict[tuple[str, str, str], float] = field(default_factory=dict)
-    streams: dict[tuple[str, str], dict[str, tuple[int, float]]] = field(default_factory=dict)
-    open_tasks: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
-    open_bytes: dict[str, int] = field(default_factory=dict)
 
 
 class MemoryServer:
@@ -220,6 +214,16 @@ class MemoryServer:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+    @contextmanager
+    def listen(self, task_id: str, epoch: int, on_signal: Callable[[], None]) -> Iterator[None]:
+        """Until the block ends, call `on_signal` when cancellation of the work of this epoch is requested."""
+        entry = (task_id, epoch, on_signal)
+        self.listeners.append(entry)
+        try:
+            yield
+        finally:
+            self.listeners.remove(entry)
 
     def wipe(self) -> None:
         """Lose all data."""

@@ -1,14 +1,15 @@
-"""The task index and the progress of its rebuild in memory."""
+"""The task index, and the progress of scans, in memory."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import cast
 
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
 from roboco.errors import UsageError
 from roboco.ports.clock import Clock
+from roboco.ports.scans import Rebuild, S
 from roboco.ports.task_index import TaskPage
 from tests.support.memory_ports.server import MemoryServer
 
@@ -16,8 +17,9 @@ from tests.support.memory_ports.server import MemoryServer
 class MemoryTaskIndex:
     """The entries of tasks by id. Times have milliseconds."""
 
-    def __init__(self, server: MemoryServer) -> None:
+    def __init__(self, server: MemoryServer, clock: Clock) -> None:
         self._server = server
+        self._clock = clock
 
     def put(self, entries: Sequence[TaskEntry]) -> None:
         """Store each entry, unless a newer one is stored."""
@@ -72,7 +74,8 @@ class MemoryTaskIndex:
             raise UsageError(f"cursor {cursor!r} is not one of a page of tasks")
         with self._server as held:
             entries = sorted(held.entries.values(), key=_key, reverse=True)
-            rebuild, trimmed = held.rebuild, held.index_trimmed
+            trimmed = held.index_trimmed
+        rebuild = self.load_scan(Rebuild)
         if cursor:
             at = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=int(milliseconds))
             entries = [entry for entry in entries if _key(entry) < (at, task_id)]
@@ -82,37 +85,26 @@ class MemoryTaskIndex:
         read = 0 if rebuild is None else rebuild.tasks_read
         return TaskPage(tuple(found[:limit]), after, rebuild is not None and rebuild.complete, read, trimmed)
 
-
-class MemoryIndexProgress:
-    """The progress of the rebuild. `progress` and `holder` are fields of the server's data."""
-
-    progress, holder = "rebuild", "index_lock"
-
-    def __init__(self, server: MemoryServer, clock: Clock) -> None:
-        self._server = server
-        self._clock = clock
-
-    def lock(self, token: str, seconds: float) -> bool:
+    def lock_scan(self, kind: type[S], token: str, seconds: float) -> bool:
         """Return True if this worker may continue for these seconds."""
         now = self._clock.now()
         with self._server as held:
-            holder, until = getattr(held, self.holder)
-            if until > now:
-                return bool(holder == token)
-            setattr(held, self.holder, (token, now + seconds))
-            return True
+            holder, until = held.scan_locks.get(kind, ("", 0.0))
+            if until <= now:
+                held.scan_locks[kind] = (token, now + seconds)
+            return until <= now or holder == token
 
-    def load(self) -> Any:
+    def load_scan(self, kind: type[S]) -> S | None:
         """Return the progress."""
         with self._server as held:
-            return getattr(held, self.progress)
+            return cast(S | None, held.scans.get(kind))
 
-    def save(self, before: Any, after: Any) -> bool:
+    def save_scan(self, before: S | None, after: S) -> bool:
         """Replace the progress, if it is still `before`."""
         with self._server as held:
-            if getattr(held, self.progress) not in (before, after):
+            if held.scans.get(type(after)) not in (before, after):
                 return False
-            setattr(held, self.progress, after)
+            held.scans[type(after)] = after
             return True
 
 

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from roboco.domain.task_summary import TaskSummary
-from roboco.ports.telemetry import MetricSpec, Operation, OperationSpan
+from roboco.ports.telemetry import MetricSpec, Operation, OperationSpan, Telemetry
 
 
-class MemoryTelemetry:
+class MemoryTelemetry(Telemetry):
     """The recorded metrics, operations and ended tasks. `annotations` has an entry an operation, None if discarded."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class MemoryTelemetry:
         return [value for one, value, its in self.metrics if one == figure and its == labels]
 
 
-class _MemorySpan:
+class _MemorySpan(OperationSpan):
     def __init__(self, annotations: list[dict[str, Any] | None], number: int) -> None:
         self._annotations = annotations
         self._number = number

@@ -41,12 +41,6 @@ from roboco.engine.stored_events import StoredEvents
 from roboco.engine.switches import SwitchBoard
 from roboco.errors import Overloaded, TransientError
 from roboco.ports.task_store import Phase
-from roboco.templates.templates import JinjaPrompts
-from tests.support.memory_ports.caller_limits import (
-    MemoryCallerCounts,
-    MemoryDayUsages,
-    MemoryOpenTasks,
-)
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.dispatcher import (
     AdvanceMessage,
@@ -58,25 +52,21 @@ from tests.support.memory_ports.dispatcher import (
     TurnMessage,
 )
 from tests.support.memory_ports.heartbeat import ManualHeartbeat
-from tests.support.memory_ports.held_work import ManualHeldWork, MemoryHost, MemorySwitchCache
-from tests.support.memory_ports.leases import MemoryCalls, MemoryLeaseRenewals, MemoryTurns
+from tests.support.memory_ports.held_work import ManualHeldWork, MemoryHost
+from tests.support.memory_ports.leases import MemoryLeaseRenewals, MemoryLeases
 from tests.support.memory_ports.model import ScriptedModel
 from tests.support.memory_ports.notifier import MemoryNotifier
-from tests.support.memory_ports.rates import Estimates, MemoryRates
+from tests.support.memory_ports.rates import MemoryRates
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
-from tests.support.memory_ports.retention import MemoryRetentionProgress
 from tests.support.memory_ports.schedule import (
-    MemoryAttempts,
     MemoryDeadLetters,
-    MemoryFillRecord,
     MemoryInbox,
     MemoryLogs,
     MemorySchedule,
 )
 from tests.support.memory_ports.server import MemoryServer
-from tests.support.memory_ports.signals import MemorySignals
 from tests.support.memory_ports.sweeping import sweep
-from tests.support.memory_ports.task_index import MemoryIndexProgress, MemoryTaskIndex
+from tests.support.memory_ports.task_index import MemoryTaskIndex
 from tests.support.memory_ports.task_store import MemoryTaskStore
 from tests.support.memory_ports.telemetry import MemoryTelemetry
 from tests.support.memory_ports.toolbox import MemoryToolbox
@@ -134,36 +124,25 @@ class World:
 
         lease = self.given.policy.lease
         files = watch_port(self.files, "files", watch)
-        switches = SwitchBoard(files, watch_port(MemorySwitchCache(self.server), "switches", watch), self.clock)
+        workers = watch_port(MemoryWorkerRegistry(self.server, self.clock, WORKER), "workers", watch)
+        switches = SwitchBoard(files, workers, self.clock)
         return Engine(
             task_store=watch_port(MemoryTaskStore(self.server, self.clock), "task_store", watch),
-            turns=watch_port(MemoryTurns(self.server, self.clock, lease), "turns", watch),
-            calls=watch_port(MemoryCalls(self.server, self.clock, lease), "calls", watch),
+            leases=watch_port(MemoryLeases(self.server, self.clock, lease), "leases", watch),
             schedule=watch_port(MemorySchedule(self.server, self.clock), "schedule", watch),
-            fill=watch_port(MemoryFillRecord(self.server, self.clock), "fill", watch),
-            attempts=watch_port(MemoryAttempts(self.server, self.clock, lease), "attempts", watch),
             dead_letters=watch_port(MemoryDeadLetters(self.server), "dead_letters", watch),
             inbox=watch_port(MemoryInbox(self.server, self.clock), "inbox", watch),
             event_logs=watch_port(MemoryLogs(self.server), "logs", watch),
             histories=watch_port(self.histories, "histories", watch),
             files=files,
-            model=watch_port(self.given.model, "model", watch),
+            call_model=watch_port(self.given.model, "model", watch).stream,
             rate_limiter=watch_port(MemoryRates(self.server, self.clock), "rates", watch),
-            tokenizers=Estimates(),
-            templates=JinjaPrompts(),
             toolbox=watch_port(self.given.toolbox, "toolbox", watch),
             dispatcher=watch_port(self.dispatcher, "dispatcher", watch),
-            notifier=watch_port(self.notifier, "notifier", watch),
-            signals=MemorySignals(self.server),
-            workers=watch_port(MemoryWorkerRegistry(self.server, self.clock, WORKER), "workers", watch),
-            task_index=watch_port(MemoryTaskIndex(self.server), "task_index", watch),
-            index_progress=watch_port(MemoryIndexProgress(self.server, self.clock), "index_progress", watch),
-            retention_progress=watch_port(
-                MemoryRetentionProgress(self.server, self.clock), "retention_progress", watch
-            ),
-            caller_counts=watch_port(MemoryCallerCounts(self.server, self.clock), "caller_counts", watch),
-            open_tasks=watch_port(MemoryOpenTasks(self.server, self.clock), "open_tasks", watch),
-            day_usages=watch_port(MemoryDayUsages(self.server), "day_usages", watch),
+            deliver=lambda *notice: watch_port(self.notifier, "notifier", watch).deliver(*notice),
+            listen=self.server.listen,
+            workers=workers,
+            task_index=watch_port(MemoryTaskIndex(self.server, self.clock), "task_index", watch),
             clock=self.clock,
             heartbeat=self.heartbeat,
             switches=switches,

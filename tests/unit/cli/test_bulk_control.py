@@ -14,7 +14,7 @@ from roboco.cli.terminal.signals import Interrupted
 from roboco.client.operator import bulk as bulk_module
 from roboco.domain.paths import summary_path
 from roboco.errors import TransientError
-from roboco.ports.index_progress import Rebuild
+from roboco.ports.scans import Rebuild
 from tests.support.gateway_rest import RestWorld, rest_world
 from tests.support.memory_ports.model import says
 
@@ -30,7 +30,7 @@ def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorld]
             assert started.post("/v1/tasks", body).status_code == 201
         started.world.clock.move(1)
         with started.world.server as held:
-            held.rebuild = Rebuild("r", "i", all_listed=True)
+            held.scans[Rebuild] = Rebuild("r", "i", all_listed=True)
         yield started
 
 
@@ -145,7 +145,7 @@ def test_an_aborted_run_says_how_it_is_resumed(
 
 def test_tasks_that_the_rebuilt_index_may_lack_are_reported(rest: RestWorld) -> None:
     with rest.world.server as held:
-        held.rebuild = None
+        del held.scans[Rebuild]
     result = call("stop", "--tenant", "acme", "--yes")
     assert result.return_value == 1
     assert "tasks may be left" in result.stderr

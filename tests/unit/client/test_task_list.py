@@ -13,6 +13,7 @@ from roboco.domain.task_entry import TaskEntry
 from roboco.domain.task_filter import TaskFilter
 from roboco.errors import UsageError
 from roboco.ports.task_index import TaskPage
+from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.server import MemoryServer
 from tests.support.memory_ports.task_index import MemoryTaskIndex
 
@@ -29,7 +30,7 @@ class ChangingIndex(MemoryTaskIndex):
     """An index in which something happens after each page."""
 
     def __init__(self, act: Callable[[int], None]) -> None:
-        super().__init__(MemoryServer())
+        super().__init__(MemoryServer(), ManualClock())
         self._act = act
         self.reads = 0
 

@@ -338,7 +338,7 @@ def test_a_stop_during_a_stream_ends_the_turn_immediately() -> None:
     def watch(name: str, call: Any) -> Any:
         answer = call()
         seen.append(name)
-        if seen.count("turns.emit") == 1 and name == "turns.emit":
+        if seen.count("leases.emit") == 1 and name == "leases.emit":
             world.stop()
             world.drain()
         return answer
@@ -347,7 +347,7 @@ def test_a_stop_during_a_stream_ends_the_turn_immediately() -> None:
     world.submit(GRAPH.team)
     world.settle()
     assert_stopped(world)
-    assert seen.count("turns.emit") == 1
+    assert seen.count("leases.emit") == 1
     interrupted_step = world.history()[1]
     assert (interrupted_step.agent_name, interrupted_step.text, interrupted_step.interrupted) == (
         "writer",

@@ -211,7 +211,7 @@ def test_an_answer_that_is_lost_with_its_worker_is_charged(ended: str) -> None:
 
     def die(name: str, call: Any) -> Any:
         answer = call()
-        if name == "turns.emit":
+        if name == "leases.emit":
             raise Crash
         return answer
 

@@ -52,14 +52,15 @@ class Reports:
 
 def test_a_lease_is_renewed_repeatedly() -> None:
     renewals, reports = scripted(), Reports()
-    with LeaseHeartbeat(renewals, RENEWAL_INTERVAL).renewing(LEASE, reports.lost, reports.cancel):
+    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
+    with heartbeat.renewing(LEASE, reports.lost, reports.cancel):
         wait_for(lambda: renewals.count(LEASE.key) >= 5)
     assert (reports.losses, reports.cancels) == (0, 0)
 
 
 def test_the_lease_of_short_work_is_not_renewed() -> None:
     renewals = scripted()
-    with LeaseHeartbeat(renewals, 60.0).renewing(LEASE):
+    with LeaseHeartbeat(renewals.renew, renewals.server_of, 60.0).renewing(LEASE):
         pass
     wait_for(lambda: not heartbeat_threads())
     assert renewals.count(LEASE.key) == 0
@@ -78,7 +79,7 @@ def test_all_leases_of_a_server_are_one_round_trip() -> None:
 
 def test_each_server_has_a_round_trip() -> None:
     renewals = ScriptedRenewals()
-    heartbeat = LeaseHeartbeat(renewals, RENEWAL_INTERVAL)
+    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
     with ExitStack() as stack:
         for key in ("a/1", "a/2", "b/1"):
             stack.enter_context(heartbeat.renewing(AttemptLease(key)))
@@ -88,7 +89,7 @@ def test_each_server_has_a_round_trip() -> None:
 def test_a_server_that_hangs_does_not_delay_another() -> None:
     renewals = ScriptedRenewals()
     resume = renewals.hang("a")
-    heartbeat = LeaseHeartbeat(renewals, RENEWAL_INTERVAL)
+    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
     with heartbeat.renewing(AttemptLease("a/1")), heartbeat.renewing(AttemptLease("b/1")):
         wait_for(lambda: renewals.count("a/1") == 1)
         renewed = renewals.count("b/1")
@@ -101,7 +102,7 @@ def test_a_server_that_hangs_does_not_delay_another() -> None:
 
 def test_a_refused_renewal_is_reported_once_and_not_repeated() -> None:
     renewals, reports, others = scripted(LeaseStatus.HELD, LeaseStatus.LOST), Reports(), Reports()
-    heartbeat = LeaseHeartbeat(renewals, RENEWAL_INTERVAL)
+    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
     with heartbeat.renewing(LEASE, reports.lost), heartbeat.renewing(OTHER, others.lost):
         wait_for(lambda: reports.losses > 0)
         before = renewals.count(OTHER.key)
@@ -122,7 +123,7 @@ def test_a_request_to_cancel_is_reported_once_while_the_lease_is_renewed() -> No
 
 def test_a_lease_is_not_renewed_after_its_work_has_ended() -> None:
     renewals = scripted()
-    heartbeat = LeaseHeartbeat(renewals, RENEWAL_INTERVAL)
+    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
     with heartbeat.renewing(OTHER):
         with heartbeat.renewing(LEASE):
             wait_for(lambda: renewals.count(LEASE.key) > 0)
@@ -136,7 +137,8 @@ def test_a_lease_is_not_renewed_after_its_work_has_ended() -> None:
 def test_an_answer_after_the_end_of_the_work_is_ignored(answer: Answer, caplog: pytest.LogCaptureFixture) -> None:
     renewals, reports = ScriptedRenewals({LEASE.key: [answer]}), Reports()
     resume = renewals.hang("")
-    with LeaseHeartbeat(renewals, RENEWAL_INTERVAL).renewing(LEASE, reports.lost, reports.cancel):
+    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
+    with heartbeat.renewing(LEASE, reports.lost, reports.cancel):
         wait_for(lambda: renewals.count(LEASE.key) == 1)
     resume.set()
     wait_for(lambda: not heartbeat_threads())
@@ -145,7 +147,7 @@ def test_an_answer_after_the_end_of_the_work_is_ignored(answer: Answer, caplog: 
 
 def test_the_heartbeat_threads_end_with_the_work_and_start_again() -> None:
     renewals = ScriptedRenewals()
-    heartbeat = LeaseHeartbeat(renewals, RENEWAL_INTERVAL)
+    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
     for _ in range(3):
         before = renewals.count(LEASE.key)
         with heartbeat.renewing(LEASE):
@@ -155,7 +157,7 @@ def test_the_heartbeat_threads_end_with_the_work_and_start_again() -> None:
 
 def test_work_in_many_threads_shares_one_heartbeat() -> None:
     renewals = ScriptedRenewals()
-    heartbeat = LeaseHeartbeat(renewals, RENEWAL_INTERVAL)
+    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
     leases = [AttemptLease(str(number)) for number in range(20)]
     done = threading.Event()
 
@@ -216,7 +218,8 @@ def test_renewals_that_raise_are_repeated(monkeypatch: pytest.MonkeyPatch) -> No
             raise ZeroDivisionError
 
     renewals, reports = Broken(), Reports()
-    with LeaseHeartbeat(renewals, RENEWAL_INTERVAL).renewing(LEASE, reports.lost):
+    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
+    with heartbeat.renewing(LEASE, reports.lost):
         wait_for(lambda: renewals.count(LEASE.key) >= 3)
     assert reports.losses == 0
 
@@ -231,7 +234,7 @@ def test_a_report_that_raises_or_hangs_does_not_stop_renewals() -> None:
         raise ZeroDivisionError
 
     renewals = ScriptedRenewals({"bad": [LeaseStatus.LOST], "hangs": [LeaseStatus.CANCEL_REQUESTED]})
-    heartbeat = LeaseHeartbeat(renewals, RENEWAL_INTERVAL)
+    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
     with (
         heartbeat.renewing(AttemptLease("bad"), fail),
         heartbeat.renewing(AttemptLease("hangs"), on_cancel=hang),
@@ -253,12 +256,15 @@ def test_without_a_free_thread_the_renewal_is_tried_again(monkeypatch: pytest.Mo
             super().start()
 
     monkeypatch.setattr(threading, "Thread", Thread)
-    with LeaseHeartbeat(renewals, RENEWAL_INTERVAL).renewing(LEASE):
+    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
+    with heartbeat.renewing(LEASE):
         wait_for(lambda: renewals.count(LEASE.key) >= 2)
     assert len(refusals) == 2
 
 
 def test_an_error_of_the_work_is_raised() -> None:
-    with pytest.raises(ZeroDivisionError), LeaseHeartbeat(scripted(), RENEWAL_INTERVAL).renewing(LEASE):
+    renewals = scripted()
+    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
+    with pytest.raises(ZeroDivisionError), heartbeat.renewing(LEASE):
         raise ZeroDivisionError
     wait_for(lambda: not heartbeat_threads())

@@ -201,7 +201,7 @@ def test_a_hanging_worker_is_superseded_after_the_grace_period() -> None:
 
     def sweep_before_the_cancellation(world: World, before: Any) -> Any:
         def watch(name: str, call: Any) -> Any:
-            if name == "turns.cancel_request":
+            if name == "leases.cancel_request":
                 world.watch = before
                 start = world.clock.now()
                 for _ in range(4):
@@ -246,7 +246,7 @@ def test_the_next_chunk_reports_an_interruption_whose_signal_was_lost() -> None:
 
     def watch(name: str, call: Any) -> Any:
         answer = call()
-        if name == "turns.emit" and not worlds[0].server.deaf:
+        if name == "leases.emit" and not worlds[0].server.deaf:
             worlds[0].server.deaf = True
             worlds[0].interrupt("shorter")
         return answer

@@ -379,7 +379,9 @@ def test_notifications_survive_a_loss_of_redis() -> None:
 
 def test_a_delivery_of_a_crashed_worker_is_repeated_after_its_lease() -> None:
     world = GRAPH.world()
-    assert world.engine.attempts.start(notify.schedule_key(TASK)) == 0, "a worker that started a delivery and crashed"
+    assert world.engine.leases.start_attempt(notify.schedule_key(TASK)) == 0, (
+        "a worker that started a delivery and crashed"
+    )
     replace(GRAPH, options={"notify": [SHOP]}).run(world)
     world.drain()
     assert not world.notifier.deliveries
@@ -391,7 +393,7 @@ def test_a_delivery_of_a_crashed_worker_is_repeated_after_its_lease() -> None:
 
 def test_a_concurrent_delivery_without_pending_notifications_schedules_nothing() -> None:
     world = run_and_deliver(GRAPH, SHOP)
-    assert world.engine.attempts.start(notify.schedule_key(TASK)) == 0
+    assert world.engine.leases.start_attempt(notify.schedule_key(TASK)) == 0
     deliver(world.engine, TASK)
     assert notify.schedule_key(TASK) not in world.server.held.schedule
 

@@ -102,7 +102,7 @@ def test_a_turn_that_is_delivered_twice_is_recorded_once() -> None:
 def test_a_worker_lost_in_a_turn_is_recorded() -> None:
     world = world_with_tool()
     world.submit(TEAM)
-    crash_once(world, "turns.claim")
+    crash_once(world, "leases.claim_turn")
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
     assert world.telemetry.values(LEASE_EXPIRATIONS, "turn") == world.telemetry.values(ATTEMPT_RESTARTS, "turn") == [1]
@@ -112,7 +112,7 @@ def test_a_worker_lost_in_a_turn_is_recorded() -> None:
 def test_a_worker_lost_in_a_call_is_recorded() -> None:
     world = world_with_tool()
     world.submit(TEAM)
-    crash_once(world, "calls.claim")
+    crash_once(world, "leases.claim_call")
     world.settle()
     assert world.telemetry.values(LEASE_EXPIRATIONS, "tool") == world.telemetry.values(ATTEMPT_RESTARTS, "tool") == [1]
 
@@ -145,7 +145,7 @@ def test_an_interruption_is_measured_until_the_connection_is_closed() -> None:
 def test_a_call_killed_at_its_time_limit_is_recorded() -> None:
     world = world_with_tool()
     world.submit(TEAM)
-    crash_once(world, "calls.claim")
+    crash_once(world, "leases.claim_call")
     world.drain()
     [work] = [work for work in world.telemetry.operations if work.kind == "tool"]
     assert work.seq is not None

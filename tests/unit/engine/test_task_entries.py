@@ -20,7 +20,7 @@ from tests.support.memory_ports.world import TASK, World
 
 def entry_in(world: World, task_id: str = TASK) -> TaskEntry | None:
     """Return the task's entry in the index."""
-    found = MemoryTaskIndex(world.server).page(TaskFilter(), "", 1000).entries
+    found = MemoryTaskIndex(world.server, world.clock).page(TaskFilter(), "", 1000).entries
     return next((one for one in found if one.task_id == task_id), None)
 
 

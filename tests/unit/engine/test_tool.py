@@ -339,7 +339,7 @@ def test_a_stored_outcome_counts_even_if_every_worker_is_lost() -> None:
     crashes = [4]  # one more than for other calls: an attempt after a started call only verifies it
 
     def watch(name: str, call: Any) -> Any:
-        if name == "calls.record_outcome" and crashes[0]:
+        if name == "leases.record_outcome" and crashes[0]:
             crashes[0] -= 1
             raise Crash
         return call()

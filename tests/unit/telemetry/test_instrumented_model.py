@@ -9,7 +9,7 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.ports.model import Listener, Reply, Request
 from roboco.ports.telemetry import FIRST_TOKEN_SECONDS, OPEN_STREAMS, Operation
-from roboco.telemetry.instrumented_model import InstrumentedModel
+from roboco.telemetry.instrumented_model import instrumented
 from tests.support.memory_ports.model import ScriptedModel, ScriptedReply, says
 from tests.support.memory_ports.telemetry import MemoryTelemetry
 
@@ -18,7 +18,7 @@ REQUEST = Request(ModelProfile(model="small"), (), ())
 
 def start_stream(script: ScriptedReply) -> tuple[MemoryTelemetry, Iterator[str | Reply], Any]:
     telemetry = MemoryTelemetry()
-    running = InstrumentedModel(ScriptedModel(lambda request: script), telemetry).stream(REQUEST)
+    running = instrumented(ScriptedModel(lambda request: script).stream, telemetry)(REQUEST, None)
     return telemetry, iter(running), running
 
 
@@ -56,8 +56,8 @@ def test_a_failed_call_is_recorded_with_its_error() -> None:
 def test_a_call_with_a_text_callback_is_measured() -> None:
     telemetry = MemoryTelemetry()
     texts: list[str] = []
-    model = InstrumentedModel(ScriptedModel(lambda request: says("one two")), telemetry)
-    running = model.stream(REQUEST, Listener(texts.append))
+    call_model = instrumented(ScriptedModel(lambda request: says("one two")).stream, telemetry)
+    running = call_model(REQUEST, Listener(texts.append))
     [reply] = running
     assert isinstance(reply, Reply)
     assert texts == ["one", " two"]

@@ -157,9 +157,10 @@ def test_lines_of_the_loop_thread_and_the_heartbeat_name_the_work(lines: list[di
         log.info("is lost")
         beaten.set()
 
+    renewals = ScriptedRenewals({"a": [LeaseStatus.LOST]})
     with (
         ProcessTelemetry(None, None).operation(TURN_OPERATION) as doing,
-        LeaseHeartbeat(ScriptedRenewals({"a": [LeaseStatus.LOST]}), 0.01).renewing(AttemptLease("a"), report_loss),
+        LeaseHeartbeat(renewals.renew, renewals.server_of, 0.01).renewing(AttemptLease("a"), report_loss),
     ):
         running = loop.submit(stream())
         doing.annotate(agent="writer")

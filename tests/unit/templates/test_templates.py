@@ -9,7 +9,7 @@ import pytest
 
 from roboco.domain.team.team import MAX_PROMPT_CHARS
 from roboco.errors import UsageError
-from roboco.templates import rendering, templates
+from roboco.templates import rendering
 from roboco.templates.rendering import MAX_TEXT_CHARS, MAX_VALUES
 from roboco.templates.syntax import FILTERS, MAX_CODE_TOKENS, TESTS
 from roboco.templates.templates import JinjaPrompts, check_template
@@ -253,9 +253,8 @@ def test_a_mistake_names_the_construct_its_line_and_the_alternatives() -> None:
     assert mistake.startswith("line 1: no test 'callable', possible are boolean, defined")
 
 
-def test_templates_of_a_team_share_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(templates, "_TEAM_SECONDS", 0.0)
-    shared = JinjaPrompts().with_shared_budget()
+def test_templates_of_a_team_share_a_time() -> None:
+    shared = JinjaPrompts(0.0)
     assert shared.render("{{ task.id }}", VARIABLES) == "t1"
     with pytest.raises(UsageError, match="the templates up to here take more than 0 seconds, make them simpler"):
         shared.render("{{ task.id }}", VARIABLES)

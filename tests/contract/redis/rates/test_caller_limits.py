@@ -1,60 +1,43 @@
-"""Limits of callers, on Redis, on a cluster and in memory."""
+"""Limits of callers, on Redis and on a cluster."""
 
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
 import redis
 
 from roboco.domain.access_key import CallerLimits
+from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.usage import DayUsage
 from roboco.errors import TransientError
 from roboco.local.valkey import ValkeyServer
-from roboco.ports.caller_limits import Accepted, Account, CallerCounts, LimitReached
-from roboco.ports.open_tasks import OpenTasks
-from roboco.redis.caller_limits import RedisCallerCounts, RedisOpenTasks
+from roboco.redis.caller_limits import Accepted, Account, LimitReached, RedisCallerCounts, RedisOpenTasks
 from roboco.redis.client import connect
-from roboco.redis.day_usages import RedisDayUsages
 from roboco.redis.keys import Keys
+from roboco.redis.rate_limits import RedisRateLimiter
 from roboco.redis.scripts import Scripts, load_missing, script_texts
-from tests.support.memory_ports.caller_limits import MemoryCallerCounts, MemoryOpenTasks
-from tests.support.memory_ports.clock import ManualClock
-from tests.support.memory_ports.server import MemoryServer
 from tests.support.redis_users import create_users, url_of
 
-KINDS = [
-    pytest.param("redis", marks=pytest.mark.redis),
-    pytest.param("cluster", marks=pytest.mark.redis),
-    "memory",
-]
+pytestmark = pytest.mark.redis
 HUGE = 10**9
+NO_LIMITS = ModelLimits(())
 USED = DayUsage(day="2026-01-31", tokens=1, cost_billionths=1)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The two ports, and the passing of time."""
+    """Counts of requests and streams, and open tasks."""
 
-    counts: CallerCounts
-    tasks: OpenTasks
-    wait: Callable[[float], None]
+    counts: RedisCallerCounts
+    tasks: RedisOpenTasks
 
 
-@pytest.fixture(params=KINDS)
-def limits(request: pytest.FixtureRequest, prefix: str) -> Iterator[Limits]:
-    """Yield ports without counts."""
-    if request.param == "memory":
-        server, clock = MemoryServer(), ManualClock()
-        yield Limits(
-            MemoryCallerCounts(server, clock),
-            MemoryOpenTasks(server, clock),
-            clock.move,
-        )
-        return
+@pytest.fixture(params=["redis", "cluster"])
+def limits(request: pytest.FixtureRequest, prefix: str) -> Limits:
+    """Return empty counts."""
     client: redis.Redis = request.getfixturevalue("client" if request.param == "redis" else "cluster_client")
     scripts, keys = Scripts(client), Keys(prefix)
-    yield Limits(RedisCallerCounts(scripts, keys), RedisOpenTasks(scripts, keys), time.sleep)
+    return Limits(RedisCallerCounts(scripts, keys), RedisOpenTasks(scripts, keys))
 
 
 def account(tenant: str = "acme", by: str = "key:one", shared: CallerLimits | None = None, **own: float) -> Account:
@@ -72,7 +55,7 @@ def test_requests_are_refused_beyond_the_limit_and_accepted_after_the_named_time
         refused = limits.counts.admit(caller, 0)
     assert refused.limit == "requests_per_minute"
     assert 0 < refused.seconds <= 0.21
-    limits.wait(refused.seconds + 0.01)
+    time.sleep(refused.seconds + 0.01)
     assert isinstance(limits.counts.admit(caller, 0), Accepted)
 
 
@@ -170,7 +153,7 @@ def test_open_tasks_are_limited_and_a_repetition_is_not_refused(limits: Limits) 
     refused = limits.tasks.add(caller, "t3")
     assert refused is not None
     assert refused.limit == "open_tasks"
-    limits.wait(0.01)
+    time.sleep(0.01)
     limits.tasks.mark_checked(caller, ["t1", "unknown"])
     assert [task_id for task_id, _ in limits.tasks.least_recently_checked(caller, 1)] == ["t2"]
     limits.tasks.remove(caller, ["t2"])
@@ -199,7 +182,6 @@ def test_bytes_of_open_tasks_are_limited(limits: Limits) -> None:
     assert refused.limit == "tenant_open_bytes"
 
 
-@pytest.mark.redis
 def test_every_key_expires_and_identities_cannot_leave_their_slot(client: redis.Redis, prefix: str) -> None:
     scripts, keys = Scripts(client), Keys(prefix)
     most = CallerLimits(requests_per_minute=5, bytes_per_minute=5, open_streams=5, open_tasks=5)
@@ -207,7 +189,7 @@ def test_every_key_expires_and_identities_cannot_leave_their_slot(client: redis.
     RedisCallerCounts(scripts, keys).admit(caller, 3)
     RedisCallerCounts(scripts, keys).hold_streams(caller, "p", 1, 1)
     RedisOpenTasks(scripts, keys).add(caller, "acme:t1")
-    RedisDayUsages(scripts, keys).count("acme:t1", caller.by, 1, USED)
+    RedisRateLimiter(scripts, keys, NO_LIMITS).count_day("acme:t1", caller.by, 1, USED)
     names = list(client.scan_iter(f"{prefix}:*"))
     assert len(names) == 13
     for name in names:
@@ -215,7 +197,6 @@ def test_every_key_expires_and_identities_cannot_leave_their_slot(client: redis.
         assert 0 < client.pttl(str(name)) <= 31 * 86_400_000
 
 
-@pytest.mark.redis
 def test_the_redis_users_of_the_gateway_and_of_workers_suffice(valkey: ValkeyServer) -> None:
     most = CallerLimits(requests_per_minute=5, bytes_per_minute=5, open_streams=5, open_tasks=5)
     caller = Account("acme", f"key:{time.time_ns()}", most, most)
@@ -231,11 +212,13 @@ def test_the_redis_users_of_the_gateway_and_of_workers_suffice(valkey: ValkeySer
             tasks.mark_checked(caller, ["acme:t1"])
             assert len(tasks.least_recently_checked(caller, 5)) == 1
             tasks.remove(caller, ["acme:t1"])
-            assert RedisDayUsages(scripts, Keys()).spent("acme", USED.day, caller.by).tokens == 0
+            assert RedisRateLimiter(scripts, Keys(), NO_LIMITS).spent("acme", USED.day, caller.by).tokens == 0
         for steps, user in ((1, "roboco-coordinator"), (2, "roboco-agents")):
             with connect(url_of(valkey, user)) as client:
                 used = USED.model_copy(update={"tokens": steps})
-                RedisDayUsages(Scripts(client), Keys()).count(f"acme:{caller.by[4:]}", caller.by, steps, used)
+                RedisRateLimiter(Scripts(client), Keys(), NO_LIMITS).count_day(
+                    f"acme:{caller.by[4:]}", caller.by, steps, used
+                )
                 with pytest.raises(TransientError, match="NOPERM"):
                     RedisCallerCounts(Scripts(client), Keys()).admit(caller, 1)
-        assert RedisDayUsages(Scripts(admin), Keys()).spent("acme", USED.day, caller.by).tokens == 2
+        assert RedisRateLimiter(Scripts(admin), Keys(), NO_LIMITS).spent("acme", USED.day, caller.by).tokens == 2

@@ -8,12 +8,14 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.usage import DayUsage
-from roboco.ports.day_usages import DayUsages
-from roboco.redis.day_usages import TTL, RedisDayUsages
+from roboco.ports.rate_limits import RateLimiter
 from roboco.redis.keys import Keys
+from roboco.redis.rate_limits import DAY_TTL, RedisRateLimiter
 from roboco.redis.scripts import Scripts
-from tests.support.memory_ports.caller_limits import MemoryDayUsages
+from tests.support.memory_ports.clock import ManualClock
+from tests.support.memory_ports.rates import MemoryRates
 from tests.support.memory_ports.server import MemoryServer
 
 DAY, NEXT = "2026-01-31", "2026-02-01"
@@ -25,24 +27,24 @@ def used(tokens: int, billionths: int, day: str = DAY) -> DayUsage:
 
 
 @pytest.fixture(params=["memory", "redis", "cluster"])
-def usages(request: pytest.FixtureRequest, prefix: str) -> DayUsages:
+def usages(request: pytest.FixtureRequest, prefix: str) -> RateLimiter:
     """Return empty sums."""
     if request.param == "memory":
-        return MemoryDayUsages(MemoryServer())
+        return MemoryRates(MemoryServer(), ManualClock())
     client: Any = request.getfixturevalue("client" if request.param == "redis" else "cluster_client")
-    return RedisDayUsages(Scripts(client), Keys(prefix))
+    return RedisRateLimiter(Scripts(client), Keys(prefix), ModelLimits(()))
 
 
-def test_the_newest_usage_of_each_task_counts(usages: DayUsages) -> None:
+def test_the_newest_usage_of_each_task_counts(usages: RateLimiter) -> None:
     for _ in range(2):
-        usages.count("acme:t1", "key:one", 2, used(10, 5))
-        usages.count("acme:t1", "key:one", 4, used(17, 10**12))
-        usages.count("acme:t1", "key:one", 3, used(12, 6))  # late
-    usages.count("acme:t2", "key:one", 2, used(10, 5))
-    usages.count("acme:t3", "key:two", 2, used(1, 1))
-    usages.count("acme:t4", None, 2, used(2, 2))
-    usages.count("acme:t1", "key:one", 5, used(1, 0, NEXT))
-    usages.count("other:t1", "key:one", 2, used(10, 5))
+        usages.count_day("acme:t1", "key:one", 2, used(10, 5))
+        usages.count_day("acme:t1", "key:one", 4, used(17, 10**12))
+        usages.count_day("acme:t1", "key:one", 3, used(12, 6))  # late
+    usages.count_day("acme:t2", "key:one", 2, used(10, 5))
+    usages.count_day("acme:t3", "key:two", 2, used(1, 1))
+    usages.count_day("acme:t4", None, 2, used(2, 2))
+    usages.count_day("acme:t1", "key:one", 5, used(1, 0, NEXT))
+    usages.count_day("other:t1", "key:one", 2, used(10, 5))
     assert usages.spent("acme", DAY) == used(30, 10**12 + 8)
     assert usages.spent("acme", DAY, "key:one") == used(27, 10**12 + 5)
     assert usages.spent("acme", DAY, "key:two") == used(1, 1)
@@ -54,26 +56,26 @@ def test_the_newest_usage_of_each_task_counts(usages: DayUsages) -> None:
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(counts=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=12))
 def test_whatever_order_counts_arrive_in_the_newest_of_each_task_remains(
-    usages: DayUsages, counts: list[tuple[int, int]]
+    usages: RateLimiter, counts: list[tuple[int, int]]
 ) -> None:
     tenant = f"t{uuid4().hex[:20]}"
     for task, steps in counts:
-        usages.count(f"{tenant}:t{task}", "key:one", steps, used(steps, 2**steps))
+        usages.count_day(f"{tenant}:t{task}", "key:one", steps, used(steps, 2**steps))
     newest = {task: max(steps for other, steps in counts if other == task) for task, _ in counts}
     expected = used(sum(newest.values()), sum(2**steps for steps in newest.values()))
     assert usages.spent(tenant, DAY) == usages.spent(tenant, DAY, "key:one") == expected
 
 
 def test_a_sum_that_would_overflow_stops(client: redis.Redis, prefix: str) -> None:
-    usages = RedisDayUsages(Scripts(client), Keys(prefix))
+    usages = RedisRateLimiter(Scripts(client), Keys(prefix), ModelLimits(()))
     for steps in range(3):
-        usages.count("acme:t1", None, steps, used(steps, 9 * 10**18))
-        usages.count("acme:t2", None, steps, used(steps, 9 * 10**18))
+        usages.count_day("acme:t1", None, steps, used(steps, 9 * 10**18))
+        usages.count_day("acme:t2", None, steps, used(steps, 9 * 10**18))
     assert usages.spent("acme", DAY) == used(4, 9 * 10**15)
 
 
 def test_the_keys_expire(client: redis.Redis, prefix: str) -> None:
-    RedisDayUsages(Scripts(client), Keys(prefix)).count("acme:t1", "key:one", 1, used(1, 2))
+    RedisRateLimiter(Scripts(client), Keys(prefix), ModelLimits(())).count_day("acme:t1", "key:one", 1, used(1, 2))
     lifetimes = [client.ttl(key) for key in client.scan_iter(f"{prefix}:*")]
     assert len(lifetimes) == 3
-    assert all(TTL - 60 < lifetime <= TTL for lifetime in lifetimes)
+    assert all(DAY_TTL - 60 < lifetime <= DAY_TTL for lifetime in lifetimes)

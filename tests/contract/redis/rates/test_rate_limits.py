@@ -242,14 +242,14 @@ def test_a_deferred_turn_is_claimed_again_later(task: TaskUnderTest, refused: bo
     claim = task.claim("me")
     event = status_event("waits")
     start = time.monotonic()
-    assert task.turns.defer(claim, 0.3, event, refused)
+    assert task.leases.defer_turn(claim, 0.3, event, refused)
     now = task.snapshot
     assert (now.claimed, now.attempt, now.reason, now.refusals) == (False, 1, "waits", int(refused))
     assert now.refused_for == 0
     due = deferral_left(task)
     assert max(0.0, 0.3 - (time.monotonic() - start) - 0.005) <= due <= 0.3
-    assert not task.turns.renew(claim)
-    assert task.turns.defer(claim, 5, event, refused)
+    assert not task.leases.renew_turn(claim)
+    assert task.leases.defer_turn(claim, 5, event, refused)
     assert 0 <= deferral_left(task) <= 0.3
     task.pass_time(0.3)
     assert deferral_left(task) == 0
@@ -257,7 +257,7 @@ def test_a_deferred_turn_is_claimed_again_later(task: TaskUnderTest, refused: bo
     assert again.assignment == claim.assignment
     assert task.snapshot.reason == "", "the deferral has ended"
     assert deferral_left(task) == -1
-    assert task.turns.defer(again, 0.1, event, True)
+    assert task.leases.defer_turn(again, 0.1, event, True)
     assert task.snapshot.refusals == 1 + refused
     assert (task.snapshot.refused_for >= 0.3) is refused
     assert task.event_log()[-1][2] == "waits"
@@ -268,18 +268,18 @@ def test_a_turn_without_the_time_of_its_first_refusal_is_deferred_again(redis_ta
     task = redis_task
     task.create(3)
     task.record_decision()
-    task.turns.defer(task.claim(), 0, status_event("waits"), True)
+    task.leases.defer_turn(task.claim(), 0, status_event("waits"), True)
     task.client.hdel(task.keys.state(TASK), "first_refused_at", "refused_for")
     assert (task.snapshot.refusals, task.snapshot.refused_for) == (1, 0)
-    assert task.turns.defer(task.claim(), 0, status_event("waits"), True)
+    assert task.leases.defer_turn(task.claim(), 0, status_event("waits"), True)
     assert (task.snapshot.refusals, task.snapshot.refused_for) == (2, 0)
 
 
 def test_a_dispatch_ends_the_deferral_of_a_turn(task: TaskUnderTest) -> None:
     task.create(3)
     task.record_decision()
-    task.turns.defer(task.claim(), 5, status_event("waits"), True)
-    assert task.turns.count_redelivery(TASK, task.snapshot.epoch, True) == 1
+    task.leases.defer_turn(task.claim(), 5, status_event("waits"), True)
+    assert task.leases.count_redelivery(TASK, task.snapshot.epoch, True) == 1
     assert deferral_left(task) == -1
     task.record_decision()
     assert (deferral_left(task), task.snapshot.refusals) == (-1, 0)

@@ -38,7 +38,7 @@ class Publisher:
         self._task.record_decision(Phase.TURN, *self._events())
         self._chunks()
         if self._random.random() < 0.4:
-            assert self._task.turns.restart(TASK, self._task.snapshot.epoch, self._event(), "me")
+            assert self._task.leases.restart_turn(TASK, self._task.snapshot.epoch, self._event(), "me")
             self._chunks()
         assert self._task.commit(*self._events(), agent=self._agent)
 
@@ -58,7 +58,7 @@ class Publisher:
         claim = self._task.claim("me")
         for number in range(1, 1 + self._random.randrange(12)):
             self.published.append(f"chunk {len(self.published)}")
-            assert emit_chunk(self._task.turns, claim, number, text_chunk(self.published[-1]), USAGE)
+            assert emit_chunk(self._task.leases, claim, number, text_chunk(self.published[-1]), USAGE)
 
 
 class Archive:

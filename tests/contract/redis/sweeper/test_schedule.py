@@ -13,13 +13,13 @@ from roboco.domain.paths import ENTER_PREFIX, NOTIFY_PREFIX, RESTART_PREFIX
 from roboco.domain.shard import SHARDS, SLOTS, shard_of
 from roboco.errors import TransientError
 from roboco.local.valkey import start_valkey
+from roboco.ports.scans import Rebuild
 from roboco.ports.schedule import Schedule
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys
-from roboco.redis.retention_progress import RedisRetentionProgress
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
-from roboco.redis.task_index import RedisIndexProgress
+from roboco.redis.task_index import RedisTaskIndex
 from tests.contract.redis.sweeper.due_names import due_names
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest
@@ -338,7 +338,7 @@ def test_the_schedule_is_filled_although_the_memory_of_redis_is_full(tmp_path: P
             schedule.mark_filled(LONG_DELAY, mark)
             assert schedule.is_intact()
             assert schedule.recently_filled()
-            for progress in (RedisIndexProgress(scripts, keys), RedisRetentionProgress(scripts, keys)):
-                assert [progress.lock(token, LONG_DELAY) for token in ("a", "a", "b")] == [True, True, False]
+            index = RedisTaskIndex(scripts, keys)
+            assert [index.lock_scan(Rebuild, token, LONG_DELAY) for token in ("a", "a", "b")] == [True, True, False]
     finally:
         server.stop()

@@ -18,13 +18,15 @@ from roboco.engine.operate.rebuild_index import rebuild_index
 from roboco.engine.operate.sweep import sweep_shard
 from roboco.errors import TransientError
 from roboco.local.valkey import find_server
+from roboco.ports.scans import Rebuild
 from roboco.redis import client as redis_client
-from roboco.redis.attempts import RedisAttempts
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys
+from roboco.redis.large_steps import StoredSteps, no_steps
+from roboco.redis.leases import RedisLeases
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts, load_missing, script_texts
-from roboco.redis.task_index import RedisIndexProgress, RedisTaskIndex
+from roboco.redis.task_index import RedisTaskIndex
 from tests.conftest import need
 from tests.contract.redis.task_under_test import LONG_LEASE
 from tests.support.memory_ports.journeys import MANUAL
@@ -78,9 +80,8 @@ class OnCluster:
         self.client = client
         self.keys = keys
         self.schedule = RedisSchedule(Scripts(client), keys)
-        attempts = RedisAttempts(Scripts(client), keys, LONG_LEASE)
-        progress = RedisIndexProgress(Scripts(client), keys)
-        ports: dict[str, Any] = {"schedule": self.schedule, "attempts": attempts, "index_progress": progress}
+        leases = RedisLeases(Scripts(client), keys, LONG_LEASE, StoredSteps(no_steps))
+        ports: dict[str, Any] = {"schedule": self.schedule, "leases": leases}
         self.engine = replace(MANUAL.world().engine, **ports)
         self.nodes = {task_id: cluster.owner(keys.state(task_id)) for task_id in TASKS}
         self.shards = {shard: cluster.owner(keys.schedule(shard)) for shard in range(SHARDS)}
@@ -146,17 +147,18 @@ def test_a_node_that_answers_again_begins_no_other_fill(cluster: Cluster, on_clu
 def test_a_node_that_answers_again_begins_no_other_rebuild_of_the_index(
     cluster: Cluster, on_cluster: OnCluster
 ) -> None:
-    progress = on_cluster.engine.index_progress
-    rebuild_index(on_cluster.engine, LOCK_TIME)
-    begun = progress.load()
+    index = RedisTaskIndex(Scripts(on_cluster.client), on_cluster.keys)
+    engine = replace(on_cluster.engine, task_index=index)
+    rebuild_index(engine, LOCK_TIME)
+    begun = index.load_scan(Rebuild)
     assert begun is not None
     with cluster.hanging(other_than(cluster.owner(on_cluster.keys.index_progress))):
         on_cluster.client.delete(on_cluster.keys.index_lock)
-        rebuild_index(on_cluster.engine, LOCK_TIME)
-    assert progress.load() == begun
+        rebuild_index(engine, LOCK_TIME)
+    assert index.load_scan(Rebuild) == begun
     on_cluster.client.delete(on_cluster.keys.index_lock)
-    rebuild_index(on_cluster.engine, LOCK_TIME)
-    assert progress.load() == begun
+    rebuild_index(engine, LOCK_TIME)
+    assert index.load_scan(Rebuild) == begun
 
 
 def test_a_sweep_of_a_shard_whose_node_hangs_takes_one_time_out(

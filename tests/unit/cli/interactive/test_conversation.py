@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from roboco import StreamItem, Task, TaskStatus, TaskSummary
+from roboco import StreamItem, TaskStatus, TaskSummary
 from roboco.cli.interactive.conversation import Conversation
-from roboco.cli.interactive.user import TerminalUser
 from roboco.cli.terminal.signals import Interrupted, install_signal_handlers
+from roboco.client.task import Task
 from roboco.domain.stream.item import ItemData, stream_item
 from tests.unit.cli.live_items import STARTED_AT, event
 
@@ -89,11 +89,9 @@ class ScriptedUser:
         return bool(self._says)
 
 
-def conversation(
-    task: ScriptedTask, shown: ShownItems, user: ScriptedUser | None = None, **options: Any
-) -> Conversation:
-    """Return the conversation of this task and user."""
-    return Conversation(cast(Task, task), shown, user=cast(TerminalUser | None, user), **options)
+def conversation(task: ScriptedTask, shown: ShownItems, **options: Any) -> Conversation:
+    """Return a conversation about the task."""
+    return Conversation(cast(Task, task), shown.show, **options)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +11,8 @@ from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.interactive.user import ApprovalInput, TerminalUser, parse_approval
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted
+from roboco.client.pending_actions import PendingActions
+from roboco.client.task import Task
 from roboco.domain.history.part import ToolCall
 from roboco.domain.stream.item import stream_item
 from roboco.domain.team.tool_difference import PartDifference, ToolDifference
@@ -30,8 +32,7 @@ class TerminalSession:
         self._lines = iter(lines)
         self._file = io.StringIO()
         self.view = LiveView(Screen(self._file))
-        own: Any = self
-        self.user = TerminalUser(own, own, Screen(self._file), self.view)
+        self.user = TerminalUser(cast(Task, self), cast(PendingActions, self), Screen(self._file), self.view)
         monkeypatch.setattr("roboco.cli.interactive.user.read_line", self._input)
 
     @property

@@ -18,7 +18,7 @@ from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_filter import TaskFilter
 from roboco.errors import ModelError, TransientError, UsageError
-from roboco.ports.index_progress import Rebuild
+from roboco.ports.scans import Rebuild
 from tests.support.gateway_rest import RestWorld, rest_world
 from tests.support.memory_ports.model import ScriptedReply
 
@@ -28,7 +28,7 @@ def rest(tmp_path: Path) -> Iterator[RestWorld]:
     """Yield an empty deployment, whose workers run when a test settles a task."""
     with rest_world(tmp_path) as started:
         with started.world.server as held:
-            held.rebuild = Rebuild("r", "i", all_listed=True)
+            held.scans[Rebuild] = Rebuild("r", "i", all_listed=True)
         yield started
 
 

@@ -11,7 +11,7 @@ from roboco.client.operator.bulk_report import BulkOutcome, CountedCalls
 from roboco.domain.history.tool_outcome import ToolOutcome, unknown_outcome
 from roboco.domain.paths import summary_path
 from roboco.errors import UsageError
-from roboco.ports.index_progress import Rebuild
+from roboco.ports.scans import Rebuild
 from roboco.ports.tools import ToolContext
 from tests.support.gateway_rest import RestWorld, rest_world
 from tests.support.memory_ports.model import says
@@ -24,7 +24,7 @@ def rest(tmp_path: Path) -> Iterator[RestWorld]:
     """Yield an empty deployment with a complete index."""
     with rest_world(tmp_path) as started:
         with started.world.server as held:
-            held.rebuild = Rebuild("r", "i", all_listed=True)
+            held.scans[Rebuild] = Rebuild("r", "i", all_listed=True)
         yield started
 
 

@@ -170,7 +170,7 @@ def test_a_turn_that_waits_for_the_budget_of_its_tenant_names_it(rest: RestWorld
     world = rest.world
     world.given = replace(world.given, policy=replace(world.given.policy, budgets=TenantBudgets(("acme=/5",))))
     world.engine = world.process()
-    world.engine.day_usages.count("acme:earlier", None, 2, DayUsage(day=day_of(world.engine.now()), tokens=7))
+    world.engine.rate_limiter.count_day("acme:earlier", None, 2, DayUsage(day=day_of(world.engine.now()), tokens=7))
     submit(rest)
     deliver_before(rest, TurnMessage)
     world.deliver(world.dispatcher.queue.popleft())
@@ -249,7 +249,7 @@ def test_a_running_turn_is_not_stuck_and_one_that_lost_workers_is(rest: RestWorl
     deliver_before(rest, TurnMessage)
     message = rest.world.dispatcher.queue.popleft()
     assert isinstance(message, TurnMessage)
-    rest.world.engine.turns.claim(message.assignment, "agents@x", 1)
+    rest.world.engine.leases.claim_turn(message.assignment, "agents@x", 1)
     start_workers(rest, *POOLS)
     older = {"until": rest.world.engine.now()}
     assert stuck(rest, **older) == []

@@ -206,7 +206,7 @@ def test_text_that_was_published_before_a_failure_is_void() -> None:
 
     def watch(name: str, call: PortCall) -> Any:
         nonlocal chunks
-        if name == "turns.emit":
+        if name == "leases.emit":
             chunks += 1
             if chunks == 2:
                 raise TransientError("no answer")

@@ -11,11 +11,11 @@ from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import open_marker_path, summary_path, team_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
+from roboco.engine.accept import accept_task
 from roboco.engine.accept.accept_task import accept_and_wake
 from roboco.engine.coordinate.submit import submit
 from roboco.engine.engine import Engine
 from roboco.errors import CorruptHistory, UsageError
-from roboco.templates import templates
 from tests.support.memory_ports.dispatcher import AdvanceMessage, TurnMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, member
 from tests.support.memory_ports.model import says
@@ -294,7 +294,7 @@ def test_prompts_are_rendered_with_task_team_agent_and_context() -> None:
 
 
 def test_the_prompts_of_a_team_share_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(templates, "_TEAM_SECONDS", 0.0)
+    monkeypatch.setattr(accept_task, "TEAM_SECONDS", 0.0)
     world = SEQUENTIAL.world()
     many = team_of(agents=[{"name": f"a{n}", "prompt": "{{ task.id }}"} for n in range(2)])
     with pytest.raises(UsageError, match="prompt of agent 'a1': the templates up to here take more than 0 seconds"):

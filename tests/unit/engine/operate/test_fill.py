@@ -62,7 +62,9 @@ def test_two_coordinators_share_a_fill(first: int) -> None:
 
 
 @pytest.mark.parametrize("page", range(PAGES))
-@pytest.mark.parametrize("where", ["fill.claim", "files.names_after", "schedule.enter", "fill.advance"])
+@pytest.mark.parametrize(
+    "where", ["schedule.claim_fill", "files.names_after", "schedule.enter", "schedule.advance_fill"]
+)
 def test_the_page_of_a_dead_coordinator_is_repeated_after_its_claim(where: str, page: int) -> None:
     world = open_tasks()
     for _ in range(page):
@@ -78,7 +80,7 @@ def test_the_page_of_a_dead_coordinator_is_repeated_after_its_claim(where: str, 
     try:
         fill_page(world.engine)
     except Crash:
-        if where != "fill.advance":
+        if where != "schedule.advance_fill":
             world.watch = make_call
             assert not fill_page(world.process()).moved, "its claim lasts"
     world.watch = make_call
@@ -93,7 +95,7 @@ def test_a_late_coordinator_does_not_move_the_fill_back() -> None:
     late = world.process()
 
     def hang(name: str, call: Any) -> Any:
-        if name == "fill.advance" and world.watch is hang:
+        if name == "schedule.advance_fill" and world.watch is hang:
             world.watch = make_call
             world.clock.move(CLAIM_SECONDS)
             fill_schedule(world.process())
@@ -245,7 +247,7 @@ def test_a_fill_that_was_left_unfinished_long_ago_begins_anew(pages: int) -> Non
         fill_page(world.engine)
 
     def lose(name: str, call: Any) -> Any:
-        return None if name == "fill.finish" else call()
+        return None if name == "schedule.finish_fill" else call()
 
     world.watch = lose
     fill_page(world.engine)
@@ -262,7 +264,7 @@ def test_due_tasks_are_swept_while_a_fill_runs() -> None:
     world.dispatcher.queue.clear()
     world.server.held.fresh_until = 0.0
     world.clock.move(world.given.policy.redelivery_delay)
-    world.process().fill.claim(
+    world.process().schedule.claim_fill(
         world.engine.schedule.mark_filling(), FillPosition(FillKind.REFILL, FillPhase.OPEN), "other", CLAIM_SECONDS
     )
     world.sweep()

@@ -12,6 +12,7 @@ from roboco.engine.engine import Policy
 from roboco.engine.operate import rebuild_index as module
 from roboco.engine.operate.rebuild_index import rebuild_index
 from roboco.errors import TransientError
+from roboco.ports.scans import Rebuild
 from roboco.ports.task_index import TaskPage
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
 from tests.support.memory_ports.task_index import MemoryTaskIndex
@@ -50,7 +51,7 @@ def filled_world(**policy: Any) -> World:
 
 def page_of(world: World) -> TaskPage:
     """Return all entries of the index."""
-    return MemoryTaskIndex(world.server).page(TaskFilter(), "", 1000)
+    return MemoryTaskIndex(world.server, world.clock).page(TaskFilter(), "", 1000)
 
 
 def rebuild(world: World) -> int:
@@ -164,7 +165,7 @@ def test_a_rebuild_ends_when_its_time_is_over_and_the_next_one_continues() -> No
 def test_one_worker_rebuilds_at_a_time() -> None:
     world = filled_world()
     world.clock.move(RUN_TIME + 1)
-    assert world.engine.index_progress.lock("another", RUN_TIME)
+    assert world.engine.task_index.lock_scan(Rebuild, "another", RUN_TIME)
     assert rebuild_index(world.engine, RUN_TIME) == 0
     assert not page_of(world).complete
 

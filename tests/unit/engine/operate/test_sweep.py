@@ -113,7 +113,7 @@ def test_a_turn_with_a_valid_lease_is_not_restarted() -> None:
     assert not restarts(world)
 
 
-@pytest.mark.parametrize("where", ["turns.claim", "model.stream", "turns.emit", "histories.append"])
+@pytest.mark.parametrize("where", ["leases.claim_turn", "model.stream", "leases.emit", "histories.append"])
 def test_a_turn_that_kills_every_worker_fails_the_task_after_max_attempts(where: str) -> None:
     world = GRAPH.world(_crash_at(where, before=True) if where == "histories.append" else _crash_at(where))
     world.watch = _crash_in_turns(world, where)
@@ -319,7 +319,13 @@ def test_the_sweeper_restores_only_open_tasks_after_a_loss_of_redis() -> None:
 
 @pytest.mark.parametrize("disturbance", ["killed", "wiped"])
 def test_the_schedule_is_filled_although_the_sweeper_is_interrupted(disturbance: str) -> None:
-    for where in ("files.names_after", "schedule.enter", "fill.claim", "fill.advance", "schedule.mark_filled"):
+    for where in (
+        "files.names_after",
+        "schedule.enter",
+        "schedule.claim_fill",
+        "schedule.advance_fill",
+        "schedule.mark_filled",
+    ):
         world = GRAPH.world()
         world.submit(GRAPH.team)
         world.dispatcher.queue.clear()
@@ -381,7 +387,9 @@ def no_answer() -> Any:
 
 
 @pytest.mark.parametrize("error", [unknown_phase, no_answer])
-@pytest.mark.parametrize("where", ["task_store.load", "files.names", "inbox.add", "attempts.start", "attempts.finish"])
+@pytest.mark.parametrize(
+    "where", ["task_store.load", "files.names", "inbox.add", "leases.start_attempt", "leases.finish_attempts"]
+)
 @pytest.mark.parametrize("loss", ["wiped", "set back"])
 def test_a_task_that_fails_at_any_port_delays_no_other(where: str, error: Any, loss: str) -> None:
     """The keys of the task are on a node that does not answer, or a newer release wrote its state."""
@@ -587,4 +595,4 @@ def test_the_recovery_of_a_waiting_task_repeats_no_request() -> None:
     assert made["files.names"] == 2, "the job of the recovery lists the inbox, and so does the rebuild"
     reads = made["files.get"] + made["files.get_versioned"]
     assert reads == 6, "the summary twice, the marker three times, and the receipt that an erased task would have"
-    assert (made["attempts.start"], made["attempts.finish"]) == (1, 1)
+    assert (made["leases.start_attempt"], made["leases.finish_attempts"]) == (1, 1)

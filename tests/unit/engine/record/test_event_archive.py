@@ -266,7 +266,7 @@ def items_of_logs(world: World, cursor: str = "") -> list[StreamItem]:
     generation = world.server.held.tasks[TASK].generation
     position = StreamPosition(generation, at.events, at.chunks)
     archive = StoredEvents(world.files, world.histories)
-    merger = LogMerger(_Logs(world), archive.read, TASK, ("chunks", "events"), 4)
+    merger = LogMerger(_Logs(world).page, archive.read, TASK, ("chunks", "events"), 4)
     view = MergedStream(at, partial(world.histories.read, TASK))
     items: list[StreamItem] = []
     for record in merger.merge(position):

@@ -13,7 +13,7 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.engine.operate import retention
 from roboco.engine.operate.retention import RULES_INTERVAL, SCAN_INTERVAL, enforce_retention, rules_digest
 from roboco.errors import TransientError, UsageError
-from roboco.ports.retention_progress import RetentionScan
+from roboco.ports.scans import RetentionScan
 from tests.support.memory_ports.clock import SkewedClock
 from tests.support.memory_ports.journeys import GRAPH, MANUAL
 from tests.support.memory_ports.watch import Crash, refusing
@@ -60,8 +60,9 @@ def test_pages_are_spread_and_shared_by_coordinators(monkeypatch: pytest.MonkeyP
     assert enforce_retention(world.process(), SECONDS) == 2
     world.clock.move(SECONDS + 1)
     assert enforce_retention(world.process(), SECONDS) == 1
-    assert world.server.held.retention_scan is not None
-    assert (world.server.held.retention_scan.tasks_read, world.server.held.retention_scan.due) == (5, 5)
+    scan = world.engine.task_index.load_scan(RetentionScan)
+    assert scan is not None
+    assert (scan.tasks_read, scan.due) == (5, 5)
 
 
 def test_a_page_whose_coordinator_dies_is_repeated() -> None:
@@ -101,8 +102,9 @@ def test_coordinators_with_different_rules_do_not_begin_anew_all_the_time() -> N
     for _ in range(20):
         for engine in (world.engine, other):
             enforce_retention(engine, SECONDS)
-            assert world.server.held.retention_scan is not None
-            began.add(world.server.held.retention_scan.scan_id)
+            scan = world.engine.task_index.load_scan(RetentionScan)
+            assert scan is not None
+            began.add(scan.scan_id)
             world.clock.move(SECONDS + 1)
     assert len(began) == 1
 
@@ -121,8 +123,9 @@ def test_a_poison_task_does_not_stop_the_scan(page_size: int, monkeypatch: pytes
 
     world.watch = refuse_one
     assert enforce_retention(world.engine, SECONDS) == 2
-    assert world.server.held.retention_scan is not None
-    assert world.server.held.retention_scan.finished is not None
+    scan = world.engine.task_index.load_scan(RetentionScan)
+    assert scan is not None
+    assert scan.finished is not None
 
 
 def test_a_task_whose_closing_never_ends_does_not_stop_the_scan() -> None:
@@ -166,7 +169,9 @@ def test_a_scan_of_a_clock_that_was_ahead_is_replaced(finished: float | None) ->
     world = world_of(DELETE)
     world.clock.move(DAY)
     ahead, rules = world.clock.now() + 400 * DAY, rules_digest(world.engine.policy.retention_rules)
-    world.server.held.retention_scan = RetentionScan("old", rules, began=ahead, next_page=ahead, finished=finished)
+    world.server.held.scans[RetentionScan] = RetentionScan(
+        "old", rules, began=ahead, next_page=ahead, finished=finished
+    )
     assert enforce_retention(world.engine, SECONDS) == 1
 
 
@@ -174,7 +179,7 @@ def test_a_page_that_is_due_by_a_clock_that_was_ahead_is_read() -> None:
     world = world_of(DELETE)
     world.clock.move(DAY)
     now, rules = world.clock.now(), rules_digest(world.engine.policy.retention_rules)
-    world.server.held.retention_scan = RetentionScan("old", rules, began=now, next_page=now + 400 * DAY)
+    world.server.held.scans[RetentionScan] = RetentionScan("old", rules, began=now, next_page=now + 400 * DAY)
     assert enforce_retention(world.engine, SECONDS) == 1
 
 

@@ -46,7 +46,7 @@ def world_of(*entries: str) -> World:
 
 def spent(world: World, tenant: str = "acme", by: str | None = None) -> tuple[int, int]:
     """Return the tokens and billionths that the tenant or its caller has used today."""
-    used = world.engine.day_usages.spent(tenant, day_of(world.engine.now()), by)
+    used = world.engine.rate_limiter.spent(tenant, day_of(world.engine.now()), by)
     return used.tokens, used.cost_billionths
 
 
@@ -139,7 +139,7 @@ def test_a_waiting_task_can_be_stopped() -> None:
     assert world.summary(TASK).status is TaskStatus.CANCELLED
 
 
-@pytest.mark.parametrize("port", ["task_store.commit", "task_store.commit_with_decision", "day_usages.count"])
+@pytest.mark.parametrize("port", ["task_store.commit", "task_store.commit_with_decision", "rates.count_day"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_each_step_counts_once_although_a_worker_dies_or_redis_does_not_answer(port: str, when: str) -> None:
     for error in (Crash, TransientError("no answer")):
@@ -181,7 +181,7 @@ def test_an_emptied_redis_counts_open_tasks_again() -> None:
 
 def test_a_redis_that_is_emptied_while_a_turn_ends_forgets_nothing_of_an_open_task() -> None:
     """The step is counted in the emptied Redis before its commit is refused and the task is rebuilt."""
-    for name in ("task_store.commit", "task_store.commit_with_decision", "day_usages.count"):
+    for name in ("task_store.commit", "task_store.commit_with_decision", "rates.count_day"):
         world = world_of("acme=1000")
         world.submit(TEAM, task_id=TASK)
         world.settle(TASK)

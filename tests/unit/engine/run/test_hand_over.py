@@ -73,10 +73,10 @@ class Ending:
 
 MOMENTS = {
     "before the first text": ("model.stream", 1, False),
-    "after the first text": ("turns.emit", 2, False),
+    "after the first text": ("leases.emit", 2, False),
     "in a tool": ("toolbox.run", 1, True),
     "as a tool ends": ("toolbox.run", 1, False),
-    "as the outcome is recorded": ("calls.record_outcome", 1, False),
+    "as the outcome is recorded": ("leases.record_outcome", 1, False),
     "in the second tool": ("toolbox.run", 2, True),
 }
 

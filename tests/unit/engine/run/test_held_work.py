@@ -71,7 +71,7 @@ def test_handed_over_attempts_do_not_count(times: int) -> None:
     for number in range(1, times + 1):
         order = take(world).assignment
         assert order.attempt == number
-        stop = shut_down_at(world, "turns.emit", 2)
+        stop = shut_down_at(world, "leases.emit", 2)
         assert run_turn(world.engine, order) is TurnOutcome.HANDED_OVER
         stop()
         task = world.engine.task_store.load(TASK, 1)
@@ -171,7 +171,7 @@ def interrupt_at(world: World, operation: str, after: bool) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("operation", ["calls.record_outcome", "dispatcher.advance"])
+@pytest.mark.parametrize("operation", ["leases.record_outcome", "dispatcher.advance"])
 def test_a_call_is_not_interrupted_while_its_outcome_is_recorded(operation: str, after: bool) -> None:
     world, message = world_with_call(lambda args, context: 3)
     interrupt_at(world, operation, after)

@@ -294,7 +294,7 @@ def test_the_last_known_switches_count_while_no_server_answers(world: World) -> 
 def test_a_switch_is_recorded_while_redis_is_away_and_not_if_redis_refuses_its_user(world: World) -> None:
     def answer(error: Exception) -> Watch:
         def watch(name: str, call: Any) -> Any:
-            if name == "switches.write":
+            if name == "workers.put_switches":
                 raise error
             return call()
 

@@ -46,7 +46,7 @@ class _StreamCase:
         self.telemetry = MemoryTelemetry()
         self.stream = _ModelStream()
         engine: Any = type(
-            "E", (), {"turns": self.turns, "telemetry": self.telemetry, "clock": self, "now": self.now}
+            "E", (), {"leases": self.turns, "telemetry": self.telemetry, "clock": self, "now": self.now}
         )()
         self.cancellation = Cancellation(cast(Engine, engine))
         self.cancellation.attach(cast(Any, self.stream))

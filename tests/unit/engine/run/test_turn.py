@@ -226,7 +226,7 @@ def test_a_turn_delivered_twice_runs_once() -> None:
 
     def watch(name: str, call: Any) -> Any:
         answer = call()
-        if name == "turns.emit" and not inside:
+        if name == "leases.emit" and not inside:
             inside.append(1)
             run_turn(world.engine, message.assignment)
         return answer
@@ -318,7 +318,7 @@ def test_a_late_worker_stops_at_its_next_token() -> None:
 
     def watch(name: str, call: Any) -> Any:
         answer = call()
-        if name == "turns.emit":
+        if name == "leases.emit":
             emits.append(name)
             if len(emits) == 1:
                 world.clock.move(world.given.policy.lease + 1)

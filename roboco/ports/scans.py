@@ -1,8 +1,8 @@
-"""The progress of rebuilding the task index from the workspace."""
+"""Scans of the folders of the workspace, which all coordinators continue page by page."""
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Protocol, Self
+from typing import Self, TypeVar
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,32 @@ class Rebuild:
         return cls(**fields | {"left_out": tuple(fields["left_out"])})
 
 
-class IndexProgress(Protocol):
-    """The progress of the rebuild, shared by all coordinators. It is lost together with the index.
+@dataclass(frozen=True)
+class RetentionScan:
+    """A scan: the tasks up to `after` have been read. Times are Unix seconds of the coordinators' clocks."""
 
-    Methods raise TransientError if the server does not answer.
-    """
+    scan_id: str
+    """Unique for each scan."""
+    rules: str
+    """A digest of the rules. If they change, the next scan begins at once."""
+    began: float
+    after: str = ""
+    """The cursor of the next page of task folders."""
+    tasks_read: int = 0
+    due: int = 0
+    """Tasks whose removal was requested."""
+    next_page: float = 0.0
+    """The time before which no page is read, so that few removals are pending at a time."""
+    finished: float | None = None
 
-    def lock(self, token: str, seconds: float) -> bool:
-        """Acquire the right to rebuild for this number of seconds. Return False if another worker has it."""
+    def to_json(self) -> str:
+        """Return the fields as JSON."""
+        return json.dumps(asdict(self))
 
-    def load(self) -> Rebuild | None:
-        """Return the rebuild that runs or has completed, or None if none has begun since the index was lost."""
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the scan with these fields."""
+        return cls(**json.loads(text))
 
-    def save(self, before: Rebuild | None, after: Rebuild) -> bool:
-        """Replace the progress. Return False, and change nothing, if it is not `before`.
 
-        Return True also if it is `after` already: an answer may be lost.
-        """
+S = TypeVar("S", Rebuild, RetentionScan)
