@@ -15,7 +15,7 @@ from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import AdvanceMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.watch import Crash, Fault, make_call, refusing
+from tests.support.memory_ports.watch import Crash, make_call, refusing
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 
@@ -175,45 +175,6 @@ def test_a_message_during_the_decision_to_wait_is_not_delayed() -> None:
         world.sweep()
         world.drain()
     assert texts_of_user(world) == ["go", "more"]
-
-
-def test_a_message_during_the_decision_to_end_is_applied_or_refused() -> None:
-    """The coordinator has decided to end the task; an item before the write of that decision is not lost silently."""
-    world = SEQUENTIAL.world()
-    refused: list[UsageError] = []
-
-    def watch(name: str, call: Any) -> Any:
-        if name == "task_store.record_decision" and len(world.history()) == 5:
-            world.watch = make_call
-            try:
-                world.send("one more thing")
-            except UsageError as error:
-                refused.append(error)
-        return call()
-
-    world.watch = watch
-    world.submit(SEQUENTIAL.team)
-    world.settle()
-    assert world.watch is make_call
-    assert refused or "one more thing" in texts_of_user(world)
-
-
-def test_an_accepted_message_survives_a_loss_of_redis_and_crashes_in_the_recovery() -> None:
-    n = 0
-    struck = True
-    while struck:
-        n += 1
-        world = waiting_task()
-        world.send("more")
-        world.dispatcher.queue.clear()
-        world.server.wipe()
-        world.watch = fault = Fault(n, crash, after=True)
-        for _ in range(3):
-            world.settle()
-            world.sweep()
-        struck = fault.struck
-        assert texts_of_user(world) == ["go", "more"], f"died after {fault.seen[:n]}"
-    assert n > 20
 
 
 def team_with_tool(handoffs: list[str], model: dict[str, Any]) -> tuple[Any, list[World]]:
@@ -394,23 +355,6 @@ def test_a_stop_closes_open_tool_calls() -> None:
     assert lead.calls
     assert [result.result for result in tools.results][:2] == [1, None]
     assert "not finished: stopped by the user" in str(tools.results[1].error)
-
-
-def test_a_stop_survives_a_crash_at_every_port_call() -> None:
-    n = 0
-    struck = True
-    while struck:
-        n += 1
-        world = TOOLS.world()
-        world.submit(TOOLS.team)
-        for _ in range(3):
-            world.deliver(world.dispatcher.queue.popleft())
-        world.watch = fault = Fault(n, crash, after=True)
-        world.stop()
-        world.settle()
-        struck = fault.struck
-        assert_stopped(world)
-    assert n > 20
 
 
 def test_a_repeated_stop_ends_the_task_once() -> None:
