@@ -1,4 +1,4 @@
-"""Closing a task: its files only move forward, its end reaches every follower, and no accepted item is lost."""
+"""Closing a task: what it waits for, and the bounds of its inbox."""
 
 import json
 from collections.abc import Callable
@@ -27,23 +27,6 @@ from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import TASK, World
 
 
-def act_at(world: World, where: str, act: Callable[[], object], after: bool = False) -> None:
-    """Make a call before or after the next port call of this name."""
-
-    def watch(name: str, call: PortCall) -> Any:
-        if name != where:
-            return call()
-        world.watch = make_call
-        if after:
-            answer = call()
-            act()
-            return answer
-        act()
-        return call()
-
-    world.watch = watch
-
-
 def assert_ended(world: World, status: TaskStatus) -> None:
     """Settle the task, and assert that every source agrees on its end with this status."""
     world.settle()
@@ -63,11 +46,14 @@ def assert_ended(world: World, status: TaskStatus) -> None:
 def with_decided_end(world: World) -> World:
     """Return the world with a task whose end was decided, and whose coordinator crashed before it closed the task."""
 
-    def crash() -> None:
-        raise Crash
+    def watch(name: str, call: PortCall) -> Any:
+        if name == "histories.compact":
+            world.watch = make_call
+            raise Crash
+        return call()
 
     world.submit(SEQUENTIAL.team)
-    act_at(world, "histories.compact", crash)
+    world.watch = watch
     world.drain()
     assert world.status() is TaskStatus.COMPLETED
     assert open_marker_path(TASK) in world.files.held
@@ -109,11 +95,14 @@ def test_an_inbox_is_limited_and_has_room_for_stops() -> None:
 
 
 @pytest.mark.parametrize("control", [World.resume, World.stop])
-def test_a_task_with_an_inbox_full_of_pauses_can_be_continued(control: Callable[[World], None]) -> None:
+def test_a_task_with_an_inbox_full_of_pauses_can_be_continued(
+    control: Callable[[World], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A pause stays in the inbox while it is in effect."""
+    monkeypatch.setattr(accept_item, "MAX_ITEMS", SMALL_INBOX)
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team)
-    for number in range(MAX_ITEMS + MAX_CONTROLS):
+    for number in range(SMALL_INBOX + MAX_CONTROLS):
         world.pause(f"pause{number}")
     with pytest.raises(UsageError, match="in its inbox"):
         world.pause("pause-one-too-many")

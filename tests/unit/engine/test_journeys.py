@@ -1,4 +1,4 @@
-"""Whole runs, with and without faults: they always produce the same history."""
+"""Whole runs of teams: their steps, results and events."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,13 +1,15 @@
-"""The event log stays short, and no event is lost, whatever happens between two operations."""
+"""The event log stays short, and no event is lost."""
 
 import json
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pytest
+
 from roboco.domain.paths import event_segments_path, events_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.stream.event_file import segment_places
+from roboco.domain.stream.event_file import place_of, segment_places
 from roboco.domain.stream.item import StreamItem, TextPartDelta
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.engine.engine import LogLimits, Policy
@@ -115,6 +117,44 @@ def test_two_workers_that_archive_at_once_store_each_event_once() -> None:
         assert world.events() == published_events(world)
         for _ in range(3):
             world.deliver(world.dispatcher.queue.popleft())
+
+
+def stored_places(world: World) -> list[tuple[str, int]]:
+    """Return the generation and the number of each event in `events.jsonl`."""
+    return [place_of(line) for line in world.files.held[events_path(TASK)].splitlines()]
+
+
+def world_with_full_log() -> World:
+    """Return a deployment with a long log, no part of it archived."""
+    world = running_world(POLICY)
+    for _ in range(12):
+        world.deliver(world.dispatcher.queue.popleft())
+    task = world.engine.task_store.load(TASK, 1)
+    assert task is not None
+    assert (task.first_event, task.archived_event, task.events > 12) == (1, 0, True)
+    return world
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+def test_a_task_that_continues_during_the_merge_loses_no_event(at: int) -> None:
+    """Its newer events are archived and trimmed beside the n-th operation of the merge."""
+    world = world_with_full_log()
+
+    def continue_task() -> None:
+        for _ in range(8):
+            world.deliver(world.dispatcher.queue.popleft())
+        task = world.engine.task_store.load(TASK, 1)
+        assert task is not None
+        event_archive.archive_running(replace(world.process(), policy=SHORT_LOGS), TASK, task)
+
+    world.watch = fault = Fault(at, archive_once(world, continue_task))
+    event_archive.write_events(world.engine, TASK)
+    world.watch = make_call
+    assert fault.struck
+    assert world.server.held.tasks[TASK].first_event > 20
+    assert world.events() == published_events(world)
+    world.settle()
+    assert [number for _, number in stored_places(world)] == [record["seq"] for record in published_events(world)]
 
 
 def archive_once(world: World, archive: Any) -> Any:
