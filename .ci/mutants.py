@@ -33,6 +33,8 @@ class Bug:
     tests: str
 
 
+EXPLORER = "tests/faults/test_explore.py::test_random_schedules_break_no_invariant"
+EVENTS = "tests/unit/engine/record/test_event_archive.py"
 LUA, DECISION, INTAKE = "redis/lua/", "domain/decision/", "engine/accept/"
 BUGS = (
     Bug(
@@ -229,7 +231,7 @@ BUGS = (
         "engine/run/commit_turn.py",
         "if stored.digest != step.digest:",
         "if False:",
-        "tests/unit/engine/run tests/unit/engine/test_chaos.py",
+        f"tests/unit/engine/run {EXPLORER}",
     ),
     Bug(
         "no pass follows a commit that cannot continue",
@@ -392,6 +394,69 @@ BUGS = (
         "engine.files.size(notify_marker_path(task.task_id)) is not None:",
         "False:",
         "tests/unit/engine/removal tests/unit/engine/coordinate",
+    ),
+    Bug(
+        "events are trimmed that no file has",
+        "engine/record/event_archive.py",
+        "return max(task.first_event, min(first, archived + 1))",
+        "return max(task.first_event, first + 1)",
+        EVENTS,
+    ),
+    Bug(
+        "a waiting task keeps its log",
+        "engine/record/event_archive.py",
+        "_Kept(1, 0, task.chunks + 1)",
+        "_Kept(10**6, 10**9)",
+        EVENTS,
+    ),
+    Bug(
+        "a merge lacks the events between log and segments",
+        "engine/record/event_archive.py",
+        "            log = _log_lines(engine, task_id)\n",
+        "",
+        EVENTS,
+    ),
+    Bug(
+        "a rebuilt task lacks its inbox",
+        "engine/record/recover.py",
+        "    restore_inbox(engine, task_id)  # first: a worker that finds the task in Redis must find its items\n",
+        "",
+        "tests/unit/engine/test_closing.py tests/unit/engine/record",
+    ),
+    Bug(
+        "a rebuilt task has the epoch of a lost one",
+        "engine/record/recover.py",
+        "archived_epoch = 0 if before is None else before.epoch",
+        "archived_epoch = 0",
+        "tests/unit/engine/test_closing.py",
+    ),
+    Bug(
+        "a turn is restarted although its step is stored",
+        "engine/record/recover.py",
+        "missing = iter(engine.histories.read(task_id, task.seq))",
+        "missing = iter(())",
+        "tests/unit/engine/test_attempt_end.py tests/unit/engine/run",
+    ),
+    Bug(
+        "the lost result of a sub-task is not sent again",
+        "engine/coordinate/delegate.py",
+        "    if summary is not None and summary.status.ended:\n",
+        "    if False:\n",
+        "tests/unit/engine/coordinate/test_delegate.py",
+    ),
+    Bug(
+        "a restarted Redis counts as an emptied one",
+        "engine/operate/fill.py",
+        "FillKind.RESTARTED if schedule.was_restarted() else FillKind.EMPTIED",
+        "FillKind.EMPTIED",
+        "tests/unit/engine/operate/test_fill.py",
+    ),
+    Bug(
+        "a step of a paused task is two",
+        f"{INTAKE}pause.py",
+        "until = 1 if task is None else task.seq + 1",
+        "until = 1 if task is None else task.seq + 2",
+        "tests/unit/engine/test_pause.py",
     ),
 )
 

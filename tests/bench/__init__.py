@@ -1,7 +1,7 @@
 """Benches: Roboco and a baseline, measured side by side in the same run. They print ratios and assert nothing.
 
     python -m tests.bench                        all benches, some minutes
-    python -m tests.bench relay --runs 3         one bench
+    python -m tests.bench streams --runs 3       one bench
     python -m tests.bench --json figures.json    also store the figures of every round in a file
 
 Each bench is a module here, named after the quantity that it measures. `harness` holds the shared code, and `processes`

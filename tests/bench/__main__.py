@@ -13,27 +13,14 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.bench import (
-    commands,
-    first_token,
-    followers,
-    gateway_creations,
-    gateway_streams,
     growth,
-    history_length,
     interrupts,
-    lease_renewals,
-    memory_search,
-    parallel_tools,
-    rate_limits,
-    relay,
     scale,
     silent,
     streams,
     throughput,
-    token_cpu,
     turn_cpu,
     turn_overhead,
-    turn_overhead_s3,
     unit_costs,
 )
 from tests.bench.harness import report
@@ -43,24 +30,11 @@ from tests.bench.harness.results import Result
 
 BENCHES: dict[str, Callable[[BenchStack, Size], Iterator[Result]]] = {
     "turn_overhead": turn_overhead.measure,
-    "turn_overhead_s3": turn_overhead_s3.measure,
-    "first_token": first_token.measure,
-    "relay": relay.measure,
-    "followers": followers.measure,
-    "gateway_streams": gateway_streams.measure,
-    "gateway_creations": gateway_creations.measure,
-    "history_length": history_length.measure,
     "interrupts": interrupts.measure,
-    "lease_renewals": lease_renewals.measure,
-    "memory_search": memory_search.measure,
-    "commands": commands.measure,
     "throughput": throughput.measure,
     "turn_cpu": turn_cpu.measure,
     "unit_costs": unit_costs.measure,
-    "parallel_tools": parallel_tools.measure,
-    "rate_limits": rate_limits.measure,
     "silent": silent.measure,  # before the other benches with many agents threads, which would add memory
-    "token_cpu": token_cpu.measure,
     "streams": streams.measure,
 }
 

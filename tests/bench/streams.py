@@ -31,7 +31,7 @@ def measure(stack: BenchStack, size: Size) -> Iterator[Result]:
     relays = shared_relays(stack)
 
     def both(streams: int) -> tuple[StreamStats, StreamStats]:
-        return relays.relay_by_roboco(streams, chunks), relays.relay_by_loop("openai", streams, chunks)
+        return relays.relay_by_roboco(streams, chunks), relays.relay_by_loop(streams, chunks)
 
     rounds = [both(at) for _ in range(size.rounds + 1)][1:]
     found = {streams: both(streams) for streams in others} | {at: rounds[-1]}

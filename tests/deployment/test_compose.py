@@ -39,24 +39,24 @@ def test_compose_file_matches_the_schema() -> None:
     assert [f"{error.json_path}: {error.message}" for error in errors] == []
 
 
-@pytest.mark.parametrize("name", ROBOCO_SERVICES)
-def test_a_service_has_known_commands_and_no_excess_rights(name: str) -> None:
+def test_a_service_has_known_commands_and_no_excess_rights() -> None:
     """The modules and variables exist, and the service drops all capabilities."""
-    service = SERVICES[name]
-    assert missing_modules(service["command"].split()) == []
-    assert missing_modules(service["healthcheck"]["test"]) == []
-    assert unknown_variables(set(service["environment"])) == set()
-    assert service["read_only"] is True
-    assert service["cap_drop"] == ["ALL"]
-    assert "no-new-privileges:true" in service["security_opt"]
+    for name in ROBOCO_SERVICES:
+        service = SERVICES[name]
+        assert missing_modules(service["command"].split()) == []
+        assert missing_modules(service["healthcheck"]["test"]) == []
+        assert unknown_variables(set(service["environment"])) == set()
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert "no-new-privileges:true" in service["security_opt"]
 
 
-@pytest.mark.parametrize("pool", POOLS)
-def test_a_pool_runs_its_module_and_its_health_check(pool: str) -> None:
+def test_a_pool_runs_its_module_and_its_health_check() -> None:
     """Compose runs the check often, so it is cheaper than `roboco health`, which takes two seconds to start."""
-    assert SERVICES[pool]["healthcheck"]["test"] == ["CMD", "python", "-m", "roboco.workers.healthcheck", pool]
-    assert re.sub(" --concurrency=.*", "", SERVICES[pool]["command"]) == f"celery -A roboco.workers.{pool} worker"
-    assert int(SERVICES[pool]["stop_grace_period"].removesuffix("s")) >= 60
+    for pool in POOLS:
+        assert SERVICES[pool]["healthcheck"]["test"] == ["CMD", "python", "-m", "roboco.workers.healthcheck", pool]
+        assert re.sub(" --concurrency=.*", "", SERVICES[pool]["command"]) == f"celery -A roboco.workers.{pool} worker"
+        assert int(SERVICES[pool]["stop_grace_period"].removesuffix("s")) >= 60
 
 
 def test_the_gateway_is_stopped_after_it_has_ended_its_streams() -> None:
@@ -86,21 +86,21 @@ def test_no_password_has_a_default() -> None:
     assert 'test -n "$$GF_SECURITY_ADMIN_PASSWORD"' in str(SERVICES["grafana"]["entrypoint"])
 
 
-@pytest.mark.parametrize("name", ROBOCO_SERVICES)
-def test_each_service_has_its_own_user_and_keys(name: str) -> None:
+def test_each_service_has_its_own_user_and_keys() -> None:
     """No service has the Redis user or S3 keys of another one, and Flower has no S3 keys."""
-    environment = SERVICES[name]["environment"]
-    password = f"${{REDIS_PASSWORD_{name.upper()}:?{REMEDY}}}"
-    assert environment["ROBOCO_REDIS_URL"].startswith(f"redis://roboco-{name}:{password}@")
-    keys = {key: value for key, value in environment.items() if key.startswith("AWS_")}
-    upper = name.upper()
-    ids = {
-        "AWS_ACCESS_KEY_ID": f"${{S3_ACCESS_KEY_{upper}:?{REMEDY}}}",
-        "AWS_SECRET_ACCESS_KEY": f"${{S3_SECRET_KEY_{upper}:?{REMEDY}}}",
-    }
-    assert keys == ({} if name == "flower" else ids)
-    assert ("ROBOCO_SIGNING_KEYS" in environment) == (name != "flower")
-    assert ("ROBOCO_WORKSPACE" in environment) == (name != "flower")
+    for name in ROBOCO_SERVICES:
+        environment = SERVICES[name]["environment"]
+        password = f"${{REDIS_PASSWORD_{name.upper()}:?{REMEDY}}}"
+        assert environment["ROBOCO_REDIS_URL"].startswith(f"redis://roboco-{name}:{password}@")
+        keys = {key: value for key, value in environment.items() if key.startswith("AWS_")}
+        upper = name.upper()
+        ids = {
+            "AWS_ACCESS_KEY_ID": f"${{S3_ACCESS_KEY_{upper}:?{REMEDY}}}",
+            "AWS_SECRET_ACCESS_KEY": f"${{S3_SECRET_KEY_{upper}:?{REMEDY}}}",
+        }
+        assert keys == ({} if name == "flower" else ids)
+        assert ("ROBOCO_SIGNING_KEYS" in environment) == (name != "flower")
+        assert ("ROBOCO_WORKSPACE" in environment) == (name != "flower")
 
 
 def test_only_redis_and_its_user_have_a_password_of_redis() -> None:
@@ -168,16 +168,16 @@ def test_images_and_objects_are_labelled_with_the_release() -> None:
     assert f'app.kubernetes.io/version: "{release}"' in kustomization
 
 
-@pytest.mark.parametrize("name", SERVICES)
-def test_the_logs_of_a_service_that_stays_are_rotated(name: str) -> None:
-    stays = SERVICES[name].get("restart") != "no"
-    assert SERVICES[name].get("logging") == ({"driver": "local"} if stays else None)
+def test_the_logs_of_a_service_that_stays_are_rotated() -> None:
+    for name in SERVICES:
+        stays = SERVICES[name].get("restart") != "no"
+        assert SERVICES[name].get("logging") == ({"driver": "local"} if stays else None)
 
 
-@pytest.mark.parametrize("pool", POOLS)
-def test_modules_of_tools_are_where_every_pool_imports_them(pool: str) -> None:
-    assert "${MODULES_FOLDER:-./modules}:/modules:ro" in SERVICES[pool]["volumes"]
-    assert "PYTHONPATH=/modules " in (DEPLOY / "Dockerfile").read_text()
+def test_modules_of_tools_are_where_every_pool_imports_them() -> None:
+    for pool in POOLS:
+        assert "${MODULES_FOLDER:-./modules}:/modules:ro" in SERVICES[pool]["volumes"]
+        assert "PYTHONPATH=/modules " in (DEPLOY / "Dockerfile").read_text()
 
 
 def test_monitoring_is_started_by_its_profile_alone() -> None:

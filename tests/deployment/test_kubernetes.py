@@ -7,7 +7,6 @@ from typing import Any
 
 import jsonschema
 import kubernetes_validate  # type: ignore[import-untyped]
-import pytest
 import yaml
 
 from roboco.gateway.closing import EXIT_SECONDS
@@ -60,38 +59,38 @@ def container(name: str) -> dict[str, Any]:
     return one
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("one", [one for one in OBJECTS if one["kind"] != "ScaledObject"], ids=kind_and_name)
-def test_an_object_matches_the_schema_of_kubernetes(one: dict[str, Any], version: str) -> None:
-    kubernetes_validate.validate(one, version, strict=True)
+def test_each_object_matches_the_schema_of_kubernetes() -> None:
+    for one in (one for one in OBJECTS if one["kind"] != "ScaledObject"):
+        for version in VERSIONS:
+            kubernetes_validate.validate(one, version, strict=True)
 
 
-@pytest.mark.parametrize("one", [one for one in OBJECTS if one["kind"] == "ScaledObject"], ids=kind_and_name)
-def test_a_scaled_object_matches_the_schema_of_keda(one: dict[str, Any]) -> None:
+def test_each_scaled_object_matches_the_schema_of_keda() -> None:
     """The Deployment that it scales exists, and its queries name known metrics."""
-    jsonschema.validate(one, yaml.safe_load((Path(__file__).parent / "keda.yaml").read_text()))
-    assert one["spec"]["scaleTargetRef"]["name"] in DEPLOYMENTS
-    for trigger in one["spec"]["triggers"]:
-        assert unknown_metrics(trigger["metadata"]["query"]) == set()
+    for one in (one for one in OBJECTS if one["kind"] == "ScaledObject"):
+        jsonschema.validate(one, yaml.safe_load((Path(__file__).parent / "keda.yaml").read_text()))
+        assert one["spec"]["scaleTargetRef"]["name"] in DEPLOYMENTS
+        for trigger in one["spec"]["triggers"]:
+            assert unknown_metrics(trigger["metadata"]["query"]) == set()
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_kustomization_names_exactly_the_existing_files(folder: str) -> None:
+def test_kustomization_names_exactly_the_existing_files() -> None:
     """Every file and folder that it names exists, and it names every file of its folder."""
-    one = kustomization(folder)
-    resources = one.get("resources", []) + one.get("components", [])
-    assert all((FOLDER / folder / name).exists() for name in resources)
-    files = {path.name for path in (FOLDER / folder).glob("*.yaml")} - {"kustomization.yaml"}
-    assert files == {name for name in resources if name.endswith(".yaml")}
-    assert one["kind"] == ("Component" if folder in ("keda", "sandbox") else "Kustomization")
-    for generated in one.get("configMapGenerator", ()):
-        assert all((FOLDER / folder / name).exists() for name in generated["files"])
+    for folder in FOLDERS:
+        one = kustomization(folder)
+        resources = one.get("resources", []) + one.get("components", [])
+        assert all((FOLDER / folder / name).exists() for name in resources)
+        files = {path.name for path in (FOLDER / folder).glob("*.yaml")} - {"kustomization.yaml"}
+        assert files == {name for name in resources if name.endswith(".yaml")}
+        assert one["kind"] == ("Component" if folder in ("keda", "sandbox") else "Kustomization")
+        for generated in one.get("configMapGenerator", ()):
+            assert all((FOLDER / folder / name).exists() for name in generated["files"])
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_no_object_is_defined_twice(overlay: str) -> None:
-    names = [kind_and_name(one) for folder in ("base", "keda", overlay) for one in objects(folder)]
-    assert len(names) == len(set(names))
+def test_no_object_is_defined_twice() -> None:
+    for overlay in OVERLAYS:
+        names = [kind_and_name(one) for folder in ("base", "keda", overlay) for one in objects(folder)]
+        assert len(names) == len(set(names))
 
 
 def test_redis_refuses_writes_before_the_kernel_kills_it() -> None:
@@ -108,53 +107,53 @@ def test_redis_is_configured_as_in_compose() -> None:
         assert (FOLDER / "small" / name).read_text() == (DEPLOY / name).read_text()
 
 
-@pytest.mark.parametrize("pool", POOLS)
-def test_a_pool_runs_its_module_and_its_probes(pool: str) -> None:
+def test_a_pool_runs_its_module_and_its_probes() -> None:
     """Its probes check its own health, and it has 60 seconds or more to end."""
-    worker = container(f"roboco-{pool}")
-    assert worker["args"][:4] == ["celery", "-A", f"roboco.workers.{pool}", "worker"]
-    assert missing_modules(worker["args"]) == []
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert worker[probe]["exec"]["command"] == ["python", "-m", "roboco.workers.healthcheck", pool]
-    assert pod(f"roboco-{pool}")["terminationGracePeriodSeconds"] >= 60
-    mounted = {volume["mountPath"] for volume in worker["volumeMounts"]}
-    assert mounted == {"/run/roboco", "/tmp"}
+    for pool in POOLS:
+        worker = container(f"roboco-{pool}")
+        assert worker["args"][:4] == ["celery", "-A", f"roboco.workers.{pool}", "worker"]
+        assert missing_modules(worker["args"]) == []
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            assert worker[probe]["exec"]["command"] == ["python", "-m", "roboco.workers.healthcheck", pool]
+        assert pod(f"roboco-{pool}")["terminationGracePeriodSeconds"] >= 60
+        mounted = {volume["mountPath"] for volume in worker["volumeMounts"]}
+        assert mounted == {"/run/roboco", "/tmp"}
 
 
-@pytest.mark.parametrize("name", [*(one for one in DEPLOYMENTS), "roboco-redis"])
-def test_pods_have_no_excess_rights(name: str) -> None:
+def test_pods_have_no_excess_rights() -> None:
     """Containers do not run as root, have a read-only image, no capability, no token, and cannot gain rights."""
-    workloads = {one["metadata"]["name"]: one for one in OBJECTS if one["kind"] in ("Deployment", "StatefulSet")}
-    spec = workloads[name]["spec"]["template"]["spec"]
-    assert spec["automountServiceAccountToken"] is False
-    assert spec["securityContext"]["runAsNonRoot"] is True
-    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    for one in spec["containers"]:
-        rights = {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
-        assert one["securityContext"] == rights
-        assert {"cpu", "memory"} <= set(one["resources"]["requests"])
-        assert "memory" in one["resources"]["limits"]
+    for name in [*(one for one in DEPLOYMENTS), "roboco-redis"]:
+        workloads = {one["metadata"]["name"]: one for one in OBJECTS if one["kind"] in ("Deployment", "StatefulSet")}
+        spec = workloads[name]["spec"]["template"]["spec"]
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for one in spec["containers"]:
+            rights = {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert one["securityContext"] == rights
+            assert {"cpu", "memory"} <= set(one["resources"]["requests"])
+            assert "memory" in one["resources"]["limits"]
 
 
-@pytest.mark.parametrize("name", list(DEPLOYMENTS))
-def test_variables_are_known_and_secrets_are_references(name: str) -> None:
+def test_variables_are_known_and_secrets_are_references() -> None:
     """Secrets are references to keys, for which README.md of deploy/ has a command."""
-    settings = {variable for one in OBJECTS if one["kind"] == "ConfigMap" for variable in one["data"]}
-    variables = container(name).get("env", [])
-    assert unknown_variables({one["name"] for one in variables} | settings) == set()
-    readme = (DEPLOY / "README.md").read_text()
-    for one in variables:
-        if one["name"] == "ROBOCO_DRAIN_TIMEOUT":  # differs by pool, and is no secret
-            assert float(one["value"]) < pod(name)["terminationGracePeriodSeconds"]
-            continue
-        assert set(one) == {"name", "valueFrom"}
-        shared = {"ROBOCO_SIGNING_KEYS": "roboco-messages"}
-        assert one["valueFrom"]["secretKeyRef"]["name"] == shared.get(one["name"], name)
-        assert f"--from-literal={one['valueFrom']['secretKeyRef']['key']}=" in readme
+    for name in list(DEPLOYMENTS):
+        settings = {variable for one in OBJECTS if one["kind"] == "ConfigMap" for variable in one["data"]}
+        variables = container(name).get("env", [])
+        assert unknown_variables({one["name"] for one in variables} | settings) == set()
+        readme = (DEPLOY / "README.md").read_text()
+        for one in variables:
+            if one["name"] == "ROBOCO_DRAIN_TIMEOUT":  # differs by pool, and is no secret
+                assert float(one["value"]) < pod(name)["terminationGracePeriodSeconds"]
+                continue
+            assert set(one) == {"name", "valueFrom"}
+            shared = {"ROBOCO_SIGNING_KEYS": "roboco-messages"}
+            assert one["valueFrom"]["secretKeyRef"]["name"] == shared.get(one["name"], name)
+            assert f"--from-literal={one['valueFrom']['secretKeyRef']['key']}=" in readme
 
 
 def test_flower_has_no_keys() -> None:
@@ -218,14 +217,12 @@ def all_labels() -> dict[str, dict[str, str]]:
     }
 
 
-@pytest.mark.parametrize(
-    "one", [one for one in OBJECTS if one["kind"] not in ("Service", "ConfigMap", "ServiceAccount")], ids=kind_and_name
-)
-def test_selectors_match_pods(one: dict[str, Any]) -> None:
-    for selector in selectors(one):
-        matched = [name for name, labels in all_labels().items() if selects(selector, labels)]
-        assert matched
-        assert one["kind"] not in ("Deployment", "StatefulSet") or matched == [one["metadata"]["name"]]
+def test_selectors_match_pods() -> None:
+    for one in [one for one in OBJECTS if one["kind"] not in ("Service", "ConfigMap", "ServiceAccount")]:
+        for selector in selectors(one):
+            matched = [name for name, labels in all_labels().items() if selects(selector, labels)]
+            assert matched
+            assert one["kind"] not in ("Deployment", "StatefulSet") or matched == [one["metadata"]["name"]]
 
 
 def reachable_networks(name: str, overlay: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
@@ -258,28 +255,28 @@ METADATA = ("169.254.169.254", "169.254.170.2", "fd00:ec2::254")
 PUBLIC = ("8.8.8.8", "2606:4700::1111")
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_no_pod_reaches_cloud_metadata_and_only_agents_reach_the_internet(overlay: str) -> None:
-    for name in DEPLOYMENTS:
-        networks = reachable_networks(name, overlay)
-        assert not any(ipaddress.ip_address(address) in one for address in METADATA for one in networks)
-        internet = any(ipaddress.ip_address(address) in one for address in PUBLIC for one in networks)
-        assert internet == (name == "roboco-agents"), name
+def test_no_pod_reaches_cloud_metadata_and_only_agents_reach_the_internet() -> None:
+    for overlay in OVERLAYS:
+        for name in DEPLOYMENTS:
+            networks = reachable_networks(name, overlay)
+            assert not any(ipaddress.ip_address(address) in one for address in METADATA for one in networks)
+            internet = any(ipaddress.ip_address(address) in one for address in PUBLIC for one in networks)
+            assert internet == (name == "roboco-agents"), name
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_only_the_ingress_controller_and_prometheus_reach_the_gateway(overlay: str) -> None:
-    labels = all_labels()["roboco-gateway"]
-    allowed = [
-        (next(iter(peer["namespaceSelector"]["matchLabels"].items())), port["port"])
-        for one in (*objects("base"), *objects(overlay))
-        if one["kind"] == "NetworkPolicy" and selects(one["spec"]["podSelector"], labels)
-        for rule in one["spec"].get("ingress", ())
-        for peer in rule["from"]
-        for port in rule["ports"]
-    ]
-    monitoring = ("kubernetes.io/metadata.name", "monitoring")
-    assert set(allowed) == {(("roboco.example.com/ingress", "true"), 8080), (monitoring, 9464), (monitoring, 5555)}
+def test_only_the_ingress_controller_and_prometheus_reach_the_gateway() -> None:
+    for overlay in OVERLAYS:
+        labels = all_labels()["roboco-gateway"]
+        allowed = [
+            (next(iter(peer["namespaceSelector"]["matchLabels"].items())), port["port"])
+            for one in (*objects("base"), *objects(overlay))
+            if one["kind"] == "NetworkPolicy" and selects(one["spec"]["podSelector"], labels)
+            for rule in one["spec"].get("ingress", ())
+            for peer in rule["from"]
+            for port in rule["ports"]
+        ]
+        monitoring = ("kubernetes.io/metadata.name", "monitoring")
+        assert set(allowed) == {(("roboco.example.com/ingress", "true"), 8080), (monitoring, 9464), (monitoring, 5555)}
 
 
 def test_the_gateway_serves_until_load_balancers_know_that_it_ends() -> None:

@@ -4,7 +4,6 @@ import re
 import tomllib
 from itertools import chain
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -31,17 +30,19 @@ NEEDED = {
 _ENTRY = re.compile(r"([a-z0-9-]+)==([^ ;]+)( ; [^\\]+)? \\((\n    --hash=sha256:[0-9a-f]{64}( \\)?)+)\n")
 
 
-@pytest.mark.parametrize("name", NEEDED)
-def test_lock_covers_every_requirement_of_the_project(name: str) -> None:
-    locked: dict[str, list[str]] = {}
-    for entry in _ENTRY.finditer((DEPLOY / name).read_text()):
-        locked.setdefault(entry[1], []).append(entry[2])
-    for needed in map(Requirement, NEEDED[name]):
-        versions = locked.get(canonicalize_name(needed.name))
-        assert versions, f"{name} lacks {needed}: run the command of deploy/README.md"
-        assert all(needed.specifier.contains(version) for version in versions), f"{name} has {versions} for {needed}"
+def test_lock_covers_every_requirement_of_the_project() -> None:
+    for name in NEEDED:
+        locked: dict[str, list[str]] = {}
+        for entry in _ENTRY.finditer((DEPLOY / name).read_text()):
+            locked.setdefault(entry[1], []).append(entry[2])
+        for needed in map(Requirement, NEEDED[name]):
+            versions = locked.get(canonicalize_name(needed.name))
+            assert versions, f"{name} lacks {needed}: run the command of deploy/README.md"
+            assert all(needed.specifier.contains(version) for version in versions), (
+                f"{name} has {versions} for {needed}"
+            )
 
 
-@pytest.mark.parametrize("name", NEEDED)
-def test_lock_is_nothing_but_versions_with_hashes(name: str) -> None:
-    assert _ENTRY.sub("", (DEPLOY / name).read_text()) == ""
+def test_lock_is_nothing_but_versions_with_hashes() -> None:
+    for name in NEEDED:
+        assert _ENTRY.sub("", (DEPLOY / name).read_text()) == ""

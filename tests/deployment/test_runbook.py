@@ -4,7 +4,6 @@ import ast
 import re
 from dataclasses import dataclass
 
-import pytest
 import yaml
 
 from tests.deployment.files import DEPLOY, ROOT
@@ -62,18 +61,18 @@ def test_every_heading_of_the_runbook_is_an_entry() -> None:
     assert len({entry.name for entry in ENTRIES}) == len(ENTRIES) > 20
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
-def test_an_entry_is_complete_and_exercised(entry: Entry) -> None:
-    assert tuple(entry.fields) == FIELDS
-    assert re.fullmatch(r"[a-z]+(-[a-z0-9]+)*", entry.name), "the heading is the id: lower case and hyphens"
-    assert entry.exercises, "name the tests that exercise the entry: `tests/FILE.py::test_NAME`"
-    lines = [line for exercise in entry.exercises for line in command_lines(function(*exercise))]
-    unexercised = [
-        command
-        for command in entry.commands
-        if not any(line.startswith((command + " ", command + ":")) for line in lines)
-    ]
-    assert unexercised == [], "none of the exercises runs these commands"
+def test_an_entry_is_complete_and_exercised() -> None:
+    for entry in ENTRIES:
+        assert tuple(entry.fields) == FIELDS, entry.name
+        assert re.fullmatch(r"[a-z]+(-[a-z0-9]+)*", entry.name), "the heading is the id: lower case and hyphens"
+        assert entry.exercises, f"{entry.name}: name the tests that exercise the entry: `tests/FILE.py::test_NAME`"
+        lines = [line for exercise in entry.exercises for line in command_lines(function(*exercise))]
+        unexercised = [
+            command
+            for command in entry.commands
+            if not any(line.startswith((command + " ", command + ":")) for line in lines)
+        ]
+        assert unexercised == [], f"{entry.name}: none of the exercises runs these commands"
 
 
 def test_links_lead_to_entries_and_sections() -> None:

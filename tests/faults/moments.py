@@ -76,11 +76,11 @@ AGENTS = (
     Moment("last step committed, coordinator not notified", GRAPH, message="roboco.advance"),
 )
 TOOLS = (
+    Moment("two tools running", PARALLEL, nth=2),
     Moment("claimed", PARALLEL, script="claim_call", answered=True),
     Moment("result not recorded", PARALLEL, script="record_outcome"),
     Moment("last result recorded, coordinator not notified", PARALLEL, message="roboco.advance"),
 )
-RUNNING = Moment("two tools running", PARALLEL, nth=2)
 COORDINATOR = (
     Moment("turn recorded, not dispatched", PARALLEL, message="roboco.turn"),
     Moment("results appended, not committed", PARALLEL, script="commit"),
@@ -291,13 +291,13 @@ DISRUPTIONS: dict[str, Callable[[Scenario], None]] = {
 
 
 def disrupted(moments: Sequence[Moment]) -> list[Any]:
-    """Return each moment with each disruption. One of them for each moment runs with the slow tests."""
+    """Return each moment with each disruption. Of each disruption one moment runs with the slow tests."""
     return [
         pytest.param(
             moment,
             disruption,
             id=f"{moment.name}-{disruption}",
-            marks=() if number % len(DISRUPTIONS) == index else pytest.mark.nightly,
+            marks=() if number == index else pytest.mark.nightly,
         )
         for number, moment in enumerate(moments)
         for index, disruption in enumerate(DISRUPTIONS)

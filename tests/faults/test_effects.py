@@ -91,7 +91,7 @@ def test_a_tool_with_verify_finds_the_outcome(stack: Stack, prompt: str) -> None
     assert count_lines(stack)[_call_id(task)] == (prompt == "early")
 
 
-@pytest.mark.parametrize("way", ["python", "celery", "command"])
+@pytest.mark.parametrize("way", [pytest.param("python", marks=pytest.mark.nightly), "celery", "command"])
 def test_a_user_resolves_an_unknown_outcome(stack: Stack, way: str, tmp_path: Path) -> None:
     task = run_until_killed(stack, "early", on_unknown="ask")
     waiting = task.result(60)

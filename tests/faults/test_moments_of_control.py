@@ -205,7 +205,7 @@ class ControlScenario:
         return f"the task ends: {self._act.name}; " + "; ".join(map(self._stack.describe_task, tasks))
 
 
-@pytest.fixture(scope="module", params=POOLS)
+@pytest.fixture(scope="module")
 def pool_with_victim(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Any]]:
@@ -218,7 +218,15 @@ def pool_with_victim(
         yield request.param, (stack, victim)
 
 
-@pytest.mark.parametrize("disruption", DISRUPTIONS)
+@pytest.mark.parametrize(
+    ("pool_with_victim", "disruption"),
+    [
+        pytest.param(pool, disruption, marks=() if number == index else pytest.mark.nightly)
+        for number, pool in enumerate(POOLS)
+        for index, disruption in enumerate(DISRUPTIONS)
+    ],
+    indirect=["pool_with_victim"],
+)
 def test_a_user_action_survives_its_worker(pool_with_victim: tuple[str, Any], disruption: str) -> None:
     pool, (stack, victim) = pool_with_victim
     cases = [(act, moment) for where, act, moment in CASES if where == pool]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.moments import DISRUPTIONS, RUNNING, TOOLS, Moment, Scenario, Victim, disrupted
+from tests.faults.moments import DISRUPTIONS, TOOLS, Moment, Scenario, Victim, disrupted
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.workers
@@ -28,9 +28,3 @@ def victim(stack: Stack) -> Iterator[Victim]:
 @pytest.mark.parametrize(("moment", "disruption"), disrupted(TOOLS))
 def test_a_task_survives_its_tools_worker(stack: Stack, victim: Victim, moment: Moment, disruption: str) -> None:
     DISRUPTIONS[disruption](Scenario(stack, victim, moment))
-
-
-@pytest.mark.parametrize("disruption", DISRUPTIONS)
-def test_a_task_survives_a_worker_with_running_tools(stack: Stack, victim: Victim, disruption: str) -> None:
-    """The moment is observed in the file to which the tool writes when it starts."""
-    DISRUPTIONS[disruption](Scenario(stack, victim, RUNNING))

@@ -23,8 +23,8 @@ def answer_slowly(request: Request) -> Reply:
     return Reply(text=answer(request).text, interval=0.1)
 
 
-@pytest.mark.parametrize("words", [1, 12])
-def test_a_task_survives_flushall_during_a_turn(stack: Stack, words: int) -> None:
+@pytest.mark.parametrize("words", [pytest.param(1, marks=pytest.mark.nightly), 12])
+def test_a_task_survives_flushall_during_a_turn(folder_stack: Stack, words: int) -> None:
     """Redis is emptied once the follower has these words, of 21 before the last reply, which waits for that."""
     emptied = threading.Event()
 
@@ -32,13 +32,13 @@ def test_a_task_survives_flushall_during_a_turn(stack: Stack, words: int) -> Non
         reply = answer_slowly(request)
         return replace(reply, held_until=emptied) if reply.text == "APPROVED" else reply
 
-    stack.model.script(answer_after_loss)
-    task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+    folder_stack.model.script(answer_after_loss)
+    task = folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     transcript = Transcript()
     for item in task.stream():
         transcript.take(item)
         if not emptied.is_set() and len(" ".join(transcript.texts.values()).split()) >= words:
-            with redis.Redis.from_url(stack.valkey.url) as client:
+            with redis.Redis.from_url(folder_stack.valkey.url) as client:
                 client.flushall()
             emptied.set()
     assert task.result(60).status == "completed"
@@ -49,15 +49,15 @@ def test_a_task_survives_flushall_during_a_turn(stack: Stack, words: int) -> Non
 
 
 @pytest.mark.parametrize("keep", [True, False], ids=["with its data", "without its data"])
-def test_a_task_survives_a_restart_of_redis(stack: Stack, keep: bool) -> None:
+def test_a_task_survives_a_restart_of_redis(folder_stack: Stack, keep: bool) -> None:
     """Workers that end because of the loss are restarted, as a process manager does."""
-    stack.model.script(answer_slowly)
-    task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+    folder_stack.model.script(answer_slowly)
+    task = folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     transcript = Transcript()
     for item in task.stream():
         transcript.take(item)
         if item.type == "text_part_delta" and transcript.types.count("text_part_delta") == 5:
-            stack.restart_redis(keep)
+            folder_stack.restart_redis(keep)
     assert transcript.types.count("text_part_delta") >= 5, "the outage has happened"
     assert task.result(60).status == "completed"
     assert shape(task.history()) == GRAPH.expected
@@ -71,13 +71,13 @@ def test_a_task_survives_a_restart_of_redis(stack: Stack, keep: bool) -> None:
     [("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"), ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0")],
     ids=["while it is a replica", "while its memory is full"],
 )
-def test_a_task_waits_for_a_redis_that_refuses_writes(stack: Stack, refuse: str, accept: str) -> None:
+def test_a_task_waits_for_a_redis_that_refuses_writes(folder_stack: Stack, refuse: str, accept: str) -> None:
     """No worker ends: they retry until a failover is over, or the limit is raised."""
-    stack.model.script(answer_slowly)
-    pids = {name: worker.pid for name, worker in stack.workers.items()}
-    task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+    folder_stack.model.script(answer_slowly)
+    pids = {name: worker.pid for name, worker in folder_stack.workers.items()}
+    task = folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     transcript = Transcript()
-    with redis.Redis.from_url(stack.valkey.url) as client:
+    with redis.Redis.from_url(folder_stack.valkey.url) as client:
         admin: Any = client
         for item in task.stream():
             transcript.take(item)
@@ -90,8 +90,8 @@ def test_a_task_waits_for_a_redis_that_refuses_writes(stack: Stack, refuse: str,
     assert shape(task.history()) == GRAPH.expected
     assert transcript.finals == list(range(len(GRAPH.expected)))
     assert transcript.texts == {step.step_id: step.text for step in task.history() if step.by_agent}
-    assert pids == {name: worker.pid for name, worker in stack.workers.items()}
-    assert all(worker.alive() for worker in stack.workers.values())
+    assert pids == {name: worker.pid for name, worker in folder_stack.workers.items()}
+    assert all(worker.alive() for worker in folder_stack.workers.values())
 
 
 def test_a_stop_ends_tasks_although_the_memory_of_redis_is_full(folder_stack: Stack) -> None:

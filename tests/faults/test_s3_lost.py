@@ -36,7 +36,14 @@ def start_again(folder: Path, port: int) -> S3Server:
     return started[0]
 
 
-@pytest.mark.parametrize("redis", ["redis stays", "redis goes too, with its data", "redis goes too, without its data"])
+@pytest.mark.parametrize(
+    "redis",
+    [
+        "redis stays",
+        pytest.param("redis goes too, with its data", marks=pytest.mark.nightly),
+        "redis goes too, without its data",
+    ],
+)
 def test_a_task_survives_a_restart_of_s3(tmp_path: Path, redis: str) -> None:
     s3 = start_seaweed(tmp_path / "seaweed")
     try:

@@ -1,20 +1,11 @@
 """The rules for a function's parameters by which OpenAI's server refuses a whole request."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from jsonschema import Draft202012Validator
 
 _ROOT_ONLY = ("anyOf", "oneOf", "allOf", "not", "enum", "const", "if")
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-
-def tool_mistakes(tool: dict[str, Any]) -> list[str]:
-    """Return the mistakes of a tool in the format of the chat completions protocol."""
-    function = tool["function"]
-    named = [] if _NAME.fullmatch(function["name"]) else [f"name {function['name']!r}"]
-    return [*named, *schema_mistakes(function["parameters"])]
 
 
 def schema_mistakes(schema: Any) -> list[str]:

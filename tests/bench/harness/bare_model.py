@@ -1,13 +1,12 @@
 """The bare model call: the same completion without Roboco, by a plain reader or by the openai package."""
 
-import asyncio
 import json
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import httpx
-from openai import AsyncOpenAI, OpenAI
+from openai import OpenAI
 
 MODEL = "gpt-4o-mini"
 
@@ -16,7 +15,6 @@ class BareModel:
     """A client that calls the model from this thread over one persistent connection."""
 
     def __init__(self, base_url: str) -> None:
-        self._base_url = base_url
         self._client = OpenAI(base_url=base_url, api_key="any", max_retries=0)
         self._plain = httpx.Client(base_url=base_url, headers={"Authorization": "Bearer any"})
 
@@ -36,43 +34,13 @@ class BareModel:
         assert any(texts), "the model has sent no text"
         return time.perf_counter() - began
 
-    def time_call(self, messages: Sequence[Any]) -> tuple[float, float]:
-        """Return the seconds from the call by the openai package to the first text, and to the end of the answer."""
+    def time_call(self, messages: Sequence[Any]) -> float:
+        """Return the seconds of a call by the openai package."""
         began = time.perf_counter()
-        first = 0.0
         with self._client.chat.completions.create(**request_arguments(messages)) as chunks:
-            for chunk in chunks:
-                if not first and chunk.choices and chunk.choices[0].delta.content:
-                    first = time.perf_counter() - began
-        return first, time.perf_counter() - began
-
-    def time_streams(self, prompt: str, streams: int, spread: float) -> list[list[float]]:
-        """Return the seconds from sending to receiving each stamped chunk, by stream.
-
-        All streams begin within `spread` seconds.
-        """
-        return asyncio.run(self._time_streams(prompt, streams, spread))
-
-    async def _time_streams(self, prompt: str, streams: int, spread: float) -> list[list[float]]:
-        async with AsyncOpenAI(base_url=self._base_url, api_key="any", max_retries=0) as client:
-            calls = [_follow(client, prompt, spread * number / streams) for number in range(streams)]
-            return await asyncio.gather(*calls)
-
-
-async def _follow(client: AsyncOpenAI, prompt: str, delay: float) -> list[float]:
-    await asyncio.sleep(delay)
-    found: list[float] = []
-    messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "Go."}]
-    async with await client.chat.completions.create(**request_arguments(messages)) as chunks:
-        async for chunk in chunks:
-            if chunk.choices and (text := chunk.choices[0].delta.content):
-                found += lags(text, time.time_ns())
-    return found
-
-
-def lags(text: str, now: int) -> list[float]:
-    """Return the seconds since each of the timestamps in the text."""
-    return [(now - int(stamp)) / 1e9 for stamp in text.split()]
+            texts = [choice.delta.content for chunk in chunks for choice in chunk.choices]
+        assert any(texts), "the model has sent no text"
+        return time.perf_counter() - began
 
 
 def request_arguments(messages: Sequence[Any]) -> dict[str, Any]:

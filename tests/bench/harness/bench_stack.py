@@ -1,6 +1,5 @@
 """The stack of the benches: Valkey, Roboco's three pools as in production, and the model, in separate processes."""
 
-import socket
 import sys
 import urllib.request
 import uuid
@@ -17,7 +16,7 @@ from roboco.local.valkey import start_valkey
 from roboco.redis.client import connect
 from tests.bench.harness.bare_model import BareModel
 from tests.bench.harness.process_stats import ProcessMeter
-from tests.support.stack import ROOT, Stack, until
+from tests.support.stack import ROOT, Stack
 
 MODEL_MODULE = "tests.bench.processes.model"
 TOOL_MODULE = "tests.bench.processes.nap_tool"
@@ -159,25 +158,6 @@ def build_team(*agents: str, prompt: str = "", **more: Any) -> Team:
 def new_name(kind: str) -> str:
     """Return a name of this kind that is not in use."""
     return f"{kind}-{uuid.uuid4().hex}"
-
-
-def wait_for_steps(task: Task, steps: int) -> None:
-    """Wait until the task has at least this number of steps and waits for its user."""
-
-    def reached() -> bool:
-        summary = task.summary()
-        return summary.steps >= steps and summary.status.waiting
-
-    until(reached, TASK_TIMEOUT, f"{task} has {steps} steps")
-
-
-def accepts(port: int) -> bool:
-    """Return True if a server of this machine accepts connections at the port."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1):
-            return True
-    except OSError:
-        return False
 
 
 def _answers(url: str) -> bool:

@@ -67,10 +67,10 @@ class StreamRelays:
         until(lambda: schedule.count() <= before, TASK_TIMEOUT, "all tasks have ended")
         return stats
 
-    def relay_by_loop(self, way: str, streams: int, chunks: int) -> StreamStats:
+    def relay_by_loop(self, streams: int, chunks: int) -> StreamStats:
         """Relay each stream by one request of the process `relay_loop`, and return the statistics."""
         channel = new_name("loop")
-        job = {"way": way, "channel": channel, "size": self._size, "streams": streams}
+        job = {"channel": channel, "size": self._size, "streams": streams}
         text = json.dumps(job | {"prompt": _prompt(streams, chunks)})
         channels = [f"{channel}:{number}" for number in range(streams)]
         return self._measure(channels, chunks, self._loop_process, lambda: self._stack.redis.rpush(self._jobs, text))

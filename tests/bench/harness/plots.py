@@ -33,9 +33,6 @@ PLOTS = {
         y_log=True,
         limit=250,
     ),
-    "cost_over_history_length": Plot(
-        "Time of a turn over the length of its history", "steps before it", "ms, median", x_log=True
-    ),
     "throughput_over_workers": Plot(
         "Tasks of three agents, all submitted at once",
         "processes of each pool, on the same processors",

@@ -156,12 +156,6 @@ def measure_alternately(samplers: Mapping[str, Sampler], rounds: int, slices: in
     return tuple(Measurement(name, tuple(own)) for name, own in found.items())
 
 
-def difference(name: str, measurement: Measurement, less: Measurement) -> Measurement:
-    """Return the difference of two measurements whose samples were taken in pairs."""
-    pairs = zip(measurement.rounds, less.rounds, strict=True)
-    return Measurement(name, tuple(tuple(a - b for a, b in zip(*pair, strict=True)) for pair in pairs))
-
-
 def ratio(
     measurement: Measurement, *baselines: Measurement, less: Measurement | None = None, goal: float | None = None
 ) -> Figure:

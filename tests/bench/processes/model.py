@@ -5,7 +5,6 @@ The agent's prompt selects the reply:
     stream 40 0.05                 40 chunks, 0.05 s apart; each holds its time of sending
     together 200 40 0.05 0 NAME    the same, but all begin together, 0 s after the 200th request with this NAME,
                                    spread over the first 0.05 s
-    count                          the last number in the conversation less one
     tools 20                       20 parallel calls of the tool `nap`
     endless 0.05 NAME              chunks without end
     silent NAME                    no reply
@@ -21,7 +20,6 @@ events are `begins`, `speaks` (its first chunk is sent) and `gone` (its client h
 import argparse
 import asyncio
 import contextlib
-import re
 import signal
 import sys
 import time
@@ -117,8 +115,6 @@ def answer(request: Request) -> Reply:
             return Reply(chunks=["token "] * ENDLESS_CHUNKS, interval=float(interval))
         case ["silent", _]:
             return Reply(delay=SILENCE_SECONDS)
-        case ["count"]:
-            return Reply(text=str(int(re.findall(r"\d+", request.last_user)[-1]) - 1))
         case ["tools", calls] if not request.tool_results:
             return Reply(tool_calls=[("nap", {"number": number}) for number in range(int(calls))])
         case _:

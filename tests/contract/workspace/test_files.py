@@ -25,7 +25,6 @@ from roboco.workspace.s3 import S3Files, S3Objects, connect_s3
 from roboco.workspace.s3_history import S3Histories
 from roboco.workspace.tries import MAX_TRIES
 from tests.contract.samples import TASK, make_chain
-from tests.contract.workspace.s3_faults import DoublePutClient
 from tests.support.memory_ports.objects import MemoryObjects
 from tests.support.stack import s3_environment
 
@@ -51,14 +50,6 @@ def test_many_files_are_read_in_the_order_of_their_paths(files: Files) -> None:
     assert files.get_many([]) == []
 
 
-def test_a_file_is_replaced(files: Files) -> None:
-    files.put("a/b", b"one")
-    files.put("a/b", b"two")
-    assert files.get("a/b") == b"two"
-    assert not files.create("a/b", b"one")
-    assert files.names("a/") == ["b"]
-
-
 def test_a_tree_has_the_files_at_any_depth(files: Files) -> None:
     paths = ["t/a.json", "t/a/b/c", "t/a/b/d", "t/z"]
     for path in [*paths, "t2/a", "s/a"]:
@@ -82,23 +73,6 @@ def test_a_tree_is_removed_in_pages_and_others_stay(files: Files) -> None:
     assert list(files.tree("t/")) == []
     assert [file.path for file in files.tree("")] == ["t2/a"]
     assert files.delete_tree("none/", 2) == 0
-
-
-def test_a_file_is_removed(files: Files) -> None:
-    files.delete("a/b")
-    assert files.create("a/b", b"one")
-    files.delete("a/b")
-    files.delete("a/b")
-    assert files.get("a/b") is None
-    assert files.names("a/") == []
-    assert files.create("a/b", b"two")
-
-
-def test_an_empty_file_is_a_file(files: Files) -> None:
-    files.put("_open/task", b"")
-    assert files.get("_open/task") == b""
-    assert files.create("_open/task", b"")
-    assert files.names("_open/") == ["task"]
 
 
 def test_names_are_those_directly_below(files: Files) -> None:
@@ -167,13 +141,6 @@ def test_files_of_any_size_are_stored_and_read_by_range(files: Files, size: int)
     assert files.get("t/artifacts/a") == b"other"
 
 
-def test_a_missing_file_has_no_size(files: Files) -> None:
-    assert files.size("t/nothing") is None
-    assert files.read("t/nothing", 0, 5) is None
-    files.copy("t/nothing", "t/copied")
-    assert files.get("t/copied") is None
-
-
 @pytest.mark.s3
 def test_a_presigned_url_needs_no_credentials(objects: S3Objects) -> None:
     S3Files(objects).put("t/artifacts/a", b"hello")
@@ -197,11 +164,6 @@ def test_a_presigned_url_is_signed_for_the_region_of_the_session(monkeypatch: py
 
 def test_a_folder_has_no_presigned_urls(tmp_path: Path) -> None:
     assert FolderFiles(tmp_path).presigned_url("a", 60) is None
-
-
-def test_a_folder_is_no_file(files: Files) -> None:
-    files.put("t/artifacts/a", b"1")
-    assert files.get("t/artifacts") is None
 
 
 @pytest.mark.parametrize("name", ["a b", "ü+漢", "50%41&=", "#?", "x" * 128, "a..b", "-_.~!*'()"])
@@ -384,14 +346,6 @@ class SmallPagesClient:
     def paginate(self, **arguments: Any) -> Any:
         pages = self._client.get_paginator("list_objects_v2")
         return pages.paginate(**arguments, PaginationConfig={"PageSize": 2})
-
-
-@pytest.mark.s3
-def test_a_repeated_put_of_s3_succeeds(s3: S3Server, s3_client: Any, prefix: str) -> None:
-    files = S3Files(S3Objects(DoublePutClient(s3_client), s3.bucket, prefix))
-    assert files.create("a", b"ours")
-    files.put("a", b"newer")
-    assert files.get("a") == b"newer"
 
 
 @pytest.mark.s3

@@ -30,25 +30,6 @@ POSITION_COUNT = 30
 HISTORY = history_path(TASK)
 
 
-def test_an_unknown_task_has_no_steps(histories: Histories) -> None:
-    assert histories.compact(TASK)
-    assert_history(histories, [])
-
-
-def test_steps_are_read_in_order(histories: Histories) -> None:
-    steps = append_steps(histories, 6)
-    assert_history(histories, steps)
-    assert histories.compact(TASK)
-    for start in range(8):
-        assert list(histories.read(TASK, start)) == steps[start:]
-    steps.append(step_after(steps))
-    assert histories.append(TASK, steps[-1]) == steps[-1]
-    assert_history(histories, steps)
-    histories.compact(TASK)
-    histories.compact(TASK)
-    assert_history(histories, steps)
-
-
 def test_a_history_starts_with_the_lines_of_another_one(histories: Histories) -> None:
     steps = append_steps(histories, 5)
     lines = list(histories.lines(TASK))
@@ -62,12 +43,6 @@ def test_a_history_starts_with_the_lines_of_another_one(histories: Histories) ->
     assert list(histories.read("fork")) == [*steps[:3], other]
     histories.compact("fork")
     assert list(histories.read("fork")) == [*steps[:3], other]
-    assert_history(histories, steps)
-
-
-def test_a_history_that_has_steps_is_not_created_again(histories: Histories) -> None:
-    steps = append_steps(histories, 2)
-    assert not histories.create(TASK, [step_after([], "another first one").line().encode()])
     assert_history(histories, steps)
 
 

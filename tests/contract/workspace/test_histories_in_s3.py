@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -10,13 +9,11 @@ from roboco.domain import sorted_lines
 from roboco.domain.history.step import TaskStep, parse_step
 from roboco.domain.paths import history_path, segments_path
 from roboco.errors import CorruptHistory
-from roboco.local.seaweed import S3Server
 from roboco.workspace import s3_history
-from roboco.workspace.s3 import S3Objects
 from roboco.workspace.s3_history import S3Histories
 from tests.contract.samples import TASK, step_after
 from tests.contract.workspace.history_checks import append_steps, assert_history
-from tests.contract.workspace.s3_faults import DoublePutClient, Killed, WatchedObjects
+from tests.contract.workspace.s3_faults import Killed, WatchedObjects
 
 pytestmark = pytest.mark.s3
 
@@ -43,15 +40,6 @@ def test_a_compaction_leaves_one_file(s3_histories: S3Histories, objects: Watche
     assert stored is not None
     assert stored.data == b"".join(step.line().encode() + b"\n" for step in steps)
     assert objects.names(SEGMENTS) == []
-
-
-def test_a_repeated_put_of_a_step_succeeds(s3: S3Server, s3_client: Any, prefix: str) -> None:
-    histories = S3Histories(S3Objects(DoublePutClient(s3_client), s3.bucket, prefix))
-    steps = append_steps(histories, 3)
-    histories.compact(TASK)
-    steps.append(step_after(steps))
-    assert histories.append(TASK, steps[-1]) == steps[-1]
-    assert_history(histories, steps)
 
 
 @pytest.mark.parametrize("removed", [0, 2])
@@ -156,15 +144,6 @@ def test_a_compaction_whose_write_loses_returns_false(objects: WatchedObjects, s
     slow.before = meanwhile
     assert not S3Histories(slow).compact(TASK)
     assert _stored(objects) == steps
-
-
-def test_a_late_append_to_a_compacted_position_loses(objects: WatchedObjects, s3_histories: S3Histories) -> None:
-    steps = append_steps(s3_histories, 4)
-    s3_histories.compact(TASK)
-    for seq in range(4):
-        assert s3_histories.append(TASK, step_after(steps[:seq], "late")) == steps[seq]
-    assert objects.names(SEGMENTS) == []
-    assert_history(s3_histories, steps)
 
 
 @pytest.mark.parametrize("seq", [0, 2])

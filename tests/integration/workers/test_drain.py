@@ -20,7 +20,7 @@ from tests.faults.moments import SHUTDOWN_TIMEOUT
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
 
-pytestmark = pytest.mark.workers
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
 OUTLASTING = 600.0
 SPEAKER = parse_team({"name": "speaker", "agents": [{"name": "speaker", "prompt": "Speak."}]})
@@ -88,7 +88,7 @@ class SlowOnce:
     def __call__(self, request: Request) -> Reply:
         if len(self._stack.model.requests) > self._slow:
             return Reply(text="all is said")
-        return Reply(text="word " * 200, held_until=self._never if self._silent else None, interval=5)
+        return Reply(text="word " * 200, held_until=self._never if self._silent else None, interval=1)
 
     def begun(self) -> bool:
         """Return True if the newest slow reply has begun, or was asked for."""

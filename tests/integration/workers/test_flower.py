@@ -126,6 +126,7 @@ def test_the_links_of_the_web_view_open_pages_of_flower(stack: Stack, seen: Flow
     assert "plain, linked, step 1" in seen.get(f"/task/{urllib.parse.quote('linked/0001/turn/1', safe='')}")
 
 
+@pytest.mark.slow
 def test_a_turn_whose_worker_is_killed_fails_and_its_next_attempt_succeeds(stack: Stack, seen: Flower) -> None:
     task = submit(stack, "killed", one_agent("speaker"))
     wait_for_states(seen, {"killed/0001/turn/1": "STARTED"}, "killed/")
@@ -142,6 +143,7 @@ def test_a_turn_whose_worker_is_killed_fails_and_its_next_attempt_succeeds(stack
     assert 'task="roboco.turn",type="task-failed",worker="celery@coordinator' in seen.get("/metrics")
 
 
+@pytest.mark.slow
 def test_a_turn_fails_if_the_worker_of_its_last_attempt_is_killed(stack: Stack, seen: Flower) -> None:
     task = submit(stack, "doomed", one_agent("speaker"))
     for attempt in range(1, MAX_ATTEMPTS + 1):
@@ -178,6 +180,7 @@ def wait_until_claimed(stack: Stack, task_id: str, attempt: int = 1) -> None:
     until(lambda: reached() == attempt, 60, f"a worker has claimed attempt {attempt} of {task_id}")
 
 
+@pytest.mark.slow
 def test_unfinished_turns_and_calls_of_a_stopped_task_are_revoked(stack: Stack, seen: Flower) -> None:
     """A turn and a call whose workers are killed, and a turn that waits for its rate limit."""
     tool = {"name": "hang", "function": "tests.support.tools_for_agents:hang", "effect": "pure", "timeout": 30}

@@ -36,17 +36,6 @@ async (box, {seconds, pixels, sideways}) => {
   return times
 }
 """
-WATCH_FRAMES: Final = """
-seconds => new Promise(done => {
-  const times = [], start = performance.now()
-  const frame = time => {
-    times.push(time)
-    if (performance.now() - start < seconds * 1000) requestAnimationFrame(frame)
-    else done(times)
-  }
-  requestAnimationFrame(frame)
-})
-"""
 WORK: Final = ("TaskDuration", "ScriptDuration", "LayoutDuration", "RecalcStyleDuration")
 """Metrics of Chromium: seconds of processor time of the main thread."""
 
@@ -92,11 +81,6 @@ class Work:
 def scroll(box: ElementHandle, seconds: float, pixels: int = 40, sideways: bool = False) -> Frames:
     """Scroll an element to and fro for these seconds, some pixels a frame, and return the gaps between its frames."""
     return _frames(box.evaluate(SCROLL, {"seconds": seconds, "pixels": pixels, "sideways": sideways}))
-
-
-def watch_frames(page: Page, seconds: float) -> Frames:
-    """Return the gaps between the frames of a page that a test leaves alone for these seconds."""
-    return _frames(page.evaluate(WATCH_FRAMES, seconds))
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """A deployment for tests of the web view: a stack with the teams, and a gateway process that serves the page."""
 
-import os
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -49,14 +48,6 @@ class WebStack:
         until(lambda: len(task.history()) >= count, seconds, lambda: f"{count} steps, but {len(task.history())}")
         return task.history()
 
-    def wait_chunks(self, count: int, seconds: float = TIMEOUT) -> None:
-        """Wait until the newest reply of the model has this number of chunks."""
-        self.model.wait_for(lambda records: bool(records) and records[-1].chunks_sent >= count, seconds)
-
-    def kill_gateway(self) -> None:
-        """Kill the gateway with SIGKILL. Its page gets no answer until `gateway.start`."""
-        self.gateway.end(signal.SIGKILL)
-
     def restart_gateway(self, number: signal.Signals = signal.SIGKILL) -> None:
         """End the gateway by this signal, and start it again at its port."""
         self.gateway.end(number, 10)
@@ -69,14 +60,6 @@ class WebStack:
     def restart_redis(self, keep: bool) -> None:
         """Kill Redis with SIGKILL, and restart it with or without its data."""
         self.stack.restart_redis(keep)
-
-    def stop_redis(self) -> None:
-        """Stop Redis with SIGSTOP: connections stay open and no command is answered until `continue_redis`."""
-        os.kill(self.stack.valkey.pid, signal.SIGSTOP)
-
-    def continue_redis(self) -> None:
-        """Let Redis run again."""
-        os.kill(self.stack.valkey.pid, signal.SIGCONT)
 
     def break_next_turn(self, text: str = "half an answer that is void ", chunks: int = 4) -> None:
         """Break the next request to the model off after some chunks. The turn is restarted, and its text is void."""

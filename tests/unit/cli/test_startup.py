@@ -28,9 +28,7 @@ LIBRARIES = HEAVY | {"celery", "kombu", "redis", "pydantic", "rich", "yaml"}
         ("from roboco.cli.main import commands; commands.get_help(__import__('click').Context(commands))", LIBRARIES),
         ("import roboco", LIBRARIES),
         ("import roboco; roboco.Orchestrator; roboco.Task", HEAVY),
-        ("from roboco.cli.commands.tasks import tasks", HEAVY),
-        ("from roboco.cli.commands.submit import submit, send", HEAVY),
-        ("from roboco.cli.commands.watch import watch", HEAVY),
+        ("from roboco.cli.commands import submit, tasks, watch", HEAVY),
         ("from roboco.cli.commands.init import init", HEAVY | {"celery", "kombu", "redis", "rich"}),
     ],
 )

@@ -83,19 +83,10 @@ def test_valid_requests_are_accepted(body: dict[str, Any]) -> None:
 REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
     # names
     ({"foo": 1}, "Unrecognized request argument supplied: foo", None, None),
-    ({"a": 1, "b": 2}, "Unrecognized request arguments supplied: a, b", None, None),
-    ({"reasoning_effort": "low"}, "Unrecognized request argument supplied: reasoning_effort", None, None),
-    ({"model": "o4-mini", "foo": 1}, "Unknown parameter: 'foo'.", "foo", "unknown_parameter"),
     (
         {"messages": [{**USER, "cache_control": {}}]},
         "Unknown parameter: 'messages[0].cache_control'.",
         "messages[0].cache_control",
-        "unknown_parameter",
-    ),
-    (
-        {"messages": [{"role": "assistant", "content": "a", "reasoning_content": "b"}]},
-        "Unknown parameter: 'messages[0].reasoning_content'.",
-        "messages[0].reasoning_content",
         "unknown_parameter",
     ),
     # types
@@ -105,32 +96,12 @@ REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
         "temperature",
         "invalid_type",
     ),
-    (
-        {"max_tokens": 1.5},
-        "Invalid type for 'max_tokens': expected an integer, but got a decimal instead.",
-        "max_tokens",
-        "invalid_type",
-    ),
-    ({"n": True}, "Invalid type for 'n': expected an integer, but got a boolean instead.", "n", "invalid_type"),
     ({"tools": None}, "Invalid type for 'tools': expected an array of objects, but got null", "tools", "invalid_type"),
-    ({"stop": 3}, "Invalid type for 'stop': expected one of a string or array of strings, but", "stop", "invalid_type"),
     (
         {"tool_choice": "x", "tools": [tool()]},
         "Invalid value: 'x'. Supported values are",
         "tool_choice",
         "invalid_value",
-    ),
-    (
-        {"messages": [{"role": "user", "content": [{"type": "video"}]}]},
-        "Invalid value: 'video'. Supported values are: 'text', 'image_url', 'input_audio', and 'file'.",
-        "messages[0].content[0].type",
-        "invalid_value",
-    ),
-    (
-        {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
-        f"{NOT_FOUND}'messages[0].content[0].text'.",
-        "messages[0].content[0].text",
-        "missing_required_parameter",
     ),
     # values
     (
@@ -139,38 +110,8 @@ REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
         "temperature",
         "decimal_above_max_value",
     ),
-    (
-        {"max_tokens": 0},
-        "Invalid 'max_tokens': integer below minimum value. Expected a value >= 1, but got 0 instead.",
-        "max_tokens",
-        "integer_below_min_value",
-    ),
     ({"stop": ["a"] * 5}, "Invalid 'stop': array too long. Expected", "stop", "array_above_max_length"),
-    (
-        {"tool_choice": "auto"},
-        "Invalid value for 'tool_choice': 'tool_choice' is only allowed when",
-        "tool_choice",
-        None,
-    ),
-    (
-        {"parallel_tool_calls": True},
-        "Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are specified.",
-        "parallel_tool_calls",
-        None,
-    ),
     ({"stream_options": {}}, "The 'stream_options' parameter is only allowed when", "stream_options", None),
-    (
-        {"response_format": {"type": "json_object"}},
-        "'messages' must contain the word 'json' in some form, to use",
-        "messages",
-        None,
-    ),
-    (
-        {"messages": [{"role": "user", "content": "x" * (128_000 * 4 + 4)}]},
-        "This model's maximum context length is 128000 tokens. However, your messages resulted in 128001 tokens.",
-        "messages",
-        "context_length_exceeded",
-    ),
     # models
     (
         {"max_tokens": 4_999_981},
@@ -190,20 +131,6 @@ REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
         "temperature",
         "unsupported_value",
     ),
-    ({"model": "gpt-5", "top_p": 0.2}, "Unsupported parameter: 'top_p'", "top_p", "unsupported_parameter"),
-    ({"model": "o3", "stop": "x"}, "Unsupported parameter: 'stop'", "stop", "unsupported_parameter"),
-    (
-        {"model": "o3", "parallel_tool_calls": True, "tools": [tool()]},
-        "Unsupported parameter: 'parallel_tool_calls'",
-        "parallel_tool_calls",
-        "unsupported_parameter",
-    ),
-    (
-        {"model": "o3", "reasoning_effort": "minimal"},
-        "Unsupported value: 'reasoning_effort' does not support 'minimal' with this model. Supported values are: ",
-        "reasoning_effort",
-        "unsupported_value",
-    ),
     (
         {"model": "gpt-5.6-terra", "tools": [tool()]},
         "Function tools with reasoning_effort are not supported for gpt-5.6-terra in /v1/chat/completions.",
@@ -212,13 +139,6 @@ REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
     ),
     # messages
     ({"messages": []}, "Invalid 'messages': empty array. Expected an array with", "messages", "empty_array"),
-    ({"messages": [{"role": "robot"}]}, "Invalid value: 'robot'. Supported", "messages[0].role", "invalid_value"),
-    (
-        {"messages": [{"role": "assistant", "content": None}]},
-        "Invalid value for 'content': expected a string, got null.",
-        "messages.[0].content",
-        None,
-    ),
     (
         {"messages": [USER, calling("a", "b"), answer("a"), USER]},
         "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
@@ -238,38 +158,13 @@ REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
         "messages[0].tool_calls[0].id",
         "string_above_max_length",
     ),
-    (
-        {"messages": [{**USER, "name": "Ann Lee"}]},
-        "Invalid 'messages[0].name': string does not match pattern.",
-        "messages[0].name",
-        "invalid_value",
-    ),
-    (
-        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "s3://a/b.png"}}]}]},
-        "Invalid 'messages[0].content[0].image_url.url'. Expected a base64-encoded data URL with an image MIME type",
-        "messages[0].content[0].image_url.url",
-        "invalid_value",
-    ),
     # tools
-    ({"tools": []}, "Invalid 'tools': empty array.", "tools", "empty_array"),
-    (
-        {"tools": [tool()] * 129},
-        "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length 129",
-        "tools",
-        "array_above_max_length",
-    ),
     (
         {"tools": [tool("files.read")]},
         "Invalid 'tools[0].function.name': string does not match pattern. "
         "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.",
         "tools[0].function.name",
         "invalid_value",
-    ),
-    (
-        {"tools": [tool("f" * 65)]},
-        "Invalid 'tools[0].function.name': string too long.",
-        "tools[0].function.name",
-        "string_above_max_length",
     ),
 ]
 
@@ -285,18 +180,10 @@ def test_requests_are_refused_in_the_words_of_openai(
 
 SCHEMAS: list[tuple[Any, bool, str]] = [
     ({"type": "object"}, False, "In context=(), object schema missing properties."),
-    ({"type": "string"}, False, "schema must be a JSON Schema of 'type: \"object\"', got 'type: \"string\"'."),
-    ({}, False, "schema must be a JSON Schema of 'type: \"object\"', got 'type: \"None\"'."),
-    ({**EMPTY, "anyOf": [EMPTY]}, False, "schema must have type 'object' and not have 'allOf'/'anyOf'/"),
     (
         {"type": "object", "properties": {"a": {"type": "array"}}},
         False,
         "In context=('properties', 'a'), array schema missing items.",
-    ),
-    (
-        {"type": "object", "properties": {"a": {"type": "text"}}},
-        False,
-        "In context=('properties', 'a'), 'text' is not valid under any of the given schemas.",
     ),
     (EMPTY, True, "In context=(), 'additionalProperties' is required to be supplied and to be false."),
     (
@@ -310,7 +197,6 @@ SCHEMAS: list[tuple[Any, bool, str]] = [
         True,
         "In context=('properties', 'a'), 'uniqueItems' is not permitted.",
     ),
-    ({**CLOSED, "properties": {"a": {}}}, True, "In context=('properties', 'a'), schema must have a 'type' key."),
 ]
 
 

@@ -144,8 +144,6 @@ def _groups(steps: list[TaskStep]) -> list[list[TaskStep]]:
 def test_only_the_newest_step_may_exceed_the_budget(steps: list[TaskStep], tokens: int) -> None:
     budget = agent("one", strategy="budget", tokens=tokens)
     report = memory(steps, 1000, budget).report
-    more = memory(steps, 1000, agent("one", strategy="budget", tokens=tokens + 500)).report
-    assert count_left_out(more) <= count_left_out(report)
     newest = _groups(steps[1:])[-1:]
     if len(steps) - count_left_out(report) - 1 > sum(map(len, newest)):
         assert report["tokens"]["total"] <= tokens * 2

@@ -15,7 +15,7 @@ from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import AdvanceMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.watch import Crash, Fault, make_call, refusing
+from tests.support.memory_ports.watch import Crash, make_call, refusing
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 
@@ -177,86 +177,6 @@ def test_a_message_during_the_decision_to_wait_is_not_delayed() -> None:
     assert texts_of_user(world) == ["go", "more"]
 
 
-def test_a_message_during_the_decision_to_end_is_applied_or_refused() -> None:
-    """The coordinator has decided to end the task; an item before the write of that decision is not lost silently."""
-    world = SEQUENTIAL.world()
-    refused: list[UsageError] = []
-
-    def watch(name: str, call: Any) -> Any:
-        if name == "task_store.record_decision" and len(world.history()) == 5:
-            world.watch = make_call
-            try:
-                world.send("one more thing")
-            except UsageError as error:
-                refused.append(error)
-        return call()
-
-    world.watch = watch
-    world.submit(SEQUENTIAL.team)
-    world.settle()
-    assert world.watch is make_call
-    assert refused or "one more thing" in texts_of_user(world)
-
-
-def test_an_accepted_message_survives_a_loss_of_redis_and_crashes_in_the_recovery() -> None:
-    n = 0
-    struck = True
-    while struck:
-        n += 1
-        world = waiting_task()
-        world.send("more")
-        world.dispatcher.queue.clear()
-        world.server.wipe()
-        world.watch = fault = Fault(n, crash, after=True)
-        for _ in range(3):
-            world.settle()
-            world.sweep()
-        struck = fault.struck
-        assert texts_of_user(world) == ["go", "more"], f"died after {fault.seen[:n]}"
-    assert n > 20
-
-
-def team_with_tool(handoffs: list[str], model: dict[str, Any]) -> tuple[Any, list[World]]:
-    """Return a team whose first agent calls a tool, during which the user sends `hurry`, and its world."""
-    team = team_of(
-        agents=[member("one", tools=["add"], handoffs=handoffs), member("two"), member("three")],
-        tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
-        collaboration_model=model,
-    )
-
-    def script(request: Request) -> ScriptedReply:
-        if speaker(request) != "one" or own_turns(request):
-            return says(f"{speaker(request)} is done")
-        handoff = [("handoff", {"destination_agent": name, "reason": "yours"}) for name in handoffs]
-        return says("", ("add", {}), *handoff)
-
-    def add(args: dict[str, Any], context: ToolContext) -> int:
-        worlds[0].send("hurry")
-        return 3
-
-    worlds = [World(world_parts(script, {"add": add}))]
-    return team, worlds
-
-
-@pytest.mark.parametrize(
-    "model",
-    [{"type": "sequential"}, {"type": "manual"}, {"type": "graph", "routing_graph": {"one": ["two"]}}],
-    ids=["sequential", "manual", "graph"],
-)
-def test_an_agent_gets_its_results_although_the_user_wrote_meanwhile(model: dict[str, Any]) -> None:
-    team, [world] = team_with_tool([], model)
-    world.submit(team)
-    world.settle()
-    assert agents_of_steps(world)[:5] == ["user", "one", "tool_executor", "user", "one"]
-
-
-def test_a_handoff_is_kept_although_the_user_wrote_meanwhile() -> None:
-    team, [world] = team_with_tool(["three"], {"type": "manual"})
-    world.submit(team)
-    world.settle()
-    assert agents_of_steps(world) == ["user", "one", "tool_executor", "user", "three"]
-
-
 def test_only_edges_that_were_taken_are_counted() -> None:
     """The user writes during the critic's turn: the critic answers, and only then the writer continues, once."""
     team = team_of(
@@ -298,13 +218,6 @@ def assert_stopped(world: World) -> TaskStep:
     return last
 
 
-def test_a_stop_ends_a_waiting_task() -> None:
-    world = waiting_task()
-    world.stop()
-    world.settle()
-    assert_stopped(world)
-
-
 def test_a_stop_before_the_first_turn_ends_the_task() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
@@ -312,23 +225,6 @@ def test_a_stop_before_the_first_turn_ends_the_task() -> None:
     world.settle()
     assert_stopped(world)
     assert not world.given.model.requests
-
-
-def test_a_stop_during_a_turn_closes_the_connection_to_the_model() -> None:
-    worlds: list[World] = []
-
-    def stop() -> None:
-        worlds[0].stop()
-        worlds[0].drain()
-
-    worlds.append(World(world_parts(lambda request: ScriptedReply(("one ", "two"), meanwhile=stop))))
-    worlds[0].submit(GRAPH.team)
-    worlds[0].settle()
-    assert_stopped(worlds[0])
-    assert worlds[0].given.model.streams[0].closed
-    assert len(worlds[0].given.model.requests) == 1
-    types = [record["type"] for record in worlds[0].published()]
-    assert "content_chunk" not in types[types.index("event_user_interrupt") :]
 
 
 def test_a_stop_during_a_stream_ends_the_turn_immediately() -> None:
@@ -394,23 +290,6 @@ def test_a_stop_closes_open_tool_calls() -> None:
     assert lead.calls
     assert [result.result for result in tools.results][:2] == [1, None]
     assert "not finished: stopped by the user" in str(tools.results[1].error)
-
-
-def test_a_stop_survives_a_crash_at_every_port_call() -> None:
-    n = 0
-    struck = True
-    while struck:
-        n += 1
-        world = TOOLS.world()
-        world.submit(TOOLS.team)
-        for _ in range(3):
-            world.deliver(world.dispatcher.queue.popleft())
-        world.watch = fault = Fault(n, crash, after=True)
-        world.stop()
-        world.settle()
-        struck = fault.struck
-        assert_stopped(world)
-    assert n > 20
 
 
 def test_a_repeated_stop_ends_the_task_once() -> None:

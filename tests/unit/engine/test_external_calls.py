@@ -16,9 +16,7 @@ from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import assert_whole, member, own_turns
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.watch import Fault
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
-from tests.unit.engine.test_accept import crash
 
 ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object", "required": ["q"]}}
 TEAM = team_of(
@@ -288,37 +286,3 @@ def test_answers_during_a_pause_are_applied_after_it() -> None:
     world.resume()
     world.settle()
     assert [result.result for result in results_of(world)] == [1, "paid 5"]
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_answers_and_approvals_survive_a_crash_at_every_port_call(after: bool) -> None:
-    n, struck = 0, True
-    while struck:
-        n += 1
-        world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
-        asked, paid, _ = calls_of(world)
-        world.watch = fault = Fault(n, crash, after=after)
-        world.decide_approval(paid.id, True)
-        world.settle()
-        world.answer(successful_outcome(asked, "seven"))
-        world.settle()
-        struck = fault.struck
-        assert [result.tool_call_id for result in results_of(world)] == [call.id for call in calls_of(world)], n
-        assert results_of(world)[0].result == "seven"
-        assert [context.call_id for context in world.given.toolbox.runs].count(paid.id) <= 1, n
-        assert world.summary().status is TaskStatus.COMPLETED
-        assert_whole(world, f"{n}")
-    assert n > 40
-
-
-def test_pending_answers_survive_a_loss_of_redis() -> None:
-    world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}), ("add", {"a": 1, "b": 2}))
-    asked, paid, _ = calls_of(world)
-    world.answer(successful_outcome(asked, 1))
-    world.decide_approval(paid.id, True)
-    world.server.wipe()
-    world.sweep()
-    world.settle()
-    assert [result.result for result in results_of(world)] == [1, "paid 5", 3]
-    assert ToolOutcome(result=results_of(world)[0]).result.result == 1
-    assert_whole(world, "")

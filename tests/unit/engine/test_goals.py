@@ -14,9 +14,7 @@ from roboco.errors import UsageError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import assert_whole, member
 from tests.support.memory_ports.model import Script, ScriptedReply, says
-from tests.support.memory_ports.watch import Fault
 from tests.support.memory_ports.world import World, team_of, world_parts
-from tests.unit.engine.test_accept import crash
 
 ANSWER_GOAL = {
     "name": "answer",
@@ -178,20 +176,3 @@ def test_goals_are_checked_before_any_write(goals: list[Any], expected: str) -> 
     with pytest.raises(UsageError, match=expected):
         submit(world.engine, parse_submission({"task_id": "t", "team": "desk", "prompt": "p", "goals": goals}), TEAM)
     assert not world.files.held
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_goals_survive_a_crash_at_every_port_call(after: bool) -> None:
-    script = answer_in_turn(says("done?"), says("", ("achieve_answer", {"n": 7})), says("done"))
-    expected = [step.text for step in settled_task(script, ANSWER_GOAL).history()]
-    n, struck = 0, True
-    while struck:
-        n += 1
-        world = World(world_parts(script))
-        world.watch = fault = Fault(n, crash, after=after)
-        world.submit(TEAM, goals=[ANSWER_GOAL])
-        world.settle()
-        struck = fault.struck
-        assert [step.text for step in world.history()] == expected, n
-        assert [goal.outcome for goal in goals_of(world.history())] == [{"n": 7}]
-        assert_whole(world, f"{n}")

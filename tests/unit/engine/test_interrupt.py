@@ -1,6 +1,5 @@
 """Interruptions: their effect at each moment of a task."""
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,10 +12,8 @@ from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import MANUAL, TOOLS, assert_whole, member
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.reader import items_of, read_items
 from tests.support.memory_ports.two_agents import TWO_AGENTS, world_of_two_agents
-from tests.support.memory_ports.watch import Crash
-from tests.support.memory_ports.world import POLICY, TASK, World, team_of, world_parts
+from tests.support.memory_ports.world import POLICY, World, team_of, world_parts
 
 
 def texts_of(steps: list[TaskStep]) -> list[tuple[str, str]]:
@@ -222,19 +219,6 @@ def test_a_hanging_worker_is_superseded_after_the_grace_period() -> None:
         ("first", "first is brief"),
         ("second", "second is brief"),
     ]
-    assert_whole(world, "")
-
-
-def test_a_worker_that_crashes_at_an_interruption_loses_no_message() -> None:
-    def crash(world: World) -> None:
-        world.interrupt("shorter")
-        raise Crash
-
-    world = world_of_two_agents(crash)
-    world.settle()
-    assert texts_of(world.history())[:3] == [("user", "go"), ("user", "shorter"), ("first", "first is brief")]
-    follower = read_items(items_of(world.published(), partial(world.histories.read, TASK)))
-    assert follower.steps == world.history()
     assert_whole(world, "")
 
 

@@ -17,14 +17,13 @@ from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
 from roboco.engine.accept import pause
 from roboco.engine.coordinate.advance import advance
-from roboco.errors import AlreadyEnded, ModelError, TransientError, UsageError
+from roboco.errors import AlreadyEnded, ModelError, UsageError
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import AdvanceMessage, ToolMessage
 from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
-from tests.unit.engine.coordinate.test_delegate import children, with_open_sub_tasks
 from tests.unit.engine.test_external_calls import calls_of, results_of
 from tests.unit.engine.test_external_calls import world_with_calls as asking
 
@@ -166,25 +165,6 @@ def test_a_slow_pass_does_not_cancel_a_turn_that_it_has_not_read() -> None:
     assert world.clock.now() - world.history()[0].created_at.timestamp() < 60
 
 
-def test_a_message_repeated_after_a_timeout_is_applied_once() -> None:
-    world = waiting_task()
-    left = ["schedule.set", "inbox.add"]
-
-    def watch(name: str, call: Any) -> Any:
-        if left and name == left[0]:
-            left.pop(0)
-            if name == "schedule.set":
-                raise TransientError("a time-out, after the item was added")
-            advance(world.engine, TASK)
-        return call()
-
-    world.watch = watch
-    world.interrupt("shorter")
-    world.settle()
-    assert [step.text for step in world.history() if step.agent_name == "user"] == ["go", "shorter"]
-    assert world.status() is TaskStatus.USER_TURN
-
-
 def test_an_irreversible_call_does_not_start_after_a_stop_was_accepted() -> None:
     ran: list[str] = []
 
@@ -227,26 +207,6 @@ def test_calls_run_although_an_old_interruption_was_repeated() -> None:
 
 def _add(args: dict[str, Any], context: ToolContext) -> int:
     return 3
-
-
-def test_the_result_of_a_sub_task_is_reported_again_if_its_worker_crashed() -> None:
-    world = with_open_sub_tasks()
-    start = world.clock.now()
-    left = [True]
-
-    def watch(name: str, call: Any) -> Any:
-        if name == "inbox.add" and call.args[0] == TASK and left:
-            left.clear()
-            raise Crash
-        return call()
-
-    world.watch = watch
-    world.drain()
-    world.clock.move(5)
-    advance(world.engine, children(world)[0])
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert world.clock.now() - start < 100
 
 
 def test_a_second_answer_wakes_the_task_for_the_first() -> None:

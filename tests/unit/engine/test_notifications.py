@@ -19,7 +19,6 @@ from roboco.errors import RetryLater, TransientError, UsageError
 from tests.support.memory_ports.clock import SkewedClock
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, SEQUENTIAL, Journey
 from tests.support.memory_ports.notifications import HOOK, SHOP, URL, deliver_all
-from tests.support.memory_ports.sweeping import fill_schedule
 from tests.support.memory_ports.watch import Crash, PortCall, Watch, make_call
 from tests.support.memory_ports.world import TASK, World
 
@@ -165,21 +164,6 @@ def test_a_notification_of_an_earlier_release_is_delivered() -> None:
     deliver_all(world)
     assert next(str(notice.status) for _, notice in world.notifier.deliveries) == "user_turn"
     assert world.summary().status is TaskStatus.CANCELLED
-
-
-@pytest.mark.parametrize("settled", [False, True])
-def test_a_wait_that_is_decided_again_after_a_loss_of_redis_is_delivered_once(settled: bool) -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team, notify=[webhook_for("paused", "user_turn")])
-    world.notifier.error = None if settled else TransientError("not now")
-    world.settle()
-    if settled:
-        deliver_all(world)
-    world.server.wipe()
-    world.settle_for(5)
-    world.notifier.error = None
-    deliver_all(world)
-    assert [str(notice.status) for _, notice in world.notifier.deliveries] == ["user_turn"]
 
 
 def test_a_task_without_targets_makes_no_notification_calls() -> None:
@@ -363,51 +347,11 @@ def test_a_notification_with_confirmation_is_repeated_until_it_is_confirmed() ->
         notify.confirm(world.engine, TASK, "0-00000001-failed")
 
 
-def test_notifications_survive_a_loss_of_redis() -> None:
-    world = GRAPH.world()
-    world.notifier.error = TransientError("away")
-    replace(GRAPH, options={"notify": [SHOP]}).run(world)
-    world.drain()
-    world.server.wipe()
-    world.dispatcher.queue.clear()
-    world.notifier.error = None
-    fill_schedule(world.engine)
-    assert notify.schedule_key(TASK) in world.server.held.schedule
-    deliver_all(world)
-    assert world.notifier.statuses("shop.done") == ["completed"]
-
-
-def test_a_delivery_of_a_crashed_worker_is_repeated_after_its_lease() -> None:
-    world = GRAPH.world()
-    assert world.engine.leases.start_attempt(notify.schedule_key(TASK)) == 0, (
-        "a worker that started a delivery and crashed"
-    )
-    replace(GRAPH, options={"notify": [SHOP]}).run(world)
-    world.drain()
-    assert not world.notifier.deliveries
-    world.clock.move(world.engine.policy.lease)
-    world.sweep()
-    world.drain()
-    assert world.notifier.statuses("shop.done") == ["completed"]
-
-
 def test_a_concurrent_delivery_without_pending_notifications_schedules_nothing() -> None:
     world = run_and_deliver(GRAPH, SHOP)
     assert world.engine.leases.start_attempt(notify.schedule_key(TASK)) == 0
     deliver(world.engine, TASK)
     assert notify.schedule_key(TASK) not in world.server.held.schedule
-
-
-def test_two_concurrent_workers_deliver_once() -> None:
-    def watch(name: str, call: PortCall) -> Any:
-        if name == "notifier.deliver" and not world.notifier.deliveries:
-            deliver(world.process(), TASK)
-        return call()
-
-    world = GRAPH.world(watch)
-    replace(GRAPH, options={"notify": [SHOP]}).run(world)
-    deliver_all(world)
-    assert len(world.notifier.deliveries) == 1
 
 
 def test_retry_delays_double_up_to_an_hour_and_differ() -> None:

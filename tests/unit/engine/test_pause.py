@@ -7,11 +7,10 @@ import pytest
 
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
-from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS, assert_same, assert_whole
+from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, TOOLS, assert_same
 from tests.support.memory_ports.model import says
-from tests.support.memory_ports.watch import Crash, Fault, PortCall, make_call
+from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import World
-from tests.unit.engine.test_accept import crash
 
 
 def paused_task(pause: bool = True) -> World:
@@ -208,38 +207,3 @@ def test_a_resume_of_a_running_task_has_no_effect() -> None:
     assert_same(world, paused_task(pause=False), "")
     with pytest.raises(UsageError, match="no task"):
         world.pause(task_id="unknown")
-
-
-def test_a_pause_survives_a_loss_of_redis() -> None:
-    world = paused_task()
-    world.server.wipe()
-    world.sweep()
-    world.settle()
-    assert world.status() is TaskStatus.PAUSED
-    world.resume()
-    world.server.wipe()
-    world.sweep()
-    world.settle()
-    assert_whole(world, "")
-    assert [step.text for step in world.history()] == [step.text for step in paused_task(pause=False).history()]
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_a_step_and_a_resume_survive_a_crash_at_every_port_call(after: bool) -> None:
-    expected = GRAPH.run(GRAPH.world())
-    n, struck = 0, True
-    while struck:
-        n += 1
-        world = GRAPH.world()
-        world.submit(GRAPH.team)
-        world.pause()
-        world.settle()
-        world.watch = fault = Fault(n, crash, after=after)
-        world.step()
-        world.settle()
-        assert (world.status(), len(world.history())) == (TaskStatus.PAUSED, 2), n
-        world.resume()
-        world.settle()
-        struck = fault.struck
-        assert_same(world, expected, f"{n}")
-    assert n > 40

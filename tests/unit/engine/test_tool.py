@@ -16,7 +16,7 @@ from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import says
-from tests.support.memory_ports.watch import Crash, Fault, make_call
+from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 UNKNOWN_OUTCOME = unknown_outcome("", LOST_REASON, "tell").result.error
@@ -113,39 +113,6 @@ def _crash_after(name: str, call: Any, where: str) -> Any:
     if name == where:
         raise Crash
     return answer
-
-
-@pytest.mark.parametrize("fault_kind", ["killed", "wiped", "killed and wiped", "no answer"])
-def test_an_irreversible_call_is_never_run_twice(fault_kind: str) -> None:
-    errors: set[str] = set()
-    n = 0
-    struck = True
-    while struck:
-        n += 1
-        world, runs = world_with_payments("irreversible")
-
-        def act(world: World = world) -> None:
-            if "wiped" in fault_kind:
-                world.server.wipe()
-            if "killed" in fault_kind:
-                raise Crash
-            if fault_kind == "no answer":
-                raise TransientError("no answer")
-
-        world.watch = fault = Fault(n, act, after=True)
-        world.settle()
-        struck = fault.struck
-        [result] = results_step(world).results
-        assert len(runs) <= 1, f"{fault_kind} after {fault.seen[:n]}"
-        assert (result.result, result.error) in (("paid 0", None), (None, UNKNOWN_OUTCOME))
-        assert runs or result.is_error
-        errors.add(str(result.error))
-    assert n > 15
-    assert (
-        errors == {"None"}
-        if fault_kind == "wiped"
-        else errors == {"None", UNKNOWN_OUTCOME} or fault_kind == "no answer"
-    )
 
 
 def test_an_intent_without_an_outcome_is_an_unknown_outcome() -> None:

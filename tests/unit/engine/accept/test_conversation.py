@@ -231,13 +231,3 @@ def test_conversation_is_part_of_the_content() -> None:
     submit(conversation=True)
     with pytest.raises(StateConflict):
         submit()
-
-
-def test_wait_survives_a_loss_of_redis() -> None:
-    world = talking()
-    world.server.wipe()
-    world.settle()
-    assert world.status() is TaskStatus.USER_TURN
-    world.send("more")
-    world.settle()
-    assert world.history()[-1].text == "second 1"

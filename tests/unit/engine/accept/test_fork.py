@@ -228,8 +228,7 @@ def test_the_time_limit_of_a_fork_counts_from_its_start() -> None:
     assert (world.summary(FORK).updated_at - world.summary(FORK).created_at).total_seconds() < 60
 
 
-@pytest.mark.parametrize("after", [False, True])
-def test_a_fork_survives_a_crash_at_every_port_call(after: bool) -> None:
+def test_a_fork_survives_a_crash_before_every_port_call() -> None:
     expected = ended_world(CUSTOM)
     fork_task(expected, 1, "more")
     expected.settle(FORK)
@@ -237,7 +236,7 @@ def test_a_fork_survives_a_crash_at_every_port_call(after: bool) -> None:
     while struck:
         n += 1
         world = ended_world(CUSTOM)
-        world.watch = fault = Fault(n, crash, after=after)
+        world.watch = fault = Fault(n, crash)
         fork_task(world, 1, "more")
         world.settle(FORK)
         struck = fault.struck

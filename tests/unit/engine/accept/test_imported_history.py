@@ -182,15 +182,6 @@ def test_start_time_is_respected() -> None:
     assert len(world.history()) == 6
 
 
-def test_state_survives_a_loss_of_redis() -> None:
-    world = imported()
-    world.server.wipe()
-    world.settle()
-    world.send("more")
-    world.settle()
-    assert [step.text for step in world.history()][-2:] == ["more", "helper answers more"]
-
-
 def test_fork_copies_them() -> None:
     world = imported()
     fork(world.engine, ForkRequest(TASK, "fork_1", seq=4))

@@ -325,15 +325,6 @@ def test_repeated_interruption_has_its_effect_once() -> None:
     assert sum(step.is_interruption for step in world.history()) == 1
 
 
-def test_state_survives_a_loss_of_redis() -> None:
-    world = halted_once()
-    world.settle()
-    world.server.wipe()
-    world.settle()
-    assert texts_of(world) == [("user", "go"), ("first", "half a word"), ("orchestrator", "interrupted by the user")]
-    assert world.status() is TaskStatus.USER_TURN
-
-
 def test_unknown_and_ended_tasks_refuse_it() -> None:
     world = MANUAL.world()
     with pytest.raises(NotFound):

@@ -116,21 +116,6 @@ def test_advance_of_an_unknown_task_does_nothing() -> None:
     assert not world.files.held
 
 
-@pytest.mark.parametrize(
-    ("limits", "reason"),
-    [
-        ({"max_steps": 3}, "the task has 3 steps, max_steps is 3"),
-        ({"max_tokens": 40}, "the task has used 15 tokens, max_tokens is 40, and the next turn sends about 30"),
-    ],
-)
-def test_a_limit_ends_the_task(limits: dict[str, Any], reason: str) -> None:
-    team = team_of(agents=[member("one")], collaboration_model={"type": "sequential", "rounds": 100}, limits=limits)
-    world = World(world_parts(lambda request: says("on and on")))
-    world.submit(team)
-    world.settle()
-    assert (world.summary().status, world.summary().reason) == (TaskStatus.FAILED, reason)
-
-
 def test_the_time_limit_counts_from_the_submission() -> None:
     worlds: list[World] = []
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.history.step import verify_chain
 from roboco.domain.ids import sub_task_id
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
@@ -15,9 +14,7 @@ from roboco.errors import UsageError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import assert_whole, member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.watch import Fault
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
-from tests.unit.engine.test_accept import crash
 
 
 def team(**fields: Any) -> Team:
@@ -168,32 +165,6 @@ def test_an_agent_without_delegates_cannot_delegate() -> None:
     world.submit(team_of(agents=[member("lead")]))
     world.settle()
     assert "not on your list" in str(world.history()[2].results[0].error)
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_sub_tasks_survive_a_crash_at_every_port_call(after: bool) -> None:
-    expected = [step.text for step in run_to_end(with_open_sub_tasks()).history()]
-    n, struck = 0, True
-    while struck:
-        n += 1
-        world = with_open_sub_tasks()
-        world.watch = fault = Fault(n, crash, after=after)
-        run_to_end(world)
-        struck = fault.struck
-        assert [step.text for step in world.history()] == expected, n
-        assert [result.is_error for result in world.history()[2].results] == [False, False], n
-        assert_whole(world, f"{n}")
-        for child in children(world):
-            assert verify_chain(world.histories.lines(child)) == len(world.history(child))
-    assert n > 60
-
-
-def test_sub_tasks_survive_a_loss_of_redis() -> None:
-    world = with_open_sub_tasks()
-    world.server.wipe()
-    world.sweep()
-    run_to_end(world)
-    assert [result.is_error for result in world.history()[2].results] == [False, False]
 
 
 def test_a_lost_result_of_a_sub_task_is_fetched() -> None:

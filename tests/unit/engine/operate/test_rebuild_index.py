@@ -120,14 +120,13 @@ def fault_count() -> int:
     return len(fault.seen)
 
 
-@pytest.mark.parametrize("after", [False, True])
-def test_a_rebuild_whose_worker_dies_anywhere_is_continued_by_another_one(after: bool) -> None:
+def test_a_rebuild_whose_worker_dies_anywhere_is_continued_by_another_one() -> None:
     def die() -> None:
         raise Crash
 
     for at in range(1, fault_count() + 1):
         world = filled_world()
-        world.watch = Fault(at, die, after)
+        world.watch = Fault(at, die)
         with pytest.raises(Crash):
             rebuild(world)
         world.engine = world.process()

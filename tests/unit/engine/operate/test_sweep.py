@@ -11,8 +11,6 @@ import pytest
 from roboco.domain.inbox.item import UserMessage
 from roboco.domain.paths import (
     ENTER_PREFIX,
-    NOTIFY_MARKERS,
-    OPEN_MARKERS,
     RESTART_PREFIX,
     RESUME_PREFIX,
     inbox_path,
@@ -28,11 +26,10 @@ from roboco.engine.coordinate.pending import redelivery_delay
 from roboco.engine.engine import Engine, Policy
 from roboco.engine.operate.fill import REFILL_INTERVAL
 from roboco.engine.operate.sweep import CLAIM_SECONDS, FOREIGN_TASK_DELAY, sweep_shard
-from roboco.engine.record.recover import rebuild
 from roboco.errors import TransientError
 from tests.support.memory_ports.clock import SkewedClock
-from tests.support.memory_ports.dispatcher import Message, TurnMessage
-from tests.support.memory_ports.journeys import GRAPH, MANUAL, SEQUENTIAL, TOOLS
+from tests.support.memory_ports.dispatcher import TurnMessage
+from tests.support.memory_ports.journeys import GRAPH, MANUAL
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.reader import items_of, read_items
 from tests.support.memory_ports.sweeping import sweep
@@ -304,49 +301,6 @@ def test_tasks_continue_soon_after_redis_answers_again() -> None:
     assert [message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]
 
 
-def test_the_sweeper_restores_only_open_tasks_after_a_loss_of_redis() -> None:
-    world = SEQUENTIAL.run(SEQUENTIAL.world())
-    for number in range(3):
-        world.submit(SEQUENTIAL.team, task_id=f"open{number}")
-    world.server.wipe()
-    world.dispatcher.queue.clear()
-    world.sweep()
-    assert sorted(world.server.held.tasks) == ["open0", "open1", "open2"]
-    for number in range(3):
-        world.settle(f"open{number}")
-        assert world.summary(f"open{number}").status is TaskStatus.COMPLETED
-
-
-@pytest.mark.parametrize("disturbance", ["killed", "wiped"])
-def test_the_schedule_is_filled_although_the_sweeper_is_interrupted(disturbance: str) -> None:
-    for where in (
-        "files.names_after",
-        "schedule.enter",
-        "schedule.claim_fill",
-        "schedule.advance_fill",
-        "schedule.mark_filled",
-    ):
-        world = GRAPH.world()
-        world.submit(GRAPH.team)
-        world.dispatcher.queue.clear()
-        world.server.wipe()
-        struck: list[str] = []
-
-        def watch(name: str, call: Any, where: str = where, struck: list[str] = struck, world: World = world) -> Any:
-            answer = call()
-            if name == where and not struck:
-                struck.append(name)
-                world.server.wipe()
-                if disturbance == "killed":
-                    raise Crash
-            return answer
-
-        world.watch = watch
-        world.settle()
-        assert struck
-        assert world.summary().status is TaskStatus.COMPLETED
-
-
 def test_the_schedule_is_refilled_periodically() -> None:
     world = GRAPH.world()
     world.submit(GRAPH.team)
@@ -364,18 +318,6 @@ def test_filling_the_schedule_delays_no_pass() -> None:
     world.server.held.fresh_until = 0.0
     world.sweep()
     assert world.server.held.schedule == before
-
-
-def test_names_that_are_no_task_ids_are_skipped() -> None:
-    world = GRAPH.world()
-    world.submit(GRAPH.team)
-    for folder in (OPEN_MARKERS, NOTIFY_MARKERS):
-        world.files.held[f"{folder}order-17~"] = b""
-    world.server.wipe()
-    world.dispatcher.queue.clear()
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert world.server.held.schedule == {}
 
 
 def unknown_phase() -> Any:
@@ -450,24 +392,6 @@ def test_restored_counts_of_lost_sweepers_end_no_task() -> None:
     assert world.summary().status is TaskStatus.USER_TURN
 
 
-def test_a_backlog_is_not_multiplied() -> None:
-    """Workers take no message for ten minutes: few messages are added, and each piece of work is done once."""
-    world = TOOLS.world()
-    world.submit(TOOLS.team)
-    kept: list[Message] = []
-    for _ in range(600):
-        world.sweep()
-        kept += world.dispatcher.queue
-        world.dispatcher.queue.clear()
-    assert len(kept) < 12
-    for message in kept:
-        world.deliver(message)
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert len(world.given.model.requests) == 3
-    assert len(world.given.toolbox.runs) == 3
-
-
 def test_a_task_of_another_workspace_continues_soon_after_its_coordinator_has_started(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -520,44 +444,6 @@ def test_an_item_of_a_client_that_died_is_found_in_the_first_pass_over_the_waiti
     world.settle()
     assert not world.pending_item_ids()
     assert "more" in [step.text for step in world.history()]
-
-
-def test_the_items_of_a_task_that_was_rebuilt_while_redis_was_emptied_are_restored() -> None:
-    """A worker had restored the inbox when Redis was emptied, and created the task after that."""
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    world.send("more")
-    world.dispatcher.queue.clear()
-    task = world.server.held.tasks[TASK]
-    world.server.wipe()
-    world.server.held.tasks[TASK] = task
-    world.clock.move(1)
-    sweep(world.engine, world.server, lambda *_: None)
-    assert world.engine.schedule.recovered_instance(TASK), "the task may end now"
-    assert world.server.held.inboxes[TASK] == {"item1"}
-
-
-def test_an_item_is_kept_if_redis_is_emptied_while_its_task_is_rebuilt() -> None:
-    """A worker has restored the inbox. It creates the task after the sweeper has recovered the items."""
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    world.send("more")
-    world.dispatcher.queue.clear()
-    world.server.wipe()
-
-    def watch(name: str, call: Any) -> Any:
-        if name == "task_store.create":
-            world.watch = make_call
-            world.server.wipe()
-            sweep(world.process(), world.server, lambda *_: None)
-            assert world.engine.schedule.recovered_instance(TASK), "the task may end as soon as it exists"
-        return call()
-
-    world.watch = watch
-    rebuild(world.engine, TASK)
-    assert world.server.held.inboxes[TASK] == {"item1"}
 
 
 def test_a_task_that_has_lost_any_number_of_sweepers_is_abandoned() -> None:

@@ -1,7 +1,6 @@
-"""The event log stays short, and no event is lost, whatever happens between two operations."""
+"""The event log stays short, and no event is lost."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,7 +20,7 @@ from roboco.redis.stream.position import StreamPosition
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.reader import items_of, read_items
-from tests.support.memory_ports.watch import Crash, Fault, make_call
+from tests.support.memory_ports.watch import Fault, make_call
 from tests.support.memory_ports.world import POLICY, TASK, World, team_of, world_parts
 
 LIMITS = LogLimits(max_events=6, max_bytes=100_000, kept_events=3, kept_bytes=100_000, waiting_bytes=100)
@@ -98,32 +97,6 @@ def test_a_stray_file_among_the_segments_is_left_alone() -> None:
     }
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("operation", ["files.create", "logs.trim", "logs.events", "files.delete"])
-def test_a_death_between_archive_and_trim_loses_nothing(operation: str, after: bool) -> None:
-    """The worker dies at each third call of the operation."""
-    calls = 0
-
-    def watch(name: str, call: Any) -> Any:
-        nonlocal calls
-        calls += name == operation
-        dies = name == operation and calls % 3 == 2
-        if dies and not after:
-            raise Crash
-        answer = call()
-        if dies and after:
-            raise Crash
-        return answer
-
-    world = running_world()
-    world.watch = watch
-    world.settle()
-    assert calls > 2
-    assert world.events() == published_events(world)
-    items = items_of(published_events(world), lambda start: world.history()[start:])
-    assert read_items(items).steps == world.history()
-
-
 def test_two_workers_that_archive_at_once_store_each_event_once() -> None:
     """A second worker archives just before each operation of the first one."""
     world = running_world()
@@ -151,38 +124,21 @@ def stored_places(world: World) -> list[tuple[str, int]]:
     return [place_of(line) for line in world.files.held[events_path(TASK)].splitlines()]
 
 
-def world_with_full_log() -> tuple[World, Callable[[], None]]:
-    """Return a deployment with a long log, no part of it archived, and a function that archives and trims it."""
+def world_with_full_log() -> World:
+    """Return a deployment with a long log, no part of it archived."""
     world = running_world(POLICY)
     for _ in range(12):
         world.deliver(world.dispatcher.queue.popleft())
     task = world.engine.task_store.load(TASK, 1)
     assert task is not None
     assert (task.first_event, task.archived_event, task.events > 12) == (1, 0, True)
-    slow = replace(world.process(), policy=SHORT_LOGS)
-    return world, archive_once(world, lambda: event_archive.archive_running(slow, TASK, task))
+    return world
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("at", range(1, 5))
-def test_a_slow_worker_that_trims_during_the_merge_leaves_no_gap(at: int, after: bool) -> None:
-    """It archives beside the n-th operation of the merge at the end, with a snapshot of the last turn."""
-    world, archive = world_with_full_log()
-    world.watch = fault = Fault(at, archive, after)
-    event_archive.write_events(world.engine, TASK)
-    world.watch = make_call
-    assert fault.struck
-    task = world.server.held.tasks[TASK]
-    assert task.first_event > 10
-    assert stored_places(world) == [(task.generation, number) for number in range(1, task.last_event + 1)]
-    assert world.events() == published_events(world)
-
-
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("at", range(1, 5))
-def test_a_task_that_continues_during_the_merge_loses_no_event(at: int, after: bool) -> None:
+def test_a_task_that_continues_during_the_merge_loses_no_event(at: int) -> None:
     """Its newer events are archived and trimmed beside the n-th operation of the merge."""
-    world, _ = world_with_full_log()
+    world = world_with_full_log()
 
     def continue_task() -> None:
         for _ in range(8):
@@ -191,7 +147,7 @@ def test_a_task_that_continues_during_the_merge_loses_no_event(at: int, after: b
         assert task is not None
         event_archive.archive_running(replace(world.process(), policy=SHORT_LOGS), TASK, task)
 
-    world.watch = fault = Fault(at, archive_once(world, continue_task), after)
+    world.watch = fault = Fault(at, archive_once(world, continue_task))
     event_archive.write_events(world.engine, TASK)
     world.watch = make_call
     assert fault.struck
@@ -210,41 +166,6 @@ def archive_once(world: World, archive: Any) -> Any:
         world.watch = watch
 
     return act
-
-
-def test_an_emptied_redis_between_archive_and_trim_is_harmless() -> None:
-    world: World
-
-    def watch(name: str, call: Any) -> Any:
-        if name == "logs.trim" and not world.server.wiped:
-            world.server.wipe()
-        return call()
-
-    world = running_world()
-    world.watch = watch
-    world.settle()
-    assert world.server.wiped
-    assert world.events() == published_events(world)
-    assert world.events()[0]["type"] == "event_stream_reset"
-    assert world.events()[-1]["type"] == "event_task_end"
-    generations = [json.loads(line)["generation"] for line in world.files.held[events_path(TASK)].splitlines()]
-    assert generations == sorted(generations)
-    assert len(set(generations)) == 2
-
-
-def test_a_redis_that_is_set_back_to_an_old_log_is_harmless() -> None:
-    """The trimmed events appear again. Then the sweeper starts a new generation."""
-    world = running_world()
-    kept = world.server.copy()
-    while world.server.held.tasks[TASK].first_event < 3:
-        if world.server.held.tasks[TASK].first_event == 1:
-            kept = world.server.copy()
-        world.deliver(world.dispatcher.queue.popleft())
-    world.server.restore(kept)
-    assert world.server.held.tasks[TASK].first_event == 1
-    world.settle()
-    assert world.events()[-1]["type"] == "event_task_end"
-    assert read_items(items_of(published_events(world), lambda start: world.history()[start:])).ended
 
 
 class _Logs:

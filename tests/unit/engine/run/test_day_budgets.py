@@ -16,11 +16,10 @@ from roboco.domain.usage import BILLION, day_of
 from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.engine.day_budgets import MAX_WAIT
 from roboco.engine.engine import Policy
-from roboco.errors import TransientError, UsageError
+from roboco.errors import UsageError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import TOOLS, member
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import POLICY, World, team_of, world_parts
 
 TASK = "acme:t1"
@@ -139,32 +138,6 @@ def test_a_waiting_task_can_be_stopped() -> None:
     assert world.summary(TASK).status is TaskStatus.CANCELLED
 
 
-@pytest.mark.parametrize("port", ["task_store.commit", "task_store.commit_with_decision", "rates.count_day"])
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_each_step_counts_once_although_a_worker_dies_or_redis_does_not_answer(port: str, when: str) -> None:
-    for error in (Crash, TransientError("no answer")):
-        for number in range(1, 6):
-            world = world_of("acme=1000")
-            calls = 0
-
-            def watch(name: str, call: Any, number: int = number, error: Any = error) -> Any:
-                nonlocal calls
-                calls += name == port
-                if name != port or calls != number:
-                    return call()
-                if when == "after":
-                    call()
-                raise error
-
-            world.watch = watch
-            world.engine = world.process()
-            world.retry_until_answered(lambda world=world: world.submit(TEAM, task_id=TASK))
-            world.settle(TASK)
-            world.retry_until_answered(lambda world=world: world.send("more", task_id=TASK))
-            world.settle(TASK)
-            assert spent(world) == recorded(world, TASK) != (0, 0), (port, when, number)
-
-
 def test_an_emptied_redis_counts_open_tasks_again() -> None:
     world = world_of("acme=1000")
     world.submit(TEAM, task_id=TASK)
@@ -177,56 +150,6 @@ def test_an_emptied_redis_counts_open_tasks_again() -> None:
     world.settle(TASK)
     assert spent(world) == recorded(world, TASK)
     assert spent(world) > before
-
-
-def test_a_redis_that_is_emptied_while_a_turn_ends_forgets_nothing_of_an_open_task() -> None:
-    """The step is counted in the emptied Redis before its commit is refused and the task is rebuilt."""
-    for name in ("task_store.commit", "task_store.commit_with_decision", "rates.count_day"):
-        world = world_of("acme=1000")
-        world.submit(TEAM, task_id=TASK)
-        world.settle(TASK)
-
-        def watch(called: str, call: Any, name: str = name, world: World = world) -> Any:
-            if called == name and len(world.history(TASK)) == 4 and not world.server.wiped:
-                world.server.wipe()
-            return call()
-
-        world.watch = watch
-        world.send("more", task_id=TASK)
-        world.settle(TASK)
-        assert len(world.history(TASK)) == 4
-        assert spent(world) == recorded(world, TASK)
-
-
-def test_a_redis_that_is_emptied_again_while_the_task_is_rebuilt_forgets_nothing() -> None:
-    world = world_of("acme=1000")
-    world.submit(TEAM, task_id=TASK)
-    world.settle(TASK)
-
-    def watch(called: str, call: Any) -> Any:
-        if called == "task_store.create" and not world.server.wiped:
-            world.server.wipe()
-        return call()
-
-    world.server.held.day_usages.clear()
-    world.server.held.tasks.clear()
-    world.watch = watch
-    world.settle(TASK)
-    assert spent(world) == recorded(world, TASK) != (0, 0)
-
-
-def test_a_redis_that_was_set_back_counts_the_steps_that_it_lost() -> None:
-    world = world_of("acme=1000")
-    world.submit(TEAM, task_id=TASK)
-    world.settle(TASK)
-    earlier = world.server.copy()
-    for number in range(2):
-        world.send("more", f"item-{number}", task_id=TASK)
-        world.settle(TASK)
-    world.server.restore(earlier)
-    world.send("more", "item-2", task_id=TASK)
-    world.settle(TASK)
-    assert spent(world) == recorded(world, TASK)
 
 
 def test_a_day_begins_with_its_first_step_and_earlier_days_are_not_counted_again() -> None:

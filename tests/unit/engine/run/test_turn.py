@@ -17,7 +17,6 @@ from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.reader import ItemReader, items_of, read_items
-from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 ONE_AGENT = team_of(agents=[member("one", tools=["add"])], tools=[{"name": "add", "function": "shop.sums:add"}])
@@ -38,10 +37,6 @@ def take_turn(world: World) -> TurnMessage:
 def read_all(world: World) -> ItemReader:
     """Return a reader that followed the task from the beginning."""
     return read_items(items_of(world.published(), partial(world.histories.read, TASK)))
-
-
-def event_types(world: World) -> list[str]:
-    return [record["type"] for record in world.published()]
 
 
 def test_a_turn_becomes_a_step_with_the_text_that_was_streamed() -> None:
@@ -239,32 +234,6 @@ def test_a_turn_delivered_twice_runs_once() -> None:
     assert [step.agent_name for step in world.history()] == ["user", "one"]
 
 
-@pytest.mark.parametrize("port_call", ["histories.append", "task_store.commit", "dispatcher.advance"])
-@pytest.mark.parametrize("by_sweeper", [True, False], ids=["sweeper", "advance"])
-def test_a_stored_step_is_applied_and_not_generated_again(port_call: str, by_sweeper: bool) -> None:
-    world = world_of(lambda request: says("text"))
-    world.submit(ONE_AGENT)
-    advance(world.engine, TASK)
-    message = take_turn(world)
-
-    def watch(name: str, call: Any) -> Any:
-        answer = call()
-        if name == port_call:
-            raise Crash
-        return answer
-
-    world.watch = watch
-    world.deliver(message)
-    world.watch = make_call
-    if not by_sweeper:
-        world.clock.move(world.given.policy.lease + 1)
-        advance(world.engine, TASK)
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert len(world.given.model.requests) == 1
-    assert "event_turn_restart" not in event_types(world)
-
-
 def test_an_answer_is_kept_until_the_workspace_stores_it() -> None:
     world = world_of(lambda request: says("text"))
     world.submit(ONE_AGENT)
@@ -280,32 +249,6 @@ def test_an_answer_is_kept_until_the_workspace_stores_it() -> None:
     assert world.clock.now() >= repaired_at
     assert world.summary().status is TaskStatus.COMPLETED
     assert len(world.given.model.requests) == 1
-    assert read_all(world).steps == world.history()
-
-
-def test_a_late_worker_adds_no_second_step() -> None:
-    """Its lease expired while it was silent and the next attempt runs, but it appends its step first."""
-    world = world_of(lambda request: says("text"))
-    world.submit(ONE_AGENT)
-    advance(world.engine, TASK)
-    message = take_turn(world)
-    done: list[int] = []
-
-    def watch(name: str, call: Any) -> Any:
-        if name == "histories.append" and not done:
-            done.append(1)
-            world.clock.move(world.given.policy.lease + 1)
-            world.sweep()
-            again = take_turn(world)
-            assert again.assignment.attempt == 2
-            world.dispatcher.queue.append(again)
-        return call()
-
-    world.watch = watch
-    world.deliver(message)
-    world.settle()
-    assert [step.text for step in world.history()] == ["go", "text"]
-    assert world.summary().status is TaskStatus.COMPLETED
     assert read_all(world).steps == world.history()
 
 

@@ -1,1 +1,0 @@
-"""Pools with more processes than the default pools."""
