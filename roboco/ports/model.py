@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 from roboco.domain.prompt.chat import ChatMessage
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.usage import ModelUsage
+from roboco.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Request:
     """"required" demands at least one call."""
     max_tokens: int | None = None
     """The output tokens that the limits leave, or None. The stream ends when they are used up."""
+    output: dict[str, Any] | None = None
+    """The JSON Schema of the answer, or None for words. The text of a reply without calls is the answer then."""
     response_format: dict[str, Any] | None = None
     """The form of the reply, as chat completions describe it, or None. A server may not know it."""
 
@@ -145,13 +148,18 @@ class Model(Protocol):
         """
 
 
+class NoOutputYet(UsageError):
+    """A prompt uses the output of an agent that has not given one."""
+
+
 class Templates(Protocol):
     """Templates of prompts."""
 
     def render(self, template: str, variables: Mapping[str, Any]) -> str:
         """Return the rendered prompt.
 
-        Raise UsageError if it has undefined names, exceeds its allowance of work or becomes too long.
+        Raise NoOutputYet if it uses an output that does not exist yet, and UsageError if it has other undefined names,
+        exceeds its allowance of work or becomes too long.
         """
 
     def with_shared_budget(self) -> "Templates":

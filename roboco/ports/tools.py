@@ -103,6 +103,18 @@ class Toolbox(Protocol):
     def verify(self, call: ToolCall, spec: ToolDeclaration, context: ToolContext) -> ToolOutcome | None:
         """Return the outcome of a lost call from the tool's `verify`, or None without `verify`, or if it fails."""
 
+    def output_schema(self, agent: Agent) -> dict[str, Any]:
+        """Return the JSON Schema of the answer of an agent that has a type of output.
+
+        Raise NotRunnable if this process lacks a module that it names.
+        """
+
+    def checked_output(self, agent: Agent, value: Any) -> Any:
+        """Return the value of an agent's answer as JSON, as its type and its own check make it.
+
+        Raise ValueError with the reason if it does not fit.
+        """
+
     def router(self, name: str) -> Router:
         """Return the user's router with this name, "package.module:function".
 

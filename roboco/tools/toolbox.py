@@ -34,6 +34,7 @@ from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.function_tool import FunctionTool
 from roboco.tools.mcp.listing import build_listing, find_listed_tool
 from roboco.tools.mcp.servers import McpServers
+from roboco.tools.output_types import OutputTypes
 from roboco.tools.tool_failure import Mask, failure_lines, result_text
 from roboco.tools.tool_output import log_output
 from roboco.workspace.artifacts.large_result import offload_large, truncate_large
@@ -76,6 +77,7 @@ class FunctionToolbox:
         self._builtin = builtin
         self._servers = servers
         self._functions = functions
+        self._outputs = OutputTypes(functions)
         self._time_limit_error = time_limit_error
         self._mask = mask
 
@@ -113,6 +115,14 @@ class FunctionToolbox:
     def args_error(self, schema: dict[str, Any], args: dict[str, Any]) -> str:
         """Return why the arguments do not fit the JSON Schema, or "" if they fit."""
         return value_error(schema, args)
+
+    def output_schema(self, agent: Agent) -> dict[str, Any]:
+        """Return the JSON Schema of the agent's answer. Raise NotRunnable if this process lacks its module."""
+        return self._outputs.schema(agent)
+
+    def checked_output(self, agent: Agent, value: Any) -> Any:
+        """Return the value of an agent's answer as JSON. Raise ValueError with the reason if it does not fit."""
+        return self._outputs.checked(agent, value)
 
     def run(self, team: Team, call: ToolCall, spec: ToolDeclaration | None, context: ToolContext) -> ToolOutcome:
         """Run the call and return its outcome, which contains any failure of the tool.

@@ -8,7 +8,7 @@ another step before its run ends.
 from fnmatch import fnmatchcase
 from typing import Any
 
-from roboco.domain.history.step import TaskStep
+from roboco.domain.history.step import OUTPUT, TaskStep
 from roboco.domain.pattern import matches
 from roboco.domain.team.condition import Condition
 
@@ -27,6 +27,8 @@ def _tests(condition: Condition, current_run: tuple[TaskStep, ...]) -> list[bool
         tests.append(matches(condition.matches, last.text))
     if condition.metadata is not None:
         tests.append(all(_value_at(last.metadata, key) == value for key, value in condition.metadata.items()))
+    if condition.output is not None:
+        tests.append(all(_value_at(last.metadata.get(OUTPUT), key) == value for key, value in condition.output.items()))
     return tests + _tool_tests(condition, current_run) + _nested_tests(condition, current_run)
 
 
@@ -55,8 +57,7 @@ def _nested_tests(condition: Condition, current_run: tuple[TaskStep, ...]) -> li
     return tests
 
 
-def _value_at(metadata: dict[str, Any], dotted: str) -> Any:
-    value: Any = metadata
+def _value_at(value: Any, dotted: str) -> Any:
     for key in dotted.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return value

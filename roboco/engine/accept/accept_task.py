@@ -26,6 +26,7 @@ from roboco.domain.ids import check_no_run_id, check_task_id
 from roboco.domain.inbox.first_steps import first_steps
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import OPENED, open_marker_path, summary_path
+from roboco.domain.prompt.typed_answer import answer_schema
 from roboco.domain.session.session import title_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StepEnded, StreamReset, TaskStarted, UserMessageAdded
@@ -43,6 +44,7 @@ from roboco.engine.record.recover import erase_again, restore_inbox
 from roboco.engine.task_entries import put_entry
 from roboco.engine.tombstones import check_not_erased
 from roboco.errors import StateConflict, UsageError
+from roboco.ports.model import NoOutputYet
 from roboco.ports.telemetry import Operation
 
 
@@ -156,9 +158,13 @@ def check_prompts(engine: Engine, team: Team, task_id: str, first: TaskStep) -> 
     prompts = engine.templates.with_shared_budget()
     for agent in team.agents:
         try:
-            render_prompt(prompts, team, agent, task_id, first)
+            render_prompt(prompts, team, agent, task_id, first, {})
+        except NoOutputYet:
+            continue  # no agent has acted
         except UsageError as error:
             raise UsageError(f"prompt of agent {agent.name!r}: {error}") from error
+        if isinstance(agent.output, dict) and (mistake := engine.toolbox.schema_error(answer_schema(agent.output))):
+            raise UsageError(f"output of agent {agent.name!r}: {mistake}")
 
 
 def _store_steps(engine: Engine, task_id: str, steps: tuple[TaskStep, ...]) -> tuple[TaskStep, ...]:
