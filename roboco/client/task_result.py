@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from roboco.domain.history.part import Artifact
+from roboco.domain.history.shared_state import state_of
 from roboco.domain.history.step import OUTPUT, TaskStep, last_answer
 from roboco.domain.session.goal import SessionGoal, goals_of
 from roboco.domain.status import TaskStatus
@@ -39,6 +40,8 @@ class TaskResult:
     """The typed output of the agent that wrote the text; None if it has none."""
     outputs: dict[str, Any]
     """The newest typed output of each agent that has given one."""
+    state: dict[str, Any]
+    """The values that the task shares."""
     usage: Usage
     """Steps, tokens, calls, cost, and the seconds of models and tools, of the whole task."""
     goals: tuple[SessionGoal, ...]
@@ -71,6 +74,7 @@ def result_of(summary: TaskSummary, steps: Sequence[TaskStep]) -> TaskResult:
         reason=summary.reason,
         text="" if answer is None else answer.text,
         output=None if answer is None else answer.metadata.get(OUTPUT),
+        state=state_of(steps),
         outputs={step.agent_name: step.metadata[OUTPUT] for step in steps if step.has_output},
         usage=usage_of_task(summary),
         goals=tuple(goals_of(steps)),

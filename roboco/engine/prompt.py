@@ -11,13 +11,13 @@ from roboco.ports.workspace import Histories
 
 
 def render_prompt(
-    prompts: Templates, team: Team, agent: Agent, task_id: str, first: TaskStep, outputs: Mapping[str, Any]
+    prompts: Templates, team: Team, agent: Agent, task_id: str, first: TaskStep, shared: Mapping[str, Any]
 ) -> str:
-    """Return the agent's prompt for this task. `outputs` are the newest typed outputs, by agent.
+    """Return the agent's prompt for this task. `shared` has the newest outputs by agent, `output`, and the `state`.
 
-    Raise UsageError if its template uses an undefined variable, and NoOutputYet for an output that is missing.
+    Raise UsageError if its template uses an undefined variable, and NoValueYet for a part of `shared`.
     """
-    return prompts.render(agent.prompt, _variables(team, agent, task_id, first) | {"output": outputs})
+    return prompts.render(agent.prompt, _variables(team, agent, task_id, first) | dict(shared))
 
 
 def newest_outputs(

@@ -148,8 +148,8 @@ class Model(Protocol):
         """
 
 
-class NoOutputYet(UsageError):
-    """A prompt uses the output of an agent that has not given one."""
+class NoValueYet(UsageError):
+    """A prompt uses the output of an agent, or a value of the state, that does not exist yet."""
 
 
 class Templates(Protocol):
@@ -158,8 +158,8 @@ class Templates(Protocol):
     def render(self, template: str, variables: Mapping[str, Any]) -> str:
         """Return the rendered prompt.
 
-        Raise NoOutputYet if it uses an output that does not exist yet, and UsageError if it has other undefined names,
-        exceeds its allowance of work or becomes too long.
+        Raise NoValueYet if it uses an output or value that does not exist yet, and UsageError if it has other undefined
+        names, exceeds its allowance of work or becomes too long.
         """
 
     def with_shared_budget(self) -> "Templates":

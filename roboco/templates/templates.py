@@ -9,7 +9,7 @@ from time import thread_time
 from typing import Any
 
 from roboco.errors import UsageError
-from roboco.ports.model import NoOutputYet
+from roboco.ports.model import NoValueYet
 from roboco.templates.syntax import is_plain_text
 
 _TEAM_SECONDS = 2.0
@@ -34,8 +34,8 @@ class JinjaPrompts:
         try:
             return render(plain_text(template), variables)
         except TemplateFailure as failure:
-            if failure.needs_output:
-                raise NoOutputYet(f"the template fails: {failure}") from failure
+            if failure.too_early:
+                raise NoValueYet(f"the template fails: {failure}") from failure
             raise UsageError(f"the template fails: {failure}") from failure
         finally:
             self._seconds_left -= thread_time() - start

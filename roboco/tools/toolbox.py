@@ -142,7 +142,7 @@ class FunctionToolbox:
             runtime_ms = _elapsed_ms(started_at)
             self._store_failure(call, context, error)
             return failed_outcome(call.id, self._mask(result_text(error))[:2000], runtime_ms)
-        made = {"artifacts": result.artifacts, "media": result.media}
+        made = {"artifacts": result.artifacts, "media": result.media, "state": dict(context.state_changes)}
         return successful_outcome(call, result.result, _elapsed_ms(started_at)).model_copy(update=made)
 
     def offload_large(self, outcome: ToolOutcome, context: ToolContext) -> ToolOutcome:

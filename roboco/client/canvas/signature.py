@@ -24,6 +24,7 @@ class TeamOptions(TypedDict, total=False):
     goals: list[dict[str, Any]]
     client_context: dict[str, Any]
     scope: dict[str, Any]
+    state: dict[str, Any]
     notify: list[dict[str, Any]]
 
 

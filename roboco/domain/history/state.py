@@ -14,6 +14,7 @@ from pydantic import Field
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.history.goal import GoalState
 from roboco.domain.history.loop_detector import LoopDetector
+from roboco.domain.history.shared_state import STATE, changed_state
 from roboco.domain.history.start_time import start_time_of
 from roboco.domain.history.step import LIMIT, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.ids import step_id_at
@@ -133,6 +134,8 @@ class TaskState(RecordModel):
     """The time of the last retry. Limits of seconds count from then."""
     day_usage: DayUsage = Field(default_factory=lambda: NO_DAY)
     """The usage on the day of the newest step with usage. Steps that a fork has copied count for nothing."""
+    values: dict[str, Any] = {}
+    """The state that tools, clients and agents share."""
     outputs: dict[str, int] = {}
     """By agent: the position of its newest step with a typed output."""
 
@@ -199,6 +202,7 @@ class TaskState(RecordModel):
             retries=self.retries + step.is_retry,
             retried_at=step.created_at if step.is_retry else self.retried_at,
             day_usage=_day_usage_after(self.day_usage, step),
+            values=changed_state(self.values, step.metadata.get(STATE)),
             outputs=self.outputs | ({step.agent_name: step.seq} if step.has_output else {}),
             **(self.model_extra or {}),  # of a later release
             **self._usage_after(step, spent),

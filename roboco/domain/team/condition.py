@@ -28,6 +28,8 @@ class Condition(BaseModel):
     """Dotted keys, and the values that they must have."""
     output: dict[str, Any] | None = None
     """Dotted keys of the typed output of the agent's answer, and the values that they must have."""
+    state: dict[str, Any] | None = None
+    """Dotted keys of the task's state, and the values that they must have."""
     not_: Annotated["Condition | None", Field(alias="not")] = None
     any_: Annotated[tuple["Condition", ...] | None, Field(alias="any", min_length=1)] = None
     all_: Annotated[tuple["Condition", ...] | None, Field(alias="all", min_length=1)] = None

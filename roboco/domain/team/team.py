@@ -49,14 +49,17 @@ class Agent(InputModel):
     """The type of its answer: a JSON Schema, or a type of Python as "package.module:NAME". By default it is text."""
     validator: Annotated[str, Field(pattern=FUNCTION_PATTERN)] | None = Field(default=None, alias="validate")
     """A function "package.module:NAME" that checks the value of its answer, and may replace it."""
+    state: tuple[str, ...] = ()
+    """The fields of its output that become values of the task's state."""
     goals: tuple[str, ...] | None = None
     """The goals that it may achieve. By default all those of the task that no other agent names."""
     context: ContextPolicy = RecentContext()
 
     @model_validator(mode="after")
     def _validates_an_output(self) -> Self:
-        if self.validator is not None and self.output is None:
-            raise ValueError("validate: has no output to check; add output")
+        for name in ("validate", "state"):
+            if self.output is None and getattr(self, "validator" if name == "validate" else name):
+                raise ValueError(f"{name}: needs the field output")
         return self
 
     def achieves(self, goal: str, team: "Team") -> bool:

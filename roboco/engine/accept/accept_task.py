@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from roboco.domain.history.lineage import Parent
+from roboco.domain.history.shared_state import STATE
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import check_no_run_id, check_task_id
@@ -44,7 +45,7 @@ from roboco.engine.record.recover import erase_again, restore_inbox
 from roboco.engine.task_entries import put_entry
 from roboco.engine.tombstones import check_not_erased
 from roboco.errors import StateConflict, UsageError
-from roboco.ports.model import NoOutputYet
+from roboco.ports.model import NoValueYet
 from roboco.ports.telemetry import Operation
 
 
@@ -156,11 +157,12 @@ def index_accepted(engine: Engine, accepted: AcceptedTask) -> None:
 def check_prompts(engine: Engine, team: Team, task_id: str, first: TaskStep) -> None:
     """Render the prompt of each agent. Raise UsageError if a template names a variable that the task lacks."""
     prompts = engine.templates.with_shared_budget()
+    shared = {"output": {}, "state": first.metadata.get(STATE) or {}}
     for agent in team.agents:
         try:
-            render_prompt(prompts, team, agent, task_id, first, {})
-        except NoOutputYet:
-            continue  # no agent has acted
+            render_prompt(prompts, team, agent, task_id, first, shared)
+        except NoValueYet:
+            continue  # no agent or tool has acted
         except UsageError as error:
             raise UsageError(f"prompt of agent {agent.name!r}: {error}") from error
         if isinstance(agent.output, dict) and (mistake := engine.toolbox.schema_error(answer_schema(agent.output))):

@@ -111,8 +111,8 @@ def prepare_request(
         else ESTIMATING_TOKENIZER,
     )
     task_id = claim.assignment.task_id
-    outputs = newest_outputs(engine.histories, agent, task_id, state, task.tail)
-    prompt = render_prompt(engine.templates, team, agent, task_id, task.first, outputs)
+    shared = {"output": newest_outputs(engine.histories, agent, task_id, state, task.tail), "state": state.values}
+    prompt = render_prompt(engine.templates, team, agent, task_id, task.first, shared)
     memory = build_working_memory(agent, prompt, seen)
     task_limits = team.limits.with_overrides(state.limit_overrides)
     so_far = state.plus_usage(agent.name, summary.usage.plus(unfinished_usage(team, task)))

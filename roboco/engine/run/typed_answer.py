@@ -11,6 +11,7 @@ from typing import Any
 
 from roboco.domain.canonical_json import json_bytes
 from roboco.domain.history.part import ErrorPart
+from roboco.domain.history.shared_state import STATE
 from roboco.domain.history.step import INVALID_OUTPUT, OUTPUT
 from roboco.domain.prompt.typed_answer import MAX_ANSWER_BYTES, answer_value
 from roboco.domain.team.team import Agent
@@ -44,7 +45,8 @@ def typed_answer(engine: Engine, agent: Agent, claim: TurnClaim, schema: dict[st
             return TypedAnswer({INVALID_OUTPUT: reason})
         message = f"{agent.name}: its answer does not fit its output, after {prompts} corrections: {reason}"
         return TypedAnswer(error=ErrorPart(code=INVALID_OUTPUT, message=message))
-    return TypedAnswer({OUTPUT: value})
+    changes = {name: value[name] for name in agent.state if isinstance(value, dict) and name in value}
+    return TypedAnswer({OUTPUT: value} | ({STATE: changes} if changes else {}))
 
 
 def _prompts_before(agent: str, claim: TurnClaim) -> int:

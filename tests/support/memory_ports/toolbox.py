@@ -78,7 +78,8 @@ class MemoryToolbox:
             result = self._function(call.tool_name)(call.args, context)
         except Exception as error:
             return failed_outcome(call.id, f"{type(error).__name__}: {error}")
-        return result if isinstance(result, ToolOutcome) else successful_outcome(call, result)
+        outcome = result if isinstance(result, ToolOutcome) else successful_outcome(call, result)
+        return outcome.model_copy(update={"state": dict(context.state_changes)})
 
     def offload_large(self, outcome: ToolOutcome, context: ToolContext) -> ToolOutcome:
         """Return the outcome unchanged."""
