@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from roboco.domain.history.part import Artifact
-from roboco.domain.history.shared_state import state_of
+from roboco.domain.history.shared_state import STATE, changed_state
 from roboco.domain.history.step import OUTPUT, TaskStep, last_answer
 from roboco.domain.session.goal import SessionGoal, goals_of
 from roboco.domain.status import TaskStatus
@@ -74,12 +74,19 @@ def result_of(summary: TaskSummary, steps: Sequence[TaskStep]) -> TaskResult:
         reason=summary.reason,
         text="" if answer is None else answer.text,
         output=None if answer is None else answer.metadata.get(OUTPUT),
-        state=state_of(steps),
+        state=_state_of(steps),
         outputs={step.agent_name: step.metadata[OUTPUT] for step in steps if step.has_output},
         usage=usage_of_task(summary),
         goals=tuple(goals_of(steps)),
         files=tuple({artifact.uri: artifact for step in steps for artifact in step.artifacts}.values()),
     )
+
+
+def _state_of(steps: Sequence[TaskStep]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for step in steps:
+        values = changed_state(values, step.metadata.get(STATE))
+    return values
 
 
 def usage_of_task(summary: TaskSummary) -> Usage:

@@ -48,9 +48,9 @@ def with_format(request: Request) -> Request:
     described = {"name": "answer", "schema": narrowed if strict else schema, "strict": strict}
     system, *others = request.messages
     shown = json.dumps(schema, ensure_ascii=False)
-    told = f"{system['content']}\n\nWhen you answer, answer with JSON alone, which fits this schema:\n{shown}"
+    instructions = f"{system['content']}\n\nWhen you answer, answer with JSON alone, which fits this schema:\n{shown}"
     form = {"type": "json_schema", "json_schema": described}
-    return replace(request, messages=(system | {"content": told}, *others), response_format=form, output=None)
+    return replace(request, messages=(system | {"content": instructions}, *others), response_format=form, output=None)
 
 
 def without_answer_call(reply: Reply, text: str) -> tuple[Reply, str]:

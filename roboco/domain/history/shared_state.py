@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from roboco.domain.canonical_json import json_bytes, validated_json
-from roboco.domain.history.step import TaskStep
 
 STATE: Final = "state"
 """The metadata key of a step for the values that it changes."""
@@ -34,11 +33,3 @@ def checked_changes(values: Mapping[str, Any], changes: Mapping[str, Any]) -> di
 def merged_changes(changes: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return these changes, in order, as one."""
     return {name: value for one in changes for name, value in one.items()}
-
-
-def state_of(steps: Iterable[TaskStep]) -> dict[str, Any]:
-    """Return the state after these steps, which are a whole history."""
-    values: dict[str, Any] = {}
-    for step in steps:
-        values = changed_state(values, step.metadata.get(STATE))
-    return values

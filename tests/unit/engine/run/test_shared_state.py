@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from roboco.client.task_result import result_of
-from roboco.domain.history.shared_state import MAX_STATE_BYTES, changed_state, state_of
+from roboco.domain.history.shared_state import MAX_STATE_BYTES, changed_state
 from roboco.domain.history.state import fold
 from roboco.domain.status import TaskStatus
 from roboco.ports.model import Request
@@ -53,7 +53,7 @@ def test_a_tool_changes_the_state_that_prompts_and_edges_see() -> None:
     assert world.summary().status is TaskStatus.COMPLETED
     assert world.history()[-1].text == "Confirm LH1, seat 12A"
     assert result_of(world.summary(), world.history()).state == {"seat": "12A", "flight": "LH1"}
-    assert fold(world.history()).values == state_of(world.history())
+    assert fold(world.history()).values == {"seat": "12A", "flight": "LH1"}
 
 
 def test_a_message_changes_the_state_and_null_removes_a_value() -> None:
