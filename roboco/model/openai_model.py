@@ -224,7 +224,7 @@ class _ModelCall:
             return await self._native_reply(asked if asked.profile.tool_calls == "native" else plain_request(asked))
         self._held = []
         reply = await self._untyped_reply(with_answer_tool(request))
-        reply, text = without_answer_call(reply, "".join(self._held))
+        reply, text = without_answer_call(request, reply, "".join(self._held))
         self._held = None
         if text:
             self._publish(text)

@@ -36,7 +36,7 @@ def answers_by_tool(request: Request, refused: set[str]) -> bool:
 def with_answer_tool(request: Request) -> Request:
     """Return the request with the tool `final_answer`, in which one of the tools must be called."""
     schema = answer_schema(request.output or {})
-    tool = function_schema(ANSWER_TOOL, "Give the final answer, when no other tool is needed.", schema)
+    tool = function_schema(_tool_name(request), "Give the final answer, when no other tool is needed.", schema)
     return replace(request, tools=(*request.tools, tool), tool_choice="required", output=None)
 
 
@@ -53,11 +53,20 @@ def with_format(request: Request) -> Request:
     return replace(request, messages=(system | {"content": instructions}, *others), response_format=form, output=None)
 
 
-def without_answer_call(reply: Reply, text: str) -> tuple[Reply, str]:
+def without_answer_call(request: Request, reply: Reply, text: str) -> tuple[Reply, str]:
     """Return the reply without a call of the tool, and its text: the answer if the reply has one and no other call."""
-    answers = [call.arguments for call in reply.calls if call.name == ANSWER_TOOL]
-    others = tuple(call for call in reply.calls if call.name != ANSWER_TOOL)
+    name = _tool_name(request)
+    answers = [call.arguments for call in reply.calls if call.name == name]
+    others = tuple(call for call in reply.calls if call.name != name)
     if others or not answers:
         return replace(reply, calls=others), text
     ended = "stop" if reply.finish_reason == "tool_calls" else reply.finish_reason
     return replace(reply, calls=(), finish_reason=ended), answers[-1]
+
+
+def _tool_name(request: Request) -> str:
+    """Return a name that no tool of the agent has."""
+    name, taken = ANSWER_TOOL, {tool["function"]["name"] for tool in request.tools}
+    while name in taken:
+        name += "_"
+    return name

@@ -9,7 +9,7 @@ import pytest
 from roboco.model.openai_model import OpenAIModel
 from roboco.model.typed_output import answers_by_tool
 from roboco.ports.model import Request as ModelRequest
-from tests.contract.model.json_requests import REQUESTED_ADD, TOOLS, request_bodies, script_answers
+from tests.contract.model.json_requests import REQUESTED_ADD, TOOLS, make_tool, request_bodies, script_answers
 from tests.contract.model.model_calls import API_KEY, IGNORE_ABANDONED_GENERATORS, make_request, read_reply
 from tests.support.servers.model_server import ModelServer, Reply
 
@@ -83,6 +83,16 @@ def test_a_type_that_is_no_object_is_wrapped(server: ModelServer, model: OpenAIM
     assert json.loads(text) == {"value": ["a"]}
     [body] = request_bodies(server)
     assert body["response_format"]["json_schema"]["schema"]["required"] == ["value"]
+
+
+def test_an_own_tool_may_have_the_name_of_the_answer(server: ModelServer, model: OpenAIModel) -> None:
+    own = make_tool("final_answer", word={"type": "string"})
+    server.script(lambda request: Reply(tool_calls=(("final_answer", ANSWER),)))
+    _, reply = read_reply(model.stream(typed_request(own)))
+    assert [call.name for call in reply.calls] == ["final_answer"]
+    server.script(lambda request: Reply(tool_calls=(("final_answer_", ANSWER),)))
+    text, reply = read_reply(model.stream(typed_request(own)))
+    assert (json.loads(text), reply.calls) == (ANSWER, ())
 
 
 @pytest.mark.parametrize(
