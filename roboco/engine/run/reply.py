@@ -66,7 +66,9 @@ def content_of_reply(
     """Return the content of a whole reply."""
     error, listings, answer = _error_of(claim, text, reply), prepared.listings, TypedAnswer()
     if prepared.output is not None and error is None and not reply.calls:
-        answer = typed_answer(engine, team.agent(claim.snapshot.agent), claim, prepared.output, text)
+        answer = typed_answer(
+            engine, team.agent(claim.snapshot.agent), claim, prepared.output, text, reply.finish_reason == "length"
+        )
         error = answer.error
     parts: list[Part] = [TextPart(text=text)] if text or not (reply.calls or error) else []
     invalid: dict[str, str] = {}

@@ -32,14 +32,16 @@ class TypedAnswer:
     """Why the task fails: the answer was asked for again in vain."""
 
 
-def typed_answer(engine: Engine, agent: Agent, claim: TurnClaim, schema: dict[str, Any], text: str) -> TypedAnswer:
-    """Return the answer in this text of a whole reply without calls."""
+def typed_answer(
+    engine: Engine, agent: Agent, claim: TurnClaim, schema: dict[str, Any], text: str, cut_off: bool
+) -> TypedAnswer:
+    """Return the answer in this text of a whole reply without calls. `cut_off` is True if it ended at its limit."""
     try:
         value = engine.toolbox.checked_output(agent, answer_value(schema, text))
         if (size := json_bytes(value)) > MAX_ANSWER_BYTES:
             raise ValueError(f"it has {size} bytes of JSON, at most {MAX_ANSWER_BYTES} are possible")
     except ValueError as error:
-        reason = str(error)[:MAX_REASON_CHARS] or type(error).__name__
+        reason = "it was cut off at the limit of its tokens; be brief" if cut_off else str(error)[:MAX_REASON_CHARS]
         prompts = _prompts_before(agent.name, claim)
         if prompts < MAX_PROMPTS:
             return TypedAnswer({INVALID_OUTPUT: reason})

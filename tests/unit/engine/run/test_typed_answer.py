@@ -67,6 +67,11 @@ def test_three_wrong_answers_fail_the_task() -> None:
     assert world.summary().reason == "planner: its answer does not fit its output, after 2 corrections: it is no JSON"
 
 
+def test_an_answer_that_was_cut_off_says_so() -> None:
+    world = run(lambda request: ScriptedReply(('{"searches": [',), finish_reason="length"), typed_team())
+    assert "cut off at the limit of its tokens" in world.summary().reason
+
+
 def test_a_wrong_answer_does_not_count_as_the_turn_of_a_sequence() -> None:
     def script(request: Request) -> ScriptedReply:
         if "planner" not in str(request.messages[0]["content"]):
