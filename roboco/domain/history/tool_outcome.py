@@ -26,6 +26,8 @@ class ToolOutcome(RecordModel):
     """True in a run of `what-if` if the outcome is a recorded one, or a refusal: it costs nothing."""
     state: dict[str, Any] = {}
     """The values of the task's state that the tool changes."""
+    failed_before: tuple[str, ...] = ()
+    """The exceptions after which the tool ran again within the call, oldest first."""
     usage: dict[str, int | float] = {}
     """The usage of a sub-task: `tokens_in`, `tokens_out`, `cost`."""
     media: Annotated[tuple[Media, ...], Field(exclude=True, repr=False)] = ()
