@@ -25,6 +25,8 @@ class MessageOptions(TypedDict, total=False):
     scope: dict[str, Any]
     """Values for tools, such as a window of time. Each call that a worker runs gets them, until a message has others.
     Roboco never enforces them."""
+    state: dict[str, Any]
+    """Values of the task's state, which prompts, conditions and tools see. None removes a value."""
     artifacts: list[str]
     """Names of files that were stored with the task before."""
 

@@ -158,7 +158,7 @@ def _handle_interrupt(engine: Engine, settings: Settings, arguments: dict[str, A
 def _check_no_attachments(command: Attachments, agent: str | None) -> None:
     if agent is not None or command.metadata() or command.artifacts:
         raise UsageError(
-            "message: is missing; agent, goals, client_tools, client_context, scope and artifacts need one"
+            "message: is missing; agent, goals, client_tools, client_context, scope, state and artifacts need one"
         )
 
 

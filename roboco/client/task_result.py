@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from roboco.domain.history.part import Artifact
-from roboco.domain.history.step import TaskStep, last_text
+from roboco.domain.history.shared_state import STATE, changed_state
+from roboco.domain.history.step import OUTPUT, TaskStep, last_answer
 from roboco.domain.session.goal import SessionGoal, goals_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
@@ -35,6 +36,12 @@ class TaskResult:
     """The cause of the status, for people."""
     text: str
     """The newest text of an agent; empty if no agent has written one."""
+    output: Any
+    """The typed output of the agent that wrote the text; None if it has none."""
+    outputs: dict[str, Any]
+    """The newest typed output of each agent that has given one."""
+    state: dict[str, Any]
+    """The values that the task shares."""
     usage: Usage
     """Steps, tokens, calls, cost, and the seconds of models and tools, of the whole task."""
     goals: tuple[SessionGoal, ...]
@@ -63,16 +70,27 @@ class TaskResult:
 
 def result_of(summary: TaskSummary, steps: Sequence[TaskStep]) -> TaskResult:
     """Return the result of a task with this summary and history."""
+    answer = last_answer(steps)
     return TaskResult(
         task_id=summary.task_id,
         status=summary.status,
         reason=summary.reason,
-        text=last_text(steps),
+        text="" if answer is None else answer.text,
+        output=None if answer is None else answer.metadata.get(OUTPUT),
+        state=_state_of(steps),
+        outputs={step.agent_name: step.metadata[OUTPUT] for step in steps if step.has_output},
         usage=usage_of_task(summary),
         goals=tuple(goals_of(steps)),
         files=tuple({artifact.uri: artifact for step in steps for artifact in step.artifacts}.values()),
         turn_failed=summary.status is TaskStatus.USER_TURN and steps[-1].ends_task,
     )
+
+
+def _state_of(steps: Sequence[TaskStep]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for step in steps:
+        values = changed_state(values, step.metadata.get(STATE))
+    return values
 
 
 def usage_of_task(summary: TaskSummary) -> Usage:

@@ -169,6 +169,8 @@ class Notification(RecordModel):
     """The last text of an agent."""
     truncated: bool = False
     """True if the text is truncated."""
+    output: Any = None
+    """The typed output of that agent; None if it has none, or if the text is truncated."""
     time: datetime
     delivery: DeliveryStatus = "pending"
     round: int = 0

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History, is_conclusive
-from roboco.domain.history.step import TaskStep, last_text
+from roboco.domain.history.step import TaskStep, last_answer
 from roboco.ports.task_store import Snapshot
 from roboco.ports.workspace import Histories
 
@@ -87,12 +87,12 @@ class HistoryTails:
             return task
         return self.complete(task_id, task, COORDINATOR_TAIL_LENGTH)
 
-    def last_text(self, task_id: str, task: Snapshot) -> str:
-        """Return the newest text of an agent among the steps that a coordinator loads, or "".
+    def last_answer(self, task_id: str, task: Snapshot) -> TaskStep | None:
+        """Return the newest step of an agent with a text among those that a coordinator loads, or None.
 
-        Cost: nothing if Redis has a text, else as `complete`.
+        Cost: nothing if Redis has one, else as `complete`.
         """
-        return last_text(task.tail) or last_text(self.complete(task_id, task, COORDINATOR_TAIL_LENGTH).tail)
+        return last_answer(task.tail) or last_answer(self.complete(task_id, task, COORDINATOR_TAIL_LENGTH).tail)
 
 
 def shows_decision(task: Snapshot, routes_by_run: bool) -> bool:

@@ -18,6 +18,7 @@ from collections.abc import Collection
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import letter_id_of
+from roboco.domain.history.step import OUTPUT
 from roboco.domain.notification import (
     MAX_TEXT_CHARS,
     TARGET_COUNT_KEY,
@@ -111,7 +112,8 @@ def _store(
     newest = max(known, default=None)
     if newest is not None and (newest >= name or newest.repeats(name)):
         return newest in pending
-    said, now = engine.tails.last_text(task_id, task), engine.schedule.time()
+    answer, now = engine.tails.last_answer(task_id, task), engine.schedule.time()
+    said = "" if answer is None else answer.text
     notice = Notification(
         notification_id=notification_id_of(task_id, str(name)),
         name=str(name),
@@ -127,6 +129,7 @@ def _store(
         cost=task.state.cost,
         text=said[:MAX_TEXT_CHARS],
         truncated=len(said) > MAX_TEXT_CHARS,
+        output=None if answer is None or len(said) > MAX_TEXT_CHARS else answer.metadata.get(OUTPUT),
         time=engine.time_at(now),
         first_attempt_at=now,
         next_attempt_at=now,

@@ -1,19 +1,42 @@
 """prompt: the variables that the template of an agent's prompt may use."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from roboco.domain.history.step import PROMPT, TaskStep
+from roboco.domain.history.state import TaskState
+from roboco.domain.history.step import OUTPUT, PROMPT, TaskStep
 from roboco.domain.team.team import Agent, Team
+from roboco.ports.workspace import Histories
 from roboco.templates.templates import JinjaPrompts
 
 
-def render_prompt(prompts: JinjaPrompts, team: Team, agent: Agent, task_id: str, first: TaskStep) -> str:
-    """Return the agent's prompt for this task; UsageError if its template uses an undefined variable."""
-    return prompts.render(agent.prompt, _variables(team, agent, task_id, first))
+def render_prompt(
+    prompts: JinjaPrompts, team: Team, agent: Agent, task_id: str, first: TaskStep, shared: Mapping[str, Any]
+) -> str:
+    """Return the agent's prompt for this task. `shared` has the newest outputs by agent, `output`, and the `state`.
+
+    Raise UsageError if its template uses an undefined variable, and NoValueYet for a part of `shared`.
+    """
+    return prompts.render(agent.prompt, _variables(team, agent, task_id, first) | dict(shared))
 
 
-def _variables(team: Team, agent: Agent, task_id: str, first: TaskStep) -> Mapping[str, Any]:
+def newest_outputs(
+    histories: Histories, agent: Agent, task_id: str, state: TaskState, tail: Sequence[TaskStep]
+) -> dict[str, Any]:
+    """Return the newest typed output of each agent, if the agent's prompt mentions outputs; else {}.
+
+    Cost: one read of the history for each output that is older than the tail.
+    """
+    if "output" not in agent.prompt:
+        return {}
+    known = {step.seq: step for step in tail}
+    return {
+        name: (known.get(seq) or next(histories.read(task_id, seq))).metadata[OUTPUT]
+        for name, seq in state.outputs.items()
+    }
+
+
+def _variables(team: Team, agent: Agent, task_id: str, first: TaskStep) -> dict[str, Any]:
     return {
         "task": {"id": task_id, "prompt": first.metadata.get(PROMPT, first.text)},
         "team": {

@@ -60,6 +60,7 @@ from roboco.model.provider_state import for_server, marked, server_identity
 from roboco.model.reply_assembly import ReplyAssembly
 from roboco.model.sse import UNREADABLE
 from roboco.model.tool_call_filter import SpokenWords
+from roboco.model.typed_output import answers_by_tool, with_answer_tool, with_format, without_answer_call
 from roboco.model.wire import Output, Wire
 from roboco.ports.model import CallProgress, Listener, ModelStream, OnText, Reply, Request
 
@@ -159,6 +160,7 @@ class _ModelCall:
         self._attempt = 1
         self._heard_at = time.time()
         self._published = False
+        self._held: list[str] | None = None  # texts that are held back until the reply is whole
 
     @property
     def usage(self) -> ModelUsage:
@@ -192,6 +194,9 @@ class _ModelCall:
             out.put(None)
 
     def _publish(self, text: str) -> None:
+        if self._held is not None:
+            self._held.append(text)
+            return
         self._published = True
         self._texts.add(text)
 
@@ -212,6 +217,20 @@ class _ModelCall:
         return failure
 
     async def _usable_reply(self, request: Request) -> Reply:
+        if request.output is None:
+            return await self._untyped_reply(request)
+        if not answers_by_tool(request, self._model.learned(request.profile).omitted):
+            asked = with_format(request)
+            return await self._native_reply(asked if asked.profile.tool_calls == "native" else plain_request(asked))
+        self._held = []
+        reply = await self._untyped_reply(with_answer_tool(request))
+        reply, text = without_answer_call(request, reply, "".join(self._held))
+        self._held = None
+        if text:
+            self._publish(text)
+        return reply
+
+    async def _untyped_reply(self, request: Request) -> Reply:
         if request.profile.tool_calls == "native":
             return await self._native_reply(request)
         if request.tools:
@@ -222,6 +241,8 @@ class _ModelCall:
         """Return a reply. Ask again if it is empty, or if the provider withholds it for a malformed tool call."""
         asked, empty, reprompts = request, 0, 0
         while True:
+            if self._held:
+                self._held.clear()
             result = await self._reply_or_mistake(asked)
             if isinstance(result, str):
                 if reprompts >= MAX_REPROMPTS:

@@ -24,6 +24,8 @@ class Request:
     """"required" demands at least one call."""
     max_tokens: int | None = None
     """The output tokens that the limits leave, or None. The stream ends when they are used up."""
+    output: dict[str, Any] | None = None
+    """The JSON Schema of the answer, or None for words. The text of a reply without calls is the answer then."""
     response_format: dict[str, Any] | None = None
     """The form of the reply, as chat completions describe it, or None. A server may not know it."""
 

@@ -7,7 +7,9 @@ from typing import Any, Protocol
 
 from roboco.domain.decision.router import Router
 from roboco.domain.history.part import ToolCall
+from roboco.domain.history.shared_state import checked_changes
 from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.ids import tenant_of
 from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_listing import Listing
 from roboco.domain.team.tool_spec import ToolDeclaration
@@ -52,6 +54,31 @@ class ToolContext:
     cancellation: threading.Event = field(default_factory=threading.Event, compare=False, repr=False)
     user: str | None = None
     """The caller that created the task."""
+    context: Mapping[str, Any] = field(default_factory=dict)
+    """The `context` of the task's submission."""
+    state: Mapping[str, Any] = field(default_factory=dict)
+    """The values that the task shares, as they were when the call began."""
+    state_changes: dict[str, Any] = field(default_factory=dict, compare=False)
+    """The values that the call changes."""
+
+    @property
+    def tenant(self) -> str:
+        """Return the tenant of the task, or "" if it has none."""
+        return tenant_of(self.task_id)
+
+    @property
+    def caller(self) -> str | None:
+        """Return the caller that created the task."""
+        return self.user
+
+    def update_state(self, **values: Any) -> None:
+        """Change values of the task's state when the call succeeds. None removes a value.
+
+        Prompts, conditions and later calls see them. Of parallel calls the last one of the step counts. Raise
+        ValueError for values without JSON, and for a state of more than 32 KiB.
+        """
+        changes = checked_changes(self.state, self.state_changes | values)
+        self.state_changes.update(changes)
 
     @property
     def cancelled(self) -> bool:
@@ -102,6 +129,18 @@ class Toolbox(Protocol):
 
     def verify(self, call: ToolCall, spec: ToolDeclaration, context: ToolContext) -> ToolOutcome | None:
         """Return the outcome of a lost call from the tool's `verify`, or None without `verify`, or if it fails."""
+
+    def output_schema(self, agent: Agent) -> dict[str, Any]:
+        """Return the JSON Schema of the answer of an agent that has a type of output.
+
+        Raise NotRunnable if this process lacks a module that it names.
+        """
+
+    def checked_output(self, agent: Agent, value: Any) -> Any:
+        """Return the value of an agent's answer as JSON, as its type and its own check make it.
+
+        Raise ValueError with the reason if it does not fit.
+        """
 
     def router(self, name: str) -> Router:
         """Return the user's router with this name, "package.module:function".

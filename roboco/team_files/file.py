@@ -13,9 +13,11 @@ from typing import Any
 
 import yaml
 
+from roboco.domain.prompt.typed_answer import answer_schema
 from roboco.domain.team.team import MAX_PROMPT_CHARS, Team
 from roboco.domain.team.validation import MAX_TEAM_CHARS, validate_team
 from roboco.errors import InvalidTeam, UsageError
+from roboco.schemas.json_schema import schema_error
 from roboco.team_files.safe_yaml import read_yaml
 from roboco.templates.templates import check_template
 
@@ -44,7 +46,18 @@ def parse_team(data: Any, source: str = "team", folder: Path | None = None) -> T
         raise InvalidTeam(source, (f"the file: must hold an object with 'name' and 'agents' (found {data!r:.60})",))
     found = _Findings()
     whole = _insert_files(data, _TeamLocation(folder), found)
-    return validate_team(whole, source, (*found.mistakes, *found.mistakes_in_templates()))
+    team = validate_team(whole, source, (*found.mistakes, *found.mistakes_in_templates()))
+    if mistakes := tuple(_mistakes_in_outputs(team)):
+        raise InvalidTeam(source, mistakes)
+    return team
+
+
+def _mistakes_in_outputs(team: Team, path: str = "") -> Iterator[str]:
+    for index, agent in enumerate(team.agents):
+        if isinstance(agent.output, dict) and (mistake := schema_error(answer_schema(agent.output))):
+            yield f"{path}agents[{index}].output: {mistake}"
+    for name, inner in team.teams.items():
+        yield from _mistakes_in_outputs(inner, f"{path}teams.{name}.")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from roboco.templates.syntax import (
     read_code,
 )
 
-VARIABLES: Final = ("task", "team", "agent", "context")
+VARIABLES: Final = ("task", "team", "agent", "context", "output", "state")
 """Variables of a template, beside its own ones and `loop`."""
 MAX_TEXT_CHARS = 1024 * 1024
 """Maximum number of characters of a rendered prompt."""
@@ -32,6 +32,7 @@ Comparisons of large lists cost little fuel, but up to about 0.5 s.
 """
 _REFUSED_FUNCTIONS = ("cycler", "debug", "dict", "joiner", "namespace")
 """Functions of MiniJinja that Roboco does not offer. An object of `namespace` may contain itself."""
+_NO_VALUE_YET = re.compile(r"`(output|state)(?:\.(\w+)|\['([^']*)'\])` is undefined")
 _UNDEFINED_CONTEXT = re.compile(r"`context((?:\.\w+|\['[^']*'\])+)` is undefined")
 MAX_VALUES = 5000
 """Maximum number of values in the variables of a template with code. A comparison visits them without fuel."""
@@ -41,8 +42,10 @@ _NATIVE_INTEGERS = range(-(2**63), 2**63)
 class TemplateFailure(ValueError):
     """A template cannot be rendered; the message contains the line, the problem and the remedy."""
 
-    def __init__(self, message: str, undefined: tuple[str, ...] = ()) -> None:
+    def __init__(self, message: str, undefined: tuple[str, ...] = (), too_early: bool = False) -> None:
         super().__init__(message)
+        self.too_early = too_early
+        """True if it uses an output or a value of the state that does not exist yet."""
         self.undefined = undefined
         """The names that lead to the missing value of the context, or () for another failure."""
 
@@ -124,6 +127,10 @@ def _failure(error: TemplateError) -> TemplateFailure:
         return TemplateFailure(f"{line}it takes too much work; loop less and make smaller texts")
     if error.kind != "UndefinedError":
         return TemplateFailure(line + problem)
+    if (early := _NO_VALUE_YET.search(problem)) is not None:
+        name = early[2] or early[3]
+        what = f"agent {name!r} has no output yet" if early[1] == "output" else f"the state has no {name!r} yet"
+        return TemplateFailure(f"{line}{what}; set it before this agent acts, or ask with 'is defined'", too_early=True)
     if (missing := _UNDEFINED_CONTEXT.search(problem)) is None:
         return TemplateFailure(f"{line}{problem}; 'is defined' asks, and the filter 'default' replaces it")
     path = re.findall(r"\w+(?=\.|\[|$)|(?<=')[^']+(?=')", missing[1])

@@ -1,6 +1,7 @@
 """Functions of the modules that the operator allows, as tools and as the user's own routers."""
 
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -29,37 +30,60 @@ class FunctionLoader:
         return self._tools[name]
 
     def router(self, name: str) -> Router:
-        """Return the router of this name. Raise UsageError if it cannot be used.
+        """Return the router of this name. Raise UsageError if it cannot be used."""
+        router: Router = self.own_function(name)
+        return router
+
+    def own_function(self, name: str) -> Callable[..., Any]:
+        """Return the function of this name, which is no tool. Raise UsageError if it cannot be used.
 
         A tool is rejected, since it would run without its checks; so is a function that its module only imports.
         """
-        router: Any = self._import_function(name)
-        made_in = str(getattr(router, "__module__", ""))
-        if is_tool(router) or made_in.partition(".")[0] != name.partition(":")[0].partition(".")[0]:
-            what = "is a tool" if is_tool(router) else f"is of module {made_in!r}"
-            raise UsageError(f"function {name!r} {what}, so it cannot be a router: name a function of your own package")
-        found: Router = router
+        function = self._import_function(name)
+        what = "is a tool" if is_tool(function) else _foreign(function, name)
+        if what:
+            raise UsageError(f"function {name!r} {what}, so it cannot be used: name a function of your own package")
+        return function
+
+    def own_type(self, name: str) -> Any:
+        """Return the type of this name. Raise UsageError for a function, which pydantic would call.
+
+        A class must be of the same package as the module that names it.
+        """
+        found = self._import(name)
+        what = "is a function" if inspect.isroutine(found) else _foreign(found, name) if isinstance(found, type) else ""
+        if what:
+            raise UsageError(f"output {name!r} {what}: name a type of your own package")
         return found
 
     def _import_function(self, name: str) -> Callable[..., Any]:
+        found: Any = self._import(name)
+        if not callable(found):
+            raise NotRunnable(f"{name!r} is not a function", module_of(name))
+        function: Callable[..., Any] = found
+        return function
+
+    def _import(self, name: str) -> object:
         module_name, attribute = module_of(name), name.partition(":")[2]
         if module_name not in (*self._modules, SHIPPED_MODULE):
             allowed = ", ".join(self._modules) or "no modules"
             message = f"function {name!r}: module {module_name!r} is not in ROBOCO_TOOL_MODULES, which names {allowed}"
             raise NotRunnable(message, module_name)
         try:
-            found = getattr(importlib.import_module(module_name), attribute)
+            return getattr(importlib.import_module(module_name), attribute)
         except (ImportError, AttributeError) as error:
             raise NotRunnable(f"function {name!r} cannot be imported: {error}", module_name) from error
         except SystemExit as error:  # as of a script without a guard for its main function
             ended = f"module {module_name!r} ends the process ({error!r})"
             raise NotRunnable(f"function {name!r} cannot be imported: {ended}", module_name) from error
-        if not callable(found):
-            raise NotRunnable(f"{name!r} is not a function", module_name)
-        function: Callable[..., Any] = found
-        return function
 
 
 def module_of(name: str) -> str:
     """Return the module in "package.module:function"."""
     return name.partition(":")[0]
+
+
+def _foreign(found: object, name: str) -> str:
+    """Return where the object is from if that is another package than the one that its name names, else ""."""
+    made_in = str(getattr(found, "__module__", ""))
+    return "" if made_in.partition(".")[0] == name.partition(":")[0].partition(".")[0] else f"is of module {made_in!r}"

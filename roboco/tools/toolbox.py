@@ -34,7 +34,8 @@ from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.function_tool import FunctionTool
 from roboco.tools.mcp.listing import build_listing, find_listed_tool
 from roboco.tools.mcp.servers import McpServers
-from roboco.tools.tool_failure import Mask, failure_lines, result_text
+from roboco.tools.output_types import OutputTypes
+from roboco.tools.tool_failure import Mask, error_text, failure_lines, result_text
 from roboco.tools.tool_output import log_output
 from roboco.workspace.artifacts.large_result import offload_large, truncate_large
 from roboco.workspace.artifacts.media import remove_media, store_media
@@ -76,6 +77,7 @@ class FunctionToolbox:
         self._builtin = builtin
         self._servers = servers
         self._functions = functions
+        self._outputs = OutputTypes(functions)
         self._time_limit_error = time_limit_error
         self._mask = mask
 
@@ -114,14 +116,23 @@ class FunctionToolbox:
         """Return why the arguments do not fit the JSON Schema, or "" if they fit."""
         return value_error(schema, args)
 
+    def output_schema(self, agent: Agent) -> dict[str, Any]:
+        """Return the JSON Schema of the agent's answer. Raise NotRunnable if this process lacks its module."""
+        return self._outputs.schema(agent)
+
+    def checked_output(self, agent: Agent, value: Any) -> Any:
+        """Return the value of an agent's answer as JSON. Raise ValueError with the reason if it does not fit."""
+        return self._outputs.checked(agent, value)
+
     def run(self, team: Team, call: ToolCall, spec: ToolDeclaration | None, context: ToolContext) -> ToolOutcome:
         """Run the call and return its outcome, which contains any failure of the tool.
 
         Raise TransientError only if the workspace fails, so that the call is retried.
         """
         started_at = time.monotonic()
+        failed_before: list[str] = []
         try:
-            result = self._dispatch(team, call, spec, context)
+            result = self._repeated(team, call, spec, context, failed_before)
         except UsageError as error:
             return failed_outcome(call.id, str(error), _elapsed_ms(started_at))
         except self._time_limit_error:
@@ -131,8 +142,14 @@ class FunctionToolbox:
         except Exception as error:  # a tool may raise anything; the agent gets the error as the result
             runtime_ms = _elapsed_ms(started_at)
             self._store_failure(call, context, error)
-            return failed_outcome(call.id, self._mask(result_text(error))[:2000], runtime_ms)
-        made = {"artifacts": result.artifacts, "media": result.media}
+            failed = failed_outcome(call.id, self._mask(result_text(error))[:2000], runtime_ms)
+            return failed.model_copy(update={"failed_before": tuple(failed_before)})
+        made = {
+            "artifacts": result.artifacts,
+            "media": result.media,
+            "state": dict(context.state_changes),
+            "failed_before": tuple(failed_before),
+        }
         return successful_outcome(call, result.result, _elapsed_ms(started_at)).model_copy(update=made)
 
     def offload_large(self, outcome: ToolOutcome, context: ToolContext) -> ToolOutcome:
@@ -166,6 +183,31 @@ class FunctionToolbox:
     def router(self, name: str) -> Router:
         """Return the user's router "package.module:function". Raise UsageError if there is none."""
         return self._functions.router(name)
+
+    def _repeated(
+        self,
+        team: Team,
+        call: ToolCall,
+        spec: ToolDeclaration | None,
+        context: ToolContext,
+        failed_before: list[str],
+    ) -> _CallResult:
+        """Return the result of the call. Run its function again after the exceptions that the team names.
+
+        Add those exceptions to `failed_before`. A cancelled call is not repeated.
+        """
+        retry = spec.retry if isinstance(spec, ToolSpec) else None
+        while True:
+            try:
+                return self._dispatch(team, call, spec, context)
+            except Exception as error:
+                left = retry is not None and len(failed_before) < retry.times and _is_named(error, retry.on)
+                if retry is None or not left or isinstance(error, self._time_limit_error):
+                    raise
+                failed_before.append(self._mask(error_text(error))[:500])
+                context.state_changes.clear()
+                if context.cancellation.wait(retry.delay * 2 ** (len(failed_before) - 1)):
+                    raise
 
     def _dispatch(self, team: Team, call: ToolCall, spec: ToolDeclaration | None, context: ToolContext) -> _CallResult:
         match spec:
@@ -235,6 +277,14 @@ def _timed_out(team: Team, call: ToolCall, spec: ToolDeclaration | None, runtime
     if spec is None or spec.effect != "irreversible":
         return failed_outcome(call.id, message, runtime_ms)
     return unknown_outcome(call.id, message, spec.on_unknown, runtime_ms)
+
+
+def _is_named(error: Exception, names: tuple[str, ...]) -> bool:
+    """Return True if the class of the exception, or one of its base classes, is named, alone or with its module."""
+    kinds = type(error).__mro__
+    return not {*names}.isdisjoint(
+        name for kind in kinds for name in (kind.__name__, f"{kind.__module__}.{kind.__name__}")
+    )
 
 
 def _elapsed_ms(started_at: float) -> int:

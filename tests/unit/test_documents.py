@@ -5,9 +5,9 @@ import runpy
 from pathlib import Path
 
 import pytest
-import yaml
 
 from roboco.team_files.file import parse_team
+from roboco.team_files.safe_yaml import read_yaml
 from tests.support.documents import GUIDES, PAGES, Example, example, examples
 from tests.support.stack import ROOT
 
@@ -70,7 +70,7 @@ def test_files_of_the_examples_have_one_name_each() -> None:
 @pytest.mark.parametrize("fragment", examples("team"), ids=lambda one: one.page.stem)
 def test_fragments_of_team_files_are_valid(fragment: Example) -> None:
     agents = [{"name": "one", "prompt": "hi"}]
-    parse_team({"name": "documented", "agents": agents} | yaml.safe_load(fragment.text))
+    parse_team({"name": "documented", "agents": agents} | read_yaml(fragment.text))
 
 
 def test_commands_of_the_front_page_are_marked_for_ci() -> None:

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from roboco.cli.doctor.check import CheckResult, expect
@@ -18,6 +19,9 @@ from roboco.settings import Settings
 from roboco.team_files.file import load_team
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.mcp.servers import connection_class
+from roboco.tools.output_types import OutputTypes
+
+Named = TypeVar("Named")
 
 
 def check_tools(settings: Settings) -> Iterator[CheckResult]:
@@ -94,12 +98,16 @@ def missing_functions(team: Team, settings: Settings) -> Iterator[str]:
         yield from _import_mistake(f"tools[{index}].function", functions.tool, tool.function)
     if isinstance(model := team.collaboration_model, Custom):
         yield from _import_mistake("collaboration_model.router", functions.router, model.router)
+    types = OutputTypes(functions)
+    for index, agent in enumerate(team.agents):
+        if agent.output is not None:
+            yield from _import_mistake(f"agents[{index}].output", types.schema, agent)
 
 
-def _import_mistake(at: str, find: Callable[[str], object], name: str) -> Iterator[str]:
+def _import_mistake(at: str, find: Callable[[Named], object], named: Named) -> Iterator[str]:
     try:
-        find(name)
+        find(named)
     except RobocoError as error:
         yield f"{at}: {error}"
     except Exception as error:  # a module of the user's may fail in any way when it is imported
-        yield f"{at}: function {name!r} cannot be imported: {error!r}"
+        yield f"{at}: cannot be imported: {error!r}"

@@ -15,7 +15,7 @@ from kombu.utils import json
 from roboco.broker.continuation import Continuation
 from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.history.step import last_text
+from roboco.domain.history.step import OUTPUT, last_answer
 from roboco.domain.inbox.item import Stop
 from roboco.domain.notification import Notification
 from roboco.domain.paths import continued_path
@@ -106,10 +106,15 @@ def _record_continued(engine: Engine, notice: Notification, status: TaskStatus) 
 
 
 def _result(engine: Engine, task_id: str, gives: str) -> Any:
-    text = last_text(tuple(engine.histories.read(task_id)))
-    if gives == "text":
-        return text
-    return engine.summaries.require(task_id).model_dump(mode="json") | {"text": text}
+    answer = last_answer(tuple(engine.histories.read(task_id)))
+    text = "" if answer is None else answer.text
+    match gives:
+        case "text":
+            return text
+        case "output":
+            return None if answer is None else answer.metadata.get(OUTPUT)
+        case _:
+            return engine.summaries.require(task_id).model_dump(mode="json") | {"text": text}
 
 
 def _runtime(engine: Engine, notice: Notification) -> float:
@@ -123,4 +128,10 @@ def wait_for_result(task: Task, gives: str) -> Any:
     result = task.result()
     if result.status is not TaskStatus.COMPLETED:
         raise TaskFailed(result.task_id, str(result.status), result.reason)
-    return result.text if gives == "text" else task.summary().model_dump(mode="json") | {"text": result.text}
+    match gives:
+        case "text":
+            return result.text
+        case "output":
+            return result.output
+        case _:
+            return task.summary().model_dump(mode="json") | {"text": result.text}

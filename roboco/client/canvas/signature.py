@@ -10,7 +10,7 @@ from roboco.domain.team.team import Team
 from roboco.engine.frozen_teams import team_as_data
 from roboco.team_files.file import load_team
 
-ResultForm = Literal["text", "summary"]
+ResultForm = Literal["text", "summary", "output"]
 OnWait = Literal["wait", "fail"]
 
 
@@ -24,6 +24,7 @@ class TeamOptions(TypedDict, total=False):
     goals: list[dict[str, Any]]
     client_context: dict[str, Any]
     scope: dict[str, Any]
+    state: dict[str, Any]
     notify: list[dict[str, Any]]
 
 
@@ -66,9 +67,10 @@ def team(
     submission (`prompt`, `context`, ...). Any other result is the prompt, as JSON. If there is a `prompt`, the result
     before it is in the context, as `previous`.
 
-    The result of the team is its newest text, or with `result="summary"` an object with text, status and usage. A team
-    that waits for its user or an approval does not end the Celery task; with `on_wait="fail"` the Celery task fails and
-    the team is stopped. `app` is Celery's current application by default; it needs `roboco.celery.install(app)`.
+    The result of the team is its newest text, with `result="output"` the typed output of the agent that wrote it, or
+    with `result="summary"` an object with text, status and usage. A team that waits for its user or an approval does
+    not end the Celery task; with `on_wait="fail"` the Celery task fails and the team is stopped. `app` is Celery's
+    current application by default; it needs `roboco.celery.install(app)`.
     """
     if isinstance(team, Path):
         team = load_team(team)

@@ -47,8 +47,9 @@ def submit_team(
     """
     task_id = team_task_id(str(order.request.id))
     gives, on_wait = arguments.pop("result", "text"), arguments.pop("on_wait", "wait")
-    if gives not in ("text", "summary") or on_wait not in ("wait", "fail"):
-        raise UsageError(f"result is 'text' or 'summary', on_wait 'wait' or 'fail' (found {gives!r}, {on_wait!r})")
+    if gives not in ("text", "summary", "output") or on_wait not in ("wait", "fail"):
+        found = f"(found {gives!r}, {on_wait!r})"
+        raise UsageError(f"result is 'text', 'summary' or 'output', on_wait 'wait' or 'fail' {found}")
     team = resolve_sent_team(orchestrator.settings, arguments.pop("team", None))
     options = _submit_options(arguments, previous)
     prompt = options.pop("prompt", "")

@@ -16,7 +16,14 @@ from roboco.domain.decision.tool_calls import next_for_calls, paused, waiting
 from roboco.domain.history.goal import reminder
 from roboco.domain.history.interruption import INTERRUPTED_BY_USER, InterruptionEffect, interrupted_step
 from roboco.domain.history.part import ArtifactPart, ErrorPart, TextPart, ToolCall
-from roboco.domain.history.state import AFTER_RESULTS, REMINDED_GOALS, WRAP_UP_RULE, History, TaskState
+from roboco.domain.history.state import (
+    AFTER_INVALID_OUTPUT,
+    AFTER_RESULTS,
+    REMINDED_GOALS,
+    WRAP_UP_RULE,
+    History,
+    TaskState,
+)
 from roboco.domain.history.step import INTERRUPTION, LIMIT, NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.inbox.item import Interrupt, Item, UserMessage, blocking_pause
 from roboco.domain.limits import Limits
@@ -227,6 +234,9 @@ def _next_route(team: Team, history: History, router: Router) -> tuple[Route, st
         agent = last[-1].agent_name
         reason = f"{agent} was interrupted, and continues with the user's message"
         return Route(agent, kind, "interrupted", reason), None
+    if last and last[-1].invalid_output and team.has_agent(last[-1].agent_name):
+        agent = last[-1].agent_name
+        return Route(agent, kind, AFTER_INVALID_OUTPUT, f"{agent} is asked again: {last[-1].invalid_output}"), None
     if len(last) < 2 or last[-1].agent_name != TOOL_EXECUTOR or not team.has_agent(last[-2].agent_name):
         return router(team, history), None
     return _after_results(team, last[-2], last[-1])

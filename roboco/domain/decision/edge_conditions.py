@@ -5,20 +5,27 @@ those of the last step. Tools and artifacts are those of the whole run, because 
 another step before its run ends.
 """
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
-from roboco.domain.history.step import TaskStep
+from roboco.domain.history.step import OUTPUT, TaskStep
 from roboco.domain.pattern import matches
 from roboco.domain.team.condition import Condition
 
-
-def holds(condition: Condition, current_run: tuple[TaskStep, ...]) -> bool:
-    """Return True if every test holds for the agent's current run, which is oldest step first and never empty."""
-    return all(_tests(condition, current_run))
+NO_STATE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-def _tests(condition: Condition, current_run: tuple[TaskStep, ...]) -> list[bool]:
+def holds(condition: Condition, current_run: tuple[TaskStep, ...], state: Mapping[str, Any] = NO_STATE) -> bool:
+    """Return True if every test holds for the agent's current run, which is oldest step first and never empty.
+
+    `state` are the values that the task shares.
+    """
+    return all(_tests(condition, current_run, state))
+
+
+def _tests(condition: Condition, current_run: tuple[TaskStep, ...], state: Mapping[str, Any]) -> list[bool]:
     last = current_run[-1]
     tests: list[bool] = []
     if condition.contains is not None:
@@ -27,7 +34,11 @@ def _tests(condition: Condition, current_run: tuple[TaskStep, ...]) -> list[bool
         tests.append(matches(condition.matches, last.text))
     if condition.metadata is not None:
         tests.append(all(_value_at(last.metadata, key) == value for key, value in condition.metadata.items()))
-    return tests + _tool_tests(condition, current_run) + _nested_tests(condition, current_run)
+    if condition.output is not None:
+        tests.append(all(_value_at(last.metadata.get(OUTPUT), key) == value for key, value in condition.output.items()))
+    if condition.state is not None:
+        tests.append(all(_value_at(dict(state), key) == value for key, value in condition.state.items()))
+    return tests + _tool_tests(condition, current_run) + _nested_tests(condition, current_run, state)
 
 
 def _tool_tests(condition: Condition, current_run: tuple[TaskStep, ...]) -> list[bool]:
@@ -44,19 +55,18 @@ def _tool_tests(condition: Condition, current_run: tuple[TaskStep, ...]) -> list
     return tests
 
 
-def _nested_tests(condition: Condition, current_run: tuple[TaskStep, ...]) -> list[bool]:
+def _nested_tests(condition: Condition, current_run: tuple[TaskStep, ...], state: Mapping[str, Any]) -> list[bool]:
     tests: list[bool] = []
     if condition.not_ is not None:
-        tests.append(not holds(condition.not_, current_run))
+        tests.append(not holds(condition.not_, current_run, state))
     if condition.any_ is not None:
-        tests.append(any(holds(inner, current_run) for inner in condition.any_))
+        tests.append(any(holds(inner, current_run, state) for inner in condition.any_))
     if condition.all_ is not None:
-        tests.append(all(holds(inner, current_run) for inner in condition.all_))
+        tests.append(all(holds(inner, current_run, state) for inner in condition.all_))
     return tests
 
 
-def _value_at(metadata: dict[str, Any], dotted: str) -> Any:
-    value: Any = metadata
+def _value_at(value: Any, dotted: str) -> Any:
     for key in dotted.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return value

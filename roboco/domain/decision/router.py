@@ -91,7 +91,7 @@ def _graph(team: Team, model: Graph, history: History) -> Route:
     candidates = tuple(_rule(node, index, edge) for index, edge in enumerate(edges))
     for edge, rule in zip(edges, candidates, strict=True):
         used_up = edge.max_times is not None and history.state.rules.get(rule, 0) >= edge.max_times
-        if not used_up and (edge.when is None or holds(edge.when, history.current_run)):
+        if not used_up and (edge.when is None or holds(edge.when, history.current_run, history.state.values)):
             return Route(edge.to, "graph", rule, _reason(node, edge), candidates)
     return Route(TO_USER, "graph", f"{node}: no edge", f"no edge of {node} holds", candidates)
 

@@ -20,8 +20,9 @@ from roboco.domain.decision.tool_answers import (
     waits_for_client,
 )
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
+from roboco.domain.history.shared_state import STATE, merged_changes
 from roboco.domain.history.state import ACHIEVED_GOALS, History
-from roboco.domain.history.step import NOT_RUN, RESOLVED_BY, TOOL_EXECUTOR, TaskStep
+from roboco.domain.history.step import FAILED_BEFORE, NOT_RUN, RESOLVED_BY, TOOL_EXECUTOR, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
 from roboco.domain.inbox.item import Pause, blocking_pause
 from roboco.domain.status import TaskStatus
@@ -104,6 +105,8 @@ def _results_metadata(
         "approvals": approvals,
         NOT_RUN: not_run,
         ACHIEVED_GOALS: achieved,
+        FAILED_BEFORE: {one.result.tool_call_id: list(one.failed_before) for one in outcomes if one.failed_before},
+        STATE: merged_changes(outcome.state for outcome in outcomes),
         "usage": _usage(outcomes, prices),
         "tools": _tool_usage(step, outcomes, prices),
     }

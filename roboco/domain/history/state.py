@@ -14,6 +14,7 @@ from pydantic import Field
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.history.goal import GoalState
 from roboco.domain.history.loop_detector import LoopDetector
+from roboco.domain.history.shared_state import STATE, changed_state
 from roboco.domain.history.start_time import start_time_of
 from roboco.domain.history.step import LIMIT, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.ids import step_id_at
@@ -46,6 +47,8 @@ COORDINATOR_TAIL_LENGTH = 64
 """The number of newest steps that the coordinator loads. Routers see no more steps of an agent's current run."""
 AFTER_RESULTS = "results"
 """The rule by which an agent that called tools acts again."""
+AFTER_INVALID_OUTPUT = "output"
+"""The rule by which an agent acts again whose answer has not the type of its output."""
 
 
 def _day_usage_after(before: DayUsage, step: TaskStep) -> DayUsage:
@@ -129,6 +132,10 @@ class TaskState(RecordModel):
     """The time of the last retry. Limits of seconds count from then."""
     day_usage: DayUsage = Field(default_factory=lambda: NO_DAY)
     """The usage on the day of the newest step with usage. Steps that a fork has copied count for nothing."""
+    values: dict[str, Any] = {}
+    """The state that tools, clients and agents share."""
+    outputs: dict[str, int] = {}
+    """By agent: the position of its newest step with a typed output."""
 
     @property
     def tokens(self) -> int:
@@ -165,7 +172,8 @@ class TaskState(RecordModel):
         spent = usage_of(step.metadata)
         rule = (step.metadata.get("routing") or {}).get("rule")
         failed = step.by_agent and step.ends_task  # if the task is retried, the agent has this turn again
-        finished = None if failed or step.calls or step.interrupted or not step.by_agent else step.agent_name
+        unfinished = failed or step.calls or step.interrupted or step.invalid_output
+        finished = None if unfinished or not step.by_agent else step.agent_name
         goals, corrections = self._goals_after(step)
         message = step.metadata if step.agent_name == USER else {}
         tools = {tool["name"]: tool for tool in message.get("client_tools") or ()}
@@ -191,6 +199,8 @@ class TaskState(RecordModel):
             interrupted=step.is_interruption or (self.interrupted and step.agent_name != USER),
             retried_at=step.created_at if step.is_retry else self.retried_at,
             day_usage=_day_usage_after(self.day_usage, step),
+            values=changed_state(self.values, step.metadata.get(STATE)),
+            outputs=self.outputs | ({step.agent_name: step.seq} if step.has_output else {}),
             **(self.model_extra or {}),  # of a later release
             **self._usage_after(step, spent),
             **self._limits_after(step),
@@ -341,4 +351,4 @@ def _incremented(counts: dict[str, int], key: str | None) -> dict[str, int]:
 
 
 def _continues(step: TaskStep) -> bool:
-    return (step.metadata.get("routing") or {}).get("rule") == AFTER_RESULTS
+    return (step.metadata.get("routing") or {}).get("rule") in (AFTER_RESULTS, AFTER_INVALID_OUTPUT)

@@ -34,6 +34,8 @@ LIMIT = "limit"
 """The code of the error of a reached limit, and the metadata key of its step for the agent that was next."""
 RESOLVED_BY = "resolved_by"
 """The metadata key of a step of results for the callers that sent results from outside, by the ids of the calls."""
+FAILED_BEFORE = "failed_before"
+"""The metadata key of a step of results for the exceptions after which tools ran again, by the ids of the calls."""
 NOT_RUN = "not_run"
 """The metadata key of a step of results for the calls that a run of `what-if` did not run, a list of their ids."""
 NEW_LIMITS = "new_limits"
@@ -48,6 +50,10 @@ PROVIDER = "provider"
 """The metadata key of a step for what its model's provider receives again with it, such as signatures."""
 REASONING = "reasoning"
 """The metadata key of a step for the beginning of its model's reasoning."""
+OUTPUT = "output"
+"""The metadata key of an agent's step for the value of its answer, if the agent has a type of output."""
+INVALID_OUTPUT = "invalid_output"
+"""The metadata key of a step whose answer has not the type of the agent's output, for the reason."""
 RETRY = "retry"
 """The metadata key of the step with which a failed task continues, for the record of its retry."""
 
@@ -138,6 +144,16 @@ class TaskStep(RecordModel):
         return self.agent_name not in (USER, TOOL_EXECUTOR, ORCHESTRATOR)
 
     @property
+    def has_output(self) -> bool:
+        """Return True if the step has the value of an agent's answer, which may be null."""
+        return self.by_agent and OUTPUT in self.metadata
+
+    @property
+    def invalid_output(self) -> str:
+        """Return why the answer is asked for again, or "" if it is not."""
+        return str(self.metadata.get(INVALID_OUTPUT) or "") if self.by_agent else ""
+
+    @property
     def is_imported(self) -> bool:
         """Return True if a caller imported the step when the task was submitted."""
         return self.metadata.get(IMPORTED) is True
@@ -204,9 +220,14 @@ class TaskStep(RecordModel):
         return canonical_json(self.model_dump(mode="json"))
 
 
+def last_answer(steps: Sequence[TaskStep]) -> TaskStep | None:
+    """Return the newest step of an agent that has a text, or None."""
+    return next((step for step in reversed(steps) if step.by_agent and step.text), None)
+
+
 def last_text(steps: Sequence[TaskStep]) -> str:
     """Return the newest text of an agent, or ""."""
-    return next((step.text for step in reversed(steps) if step.by_agent and step.text), "")
+    return "" if (answer := last_answer(steps)) is None else answer.text
 
 
 def digest_of(record: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """The outcome of a tool call: its result, and the artifacts that it made."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -24,6 +24,10 @@ class ToolOutcome(RecordModel):
     """True if the call did not run because its tool changed during the task. A person must approve the change."""
     not_run: bool = False
     """True in a run of `what-if` if the outcome is a recorded one, or a refusal: it costs nothing."""
+    state: dict[str, Any] = {}
+    """The values of the task's state that the tool changes."""
+    failed_before: tuple[str, ...] = ()
+    """The exceptions after which the tool ran again within the call, oldest first."""
     usage: dict[str, int | float] = {}
     """The usage of a sub-task: `tokens_in`, `tokens_out`, `cost`."""
     media: Annotated[tuple[Media, ...], Field(exclude=True, repr=False)] = ()

@@ -1,4 +1,4 @@
-"""Attachments of a message: goals, client tools, client context, scope and files."""
+"""Attachments of a message: goals, client tools, client context, scope, state and files."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Self
@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from roboco.domain.canonical_json import json_bytes, validated_json
 from roboco.domain.history.goal import MAX_GOALS, Goal
+from roboco.domain.history.shared_state import MAX_STATE_BYTES
 from roboco.domain.inbox.client_tool import MAX_CLIENT_TOOLS, ClientTool
 from roboco.domain.schema import InputModel
 from roboco.errors import UsageError
@@ -48,6 +49,8 @@ class Attachments(InputModel):
 
     Roboco never enforces it.
     """
+    state: dict[str, JsonValue] = {}
+    """Values of the state that the task's prompts, conditions and tools see. Null removes a value."""
     artifacts: Annotated[list[str], Field(max_length=MAX_ARTIFACTS)] = []
     """Names of files that were stored with the task before."""
 
@@ -63,9 +66,11 @@ class Attachments(InputModel):
         for where, names in (("goals", [goal.name for goal in self.goals]), ("client_tools", self.tool_names)):
             if twice := _first_duplicate(names):
                 raise UsageError(f"{where}: {twice!r} is there twice; names must differ")
+        if (size := json_bytes(self.state)) > MAX_STATE_BYTES:
+            raise UsageError(f"state: has {size} bytes of JSON, at most {MAX_STATE_BYTES} are possible")
         if (size := json_bytes(self.metadata())) > MAX_ATTACHMENTS_BYTES:
             raise UsageError(
-                f"goals, client_tools, client_context and scope: have {size} bytes of JSON, at most "
+                f"goals, client_tools, client_context, scope and state: have {size} bytes of JSON, at most "
                 f"{MAX_ATTACHMENTS_BYTES} are possible"
             )
 

@@ -51,11 +51,16 @@ def _messages(agent: str, step: TaskStep, group: StepGroup, images: bool) -> lis
     if step.agent_name == TOOL_EXECUTOR:
         return _results(agent, step, group[0], images)
     if step.agent_name == agent:
-        return [_own_message(step)]
+        own = [_own_message(step)]
+        return [*own, {"role": "user", "content": _correction(step)}] if step.invalid_output else own
     text = step_text(step)
     if step.agent_name != USER:
         text = f"[{step.agent_name}] {text}"
     return [_with_images({"role": "user", "content": text}, step.artifacts, images)]
+
+
+def _correction(step: TaskStep) -> str:
+    return f"That answer cannot be used: {step.invalid_output}. Answer again, with the whole corrected value alone."
 
 
 def _with_images(message: ChatMessage, artifacts: tuple[Artifact, ...], images: bool) -> ChatMessage:

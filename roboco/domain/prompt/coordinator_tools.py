@@ -16,7 +16,9 @@ def coordinator_tools(team: Team, agent: Agent, state: TaskState) -> tuple[ToolS
         function_schema(tool["name"], tool["description"], tool["input_schema"]) for tool in state.client_tools.values()
     ]
     tools += [
-        function_schema(goal.tool_name, f"Achieve the goal: {goal.description}", goal.outcome) for goal in state.goals
+        function_schema(goal.tool_name, f"Achieve the goal: {goal.description}", goal.outcome)
+        for goal in state.goals
+        if agent.achieves(goal.name, team)
     ]
     if agent.handoffs:
         tools.append(_handoff(team, agent))

@@ -65,7 +65,9 @@ class WorkingMemory:
 def build_working_memory(agent: Agent, prompt: str, seen: PromptInputs) -> WorkingMemory:
     """Return the working memory of the agent's next turn: the rendered prompt, then the chosen steps in order."""
     groups = group_by_call(seen.tail if seen.tail[0].seq == 0 else (seen.first, *seen.tail))
-    head, rest = groups[0], [group for group in groups[1:] if not _is_skipped(group)]
+    head, others = groups[0], [(group, _seen(agent, group)) for group in groups[1:]]
+    rest = [shown for _, shown in others if shown]
+    hidden = {step.seq: _why_hidden(step) for group, shown in others for step in group[len(shown) :]}
     after = _notes(seen)
     system: ChatMessage = {"role": "system", "content": prompt}
     fixed = {
@@ -82,18 +84,32 @@ def build_working_memory(agent: Agent, prompt: str, seen: PromptInputs) -> Worki
         messages.append({"role": USER, "content": "Go on."})
     included = [step.seq for group in (head, *chosen.groups) for step in group]
     counted = fixed | {"summary": _tokens(seen, summary), "steps": _tokens(seen, [*opening, *closing]) + chosen.tokens}
-    return WorkingMemory(tuple(messages), _report(agent, seen, included, chosen.why, counted))
+    return WorkingMemory(tuple(messages), _report(agent, seen, included, (hidden, chosen.why), counted))
 
 
-def _is_skipped(group: StepGroup) -> bool:
-    return group[0].is_notice or is_empty(group[0])
+def _seen(agent: Agent, group: StepGroup) -> StepGroup:
+    """Return the steps of the group that the agent sees; empty if it sees none."""
+    step, policy = group[0], agent.context
+    if step.is_notice or is_empty(step):
+        return ()
+    if not step.by_agent or step.agent_name == agent.name:
+        return group
+    if policy.see is not None and step.agent_name not in policy.see:
+        return ()
+    return group if policy.results else group[:1]
 
 
-def _report(agent: Agent, seen: PromptInputs, included: list[int], why: str, tokens: dict[str, int]) -> dict[str, Any]:
+def _why_hidden(step: TaskStep) -> str:
+    return "empty for the model" if step.is_notice or is_empty(step) else "the agent does not see it"
+
+
+def _report(
+    agent: Agent, seen: PromptInputs, included: list[int], why: tuple[dict[int, str], str], tokens: dict[str, int]
+) -> dict[str, Any]:
     receipt: dict[str, Any] = {
         "strategy": agent.context.strategy,
         "included": ranges(included),
-        "left_out": _left_out(seen, included, why),
+        "left_out": _left_out(seen, included, *why),
         "tokens": tokens | {"total": sum(tokens.values())},
         "tokenizer": seen.tokens.name,
     }
@@ -104,13 +120,16 @@ def _report(agent: Agent, seen: PromptInputs, included: list[int], why: str, tok
     return receipt
 
 
-def _left_out(seen: PromptInputs, included: list[int], why: str) -> list[dict[str, Any]]:
-    """Return the ranges of steps that are left out, each with the reason."""
-    aside = [step.seq for step in seen.tail if _is_skipped((step,)) and step.seq not in included]
+def _left_out(seen: PromptInputs, included: list[int], hidden: dict[int, str], why: str) -> list[dict[str, Any]]:
+    """Return the ranges of steps that are left out, each with the reason. `hidden` has that of single steps."""
     summarized = 0 if seen.summary is None else seen.summary.until
-    found: list[dict[str, Any]] = [{"steps": span, "why": "empty for the model"} for span in ranges(aside)]
+    found: list[dict[str, Any]] = [
+        {"steps": span, "why": reason}
+        for reason in sorted({*hidden.values()})
+        for span in ranges(sorted(seq for seq, other in hidden.items() if other == reason))
+    ]
     before = -1
-    for first, last in [*ranges(sorted({*included, *aside})), [seen.tail[-1].seq + 1, 0]]:
+    for first, last in [*ranges(sorted({*included, *hidden})), [seen.tail[-1].seq + 1, 0]]:
         if first - before > 1:
             found += _gap(before + 1, first - 1, summarized, why)
         before = last

@@ -6,7 +6,15 @@ from collections.abc import Iterator, Sequence
 from roboco.domain.history.lineage import retry_of
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.state import ACHIEVED_GOALS, REMINDED_GOALS
-from roboco.domain.history.step import NEW_LIMITS, ORCHESTRATOR, RESOLVED_BY, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step import (
+    FAILED_BEFORE,
+    NEW_LIMITS,
+    ORCHESTRATOR,
+    RESOLVED_BY,
+    TOOL_EXECUTOR,
+    USER,
+    TaskStep,
+)
 
 _MAX_TEXT_CHARS = 200
 """The largest number of characters of a quoted text."""
@@ -48,7 +56,7 @@ def _agent_events(step: TaskStep) -> Iterator[str]:
 def _result_events(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
     calls = {call.id: call for call in steps[step.seq - 1].calls} if step.seq else {}
     verdicts, resolved = step.metadata.get("approvals") or {}, step.metadata.get("resolved") or {}
-    callers = step.metadata.get(RESOLVED_BY) or {}
+    callers, failed_before = step.metadata.get(RESOLVED_BY) or {}, step.metadata.get(FAILED_BEFORE) or {}
     for result in step.results:
         name = calls[result.tool_call_id].tool_name if result.tool_call_id in calls else "a tool"
         verdict = verdicts.get(result.tool_call_id)
@@ -57,6 +65,8 @@ def _result_events(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
             yield f"{person} {'approved' if verdict.get('approved') else 'did not approve'} {name}"
         elif result.tool_call_id in resolved:
             yield f"the answer to {name} came from outside{_in_brackets(callers.get(result.tool_call_id))}"
+        for error in failed_before.get(result.tool_call_id) or ():
+            yield f"{name} ran again after {truncated(str(error))}"
         if result.is_error:
             yield f"{name} failed: {truncated(result.error or 'error')}"
         else:

@@ -26,6 +26,10 @@ class Condition(BaseModel):
     """A glob on the names of artifacts."""
     metadata: dict[str, Any] | None = None
     """Dotted keys, and the values that they must have."""
+    output: dict[str, Any] | None = None
+    """Dotted keys of the typed output of the agent's answer, and the values that they must have."""
+    state: dict[str, Any] | None = None
+    """Dotted keys of the task's state, and the values that they must have."""
     not_: Annotated["Condition | None", Field(alias="not")] = None
     any_: Annotated[tuple["Condition", ...] | None, Field(alias="any", min_length=1)] = None
     all_: Annotated[tuple["Condition", ...] | None, Field(alias="all", min_length=1)] = None

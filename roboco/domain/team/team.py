@@ -1,12 +1,12 @@
 """Team: the declared group of agents, as a team file contains it and as the workspace freezes it."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from roboco.domain.limits import Limits
-from roboco.domain.schema import InputModel, Name
+from roboco.domain.schema import FUNCTION_PATTERN, InputModel, Name
 from roboco.domain.team.collaboration import Collaboration, Custom, Graph, Sequential
 from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, RecentContext, SummaryContext
 from roboco.domain.team.mcp_server import McpServer
@@ -45,7 +45,28 @@ class Agent(InputModel):
 
     With "first" it then answers without tools.
     """
+    output: dict[str, Any] | Annotated[str, Field(pattern=FUNCTION_PATTERN)] | None = None
+    """The type of its answer: a JSON Schema, or a type of Python as "package.module:NAME". By default it is text."""
+    validator: Annotated[str, Field(pattern=FUNCTION_PATTERN)] | None = Field(default=None, alias="validate")
+    """A function "package.module:NAME" that checks the value of its answer, and may replace it."""
+    state: tuple[str, ...] = ()
+    """The fields of its output that become values of the task's state."""
+    goals: tuple[str, ...] | None = None
+    """The goals that it may achieve. By default all those of the task that no other agent names."""
     context: ContextPolicy = RecentContext()
+
+    @model_validator(mode="after")
+    def _validates_an_output(self) -> Self:
+        for name in ("validate", "state"):
+            if self.output is None and getattr(self, "validator" if name == "validate" else name):
+                raise ValueError(f"{name}: needs the field output")
+        return self
+
+    def achieves(self, goal: str, team: "Team") -> bool:
+        """Return True if the agent may achieve the goal: it names it, or no agent of the team does."""
+        if self.goals is not None:
+            return goal in self.goals
+        return all(goal not in (agent.goals or ()) for agent in team.agents)
 
     @field_validator("context", mode="before")
     @classmethod
@@ -90,6 +111,14 @@ class Team(InputModel):
         The first steps of a fork may be those of another team.
         """
         return any(agent.name == name for agent in self.agents)
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Return the names of the user's own functions and types, without those of other teams."""
+        model = self.collaboration_model
+        router = [model.router] if isinstance(model, Custom) else []
+        types = [name for agent in self.agents for name in (agent.output, agent.validator) if isinstance(name, str)]
+        return (*(tool.function for tool in self.tools), *router, *types)
 
     def tool(self, name: str) -> ToolDeclaration | None:
         """Return the team's own tool with this name, or that of one of its servers; None for a built-in tool."""

@@ -1,8 +1,8 @@
 """ToolSpec: a tool of a team, as its team file declares it."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from roboco.domain.schema import FUNCTION_PATTERN, InputModel, Price, ToolName
 from roboco.domain.team.approval import ArgumentCondition
@@ -41,11 +41,35 @@ class ToolDeclaration(InputModel):
         return self.timeout
 
 
+ExceptionName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]{0,199}$")]
+
+
+class ToolRetry(InputModel):
+    """When a function runs again within its call: after these exceptions, whose classes may be named with their module.
+
+    The delay doubles each time.
+    """
+
+    on: Annotated[tuple[ExceptionName, ...], Field(min_length=1, max_length=20)]
+    times: Annotated[int, Field(ge=1, le=10)] = 3
+    """How often it runs again at most."""
+    delay: Annotated[float, Field(ge=0, le=600)] = 1.0
+    """Seconds before it runs again for the first time."""
+
+
 class ToolSpec(ToolDeclaration):
     """A tool of the team."""
 
     function: Annotated[str, Field(pattern=FUNCTION_PATTERN)]
     """The function, as "package.module:name"."""
+    retry: ToolRetry | None = None
+    """When the function runs again. By default an exception is the result."""
+
+    @model_validator(mode="after")
+    def _repeatable(self) -> Self:
+        if self.retry is not None and self.effect == "irreversible":
+            raise ValueError("retry: needs effect: pure or idempotent, because the function runs again")
+        return self
 
 
 class ServerTool(ToolDeclaration):

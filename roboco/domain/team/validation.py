@@ -228,6 +228,8 @@ class _NameValidator:
             others = [name for name in self.agent_names if name != agent.get("name")]
             yield from self._listed_names(f"{at}.handoffs", agent.get("handoffs"), others)
             yield from self._listed_names(f"{at}.delegates", agent.get("delegates"), list(self.teams))
+            seen = context.get("see") if isinstance(context, dict) else None
+            yield from self._listed_names(f"{at}.context.see", seen, self.agent_names)
 
     def _possible_tools(self) -> list[str]:
         servers = [f"{SERVER_TOOLS_PREFIX}{name}" for name in self.servers.servers]

@@ -20,12 +20,14 @@ from dataclasses import dataclass
 from itertools import islice
 
 from roboco.domain.history.lineage import Parent
+from roboco.domain.history.shared_state import STATE
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import check_no_run_id, check_task_id
 from roboco.domain.inbox.first_steps import first_steps
 from roboco.domain.inbox.submission import Submission
 from roboco.domain.paths import OPENED, open_marker_path, summary_path
+from roboco.domain.prompt.typed_answer import answer_schema
 from roboco.domain.session.session import title_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StepEnded, StreamReset, TaskStarted, UserMessageAdded
@@ -44,7 +46,7 @@ from roboco.engine.task_entries import put_entry
 from roboco.engine.tombstones import check_not_erased
 from roboco.errors import StateConflict, UsageError
 from roboco.ports.telemetry import Operation
-from roboco.templates.templates import TEAM_SECONDS, JinjaPrompts
+from roboco.templates.templates import TEAM_SECONDS, JinjaPrompts, NoValueYet
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def accept_task(
     artifacts = check_attachments(engine, task_id, submission)
     steps = first_steps(submission, team, parent, artifacts, engine.now())
     check_prompts(team, task_id, steps[0])
+    _check_outputs(engine, team)
     engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     check_not_erased(engine.files, task_id)
     if parent is None:
@@ -155,11 +158,21 @@ def index_accepted(engine: Engine, accepted: AcceptedTask) -> None:
 def check_prompts(team: Team, task_id: str, first: TaskStep) -> None:
     """Render the prompt of each agent. Raise UsageError if a template names a variable that the task lacks."""
     prompts = JinjaPrompts(TEAM_SECONDS)
+    shared = {"output": {}, "state": first.metadata.get(STATE) or {}}
     for agent in team.agents:
         try:
-            render_prompt(prompts, team, agent, task_id, first)
+            render_prompt(prompts, team, agent, task_id, first, shared)
+        except NoValueYet:
+            continue  # no agent or tool has acted
         except UsageError as error:
             raise UsageError(f"prompt of agent {agent.name!r}: {error}") from error
+
+
+def _check_outputs(engine: Engine, team: Team) -> None:
+    """Raise UsageError if a JSON Schema of an agent's output is refused."""
+    for agent in team.agents:
+        if isinstance(agent.output, dict) and (mistake := engine.toolbox.schema_error(answer_schema(agent.output))):
+            raise UsageError(f"output of agent {agent.name!r}: {mistake}")
 
 
 def _store_steps(engine: Engine, task_id: str, steps: tuple[TaskStep, ...]) -> tuple[TaskStep, ...]:

@@ -13,7 +13,7 @@ from roboco.domain.decision.budget import sub_task_limits
 from roboco.domain.decision.tool_answers import cost_of_calls
 from roboco.domain.history.lineage import Parent
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.step import last_text
+from roboco.domain.history.step import last_answer
 from roboco.domain.history.tool_outcome import failed_outcome
 from roboco.domain.ids import sub_task_id
 from roboco.domain.inbox.item import Stop
@@ -72,7 +72,7 @@ def _submit_sub_task(engine: Engine, task_id: str, team: Team, task: Snapshot, c
     _erase_with_parent(engine, task_id, child)
     summary = engine.summaries.get(child)
     if summary is not None and summary.status.ended:
-        send_result(engine, parent, summary, _stored_last_text(engine, child))
+        send_result(engine, parent, summary, last_answer(tuple(engine.histories.read(child))))
 
 
 def _erase_with_parent(engine: Engine, task_id: str, child: str) -> None:
@@ -103,7 +103,3 @@ def stop_sub_task(engine: Engine, task_id: str, call: ToolCall, reason: str) -> 
     """Stop the sub-task of the call, even if it is not submitted yet."""
     item = Stop(item_id=f"stop-{call.id}", created_at=engine.now(), reason=reason)
     accept_item(engine, sub_task_id(task_id, call.id), item, enforce_capacity=False)
-
-
-def _stored_last_text(engine: Engine, task_id: str) -> str:
-    return last_text(tuple(engine.histories.read(task_id)))

@@ -4,6 +4,7 @@ import logging
 
 from roboco.domain.history.lineage import Parent, parent_of
 from roboco.domain.history.part import ToolCall
+from roboco.domain.history.step import OUTPUT, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
 from roboco.domain.ids import answer_id, sub_task_id
 from roboco.domain.inbox.item import ExternalToolResult
@@ -23,15 +24,18 @@ def report_to_parent(engine: Engine, task_id: str, task: Snapshot) -> None:
     parent = parent_of(task_id, task.first)
     summary = None if parent is None else engine.summaries.get(task_id)
     if parent is not None and summary is not None:
-        send_result(engine, parent, summary, engine.tails.last_text(task_id, task))
+        send_result(engine, parent, summary, engine.tails.last_answer(task_id, task))
 
 
-def send_result(engine: Engine, parent: Parent, summary: TaskSummary, text: str) -> None:
-    """Put the result of an ended sub-task into the inbox of its parent. Drop it if the parent refuses it."""
-    outcome = _sub_task_outcome(parent, summary, text)
+def send_result(engine: Engine, parent: Parent, summary: TaskSummary, answer: TaskStep | None) -> None:
+    """Put the result of an ended sub-task into the inbox of its parent. Drop it if the parent refuses it.
+
+    `answer` is the newest step of the sub-task with a text of an agent, or None.
+    """
+    outcome = _sub_task_outcome(parent, summary, answer)
     context = ToolContext(parent.task_id, "", parent.call_id, parent.call_id, 1)
     stored_before = stored_item(engine, parent.task_id, answer_id(parent.call_id))
-    answer = stored_before or ExternalToolResult(
+    item = stored_before or ExternalToolResult(
         item_id=answer_id(parent.call_id),
         created_at=engine.now(),
         call_id=parent.call_id,
@@ -39,16 +43,19 @@ def send_result(engine: Engine, parent: Parent, summary: TaskSummary, text: str)
         outcome=engine.toolbox.offload_large(outcome, context),
     )
     try:
-        accept_item(engine, parent.task_id, answer)
+        accept_item(engine, parent.task_id, item)
     except UsageError as error:
         _log.info("the result of sub-task %s is dropped: %s", summary.task_id, error)
 
 
-def _sub_task_outcome(parent: Parent, summary: TaskSummary, text: str) -> ToolOutcome:
+def _sub_task_outcome(parent: Parent, summary: TaskSummary, answer: TaskStep | None) -> ToolOutcome:
     call = ToolCall(id=parent.call_id, tool_name="delegate", args={})
     took = round((summary.updated_at - summary.created_at).total_seconds() * 1000)
     if summary.status is TaskStatus.COMPLETED:
-        outcome = successful_outcome(call, {"task_id": summary.task_id, "text": text}, took)
+        result = {"task_id": summary.task_id, "text": "" if answer is None else answer.text}
+        if answer is not None and answer.has_output:
+            result["output"] = answer.metadata[OUTPUT]
+        outcome = successful_outcome(call, result, took)
     else:
         outcome = failed_outcome(call.id, f"task {summary.task_id} ended as {summary.status}: {summary.reason}", took)
     return outcome.model_copy(update={"usage": _usage_of_summary(summary)})

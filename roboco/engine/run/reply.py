@@ -13,6 +13,8 @@ from roboco.domain.team.known_tools import unlisted_tool_error
 from roboco.domain.team.team import Team, default_prefix
 from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Engine
+from roboco.engine.run.request import PreparedRequest
+from roboco.engine.run.typed_answer import TypedAnswer, typed_answer
 from roboco.ports.leases import TurnClaim
 from roboco.ports.model import Reply, RequestedCall
 from roboco.ports.tools import Listings
@@ -43,11 +45,13 @@ class StepContent:
     """By tool name: the effect that its MCP server declares."""
     unlisted: dict[str, str] = field(default_factory=dict)
     """By id of the call: why its MCP server does not have the tool."""
+    answer: dict[str, object] = field(default_factory=dict)
+    """The value of a typed answer under `output`, or why it is asked for again under `invalid_output`."""
 
     def metadata(self) -> dict[str, object]:
         """Return the metadata of the step about its calls; empty if there is nothing to record."""
         about = {"invalid_calls": self.invalid, "unlisted_calls": self.unlisted, "effects": self.effects}
-        return {name: value for name, value in about.items() if value}
+        return {name: value for name, value in about.items() if value} | self.answer
 
 
 def content_of_failure(claim: TurnClaim, code: str, message: str, text: str = "") -> StepContent:
@@ -57,10 +61,15 @@ def content_of_failure(claim: TurnClaim, code: str, message: str, text: str = ""
 
 
 def content_of_reply(
-    engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply, listings: Listings
+    engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply, prepared: PreparedRequest
 ) -> StepContent:
     """Return the content of a whole reply."""
-    error = _error_of(claim, text, reply)
+    error, listings, answer = _error_of(claim, text, reply), prepared.listings, TypedAnswer()
+    if prepared.output is not None and error is None and not reply.calls:
+        answer = typed_answer(
+            engine, team.agent(claim.snapshot.agent), claim, prepared.output, text, reply.finish_reason == "length"
+        )
+        error = answer.error
     parts: list[Part] = [TextPart(text=text)] if text or not (reply.calls or error) else []
     invalid: dict[str, str] = {}
     effects: dict[str, str] = {}
@@ -83,7 +92,7 @@ def content_of_reply(
         parts.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=name, args=args)))
     if error is not None:
         parts.append(error)
-    return StepContent(tuple(parts), invalid, effects, lacking)
+    return StepContent(tuple(parts), invalid, effects, lacking, answer.metadata)
 
 
 def _error_of(claim: TurnClaim, text: str, reply: Reply) -> ErrorPart | None:

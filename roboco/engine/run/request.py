@@ -2,11 +2,12 @@
 
 import base64
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from roboco.domain.artifact_limits import MAX_IMAGE_BYTES, MAX_IMAGES
 from roboco.domain.artifact_name import artifact_name
 from roboco.domain.decision.budget import limit_reached, reserve
-from roboco.domain.history.state import AFTER_RESULTS, WRAP_UP_RULE
+from roboco.domain.history.state import AFTER_INVALID_OUTPUT, AFTER_RESULTS, WRAP_UP_RULE
 from roboco.domain.limits import Limits
 from roboco.domain.paths import artifact_path
 from roboco.domain.prompt.chat import ChatMessage, image_mime_type
@@ -18,7 +19,7 @@ from roboco.domain.team.team import Team
 from roboco.domain.tokens import ESTIMATING_TOKENIZER
 from roboco.domain.usage import Usage
 from roboco.engine.engine import Engine
-from roboco.engine.prompt import render_prompt
+from roboco.engine.prompt import newest_outputs, render_prompt
 from roboco.engine.run.summarize import Failed, Ready, Refused, SummaryResult, ready_of
 from roboco.engine.usage import unfinished_usage
 from roboco.errors import ModelError
@@ -51,6 +52,8 @@ class PreparedRequest:
     """The usage of requests of the turn that failed."""
     listings: Listings = field(default_factory=dict)
     """The tools that MCP servers listed for the request."""
+    output: dict[str, Any] | None = None
+    """The JSON Schema of the answer, or None for words."""
 
     @property
     def expected_tokens(self) -> int:
@@ -109,7 +112,9 @@ def prepare_request(
         if isinstance(agent.context, BudgetContext) or limits
         else ESTIMATING_TOKENIZER,
     )
-    prompt = render_prompt(JinjaPrompts(), team, agent, claim.assignment.task_id, task.first)
+    task_id = claim.assignment.task_id
+    shared = {"output": newest_outputs(engine.histories, agent, task_id, state, task.tail), "state": state.values}
+    prompt = render_prompt(JinjaPrompts(), team, agent, task_id, task.first, shared)
     memory = build_working_memory(agent, prompt, seen)
     task_limits = team.limits.with_overrides(state.limit_overrides)
     so_far = state.plus_usage(agent.name, summary.usage.plus(unfinished_usage(team, task)))
@@ -118,14 +123,17 @@ def prepare_request(
     if isinstance(result, Refused):
         refused = result.limit
     required = agent.tool_choice != "auto" and bool(tools) and first_call
+    typed = agent.output is not None and not last_turn
+    output = engine.toolbox.output_schema(agent) if typed else None
     request = Request(
         profile,
         memory.messages,
         tools,
         tool_choice="required" if required else "auto",
+        output=None if required else output,
         max_tokens=None if last_turn else reserved.max_tokens,
     )
-    return PreparedRequest(memory, request, refused, summary, choice.fallback, choice.spent, listings)
+    return PreparedRequest(memory, request, refused, summary, choice.fallback, choice.spent, listings, output)
 
 
 def _prompt_limit(profile: ModelProfile) -> int | None:
@@ -148,7 +156,7 @@ def _time_limit_reached(engine: Engine, claim: TurnClaim, limits: Limits) -> str
 
 def _is_first_call(claim: TurnClaim) -> bool:
     """Return True if the agent has not called a tool yet since the last message of a user or another agent."""
-    return claim.snapshot.routing.get("rule") != AFTER_RESULTS
+    return claim.snapshot.routing.get("rule") not in (AFTER_RESULTS, AFTER_INVALID_OUTPUT)
 
 
 def embed_images(engine: Engine, task_id: str, request: Request) -> Request:

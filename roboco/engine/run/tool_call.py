@@ -101,6 +101,8 @@ def _run(
         step.step_id,
         cancellation,
         user=user_of(task),
+        context=task.first.metadata.get("context") or {},
+        state=task.state.values,
     )
     claimed = ClaimedCall(engine, team, order, token, call, spec, context)
     span.annotate(agent=step.agent_name, tool=call.tool_name)

@@ -254,7 +254,7 @@ def _stream_reply(
     if failed_with is not None and not cancellation.requested:
         return _handle_failure(turn, prepared, choice, output, failed_with)
     if reply is not None and not output.truncated:  # text that was not published before the requested end is dropped
-        content = content_of_reply(engine, turn.team, claim, "".join(texts), reply, prepared.listings)
+        content = content_of_reply(engine, turn.team, claim, "".join(texts), reply, prepared)
         metadata = reply_metadata(prepared, reply) | {"chunks": output.chunk_count}
         outcome = commit_turn(turn, content, metadata)
         _record_reply(turn, prepared.request.profile, reply, awaited)

@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import NewTaskId
@@ -81,9 +80,7 @@ def _team_of_new_task(gateway: Gateway, caller: Principal, body: NewTask, new: N
 
 def _check_functions(caller: Principal, team: Team) -> None:
     """Raise Problem `forbidden` if a sent team names a function that the caller's key does not allow."""
-    model = team.collaboration_model
-    named = [tool.function for tool in team.tools] + ([model.router] if isinstance(model, Custom) else [])
-    if caller.functions is not None and (other := [name for name in named if name not in caller.functions]):
+    if caller.functions is not None and (other := [name for name in team.functions if name not in caller.functions]):
         raise forbidden(f"this key may not use the function {other[0]!r}", "use a key that allows it")
     for member in team.teams.values():
         _check_functions(caller, member)

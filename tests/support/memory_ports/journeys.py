@@ -179,6 +179,39 @@ FAILING = Journey(
     team_of(agents=[member("first"), member("second")], collaboration_model={"type": "sequential"}), _failing_script
 )
 
+PLAN = {
+    "type": "object",
+    "properties": {"searches": {"type": "array", "items": {"type": "string"}}, "need_more": {"type": "boolean"}},
+    "required": ["searches", "need_more"],
+}
+
+
+def _typed_script(request: Request) -> ScriptedReply:
+    """Plan wrongly, then rightly, search what was planned, and plan nothing more."""
+    system = str(request.messages[0]["content"])
+    if system.startswith("Search"):
+        return says(f"found {system.removeprefix('Search ')}")
+    plans = ("no plan yet", '{"searches": ["tides"], "need_more": true}', '{"searches": [], "need_more": false}')
+    return says(plans[own_turns(request)])
+
+
+TYPED = Journey(
+    team_of(
+        agents=[
+            member("planner", output=PLAN),
+            {"name": "searcher", "prompt": "Search {{ output.planner.searches | join(', ') }}"},
+        ],
+        collaboration_model={
+            "type": "graph",
+            "routing_graph": {
+                "planner": [{"to": "searcher", "when": {"output": {"need_more": True}}}, "END"],
+                "searcher": ["planner"],
+            },
+        },
+    ),
+    _typed_script,
+)
+
 JOURNEYS = {
     "graph": GRAPH,
     "sequential": SEQUENTIAL,
@@ -186,6 +219,7 @@ JOURNEYS = {
     "tools": TOOLS,
     "custom": CUSTOM,
     "failing": FAILING,
+    "typed": TYPED,
 }
 
 

@@ -55,6 +55,16 @@ class MemoryToolbox:
         """Return the first violation of the JSON Schema by the arguments, or an empty text."""
         return value_error(schema, args)
 
+    def output_schema(self, agent: Agent) -> dict[str, Any]:
+        """Return the agent's schema."""
+        return dict(agent.output) if isinstance(agent.output, dict) else {}
+
+    def checked_output(self, agent: Agent, value: Any) -> Any:
+        """Return the value. Raise ValueError if it does not fit."""
+        if wrong := value_error(self.output_schema(agent), value):
+            raise ValueError(wrong)
+        return value
+
     def list_tools(self, team: Team, server: str, owner: TaskOwner) -> Listing:
         """Return the listing from `servers`, or one with an error. Raise UsageError for the server "evil"."""
         if server == "evil":
@@ -68,7 +78,8 @@ class MemoryToolbox:
             result = self._function(call.tool_name)(call.args, context)
         except Exception as error:
             return failed_outcome(call.id, f"{type(error).__name__}: {error}")
-        return result if isinstance(result, ToolOutcome) else successful_outcome(call, result)
+        outcome = result if isinstance(result, ToolOutcome) else successful_outcome(call, result)
+        return outcome.model_copy(update={"state": dict(context.state_changes)})
 
     def offload_large(self, outcome: ToolOutcome, context: ToolContext) -> ToolOutcome:
         """Return the outcome unchanged."""

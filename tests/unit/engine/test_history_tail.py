@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.history.step import last_text
+from roboco.domain.history.step import last_answer
 from roboco.engine.history_tail import HistoryTails, StepCache
 from tests.support.memory_ports.journeys import member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
@@ -93,7 +93,7 @@ def test_a_decision_that_needs_no_older_step_reads_none() -> None:
     assert tails.complete_for_decision(TASK, task, routes_by_run=False) is task
     assert histories.reads == []
     assert len(tails.complete_for_decision(TASK, task, routes_by_run=True).tail) > 2
-    assert tails.last_text(TASK, task) == last_text(world.history()[:end])
+    assert tails.last_answer(TASK, task) == last_answer(world.history()[:end])
 
 
 def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

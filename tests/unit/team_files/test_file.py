@@ -249,7 +249,8 @@ def test_an_empty_prompt_file_is_a_mistake(tmp_path: Path) -> None:
 def test_a_mistake_in_a_prompt_file_names_it(tmp_path: Path) -> None:
     write_file(tmp_path, "x.md", "{{ tusk }}")
     [mistake] = mistakes_in(write_team_of(tmp_path, prompt_file="x.md"))
-    assert mistake == "agents[0].prompt_file: line 1: unknown variable 'tusk', possible are task, team, agent, context"
+    possible = "task, team, agent, context, output, state"
+    assert mistake == f"agents[0].prompt_file: line 1: unknown variable 'tusk', possible are {possible}"
 
 
 def test_a_team_without_a_file_may_not_name_prompt_files() -> None:

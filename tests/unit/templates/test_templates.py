@@ -162,7 +162,7 @@ def test_every_failure_of_a_template_raises_usage_error(template: str) -> None:
 @pytest.mark.parametrize(
     ("template", "expected"),
     [
-        ("{{ tusk.id }}", "unknown variable 'tusk', possible are task, team, agent, context"),
+        ("{{ tusk.id }}", "unknown variable 'tusk', possible are task, team, agent, context, output, state"),
         ("{{ a }}{{ b }}", "unknown variable 'a'"),
         ("{{ ", "is not a Jinja template"),
         ("{% if %}", "is not a Jinja template"),

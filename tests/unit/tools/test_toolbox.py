@@ -4,6 +4,8 @@ import hashlib
 import json
 import re
 import tempfile
+import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +104,26 @@ def unmarked() -> str:
     return "x"
 
 
+CALLS: list[str] = []
+
+
+@tool
+def flaky(errors: list[str], context: ToolContext) -> str:
+    """Raise the errors one after the other, then return."""
+    CALLS.append(context.call_id)
+    context.update_state(**{f"call{len(CALLS)}": len(CALLS)})
+    match errors[len(CALLS) - 1 :]:
+        case ["refused", *_]:
+            raise ConnectionRefusedError("no route")
+        case ["json", *_]:
+            json.loads("{")
+        case ["other", *_]:
+            raise KeyError("x")
+        case _:
+            pass
+    return "done"
+
+
 def my_router(team: Team, history: object) -> Route:
     return Route("END", "mine", "r", "why")
 
@@ -125,6 +147,12 @@ TEAM = validate_team(
             {"name": "give", "function": f"{THIS_MODULE}:give", "effect": "pure"},
             {"name": "pay", "function": f"{THIS_MODULE}:pay", "on_unknown": "ask"},
             {"name": "blind", "function": f"{THIS_MODULE}:give"},
+            {
+                "name": "flaky",
+                "function": f"{THIS_MODULE}:flaky",
+                "effect": "pure",
+                "retry": {"on": ["ConnectionError", "json.decoder.JSONDecodeError"], "times": 2, "delay": 0},
+            },
         ],
     }
 )
@@ -194,6 +222,36 @@ def test_every_failure_of_a_call_is_in_its_outcome(name: str, args: dict[str, An
     assert outcome.result.is_error
     assert outcome.result.result is None
     assert expected in str(outcome.result.error)
+
+
+@pytest.mark.parametrize(
+    ("errors", "runs", "result"),
+    [
+        ([], 1, "done"),
+        (["refused", "json"], 3, "done"),
+        (["refused", "refused", "refused"], 3, "ConnectionRefusedError: no route"),
+        (["refused", "other"], 2, "KeyError: 'x'"),
+    ],
+)
+def test_a_function_runs_again_after_the_exceptions_that_its_team_names(
+    errors: list[str], runs: int, result: str
+) -> None:
+    CALLS.clear()
+    context = replace(CONTEXT, state_changes={})
+    call = ToolCall(id=CONTEXT.call_id, tool_name="flaky", args={"errors": errors})
+    outcome = toolbox().run(TEAM, call, TEAM.tool("flaky"), context)
+    assert (len(CALLS), outcome.result.error or outcome.result.result) == (runs, result)
+    assert len(outcome.failed_before) == runs - 1
+    assert outcome.state == ({} if outcome.result.is_error else {f"call{runs}": runs})
+
+
+def test_a_cancelled_call_does_not_run_again() -> None:
+    CALLS.clear()
+    context = replace(CONTEXT, cancellation=threading.Event(), state_changes={})
+    context.cancellation.set()
+    call = ToolCall(id=CONTEXT.call_id, tool_name="flaky", args={"errors": ["refused"]})
+    assert toolbox().run(TEAM, call, TEAM.tool("flaky"), context).result.is_error
+    assert len(CALLS) == 1
 
 
 def test_frames_of_an_exception_are_kept_and_logged_but_not_in_the_outcome(caplog: pytest.LogCaptureFixture) -> None:
@@ -336,9 +394,9 @@ def test_only_functions_of_allowed_modules_are_routers() -> None:
     assert toolbox().router(f"{THIS_MODULE}:my_router") is my_router
     with pytest.raises(UsageError, match="not in ROBOCO_TOOL_MODULES"):
         toolbox().router("os:system")
-    with pytest.raises(UsageError, match="is a tool, so it cannot be a router"):
+    with pytest.raises(UsageError, match="is a tool, so it cannot be used"):
         toolbox().router(f"{THIS_MODULE}:add")
-    with pytest.raises(UsageError, match="is of module 'pathlib', so it cannot be a router"):
+    with pytest.raises(UsageError, match="is of module 'pathlib', so it cannot be used"):
         toolbox().router(f"{THIS_MODULE}:Path")
     with pytest.raises(UsageError, match="is not a function"):
         toolbox().router(f"{THIS_MODULE}:NO_FUNCTION")

@@ -1,0 +1,61 @@
+"""typed_answer: the value of an answer that has a type, or the reason why it is asked for again.
+
+    text ─► JSON ─► the type ─► the agent's own check ─► `output` in the step's metadata
+             └────────┴────────────┴─► `invalid_output`: the next turn asks again ─► MAX_PROMPTS times: the task fails
+
+A wrong answer is a step as any other, so that a worker that dies between two requests repeats none of them.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from roboco.domain.canonical_json import json_bytes
+from roboco.domain.history.part import ErrorPart
+from roboco.domain.history.shared_state import STATE
+from roboco.domain.history.step import INVALID_OUTPUT, OUTPUT
+from roboco.domain.prompt.typed_answer import MAX_ANSWER_BYTES, answer_value
+from roboco.domain.team.team import Agent
+from roboco.engine.engine import Engine
+from roboco.ports.leases import TurnClaim
+
+MAX_PROMPTS = 2
+"""How often an answer is asked for again."""
+MAX_REASON_CHARS = 1000
+
+
+@dataclass(frozen=True)
+class TypedAnswer:
+    """What the step records of a typed answer."""
+
+    metadata: dict[str, object] = field(default_factory=dict)
+    error: ErrorPart | None = None
+    """Why the task fails: the answer was asked for again in vain."""
+
+
+def typed_answer(
+    engine: Engine, agent: Agent, claim: TurnClaim, schema: dict[str, Any], text: str, cut_off: bool
+) -> TypedAnswer:
+    """Return the answer in this text of a whole reply without calls. `cut_off` is True if it ended at its limit."""
+    try:
+        value = engine.toolbox.checked_output(agent, answer_value(schema, text))
+        if (size := json_bytes(value)) > MAX_ANSWER_BYTES:
+            raise ValueError(f"it has {size} bytes of JSON, at most {MAX_ANSWER_BYTES} are possible")
+    except ValueError as error:
+        reason = "it was cut off at the limit of its tokens; be brief" if cut_off else str(error)[:MAX_REASON_CHARS]
+        prompts = _prompts_before(agent.name, claim)
+        if prompts < MAX_PROMPTS:
+            return TypedAnswer({INVALID_OUTPUT: reason})
+        message = f"{agent.name}: its answer does not fit its output, after {prompts} corrections: {reason}"
+        return TypedAnswer(error=ErrorPart(code=INVALID_OUTPUT, message=message))
+    changes = {name: value[name] for name in agent.state if isinstance(value, dict) and name in value}
+    return TypedAnswer({OUTPUT: value} | ({STATE: changes} if changes else {}))
+
+
+def _prompts_before(agent: str, claim: TurnClaim) -> int:
+    """Return how many of the agent's newest steps were wrong answers."""
+    count = 0
+    for step in reversed(claim.snapshot.tail):
+        if step.agent_name != agent or not step.invalid_output:
+            break
+        count += 1
+    return count

@@ -1,0 +1,144 @@
+"""Answers with a type: the value in the metadata, corrections, and what conditions, prompts and callers see."""
+
+from typing import Any
+
+import pytest
+
+from roboco.client.task_result import result_of
+from roboco.domain.history.step import INVALID_OUTPUT, OUTPUT
+from roboco.domain.status import TaskStatus
+from roboco.domain.team.team import Team
+from roboco.errors import UsageError
+from roboco.ports.model import Request
+from tests.support.memory_ports.journeys import PLAN, TYPED, member
+from tests.support.memory_ports.model import Script, ScriptedReply, says
+from tests.support.memory_ports.world import World, team_of, world_parts
+
+GOOD = '{"searches": ["tides"], "need_more": false}'
+
+
+def run(script: Script, team: Team, **options: Any) -> World:
+    world = World(world_parts(script))
+    world.submit(team, **options)
+    world.settle()
+    return world
+
+
+def typed_team(**fields: Any) -> Team:
+    return team_of(agents=[member("planner", output=PLAN, **fields)])
+
+
+def test_an_answer_is_asked_for_again_then_routes_and_fills_prompts() -> None:
+    world = TYPED.run(TYPED.world())
+    planned = [step for step in world.history() if step.agent_name == "planner"]
+    assert [step.metadata.get(OUTPUT) for step in planned] == [
+        None,
+        {"searches": ["tides"], "need_more": True},
+        {"searches": [], "need_more": False},
+    ]
+    assert planned[0].metadata[INVALID_OUTPUT] == "it is no JSON"
+    assert planned[1].metadata["routing"]["rule"] == "output"
+    assert world.history()[3].text == "found tides"
+    assert world.summary().status is TaskStatus.COMPLETED
+    result = result_of(world.summary(), world.history())
+    assert result.output == {"searches": [], "need_more": False} == result.outputs["planner"]
+
+
+def test_a_right_answer_costs_one_model_call_for_each_agent() -> None:
+    team = team_of(agents=[member("one", output=PLAN), member("two", output=PLAN)])
+    world = run(lambda request: says(GOOD), team)
+    assert len(world.given.model.requests) == 2
+    assert [request.output for request in world.given.model.requests] == [PLAN, PLAN]
+
+
+def test_the_model_sees_why_its_answer_is_wrong() -> None:
+    replies = ["{}", GOOD]
+    world = run(lambda request: says(replies[sum(m["role"] == "assistant" for m in request.messages)]), typed_team())
+    *_, answer, correction = world.given.model.requests[1].messages
+    assert (answer["role"], answer["content"]) == ("assistant", "{}")
+    assert correction["role"] == "user"
+    assert "'searches' is a required property" in correction["content"] or "searches" in correction["content"]
+
+
+def test_three_wrong_answers_fail_the_task() -> None:
+    world = run(lambda request: says("never"), typed_team())
+    assert len(world.given.model.requests) == 3
+    assert world.summary().status is TaskStatus.FAILED
+    assert world.summary().reason == "planner: its answer does not fit its output, after 2 corrections: it is no JSON"
+
+
+def test_an_answer_that_was_cut_off_says_so() -> None:
+    world = run(lambda request: ScriptedReply(('{"searches": [',), finish_reason="length"), typed_team())
+    assert "cut off at the limit of its tokens" in world.summary().reason
+
+
+def test_a_wrong_answer_does_not_count_as_the_turn_of_a_sequence() -> None:
+    def script(request: Request) -> ScriptedReply:
+        if "planner" not in str(request.messages[0]["content"]):
+            return says("done")
+        return says(GOOD if any(m["role"] == "assistant" for m in request.messages) else "oops")
+
+    team = team_of(agents=[member("planner", output=PLAN), member("writer")])
+    world = run(script, team)
+    assert [step.agent_name for step in world.history()] == ["user", "planner", "planner", "writer"]
+    assert world.engine.summaries.require("task_1").agents["planner"].steps == 2
+
+
+def test_tools_come_before_a_typed_answer() -> None:
+    def script(request: Request) -> ScriptedReply:
+        if not any(message["role"] == "tool" for message in request.messages):
+            return says("", ("add", {}))
+        return says(GOOD)
+
+    team = team_of(
+        agents=[member("planner", output=PLAN, tools=["add"], tool_choice="required")],
+        tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
+    )
+    world = World(world_parts(script, {"add": lambda args, context: 3}))
+    world.submit(team)
+    world.settle()
+    assert [request.output for request in world.given.model.requests] == [None, PLAN]
+    assert world.history()[-1].metadata[OUTPUT] == {"searches": ["tides"], "need_more": False}
+
+
+def test_a_prompt_that_uses_an_output_too_early_fails_with_the_remedy() -> None:
+    team = team_of(agents=[{"name": "writer", "prompt": "Write {{ output.planner.searches }}"}])
+    world = run(lambda request: says("x"), team)
+    assert world.summary().status is TaskStatus.FAILED
+    assert "agent 'planner' has no output yet" in world.summary().reason
+
+
+def test_a_team_with_a_wrong_schema_is_refused_at_submission() -> None:
+    world = World(world_parts(lambda request: says("x")))
+    with pytest.raises(UsageError, match="output of agent 'planner'"):
+        world.submit(team_of(agents=[member("planner", output={"type": "object", "properties": 3})]))
+
+
+def test_a_sub_task_returns_its_output_to_the_parent() -> None:
+    def script(request: Request) -> ScriptedReply:
+        if "lead" not in str(request.messages[0]["content"]):
+            return says(GOOD)
+        if any(message["role"] == "tool" for message in request.messages):
+            return says("done")
+        return says("", ("delegate", {"team": "desk", "prompt": "plan"}))
+
+    desk = {"name": "desk", "agents": [member("planner", output=PLAN)]}
+    world = run(script, team_of(agents=[member("lead", delegates=["desk"])], teams={"desk": desk}))
+    [answer] = [result for step in world.history() for result in step.results]
+    assert answer.result["output"] == {"searches": ["tides"], "need_more": False}
+
+
+def test_goals_are_offered_to_the_agents_that_name_them() -> None:
+    goal = {"name": "report", "description": "report", "outcome": {"type": "object", "properties": {}}}
+    team = team_of(agents=[member("one"), member("two", goals=["report"])])
+    replies = {"You are one.": says("on"), "You are two.": says("", ("achieve_report", {}))}
+
+    def script(request: Request) -> ScriptedReply:
+        if any(message["role"] == "tool" for message in request.messages):
+            return says("done")
+        return replies[str(request.messages[0]["content"])]
+
+    world = run(script, team, goals=[goal])
+    offered = [[tool["function"]["name"] for tool in request.tools] for request in world.given.model.requests]
+    assert offered[0] == []
+    assert offered[1] == ["achieve_report"]
