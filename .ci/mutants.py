@@ -201,8 +201,8 @@ BUGS = (
     Bug(
         "an inbox without a bound",
         f"{INTAKE}accept_item.py",
-        "if (waiting := engine.inbox.count(task_id)) >= max_items:",
-        "if (waiting := engine.inbox.count(task_id)) >= 10**9:",
+        "if (waiting := engine.tasks.inbox.count(task_id)) >= max_items:",
+        "if (waiting := engine.tasks.inbox.count(task_id)) >= 10**9:",
         "tests/unit/engine/test_closing.py",
     ),
     Bug(
@@ -391,7 +391,7 @@ BUGS = (
     Bug(
         "a task is removed before its notifications are sent",
         "engine/operate/retention.py",
-        "engine.files.size(notify_marker_path(task.task_id)) is not None:",
+        "engine.workspace.files.size(notify_marker_path(task.task_id)) is not None:",
         "False:",
         "tests/unit/engine/removal tests/unit/engine/coordinate",
     ),
@@ -433,7 +433,7 @@ BUGS = (
     Bug(
         "a turn is restarted although its step is stored",
         "engine/record/recover.py",
-        "missing = iter(engine.histories.read(task_id, task.seq))",
+        "missing = iter(engine.workspace.histories.read(task_id, task.seq))",
         "missing = iter(())",
         "tests/unit/engine/test_attempt_end.py tests/unit/engine/run",
     ),

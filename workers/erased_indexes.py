@@ -28,7 +28,7 @@ def install_index_removal(app: Celery, engine: ProcessEngine) -> None:
 
 def _remove(engine: ProcessEngine) -> None:
     try:
-        remove_erased_indexes(engine().files, IndexCache(cache_folder()), engine.settings.workspace)
+        remove_erased_indexes(engine().workspace.files, IndexCache(cache_folder()), engine.settings.workspace)
     except RobocoError as error:
         _log.warning("the search indexes of erased tasks are removed later: %s", error)
     except Exception:

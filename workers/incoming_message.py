@@ -55,10 +55,10 @@ class CeleryMessage:
         stored = ""
         if reason is not None:
             letter = self.dead_letter(reason, 1)
-            self.engine.dead_letters.add(letter)
+            self.engine.tasks.dead_letters.add(letter)
             stored = f"; it is dead letter {letter.letter_id}"
         request = self.request
-        self.engine.telemetry.record(REFUSED, 1, request.task)
+        self.engine.services.telemetry.record(REFUSED, 1, request.task)
         origin = ""
         if request.task in COMMAND_TASKS:
             origin = f" of {redact_arguments(dict(request.kwargs or {}), request.get('origin'))[0]}"

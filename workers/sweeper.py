@@ -50,7 +50,7 @@ def install_sweeper(app: Celery, engine: ProcessEngine) -> None:
     unread = UnreadMessages(app)
 
     def on_answer(silent_for: float) -> None:
-        engine().redis_silence.end(engine().clock.now(), silent_for)
+        engine().process.redis_silence.end(engine().clock.now(), silent_for)
         lanes.retry_failed()
 
     fill = ScheduleFill(lanes, lambda: fill_page(engine()), on_answer)
@@ -76,7 +76,7 @@ def install_sweeper(app: Celery, engine: ProcessEngine) -> None:
 def _repair_switches(engine: ProcessEngine) -> None:
     """Let Redis have the switches of the workspace. A separate thread does this, so that it delays no sweep."""
     try:
-        engine().switches.repair()
+        engine().process.switches.repair()
     except RobocoError as error:
         _log.warning("the switches in Redis are not compared with their record: %s", error)
     except Exception:

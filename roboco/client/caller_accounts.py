@@ -45,13 +45,13 @@ class CallerAccounts:
 
     def usage_today(self, account: Account) -> tuple[DayUsage, DayUsage]:
         """Return the usage of the caller, and that of its tenant."""
-        spent, today = self._engine.rate_limiter.spent, day_of(self._engine.now())
+        spent, today = self._engine.services.rate_limiter.spent, day_of(self._engine.now())
         return spent(account.tenant, today, account.by), spent(account.tenant, today)
 
     def _remove_ended(self, account: Account) -> bool:
         """Remove tasks that have ended, as the task index knows. Return True if there are any."""
         tasks = self._open_tasks.least_recently_checked(account, CHECKED_TASKS)
-        states = self._engine.task_index.ended([task_id for task_id, _ in tasks])
+        states = self._engine.tasks.task_index.ended([task_id for task_id, _ in tasks])
         found = [(task_id, state, age) for (task_id, age), state in zip(tasks, states, strict=True)]
         ended = [task_id for task_id, state, age in found if state or (state is None and age > UNKNOWN_SECONDS)]
         self._open_tasks.remove(account, ended)

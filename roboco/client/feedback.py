@@ -12,7 +12,7 @@ from typing import Any
 from roboco.domain.feedback import Feedback, Rating, feedback_id
 from roboco.domain.inbox.submission import parse_arguments
 from roboco.domain.paths import feedback_path
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.errors import NotFound, TransientError, UsageError
 
 _TRIES = 10
@@ -22,25 +22,27 @@ _TRIES = 10
 def store_feedback(engine: Engine, task_id: str, seq: int, by: str, rating: dict[str, Any]) -> Feedback:
     """Store the rating and return it. Raise UsageError if it is wrong, or the step is none of an agent."""
     checked = parse_arguments(Rating, rating)
-    _check_step(engine, task_id, seq)
+    _check_step(engine.workspace, task_id, seq)
     identity = feedback_id(task_id, seq, by)
     path = feedback_path(task_id, seq, identity)
     for _ in range(_TRIES):
-        stored = engine.files.get_versioned(path)
+        stored = engine.workspace.files.get_versioned(path)
         before = None if stored is None else Feedback.model_validate_json(stored.data)
         if before is not None and before.rating == checked:
             return before
         now = engine.now()
         new = _feedback(identity, seq, by, checked, now if before is None else before.created_at, now)
-        if engine.files.replace(path, new.model_dump_json().encode(), None if stored is None else stored.version):
+        if engine.workspace.files.replace(
+            path, new.model_dump_json().encode(), None if stored is None else stored.version
+        ):
             return new
     raise TransientError(f"the feedback on step {seq} of task {task_id!r} changes too often; send it again")
 
 
-def read_feedback(engine: Engine, task_id: str) -> list[Feedback]:
+def read_feedback(workspace: Workspace, task_id: str) -> list[Feedback]:
     """Return all ratings of the task, in the order of the steps. Cost: a read for each."""
     folder = feedback_path(task_id)
-    found = (engine.files.get(f"{folder}{name}") for name in engine.files.names(folder))
+    found = (workspace.files.get(f"{folder}{name}") for name in workspace.files.names(folder))
     return [Feedback.model_validate_json(data) for data in found if data is not None]
 
 
@@ -57,8 +59,8 @@ def _feedback(identity: str, seq: int, by: str, rating: Rating, created: datetim
     )
 
 
-def _check_step(engine: Engine, task_id: str, seq: int) -> None:
-    step = next(iter(engine.histories.read(task_id, max(0, seq))), None) if seq >= 0 else None
+def _check_step(workspace: Workspace, task_id: str, seq: int) -> None:
+    step = next(iter(workspace.histories.read(task_id, max(0, seq))), None) if seq >= 0 else None
     if step is None:
         raise NotFound(f"task {task_id!r} has no committed step {seq}")
     if not step.by_agent:

@@ -70,10 +70,10 @@ class Orchestrator:
         dispatcher = build_dispatcher(self._producer)
         self._engine: Engine = build_engine(self.settings, dispatcher, self._client, HostProcess(self._telemetry))
         self._deployment_checked = False
-        keys, archive = Keys(self.settings.prefix), self._engine.stored_events.read
+        keys, archive = Keys(self.settings.prefix), self._engine.workspace.stored_events.read
         live = LiveState(self._engine, self._producer, self._client, keys, model_limits(self.settings))
         self._operations = Operations(self._engine, live.queues, live.rates, live.open_tasks)
-        steps = self._engine.histories.read
+        steps = self._engine.workspace.histories.read
         self._follower = RedisFollower(self._client, self.settings.redis_url, keys, archive, steps)
 
     def __enter__(self) -> Self:
@@ -167,7 +167,7 @@ class Orchestrator:
         it cannot be imported.
         """
         model = team.collaboration_model
-        return self._engine.toolbox.router(model.router) if isinstance(model, Custom) else route
+        return self._engine.services.toolbox.router(model.router) if isinstance(model, Custom) else route
 
     def upload(
         self, task_id: str, file: Path | BinaryIO, name: str | None = None, *, by: str | None = None
@@ -179,13 +179,13 @@ class Orchestrator:
         Raises UsageError also if the id has files of another caller.
         """
         task = self._task(self._qualified_id(task_id))
-        if self._engine.summaries.get(task.task_id) is not None:
+        if self._engine.workspace.summaries.get(task.task_id) is not None:
             return task.upload(file, name)
         early_files.reserve(self._engine, task.task_id, by)
         try:
             stored = task.upload(file, name)
         except Exception:
-            early_files.release(self._engine, task.task_id)
+            early_files.release(self._engine.workspace, task.task_id)
             raise
         early_files.confirm(self._engine, task.task_id, by, stored)
         return stored
@@ -196,7 +196,7 @@ class Orchestrator:
         None if there is such a task, or if the files are another caller's.
         """
         task = self._task(self._qualified_id(task_id))
-        owner = early_files.owner_of(self._engine, task.task_id)
+        owner = early_files.owner_of(self._engine.workspace, task.task_id)
         return None if owner is None or owner.by != by else task.artifact_page(after, limit)
 
     def task(self, task_id: str) -> Task:
@@ -211,18 +211,18 @@ class Orchestrator:
         Raises UsageError for a task of another tenant, and TransientError if Redis does not answer.
         """
         task = self._task(self._qualified_id(task_id))
-        live = self._engine.task_store.load(task.task_id, 1)
+        live = self._engine.tasks.task_store.load(task.task_id, 1)
         return None if live is None or live.status.ended else task
 
     def listed_team(self, task_id: str) -> str | None:
         """Return the name of the task's team by the task index, or None. It raises the errors of `open_task`."""
-        return self._engine.task_index.team(self._qualified_id(task_id))
+        return self._engine.tasks.task_index.team(self._qualified_id(task_id))
 
     def stored_task(self, task_id: str) -> Task:
         """Return the task with this id, also while Redis does not answer. Raises UsageError if there is none."""
         task = self._task(self._qualified_id(task_id))
-        if self._engine.files.size(summary_path(task.task_id)) is None:
-            raise self._engine.summaries.missing(task.task_id)
+        if self._engine.workspace.files.size(summary_path(task.task_id)) is None:
+            raise self._engine.workspace.summaries.missing(task.task_id)
         return task
 
     def tasks(self, **filters: Unpack[TaskFilterOptions]) -> Iterator[TaskEntry]:
@@ -232,7 +232,7 @@ class Orchestrator:
         change meanwhile follow at the end. Cost: one read of Redis for 500 tasks; the method keeps the ids.
         Raises UsageError if a condition is wrong, and TransientError if Redis does not answer.
         """
-        return task_list.iterate(self._engine.task_index, task_list.task_filter(self.settings.tenant, filters))
+        return task_list.iterate(self._engine.tasks.task_index, task_list.task_filter(self.settings.tenant, filters))
 
     def task_page(self, *, limit: int = 50, cursor: str = "", **filters: Unpack[TaskFilterOptions]) -> TaskPage:
         """Return a page of the tasks that meet all conditions, the latest change of a status first.
@@ -243,14 +243,14 @@ class Orchestrator:
         Raises UsageError if a condition, the limit or the cursor is wrong, and TransientError if Redis does not answer.
         """
         wanted = task_list.task_filter(self.settings.tenant, filters)
-        return self._engine.task_index.page(wanted, cursor, task_list.check_limit(limit))
+        return self._engine.tasks.task_index.page(wanted, cursor, task_list.check_limit(limit))
 
     def with_current_reasons(self, entries: Sequence[TaskEntry]) -> list[TaskEntry]:
         """Return the entries of a page with the present reasons of queued and running tasks, such as a switch.
 
         Cost: one read of Redis for each of these. Raises TransientError if Redis does not answer.
         """
-        return [task_list.with_current_reason(self._engine.task_store, entry) for entry in entries]
+        return [task_list.with_current_reason(self._engine.tasks.task_store, entry) for entry in entries]
 
     def bulk(self, control: ControlName, **options: Unpack[BulkOptions]) -> Bulk:
         """Return a bulk control of all tasks that meet the conditions. It begins with its first page.
@@ -266,7 +266,7 @@ class Orchestrator:
     def task_ids(self) -> Iterator[str]:
         """Yield the ids of all tasks of the workspace, or of the tenant, also of some that were never accepted."""
         tenant = self.settings.tenant
-        names = self._engine.files.names("")
+        names = self._engine.workspace.files.names("")
         return (name for name in names if is_task_id(name) and tenant in (None, tenant_of(name)))
 
     def stored_summary(self, task_id: str) -> TaskSummary | None:
@@ -274,7 +274,7 @@ class Orchestrator:
 
         Raises CorruptHistory if neither the summary nor the history of the task can be read.
         """
-        return self._engine.summaries.get(self._qualified_id(task_id))
+        return self._engine.workspace.summaries.get(self._qualified_id(task_id))
 
     def missing_workers(self) -> list[str]:
         """Return a sentence for each pool without a live worker. Raises TransientError if Redis does not answer."""

@@ -55,14 +55,14 @@ class PendingActions:
 
     def at_limit(self) -> bool:
         """Return True if the task is paused at a limit: it continues once the limit is raised."""
-        task = self._engine.task_store.load(self._task_id, 1)
+        task = self._engine.tasks.task_store.load(self._task_id, 1)
         return task is not None and task.state.limit is not None
 
     def _calls(self, decision: PendingDecision) -> list[ToolCall]:
         return [call for _, call, _ in waiting_calls(self._engine, self._task_id, decision)]
 
     def _has_item(self, item_id: str) -> bool:
-        return stored_item(self._engine, self._task_id, item_id) is not None
+        return stored_item(self._engine.workspace, self._task_id, item_id) is not None
 
 
 def waiting_calls(engine: Engine, task_id: str, decision: PendingDecision) -> Iterator[WaitingCall]:
@@ -73,7 +73,7 @@ def waiting_calls(engine: Engine, task_id: str, decision: PendingDecision) -> It
     step = newest_step(engine, task_id)
     if step is None or not step.calls:
         return
-    team, live = engine.frozen_teams.get(task_id), engine.task_store.load(task_id, 1)
+    team, live = engine.workspace.frozen_teams.get(task_id), engine.tasks.task_store.load(task_id, 1)
     known = {} if live is None else live.calls
     local = local_answers(team, live.state, step) if live is not None and live.seq == step.seq + 1 else {}
     for call in step.calls:

@@ -9,7 +9,7 @@ from roboco.domain.history.interruption import InterruptionEffect, interrupted_s
 from roboco.domain.history.step import INTERRUPTION, TaskStep
 from roboco.domain.inbox.item import Interrupt, interrupts_work
 from roboco.engine.accept.accept_item import stored_item
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Workspace
 from roboco.errors import NotFound
 
 
@@ -40,18 +40,18 @@ class Receipt:
     """The effect of an interruption without a message, once it is applied: the work that it has ended, if any."""
 
 
-def find_receipt(engine: Engine, task_id: str, item_id: str) -> Receipt:
+def find_receipt(workspace: Workspace, task_id: str, item_id: str) -> Receipt:
     """Return the receipt of an item as of now. Raises UsageError if the task has no item with this id."""
-    item = stored_item(engine, task_id, item_id)
+    item = stored_item(workspace, task_id, item_id)
     if item is None:
         raise NotFound(f"task {task_id!r} has no item with the id {item_id!r}")
     if item.applied_at_seq is None:
-        if not engine.summaries.is_closed(task_id):
+        if not workspace.summaries.is_closed(task_id):
             return Receipt(item_id, item.created_at, by=item.by)
-        item = stored_item(engine, task_id, item_id) or item  # it may have been applied as the task ended
+        item = stored_item(workspace, task_id, item_id) or item  # it may have been applied as the task ended
     if item.applied_at_seq is None:
         return Receipt(item_id, item.created_at, expired=True, by=item.by)
-    steps = list(engine.histories.read(task_id, max(0, item.applied_at_seq - SEARCHED_STEPS)))
+    steps = list(workspace.histories.read(task_id, max(0, item.applied_at_seq - SEARCHED_STEPS)))
     taken = next((step for step in steps if step.metadata.get("item_id") == item_id), None)
     if taken is None:
         effect: Literal["already_waiting"] | None = "already_waiting" if isinstance(item, Interrupt) else None

@@ -62,7 +62,7 @@ def run_handler(handler: Handler, engine: Engine, settings: Settings, command: S
 def _publish_refusal(engine: Engine, task_id: object, error: UsageError | Overloaded) -> None:
     if isinstance(task_id, str) and is_task_id(task_id):
         event = ErrorOccurred(task_id=task_id, timestamp=engine.now(), code="refused", message=str(error)[:4000])
-        engine.event_logs.publish_unlogged(task_id, event)
+        engine.tasks.event_logs.publish_unlogged(task_id, event)
 
 
 def _act_of(command: SentCommand) -> Act:

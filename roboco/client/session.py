@@ -16,7 +16,7 @@ from roboco.domain.session.session import delta as session_delta
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StreamChunk, parse_stream_message
 from roboco.engine.accept.at_rest import continues
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, TaskStores, Workspace
 from roboco.engine.record import recover
 from roboco.errors import CorruptHistory
 from roboco.ports.task_store import Phase, Snapshot
@@ -40,16 +40,16 @@ def session(engine: Engine, task_id: str, max_bytes: int | None = None) -> Sessi
     """
     found = poll(engine, task_id, "", max_bytes)
     whole = found.changes
-    first = next(_read_steps(engine, task_id, 0, 1), None)
+    first = next(_read_steps(engine.workspace, task_id, 0, 1), None)
     if first is None:
         raise CorruptHistory(f"task {task_id!r} has no steps in its workspace; restore {history_path(task_id)!r}")
-    fork, parent = engine.frozen_teams.own_fork_of(task_id, first), parent_of(task_id, first)
+    fork, parent = engine.workspace.frozen_teams.own_fork_of(task_id, first), parent_of(task_id, first)
     return Session(
         task_id=task_id,
         status=found.status,
         reason=whole.reason or "",
         title=whole.title or "",
-        model_profile=engine.frozen_teams.get(task_id).default_profile,
+        model_profile=engine.workspace.frozen_teams.get(task_id).default_profile,
         created=first.created_at if fork is None else fork.created_at,
         messages=[whole.messages_by_idx[index] for index in sorted(whole.messages_by_idx)],
         goals=whole.goals or [],
@@ -82,25 +82,27 @@ def _poll(
     engine: Engine, task_id: str, text: str, token: ContinuationToken, max_bytes: int | None
 ) -> SessionPoll | None:
     """Return the changes since the token, or None if the text of the running turn is not in the log any more."""
-    task = engine.task_store.load(task_id, 1) or recover.load_task(engine, task_id)  # Redis may have lost an open task
+    task = engine.tasks.task_store.load(task_id, 1) or recover.load_task(
+        engine, task_id
+    )  # Redis may have lost an open task
     nothing = SessionDelta(continuation_token=text, messages_by_idx={})
     if task is not None and text and _current_token(task) == token:
-        return SessionPoll(nothing, task.status, continues(engine, task_id, task))
+        return SessionPoll(nothing, task.status, continues(engine.workspace, task_id, task))
     if task is not None:
-        task = engine.task_store.load(task_id, max(1, task.seq - token.steps + 1))
+        task = engine.tasks.task_store.load(task_id, max(1, task.seq - token.steps + 1))
     if task is None:
-        summary = engine.summaries.require(task_id)
+        summary = engine.workspace.summaries.require(task_id)
         if text and token == ContinuationToken(steps=summary.steps):
             return SessionPoll(nothing, summary.status, False)
         now = ContinuationToken(steps=summary.steps)
         current = _CurrentState(now, summary.status, summary.reason, (), None, max_bytes)
-        return SessionPoll(_delta_since(engine, task_id, token, current), summary.status, False)
-    turn = _running_turn(engine, task_id, task)
+        return SessionPoll(_delta_since(engine.workspace, task_id, token, current), summary.status, False)
+    turn = _running_turn(engine.tasks, task_id, task)
     if turn is None and task.phase is Phase.TURN:
         return None
     current = _CurrentState(_current_token(task), task.status, task.reason, task.tail, turn, max_bytes)
-    changes = _delta_since(engine, task_id, token, current)
-    return SessionPoll(changes, task.status, continues(engine, task_id, task))
+    changes = _delta_since(engine.workspace, task_id, token, current)
+    return SessionPoll(changes, task.status, continues(engine.workspace, task_id, task))
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,8 @@ class _CurrentState:
     max_bytes: int | None
 
 
-def _delta_since(engine: Engine, task_id: str, token: ContinuationToken, current: _CurrentState) -> SessionDelta:
-    steps = _read_steps(engine, task_id, max(0, token.steps - 1), current.token.steps, current.tail)
+def _delta_since(workspace: Workspace, task_id: str, token: ContinuationToken, current: _CurrentState) -> SessionDelta:
+    steps = _read_steps(workspace, task_id, max(0, token.steps - 1), current.token.steps, current.tail)
     before = next(steps, None) if token.steps else None
     fresh, more = _first_page(steps, current.max_bytes)
     now = replace(current.token, steps=fresh[-1].seq + 1, turn_attempt=0) if more else current.token
@@ -129,7 +131,7 @@ def _delta_since(engine: Engine, task_id: str, token: ContinuationToken, current
         status=None if more else current.status,
         reason=current.reason,
         title=title_of(fresh[0]) if first and fresh else None,
-        goals=goals_of(engine.histories.read(task_id)) if first or any(map(_concerns_goals, fresh)) else None,
+        goals=goals_of(workspace.histories.read(task_id)) if first or any(map(_concerns_goals, fresh)) else None,
         more=more,
     )
 
@@ -140,7 +142,7 @@ def _current_token(task: Snapshot) -> ContinuationToken:
     return ContinuationToken(task.generation, task.events, task.chunks, task.seq, attempt)
 
 
-def _running_turn(engine: Engine, task_id: str, task: Snapshot) -> TurnInFlight | None:
+def _running_turn(tasks: TaskStores, task_id: str, task: Snapshot) -> TurnInFlight | None:
     """Return the running turn, with the text that it had streamed by the time of the snapshot, or None.
 
     The result is None also if the log does not hold that text any more: the turn has ended since.
@@ -151,32 +153,32 @@ def _running_turn(engine: Engine, task_id: str, task: Snapshot) -> TurnInFlight 
     first = max(0, task.chunks - task.attempt_chunks) + 1
     texts: list[str] = []
     count = 0
-    for line in engine.event_logs.chunks(task_id, first - 1) if task.attempt_chunks else ():
+    for line in tasks.event_logs.chunks(task_id, first - 1) if task.attempt_chunks else ():
         chunk = parse_stream_message(json.loads(line))
         if chunk.seq > task.chunks or chunk.generation != task.generation:
             break
         count += 1
         texts += [chunk.text] if isinstance(chunk, StreamChunk) and chunk.type == "content_chunk" else []
-    if first + count <= task.chunks and not _still_runs(engine, task_id, task):
+    if first + count <= task.chunks and not _still_runs(tasks, task_id, task):
         return None
     return TurnInFlight(task.seq, task.agent, step_id, task.attempt, bool(texts), "".join(texts))
 
 
-def _still_runs(engine: Engine, task_id: str, task: Snapshot) -> bool:
+def _still_runs(tasks: TaskStores, task_id: str, task: Snapshot) -> bool:
     """Return True if the attempt of the snapshot has not ended. The commit of its step trims its chunks."""
-    now = engine.task_store.load(task_id, 1)
+    now = tasks.task_store.load(task_id, 1)
     if now is None or now.phase is not Phase.TURN:
         return False
     return (now.generation, now.seq, now.attempt) == (task.generation, task.seq, task.attempt)
 
 
 def _read_steps(
-    engine: Engine, task_id: str, start: int, end: int, known: Sequence[TaskStep] = ()
+    workspace: Workspace, task_id: str, start: int, end: int, known: Sequence[TaskStep] = ()
 ) -> Iterator[TaskStep]:
     """Yield the steps from `start` to before `end`; without a read, if `known` contains all of them."""
     if known and known[0].seq <= start:
         return (step for step in known if start <= step.seq < end)
-    return takewhile(lambda step: step.seq < end, engine.histories.read(task_id, start))
+    return takewhile(lambda step: step.seq < end, workspace.histories.read(task_id, start))
 
 
 def _first_page(steps: Iterable[TaskStep], max_bytes: int | None) -> tuple[list[TaskStep], bool]:

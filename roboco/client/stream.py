@@ -76,7 +76,9 @@ class TaskStream:
             steps = self._read_some(steps[-1].seq + 1) if len(steps) == READ_STEPS else []
 
     def _read_some(self, start: int) -> list[TaskStep]:
-        return self._retrying(lambda: list(islice(self._engine.histories.read(self.task_id, start), READ_STEPS)))
+        return self._retrying(
+            lambda: list(islice(self._engine.workspace.histories.read(self.task_id, start), READ_STEPS))
+        )
 
     def summary(self) -> TaskSummary:
         """Return the task at a glance."""
@@ -95,9 +97,9 @@ class TaskStream:
 
         Of a task that is not accepted yet, the workspace has nothing.
         """
-        summary = self._retrying(lambda: self._engine.summaries.get(self.task_id))
+        summary = self._retrying(lambda: self._engine.workspace.summaries.get(self.task_id))
         if summary is None:
-            self._retrying(lambda: check_not_erased(self._engine.files, self.task_id))
+            self._retrying(lambda: check_not_erased(self._engine.workspace.files, self.task_id))
         return summary is not None and summary.status.ended
 
     def remaining(self, view: MergedStream, position: StreamPosition) -> Iterator[StreamItem]:
@@ -106,7 +108,7 @@ class TaskStream:
         The last item is the end of the task, unless the follower has it.
         """
         at, ended = view.cursor, False
-        if self._retrying(lambda: self._engine.task_store.load(self.task_id, 1)) is not None:
+        if self._retrying(lambda: self._engine.tasks.task_store.load(self.task_id, 1)) is not None:
             records: Iterable[dict[str, Any]] = self._follower.replay(self.task_id, position)
         else:
             records = self._stored_events(view)
@@ -127,7 +129,7 @@ class TaskStream:
         return end.get("type") == TASK_END and end["generation"] == cursor.generation and end["seq"] <= cursor.events
 
     def _stored_lines(self) -> list[bytes]:
-        return (self._retrying(lambda: self._engine.files.get(events_path(self.task_id))) or b"").splitlines()
+        return (self._retrying(lambda: self._engine.workspace.files.get(events_path(self.task_id))) or b"").splitlines()
 
     def _parsed(self, lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         """Yield the events of stored lines. Raise CorruptHistory if one cannot be read."""

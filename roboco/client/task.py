@@ -116,7 +116,7 @@ class Task(TaskControl, TaskRecord, TaskFiles):
 
         Cost: one read of Redis, and if Redis has no open task of this id, one read of the summary in the workspace.
         """
-        live = self._engine.task_store.load(self.task_id, 1)
+        live = self._engine.tasks.task_store.load(self.task_id, 1)
         return self.summary().status if live is None or live.status.ended else live.status
 
     def result(self, timeout: float | None = None) -> TaskResult:
@@ -203,7 +203,7 @@ class Task(TaskControl, TaskRecord, TaskFiles):
 
     def comparison(self, what_if: str) -> RunningComparison:
         """Return the comparison of this id, which `what_if` has started. Raises UsageError if there is none."""
-        found = comparisons.find(self._engine, self.task_id, what_if)
+        found = comparisons.find(self._engine.workspace, self.task_id, what_if)
         return RunningComparison(self._engine, self._run, self.task_id, *found)
 
     def _run(self, task_id: str) -> TaskRecord:

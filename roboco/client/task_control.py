@@ -169,13 +169,13 @@ class TaskControl(TaskHandle):
 
     def receipt(self, item_id: str) -> Receipt:
         """Return the receipt of an item as of now. Raises UsageError if the task has no item with this id."""
-        return find_receipt(self._engine, self.task_id, item_id)
+        return find_receipt(self._engine.workspace, self.task_id, item_id)
 
     def has_stopped(self, receipt: Receipt) -> bool:
         """Return True if the stop with this receipt is done, and the task's summary and result show its end."""
         if not is_final(receipt):
             return False
-        summary = self._engine.summaries.get(self.task_id)
+        summary = self._engine.workspace.summaries.get(self.task_id)
         return summary is None or summary.status.ended  # without a summary it was erased
 
     async def ainterrupt(

@@ -23,23 +23,23 @@ class TaskFiles(TaskHandle):
 
     def artifacts(self) -> list[Artifact]:
         """Return the task's files by name, each with its type, size, version and the step that wrote it."""
-        return list_artifacts(self._engine.files, self.task_id)
+        return list_artifacts(self._engine.workspace.files, self.task_id)
 
     def artifact_page(self, after: str = "", limit: int = 100) -> list[Artifact]:
         """Return the first files whose names follow `after`, by name; fewer than `limit` are the last ones.
 
         Cost: a listing, and two requests to the store for each file.
         """
-        names = self._engine.files.names_after(artifacts_path(self.task_id), after, limit)
-        return [find_artifact(self._engine.files, self.task_id, name) for name in names]
+        names = self._engine.workspace.files.names_after(artifacts_path(self.task_id), after, limit)
+        return [find_artifact(self._engine.workspace.files, self.task_id, name) for name in names]
 
     def artifact(self, name: str) -> bytes:
         """Return the bytes of a file. Raises UsageError if the task has no file of this name."""
-        return read_artifact(self._engine.files, self.task_id, name)
+        return read_artifact(self._engine.workspace.files, self.task_id, name)
 
     def artifact_info(self, name: str) -> Artifact:
         """Return the name, type, size and digest of a file. Raises UsageError if the task has no file of this name."""
-        return find_artifact(self._engine.files, self.task_id, name)
+        return find_artifact(self._engine.workspace.files, self.task_id, name)
 
     def artifact_bytes(self, name: str, start: int, length: int) -> bytes:
         """Return at most `length` bytes of a file from a position on; fewer only at its end.
@@ -47,7 +47,7 @@ class TaskFiles(TaskHandle):
         Raises UsageError if the task has no file of this name.
         """
         path = artifact_path(self.task_id, checked_name(name))
-        if (data := self._engine.files.read(path, start, length)) is None:
+        if (data := self._engine.workspace.files.read(path, start, length)) is None:
             raise NotFound(f"no artifact {name[:80]!r} in this task")
         return data
 
@@ -56,7 +56,9 @@ class TaskFiles(TaskHandle):
 
         Raises UsageError if the task has no file of this name.
         """
-        return iter_pieces(self._engine.files, self.task_id, find_artifact(self._engine.files, self.task_id, name))
+        return iter_pieces(
+            self._engine.workspace.files, self.task_id, find_artifact(self._engine.workspace.files, self.task_id, name)
+        )
 
     def artifact_url(self, name: str, seconds: int = 3600) -> str | None:
         """Return a URL that lets every holder read the file, or None if the workspace is a folder.
@@ -65,8 +67,8 @@ class TaskFiles(TaskHandle):
         """
         if not 1 <= seconds <= MAX_LINK_SECONDS:
             raise UsageError(f"seconds: must be from 1 to {MAX_LINK_SECONDS}, a week (found {seconds})")
-        artifact = find_artifact(self._engine.files, self.task_id, name)
-        return self._engine.files.presigned_url(artifact_path(self.task_id, artifact.name), seconds)
+        artifact = find_artifact(self._engine.workspace.files, self.task_id, name)
+        return self._engine.workspace.files.presigned_url(artifact_path(self.task_id, artifact.name), seconds)
 
     def upload(self, file: Path | BinaryIO, name: str | None = None) -> Artifact:
         """Store a file of any size with the task, and return it.
@@ -77,8 +79,8 @@ class TaskFiles(TaskHandle):
         name, both stay, and the new one gets a version number. The task need not be submitted yet.
         Raises UsageError if the file cannot be read, or if the task was erased.
         """
-        check_not_erased(self._engine.files, check_task_id(self.task_id))
-        return upload(self._engine.files, check_task_id(self.task_id), file, name)
+        check_not_erased(self._engine.workspace.files, check_task_id(self.task_id))
+        return upload(self._engine.workspace.files, check_task_id(self.task_id), file, name)
 
     aartifacts = in_thread(artifacts)
     aartifact = in_thread(artifact)

@@ -63,7 +63,7 @@ class TaskRecord(TaskHandle):
         return now.model_copy(update={"status": TaskStatus.RUNNING}) if is_closing else now
 
     def _as_of_now(self, stored: TaskSummary) -> TaskSummary:
-        live = None if stored.status.ended else self._engine.task_store.load(self.task_id, 1)
+        live = None if stored.status.ended else self._engine.tasks.task_store.load(self.task_id, 1)
         if live is None:
             return stored
         state = live.state
@@ -90,7 +90,7 @@ class TaskRecord(TaskHandle):
 
     def stored_summary(self) -> TaskSummary:
         """Return the task at a glance, as the workspace has it; of an open task that may be some steps old."""
-        return self._engine.summaries.require(self.task_id)
+        return self._engine.workspace.summaries.require(self.task_id)
 
     def history(self) -> list[TaskStep]:
         """Return the committed steps."""
@@ -98,14 +98,14 @@ class TaskRecord(TaskHandle):
 
     def steps(self, start: int = 0) -> Iterator[TaskStep]:
         """Yield the committed steps from a position on, in order. The history is read while they are consumed."""
-        return self._engine.histories.read(self.task_id, start)
+        return self._engine.workspace.histories.read(self.task_id, start)
 
     def resting_cursor(self) -> str | None:
         """Return the cursor of this moment if the task waits: a follower from it receives what happens from now on.
 
         Return None if the task runs, has ended or is unknown. Cost: one read of Redis.
         """
-        task = self._engine.task_store.load(self.task_id, 1)
+        task = self._engine.tasks.task_store.load(self.task_id, 1)
         return _cursor_of(task) if task is not None and task.status.waiting else None
 
     def recent_cursor(self) -> str | None:
@@ -113,12 +113,12 @@ class TaskRecord(TaskHandle):
 
         Return None if Redis does not have the task: as a rule it has ended. Cost: one read of Redis.
         """
-        task = self._engine.task_store.load(self.task_id, 1)
+        task = self._engine.tasks.task_store.load(self.task_id, 1)
         return None if task is None else _cursor_of(task)
 
     def team(self) -> Team:
         """Return the team of the task, frozen when it was submitted or forked."""
-        return self._engine.frozen_teams.get(self.task_id)
+        return self._engine.workspace.frozen_teams.get(self.task_id)
 
     def limits(self) -> Limits:
         """Return the limits that apply now: those of the team, with later changes.
@@ -126,10 +126,10 @@ class TaskRecord(TaskHandle):
         Cost: one read of Redis; of a task that Redis no longer has, its summary. If Redis has lost an open task, its
         history is searched, but not parsed.
         """
-        live = self._engine.task_store.load(self.task_id, 1)
+        live = self._engine.tasks.task_store.load(self.task_id, 1)
         overrides = live.state.limit_overrides if live is not None else self.stored_summary().limit_overrides
         if overrides is None:
-            overrides = read_limit_overrides(self._engine.histories.lines(self.task_id))
+            overrides = read_limit_overrides(self._engine.workspace.histories.lines(self.task_id))
         return self.team().limits.with_overrides(overrides)
 
     def verify(self) -> int:
@@ -137,11 +137,11 @@ class TaskRecord(TaskHandle):
 
         Raises CorruptHistory if a step was changed, or is missing between others.
         """
-        return verify_chain(self._engine.histories.lines(self.task_id))
+        return verify_chain(self._engine.workspace.histories.lines(self.task_id))
 
     def call_failures(self) -> dict[str, CallFailure]:
         """Return the exceptions of the task's tool calls, with their last frames, by the ids of the calls."""
-        return call_failures(self._engine.files, self.task_id)
+        return call_failures(self._engine.workspace.files, self.task_id)
 
     def recorded(self, summary: TaskSummary | None = None, router: Router = route) -> RecordedTask:
         """Return the recorded task, to explain or replay its decisions.
@@ -158,7 +158,7 @@ class TaskRecord(TaskHandle):
         """
         current, newest = self.summary(), newest_step(self._engine, self.task_id)
         steps = StepsOnDemand(self.steps, 0 if newest is None else newest.seq + 1)
-        live = None if current.status.ended else self._engine.task_store.load(self.task_id, 1)
+        live = None if current.status.ended else self._engine.tasks.task_store.load(self.task_id, 1)
         state = live.state if live is not None and live.state.steps == len(steps) else None
         return self._recorded(current, steps, state=state)
 
@@ -167,7 +167,7 @@ class TaskRecord(TaskHandle):
     ) -> RecordedTask:
         if not steps:
             raise CorruptHistory(f"task {self.task_id!r} has no steps in its workspace")
-        fork = self._engine.frozen_teams.own_fork_of(self.task_id, steps[0])
+        fork = self._engine.workspace.frozen_teams.own_fork_of(self.task_id, steps[0])
         return RecordedTask(
             team=self.team(),
             steps=steps,
@@ -203,7 +203,7 @@ class TaskRecord(TaskHandle):
 
     def left_out_tools(self) -> list[str]:
         """Return the tools that MCP servers list and agents cannot call, each with the reason."""
-        return left_out_tools(self._engine, self.task_id)
+        return left_out_tools(self._engine.workspace, self.task_id)
 
     def missing_worker(self) -> str:
         """Return why the open task does not go on, with a remedy, or "" if no cause is known, as `why_unattended`."""
@@ -272,7 +272,7 @@ class TaskRecord(TaskHandle):
 
     def feedback(self) -> list[Feedback]:
         """Return the ratings of the task's steps, in the order of the steps. Cost: one read for each."""
-        return read_feedback(self._engine, self.task_id)
+        return read_feedback(self._engine.workspace, self.task_id)
 
     @overload
     async def asession(self, *, form: Literal["roboco"] = "roboco") -> Session: ...

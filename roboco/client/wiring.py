@@ -15,7 +15,7 @@ from roboco.broker.dispatcher import CeleryDispatcher
 from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.team.model_limits import OPENAI_BASE_URL, ModelLimits
 from roboco.domain.url import strip_credentials
-from roboco.engine.engine import Engine, Policy
+from roboco.engine.engine import Engine, Policy, Process, Services, TaskStores, Workspace
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.engine.held_work import HeldWork
@@ -62,7 +62,8 @@ from roboco.tools.search.index_cache import cache_folder
 from roboco.tools.search.memory_index import MemoryIndex
 from roboco.tools.toolbox import FunctionToolbox
 from roboco.workspace.artifacts.artifact_reader import artifact_reader
-from roboco.workspace.open import Workspace, open_workspace
+from roboco.workspace.open import Workspace as OpenWorkspace
+from roboco.workspace.open import open_workspace
 
 
 def producer_app(settings: Settings) -> Celery:
@@ -95,29 +96,34 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
     call_model = LazyModel(settings.allowlist.model_servers).stream
     large_steps = StoredSteps(workspace.histories.read)
     return Engine(
-        task_store=RedisTaskStore(scripts, keys, large_steps),
-        leases=RedisLeases(scripts, keys, settings.lease_seconds, large_steps),
-        schedule=RedisSchedule(scripts, keys),
-        dead_letters=RedisDeadLetters(lambda: client, keys),
-        inbox=RedisInbox(scripts, keys),
-        event_logs=RedisEventLogs(client, keys),
-        histories=workspace.histories,
-        files=workspace.files,
-        call_model=call_model if host.telemetry is None else instrumented(call_model, host.telemetry),
-        rate_limiter=RedisRateLimiter(scripts, keys, model_limits(settings)),
-        toolbox=_build_toolbox(
-            settings, workspace, host.timeout_error, read_budget(settings.sandbox_memory, host.max_parallel_calls)
+        tasks=TaskStores(
+            task_store=RedisTaskStore(scripts, keys, large_steps),
+            leases=RedisLeases(scripts, keys, settings.lease_seconds, large_steps),
+            schedule=RedisSchedule(scripts, keys),
+            inbox=RedisInbox(scripts, keys),
+            event_logs=RedisEventLogs(client, keys),
+            dead_letters=RedisDeadLetters(lambda: client, keys),
+            task_index=RedisTaskIndex(scripts, keys, settings.tenant),
         ),
-        dispatcher=dispatcher,
-        deliver=_notifier(settings),
-        listen=RedisSignals(settings.redis_url, keys).listen,
-        workers=workers,
-        task_index=RedisTaskIndex(scripts, keys, settings.tenant),
+        workspace=Workspace(workspace.files, workspace.histories, FrozenTeams(workspace.files)),
+        services=Services(
+            call_model=call_model if host.telemetry is None else instrumented(call_model, host.telemetry),
+            rate_limiter=RedisRateLimiter(scripts, keys, model_limits(settings)),
+            toolbox=_build_toolbox(
+                settings, workspace, host.timeout_error, read_budget(settings.sandbox_memory, host.max_parallel_calls)
+            ),
+            dispatcher=dispatcher,
+            deliver=_notifier(settings),
+            listen=RedisSignals(settings.redis_url, keys).listen,
+            workers=workers,
+            telemetry=host.telemetry or Telemetry(),
+        ),
+        process=Process(
+            heartbeat=_build_heartbeat(settings, keys, scripts),
+            held_work=HeldWork(host.host, switches),
+            switches=switches,
+        ),
         clock=Clock(),
-        heartbeat=_build_heartbeat(settings, keys, scripts),
-        switches=switches,
-        held_work=HeldWork(host.host, switches),
-        frozen_teams=FrozenTeams(workspace.files),
         policy=Policy(
             settings.lease_seconds,
             settings.redelivery_delay,
@@ -128,7 +134,6 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
             max_queued=settings.max_queued,
             budgets=TenantBudgets(settings.tenant_budgets if host.worker else ()),  # a client counts nothing
         ),
-        telemetry=host.telemetry or Telemetry(),
     )
 
 
@@ -173,7 +178,7 @@ def client_telemetry() -> ProcessTelemetry | None:
 
 
 def _build_toolbox(
-    settings: Settings, workspace: Workspace, timeout_error: type[Exception], budget: MemoryBudget
+    settings: Settings, workspace: OpenWorkspace, timeout_error: type[Exception], budget: MemoryBudget
 ) -> FunctionToolbox:
     rank = None
     if settings.embeddings_model is not None and not missing_packages("workers"):  # a client without them runs no tools

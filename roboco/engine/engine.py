@@ -92,53 +92,19 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Engine:
-    """The ports and the policy of one process. A composition root creates it once."""
+class Workspace:
+    """The records of tasks that last, and what this process has read of them."""
 
-    task_store: TaskStore
-    leases: Leases
-    schedule: Schedule
-    dead_letters: DeadLetters
-    inbox: Inbox
-    event_logs: EventLogs
-    histories: Histories
     files: Files
-    call_model: CallModel
-    rate_limiter: RateLimiter
-    toolbox: Toolbox
-    dispatcher: Dispatcher
-    deliver: Deliver
-    listen: Listen
-    workers: WorkerRegistry
-    task_index: TaskIndex
-    clock: Clock
-    heartbeat: LeaseHeartbeat
-    switches: SwitchBoard
-    held_work: HeldWork
+    histories: Histories
     frozen_teams: FrozenTeams
-    policy: Policy = field(default_factory=Policy)
-    telemetry: Telemetry = field(default_factory=Telemetry)
-    quarantine: Quarantine = field(default_factory=Quarantine)
-    backoff: Backoff = field(default_factory=Backoff)
-    redis_silence: RedisSilence = field(default_factory=RedisSilence)
-    erasure_slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(PARALLEL_ERASURES))
     item_cache: ItemCache = field(default_factory=ItemCache)
     step_cache: StepCache = field(default_factory=StepCache)
-
-    @cached_property
-    def worker_status(self) -> WorkerStatus:
-        """Return the live workers, and the id of the workspace, which this process has read lately."""
-        return WorkerStatus(self.workers, self.dispatcher.fault, self.files)
 
     @property
     def summaries(self) -> Summaries:
         """Return the summaries of tasks."""
         return Summaries(self.files, self.histories, self.frozen_teams)
-
-    @property
-    def day_budgets(self) -> DayBudgets:
-        """Return the budgets of tenants for a day, and the usage of tasks."""
-        return DayBudgets(self.policy.budgets, self.rate_limiter, self.frozen_teams, self.clock)
 
     @property
     def tails(self) -> HistoryTails:
@@ -149,6 +115,71 @@ class Engine:
     def stored_events(self) -> StoredEvents:
         """Return the archived events of tasks."""
         return StoredEvents(self.files, self.histories)
+
+
+@dataclass(frozen=True)
+class TaskStores:
+    """The state of tasks in Redis, which can be rebuilt from the workspace."""
+
+    task_store: TaskStore
+    leases: Leases
+    schedule: Schedule
+    inbox: Inbox
+    event_logs: EventLogs
+    dead_letters: DeadLetters
+    task_index: TaskIndex
+
+
+@dataclass(frozen=True)
+class Services:
+    """What a process calls for a task: models, tools, messages, and other workers."""
+
+    call_model: CallModel
+    rate_limiter: RateLimiter
+    toolbox: Toolbox
+    dispatcher: Dispatcher
+    deliver: Deliver
+    listen: Listen
+    workers: WorkerRegistry
+    telemetry: Telemetry = field(default_factory=Telemetry)
+
+
+@dataclass(frozen=True)
+class Process:
+    """The work that this process holds, and what it has learned of its servers."""
+
+    heartbeat: LeaseHeartbeat
+    held_work: HeldWork
+    switches: SwitchBoard
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    backoff: Backoff = field(default_factory=Backoff)
+    redis_silence: RedisSilence = field(default_factory=RedisSilence)
+    erasure_slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(PARALLEL_ERASURES))
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The parts and the policy of one process. A composition root creates it once.
+
+    A function takes the group that it uses, and the whole engine only if it uses several.
+    """
+
+    tasks: TaskStores
+    workspace: Workspace
+    services: Services
+    process: Process
+    clock: Clock
+    policy: Policy = field(default_factory=Policy)
+
+    @cached_property
+    def worker_status(self) -> WorkerStatus:
+        """Return the live workers, and the id of the workspace, which this process has read lately."""
+        return WorkerStatus(self.services.workers, self.services.dispatcher.fault, self.workspace.files)
+
+    @property
+    def day_budgets(self) -> DayBudgets:
+        """Return the budgets of tenants for a day, and the usage of tasks."""
+        return DayBudgets(self.policy.budgets, self.services.rate_limiter, self.workspace.frozen_teams, self.clock)
 
     def now(self) -> datetime:
         """Return the time of this machine's clock, UTC."""

@@ -41,7 +41,7 @@ from roboco.domain.paths import (
     notify_targets_path,
 )
 from roboco.engine.contention import RETRY_DELAYS, contention_error
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.errors import NotFound, StateConflict, TransientError
 from roboco.ports.task_store import Snapshot
 
@@ -51,11 +51,11 @@ REDELIVERY_DELAY = 30.0
 """Seconds after which the sweeper dispatches undelivered notifications again."""
 
 
-def store_targets(engine: Engine, task_id: str, targets: list[NotifyTarget]) -> None:
+def store_targets(workspace: Workspace, task_id: str, targets: list[NotifyTarget]) -> None:
     """Store the receivers of the task's notifications; UsageError if others were stored before."""
     if not targets:
         return
-    if not engine.files.create(notify_targets_path(task_id), targets_to_json(targets)):
+    if not workspace.files.create(notify_targets_path(task_id), targets_to_json(targets)):
         raise StateConflict(f"task id {task_id!r} was submitted before with another 'notify'; choose another id")
 
 
@@ -68,8 +68,8 @@ def redeliver(engine: Engine, name: str) -> bool:
     """Dispatch the delivery if this entry of the schedule is for notifications. Return True if it is."""
     if not name.startswith(NOTIFY_PREFIX):
         return False
-    engine.schedule.set(name, REDELIVERY_DELAY)
-    engine.dispatcher.notify(name.removeprefix(NOTIFY_PREFIX))
+    engine.tasks.schedule.set(name, REDELIVERY_DELAY)
+    engine.services.dispatcher.notify(name.removeprefix(NOTIFY_PREFIX))
     return True
 
 
@@ -77,19 +77,19 @@ def enqueue(engine: Engine, task_id: str, task: Snapshot) -> None:
     """Store the notifications of a waiting or ended task, and dispatch their delivery. A repetition changes nothing."""
     if TARGET_COUNT_KEY not in task.first.metadata:
         return
-    data = engine.files.get(notify_targets_path(task_id))
+    data = engine.workspace.files.get(notify_targets_path(task_id))
     targets = [] if data is None else targets_from_json(data)  # a fork has no receivers
     wanted = [index for index, one in enumerate(targets) if task.status in one.on]
     if not wanted:
         return
-    pending = [NotificationName.parse(name) for name in pending_names(engine, task_id)]
-    finished = _finished_at(engine, task_id, task.seq) | newest_finished(engine, task_id)
+    pending = [NotificationName.parse(name) for name in pending_names(engine.workspace, task_id)]
+    finished = _finished_at(engine.workspace, task_id, task.seq) | newest_finished(engine.workspace, task_id)
     written = [_store(engine, task_id, task, index, pending, finished.get(index)) for index in wanted]
     if any(written):
-        engine.files.put(notify_marker_path(task_id), b"")
-        engine.schedule.set(schedule_key(task_id), REDELIVERY_DELAY)
+        engine.workspace.files.put(notify_marker_path(task_id), b"")
+        engine.tasks.schedule.set(schedule_key(task_id), REDELIVERY_DELAY)
         try:
-            engine.dispatcher.notify(task_id)
+            engine.services.dispatcher.notify(task_id)
         except TransientError as error:
             _log.warning("the notifications of task %s are delivered later: %s", task_id, error)
 
@@ -112,17 +112,17 @@ def _store(
     newest = max(known, default=None)
     if newest is not None and (newest >= name or newest.repeats(name)):
         return newest in pending
-    answer, now = engine.tails.last_answer(task_id, task), engine.schedule.time()
+    answer, now = engine.workspace.tails.last_answer(task_id, task), engine.tasks.schedule.time()
     said = "" if answer is None else answer.text
     notice = Notification(
         notification_id=notification_id_of(task_id, str(name)),
         name=str(name),
         target=target,
         task_id=task_id,
-        team=engine.frozen_teams.get(task_id).name,
+        team=engine.workspace.frozen_teams.get(task_id).name,
         status=task.status,
         reason=task.reason,
-        retry_of=engine.frozen_teams.retry_of(task_id, task.first),
+        retry_of=engine.workspace.frozen_teams.retry_of(task_id, task.first),
         steps=task.state.steps,
         tokens_in=task.state.tokens_in,
         tokens_out=task.state.tokens_out,
@@ -134,21 +134,21 @@ def _store(
         first_attempt_at=now,
         next_attempt_at=now,
     )
-    engine.files.create(notification_path(task_id, str(name)), notice.model_dump_json().encode())
+    engine.workspace.files.create(notification_path(task_id, str(name)), notice.model_dump_json().encode())
     return True
 
 
-def _finished_at(engine: Engine, task_id: str, seq: int) -> dict[int, NotificationName]:
+def _finished_at(workspace: Workspace, task_id: str, seq: int) -> dict[int, NotificationName]:
     """Return the newest finished notification of each target at this position, for a task without the record."""
-    if engine.files.size(newest_notifications_path(task_id)) is not None:
+    if workspace.files.size(newest_notifications_path(task_id)) is not None:
         return {}
-    names = map(NotificationName.parse, _names_in(engine, finished_notifications_path(task_id, seq)))
+    names = map(NotificationName.parse, _names_in(workspace, finished_notifications_path(task_id, seq)))
     return {name.target: name for name in names}
 
 
-def newest_finished(engine: Engine, task_id: str) -> dict[int, NotificationName]:
+def newest_finished(workspace: Workspace, task_id: str) -> dict[int, NotificationName]:
     """Return the newest notification of each target that was delivered or given up. Cost: one read."""
-    return _parse_newest(engine.files.get(newest_notifications_path(task_id)))
+    return _parse_newest(workspace.files.get(newest_notifications_path(task_id)))
 
 
 def _parse_newest(data: bytes | None) -> dict[int, NotificationName]:
@@ -160,21 +160,21 @@ def _record_finished(engine: Engine, task_id: str, name: NotificationName) -> No
     """Record the notification as finished, unless a later one of its target is."""
     path = newest_notifications_path(task_id)
     for delay in RETRY_DELAYS:
-        stored = engine.files.get_versioned(path)
+        stored = engine.workspace.files.get_versioned(path)
         newest = _parse_newest(None if stored is None else stored.data)
         if (other := newest.get(name.target)) is not None and other >= name:
             return
         names = sorted((newest | {name.target: name}).values())
         data = canonical_json([str(one) for one in names]).encode()
-        if engine.files.replace(path, data, None if stored is None else stored.version):
+        if engine.workspace.files.replace(path, data, None if stored is None else stored.version):
             return
         engine.clock.sleep(delay)
     raise contention_error(path)
 
 
-def _names_in(engine: Engine, folder: str) -> list[str]:
+def _names_in(workspace: Workspace, folder: str) -> list[str]:
     """Return the notifications in the folder, in their order. Other names are skipped, so that they block nothing."""
-    names = {name.removesuffix(".json") for name in engine.files.names(folder)}
+    names = {name.removesuffix(".json") for name in workspace.files.names(folder)}
     if strays := sorted(name for name in names if not NotificationName.is_valid(name)):
         _log.warning("skipped %d names below %s that are not notifications: %r", len(strays), folder, strays[:5])
     return sorted(names.difference(strays), key=NotificationName.parse)
@@ -187,26 +187,26 @@ def settle(engine: Engine, name: str, notice: Notification, outcome: DeliverySta
     """
     _record_finished(engine, notice.task_id, NotificationName.parse(name))
     result = notice.model_copy(update={"delivery": outcome, "attempts": notice.attempts + (outcome == "delivered")})
-    engine.files.put(result_path(notice.task_id, name), result.model_dump_json().encode())
-    engine.files.delete(notification_path(notice.task_id, name))
+    engine.workspace.files.put(result_path(notice.task_id, name), result.model_dump_json().encode())
+    engine.workspace.files.delete(notification_path(notice.task_id, name))
 
 
 def confirm(engine: Engine, task_id: str, name: str) -> None:
     """Record that the receiver has confirmed the notification. UsageError if there is none of this name."""
-    notice = read_notification(engine, notification_path(task_id, name))
+    notice = read_notification(engine.workspace, notification_path(task_id, name))
     if notice is not None:
         settle(engine, name, notice, "delivered")
-        engine.dead_letters.remove(letter_id_of("notify", task_id, name))
-    elif engine.files.get(result_path(task_id, name)) is None:
+        engine.tasks.dead_letters.remove(letter_id_of("notify", task_id, name))
+    elif engine.workspace.files.get(result_path(task_id, name)) is None:
         raise NotFound(f"task {task_id!r} has no notification {name!r}")
 
 
 def retry_abandoned(engine: Engine, task_id: str, name: str) -> None:
     """Deliver an abandoned notification again, with its attempts reset; UsageError if it is not abandoned."""
-    notice = read_notification(engine, result_path(task_id, name))
+    notice = read_notification(engine.workspace, result_path(task_id, name))
     if notice is None or notice.delivery != "given_up":
         raise StateConflict(f"task {task_id!r} has no notification {name!r} that was given up")
-    now = engine.schedule.time()
+    now = engine.tasks.schedule.time()
     fresh = {
         "delivery": "pending",
         "round": notice.round + 1,
@@ -215,13 +215,15 @@ def retry_abandoned(engine: Engine, task_id: str, name: str) -> None:
         "next_attempt_at": now,
         "error": "",
     }
-    engine.files.put(notification_path(task_id, name), notice.model_copy(update=fresh).model_dump_json().encode())
-    engine.files.put(notify_marker_path(task_id), b"")
-    engine.schedule.set(schedule_key(task_id))
+    engine.workspace.files.put(
+        notification_path(task_id, name), notice.model_copy(update=fresh).model_dump_json().encode()
+    )
+    engine.workspace.files.put(notify_marker_path(task_id), b"")
+    engine.tasks.schedule.set(schedule_key(task_id))
 
 
-def read_notification(engine: Engine, path: str) -> Notification | None:
-    data = engine.files.get(path)
+def read_notification(workspace: Workspace, path: str) -> Notification | None:
+    data = workspace.files.get(path)
     return None if data is None else Notification.model_validate_json(data)
 
 
@@ -229,16 +231,16 @@ def result_path(task_id: str, name: str) -> str:
     return finished_notification_path(task_id, NotificationName.parse(name).seq, name)
 
 
-def pending_names(engine: Engine, task_id: str) -> list[str]:
+def pending_names(workspace: Workspace, task_id: str) -> list[str]:
     """Return the names of the notifications that are not delivered, in their order."""
-    return _names_in(engine, notifications_path(task_id))
+    return _names_in(workspace, notifications_path(task_id))
 
 
-def find_notification(engine: Engine, task_id: str, name: str) -> tuple[NotifyTarget, Notification]:
+def find_notification(workspace: Workspace, task_id: str, name: str) -> tuple[NotifyTarget, Notification]:
     """Return the receiver and the notification of this name; UsageError if there is none."""
-    notice = read_notification(engine, notification_path(task_id, name)) or read_notification(
-        engine, result_path(task_id, name)
+    notice = read_notification(workspace, notification_path(task_id, name)) or read_notification(
+        workspace, result_path(task_id, name)
     )
     if notice is None:
         raise NotFound(f"task {task_id!r} has no notification {name!r}")
-    return targets_from_json(engine.files.get(notify_targets_path(task_id)) or b"[]")[notice.target], notice
+    return targets_from_json(workspace.files.get(notify_targets_path(task_id)) or b"[]")[notice.target], notice

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from roboco.domain.ids import is_task_id, tenant_of
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Workspace
 from roboco.errors import CorruptHistory, UsageError
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class SelectedPage:
 
 
 def select_page(
-    engine: Engine,
+    workspace: Workspace,
     is_wanted: Callable[[TaskSummary], bool],
     cursor: str = "",
     limit: int = 200,
@@ -43,19 +43,19 @@ def select_page(
     A task whose summary cannot be read is left out, and logged. Raise UsageError if the store refuses the cursor, and
     TransientError if it does not answer.
     """
-    page = engine.files.folders(cursor, limit)
+    page = workspace.files.folders(cursor, limit)
     if page is None:
         raise UsageError("cursor: the store refuses it, because it has expired; begin with the first page")
     task_ids = [name for name in page.names if is_task_id(name) and tenant in (None, tenant_of(name))]
     with ThreadPoolExecutor(PARALLEL_READS, thread_name_prefix="roboco-select") as threads:
-        found = list(threads.map(lambda task_id: _summary_or_none(engine, task_id), task_ids))
+        found = list(threads.map(lambda task_id: _summary_or_none(workspace, task_id), task_ids))
     wanted = tuple(summary for summary in found if summary is not None and is_wanted(summary))
     return SelectedPage(wanted, len(task_ids), page.cursor)
 
 
-def _summary_or_none(engine: Engine, task_id: str) -> TaskSummary | None:
+def _summary_or_none(workspace: Workspace, task_id: str) -> TaskSummary | None:
     try:
-        return engine.summaries.get(task_id)
+        return workspace.summaries.get(task_id)
     except CorruptHistory as error:
         _log.warning("task %s is left out: %s", task_id, error)
         return None

@@ -13,17 +13,17 @@ import logging
 from roboco.domain.session.session import title_of
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry, short_reason
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, TaskStores
 from roboco.errors import TransientError
 from roboco.ports.task_store import Snapshot
 
 _log = logging.getLogger(__name__)
 
 
-def put_entry(engine: Engine, entry: TaskEntry) -> bool:
+def put_entry(tasks: TaskStores, entry: TaskEntry) -> bool:
     """Store the entry in the task index. Return False if the index does not answer."""
     try:
-        engine.task_index.put([entry])
+        tasks.task_index.put([entry])
     except TransientError as error:
         _log.debug("task %s is not entered in the task index; a later pass enters it: %s", entry.task_id, error)
         return False
@@ -34,7 +34,7 @@ def index_as(engine: Engine, task_id: str, task: Snapshot, status: TaskStatus, e
     """Enter an open task in the task index, with a status that it has since this epoch."""
     entry = TaskEntry(
         task_id=task_id,
-        team=engine.frozen_teams.get(task_id).name,
+        team=engine.workspace.frozen_teams.get(task_id).name,
         title=title_of(task.first),
         status=status,
         reason=short_reason(task.reason) if status is task.status else "",
@@ -46,12 +46,12 @@ def index_as(engine: Engine, task_id: str, task: Snapshot, status: TaskStatus, e
         updated_at=engine.now(),
         epoch=epoch,
     )
-    put_entry(engine, entry)
+    put_entry(engine.tasks, entry)
 
 
-def drop_entry(engine: Engine, task_id: str) -> None:
+def drop_entry(tasks: TaskStores, task_id: str) -> None:
     """Remove the entry of a task that has disappeared without an end, as when an operator abandons it."""
     try:
-        engine.task_index.remove_open(task_id)
+        tasks.task_index.remove_open(task_id)
     except TransientError as error:
         _log.debug("task %s is not removed from the task index: %s", task_id, error)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from roboco.domain.history.step import TaskStep
 from roboco.domain.paths import usage_path
 from roboco.domain.task_usage import TaskUsage, parse_task_usage
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Workspace
 from roboco.errors import CorruptHistory, TransientError
 from roboco.ports.workspace import VersionedFile
 
@@ -24,20 +24,20 @@ STORE_INTERVAL = 64
 """Steps of an open task that are read again with each report, at most, before its usage is stored."""
 
 
-def task_usage(engine: Engine, task_id: str, steps_at_end: int | None) -> TaskUsage:
+def task_usage(workspace: Workspace, task_id: str, steps_at_end: int | None) -> TaskUsage:
     """Return the usage of the steps that are committed now. `steps_at_end` is their number if the task has ended.
 
     Cost: one request to the workspace for an ended task whose usage is stored, else also a read of the steps that are
     not counted yet. The usage is stored for an ended task, and for an open one after each 64 steps.
     """
-    file = engine.files.get_versioned(usage_path(task_id))
+    file = workspace.files.get_versioned(usage_path(task_id))
     stored = None if file is None else parse_task_usage(file.data)
     if stored is not None and stored.task_id == task_id and stored.steps == steps_at_end:
         return stored
     before = stored or TaskUsage(task_id=task_id)
-    new_steps = None if before.task_id != task_id or not before.steps else _steps_after(engine, before)
+    new_steps = None if before.task_id != task_id or not before.steps else _steps_after(workspace, before)
     if new_steps is None:
-        before, new_steps = TaskUsage(task_id=task_id), engine.histories.read(task_id)
+        before, new_steps = TaskUsage(task_id=task_id), workspace.histories.read(task_id)
     usage = before.after(new_steps)
     if steps_at_end is not None and usage.steps < steps_at_end:
         raise CorruptHistory(
@@ -46,21 +46,21 @@ def task_usage(engine: Engine, task_id: str, steps_at_end: int | None) -> TaskUs
         )
     has_ended = steps_at_end is not None and usage.steps >= steps_at_end
     if usage != stored and (has_ended or usage.steps - before.steps >= STORE_INTERVAL):
-        _store(engine, usage, file)
+        _store(workspace, usage, file)
     return usage
 
 
-def _steps_after(engine: Engine, before: TaskUsage) -> Iterator[TaskStep] | None:
+def _steps_after(workspace: Workspace, before: TaskUsage) -> Iterator[TaskStep] | None:
     """Return the steps that follow those of the usage, or None if the history does not begin with these any more."""
-    steps = engine.histories.read(before.task_id, before.steps - 1)
+    steps = workspace.histories.read(before.task_id, before.steps - 1)
     last = next(steps, None)
     return None if last is None or last.digest != before.last_digest else steps
 
 
-def _store(engine: Engine, usage: TaskUsage, file: VersionedFile | None) -> None:
+def _store(workspace: Workspace, usage: TaskUsage, file: VersionedFile | None) -> None:
     """Store the usage, unless another reader has stored one meanwhile. If it fails, the next report reads more."""
     version = None if file is None else file.version
     try:
-        engine.files.replace(usage_path(usage.task_id), usage.model_dump_json().encode(), version)
+        workspace.files.replace(usage_path(usage.task_id), usage.model_dump_json().encode(), version)
     except TransientError as error:
         _log.warning("the usage of task %s is not stored; the next report counts it again: %s", usage.task_id, error)

@@ -13,7 +13,7 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.domain.tokens import estimate_tokens
 from roboco.domain.usage import UNFINISHED_USAGE, ModelUsage, Usage
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Services
 from roboco.errors import ModelError
 from roboco.ports.task_store import Snapshot
 from roboco.ports.telemetry import COST, TOKENS, TURN_SECONDS, OperationSpan
@@ -56,11 +56,11 @@ def or_estimate(used: ModelUsage, tokens_in: int, texts: Sequence[str]) -> Model
     return ModelUsage(tokens_in, estimate_tokens("".join(texts)), estimated=True)
 
 
-def record_turn_metrics(engine: Engine, doing: OperationSpan, model: str, step: TaskStep, seconds: float) -> None:
+def record_turn_metrics(services: Services, doing: OperationSpan, model: str, step: TaskStep, seconds: float) -> None:
     """Record the duration and the usage of the turn, with the summaries that were made for it."""
     usage: dict[str, Any] = step.metadata.get("usage") or {}
     tokens_in, tokens_out = int(usage.get("tokens_in", 0)), int(usage.get("tokens_out", 0))
-    note = engine.telemetry.record
+    note = services.telemetry.record
     note(TURN_SECONDS, seconds, model)
     note(TOKENS, tokens_in, "in", model)
     note(TOKENS, tokens_out, "out", model)

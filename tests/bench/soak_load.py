@@ -117,7 +117,7 @@ class Load:
         if transcript.finals != list(range(len(history))):
             tally.lost.append(f"{task.task_id}: a follower is shown the steps {transcript.finals}")
         try:
-            verify_chain(self._stack.orchestrator._engine.histories.lines(task.task_id))
+            verify_chain(self._stack.orchestrator._engine.workspace.histories.lines(task.task_id))
         except RobocoError as error:
             tally.lost.append(f"{task.task_id}: {error}")
         if journey is None:

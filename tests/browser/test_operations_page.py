@@ -46,7 +46,7 @@ def test_an_operator_sees_the_deployment_and_dismisses_a_dead_letter(
 ) -> None:
     engine = web.stack.orchestrator._engine
     lost = dead_letter_of_lost_work("turn", f"gone-{width}", "writer, step 1", HOSTILE_TEXT, 5, engine.now())
-    engine.dead_letters.add(lost)
+    engine.tasks.dead_letters.add(lost)
     page = open_watched(width=width).page
     open_view(page, web.url, "#/operations", "operations")
     for queue in ("coordinator", "agents", "tools"):
@@ -69,7 +69,7 @@ def test_an_operator_sees_the_deployment_and_dismisses_a_dead_letter(
     perform(page)
     button(page, "close").press("Enter")
     expect(letter).to_have_count(0)
-    assert engine.dead_letters.get(lost.letter_id) is None
+    assert engine.tasks.dead_letters.get(lost.letter_id) is None
 
 
 def test_an_operator_without_a_mouse_switches_a_team_off_and_on(web: WebStack, open_watched: OpenContext) -> None:

@@ -276,7 +276,9 @@ class Scenario:
             transcript.take(item)
         history = self.task.history()
         assert shape(history) == self._journey.expected
-        assert verify_chain(self._stack.orchestrator._engine.histories.lines(self.task.task_id)) == len(history)
+        assert verify_chain(self._stack.orchestrator._engine.workspace.histories.lines(self.task.task_id)) == len(
+            history
+        )
         assert transcript.finals == list(range(len(history)))
         assert transcript.texts == {step.step_id: step.text for step in history if step.by_agent and step.text}
         assert self._stack.model.violations == []

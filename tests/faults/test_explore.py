@@ -114,7 +114,7 @@ def _emit_without_fence(leases: MemoryLeases, claim: TurnClaim, chunk: Chunk, he
 
 
 def _set_due(engine: Engine, task_id: str) -> None:
-    engine.schedule.set(task_id)
+    engine.tasks.schedule.set(task_id)
 
 
 def _wait_on(team: Team, history: History, situation: Situation, router: Router = route) -> Action:

@@ -168,7 +168,7 @@ def test_a_busy_worker_stays_healthy_until_it_has_ended(stack: Stack, agents: Pa
     wait_for_report("agents", agents, 0, "is healthy")
     for number in range(10):
         stack.orchestrator.run(SPEAKER, f"Task {number}.")
-    backlog = stack.orchestrator._engine.dispatcher.backlog
+    backlog = stack.orchestrator._engine.services.dispatcher.backlog
     until(lambda: backlog("any") >= 2, 60, lambda: f"messages are left: {backlog('any')}")
     assert_stays_healthy("agents", agents)
     assert backlog("any") >= 2

@@ -30,7 +30,7 @@ def test_a_task_survives_a_coordinator_that_compacts(
     stack: Stack, victim: Victim, moment: Moment, disruption: str
 ) -> None:
     DISRUPTIONS[disruption](Scenario(stack, victim, moment))
-    names = stack.orchestrator._engine.files.names("")
-    assert not [name for name in names if stack.orchestrator._engine.files.names(f"{name}/history/")], (
+    names = stack.orchestrator._engine.workspace.files.names("")
+    assert not [name for name in names if stack.orchestrator._engine.workspace.files.names(f"{name}/history/")], (
         "all histories are compacted"
     )

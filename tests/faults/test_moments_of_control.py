@@ -194,7 +194,7 @@ class ControlScenario:
         assert transcript.finals == list(range(len(history)))
         assert transcript.texts == {step.step_id: step.text for step in history if step.by_agent and step.text}
         engine = self._stack.orchestrator._engine
-        assert verify_chain(engine.histories.lines(self.task.task_id)) == len(history)
+        assert verify_chain(engine.workspace.histories.lines(self.task.task_id)) == len(history)
         assert [message.text for message in self.task.session().messages] == [step.text for step in history]
         assert self._stack.model.violations == []
 

@@ -108,7 +108,7 @@ def check_history(stack: Stack, task: Task, transcript: Transcript) -> None:
     """Assert that every step exists once, in order, and from the first attempt."""
     steps = task.history()
     assert [step.seq for step in steps] == list(range(len(steps)))
-    assert verify_chain(stack.orchestrator._engine.histories.lines(task.task_id)) == len(steps)
+    assert verify_chain(stack.orchestrator._engine.workspace.histories.lines(task.task_id)) == len(steps)
     assert transcript.finals == list(range(len(steps)))
     assert "event_turn_restart" not in transcript.types
     results = [result for step in steps for result in step.results]

@@ -65,6 +65,6 @@ def test_a_task_survives_a_restart_of_s3(tmp_path: Path, redis: str) -> None:
             assert shape(task.history()) == GRAPH.expected
             assert transcript.finals == list(range(len(GRAPH.expected)))
             assert transcript.texts == {step.step_id: step.text for step in task.history() if step.by_agent}
-            verify_chain(stack.orchestrator._engine.histories.lines(task.task_id))
+            verify_chain(stack.orchestrator._engine.workspace.histories.lines(task.task_id))
     finally:
         s3.stop()

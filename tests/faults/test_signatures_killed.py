@@ -44,7 +44,7 @@ def test_teams_complete_although_their_workers_are_killed(stack: Stack) -> None:
     with shop_app(stack.valkey.url, stack.settings) as app:
         results = [start_team(app, number) for number in range(TEAMS)]
         tasks = [team_task_id(result.parent.id) for result in results]
-        files = stack.orchestrator._engine.files
+        files = stack.orchestrator._engine.workspace.files
         until(lambda: all(files.get(summary_path(task_id)) for task_id in tasks), 60, "all are submitted")
         for number, pool in enumerate(KILLS):
             until(lambda least=number: len(read_published(stack)) > least, 90, "more is published")  # type: ignore[misc]

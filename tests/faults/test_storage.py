@@ -58,7 +58,7 @@ def check(stack: Stack, journey: StackJourney, task: Task, asked: int) -> None:
     assert task.result(120).status == "completed"
     history = task.history()
     assert shape(history) == journey.expected
-    assert verify_chain(stack.orchestrator._engine.histories.lines(task.task_id)) == len(history)
+    assert verify_chain(stack.orchestrator._engine.workspace.histories.lines(task.task_id)) == len(history)
     transcript = Transcript()
     for item in task.stream():
         transcript.take(item)
@@ -155,7 +155,7 @@ def test_a_step_waits_while_the_disk_is_full(folder_stack: Stack) -> None:
         assert "make room" in log
     assert task.result(60).status == "completed"
     assert [step.text for step in task.history()] == ["Hello.", LARGE]
-    assert verify_chain(folder_stack.orchestrator._engine.histories.lines(task.task_id)) == 2
+    assert verify_chain(folder_stack.orchestrator._engine.workspace.histories.lines(task.task_id)) == 2
     assert len(folder_stack.model.requests) - asked == 1
     folder_stack.model.script(answer)
 
@@ -201,7 +201,7 @@ def test_a_broken_history_stops_its_task_until_an_operator_restores_it(folder_st
     assert letter.letter_id in desk.call("dead-letters")
     desk.call("dead-letters", "requeue", letter.letter_id)
     until(lambda: len(task.history()) == 4, 60, "the message is a step with a reply")
-    assert verify_chain(stack.orchestrator._engine.histories.lines(task.task_id)) == 4
+    assert verify_chain(stack.orchestrator._engine.workspace.histories.lines(task.task_id)) == 4
     task.stop()
     task.result(60)
 

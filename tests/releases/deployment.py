@@ -27,6 +27,7 @@ from roboco.redis.task_index import RedisTaskIndex
 from roboco.redis.task_store import RedisTaskStore
 from roboco.workspace.open import open_workspace
 from tests.support.memory_ports.journeys import Journey
+from tests.support.memory_ports.parts import with_parts
 from tests.support.memory_ports.sweeping import fill_schedule
 from tests.support.memory_ports.world import POLICY, TASK, Given, World, world_parts
 from tests.support.stack import until
@@ -59,7 +60,7 @@ class Deployment(World):
         scripts, keys, files = Scripts(self.client), self.keys, self.workspace.files
         lease = self.given.policy.lease
         large_steps = StoredSteps(self.workspace.histories.read)
-        return replace(
+        return with_parts(
             super().process(),
             task_store=RedisTaskStore(scripts, keys, large_steps),
             leases=RedisLeases(scripts, keys, lease, large_steps),
@@ -80,7 +81,7 @@ class Deployment(World):
 
     def summary(self, task_id: str = TASK) -> TaskSummary:
         """Return the summary of the workspace."""
-        return self.engine.summaries.require(task_id)
+        return self.engine.workspace.summaries.require(task_id)
 
     def open_tasks(self) -> list[str]:
         """Return the ids of the tasks that are not closed."""
@@ -96,7 +97,7 @@ class Deployment(World):
         return before is not None and before == self._place(task_id) and before[0] is Phase.WAIT
 
     def _place(self, task_id: str) -> tuple[Phase, int, int] | None:
-        task = self.engine.task_store.load(task_id, 1)
+        task = self.engine.tasks.task_store.load(task_id, 1)
         return None if task is None else (task.phase, task.epoch, task.seq)
 
     def _sweep(self) -> None:

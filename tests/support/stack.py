@@ -181,7 +181,7 @@ class Stack:
 
     def describe_task(self, task_id: str) -> str:
         """Return the task's pending work, as Redis has it."""
-        task = self.orchestrator._engine.task_store.load(task_id, 1)
+        task = self.orchestrator._engine.tasks.task_store.load(task_id, 1)
         if task is None:
             return f"{task_id} is not in Redis"
         return f"{task_id}: " + ", ".join(f"{name}={getattr(task, name)}" for name in PENDING_WORK)

@@ -22,7 +22,7 @@ from roboco.domain.paths import continued_path
 from roboco.domain.status import TaskStatus
 from roboco.engine import notifications as notify
 from roboco.engine.accept.accept_item import accept_item
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.errors import TaskFailed, UsageError
 from roboco.ports.lease_renewals import AttemptLease
 
@@ -30,39 +30,39 @@ from roboco.ports.lease_renewals import AttemptLease
 def continue_canvas(app: Celery, engine: Engine, task_id: str, name: str) -> None:
     """Continue the canvas, and confirm the notification of this name. Do nothing while another worker does it."""
     key = f"continue:{task_id}"
-    if engine.leases.start_attempt(key) is None:
+    if engine.tasks.leases.start_attempt(key) is None:
         return
     try:
-        with engine.heartbeat.renewing(AttemptLease(key)):
+        with engine.process.heartbeat.renewing(AttemptLease(key)):
             _continue(app, engine, task_id, name)
             notify.confirm(engine, task_id, name)
     except Exception:
-        engine.leases.finish_attempts(key)
+        engine.tasks.leases.finish_attempts(key)
         raise
-    engine.leases.finish_attempts(key)
+    engine.tasks.leases.finish_attempts(key)
 
 
 def _continue(app: Celery, engine: Engine, task_id: str, name: str) -> None:
-    target, notice = notify.find_notification(engine, task_id, name)
+    target, notice = notify.find_notification(engine.workspace, task_id, name)
     stored = json.loads(target.continuation)
     continuation = Continuation(app, stored["request"])
     completed = notice.status is TaskStatus.COMPLETED
-    result = _result(engine, task_id, stored["gives"]) if completed else None
-    data = engine.files.get(continued_path(task_id))  # read last, just before anything is sent
+    result = _result(engine.workspace, task_id, stored["gives"]) if completed else None
+    data = engine.workspace.files.get(continued_path(task_id))  # read last, just before anything is sent
     sent: dict[str, str] = {} if data is None else json.loads(data)
     if sent and sent["notice"] != name:
         return  # the canvas has failed because the team waited; the task has ended since
     match TaskStatus(sent["status"]) if sent else _final_status(continuation, notice):
         case TaskStatus.CANCELLED:
             continuation.store_revoked(notice.reason)
-            _record_continued(engine, notice, TaskStatus.CANCELLED)
+            _record_continued(engine.workspace, notice, TaskStatus.CANCELLED)
             continuation.send_event("task-revoked", terminated=True, signum=None, expired=False)
         case TaskStatus.COMPLETED:
             if not sent:
                 continuation.send_next(result)
-                _record_continued(engine, notice, notice.status)
+                _record_continued(engine.workspace, notice, notice.status)
             continuation.store_result(result)
-            runtime = _runtime(engine, notice)
+            runtime = _runtime(engine.workspace, notice)
             continuation.send_event(
                 "task-succeeded", result=repr(f"task {task_id} is {notice.status}"), runtime=runtime
             )
@@ -79,7 +79,7 @@ def _fail(engine: Engine, continuation: Continuation, notice: Notification, sent
     error = TaskFailed(notice.task_id, str(notice.status), notice.reason)
     if not sent:
         continuation.store_error(error)
-        _record_continued(engine, notice, notice.status)
+        _record_continued(engine.workspace, notice, notice.status)
     # Without the reason, which may quote data.
     exception = f"TaskFailed: task {notice.task_id} is {notice.status}: roboco why {notice.task_id}"
     continuation.send_event("task-failed", exception=exception, traceback="")
@@ -100,13 +100,13 @@ def _stop(engine: Engine, notice: Notification) -> None:
         return  # the task has ended in the meantime
 
 
-def _record_continued(engine: Engine, notice: Notification, status: TaskStatus) -> None:
+def _record_continued(workspace: Workspace, notice: Notification, status: TaskStatus) -> None:
     record = canonical_json({"notice": notice.name, "status": str(status)})
-    engine.files.create(continued_path(notice.task_id), record.encode())
+    workspace.files.create(continued_path(notice.task_id), record.encode())
 
 
-def _result(engine: Engine, task_id: str, gives: str) -> Any:
-    answer = last_answer(tuple(engine.histories.read(task_id)))
+def _result(workspace: Workspace, task_id: str, gives: str) -> Any:
+    answer = last_answer(tuple(workspace.histories.read(task_id)))
     text = "" if answer is None else answer.text
     match gives:
         case "text":
@@ -114,12 +114,12 @@ def _result(engine: Engine, task_id: str, gives: str) -> Any:
         case "output":
             return None if answer is None else answer.metadata.get(OUTPUT)
         case _:
-            return engine.summaries.require(task_id).model_dump(mode="json") | {"text": text}
+            return workspace.summaries.require(task_id).model_dump(mode="json") | {"text": text}
 
 
-def _runtime(engine: Engine, notice: Notification) -> float:
+def _runtime(workspace: Workspace, notice: Notification) -> float:
     """Return the seconds from the submission to the end of the task."""
-    summary = engine.summaries.require(notice.task_id)
+    summary = workspace.summaries.require(notice.task_id)
     return (notice.time - summary.created_at).total_seconds()
 
 

@@ -25,7 +25,7 @@ def refuse(orchestrator: Orchestrator, request: Any, error: UsageError | Overloa
         stored = ""
     else:
         try:
-            orchestrator._engine.dead_letters.add(letter)
+            orchestrator._engine.tasks.dead_letters.add(letter)
         except TransientError as away:
             stored = f"; its dead letter cannot be stored ({away})"
     _log.warning("Celery task %s (%s) is refused%s: %s", request.id, TEAM_TASK, stored, redact_error(error))

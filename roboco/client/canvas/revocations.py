@@ -50,7 +50,7 @@ def _poll(polls: dict[str, int], engine: Callable[[], Engine]) -> None:
 def stop_team(engine: Engine, celery_id: str) -> None:
     """Stop the task that the Celery task has submitted, if it is open."""
     task_id = team_task_id(celery_id)
-    if engine.files.get(open_marker_path(task_id)) is None:
+    if engine.workspace.files.get(open_marker_path(task_id)) is None:
         return
     item = Stop(item_id="revoked", created_at=engine.now(), reason="revoked")
     try:

@@ -63,7 +63,7 @@ def submit_team(
             raise UsageError(mistake)
         return orchestrator.run_in_canvas(team, prompt, whole, _continuation(order, gives, on_wait))
     except (UsageError, Overloaded) as error:
-        if orchestrator._engine.files.get(summary_path(task_id)) is None:
+        if orchestrator._engine.workspace.files.get(summary_path(task_id)) is None:
             raise
         _log.warning("Celery task %s came again, and its first message counts: %s", order.request.id, error)
         raise Ignore from error

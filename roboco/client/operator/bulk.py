@@ -93,7 +93,7 @@ class Bulk:
         calls, has_calls = Counter[tuple[str, str]](), self._control.name in DECISIONS
         reads, size = (1, PAGE_SIZE) if has_calls else (COUNT_READS, MAX_LIMIT)
         for _ in range(reads):
-            read = self._engine.task_index.page(self._wanted_at(at), at.page, size)
+            read = self._engine.tasks.task_index.page(self._wanted_at(at), at.page, size)
             tasks, complete = self._existing(at, read), complete and read.complete
             at, matching = replace(at, page=read.cursor), matching + len(tasks)
             if not at.page:
@@ -132,7 +132,7 @@ class Bulk:
         not answer for sixteen tasks in a row, also of several pages of this object: repeat the page then.
         """
         at = self._position(cursor)
-        read = self._engine.task_index.page(self._wanted_at(at), at.page, check_limit(limit))
+        read = self._engine.tasks.task_index.page(self._wanted_at(at), at.page, check_limit(limit))
         found = self._send_all(at, self._existing(at, read))
         if at.round:  # an earlier round has reported the others
             found = [one for one in found if one.outcome in ("accepted", "failed")]
@@ -207,7 +207,7 @@ class Bulk:
         """Return the position before the first task. It knows the clocks that are ahead: the newest tasks show them."""
         now = self._engine.now()
         newest = replace(self._wanted, statuses=frozenset(TaskStatus), since=None, until=None)
-        created = [entry.created_at for entry in self._engine.task_index.page(newest, "", MAX_LIMIT).entries]
+        created = [entry.created_at for entry in self._engine.tasks.task_index.page(newest, "", MAX_LIMIT).entries]
         return BulkCursor.start(self.bulk_id, self._digest, now, max([now, *created]))
 
     def _wanted_at(self, at: BulkCursor) -> TaskFilter:

@@ -86,7 +86,7 @@ class TaskSender:
             step, call, _ = one
             if step.created_at > at.began or self.control.tool not in (None, call.tool_name):
                 continue
-            item = stored_item(self.engine, task_id, self._decision_id(at.bulk_id, task_id, call.id))
+            item = stored_item(self.engine.workspace, task_id, self._decision_id(at.bulk_id, task_id, call.id))
             if item is None:
                 waiting.append(one)
             elif _decides_same(self.control, item):
@@ -95,7 +95,7 @@ class TaskSender:
 
     def _send_item(self, at: BulkCursor, task_id: str, found: _Outcome) -> None:
         item_id = found["item_id"] = bulk_item_id(at.bulk_id, task_id)
-        if stored_item(self.engine, task_id, item_id) is not None:
+        if stored_item(self.engine.workspace, task_id, item_id) is not None:
             found["outcome"] = "repeated"
         else:
             self.admit(task_id)
@@ -117,17 +117,17 @@ class TaskSender:
 
     def _fork(self, at: BulkCursor, task_id: str, found: _Outcome) -> None:
         new_id = fork_id(at.bulk_id, task_id)
-        if self.engine.summaries.get(new_id) is None:
+        if self.engine.workspace.summaries.get(new_id) is None:
             self.admit(new_id)
-        team = self.team_of_fork(self.engine.frozen_teams.get(task_id), self.team)
+        team = self.team_of_fork(self.engine.workspace.frozen_teams.get(task_id), self.team)
         if not self._command(task_id=new_id, source=task_id, team=None if team is None else team_as_data(team)):
             found["outcome"] = "repeated"
         found["new_task_id"] = new_id
 
     def _retry(self, at: BulkCursor, task_id: str, found: _Outcome) -> bool:
         """Retry the task, unless it was retried before. Return False for a retry of this bulk control."""
-        failed = self.engine.summaries.require(task_id)
-        fork = self.engine.frozen_teams.fork_of(task_id) if failed.retry_of else None
+        failed = self.engine.workspace.summaries.require(task_id)
+        fork = self.engine.workspace.frozen_teams.fork_of(task_id) if failed.retry_of else None
         if fork and fork.retry and fork.retry.item_id == bulk_item_id(at.bulk_id, fork.task_id):
             return False
         found["new_task_id"] = failed.retried_as or retry_id(task_id, failed.steps)

@@ -13,16 +13,16 @@ from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.paths import open_marker_path
 from roboco.engine import notifications as notify
 from roboco.engine.attempt_counts import reset_attempts
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, TaskStores
 from roboco.errors import AlreadyEnded, NotFound, StateConflict
 
 REQUEUED: Final = "roboco_requeued"
 """The header of a requeued message, with a new id each time."""
 
 
-def find(engine: Engine, letter_id: str) -> DeadLetter:
+def find(tasks: TaskStores, letter_id: str) -> DeadLetter:
     """Return the dead letter. Raises UsageError if there is none with this id."""
-    letter = engine.dead_letters.get(letter_id)
+    letter = tasks.dead_letters.get(letter_id)
     if letter is None:
         raise NotFound(f"no dead letter {letter_id[:80]!r}; roboco dead-letters lists them")
     return letter
@@ -34,7 +34,7 @@ def requeue(engine: Engine, app: Celery, letter_id: str) -> DeadLetter:
     If the process dies in between, the letter stays on the list: a message that is sent twice has its effect once.
     Raises UsageError if there is no letter with this id, if it was truncated, or if sending it would have no effect.
     """
-    letter = find(engine, letter_id)
+    letter = find(engine.tasks, letter_id)
     if letter.name == TEAM_TASK:
         raise StateConflict(
             f"letter {letter_id} is of a shop's own Celery application: correct the call and send it again from there; "
@@ -46,22 +46,22 @@ def requeue(engine: Engine, app: Celery, letter_id: str) -> DeadLetter:
             f"roboco dead-letters dismiss {letter_id} takes it off the list"
         )
     if letter.work is None:
-        engine.leases.finish_attempts(f"message:{letter.headers.get('id')}")
+        engine.tasks.leases.finish_attempts(f"message:{letter.headers.get('id')}")
         _publish(app, letter)
     else:
         _schedule_work(engine, letter)
-    engine.dead_letters.remove(letter_id)
+    engine.tasks.dead_letters.remove(letter_id)
     return letter
 
 
-def dismiss(engine: Engine, letter_id: str) -> DeadLetter | None:
+def dismiss(tasks: TaskStores, letter_id: str) -> DeadLetter | None:
     """Delete the letter for good, without sending it. Return it, or None if it is not on the list.
 
     Two callers at the same moment may both get it. A letter that is requeued at that moment is sent.
     """
-    letter = engine.dead_letters.get(letter_id)
+    letter = tasks.dead_letters.get(letter_id)
     if letter is not None:
-        engine.dead_letters.remove(letter_id)
+        tasks.dead_letters.remove(letter_id)
     return letter
 
 
@@ -81,14 +81,14 @@ def _schedule_work(engine: Engine, letter: DeadLetter) -> None:
             f"ended; see roboco show {letter.task_id}. roboco dead-letters dismiss {letter.letter_id} takes it off the "
             "list"
         )
-    if engine.files.get(open_marker_path(letter.task_id)) is None:
+    if engine.workspace.files.get(open_marker_path(letter.task_id)) is None:
         raise AlreadyEnded(
             f"task {letter.task_id!r} has ended because of this letter; see roboco show {letter.task_id}. "
             "Submit it again under another id to start it from the beginning; "
             f"roboco dead-letters dismiss {letter.letter_id} takes the letter off the list"
         )
-    reset_attempts(engine, letter.task_id)
-    engine.schedule.set(letter.task_id)
+    reset_attempts(engine.tasks, letter.task_id)
+    engine.tasks.schedule.set(letter.task_id)
 
 
 def _publish(app: Celery, letter: DeadLetter) -> None:

@@ -119,7 +119,7 @@ class LiveState:
     def __init__(self, engine: Engine, app: Celery, client: redis.Redis, keys: Keys, limits: ModelLimits) -> None:
         self._app = app
         self._monitor = RedisMonitor(client, keys, limits)
-        self._teams = OpenTeams(lambda task_id: engine.frozen_teams.get(task_id))
+        self._teams = OpenTeams(lambda task_id: engine.workspace.frozen_teams.get(task_id))
 
     def queues(self) -> list[QueueStats]:
         """Return Roboco's queues."""
@@ -152,7 +152,7 @@ class Operations:
 
     def overview(self) -> Overview:
         """Return the numbers of open tasks and dead letters."""
-        return Overview(open_tasks=self._open_tasks(), dead_letters=self._engine.dead_letters.count())
+        return Overview(open_tasks=self._open_tasks(), dead_letters=self._engine.tasks.dead_letters.count())
 
     def queues(self) -> list[QueueReport]:
         """Return each queue, and how long its oldest message waits. The clocks of two machines may differ."""
@@ -168,14 +168,14 @@ class Operations:
 
     def workers(self, limit: int) -> WorkersReport:
         """Return the pools, and at most `limit` workers of each, the last registration first."""
-        workers, most = self._engine.workers, min(limit, MAX_WORKERS)
+        workers, most = self._engine.services.workers, min(limit, MAX_WORKERS)
         found = {pool: workers.pool_status(pool, most) for pool in (*POOLS, DRAINING)}
         pools = [PoolReport(name=name, live=found[name].live, registered=found[name].registered) for name in POOLS]
         return WorkersReport(pools=pools, workers=_merged(found))
 
     def worker(self, name: str) -> WorkerReport | None:
         """Return the worker with this node name, or None if none has registered in 24 hours, or it has ended."""
-        found = self._engine.workers.find(name)
+        found = self._engine.services.workers.find(name)
         return None if found is None else _report(found, list(found.pools))
 
     def drain(self, name: str, timeout: float | None = None) -> WorkerReport:
@@ -190,7 +190,7 @@ class Operations:
             silent = "" if found is None else f" for {found.silent_for:.0f} s"
             raise NotFound(f"no live worker {name[:200]!r}{silent}; `roboco workers` lists them")
         if not found.draining:
-            self._engine.workers.request_drain(name, timeout)
+            self._engine.services.workers.request_drain(name, timeout)
         return found
 
     def rates(self) -> list[RateReport]:

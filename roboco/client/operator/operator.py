@@ -73,7 +73,7 @@ class Operator:
         Raises UsageError for a tenant: dead letters are the operator's.
         """
         self._require_operator("dead letters")
-        return self._engine.dead_letters.entries()
+        return self._engine.tasks.dead_letters.entries()
 
     def dead_letter_page(self, limit: int = 50, cursor: str = "") -> DeadLetterPage:
         """Return at most `limit` dead letters, newest first. The cursor of a page returns the next one.
@@ -81,12 +81,12 @@ class Operator:
         Raises UsageError for a tenant, and if the cursor is wrong.
         """
         self._require_operator("dead letters")
-        return self._engine.dead_letters.page(limit, cursor)
+        return self._engine.tasks.dead_letters.page(limit, cursor)
 
     def dead_letter(self, letter_id: str) -> DeadLetter:
         """Return a dead letter. Raises UsageError if there is none with this id, and for a tenant."""
         self._require_operator("dead letters")
-        return dead_letters.find(self._engine, letter_id)
+        return dead_letters.find(self._engine.tasks, letter_id)
 
     def requeue_dead_letter(self, letter_id: str, *, by: str | None = None) -> DeadLetter:
         """Send a dead letter again, remove it from the list, and return it. The audit log names the caller `by`.
@@ -107,7 +107,7 @@ class Operator:
         """
         self._require_operator("dead letters")
         with self._audited("dismiss_dead_letter", by, {"letter": letter_id[:MAX_ID_CHARS]}):
-            return dead_letters.dismiss(self._engine, letter_id)
+            return dead_letters.dismiss(self._engine.tasks, letter_id)
 
     def usage(self, by: str | Sequence[str], **options: Unpack[UsageOptions]) -> UsageSummary:
         """Return turns, tokens, calls and cost, summed by some of tenant, team, agent, model, tool and day.
@@ -132,7 +132,7 @@ class Operator:
         Raises UsageError for a tenant.
         """
         self._require_operator("switches")
-        return list(self._engine.switches.stored().off)
+        return list(self._engine.process.switches.stored().off)
 
     def switch_off(self, target: str, reason: str, *, interrupt: bool = False, by: str | None = None) -> Switch:
         """Switch off a queue, tenant, team, agent, model or tool: its turns and calls wait, with the reason.
@@ -145,7 +145,7 @@ class Operator:
         self._require_operator("switches")
         caller = self.settings.caller if by is None else by
         with self._audited("switch_off", by, {"target": target[:MAX_ID_CHARS], "interrupt": interrupt}):
-            return self._engine.switches.switch_off(target, reason, interrupt, caller, self._engine.now())
+            return self._engine.process.switches.switch_off(target, reason, interrupt, caller, self._engine.now())
 
     def switch_on(self, target: str, *, by: str | None = None) -> Switch | None:
         """Switch it on again. Return the switch that it had, or None if it was not switched off.
@@ -155,7 +155,7 @@ class Operator:
         """
         self._require_operator("switches")
         with self._audited("switch_on", by, {"target": target[:MAX_ID_CHARS]}):
-            return self._engine.switches.switch_on(target)
+            return self._engine.process.switches.switch_on(target)
 
     def drain_worker(self, name: str, timeout: float | None = None, *, by: str | None = None) -> WorkerReport:
         """Ask a live worker to drain, and return it: it takes no more work, ends with the work that it has, and exits.
@@ -176,19 +176,19 @@ class Operator:
         self._require_operator("keys")
         details: dict[str, object] = {}
         with self._audited("create_key", None, details):
-            created = access_keys.create_key(self._engine.files, {**options}, utc_now())
+            created = access_keys.create_key(self._engine.workspace.files, {**options}, utc_now())
             details["key"] = created.key.id
             return created
 
     def find_key(self, key_id: str) -> AccessKey | None:
         """Return the key with this id, revoked and expired ones too, or None. Redis is not asked."""
         self._require_operator("keys")
-        return access_keys.find_key(self._engine.files, key_id)
+        return access_keys.find_key(self._engine.workspace.files, key_id)
 
     def keys(self) -> Iterator[AccessKey]:
         """Yield all keys, revoked and expired ones too."""
         self._require_operator("keys")
-        return access_keys.keys(self._engine.files)
+        return access_keys.keys(self._engine.workspace.files)
 
     def revoke_key(self, key_id: str, *, by: str | None = None) -> AccessKey:
         """Revoke a key for ever. Gateways refuse it within some seconds. Raises UsageError if there is none.
@@ -197,7 +197,7 @@ class Operator:
         """
         self._require_operator("keys")
         with self._audited("revoke_key", by, {"key": key_id[:MAX_ID_CHARS]}):
-            return access_keys.revoke_key(self._engine.files, key_id, utc_now())
+            return access_keys.revoke_key(self._engine.workspace.files, key_id, utc_now())
 
     def erase(self, task_id: str, *, timeout: float = 30.0, **options: Unpack[ErasureOptions]) -> ErasureReceipt:
         """Erase a task, and return its receipt: of an erasure that is complete, or as far as it is after `timeout`.
@@ -222,9 +222,9 @@ class Operator:
         Raises UsageError if there is none.
         """
         whole_id = qualified_id(self.settings.tenant, task_id)
-        if (receipt := receipt_of(self._engine.files, whole_id)) is not None:
+        if (receipt := receipt_of(self._engine.workspace.files, whole_id)) is not None:
             return receipt
-        stored = self._engine.files.get(erasure_path(whole_id))
+        stored = self._engine.workspace.files.get(erasure_path(whole_id))
         if stored is None or (request := parse_request(stored)) is None:
             raise NotFound(f"no receipt of task {task_id!r}: it was not erased")
         return pending_receipt(request)
@@ -255,7 +255,7 @@ class Operator:
         def is_wanted(task: TaskSummary) -> bool:
             return wanted.matches(entry_of(task)) and (task.status.ended or not only_ended)
 
-        page = select_page(self._engine, is_wanted, cursor, check_limit(limit), wanted.tenant)
+        page = select_page(self._engine.workspace, is_wanted, cursor, check_limit(limit), wanted.tenant)
         if dry_run:
             return _page(page, lambda task: RemovalOutcome(task_id=task.task_id, outcome="matched"))
         delays = iter(delay + number / rate for number in range(len(page.tasks)))
@@ -271,7 +271,7 @@ class Operator:
         if not rules:
             raise NotFound("no rules: ROBOCO_RETENTION_RULES is not set in this process")
         page = select_page(
-            self._engine, lambda task: due_rule(rules, task, now) is not None, cursor, check_limit(limit)
+            self._engine.workspace, lambda task: due_rule(rules, task, now) is not None, cursor, check_limit(limit)
         )
 
         def outcome(task: TaskSummary) -> RemovalOutcome:
@@ -289,7 +289,7 @@ class Operator:
         whole_id = qualified_id(self.settings.tenant, task_id)
         with self._audited("export", by, task_id=whole_id):
             check_exportable(self._engine, whole_id)
-        return task_tar(self._engine, whole_id)
+        return task_tar(self._engine.workspace, whole_id)
 
     def import_task(self, source: BinaryIO, *, by: str | None = None) -> TaskSummary:
         """Store the task of a tar, and return its summary. The source must be seekable, such as an open file.
@@ -330,7 +330,7 @@ class Operator:
 
     def _receipt_so_far(self, request: ErasureRequest) -> ErasureReceipt:
         """Return the receipt of an accepted request."""
-        receipt = receipt_of(self._engine.files, request.task_id)
+        receipt = receipt_of(self._engine.workspace.files, request.task_id)
         if receipt is not None:
             return receipt
         return pending_receipt(request)

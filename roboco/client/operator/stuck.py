@@ -63,7 +63,7 @@ def stuck_page(
     statuses = STATUSES if wanted.statuses == frozenset(TaskStatus) else wanted.statuses
     if other := sorted(statuses - STATUSES):
         raise UsageError(f"status {other[0].value!r}: only queued and running tasks can be stuck")
-    page = engine.task_index.page(replace(wanted, statuses=statuses, until=until), cursor, limit)
+    page = engine.tasks.task_index.page(replace(wanted, statuses=statuses, until=until), cursor, limit)
     known = _Queues(queues)
     found = [_stuck_task(engine, known, entry, until) for entry in page.entries]
     return StuckPage(tasks=[one for one in found if one is not None], cursor=page.cursor, complete=page.complete)
@@ -93,7 +93,7 @@ class _Queues:
 
 def _stuck_task(engine: Engine, queues: _Queues, entry: TaskEntry, until: datetime) -> StuckTask | None:
     """Return the task with the cause, or None if it progresses, has not begun on purpose, or has changed since."""
-    task = engine.task_store.load(entry.task_id, 1)
+    task = engine.tasks.task_store.load(entry.task_id, 1)
     progressed = entry.updated_at if task is None else max(entry.updated_at, task.tail[-1].created_at)
     if progressed > until or (task is not None and not _should_progress(engine, task)):
         return None

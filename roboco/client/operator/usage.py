@@ -126,7 +126,7 @@ class UsageCollector:
     def _usage_or_none(self, entry: TaskEntry) -> TaskUsage | None:
         """Return the usage of the task, or None, with a problem, if its history is broken."""
         try:
-            return task_usage(self._engine, entry.task_id, entry.steps if entry.status.ended else None)
+            return task_usage(self._engine.workspace, entry.task_id, entry.steps if entry.status.ended else None)
         except CorruptHistory as error:
             self._broken.append(str(error))
             return None
@@ -137,7 +137,7 @@ class UsageCollector:
         A task that works at this moment may have any time of change, so those are read first. If it waits, or has
         ended, before its page of the second list is read, it changed after the first day and is in the second list.
         """
-        index, wanted = self._engine.task_index, self._wanted
+        index, wanted = self._engine.tasks.task_index, self._wanted
         begin = datetime.combine(self._first, time(), UTC)
         facts = index.page(wanted, limit=1)
         working = TaskFilter(frozenset({TaskStatus.QUEUED, TaskStatus.RUNNING}), wanted.tenant, wanted.teams)
@@ -179,7 +179,7 @@ class UsageCollector:
         """Yield each task of the workspace, and None after each page, and for one that cannot be read."""
         cursor = ""
         while True:
-            page = self._engine.files.folders(cursor, _FOLDERS)
+            page = self._engine.workspace.files.folders(cursor, _FOLDERS)
             if page is None:
                 raise UsageError("the store refuses the cursor of its folders: it has expired; begin the report again")
             names = [name for name in page.names if is_task_id(name) and self._wanted.tenant in (None, tenant_of(name))]
@@ -191,7 +191,7 @@ class UsageCollector:
 
     def _entry_or_none(self, task_id: str) -> TaskEntry | None:
         try:
-            summary = self._engine.summaries.get(task_id)
+            summary = self._engine.workspace.summaries.get(task_id)
         except CorruptHistory as error:
             self._broken.append(str(error))
             return None

@@ -18,7 +18,7 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.domain.team.what_if import MAX_RUNS, WhatIf
 from roboco.engine.accept.accept_item import accept_item
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.engine.frozen_teams import team_as_data
 from roboco.engine.operate.what_if import WhatIfRequest, run_ids, start_runs
 from roboco.errors import NotFound, StateConflict, UsageError
@@ -88,7 +88,7 @@ class RunningComparison:
 
     def report(self) -> WhatIfReport:
         """Return the runs beside their task, as they are now. Cost: one read of the history of each."""
-        rule = _rule_of(self._engine, self.task_ids[0])
+        rule = _rule_of(self._engine.workspace, self.task_ids[0])
         task = self._record(self._source)
         steps = tuple(task.history())
         rows = tuple(self._row(task_id, steps) for task_id in self.task_ids)
@@ -98,7 +98,7 @@ class RunningComparison:
 
     def _row(self, task_id: str, source: Sequence[TaskStep]) -> RunRow:
         run = self._record(task_id)
-        record = self._engine.frozen_teams.recorded_calls_of(task_id)
+        record = self._engine.workspace.frozen_teams.recorded_calls_of(task_id)
         return row_of_run(run.summary(), tuple(run.history()), run.team(), record, source)
 
     def wait(self, timeout: float | None = None) -> list[str]:
@@ -140,16 +140,16 @@ def start(
         max_cost=options.get("max_cost"),
         max_seconds=options.get("max_seconds", DEFAULT_SECONDS),
     )
-    team = _team_of_runs(engine, settings, source, options)
+    team = _team_of_runs(engine.workspace, settings, source, options)
     unrecorded, by = options.get("unrecorded", "run"), options.get("by")
     request = WhatIfRequest(source, seq, group, runs, unrecorded, team, limits, by)
     return group, start_runs(engine, request)
 
 
-def find(engine: Engine, source: str, group: str) -> tuple[str, list[str]]:
+def find(workspace: Workspace, source: str, group: str) -> tuple[str, list[str]]:
     """Return the ids of a task's comparison and of its runs. Raise NotFound if there is none."""
     try:
-        rule = _rule_of(engine, run_ids(comparison_id(source, group), 1)[0])
+        rule = _rule_of(workspace, run_ids(comparison_id(source, group), 1)[0])
     except UsageError:
         rule = None
     if rule is None or rule.source != source:
@@ -157,8 +157,8 @@ def find(engine: Engine, source: str, group: str) -> tuple[str, list[str]]:
     return rule.group, run_ids(rule.group, rule.runs)
 
 
-def _rule_of(engine: Engine, task_id: str) -> WhatIf:
-    team = engine.frozen_teams.find(task_id)
+def _rule_of(workspace: Workspace, task_id: str) -> WhatIf:
+    team = workspace.frozen_teams.find(task_id)
     if team is None or team.what_if is None:
         raise NotFound(f"task {task_id!r} is no run of what-if")
     return team.what_if
@@ -172,11 +172,11 @@ def comparison_id(source: str, named: str | None) -> str:
     return qualified_id(tenant_of(check_task_id(source)) or None, f"{RUN_PREFIX}{name}")
 
 
-def _team_of_runs(engine: Engine, settings: Settings, source: str, options: WhatIfOptions) -> Team:
+def _team_of_runs(workspace: Workspace, settings: Settings, source: str, options: WhatIfOptions) -> Team:
     """Return the team of the runs with the chosen model and prompts, validated, and without a rule."""
     wanted = options.get("team")
     if wanted is None:
-        team = engine.frozen_teams.find(source)
+        team = workspace.frozen_teams.find(source)
         if team is None:
             raise NotFound(f"no task {source!r} in this workspace")
         team = team.model_copy(update={"what_if": None})

@@ -39,7 +39,7 @@ from roboco.domain.inbox.item import (
 )
 from roboco.domain.paths import CLOSED, OPENED, applied_path, inbox_path, item_path, open_marker_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, TaskStores, Workspace
 from roboco.engine.retry import TaskClosing, after_close
 from roboco.engine.tombstones import erased_error
 from roboco.errors import AlreadyEnded, StateConflict, TransientError, UsageError
@@ -88,7 +88,7 @@ def accept_item(
     marker is read after the item is in Redis. A `lookup` takes two more, and another one after the write.
     """
     check_task_id(task_id)
-    stored_before = stored_item(engine, task_id, item.item_id) if lookup == "needed" else None
+    stored_before = stored_item(engine.workspace, task_id, item.item_id) if lookup == "needed" else None
     if stored_before is not None and stored_before.applied_at_seq is not None:
         check_idempotent(item, stored_before)
         return
@@ -96,11 +96,11 @@ def accept_item(
         if isinstance(item, UserMessage) and not _is_admissible(engine, task_id, item):
             return
         if enforce_capacity and not isinstance(item, CALL_ITEMS):
-            _check_inbox_capacity(engine, task_id, item)
+            _check_inbox_capacity(engine.tasks, task_id, item)
     repeated = stored_before is not None
     with naming_id(item):
-        if stored_before is None and not _store(engine, task_id, item):
-            stored_before = stored_item(engine, task_id, item.item_id)
+        if stored_before is None and not _store(engine.workspace, task_id, item):
+            stored_before = stored_item(engine.workspace, task_id, item.item_id)
             repeated = True
         applied = _add_to_inbox(engine, task_id, stored_before or item, repeated, may_be_applied=lookup != "new id")
     check_idempotent(item, applied or stored_before)
@@ -118,9 +118,9 @@ def naming_id(item: Item) -> Iterator[None]:
         raise TransientError(f"{error}; send the item again with item id {item.item_id!r}") from error
 
 
-def _store(engine: Engine, task_id: str, item: Item) -> bool:
+def _store(workspace: Workspace, task_id: str, item: Item) -> bool:
     """Store the item. Return False if there is a pending one of this id."""
-    return engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
+    return workspace.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
 
 
 def _add_to_inbox(engine: Engine, task_id: str, item: Item, repeated: bool, may_be_applied: bool) -> Item | None:
@@ -133,22 +133,22 @@ def _add_to_inbox(engine: Engine, task_id: str, item: Item, repeated: bool, may_
     If a coordinator has applied an item of this id meanwhile, return that one, and remove the stored one: it is a late
     repetition.
     """
-    before = engine.task_store.load(task_id, 1)
+    before = engine.tasks.task_store.load(task_id, 1)
     if not _may_be_open(engine, task_id, before):
         return _reject(engine, task_id, item, repeated)
-    if may_be_applied and (applied := _applied_item(engine, task_id, item.item_id)) is not None:
-        engine.files.delete(item_path(task_id, item.item_id))
+    if may_be_applied and (applied := _applied_item(engine.workspace, task_id, item.item_id)) is not None:
+        engine.workspace.files.delete(item_path(task_id, item.item_id))
         return applied
     pauses = isinstance(item, Pause) and item.until == 0
     epoch = before.epoch if before is not None and repeated and not pauses else None
     in_step = repeated and before is not None and item.item_id in before.state.recent_item_ids
     ends_work = interrupts_work(item) and not in_step
-    engine.inbox.add(task_id, [item.item_id], ends_work, epoch, block_claim=pauses)
-    task = engine.task_store.load(task_id, 1)
+    engine.tasks.inbox.add(task_id, [item.item_id], ends_work, epoch, block_claim=pauses)
+    task = engine.tasks.task_store.load(task_id, 1)
     ended = task is not None and task.phase is Phase.END
     if ended or not _is_open(engine, task_id):
         return _reject(engine, task_id, item, repeated, ended)
-    engine.schedule.schedule_no_later_than(task_id, 0.0 if interrupts_work(item) else CHECK_DELAY)
+    engine.tasks.schedule.schedule_no_later_than(task_id, 0.0 if interrupts_work(item) else CHECK_DELAY)
     _wake_coordinator(engine, task_id, item)
     return None
 
@@ -156,27 +156,27 @@ def _add_to_inbox(engine: Engine, task_id: str, item: Item, repeated: bool, may_
 def _wake_coordinator(engine: Engine, task_id: str, item: Item) -> None:
     """Send the wake-up message. If the broker does not answer, let the sweeper check the task at once."""
     try:
-        engine.dispatcher.advance(task_id)
+        engine.services.dispatcher.advance(task_id)
     except TransientError as error:
         _log.warning("item %s is accepted, and the sweeper will have it applied: %s", item.item_id, error)
         with suppress(TransientError):  # it is checked after CHECK_DELAY
-            engine.schedule.set(task_id)
+            engine.tasks.schedule.set(task_id)
 
 
-def stored_item(engine: Engine, task_id: str, item_id: str) -> Item | None:
+def stored_item(workspace: Workspace, task_id: str, item_id: str) -> Item | None:
     """Return the item of this id, applied or pending, or None if there is none.
 
     A coordinator stores an item as applied, and then deletes the pending one. So the pending one is read first: if a
     coordinator has deleted it, the applied one is there. A write that the store carries out late may put an applied
     item back into the inbox: the applied one counts. Cost: two reads, one after the other.
     """
-    pending = engine.files.get(item_path(task_id, item_id))
-    applied = _applied_item(engine, task_id, item_id)
+    pending = workspace.files.get(item_path(task_id, item_id))
+    applied = _applied_item(workspace, task_id, item_id)
     return parse_item(pending) if applied is None and pending is not None else applied
 
 
-def _applied_item(engine: Engine, task_id: str, item_id: str) -> Item | None:
-    data = engine.files.get(applied_path(task_id, item_id))
+def _applied_item(workspace: Workspace, task_id: str, item_id: str) -> Item | None:
+    data = workspace.files.get(applied_path(task_id, item_id))
     return None if data is None else parse_item(data)
 
 
@@ -212,17 +212,17 @@ def _is_admissible(engine: Engine, task_id: str, message: UserMessage) -> bool:
         check_idempotent(message, _require_applied(engine, task_id, message))
         return False
     if message.agent is not None:
-        engine.frozen_teams.get(task_id).check_agent(message.agent)
+        engine.workspace.frozen_teams.get(task_id).check_agent(message.agent)
     return True
 
 
-def _check_inbox_capacity(engine: Engine, task_id: str, item: Item) -> None:
+def _check_inbox_capacity(tasks: TaskStores, task_id: str, item: Item) -> None:
     max_items = MAX_ITEMS
     if not isinstance(item, UserMessage) or item.interrupts:
         max_items += MAX_CONTROLS
     if isinstance(item, Stop | Resume):
         max_items += MAX_CONTROLS
-    if (waiting := engine.inbox.count(task_id)) >= max_items:
+    if (waiting := tasks.inbox.count(task_id)) >= max_items:
         raise StateConflict(
             f"task {task_id!r} has {waiting} items in its inbox, at most {max_items} may wait; "
             "send this again when the task has applied some of them"
@@ -235,7 +235,7 @@ def _seems_open(engine: Engine, task_id: str) -> bool:
     Redis answers for a task that it holds and that has not ended, which saves a request to the workspace. If Redis has
     lost the end, the marker decides: it is read in any case after the item was added.
     """
-    return _may_be_open(engine, task_id, engine.task_store.load(task_id, 1))
+    return _may_be_open(engine, task_id, engine.tasks.task_store.load(task_id, 1))
 
 
 def _may_be_open(engine: Engine, task_id: str, task: Snapshot | None) -> bool:
@@ -248,11 +248,11 @@ def _is_open(engine: Engine, task_id: str) -> bool:
     A task that is closing may be reopened. That takes a few requests to the workspace, for which this waits. Raise
     TransientError if it takes longer: the coordinator has died.
     """
-    return after_close(engine.clock, lambda: _takes_items(engine, task_id), CLOSING_TIMEOUT)
+    return after_close(engine.clock, lambda: _takes_items(engine.workspace, task_id), CLOSING_TIMEOUT)
 
 
-def _takes_items(engine: Engine, task_id: str) -> bool:
-    marker = engine.files.get(open_marker_path(task_id))
+def _takes_items(workspace: Workspace, task_id: str) -> bool:
+    marker = workspace.files.get(open_marker_path(task_id))
     if marker in (None, OPENED, CLOSED):
         return marker == OPENED
     raise TaskClosing(f"task {task_id!r} is being closed; send this again to learn whether it has ended")
@@ -268,24 +268,24 @@ def _reject(engine: Engine, task_id: str, item: Item, repeated: bool, ended: boo
     completed = _status_of(engine, task_id) in (None, TaskStatus.COMPLETED)
     if repeated and not completed and not isinstance(item, Stop):
         return _require_applied(engine, task_id, item)
-    engine.inbox.remove(task_id, item.item_id)
+    engine.tasks.inbox.remove(task_id, item.item_id)
     if not isinstance(item, Stop):
-        engine.files.delete(item_path(task_id, item.item_id))
+        engine.workspace.files.delete(item_path(task_id, item.item_id))
         return _require_applied(engine, task_id, item)
-    if ended or engine.summaries.is_closed(task_id):
-        engine.files.delete(item_path(task_id, item.item_id))
-    elif (erased := erased_error(engine.files, task_id)) is not None:
-        engine.files.delete(item_path(task_id, item.item_id))
+    if ended or engine.workspace.summaries.is_closed(task_id):
+        engine.workspace.files.delete(item_path(task_id, item.item_id))
+    elif (erased := erased_error(engine.workspace.files, task_id)) is not None:
+        engine.workspace.files.delete(item_path(task_id, item.item_id))
         raise erased
-    elif len(engine.files.names(inbox_path(task_id))) > MAX_CONTROLS:
-        engine.files.delete(item_path(task_id, item.item_id))
+    elif len(engine.workspace.files.names(inbox_path(task_id))) > MAX_CONTROLS:
+        engine.workspace.files.delete(item_path(task_id, item.item_id))
         raise StateConflict(f"task {task_id!r} is not submitted yet and already has {MAX_CONTROLS} stops; send no more")
     return None
 
 
 def _require_applied(engine: Engine, task_id: str, item: Item) -> Item:
     """Return the item of this id that was applied before the task ended. Raise UsageError if there is none."""
-    applied = _applied_item(engine, task_id, item.item_id)
+    applied = _applied_item(engine.workspace, task_id, item.item_id)
     if applied is None:
         raise _closed_error(engine, task_id)
     return applied
@@ -295,7 +295,7 @@ def _closed_error(engine: Engine, task_id: str) -> UsageError:
     """Return the error of a task that takes no items: it has ended, or there is none."""
     status = _status_of(engine, task_id)
     if status is None:
-        return engine.summaries.missing(task_id)
+        return engine.workspace.summaries.missing(task_id)
     end = f"has ended ({status})" if status.ended else "has ended"
     remedy = "retry it, or fork it" if status is TaskStatus.FAILED else "submit a new task, or fork this one"
     return AlreadyEnded(f"task {task_id!r} {end} and takes no more items; {remedy}")
@@ -306,7 +306,11 @@ def _status_of(engine: Engine, task_id: str) -> TaskStatus | None:
 
     Redis has the status of a task whose end is not in its summary yet.
     """
-    summary = engine.summaries.get(task_id)
-    if summary is not None and not summary.status.ended and (task := engine.task_store.load(task_id, 1)) is not None:
+    summary = engine.workspace.summaries.get(task_id)
+    if (
+        summary is not None
+        and not summary.status.ended
+        and (task := engine.tasks.task_store.load(task_id, 1)) is not None
+    ):
         return task.status
     return None if summary is None else summary.status

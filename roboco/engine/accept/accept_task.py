@@ -39,7 +39,7 @@ from roboco.engine.accept import early_files
 from roboco.engine.accept.attachments import check_attachments
 from roboco.engine.accept.capacity import check_capacity
 from roboco.engine.accept.fallback import falling_back_to_sweeper
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Services, TaskStores, Workspace
 from roboco.engine.prompt import render_prompt
 from roboco.engine.record.recover import erase_again, restore_inbox
 from roboco.engine.task_entries import put_entry
@@ -67,14 +67,14 @@ def accept_and_wake(engine: Engine, submission: Submission, team: Team, parent: 
     When this returns, the task will end or wait, whatever fails. A repetition of the submission changes nothing. Raise
     UsageError if the task id has other content already.
     """
-    with engine.telemetry.operation(Operation("submit", check_task_id(submission.task_id))):
+    with engine.services.telemetry.operation(Operation("submit", check_task_id(submission.task_id))):
         accepted = accept_task(engine, submission, team, parent)
         if accepted is None:
             return
         with falling_back_to_sweeper(accepted.task_id):
             load_into_redis(engine, accepted)
-            engine.dispatcher.advance(accepted.task_id)
-        index_accepted(engine, accepted)
+            engine.services.dispatcher.advance(accepted.task_id)
+        index_accepted(engine.tasks, accepted)
 
 
 def accept_task(
@@ -96,19 +96,19 @@ def accept_task(
     artifacts = check_attachments(engine, task_id, submission)
     steps = first_steps(submission, team, parent, artifacts, engine.now())
     check_prompts(team, task_id, steps[0])
-    _check_outputs(engine, team)
-    engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
-    check_not_erased(engine.files, task_id)
+    _check_outputs(engine.services, team)
+    engine.tasks.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
+    check_not_erased(engine.workspace.files, task_id)
     if parent is None:
         check_capacity(engine, task_id)
-    _store_team(engine, task_id, team)
-    notify.store_targets(engine, task_id, submission.notify)
-    stored = _store_steps(engine, task_id, steps)
+    _store_team(engine.workspace, task_id, team)
+    notify.store_targets(engine.workspace, task_id, submission.notify)
+    stored = _store_steps(engine.workspace, task_id, steps)
     if stored[0].metadata.get("submission") != submission.digest():
         raise StateConflict(
             f"task id {task_id!r} was submitted before with another prompt or context; choose another id"
         )
-    if _store_summary(engine, task_id, team, stored).status.ended:
+    if _store_summary(engine.workspace, task_id, team, stored).status.ended:
         return None
     early_files.take(engine, task_id, stored[-1].metadata.get("by"))
     _store_marker(engine, task_id)
@@ -123,7 +123,7 @@ def load_into_redis(engine: Engine, accepted: AcceptedTask) -> None:
     events = prepare_load(engine, accepted)
     if events is None:
         return
-    if not engine.task_store.create(accepted.task_id, accepted.steps, fold(accepted.steps), events):
+    if not engine.tasks.task_store.create(accepted.task_id, accepted.steps, fold(accepted.steps), events):
         check_not_erased_again(engine, accepted.task_id)
 
 
@@ -136,7 +136,7 @@ def prepare_load(engine: Engine, accepted: AcceptedTask) -> list[AnyEvent] | Non
     """
     task_id, steps = accepted.task_id, accepted.steps
     restore_inbox(engine, task_id)
-    if accepted.is_known and next(engine.histories.read(task_id, len(steps)), None) is not None:
+    if accepted.is_known and next(engine.workspace.histories.read(task_id, len(steps)), None) is not None:
         return None
     events = _first_events(engine, task_id, accepted.team, steps[-1])
     if accepted.is_known or len(steps) > 1:  # followers may hold text that Redis has lost
@@ -146,13 +146,13 @@ def prepare_load(engine: Engine, accepted: AcceptedTask) -> list[AnyEvent] | Non
 
 def check_not_erased_again(engine: Engine, task_id: str) -> None:
     """Raise Erased if Redis did not create the task because it was erased while this client submitted it again."""
-    if engine.task_store.load(task_id, 1) is None and erase_again(engine, task_id):
-        raise engine.summaries.missing(task_id)
+    if engine.tasks.task_store.load(task_id, 1) is None and erase_again(engine, task_id):
+        raise engine.workspace.summaries.missing(task_id)
 
 
-def index_accepted(engine: Engine, accepted: AcceptedTask) -> None:
+def index_accepted(tasks: TaskStores, accepted: AcceptedTask) -> None:
     """Enter the task in the task index as queued, unless it has a newer entry."""
-    put_entry(engine, entry_of(_first_summary(accepted.task_id, accepted.team, accepted.steps)))
+    put_entry(tasks, entry_of(_first_summary(accepted.task_id, accepted.team, accepted.steps)))
 
 
 def check_prompts(team: Team, task_id: str, first: TaskStep) -> None:
@@ -168,32 +168,32 @@ def check_prompts(team: Team, task_id: str, first: TaskStep) -> None:
             raise UsageError(f"prompt of agent {agent.name!r}: {error}") from error
 
 
-def _check_outputs(engine: Engine, team: Team) -> None:
+def _check_outputs(services: Services, team: Team) -> None:
     """Raise UsageError if a JSON Schema of an agent's output is refused."""
     for agent in team.agents:
-        if isinstance(agent.output, dict) and (mistake := engine.toolbox.schema_error(answer_schema(agent.output))):
+        if isinstance(agent.output, dict) and (mistake := services.toolbox.schema_error(answer_schema(agent.output))):
             raise UsageError(f"output of agent {agent.name!r}: {mistake}")
 
 
-def _store_steps(engine: Engine, task_id: str, steps: tuple[TaskStep, ...]) -> tuple[TaskStep, ...]:
+def _store_steps(workspace: Workspace, task_id: str, steps: tuple[TaskStep, ...]) -> tuple[TaskStep, ...]:
     """Store the first steps, unless some are stored already. Return the stored ones."""
     if len(steps) == 1:
-        return (engine.histories.append(task_id, steps[0]),)
-    if engine.histories.create(task_id, [step.line().encode() for step in steps]):
+        return (workspace.histories.append(task_id, steps[0]),)
+    if workspace.histories.create(task_id, [step.line().encode() for step in steps]):
         return steps
-    return tuple(islice(engine.histories.read(task_id), len(steps)))
+    return tuple(islice(workspace.histories.read(task_id), len(steps)))
 
 
-def _store_team(engine: Engine, task_id: str, team: Team) -> None:
-    if not engine.frozen_teams.freeze(task_id, team):
+def _store_team(workspace: Workspace, task_id: str, team: Team) -> None:
+    if not workspace.frozen_teams.freeze(task_id, team):
         raise StateConflict(f"task id {task_id!r} was submitted before with another team; choose another id")
 
 
-def _store_summary(engine: Engine, task_id: str, team: Team, steps: tuple[TaskStep, ...]) -> TaskSummary:
+def _store_summary(workspace: Workspace, task_id: str, team: Team, steps: tuple[TaskStep, ...]) -> TaskSummary:
     summary = _first_summary(task_id, team, steps)
-    if engine.files.create(summary_path(task_id), summary.model_dump_json().encode()):
+    if workspace.files.create(summary_path(task_id), summary.model_dump_json().encode()):
         return summary
-    return engine.summaries.require(task_id)
+    return workspace.summaries.require(task_id)
 
 
 def _store_marker(engine: Engine, task_id: str) -> None:
@@ -203,11 +203,11 @@ def _store_marker(engine: Engine, task_id: str) -> None:
     enter the task again then: nothing after the acceptance does before a worker claims the turn.
     """
     delay, begun = engine.policy.redelivery_delay, engine.clock.now()
-    engine.schedule.set(task_id, delay)
-    engine.files.create(open_marker_path(task_id), OPENED)
+    engine.tasks.schedule.set(task_id, delay)
+    engine.workspace.files.create(open_marker_path(task_id), OPENED)
     if not 0 <= engine.clock.now() - begun < delay / 2:
         with falling_back_to_sweeper(task_id):
-            engine.schedule.schedule_no_later_than(task_id, delay)
+            engine.tasks.schedule.schedule_no_later_than(task_id, delay)
 
 
 def _first_summary(task_id: str, team: Team, steps: tuple[TaskStep, ...]) -> TaskSummary:

@@ -21,7 +21,7 @@ from roboco.domain.paths import item_path
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import MAX_TEXT_CHARS, ToolDifference
 from roboco.engine.accept.accept_item import accept_item, check_idempotent, check_open, stored_item
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.engine.record import recover
 from roboco.engine.record.newest_step import newest_step
 from roboco.engine.record.tool_listings import approve_change, tool_differences
@@ -65,13 +65,15 @@ def answer(engine: Engine, task_id: str, outcome: ToolOutcome, by: str | None = 
     """
     call_id = outcome.result.tool_call_id
     item_id = answer_id(call_id)
-    at_seq = _answered_seq(engine, task_id, item_id)
+    at_seq = _answered_seq(engine.workspace, task_id, item_id)
     if at_seq is None:
         step, call = _open_call(engine, task_id, call_id)
         if not is_client_call(call):
             raise UsageError(f"call_id: {call.tool_name!r}, the tool of call {call_id!r}, is not a client tool")
         at_seq = step.seq
-    offloaded = engine.toolbox.offload_large(outcome, ToolContext(task_id, "", call_id, f"{task_id}/{call_id}", 1))
+    offloaded = engine.services.toolbox.offload_large(
+        outcome, ToolContext(task_id, "", call_id, f"{task_id}/{call_id}", 1)
+    )
     item = ExternalToolResult(
         item_id=item_id, created_at=engine.now(), by=by, call_id=call_id, at_seq=at_seq, outcome=offloaded
     )
@@ -87,10 +89,10 @@ def decide_approval(engine: Engine, task_id: str, call_id: str, approval: CallAp
     if _decide_change(engine, task_id, call_id, approval):
         return
     item_id = approval_id(call_id)
-    at_seq = _answered_seq(engine, task_id, item_id)
+    at_seq = _answered_seq(engine.workspace, task_id, item_id)
     if at_seq is None:
         step, call = _open_call(engine, task_id, call_id)
-        if not needs_approval(engine.frozen_teams.get(task_id), call):
+        if not needs_approval(engine.workspace.frozen_teams.get(task_id), call):
             raise UsageError(f"call_id: call {call_id!r} of {call.tool_name!r} needs no approval")
         at_seq = step.seq
     about = {"item_id": item_id, "created_at": engine.now(), "call_id": call_id, "at_seq": at_seq}
@@ -103,7 +105,7 @@ def resolve_unknown(engine: Engine, task_id: str, call_id: str, resolution: Call
     Raise UsageError if the call has no unknown outcome, and TransientError while a worker still determines the outcome.
     """
     check_task_id(task_id)
-    if (before := stored_item(engine, task_id, item_id)) is not None:
+    if (before := stored_item(engine.workspace, task_id, item_id)) is not None:
         accept_item(engine, task_id, before)  # it changes nothing if the item was applied
         return
     item = UnknownResolution(
@@ -154,8 +156,8 @@ def open_tool_changes(engine: Engine, task_id: str, newest: TaskStep | None = No
     """
     newest = newest or newest_step(engine, task_id)
     calls = () if newest is None else newest.calls
-    changes = tool_differences(engine, task_id, [call.id for call in calls], MAX_TEXT_CHARS)
-    return [change for change in changes if stored_item(engine, task_id, change_id(change.call_id)) is None]
+    changes = tool_differences(engine.workspace, task_id, [call.id for call in calls], MAX_TEXT_CHARS)
+    return [change for change in changes if stored_item(engine.workspace, task_id, change_id(change.call_id)) is None]
 
 
 def _decide_change(engine: Engine, task_id: str, call_id: str, approval: CallApproval) -> bool:
@@ -176,32 +178,32 @@ def _decide_change(engine: Engine, task_id: str, call_id: str, approval: CallApp
         result=approval.reason or None,
     )
     if approval.approved:
-        _store_first(engine, task_id, item)
-        approve_change(engine, task_id, call_id)
+        _store_first(engine.workspace, task_id, item)
+        approve_change(engine.workspace, task_id, call_id)
     accept_item(engine, task_id, item)
     return True
 
 
-def _store_first(engine: Engine, task_id: str, item: UnknownResolution) -> None:
+def _store_first(workspace: Workspace, task_id: str, item: UnknownResolution) -> None:
     """Store the item before its effect. Raise UsageError if a different decision on the change is stored already."""
-    if stored_item(engine, task_id, item.item_id) is None:
-        engine.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
-    check_idempotent(item, stored_item(engine, task_id, item.item_id))
+    if stored_item(workspace, task_id, item.item_id) is None:
+        workspace.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
+    check_idempotent(item, stored_item(workspace, task_id, item.item_id))
 
 
-def approved_call(engine: Engine, team: Team, task_id: str, call: ToolCall) -> ToolCall | None:
+def approved_call(workspace: Workspace, team: Team, task_id: str, call: ToolCall) -> ToolCall | None:
     """Return the call with the arguments that a person approved, or None if no person has approved it."""
     if not needs_approval(team, call):
         return call
-    approval = stored_item(engine, task_id, approval_id(call.id))
+    approval = stored_item(workspace, task_id, approval_id(call.id))
     if not isinstance(approval, ApprovalDecision) or not approval.approved:
         return None
     return call if approval.args is None else call.model_copy(update={"args": approval.args})
 
 
-def _answered_seq(engine: Engine, task_id: str, item_id: str) -> int | None:
+def _answered_seq(workspace: Workspace, task_id: str, item_id: str) -> int | None:
     """Return the position of the step whose call this item has answered, or None if there is no such item."""
-    before = stored_item(engine, check_task_id(task_id), item_id)
+    before = stored_item(workspace, check_task_id(task_id), item_id)
     return before.at_seq if isinstance(before, ExternalToolResult | ApprovalDecision) else None
 
 

@@ -25,7 +25,7 @@ from roboco.domain.inbox.item import (
 from roboco.domain.paths import item_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.ports.task_store import Snapshot
 
 MAX_READ_ITEMS: Final = 100
@@ -39,11 +39,11 @@ def stays_at_rest(engine: Engine, summary: TaskSummary) -> bool:
     """
     if not summary.status.waiting:
         return summary.status.ended
-    task = engine.task_store.load(summary.task_id, 1)
-    return task is None or (task.status is summary.status and not continues(engine, summary.task_id, task))
+    task = engine.tasks.task_store.load(summary.task_id, 1)
+    return task is None or (task.status is summary.status and not continues(engine.workspace, summary.task_id, task))
 
 
-def continues(engine: Engine, task_id: str, task: Snapshot) -> bool:
+def continues(workspace: Workspace, task_id: str, task: Snapshot) -> bool:
     """Return True if the task waits, and an item of its inbox ends the wait.
 
     Cost: a read of the workspace for each item that is not applied yet, at most MAX_READ_ITEMS, in parallel. If a task
@@ -52,7 +52,7 @@ def continues(engine: Engine, task_id: str, task: Snapshot) -> bool:
     if not task.status.waiting:
         return False
     new = [item_id for item_id in task.item_ids if item_id not in task.state.recent_item_ids]
-    found = engine.files.get_many([item_path(task_id, item_id) for item_id in new[:MAX_READ_ITEMS]])
+    found = workspace.files.get_many([item_path(task_id, item_id) for item_id in new[:MAX_READ_ITEMS]])
     items = [parse_item(data) for data in found if data is not None]
     if any(map(interrupts_work, items)):
         return True

@@ -2,15 +2,15 @@
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.limits import LimitOverrides
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Workspace
 from roboco.errors import UsageError
 
 
-def check_limits(engine: Engine, task_id: str, limits: LimitOverrides) -> None:
+def check_limits(workspace: Workspace, task_id: str, limits: LimitOverrides) -> None:
     """Raise UsageError if the task cannot have these limits: its team lacks a named agent or tool."""
     if "max_steps" in limits.overrides() and limits.max_steps is None:
         raise UsageError("limits.max_steps: cannot be removed; pass a number")
-    team = engine.frozen_teams.get(task_id)
+    team = workspace.frozen_teams.get(task_id)
     for name in limits.agents:
         team.check_agent(name)
     tools = {

@@ -22,7 +22,7 @@ from roboco.domain.paths import (
     uploads_path,
 )
 from roboco.domain.schema import RecordedCaller, RecordModel
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.errors import StateConflict
 
 LIFETIME: Final = 86_400.0
@@ -37,10 +37,10 @@ class EarlyFiles(RecordModel):
     created_at: datetime
 
 
-def owner_of(engine: Engine, task_id: str) -> EarlyFiles | None:
+def owner_of(workspace: Workspace, task_id: str) -> EarlyFiles | None:
     """Return the owner of the files of an unused id, or None if it has none, or has a task."""
-    data = engine.files.get(early_files_path(task_id))
-    if data is None or engine.files.size(summary_path(task_id)) is not None:
+    data = workspace.files.get(early_files_path(task_id))
+    if data is None or workspace.files.size(summary_path(task_id)) is not None:
         return None
     return EarlyFiles.model_validate_json(data)
 
@@ -48,15 +48,15 @@ def owner_of(engine: Engine, task_id: str) -> EarlyFiles | None:
 def reserve(engine: Engine, task_id: str, by: str | None) -> None:
     """Let the files of an unused id belong to the caller. Raise StateConflict if they are another caller's."""
     record = EarlyFiles(by=by, created_at=engine.now())
-    engine.files.create(early_files_path(task_id), record.model_dump_json().encode())
-    check_owner(engine, task_id, by)
-    engine.schedule.set(f"{EARLY_FILES_PREFIX}{task_id}", LIFETIME)
+    engine.workspace.files.create(early_files_path(task_id), record.model_dump_json().encode())
+    check_owner(engine.workspace, task_id, by)
+    engine.tasks.schedule.set(f"{EARLY_FILES_PREFIX}{task_id}", LIFETIME)
 
 
-def release(engine: Engine, task_id: str) -> None:
+def release(workspace: Workspace, task_id: str) -> None:
     """Remove the record of an id without files, after an upload that has failed."""
-    if not engine.files.names(artifacts_path(task_id)):
-        engine.files.delete(early_files_path(task_id))
+    if not workspace.files.names(artifacts_path(task_id)):
+        workspace.files.delete(early_files_path(task_id))
 
 
 def confirm(engine: Engine, task_id: str, by: str | None, file: Artifact) -> None:
@@ -64,36 +64,36 @@ def confirm(engine: Engine, task_id: str, by: str | None, file: Artifact) -> Non
     try:
         reserve(engine, task_id, by)  # a failed upload beside this one may have removed the record
     except StateConflict:
-        engine.files.delete(artifact_path(task_id, file.name))
-        engine.files.delete(artifact_info_path(task_id, file.name))
+        engine.workspace.files.delete(artifact_path(task_id, file.name))
+        engine.workspace.files.delete(artifact_info_path(task_id, file.name))
         raise
 
 
-def check_owner(engine: Engine, task_id: str, by: str | None) -> None:
+def check_owner(workspace: Workspace, task_id: str, by: str | None) -> None:
     """Raise StateConflict if the files of the id belong to another caller."""
-    data = engine.files.get(early_files_path(task_id))
+    data = workspace.files.get(early_files_path(task_id))
     if data is not None and EarlyFiles.model_validate_json(data).by != by:
         raise StateConflict(f"the files of task id {task_id!r} belong to another caller; choose another id")
 
 
 def take(engine: Engine, task_id: str, by: str | None) -> None:
     """Let the id belong to the task of this caller: remove the files that another caller has uploaded."""
-    data = engine.files.get(early_files_path(task_id))
+    data = engine.workspace.files.get(early_files_path(task_id))
     if data is None or EarlyFiles.model_validate_json(data).by == by:
         return
     record = EarlyFiles(by=by, created_at=engine.now())
-    engine.files.put(early_files_path(task_id), record.model_dump_json().encode())
-    _remove_files(engine, task_id)
+    engine.workspace.files.put(early_files_path(task_id), record.model_dump_json().encode())
+    _remove_files(engine.workspace, task_id)
 
 
 def expire(engine: Engine, task_id: str) -> None:
     """Remove the files and the record of an id that is still unused."""
-    if owner_of(engine, task_id) is not None:
-        _remove_files(engine, task_id)
-        engine.files.delete(early_files_path(task_id))
+    if owner_of(engine.workspace, task_id) is not None:
+        _remove_files(engine.workspace, task_id)
+        engine.workspace.files.delete(early_files_path(task_id))
 
 
-def _remove_files(engine: Engine, task_id: str) -> None:
+def _remove_files(workspace: Workspace, task_id: str) -> None:
     for folder in (artifacts_path(task_id), artifact_info_path(task_id), uploads_path(task_id)):
-        while engine.files.delete_tree(folder, _PAGE) == _PAGE:
+        while workspace.files.delete_tree(folder, _PAGE) == _PAGE:
             continue

@@ -48,7 +48,7 @@ from roboco.engine.accept.accept_item import check_idempotent, stored_item
 from roboco.engine.accept.capacity import check_capacity
 from roboco.engine.accept.fallback import falling_back_to_sweeper
 from roboco.engine.contention import contention_error
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.engine.record import recover
 from roboco.engine.task_entries import put_entry
 from roboco.engine.tombstones import check_not_erased, check_not_erasing
@@ -90,32 +90,34 @@ def fork(engine: Engine, request: ForkRequest) -> bool:
     task_id = check_task_id(request.task_id)
     if request.source == task_id:
         raise _id_taken(request)
-    steps = list(engine.histories.read(request.source))
-    if not steps or engine.files.get(summary_path(request.source)) is None:
-        raise engine.summaries.missing(request.source)
+    steps = list(engine.workspace.histories.read(request.source))
+    if not steps or engine.workspace.files.get(summary_path(request.source)) is None:
+        raise engine.workspace.summaries.missing(request.source)
     if request.retry is None:
-        steps = fork_prefix(steps, _fork_position(engine, request))
-    team = request.team or engine.frozen_teams.get(request.source)
+        steps = fork_prefix(steps, _fork_position(engine.workspace, request))
+    team = request.team or engine.workspace.frozen_teams.get(request.source)
     team = team if request.model is None else team.with_profile(request.model)
     _check_run(request, team)
     team.check_agent(None if request.message is None else request.message.agent)
     check_capacity(engine, task_id)
-    engine.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
-    check_not_erased(engine.files, task_id)
-    engine.files.create(fork_name_path(request.source, task_id), b"")  # an erasure of the source finds the fork by it
-    check_not_erasing(engine.files, request.source)
+    engine.tasks.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
+    check_not_erased(engine.workspace.files, task_id)
+    engine.workspace.files.create(
+        fork_name_path(request.source, task_id), b""
+    )  # an erasure of the source finds the fork by it
+    check_not_erasing(engine.workspace.files, request.source)
     early_files.take(engine, task_id, request.by)
     steps = _store_files(engine, request, team, steps)
     summary, is_created = _store_summary(engine, request, team, steps)
     if request.retry is not None:
-        _name_retry(engine, request)
+        _name_retry(engine.workspace, request)
     if summary.status.ended:
         return False
-    engine.files.create(open_marker_path(task_id), OPENED)
+    engine.workspace.files.create(open_marker_path(task_id), OPENED)
     with falling_back_to_sweeper(task_id):
         if recover.load_task(engine, task_id) is not None:
-            engine.dispatcher.advance(task_id)
-    put_entry(engine, entry_of(summary))
+            engine.services.dispatcher.advance(task_id)
+    put_entry(engine.tasks, entry_of(summary))
     return is_created
 
 
@@ -128,68 +130,68 @@ def _check_run(request: ForkRequest, team: Team) -> None:
         raise UsageError(f"task {request.source!r} is a run of what-if; to fork it as a task, name its team again")
 
 
-def _fork_position(engine: Engine, request: ForkRequest) -> int | None:
+def _fork_position(workspace: Workspace, request: ForkRequest) -> int | None:
     """Return the position at which to fork. A repetition without one forks where the first request did.
 
     The source may have got further steps since.
     """
-    before = engine.files.get(lineage_path(request.task_id)) if request.seq is None else None
+    before = workspace.files.get(lineage_path(request.task_id)) if request.seq is None else None
     return request.seq if before is None else Fork.model_validate_json(before).seq
 
 
 def _store_files(engine: Engine, request: ForkRequest, team: Team, steps: list[TaskStep]) -> list[TaskStep]:
     """Store all files up to the summary, and return the first steps of the fork."""
-    if not engine.frozen_teams.freeze(request.task_id, team):
+    if not engine.workspace.frozen_teams.freeze(request.task_id, team):
         raise _id_taken(request)
     lineage = _store_lineage(engine, request, steps[-1].seq)
     if lineage.retry is not None:
         steps = [*steps, lineage.retry_step(request.task_id, steps[-1])]
-        _copy_targets(engine, request)
-    _store_recorded_calls(engine, request)
-    if not engine.histories.create(request.task_id, [step.line().encode() for step in steps]):
+        _copy_targets(engine.workspace, request)
+    _store_recorded_calls(engine.workspace, request)
+    if not engine.workspace.histories.create(request.task_id, [step.line().encode() for step in steps]):
         raise _id_taken(request)
     for artifact in (artifact for step in steps for artifact in step.artifacts):
-        _copy_artifact(engine, request, artifact.name)
-    _copy_summaries(engine, request, len(steps))
+        _copy_artifact(engine.workspace, request, artifact.name)
+    _copy_summaries(engine.workspace, request, len(steps))
     if request.message is not None:
-        _store_message(engine, request.task_id, request.message)
+        _store_message(engine.workspace, request.task_id, request.message)
     return steps
 
 
-def _copy_targets(engine: Engine, request: ForkRequest) -> None:
+def _copy_targets(workspace: Workspace, request: ForkRequest) -> None:
     """Let the retry notify the receivers of its source, except for a canvas, which has failed for good."""
-    targets = targets_from_json(engine.files.get(notify_targets_path(request.source)) or b"[]")
-    notify.store_targets(engine, request.task_id, [target for target in targets if not target.continuation])
+    targets = targets_from_json(workspace.files.get(notify_targets_path(request.source)) or b"[]")
+    notify.store_targets(workspace, request.task_id, [target for target in targets if not target.continuation])
 
 
-def _name_retry(engine: Engine, request: ForkRequest) -> None:
+def _name_retry(workspace: Workspace, request: ForkRequest) -> None:
     """Name the retry in the summary of its source. The retry is accepted after that, so no accepted one is unnamed."""
     path = summary_path(request.source)
-    stored = engine.files.get_versioned(path)
+    stored = workspace.files.get_versioned(path)
     if stored is None:
-        raise engine.summaries.missing(request.source)
-    named = (parse_summary(stored.data) or engine.summaries.require(request.source)).model_copy(
+        raise workspace.summaries.missing(request.source)
+    named = (parse_summary(stored.data) or workspace.summaries.require(request.source)).model_copy(
         update={"retried_as": request.task_id}
     )
-    if not engine.files.replace(path, named.model_dump_json().encode(), stored.version):
+    if not workspace.files.replace(path, named.model_dump_json().encode(), stored.version):
         raise contention_error(path)
 
 
-def _store_recorded_calls(engine: Engine, request: ForkRequest) -> None:
+def _store_recorded_calls(workspace: Workspace, request: ForkRequest) -> None:
     """Store the record of a run, and copy the files that its results refer to. The first stored record counts."""
     if request.recorded is None:
         return
-    engine.files.create(recorded_calls_path(request.task_id), request.recorded.model_dump_json().encode())
+    workspace.files.create(recorded_calls_path(request.task_id), request.recorded.model_dump_json().encode())
     outcomes = (outcome for equal in request.recorded.outcomes.values() for outcome in equal)
     for name in {artifact.name for outcome in outcomes for artifact in outcome.artifacts}:
-        if engine.files.size(artifact_path(request.source, name)) is not None:
-            _copy_artifact(engine, request, name)
+        if workspace.files.size(artifact_path(request.source, name)) is not None:
+            _copy_artifact(workspace, request, name)
 
 
-def _store_message(engine: Engine, task_id: str, message: UserMessage) -> None:
-    before = stored_item(engine, task_id, message.item_id)
+def _store_message(workspace: Workspace, task_id: str, message: UserMessage) -> None:
+    before = stored_item(workspace, task_id, message.item_id)
     if before is None:
-        engine.files.create(item_path(task_id, message.item_id), message.model_dump_json().encode())
+        workspace.files.create(item_path(task_id, message.item_id), message.model_dump_json().encode())
     else:
         check_idempotent(message, before)
 
@@ -201,9 +203,9 @@ def _store_lineage(engine: Engine, request: ForkRequest, seq: int) -> Fork:
     lineage = Fork(
         task_id=request.source, seq=seq, created_at=engine.now(), message=digest, by=request.by, retry=request.retry
     )
-    if engine.files.create(lineage_path(request.task_id), lineage.model_dump_json().encode()):
+    if engine.workspace.files.create(lineage_path(request.task_id), lineage.model_dump_json().encode()):
         return lineage
-    before = Fork.model_validate_json(engine.files.get(lineage_path(request.task_id)) or b"")
+    before = Fork.model_validate_json(engine.workspace.files.get(lineage_path(request.task_id)) or b"")
     first = {"created_at": before.created_at, "by": before.by, "retry": before.retry}
     if before != lineage.model_copy(update=first) or (before.retry is None) != (request.retry is None):
         raise _id_taken(request)
@@ -214,26 +216,26 @@ def _id_taken(request: ForkRequest) -> StateConflict:
     return StateConflict(f"task id {request.task_id!r} has other content already; choose another id")
 
 
-def _copy_artifact(engine: Engine, request: ForkRequest, name: str) -> None:
+def _copy_artifact(workspace: Workspace, request: ForkRequest, name: str) -> None:
     """Copy an artifact and its description, unless that is done. Raise UsageError if another one was uploaded."""
-    info = engine.files.get(artifact_info_path(request.source, name))
-    if info is not None and not engine.files.create(artifact_info_path(request.task_id, name), info):
-        known = Artifact.model_validate_json(engine.files.get(artifact_info_path(request.task_id, name)) or b"")
+    info = workspace.files.get(artifact_info_path(request.source, name))
+    if info is not None and not workspace.files.create(artifact_info_path(request.task_id, name), info):
+        known = Artifact.model_validate_json(workspace.files.get(artifact_info_path(request.task_id, name)) or b"")
         if known.sha256 != Artifact.model_validate_json(info).sha256:
             raise StateConflict(
                 f"task {request.task_id!r} has another file {name!r} than its source; upload it under another name"
             )
     source, target = (artifact_path(task_id, name) for task_id in (request.source, request.task_id))
-    if engine.files.size(target) != engine.files.size(source):
-        engine.files.copy(source, target)
+    if workspace.files.size(target) != workspace.files.size(source):
+        workspace.files.copy(source, target)
 
 
-def _copy_summaries(engine: Engine, request: ForkRequest, steps: int) -> None:
+def _copy_summaries(workspace: Workspace, request: ForkRequest, steps: int) -> None:
     """Copy the summaries of the copied steps, so that no model call makes them again."""
-    for name in engine.files.names(history_summaries_path(request.source)):
+    for name in workspace.files.names(history_summaries_path(request.source)):
         if int(name[:8]) <= steps:
             folders = (history_summaries_path(request.source), history_summaries_path(request.task_id))
-            engine.files.copy(*(f"{folder}{name}" for folder in folders))
+            workspace.files.copy(*(f"{folder}{name}" for folder in folders))
 
 
 def _store_summary(engine: Engine, request: ForkRequest, team: Team, steps: list[TaskStep]) -> tuple[TaskSummary, bool]:
@@ -249,6 +251,6 @@ def _store_summary(engine: Engine, request: ForkRequest, team: Team, steps: list
         created_at=now,
         updated_at=now,
     )
-    if engine.files.create(summary_path(task_id), summary.model_dump_json().encode()):
+    if engine.workspace.files.create(summary_path(task_id), summary.model_dump_json().encode()):
         return summary, True
-    return engine.summaries.require(task_id), False
+    return engine.workspace.summaries.require(task_id), False

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from roboco.domain.dead_letter import DeadLetter
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, TaskStores
 from roboco.errors import Erased, Overloaded, TransientError, UsageError
 from roboco.ports.lease_renewals import AttemptLease
 
@@ -87,44 +87,44 @@ def process(engine: Engine, message: IncomingMessage, accept: Callable[[], objec
 
 def _process(engine: Engine, message: IncomingMessage, accept: Callable[[], object]) -> None:
     key = f"message:{message.message_id}"
-    unfinished = engine.leases.start_attempt(key)
+    unfinished = engine.tasks.leases.start_attempt(key)
     if unfinished is None:
         raise TransientError("another worker is processing this message, or was lost less than one lease ago")
     if unfinished >= engine.policy.max_attempts:
-        _give_up(engine, message, unfinished)
+        _give_up(engine.tasks, message, unfinished)
     else:
-        with engine.heartbeat.renewing(AttemptLease(key)):
-            _attempt(engine, message, key, accept)
-    engine.leases.finish_attempts(key)
+        with engine.process.heartbeat.renewing(AttemptLease(key)):
+            _attempt(engine.tasks, message, key, accept)
+    engine.tasks.leases.finish_attempts(key)
 
 
-def _give_up(engine: Engine, message: IncomingMessage, unfinished: int) -> None:
+def _give_up(tasks: TaskStores, message: IncomingMessage, unfinished: int) -> None:
     """Store the dead letter of a message whose attempts are exhausted, without its body if memory does not suffice."""
     reason = _ATTEMPTS_EXHAUSTED.format(unfinished)
     try:
-        engine.dead_letters.add(message.dead_letter(reason, unfinished))
+        tasks.dead_letters.add(message.dead_letter(reason, unfinished))
     except MemoryError:
         without = f"{reason}; its content is not kept, because the worker ran out of memory again"
-        engine.dead_letters.add(message.dead_letter(without, unfinished, with_body=False))
+        tasks.dead_letters.add(message.dead_letter(without, unfinished, with_body=False))
 
 
-def _attempt(engine: Engine, message: IncomingMessage, key: str, accept: Callable[[], object]) -> None:
+def _attempt(tasks: TaskStores, message: IncomingMessage, key: str, accept: Callable[[], object]) -> None:
     try:
         accept()
     except (message.time_limit_error, MemoryError):
         raise  # the attempt stays unfinished: a dead letter would need the memory again
     except Overloaded as error:
-        engine.leases.finish_attempts(key)
+        tasks.leases.finish_attempts(key)
         message.refuse(error, None)  # a flood of these would push real losses out of the bounded store of dead letters
         raise
     except TransientError:
-        engine.leases.finish_attempts(key)
+        tasks.leases.finish_attempts(key)
         raise
     except UsageError as error:
-        engine.leases.finish_attempts(key)
+        tasks.leases.finish_attempts(key)
         message.refuse(error, f"refused: {error}" if message.creates_task and not isinstance(error, Erased) else None)
         raise  # a submission of an erased task leaves no letter: nothing could send it again, and it holds the prompt
     except Exception as error:
-        engine.dead_letters.add(message.dead_letter(f"{type(error).__name__}: {error}", 1))
-        engine.leases.finish_attempts(key)
+        tasks.dead_letters.add(message.dead_letter(f"{type(error).__name__}: {error}", 1))
+        tasks.leases.finish_attempts(key)
         raise

@@ -13,10 +13,10 @@ def set_limits(engine: Engine, task_id: str, limits: LimitOverrides, item_id: st
 
     Raise UsageError if the task has ended, or if its team lacks a named agent or tool.
     """
-    if stored_item(engine, task_id, item_id) is None:
+    if stored_item(engine.workspace, task_id, item_id) is None:
         check_open(engine, task_id)
         if not limits.overrides():
             raise UsageError(f"limits: name at least one; possible are {', '.join(LimitOverrides.model_fields)}")
-        check_limits(engine, task_id, limits)
+        check_limits(engine.workspace, task_id, limits)
     change = LimitChange(item_id=item_id, created_at=engine.now(), by=by, limits=limits.overrides())
     accept_item(engine, task_id, change)

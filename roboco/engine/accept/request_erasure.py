@@ -11,7 +11,7 @@ request allows to stop the task: Redis may have lost an end that is not closed y
 from roboco.domain.ids import check_task_id
 from roboco.domain.paths import ERASE_PREFIX, OPENED, erasure_path, forks_path, open_marker_path, task_folder
 from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.engine.record.closed import check_not_closing
 from roboco.engine.retry import after_close
 from roboco.engine.tombstones import is_erased, parse_request, receipt_of
@@ -30,15 +30,15 @@ def request_erasure(engine: Engine, request: ErasureRequest, delay: float = 0.0)
     Cost: some ten requests to the workspace.
     """
     task_id = check_task_id(request.task_id)
-    receipt = receipt_of(engine.files, task_id)
+    receipt = receipt_of(engine.workspace.files, task_id)
     if receipt is None:
         _check_task(engine, request)
-        _check_forks(request, _forks_of(engine, task_id))
+        _check_forks(request, _forks_of(engine.workspace, task_id))
     elif receipt.finished_at is not None:
         return receipt
-    _store(engine, request.model_copy(update={"stop": True}))
-    engine.schedule.schedule_no_later_than(f"{ERASE_PREFIX}{task_id}", delay)
-    return receipt_of(engine.files, task_id) or pending_receipt(request)
+    _store(engine.workspace, request.model_copy(update={"stop": True}))
+    engine.tasks.schedule.schedule_no_later_than(f"{ERASE_PREFIX}{task_id}", delay)
+    return receipt_of(engine.workspace.files, task_id) or pending_receipt(request)
 
 
 def pending_receipt(request: ErasureRequest) -> ErasureReceipt:
@@ -56,20 +56,20 @@ def pending_receipt(request: ErasureRequest) -> ErasureReceipt:
 def _check_task(engine: Engine, request: ErasureRequest) -> None:
     """Raise unless the task exists, and has ended or may be stopped. One that is being closed counts as ended."""
     task_id = request.task_id
-    marker = engine.files.get(open_marker_path(task_id))
-    if marker is None and next(engine.files.tree(task_folder(task_id)), None) is None:
-        raise engine.summaries.missing(task_id)
+    marker = engine.workspace.files.get(open_marker_path(task_id))
+    if marker is None and next(engine.workspace.files.tree(task_folder(task_id)), None) is None:
+        raise engine.workspace.summaries.missing(task_id)
     if marker != OPENED or request.stop:
         return
     if not after_close(engine.clock, lambda: check_not_closing(engine, task_id)).status.ended:
         raise StateConflict(f"task {task_id!r} has not ended: stop it first, or erase it with `stop` (--stop)")
 
 
-def _forks_of(engine: Engine, task_id: str) -> list[str]:
+def _forks_of(workspace: Workspace, task_id: str) -> list[str]:
     """Return the first forks that are not erased. Cost: a request for each erased one before them."""
     found, after = list[str](), ""
-    while len(found) <= _SHOWN_FORKS and (page := engine.files.names_after(forks_path(task_id), after, _PAGE_SIZE)):
-        found += [fork for fork in page if not is_erased(engine.files, fork)]
+    while len(found) <= _SHOWN_FORKS and (page := workspace.files.names_after(forks_path(task_id), after, _PAGE_SIZE)):
+        found += [fork for fork in page if not is_erased(workspace.files, fork)]
         after = page[-1]
     return found
 
@@ -84,17 +84,17 @@ def _check_forks(request: ErasureRequest, forks: list[str]) -> None:
         )
 
 
-def _store(engine: Engine, request: ErasureRequest) -> None:
+def _store(workspace: Workspace, request: ErasureRequest) -> None:
     """Store the request, unless one is stored that has the same effect, or a greater one. A broken one is replaced."""
     path = erasure_path(request.task_id)
-    stored = engine.files.get_versioned(path)
+    stored = workspace.files.get_versioned(path)
     before = None if stored is None else parse_request(stored.data)
     if before is not None:
         if _covers(before, request):
             return
         request = request.model_copy(update={"forks": "erase" if before.forks == "erase" else request.forks})
     version = None if stored is None else stored.version
-    if not engine.files.replace(path, request.model_dump_json().encode(), version):
+    if not workspace.files.replace(path, request.model_dump_json().encode(), version):
         raise TransientError(f"another request to erase task {request.task_id!r} was stored at that moment; repeat it")
 
 

@@ -20,7 +20,7 @@ from roboco.domain.limits import LimitOverrides
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.check_limits import check_limits
 from roboco.engine.accept.fork import ForkRequest, fork
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.engine.record.closed import check_not_closing
 from roboco.engine.retry import after_close
 from roboco.errors import CorruptHistory, StateConflict
@@ -39,15 +39,15 @@ def retry_task(engine: Engine, task_id: str, retry: Retry, by: str | None = None
     if summary.status is not TaskStatus.FAILED:
         remedy = "fork it to continue from one of its steps" if summary.status.ended else "there is nothing to retry"
         raise StateConflict(f"task {task_id!r} has not failed, it is {summary.status}; {remedy}")
-    check_limits(engine, task_id, LimitOverrides.model_validate(retry.limits))
+    check_limits(engine.workspace, task_id, LimitOverrides.model_validate(retry.limits))
     new_id = retry_id(task_id, summary.steps)
     lineage = Fork(task_id=task_id, seq=summary.steps - 1, created_at=engine.now(), by=by, retry=retry)
-    steps = list(engine.histories.read(task_id))
+    steps = list(engine.workspace.histories.read(task_id))
     if len(steps) != summary.steps or not steps[-1].ends_task:
         raise CorruptHistory(f"task {task_id!r} has failed, but its last step, of {len(steps)}, holds no error")
-    _check_retryable(engine, steps, lineage, from_step)
+    _check_retryable(engine.workspace, steps, lineage, from_step)
     created = fork(engine, ForkRequest(task_id, new_id, by=by, retry=retry))
-    first = engine.frozen_teams.fork_of(new_id)
+    first = engine.workspace.frozen_teams.fork_of(new_id)
     if first is not None and first.retry != retry.model_copy(update={"item_id": first.retry and first.retry.item_id}):
         raise StateConflict(
             f"task {task_id!r} was retried {f'by {first.by} ' if first.by else ''}at "
@@ -56,7 +56,7 @@ def retry_task(engine: Engine, task_id: str, retry: Retry, by: str | None = None
     return created
 
 
-def _check_retryable(engine: Engine, steps: list[TaskStep], lineage: Fork, from_step: int | None) -> None:
+def _check_retryable(workspace: Workspace, steps: list[TaskStep], lineage: Fork, from_step: int | None) -> None:
     """Raise StateConflict if the task is a sub-task, would reach a limit again, or has another last good step."""
     task_id, last = lineage.task_id, steps[-1]
     if (parent := parent_of(task_id, steps[0])) is not None:
@@ -70,7 +70,7 @@ def _check_retryable(engine: Engine, steps: list[TaskStep], lineage: Fork, from_
             f"roboco fork {task_id} --seq {from_step} continues from there"
         )
     state = fold(steps).after(lineage.retry_step(task_id, last))
-    limits = engine.frozen_teams.get(task_id).limits.with_overrides(state.limit_overrides)
+    limits = workspace.frozen_teams.get(task_id).limits.with_overrides(state.limit_overrides)
     agent = last.agent_name if last.by_agent else str(last.metadata.get(LIMIT) or "")
     reached = limit_reached(limits, state, agent, seconds=0.0) if limits.at_limit == "end" else None
     if reached is not None:

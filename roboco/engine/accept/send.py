@@ -5,7 +5,7 @@ from typing import Literal
 from roboco.domain.ids import check_task_id
 from roboco.domain.inbox.item import Interrupt, Item, UserMessage
 from roboco.engine.accept.accept_item import IdLookup, accept_item, check_open, stored_item
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, TaskStores
 from roboco.errors import StateConflict
 
 IfBusy = Literal["queue", "interrupt", "reject"]
@@ -21,14 +21,14 @@ def accept_message(
     this process accepts for the task.
     """
     check_task_id(task_id)
-    before = stored_item(engine, task_id, message.item_id) if lookup == "needed" else None
+    before = stored_item(engine.workspace, task_id, message.item_id) if lookup == "needed" else None
     if isinstance(before, UserMessage):  # a repetition: the first decision counts
         accept_item(engine, task_id, message.model_copy(update={"interrupts": before.interrupts}))
         return
-    if (team := engine.frozen_teams.find(task_id)) is not None:
+    if (team := engine.workspace.frozen_teams.find(task_id)) is not None:
         if_busy = if_busy or team.if_busy
         if if_busy == "reject":
-            _reject_if_busy(engine, task_id)
+            _reject_if_busy(engine.tasks, task_id)
     message = message.model_copy(update={"interrupts": if_busy == "interrupt"})
     accept_item(engine, task_id, message, lookup=_after_lookup(before, lookup))
 
@@ -38,7 +38,7 @@ def accept_interrupt(
 ) -> None:
     """Accept an interruption without a message. Raise UsageError if the task has ended or is unknown."""
     check_task_id(task_id)
-    before = stored_item(engine, task_id, item_id) if lookup == "needed" else None
+    before = stored_item(engine.workspace, task_id, item_id) if lookup == "needed" else None
     if before is None:
         check_open(engine, task_id)
     interrupt = Interrupt(item_id=item_id, created_at=engine.now(), by=by)
@@ -52,8 +52,8 @@ def _after_lookup(before: Item | None, lookup: IdLookup) -> IdLookup:
     return lookup
 
 
-def _reject_if_busy(engine: Engine, task_id: str) -> None:
-    task = engine.task_store.load(task_id, 1)
+def _reject_if_busy(tasks: TaskStores, task_id: str) -> None:
+    task = tasks.task_store.load(task_id, 1)
     if task is not None and not task.status.waiting and not task.status.ended:
         raise StateConflict(
             f"task {task_id!r} is {task.status} and takes no message while its team is busy; "

@@ -19,7 +19,7 @@ from roboco.domain.inbox.item import Pause
 from roboco.domain.rate_report import NEXT_ATTEMPT, RATE_WAIT
 from roboco.domain.switch import SWITCHED_OFF, check_target
 from roboco.engine.accept.accept_item import CALL_ITEMS, stored_item
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.engine.registration import check_workspace, is_silent
 from roboco.errors import TransientError, UsageError
 from roboco.ports.registry import COORDINATOR, POOLS
@@ -69,7 +69,7 @@ def why_unattended(engine: Engine, address: str, task_id: str) -> str:
 
     Raise TransientError if Redis does not answer.
     """
-    found = wait_cause(engine, task_id, engine.task_store.load(task_id, 1), address=address)
+    found = wait_cause(engine, task_id, engine.tasks.task_store.load(task_id, 1), address=address)
     return "" if found is None else found.text
 
 
@@ -95,7 +95,7 @@ def wait_cause(
         return WaitCause("workspace", str(error))
     if task is not None and (recorded := _recorded_cause(engine, task)) is not None:
         return recorded
-    pool = awaited_pool(engine, task_id, task)
+    pool = awaited_pool(engine.workspace, task_id, task)
     if pool and (broken := _server_fault(engine, task_id, pool)) is not None:
         return broken
     if pool and task is not None and (found := _stated_cause(task)) is not None:
@@ -103,7 +103,7 @@ def wait_cause(
     since = 0.0 if task is None else max(task.dispatched_at, task.tail[-1].created_at.timestamp())
     if engine.clock.now() - since < (default_threshold(engine) if patience is None else patience).total_seconds():
         return None
-    return _evident_cause(engine, pool, task, queue or engine.dispatcher.describe_queue)
+    return _evident_cause(engine, pool, task, queue or engine.services.dispatcher.describe_queue)
 
 
 def _recorded_cause(engine: Engine, task: Snapshot) -> WaitCause | None:
@@ -127,12 +127,12 @@ def _recorded_cause(engine: Engine, task: Snapshot) -> WaitCause | None:
 
 def _server_fault(engine: Engine, task_id: str, pool: str) -> WaitCause | None:
     """Return the fault of a server, or that no worker of the pool lives. A full Redis also loses registrations."""
-    if refused := engine.task_store.fault(task_id):
+    if refused := engine.tasks.task_store.fault(task_id):
         return WaitCause("redis", refused)
     if refused := engine.worker_status.broker_fault():
         return WaitCause("broker", f"the broker takes no messages: {refused}")
     if missing := missing_worker_message(engine, pool):
-        evicted = engine.task_store.eviction()
+        evicted = engine.tasks.task_store.eviction()
         return (
             WaitCause("redis", f"{evicted}; {missing}, or its registration was evicted")
             if evicted
@@ -157,7 +157,7 @@ def _stated_cause(task: Snapshot) -> WaitCause | None:
 def _evident_cause(engine: Engine, pool: str, task: Snapshot | None, queue: Callable[[str], str]) -> WaitCause | None:
     """Return the cause of a task that has not progressed for long."""
     if task is None:
-        lost = engine.task_store.eviction() or "Redis does not have the task"
+        lost = engine.tasks.task_store.eviction() or "Redis does not have the task"
         return WaitCause("no_state", f"{lost}: a coordinator restores it from the workspace in some minutes")
     if _is_losing(task):
         return WaitCause("lost_attempts", _attempts(task))
@@ -188,7 +188,7 @@ def _missing_message(pool: str, silence: Mapping[str, float | None]) -> str:
     return f"{since}; start one: celery -A roboco.workers.{pool} worker"
 
 
-def awaited_pool(engine: Engine, task_id: str, task: Snapshot | None) -> str:
+def awaited_pool(workspace: Workspace, task_id: str, task: Snapshot | None) -> str:
     """Return the pool that has to act next, or "" if a worker acts already, or a person or client has to."""
     if task is None or task.phase in (Phase.UNDECIDED, Phase.END):
         return COORDINATOR
@@ -200,10 +200,10 @@ def awaited_pool(engine: Engine, task_id: str, task: Snapshot | None) -> str:
         case Phase.TOOLS:
             return _pool_awaited_by_calls(task)
         case _:
-            return COORDINATOR if _has_items_to_apply(engine, task_id, task) else ""
+            return COORDINATOR if _has_items_to_apply(workspace, task_id, task) else ""
 
 
-def _has_items_to_apply(engine: Engine, task_id: str, task: Snapshot) -> bool:
+def _has_items_to_apply(workspace: Workspace, task_id: str, task: Snapshot) -> bool:
     """Return True if a coordinator has to apply an item of the inbox of a task that waits.
 
     A pause stays in the inbox while it counts. Answers and approvals stay until each open call of the step has one.
@@ -211,7 +211,7 @@ def _has_items_to_apply(engine: Engine, task_id: str, task: Snapshot) -> bool:
     items = [
         item
         for item_id in task.item_ids[:MAX_ITEMS_READ]
-        if (item := stored_item(engine, task_id, item_id)) is not None
+        if (item := stored_item(workspace, task_id, item_id)) is not None
     ]
     judged = {item.call_id for item in items if isinstance(item, CALL_ITEMS)}
     open_calls = {call.id for call in task.tail[-1].calls if _is_call_open(task.calls.get(call.id))}

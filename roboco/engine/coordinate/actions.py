@@ -34,7 +34,7 @@ from roboco.engine.coordinate.delegate import start_sub_task, stop_sub_task
 from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending import Repeat, Rest
 from roboco.engine.coordinate.sub_task_result import sub_task_usage
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.engine.record import recover
 from roboco.engine.record.attempt_status import report_attempts
 from roboco.engine.record.inbox_items import AppliedItems
@@ -88,7 +88,7 @@ def decide_and_execute(
             return Rest() if _start_calls(next_step, action) else Repeat()
         case Wait() as action:
             applied.mark()
-            outage.register_for_answer(engine, task_id, next_step.team, pending_items)
+            outage.register_for_answer(engine.services, task_id, next_step.team, pending_items)
             return Repeat() if _record_wait(next_step, action) else Rest()
         case End() as action:
             applied.mark()
@@ -124,14 +124,14 @@ def _append_step(
         created_at=engine.now(),
         metadata=metadata,
     ).sealed(task.state.last_digest)
-    stored = engine.histories.append(task_id, step)
+    stored = engine.workspace.histories.append(task_id, step)
     if stored.digest != step.digest:
         recover.catch_up(engine, task_id, task)
         return
     state = task.state.after(step)
-    report_attempts(engine.dispatcher, task_id, task, step)
+    report_attempts(engine.services.dispatcher, task_id, task, step)
     events = recover.events_on_apply(engine, task_id, task, step, action.unpublished_results)
-    if not engine.task_store.commit(task_id, task.epoch, Commit(step, state, events)):
+    if not engine.tasks.task_store.commit(task_id, task.epoch, Commit(step, state, events)):
         _apply_stored_steps(engine, task_id)
     elif task.status is not TaskStatus.RUNNING:
         index_as(engine, task_id, task, TaskStatus.RUNNING, task.epoch + 1)
@@ -141,7 +141,7 @@ def _append_step(
 
 def _apply_stored_steps(engine: Engine, task_id: str) -> None:
     """Apply the stored step to Redis, although another pass has recorded a different decision meanwhile."""
-    now = engine.task_store.load(task_id, COORDINATOR_TAIL_LENGTH)
+    now = engine.tasks.task_store.load(task_id, COORDINATOR_TAIL_LENGTH)
     if now is not None:
         recover.catch_up(engine, task_id, now)
 
@@ -151,7 +151,7 @@ def _record_wait(next_step: NextStep, action: Wait) -> bool:
     reason = action.route.reason
     if (task.phase, task.status, task.reason) == (Phase.WAIT, action.status, reason):
         return stay_waiting(engine, task_id, task)
-    changes = _tool_changes(engine, task_id, task, action)
+    changes = _tool_changes(engine.workspace, task_id, task, action)
     event = StatusChanged(
         task_id=task_id,
         timestamp=engine.now(),
@@ -169,15 +169,15 @@ def _record_wait(next_step: NextStep, action: Wait) -> bool:
         routing=action.route.record(),
         seen_item_ids=frozenset(task.item_ids),
     )
-    engine.task_store.record_decision(task_id, task.epoch, choice, [event])
+    engine.tasks.task_store.record_decision(task_id, task.epoch, choice, [event])
     return True
 
 
-def _tool_changes(engine: Engine, task_id: str, task: Snapshot, action: Wait) -> tuple[ToolDifference, ...]:
+def _tool_changes(workspace: Workspace, task_id: str, task: Snapshot, action: Wait) -> tuple[ToolDifference, ...]:
     """Return how tools have changed whose calls a person must approve, with a bounded part of each text."""
     states = {call_id: task.calls[call_id] for call_id in action.calls if call_id in task.calls}
     ids = [call_id for call_id, state in states.items() if needs_change_approval(state.outcome)]
-    return tuple(tool_differences(engine, task_id, ids[:MAX_EVENT_CALLS], MAX_EVENT_TEXT_CHARS))
+    return tuple(tool_differences(workspace, task_id, ids[:MAX_EVENT_CALLS], MAX_EVENT_TEXT_CHARS))
 
 
 def stay_waiting(engine: Engine, task_id: str, task: Snapshot) -> bool:
@@ -187,11 +187,11 @@ def stay_waiting(engine: Engine, task_id: str, task: Snapshot) -> bool:
     died, and Redis lost the end, reopen the marker.
     """
     archive(engine, task_id, task)
-    recover.reopen(engine, task_id)
+    recover.reopen(engine.workspace, task_id)
     notify.enqueue(engine, task_id, task)
     waited = engine.clock.now() - task.dispatched_at
-    engine.schedule.set(task_id, min(max(waited, IDLE_CHECK_INTERVAL), MAX_IDLE_CHECK_INTERVAL))
-    now = engine.task_store.load(task_id, 1)
+    engine.tasks.schedule.set(task_id, min(max(waited, IDLE_CHECK_INTERVAL), MAX_IDLE_CHECK_INTERVAL))
+    now = engine.tasks.task_store.load(task_id, 1)
     return now is None or not set(now.item_ids) <= set(task.item_ids)
 
 
@@ -200,16 +200,16 @@ def _record_end(engine: Engine, task_id: str, task: Snapshot, action: End) -> Mo
 
     While Redis may lack an accepted inbox item, the task does not end: the sweeper has to recover Redis first.
     """
-    run = engine.schedule.recovered_instance(task_id)
+    run = engine.tasks.schedule.recovered_instance(task_id)
     if run is None:
-        engine.schedule.set(task_id, UNRECOVERED_CHECK_DELAY)
+        engine.tasks.schedule.set(task_id, UNRECOVERED_CHECK_DELAY)
         return Rest()
     event = recover.end_event(engine, task_id, task.state, action.status, action.reason)
     choice = Decision(Phase.END, action.status, action.reason, seen_item_ids=frozenset(task.item_ids), instance_id=run)
-    epoch = engine.task_store.record_decision(task_id, task.epoch, choice, [event])
+    epoch = engine.tasks.task_store.record_decision(task_id, task.epoch, choice, [event])
     if epoch is None:
         return Repeat()
-    engine.telemetry.record(TASKS, 1, action.status)
+    engine.services.telemetry.record(TASKS, 1, action.status)
     _log_failure(task_id, action)
     return Ended(task.after_decision(epoch, choice))
 

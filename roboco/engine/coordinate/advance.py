@@ -26,7 +26,7 @@ from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending import Decide, GiveUp, PendingWork, Repeat, Rest, needs_redelivery
 from roboco.engine.coordinate.pending_calls import PendingCalls
 from roboco.engine.coordinate.pending_turn import cancel_turn, check_turn
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Services, Workspace
 from roboco.engine.record import inbox_items as items
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record import recover
@@ -54,7 +54,7 @@ def advance(engine: Engine, task_id: str, by_sweeper: bool = False, give_up_reas
     If a pass for a message fails, it schedules another one soon. The message announced its inbox item once only, and a
     waiting task may have its next check in a day.
     """
-    with engine.telemetry.operation(Operation("advance", task_id)):
+    with engine.services.telemetry.operation(Operation("advance", task_id)):
         try:
             _advance(engine, task_id, by_sweeper, give_up_reason)
         except Exception as error:
@@ -62,14 +62,14 @@ def advance(engine: Engine, task_id: str, by_sweeper: bool = False, give_up_reas
                 return  # the task was removed during this pass, or a late client has stored it again
             if not by_sweeper:
                 with suppress(TransientError):
-                    engine.schedule.schedule_no_later_than(task_id, FAILED_CHECK_DELAY)
+                    engine.tasks.schedule.schedule_no_later_than(task_id, FAILED_CHECK_DELAY)
             raise
 
 
 def _advance(engine: Engine, task_id: str, by_sweeper: bool, give_up_reason: str | None) -> None:
     applied = AppliedItems(engine, task_id)
     if not _make_moves(engine, task_id, by_sweeper, give_up_reason, applied):
-        engine.dispatcher.advance(task_id)
+        engine.services.dispatcher.advance(task_id)
     applied.mark()
 
 
@@ -108,11 +108,11 @@ def _archive_running(engine: Engine, task_id: str, task: Snapshot, by_sweeper: b
 
 
 def _drop_unknown(engine: Engine, task_id: str) -> None:
-    engine.schedule.remove(task_id)
-    if engine.files.get(open_marker_path(task_id)) is not None:
-        engine.schedule.set(task_id)
+    engine.tasks.schedule.remove(task_id)
+    if engine.workspace.files.get(open_marker_path(task_id)) is not None:
+        engine.tasks.schedule.set(task_id)
     else:
-        drop_entry(engine, task_id)
+        drop_entry(engine.tasks, task_id)
 
 
 def _make_move(engine: Engine, task: Snapshot, current_pass: "Pass", give_up_reason: str | None) -> Moved:
@@ -121,8 +121,8 @@ def _make_move(engine: Engine, task: Snapshot, current_pass: "Pass", give_up_rea
     if task.phase is Phase.END:
         applied.mark()
         return Rest() if _close(engine, task_id, task) else Repeat()
-    team = engine.frozen_teams.get(task_id)
-    task = _with_decisive_tail(engine, task_id, team, task)
+    team = engine.workspace.frozen_teams.get(task_id)
+    task = _with_decisive_tail(engine.workspace, task_id, team, task)
     pending_items = items.pending_items(engine, task_id, task, applied.ids)
     if give_up_reason is None:
         match _check_pending_work(engine, team, task, replace(current_pass, items=pending_items)):
@@ -132,23 +132,23 @@ def _make_move(engine: Engine, task: Snapshot, current_pass: "Pass", give_up_rea
                 give_up_reason = reason
             case Decide():
                 pass
-    tickets.release_tickets(engine, team, task_id, task)
+    tickets.release_tickets(engine.services, team, task_id, task)
     moved = decide_and_execute(NextStep(engine, task_id, team, task), pending_items, give_up_reason, applied)
     if compaction_due(task.seq - 1):
-        engine.histories.compact(task_id)
+        engine.workspace.histories.compact(task_id)
     return moved
 
 
-def _with_decisive_tail(engine: Engine, task_id: str, team: Team, task: Snapshot) -> Snapshot:
+def _with_decisive_tail(workspace: Workspace, task_id: str, team: Team, task: Snapshot) -> Snapshot:
     """Return the task with all steps on which its router may depend. A custom router may read each step it gets."""
     if isinstance(team.collaboration_model, Custom):
-        return engine.tails.complete(task_id, task, COORDINATOR_TAIL_LENGTH)
-    return engine.tails.complete_for_decision(task_id, task, team.routes_by_run)
+        return workspace.tails.complete(task_id, task, COORDINATOR_TAIL_LENGTH)
+    return workspace.tails.complete_for_decision(task_id, task, team.routes_by_run)
 
 
 def _close(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """Close the ended task, or remove a closed one from Redis. Return True if it is closed."""
-    marker = engine.files.get_versioned(open_marker_path(task_id))
+    marker = engine.workspace.files.get_versioned(open_marker_path(task_id))
     if marker is None:
         close_again(engine, task_id, task)
         return True
@@ -186,7 +186,7 @@ def _check_pending_work(engine: Engine, team: Team, task: Snapshot, current_pass
             return Repeat() if stay_waiting(engine, task_id, task) else Rest()
         case _ if by_sweeper and isinstance(team.collaboration_model, Custom):
             if needs_redelivery(engine, task_id, task):
-                engine.dispatcher.advance(task_id)
+                engine.services.dispatcher.advance(task_id)
             return Rest()
         case _:
             return Decide()
@@ -195,9 +195,9 @@ def _check_pending_work(engine: Engine, team: Team, task: Snapshot, current_pass
 def _check_pending_turn(engine: Engine, team: Team, task: Snapshot, current_pass: Pass) -> PendingWork:
     if current_pass.urgent:
         result = cancel_turn(engine, current_pass.task_id, task)
-        return _defer_to_pool(engine, team, current_pass) if isinstance(result, Decide) else result
+        return _defer_to_pool(engine.services, team, current_pass) if isinstance(result, Decide) else result
     if is_paused(current_pass.items, task.seq) and not task.claimed:
-        return _defer_to_pool(engine, team, current_pass)
+        return _defer_to_pool(engine.services, team, current_pass)
     return check_turn(engine, current_pass.task_id, team, task, redeliver=current_pass.by_sweeper)
 
 
@@ -212,16 +212,16 @@ def _starts_later(engine: Engine, task_id: str, task: Snapshot, pending_items: t
     delay = start_time_of(task.first.metadata, task.first.created_at).timestamp() - engine.clock.now()
     if delay <= 0:
         return False
-    engine.schedule.set(task_id, delay)
+    engine.tasks.schedule.set(task_id, delay)
     return True
 
 
-def _defer_to_pool(engine: Engine, team: Team, current_pass: Pass) -> Rest | Decide:
+def _defer_to_pool(services: Services, team: Team, current_pass: Pass) -> Rest | Decide:
     """Return Decide, unless the sweeper would run a custom router: then wake a coordinator and return Rest.
 
     The sweeper is a thread of the worker's main process. User code runs in a pool process only, which may die.
     """
     if not current_pass.by_sweeper or not isinstance(team.collaboration_model, Custom):
         return Decide()
-    engine.dispatcher.advance(current_pass.task_id)
+    services.dispatcher.advance(current_pass.task_id)
     return Rest()

@@ -22,7 +22,7 @@ from roboco.domain.task_summary import TaskSummary, parse_summary
 from roboco.engine import notifications as notify
 from roboco.engine.contention import RETRY_DELAYS, contention_error
 from roboco.engine.coordinate.sub_task_result import report_to_parent
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.engine.record import recover
 from roboco.engine.record.event_archive import (
     archive_waiting,
@@ -44,18 +44,18 @@ def archive(engine: Engine, task_id: str, task: Snapshot) -> None:
     If another worker has ended the task since, change nothing.
     """
     summary = _current_summary(engine, task_id, task)
-    stored = engine.files.get_versioned(summary_path(task_id))
+    stored = engine.workspace.files.get_versioned(summary_path(task_id))
     before = None if stored is None else parse_summary(stored.data)
     if before is not None:
         summary = summary.with_time_of(before)
-        put_entry(engine, entry_of(summary if not before.status.ended else before))
+        put_entry(engine.tasks, entry_of(summary if not before.status.ended else before))
         if not summary.supersedes(before):
             return
     else:
-        put_entry(engine, entry_of(summary))
+        put_entry(engine.tasks, entry_of(summary))
     archived = 0 if before is None else before.steps
     archive_waiting(engine, task_id, task, merge=any(archiving_due(seq) for seq in range(archived, task.seq)))
-    if before is None or not _replace_summary(engine, summary, stored):
+    if before is None or not _replace_summary(engine.workspace, summary, stored):
         _write_summary(engine, summary)
 
 
@@ -69,12 +69,12 @@ def close_task(engine: Engine, task_id: str, task: Snapshot, marker: VersionedFi
     if marker.data != CLOSED and not _close_marker(engine, task_id, task.epoch, marker):
         return False
     summary = _current_summary(engine, task_id, task)
-    is_indexed = put_entry(engine, entry_of(summary))  # before readers of the result ask for the list of tasks
+    is_indexed = put_entry(engine.tasks, entry_of(summary))  # before readers of the result ask for the list of tasks
     _write_summary(engine, summary)
     report_to_parent(engine, task_id, task)
     notify.enqueue(engine, task_id, task)
-    engine.telemetry.task_ended(summary)
-    engine.files.delete(open_marker_path(task_id))
+    engine.services.telemetry.task_ended(summary)
+    engine.workspace.files.delete(open_marker_path(task_id))
     _expire_indexed(engine, task_id, task.generation, is_indexed)
     return True
 
@@ -85,12 +85,12 @@ def close_again(engine: Engine, task_id: str, task: Snapshot) -> None:
     If the sweeper has not started that generation yet, schedule a pass: the sweeper does that first.
     """
     write_events(engine, task_id)
-    if engine.schedule.recovered_instance(task_id):
-        summary = engine.summaries.get(task_id)
-        is_indexed = summary is None or put_entry(engine, entry_of(summary))
+    if engine.tasks.schedule.recovered_instance(task_id):
+        summary = engine.workspace.summaries.get(task_id)
+        is_indexed = summary is None or put_entry(engine.tasks, entry_of(summary))
         _expire_indexed(engine, task_id, task.generation, is_indexed)
     else:
-        engine.schedule.set(task_id)
+        engine.tasks.schedule.set(task_id)
 
 
 def _expire_indexed(engine: Engine, task_id: str, generation: str, is_indexed: bool) -> None:
@@ -98,7 +98,7 @@ def _expire_indexed(engine: Engine, task_id: str, generation: str, is_indexed: b
     if is_indexed:
         expire_task(engine, task_id, generation)
     else:
-        engine.schedule.set(task_id, INDEX_RETRY_DELAY)
+        engine.tasks.schedule.set(task_id, INDEX_RETRY_DELAY)
 
 
 def expire_task(engine: Engine, task_id: str, generation: str) -> None:
@@ -107,23 +107,23 @@ def expire_task(engine: Engine, task_id: str, generation: str) -> None:
     Schedule another pass instead if Redis has lost the task's end, or if the sweeper has started a new generation of
     its logs: the end is decided again, or the new events are written, first.
     """
-    expires = engine.task_store.expire(task_id, engine.policy.retention, generation)
+    expires = engine.tasks.task_store.expire(task_id, engine.policy.retention, generation)
     if expires:
-        engine.schedule.remove(task_id)
-        expires = engine.task_store.expire(
+        engine.tasks.schedule.remove(task_id)
+        expires = engine.tasks.task_store.expire(
             task_id, engine.policy.retention, generation
         )  # Redis may have been set back meanwhile
     if not expires:
-        engine.schedule.set(task_id)
+        engine.tasks.schedule.set(task_id)
 
 
 def _compact_history(engine: Engine, task_id: str) -> None:
     """Compact the history into one file. Raise CorruptHistory if a step is missing."""
     for delay in RETRY_DELAYS:
-        if engine.histories.compact(task_id):
+        if engine.workspace.histories.compact(task_id):
             return
         engine.clock.sleep(delay)
-    deque(engine.histories.lines(task_id), maxlen=0)
+    deque(engine.workspace.histories.lines(task_id), maxlen=0)
     raise contention_error(history_path(task_id))
 
 
@@ -137,56 +137,58 @@ def _close_marker(engine: Engine, task_id: str, epoch: int, marker: VersionedFil
     numbers of lost events may have been used again.
     """
     path, closing_by_us = open_marker_path(task_id), closing_marker(epoch)
-    if marker.data != closing_by_us and not engine.files.replace(path, closing_by_us, marker.version, durable=False):
+    if marker.data != closing_by_us and not engine.workspace.files.replace(
+        path, closing_by_us, marker.version, durable=False
+    ):
         return False
-    if not engine.schedule.recovered_instance(task_id):
+    if not engine.tasks.schedule.recovered_instance(task_id):
         raise TransientError(f"task {task_id!r} cannot be closed before the sweeper has recovered Redis; it is retried")
-    changed = engine.files.get_versioned(path)
+    changed = engine.workspace.files.get_versioned(path)
     if changed is None or changed.data != closing_by_us:
         return False
-    if engine.task_store.end_epoch(task_id) != epoch:
-        recover.reopen(engine, task_id)
+    if engine.tasks.task_store.end_epoch(task_id) != epoch:
+        recover.reopen(engine.workspace, task_id)
         return False
-    return engine.files.replace(path, CLOSED, changed.version)
+    return engine.workspace.files.replace(path, CLOSED, changed.version)
 
 
 def _write_summary(engine: Engine, summary: TaskSummary) -> None:
     """Replace the stored summary, unless it is that of a closed task or of a later decision."""
     path = summary_path(summary.task_id)
     for delay in RETRY_DELAYS:
-        stored = engine.files.get_versioned(path)
-        if stored is not None and not _may_replace(engine, summary, parse_summary(stored.data)):
+        stored = engine.workspace.files.get_versioned(path)
+        if stored is not None and not _may_replace(engine.workspace, summary, parse_summary(stored.data)):
             return
-        if _replace_summary(engine, summary, stored):
+        if _replace_summary(engine.workspace, summary, stored):
             return
         engine.clock.sleep(delay)
     raise contention_error(path)
 
 
-def _replace_summary(engine: Engine, summary: TaskSummary, stored: VersionedFile | None) -> bool:
+def _replace_summary(workspace: Workspace, summary: TaskSummary, stored: VersionedFile | None) -> bool:
     """Replace the stored summary. Return False if another worker has replaced it since."""
     data = summary.model_dump_json().encode()
-    return engine.files.replace(summary_path(summary.task_id), data, version_of(stored))
+    return workspace.files.replace(summary_path(summary.task_id), data, version_of(stored))
 
 
-def _may_replace(engine: Engine, summary: TaskSummary, before: TaskSummary | None) -> bool:
+def _may_replace(workspace: Workspace, summary: TaskSummary, before: TaskSummary | None) -> bool:
     """Return True if the summary is newer than the stored one.
 
     A summary that cannot be read is replaced too, unless it may belong to a closed task.
     """
     if before is not None:
         return summary.supersedes(before)
-    return summary.status.ended or engine.files.get(open_marker_path(summary.task_id)) not in (None, CLOSED)
+    return summary.status.ended or workspace.files.get(open_marker_path(summary.task_id)) not in (None, CLOSED)
 
 
 def _current_summary(engine: Engine, task_id: str, task: Snapshot) -> TaskSummary:
     return TaskSummary(
         task_id=task_id,
-        team=engine.frozen_teams.get(task_id).name,
+        team=engine.workspace.frozen_teams.get(task_id).name,
         title=title_of(task.first),
         status=task.status,
         reason=task.reason,
-        retry_of=engine.frozen_teams.retry_of(task_id, task.first),
+        retry_of=engine.workspace.frozen_teams.retry_of(task_id, task.first),
         steps=task.state.steps,
         epoch=task.epoch,
         generation=task.generation,
@@ -196,6 +198,6 @@ def _current_summary(engine: Engine, task_id: str, task: Snapshot) -> TaskSummar
         agents=task.state.agents,
         tools=task.state.tools,
         limit_overrides=task.state.limit_overrides if task.status.ended else None,
-        created_at=engine.frozen_teams.started_at(task_id, task.state, task.first) or engine.now(),
+        created_at=engine.workspace.frozen_teams.started_at(task_id, task.state, task.first) or engine.now(),
         updated_at=engine.now(),
     )

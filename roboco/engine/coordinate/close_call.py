@@ -11,10 +11,10 @@ from roboco.ports.assignment import ToolAssignment
 def close_call(engine: Engine, assignment: ToolAssignment, call: ToolCall, outcome: ToolOutcome) -> None:
     """Record the outcome of a call whose worker cannot do so: its time is up, or it was lost too often."""
     if (
-        engine.leases.record_outcome(assignment, None, outcome, result_event(engine, assignment, call, outcome))
+        engine.tasks.leases.record_outcome(assignment, None, outcome, result_event(engine, assignment, call, outcome))
         is not None
     ):
-        engine.dispatcher.advance(assignment.task_id)
+        engine.services.dispatcher.advance(assignment.task_id)
 
 
 def result_event(engine: Engine, assignment: ToolAssignment, call: ToolCall, outcome: ToolOutcome) -> AnyEvent:

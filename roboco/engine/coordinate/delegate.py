@@ -40,7 +40,7 @@ def start_sub_task(engine: Engine, team: Team, task: Snapshot, assignment: ToolA
 
     In a run of `what-if`, a recorded result is the outcome, and no sub-task is submitted.
     """
-    if (recorded := recorded_answer(engine, team, assignment.task_id, task, call)) is not None:
+    if (recorded := recorded_answer(engine.workspace, team, assignment.task_id, task, call)) is not None:
         close_call(engine, assignment, call, recorded)
         return
     try:
@@ -65,19 +65,19 @@ def _submit_sub_task(engine: Engine, task_id: str, team: Team, task: Snapshot, c
     )
     parent = Parent(task_id=task_id, call_id=call.id, at_seq=step.seq, step_id=step.step_id, child=child)
     sub_team = team.teams[name]
-    started = engine.frozen_teams.started_at(task_id, task.state, task.first) or step.created_at
+    started = engine.workspace.frozen_teams.started_at(task_id, task.state, task.first) or step.created_at
     spent = (step.created_at - task.state.limits_since(started)).total_seconds()
     limits = _limits_of_sub_task(team, task, sub_team.limits, max(0.0, spent))
     accept_and_wake(engine, submission, sub_team.model_copy(update={"limits": limits}), parent)
     _erase_with_parent(engine, task_id, child)
-    summary = engine.summaries.get(child)
+    summary = engine.workspace.summaries.get(child)
     if summary is not None and summary.status.ended:
-        send_result(engine, parent, summary, last_answer(tuple(engine.histories.read(child))))
+        send_result(engine, parent, summary, last_answer(tuple(engine.workspace.histories.read(child))))
 
 
 def _erase_with_parent(engine: Engine, task_id: str, child: str) -> None:
     """Request the erasure of the sub-task if its parent is erased: the erasure may have listed the sub-tasks before."""
-    if receipt_of(engine.files, task_id) is not None:
+    if receipt_of(engine.workspace.files, task_id) is not None:
         request = ErasureRequest(task_id=child, requested_at=engine.now(), reason=f"a part of {task_id}", stop=True)
         request_erasure(engine, request)
 

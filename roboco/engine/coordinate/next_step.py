@@ -36,7 +36,7 @@ from roboco.domain.stream.event import AgentHandedOff, AgentSelected, AnyEvent, 
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate.custom_router import guarded_router
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Services
 from roboco.engine.history_tail import shows_decision
 from roboco.engine.task_entries import index_as
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
@@ -60,7 +60,7 @@ class NextStep:
         model = self.team.collaboration_model
         router = guarded_router(engine, self.task_id, model.router) if isinstance(model, Custom) else route
         limited = self.team.limits.with_overrides(task.state.limit_overrides).max_seconds is not None
-        started = engine.frozen_teams.started_at(self.task_id, task.state, task.first) if limited else None
+        started = engine.workspace.frozen_teams.started_at(self.task_id, task.state, task.first) if limited else None
         situation = Situation(
             inbox=pending_items,
             outcomes={call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None},
@@ -95,7 +95,7 @@ class NextStep:
         """
         choice, events = self._decision(action)
         choice = replace(choice, seen_item_ids=frozenset(self.task.item_ids))
-        epoch = self.engine.task_store.record_decision(self.task_id, self.task.epoch, choice, events)
+        epoch = self.engine.tasks.task_store.record_decision(self.task_id, self.task.epoch, choice, events)
         if epoch is not None:
             self._dispatch(action, epoch)
             if self.task.status is not TaskStatus.RUNNING:
@@ -109,7 +109,7 @@ class NextStep:
         an item came.
         """
         choice, more = self._decision(action)
-        store, state = self.engine.task_store, self.task.state
+        store, state = self.engine.tasks.task_store, self.task.state
         epoch = store.create_with_decision(self.task_id, steps, state, events, choice, more)
         if epoch is None:
             return False
@@ -131,10 +131,10 @@ class NextStep:
         after = self._after_commit(commit)
         action = after.decide_locally()
         if action is None:
-            self.engine.task_store.commit(self.task_id, self.task.epoch, commit)
+            self.engine.tasks.task_store.commit(self.task_id, self.task.epoch, commit)
             return False
         choice, events = after._decision(action)
-        epoch = self.engine.task_store.commit_with_decision(self.task_id, self.task.epoch, commit, choice, events)
+        epoch = self.engine.tasks.task_store.commit_with_decision(self.task_id, self.task.epoch, commit, choice, events)
         if epoch is None:
             return False
         after._dispatch(action, epoch)
@@ -196,21 +196,23 @@ class NextStep:
 
     def _dispatch(self, action: StartTurn | CallTools, epoch: int) -> None:
         engine, task_id = self.engine, self.task_id
-        engine.schedule.set(task_id, engine.policy.redelivery_delay)
+        engine.tasks.schedule.set(task_id, engine.policy.redelivery_delay)
         if isinstance(action, StartTurn):
             self._send_turn(action, epoch)
             return
         for call in action.calls:
             if call.tool_name != DELEGATE:
-                dispatch_call(engine, self.team, self.assignment(call, epoch), call)
+                dispatch_call(engine.services, self.team, self.assignment(call, epoch), call)
 
     def _send_turn(self, action: StartTurn, epoch: int) -> None:
         priority = priority_of(self.task.first)
-        self.engine.dispatcher.turn(TurnAssignment(self.task_id, self.task.seq, epoch, 1, priority), action.agent)
+        self.engine.services.dispatcher.turn(
+            TurnAssignment(self.task_id, self.task.seq, epoch, 1, priority), action.agent
+        )
 
 
-def dispatch_call(engine: Engine, team: Team, assignment: ToolAssignment, call: ToolCall) -> None:
+def dispatch_call(services: Services, team: Team, assignment: ToolAssignment, call: ToolCall) -> None:
     """Send the call to the tools workers."""
     spec = team.tool(call.tool_name)
     timeout = BUILTIN_TIMEOUT if spec is None else spec.time_limit
-    engine.dispatcher.tool(assignment, call.tool_name, timeout)
+    services.dispatcher.tool(assignment, call.tool_name, timeout)

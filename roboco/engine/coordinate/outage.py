@@ -25,7 +25,7 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.domain.url import strip_credentials
 from roboco.engine.accept.accept_item import accept_item, stored_item
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Services, Workspace
 from roboco.errors import ModelError, UsageError
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.task_store import Phase, Snapshot
@@ -80,12 +80,12 @@ def pause_task(engine: Engine, task_id: str, task: Snapshot) -> bool:
     Return False if that pause has been set and ended since this refusal: then the turn is tried once more.
     """
     item_id = f"outage-{task.seq}-{task.epoch}-{task.refusals}"
-    item = stored_item(engine, task_id, item_id)
+    item = stored_item(engine.workspace, task_id, item_id)
     if item is not None and item.applied_at_seq is not None:
         return False
     if item is None:
         cause = task.reason.rpartition(NEXT_ATTEMPT)[0] or task.reason
-        again = _was_resumed_by_answer(engine, task_id, task.seq)
+        again = _was_resumed_by_answer(engine.workspace, task_id, task.seq)
         until = (
             "It was resumed before because the model had answered another task, and was refused again: it continues "
             "when you resume it"
@@ -99,35 +99,37 @@ def pause_task(engine: Engine, task_id: str, task: Snapshot) -> bool:
     return True
 
 
-def _was_resumed_by_answer(engine: Engine, task_id: str, seq: int) -> bool:
+def _was_resumed_by_answer(workspace: Workspace, task_id: str, seq: int) -> bool:
     """Return True if the turn at this position was paused by an outage before, and an answer has resumed it."""
     prefix = f"resumed-outage-{seq}-"
-    return any(name.startswith(prefix) for name in engine.files.names(applied_folder(task_id)))
+    return any(name.startswith(prefix) for name in workspace.files.names(applied_folder(task_id)))
 
 
-def register_for_answer(engine: Engine, task_id: str, team: Team, pending_items: Iterable[Item]) -> None:
+def register_for_answer(services: Services, task_id: str, team: Team, pending_items: Iterable[Item]) -> None:
     """If an outage has paused the task, register it for the next answer of the model. Redis may have lost that."""
     for item in pending_items:
         if isinstance(item, Pause) and item.outage:
-            engine.rate_limiter.add_waiting_task(team.profile(team.agent(item.outage)), task_id)
+            services.rate_limiter.add_waiting_task(team.profile(team.agent(item.outage)), task_id)
 
 
 def schedule_resumptions(engine: Engine, profile: ModelProfile) -> None:
     """Let the sweeper resume tasks that are paused until this model answers, up to a hundred for one answer."""
-    tasks = engine.rate_limiter.waiting_tasks(profile)
+    tasks = engine.services.rate_limiter.waiting_tasks(profile)
     for task_id in tasks:
-        engine.schedule.set(f"{RESUME_PREFIX}{task_id}")
-    engine.rate_limiter.remove_waiting_tasks(profile, tasks)
+        engine.tasks.schedule.set(f"{RESUME_PREFIX}{task_id}")
+    engine.services.rate_limiter.remove_waiting_tasks(profile, tasks)
 
 
 def resume_task(engine: Engine, task_id: str) -> None:
     """Resume the task if an outage has paused it, or end its delay. A pause that the user has set remains."""
-    ends = _outage_pauses(engine, task_id)
+    ends = _outage_pauses(engine.workspace, task_id)
     if not ends:
         _end_delay(engine, task_id)
         return
     item_id = f"resumed-{ends[-1]}"
-    item = stored_item(engine, task_id, item_id) or Resume(item_id=item_id, created_at=engine.now(), supersedes=ends)
+    item = stored_item(engine.workspace, task_id, item_id) or Resume(
+        item_id=item_id, created_at=engine.now(), supersedes=ends
+    )
     try:
         accept_item(engine, task_id, item, enforce_capacity=False)
     except UsageError as error:
@@ -136,19 +138,19 @@ def resume_task(engine: Engine, task_id: str) -> None:
 
 def _end_delay(engine: Engine, task_id: str) -> None:
     """Dispatch a turn that the model's server has refused, and that waits for its next attempt."""
-    task = engine.task_store.load(task_id, 1)
+    task = engine.tasks.task_store.load(task_id, 1)
     if task is None or task.phase is not Phase.TURN or task.claimed or not (task.deferred_for and task.refusals):
         return
-    if engine.leases.count_redelivery(task_id, task.epoch, dispatched=True):
-        engine.schedule.set(task_id, engine.policy.redelivery_delay)
+    if engine.tasks.leases.count_redelivery(task_id, task.epoch, dispatched=True):
+        engine.tasks.schedule.set(task_id, engine.policy.redelivery_delay)
         order = TurnAssignment(task_id, task.seq, task.epoch, task.attempt, priority_of(task.first))
-        engine.dispatcher.turn(order, task.agent)
+        engine.services.dispatcher.turn(order, task.agent)
 
 
-def _outage_pauses(engine: Engine, task_id: str) -> tuple[str, ...]:
+def _outage_pauses(workspace: Workspace, task_id: str) -> tuple[str, ...]:
     found = []
-    for name in engine.files.names(inbox_path(task_id)):
-        data = engine.files.get(item_path(task_id, name.removesuffix(".json")))
+    for name in workspace.files.names(inbox_path(task_id)):
+        data = workspace.files.get(item_path(task_id, name.removesuffix(".json")))
         item = None if data is None else parse_item(data)
         if isinstance(item, Pause) and item.outage:
             found.append(item.item_id)

@@ -11,7 +11,7 @@ A message that still waits in its queue is not sent again, so a backlog does not
 from dataclasses import dataclass
 
 from roboco.domain.history.priority import priority_of
-from roboco.engine.engine import Engine, Policy
+from roboco.engine.engine import Engine, Policy, TaskStores
 from roboco.ports.task_store import Snapshot
 
 CLOCK_SKEW = 2.0
@@ -56,22 +56,22 @@ def needs_redelivery(engine: Engine, task_id: str, task: Snapshot) -> bool:
     Count the redelivery, and schedule the next check. Queues are first in, first out: while an older message waits, so
     does the message of this task.
     """
-    since = engine.dispatcher.oldest_waiting_since(task.phase, task_id, priority_of(task.first))
+    since = engine.services.dispatcher.oldest_waiting_since(task.phase, task_id, priority_of(task.first))
     gone = since is None or since > task.dispatched_at + CLOCK_SKEW
-    redeliveries = engine.leases.count_redelivery(task_id, task.epoch, gone)
+    redeliveries = engine.tasks.leases.count_redelivery(task_id, task.epoch, gone)
     if redeliveries:
-        engine.schedule.set(task_id, redelivery_delay(engine.policy, redeliveries))
+        engine.tasks.schedule.set(task_id, redelivery_delay(engine.policy, redeliveries))
     return gone and redeliveries > 0
 
 
-def clear_stale_cancellation(engine: Engine, task_id: str, task: Snapshot) -> bool:
+def clear_stale_cancellation(tasks: TaskStores, task_id: str, task: Snapshot) -> bool:
     """Clear a cancellation request that no inbox item asks for any more. Return True if there was one.
 
     The item was applied before and arrived a second time. The caller dispatches the unclaimed work again.
     """
     if task.cancel_requested_for is None:
         return False
-    engine.inbox.clear_cancellation(task_id, task.epoch)
+    tasks.inbox.clear_cancellation(task_id, task.epoch)
     return True
 
 
@@ -80,13 +80,13 @@ def wait_for_renewal(engine: Engine, task_id: str, by_sweeper: bool) -> bool:
 
     Its worker may live, and renew the lease, because Redis did not answer. Only the process of the sweeper knows that.
     """
-    left = engine.redis_silence.grace(engine.clock.now(), engine.policy.lease)
+    left = engine.process.redis_silence.grace(engine.clock.now(), engine.policy.lease)
     if by_sweeper and not left:
         return False
-    engine.schedule.set(task_id, left + EXPIRY_MARGIN if left else 0.0)
+    engine.tasks.schedule.set(task_id, left + EXPIRY_MARGIN if left else 0.0)
     return True
 
 
-def schedule_check_after_lease(engine: Engine, task_id: str, lease_left: float) -> None:
+def schedule_check_after_lease(tasks: TaskStores, task_id: str, lease_left: float) -> None:
     """Schedule the next check for the moment after the lease expires."""
-    engine.schedule.set(task_id, max(lease_left, 0.0) + EXPIRY_MARGIN)
+    tasks.schedule.set(task_id, max(lease_left, 0.0) + EXPIRY_MARGIN)

@@ -67,7 +67,7 @@ class PendingCalls:
         if open_calls and all(self._is_blocked(call, state) for call, state in open_calls):
             return Decide()
         unclaimed = [pair for pair in open_calls if not pair[1].claimed]
-        again = clear_stale_cancellation(self.engine, self.task_id, self.task)
+        again = clear_stale_cancellation(self.engine.tasks, self.task_id, self.task)
         due = {
             call.id for call, _ in unclaimed if needs_approval(self.team, call)
         }  # the approval may have just arrived
@@ -98,17 +98,17 @@ class PendingCalls:
         ended = {
             call.id
             for call, state in waiting
-            if call.id not in causes and self.engine.leases.end_wait(self._assignment(call, state), why)
+            if call.id not in causes and self.engine.tasks.leases.end_wait(self._assignment(call, state), why)
         }
         if waiting:
             delay = check_delay(self.engine, self.task) if causes else self.engine.policy.redelivery_delay
-            schedule = self.engine.schedule
+            schedule = self.engine.tasks.schedule
             (schedule.schedule_no_later_than if others else schedule.set)(self.task_id, delay)
         return lost | ended | (approved - causes.keys())
 
     def _switched_off(self, unclaimed: list[tuple[ToolCall, CallState]]) -> dict[str, str]:
         """Return the causes for which calls are switched off, by their ids."""
-        agent, blocking = self.task.tail[-1].agent_name, self.engine.switches.blocking
+        agent, blocking = self.task.tail[-1].agent_name, self.engine.process.switches.blocking
         found = {call.id: blocking(call_work(self.team, self.task_id, agent, call)) for call, _ in unclaimed}
         return {call_id: switch.cause for call_id, switch in found.items() if switch is not None}
 
@@ -117,7 +117,7 @@ class PendingCalls:
         if call.tool_name == DELEGATE:
             start_sub_task(self.engine, self.team, self.task, assignment, call)
         else:
-            dispatch_call(self.engine, self.team, assignment, call)
+            dispatch_call(self.engine.services, self.team, assignment, call)
 
     def _schedule_check(self, open_calls: list[tuple[ToolCall, CallState]]) -> None:
         """Schedule the next check for the first expiry of a lease; earlier if an unclaimed call needs one."""
@@ -125,9 +125,9 @@ class PendingCalls:
         if not leases:
             return
         if len(leases) < len(open_calls):
-            self.engine.schedule.schedule_no_later_than(self.task_id, min(leases) + EXPIRY_MARGIN)
+            self.engine.tasks.schedule.schedule_no_later_than(self.task_id, min(leases) + EXPIRY_MARGIN)
         else:
-            schedule_check_after_lease(self.engine, self.task_id, min(leases))
+            schedule_check_after_lease(self.engine.tasks, self.task_id, min(leases))
 
     def _open_calls(self) -> list[tuple[ToolCall, CallState]]:
         step, calls = self.task.tail[-1], self.task.calls
@@ -158,26 +158,26 @@ def restart_call(
 
     With `worker_lost`, the pool has reported the worker's death, and the lease does not have to expire first.
     """
-    begun = has_intent(engine, assignment.task_id, call.id)
+    begun = has_intent(engine.workspace, assignment.task_id, call.id)
     if assignment.attempt >= engine.policy.max_attempts + begun:
         if not worker_lost:  # otherwise the pool has reported how the attempt ended
-            engine.dispatcher.report_attempt_end(assignment, call.tool_name, AttemptStatus.LOST)
+            engine.services.dispatcher.report_attempt_end(assignment, call.tool_name, AttemptStatus.LOST)
         close_call(engine, assignment, call, _lost_too_often(engine, team, assignment, call, begun))
         return
-    attempt = engine.leases.restart_call(assignment, worker_lost)
+    attempt = engine.tasks.leases.restart_call(assignment, worker_lost)
     if attempt is not None:
-        engine.telemetry.record(ATTEMPT_RESTARTS, 1, "tool")
+        engine.services.telemetry.record(ATTEMPT_RESTARTS, 1, "tool")
         if not worker_lost:
-            engine.telemetry.record(LEASE_EXPIRATIONS, 1, "tool")
-        dispatch_call(engine, team, replace(assignment, attempt=attempt), call)
+            engine.services.telemetry.record(LEASE_EXPIRATIONS, 1, "tool")
+        dispatch_call(engine.services, team, replace(assignment, attempt=attempt), call)
 
 
 def _lost_too_often(engine: Engine, team: Team, assignment: ToolAssignment, call: ToolCall, begun: bool) -> ToolOutcome:
-    if begun and (stored := stored_outcome(engine, assignment.task_id, call.id)) is not None:
+    if begun and (stored := stored_outcome(engine.workspace, assignment.task_id, call.id)) is not None:
         return stored
     why = f"tool {call.tool_name!r} was lost {assignment.attempt} times, with the worker that ran it"
     detail = f"{call.tool_name}, call {call.id}"
-    engine.dead_letters.add(
+    engine.tasks.dead_letters.add(
         dead_letter_of_lost_work("tool", assignment.task_id, detail, why, assignment.attempt, engine.now())
     )
     _log.warning("task %s: %s; the call is not tried again, and a dead letter is stored", assignment.task_id, why)

@@ -18,7 +18,7 @@ from roboco.engine.coordinate.pending import (
     wait_for_renewal,
 )
 from roboco.engine.coordinate.switched_off import check_delay, turn_work
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Services
 from roboco.engine.record import recover
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.task_store import Snapshot
@@ -37,7 +37,7 @@ def check_turn(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliv
     if not task.claimed:
         return _check_unclaimed(engine, task_id, team, task, redeliver)
     if task.lease_left > 0:
-        schedule_check_after_lease(engine, task_id, task.lease_left)
+        schedule_check_after_lease(engine.tasks, task_id, task.lease_left)
         return Rest()
     if wait_for_renewal(engine, task_id, by_sweeper=redeliver):
         return Rest()
@@ -45,9 +45,9 @@ def check_turn(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliv
         return Repeat()
     if task.counted_attempt >= engine.policy.max_attempts:
         return _give_up(engine, task_id, task)
-    reason = engine.redis_silence.lost_reason(engine.clock.now(), engine.policy.lease, "made")
+    reason = engine.process.redis_silence.lost_reason(engine.clock.now(), engine.policy.lease, "made")
     if restart_turn(engine, task_id, task, reason):
-        engine.telemetry.record(LEASE_EXPIRATIONS, 1, "turn")
+        engine.services.telemetry.record(LEASE_EXPIRATIONS, 1, "turn")
     return Rest()
 
 
@@ -55,18 +55,18 @@ def _give_up(engine: Engine, task_id: str, task: Snapshot) -> GiveUp:
     lost = task.counted_attempt
     reason = f"{task.agent}'s turn was lost {lost} times, with its worker or in the middle of its model's answer"
     detail = f"{task.agent}, step {task.seq}"
-    engine.dead_letters.add(dead_letter_of_lost_work("turn", task_id, detail, reason, task.attempt, engine.now()))
+    engine.tasks.dead_letters.add(dead_letter_of_lost_work("turn", task_id, detail, reason, task.attempt, engine.now()))
     return GiveUp(reason)
 
 
 def _check_unclaimed(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliver: bool) -> Repeat | Rest:
-    cleared = clear_stale_cancellation(engine, task_id, task)
+    cleared = clear_stale_cancellation(engine.tasks, task_id, task)
     if outage.is_timeout_exceeded(team, task) and outage.pause_task(engine, task_id, task):
         return Repeat()
     if task.deferred_for is not None:
         _dispatch_deferred(engine, task_id, team, task, task.deferred_for)
     elif cleared or (redeliver and needs_redelivery(engine, task_id, task)):
-        _dispatch_turn(engine, task_id, task, task.epoch, task.attempt)
+        _dispatch_turn(engine.services, task_id, task, task.epoch, task.attempt)
     return Rest()
 
 
@@ -76,16 +76,16 @@ def _dispatch_deferred(engine: Engine, task_id: str, team: Team, task: Snapshot,
     A turn that is switched off is checked again later, without a message to a worker.
     """
     if seconds > 0:
-        engine.schedule.set(task_id, seconds)
-    elif engine.switches.blocking(turn_work(team, task_id, task.agent)):
-        engine.schedule.set(task_id, check_delay(engine, task))
-    elif engine.leases.count_redelivery(task_id, task.epoch, dispatched=True):
-        engine.schedule.set(task_id, engine.policy.redelivery_delay)
-        _dispatch_turn(engine, task_id, task, task.epoch, task.attempt)
+        engine.tasks.schedule.set(task_id, seconds)
+    elif engine.process.switches.blocking(turn_work(team, task_id, task.agent)):
+        engine.tasks.schedule.set(task_id, check_delay(engine, task))
+    elif engine.tasks.leases.count_redelivery(task_id, task.epoch, dispatched=True):
+        engine.tasks.schedule.set(task_id, engine.policy.redelivery_delay)
+        _dispatch_turn(engine.services, task_id, task, task.epoch, task.attempt)
 
 
-def _dispatch_turn(engine: Engine, task_id: str, task: Snapshot, epoch: int, attempt: int) -> None:
-    engine.dispatcher.turn(TurnAssignment(task_id, task.seq, epoch, attempt, priority_of(task.first)), task.agent)
+def _dispatch_turn(services: Services, task_id: str, task: Snapshot, epoch: int, attempt: int) -> None:
+    services.dispatcher.turn(TurnAssignment(task_id, task.seq, epoch, attempt, priority_of(task.first)), task.agent)
 
 
 def restart_turn(
@@ -104,12 +104,12 @@ def restart_turn(
         attempt=attempt,
         reason=reason,
     )
-    epoch = engine.leases.restart_turn(task_id, task.epoch, event, token, handed_over)
+    epoch = engine.tasks.leases.restart_turn(task_id, task.epoch, event, token, handed_over)
     if epoch is None:
         return False
-    engine.telemetry.record(ATTEMPT_RESTARTS, 1, "turn")
-    engine.schedule.set(task_id, min(RESTART_CHECK_DELAY, engine.policy.redelivery_delay))
-    _dispatch_turn(engine, task_id, task, epoch, attempt)
+    engine.services.telemetry.record(ATTEMPT_RESTARTS, 1, "turn")
+    engine.tasks.schedule.set(task_id, min(RESTART_CHECK_DELAY, engine.policy.redelivery_delay))
+    _dispatch_turn(engine.services, task_id, task, epoch, attempt)
     return True
 
 
@@ -120,12 +120,12 @@ def cancel_turn(engine: Engine, task_id: str, task: Snapshot) -> Repeat | Rest |
     early if its lease expires.
     """
     if task.cancel_requested_for is None:  # the sender of the item died before it requested the cancellation
-        engine.inbox.add(task_id, (), interrupt=True, epoch=task.epoch)
+        engine.tasks.inbox.add(task_id, (), interrupt=True, epoch=task.epoch)
         return Repeat()
     if not task.claimed:
         return Decide()
     left = min(task.lease_left, engine.policy.interrupt_grace - task.cancel_requested_for)
     if left > 0:
-        engine.schedule.set(task_id, left + EXPIRY_MARGIN)
+        engine.tasks.schedule.set(task_id, left + EXPIRY_MARGIN)
         return Rest()
     return Repeat() if recover.catch_up(engine, task_id, task) else Decide()

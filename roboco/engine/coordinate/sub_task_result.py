@@ -22,9 +22,9 @@ _log = logging.getLogger(__name__)
 def report_to_parent(engine: Engine, task_id: str, task: Snapshot) -> None:
     """Send the result of a sub-task to its parent task. Do nothing for other tasks, or if the parent has ended."""
     parent = parent_of(task_id, task.first)
-    summary = None if parent is None else engine.summaries.get(task_id)
+    summary = None if parent is None else engine.workspace.summaries.get(task_id)
     if parent is not None and summary is not None:
-        send_result(engine, parent, summary, engine.tails.last_answer(task_id, task))
+        send_result(engine, parent, summary, engine.workspace.tails.last_answer(task_id, task))
 
 
 def send_result(engine: Engine, parent: Parent, summary: TaskSummary, answer: TaskStep | None) -> None:
@@ -34,13 +34,13 @@ def send_result(engine: Engine, parent: Parent, summary: TaskSummary, answer: Ta
     """
     outcome = _sub_task_outcome(parent, summary, answer)
     context = ToolContext(parent.task_id, "", parent.call_id, parent.call_id, 1)
-    stored_before = stored_item(engine, parent.task_id, answer_id(parent.call_id))
+    stored_before = stored_item(engine.workspace, parent.task_id, answer_id(parent.call_id))
     item = stored_before or ExternalToolResult(
         item_id=answer_id(parent.call_id),
         created_at=engine.now(),
         call_id=parent.call_id,
         at_seq=parent.at_seq,
-        outcome=engine.toolbox.offload_large(outcome, context),
+        outcome=engine.services.toolbox.offload_large(outcome, context),
     )
     try:
         accept_item(engine, parent.task_id, item)
@@ -64,11 +64,11 @@ def _sub_task_outcome(parent: Parent, summary: TaskSummary, answer: TaskStep | N
 def sub_task_usage(engine: Engine, task_id: str, call: ToolCall) -> dict[str, int | float]:
     """Return the tokens and cost that the call's sub-task has used so far; empty if there is no sub-task."""
     child = sub_task_id(task_id, call.id)
-    task = engine.task_store.load(child, 1)
+    task = engine.tasks.task_store.load(child, 1)
     if task is not None:
         state = task.state
         return {"tokens_in": state.tokens_in, "tokens_out": state.tokens_out, "cost": state.cost}
-    summary = engine.summaries.get(child)
+    summary = engine.workspace.summaries.get(child)
     return {} if summary is None else _usage_of_summary(summary)
 
 

@@ -37,15 +37,15 @@ def submit(engine: Engine, submission: Submission, team: Team) -> bool:
     many turns are queued, and TransientError if a server fails before the acceptance: the client sends the submission
     again.
     """
-    with engine.telemetry.operation(Operation("submit", check_task_id(submission.task_id))):
+    with engine.services.telemetry.operation(Operation("submit", check_task_id(submission.task_id))):
         accepted = accept_task(engine, submission, team)
         if accepted is None:
             return False
         with falling_back_to_sweeper(accepted.task_id):
             if _load_and_start(engine, accepted):
                 return not accepted.is_known
-            engine.dispatcher.advance(accepted.task_id)
-        index_accepted(engine, accepted)
+            engine.services.dispatcher.advance(accepted.task_id)
+        index_accepted(engine.tasks, accepted)
         return not accepted.is_known
 
 

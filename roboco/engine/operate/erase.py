@@ -36,7 +36,7 @@ from roboco.domain.paths import (
 from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
 from roboco.engine.accept.accept_item import accept_item
 from roboco.engine.attempt_counts import reset_attempts
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, TaskStores, Workspace
 from roboco.engine.operate.erasure_inventory import letters_of, take_inventory
 from roboco.engine.operate.stored_receipt import StoredReceipt
 from roboco.engine.tombstones import parse_request
@@ -68,35 +68,35 @@ MAX_PAGES = 20
 
 def erase_task(engine: Engine, task_id: str) -> None:
     """Carry out the request to erase the task, as far as possible now, and schedule the rest."""
-    if not engine.erasure_slots.acquire(blocking=False):
-        engine.schedule.set(f"{ERASE_PREFIX}{task_id}", FULL_DELAY)
+    if not engine.process.erasure_slots.acquire(blocking=False):
+        engine.tasks.schedule.set(f"{ERASE_PREFIX}{task_id}", FULL_DELAY)
         return
     try:
         _attempt(engine, task_id)
     finally:
-        engine.erasure_slots.release()
+        engine.process.erasure_slots.release()
 
 
 def _attempt(engine: Engine, task_id: str) -> None:
     key, entry = f"erase:{task_id}", f"{ERASE_PREFIX}{task_id}"
-    lost = engine.leases.start_attempt(key)
+    lost = engine.tasks.leases.start_attempt(key)
     if lost is None:  # another coordinator has it, or died in it a moment ago
-        engine.schedule.set(entry, BUSY_DELAY)
+        engine.tasks.schedule.set(entry, BUSY_DELAY)
         return
     if lost >= engine.policy.max_attempts:
-        engine.leases.finish_attempts(key)
-        engine.schedule.set(entry, GIVEN_UP_DELAY)
+        engine.tasks.leases.finish_attempts(key)
+        engine.tasks.schedule.set(entry, GIVEN_UP_DELAY)
         _log.error("erasing task %s has killed %d coordinators; it is tried again in an hour", task_id, lost)
         return
-    with engine.heartbeat.renewing(AttemptLease(key)):
+    with engine.process.heartbeat.renewing(AttemptLease(key)):
         try:
             delay = _carry_out(engine, task_id)
         except Exception:
-            engine.leases.finish_attempts(key)
+            engine.tasks.leases.finish_attempts(key)
             raise
-    engine.leases.finish_attempts(key)
+    engine.tasks.leases.finish_attempts(key)
     if delay is not None:
-        engine.schedule.set(entry, delay)
+        engine.tasks.schedule.set(entry, delay)
 
 
 def _carry_out(engine: Engine, task_id: str) -> float | None:
@@ -121,7 +121,7 @@ def _continue(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -
 
 def _request_of(engine: Engine, task_id: str) -> ErasureRequest | None:
     """Return the stored request. If the clock of its client is ahead, replace its time by that of this coordinator."""
-    stored = engine.files.get_versioned(erasure_path(task_id))
+    stored = engine.workspace.files.get_versioned(erasure_path(task_id))
     if stored is None:
         return None
     request = parse_request(stored.data)
@@ -129,7 +129,7 @@ def _request_of(engine: Engine, task_id: str) -> ErasureRequest | None:
         raise CorruptHistory(f"{erasure_path(task_id)!r} cannot be read; run roboco erase {task_id} again")
     if (request.requested_at - engine.now()).total_seconds() > MAX_CLOCK_SKEW:
         request = request.model_copy(update={"requested_at": engine.now()})
-        engine.files.replace(erasure_path(task_id), request.model_dump_json().encode(), stored.version)
+        engine.workspace.files.replace(erasure_path(task_id), request.model_dump_json().encode(), stored.version)
     return request
 
 
@@ -154,9 +154,9 @@ def _has_ended(engine: Engine, request: ErasureRequest) -> bool:
     task_id = request.task_id
     if _has_timed_out(engine, request):
         return True
-    marker = engine.files.get(open_marker_path(task_id))
+    marker = engine.workspace.files.get(open_marker_path(task_id))
     if marker is None or (marker == OPENED and not request.stop):
-        return engine.files.get(notify_marker_path(task_id)) is None
+        return engine.workspace.files.get(notify_marker_path(task_id)) is None
     if marker == OPENED:
         item = Stop(
             item_id=f"stop-{sha256(task_id)[:32]}", created_at=engine.now(), reason="the task is erased", by=request.by
@@ -170,40 +170,40 @@ def _has_ended(engine: Engine, request: ErasureRequest) -> bool:
 
 def _remove(engine: Engine, task_id: str, receipt: StoredReceipt) -> bool:
     """Remove the task. Return False if files are left for the next job."""
-    _forget(engine, task_id)
-    _remove_letters(engine, task_id)
-    _remove_fork_name(engine, task_id)
+    _forget(engine.tasks, task_id)
+    _remove_letters(engine.tasks, task_id)
+    _remove_fork_name(engine.workspace, task_id)
     for _ in range(MAX_PAGES):
-        if not engine.files.delete_tree(task_folder(task_id), PAGE_SIZE):
+        if not engine.workspace.files.delete_tree(task_folder(task_id), PAGE_SIZE):
             break
     else:
         return False
-    engine.files.delete(open_marker_path(task_id))
-    engine.files.delete(notify_marker_path(task_id))
+    engine.workspace.files.delete(open_marker_path(task_id))
+    engine.workspace.files.delete(notify_marker_path(task_id))
     receipt.update(status="erased", finished_at=engine.now())
     _log.info("task %s is erased: %s files", task_id, receipt.now.files)
     return True
 
 
-def _forget(engine: Engine, task_id: str) -> None:
+def _forget(tasks: TaskStores, task_id: str) -> None:
     """Remove the task from Redis: state, logs, schedule, index and attempts."""
-    engine.task_store.erase(task_id, REFUSAL)
+    tasks.task_store.erase(task_id, REFUSAL)
     for prefix in ("", NOTIFY_PREFIX, RESTART_PREFIX, ENTER_PREFIX, RESUME_PREFIX):
-        engine.schedule.remove(f"{prefix}{task_id}")
-    engine.task_index.remove(task_id)
-    reset_attempts(engine, task_id)
+        tasks.schedule.remove(f"{prefix}{task_id}")
+    tasks.task_index.remove(task_id)
+    reset_attempts(tasks, task_id)
 
 
-def _remove_fork_name(engine: Engine, task_id: str) -> None:
+def _remove_fork_name(workspace: Workspace, task_id: str) -> None:
     """Remove the name of the task from the folder of its source, if it is a fork."""
     with suppress(CorruptHistory):  # then an erasure of the source skips the name, because its task has a receipt
-        if (fork := engine.frozen_teams.fork_of(task_id)) is not None:
-            engine.files.delete(fork_name_path(fork.task_id, task_id))
+        if (fork := workspace.frozen_teams.fork_of(task_id)) is not None:
+            workspace.files.delete(fork_name_path(fork.task_id, task_id))
 
 
-def _remove_letters(engine: Engine, task_id: str) -> None:
-    for letter_id in letters_of(engine, task_id):
-        engine.dead_letters.remove(letter_id)
+def _remove_letters(tasks: TaskStores, task_id: str) -> None:
+    for letter_id in letters_of(tasks, task_id):
+        tasks.dead_letters.remove(letter_id)
 
 
 def _check_late_files(engine: Engine, request: ErasureRequest, receipt: ErasureReceipt) -> float | None:
@@ -212,15 +212,15 @@ def _check_late_files(engine: Engine, request: ErasureRequest, receipt: ErasureR
     began = max(request.requested_at, receipt.finished_at or request.requested_at)
     elapsed = (engine.now() - began).total_seconds()
     if elapsed >= LATE_CHECKS[0] or request.requested_at >= (receipt.finished_at or request.requested_at):
-        _forget(engine, task_id)
-        engine.files.delete(open_marker_path(task_id))
-        engine.files.delete(notify_marker_path(task_id))
-        if late := engine.files.delete_tree(task_folder(task_id), PAGE_SIZE):
+        _forget(engine.tasks, task_id)
+        engine.workspace.files.delete(open_marker_path(task_id))
+        engine.workspace.files.delete(notify_marker_path(task_id))
+        if late := engine.workspace.files.delete_tree(task_folder(task_id), PAGE_SIZE):
             _log.warning("%d files arrived after task %s was erased, and are removed", late, task_id)
             return 0.0 if late == PAGE_SIZE else LATE_CHECKS[0]
     following = next((seconds for seconds in LATE_CHECKS if seconds > elapsed), None)
     if following is not None:
         return following - elapsed
-    _remove_letters(engine, task_id)
-    engine.files.delete(erasure_path(task_id))
+    _remove_letters(engine.tasks, task_id)
+    engine.workspace.files.delete(erasure_path(task_id))
     return None

@@ -13,7 +13,7 @@ from roboco.domain.ids import sub_task_id
 from roboco.domain.paths import forks_path, task_folder
 from roboco.domain.removal.erasure import MAX_LISTED, ErasureReceipt, ErasureRequest, concerns
 from roboco.engine.accept.request_erasure import request_erasure
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, TaskStores, Workspace
 from roboco.engine.tombstones import is_erased
 from roboco.errors import CorruptHistory, UsageError
 from roboco.ports.dead_letters import DeadLetterPage
@@ -28,17 +28,21 @@ def take_inventory(engine: Engine, request: ErasureRequest) -> dict[str, object]
     """Request the erasure of sub-tasks, and of forks if that is chosen. Return the counts for the receipt."""
     task_id, problem = request.task_id, ""
     kinds, size = Counter[str](), 0
-    for file in engine.files.tree(task_folder(task_id)):
+    for file in engine.workspace.files.tree(task_folder(task_id)):
         kinds[file.path.split("/")[1].partition(".")[0]] += 1
         size += file.size
     sub_tasks = list[str]()
     try:
-        for child in _sub_tasks(engine, task_id):
+        for child in _sub_tasks(engine.workspace, task_id):
             _request_other(engine, request, child)
             sub_tasks.append(child)
     except CorruptHistory as error:
         problem = f"sub-tasks may remain, because the history cannot be read: {error}"
-    forks = [fork for fork in _names_below(engine, forks_path(task_id)) if not is_erased(engine.files, fork)]
+    forks = [
+        fork
+        for fork in _names_below(engine.workspace, forks_path(task_id))
+        if not is_erased(engine.workspace.files, fork)
+    ]
     for fork in forks if request.forks == "erase" else ():
         _request_other(engine, request, fork)
     if len(sub_tasks) > MAX_LISTED or len(forks) > MAX_LISTED:
@@ -47,7 +51,7 @@ def take_inventory(engine: Engine, request: ErasureRequest) -> dict[str, object]
         "files": kinds.total(),
         "bytes": size,
         "kinds": dict(sorted(kinds.items())),
-        "dead_letters": len(letters_of(engine, task_id)),
+        "dead_letters": len(letters_of(engine.tasks, task_id)),
         "sub_tasks": sub_tasks[:MAX_LISTED],
         "forks": forks[:MAX_LISTED],
         "problem": problem,
@@ -60,28 +64,28 @@ def request_listed_parts(engine: Engine, request: ErasureRequest, receipt: Erasu
         _request_other(engine, request, part)
 
 
-def letters_of(engine: Engine, task_id: str) -> list[str]:
+def letters_of(tasks: TaskStores, task_id: str) -> list[str]:
     """Return the ids of the dead letters that concern the task. Cost: the letters, 1,000 at most."""
     found = list[str]()
     page = DeadLetterPage([], "")
     while True:
-        page = engine.dead_letters.page(_LETTERS, page.cursor)
+        page = tasks.dead_letters.page(_LETTERS, page.cursor)
         found += (letter.letter_id for letter in page.letters if concerns(letter, task_id))
         if not page.cursor:
             return found
 
 
-def _sub_tasks(engine: Engine, task_id: str) -> Iterable[str]:
+def _sub_tasks(workspace: Workspace, task_id: str) -> Iterable[str]:
     """Yield the sub-tasks, also one that was stopped before it was submitted and holds no more than this stop.
 
     Only lines that may delegate are parsed. Cost: a request for each delegating call.
     """
-    for line in engine.histories.lines(task_id):
+    for line in workspace.histories.lines(task_id):
         if f'"{DELEGATE}"'.encode() not in line:
             continue
         for call in parse_step(line).calls:
             child = sub_task_id(task_id, call.id)
-            if call.tool_name == DELEGATE and next(engine.files.tree(task_folder(child)), None) is not None:
+            if call.tool_name == DELEGATE and next(workspace.files.tree(task_folder(child)), None) is not None:
                 yield child
 
 
@@ -94,9 +98,9 @@ def _request_other(engine: Engine, request: ErasureRequest, task_id: str) -> Non
         _log.info("task %s, a part of task %s, is not erased: %s", task_id, request.task_id, error)
 
 
-def _names_below(engine: Engine, folder: str) -> list[str]:
-    found = page = engine.files.names_after(folder, "", _NAMES)
+def _names_below(workspace: Workspace, folder: str) -> list[str]:
+    found = page = workspace.files.names_after(folder, "", _NAMES)
     while len(page) == _NAMES:
-        page = engine.files.names_after(folder, page[-1], _NAMES)
+        page = workspace.files.names_after(folder, page[-1], _NAMES)
         found = [*found, *page]
     return found

@@ -33,7 +33,7 @@ from roboco.domain.paths import (
     RESTART_PREFIX,
 )
 from roboco.domain.shard import SHARDS, shard_of
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, TaskStores
 from roboco.errors import TransientError
 from roboco.ports.fill import FillKind, FillPhase, FillPosition
 
@@ -79,24 +79,24 @@ def fill_page(engine: Engine) -> FillStep:
 
     Raise TransientError if Redis or the workspace does not answer; the page is tried again.
     """
-    if (fill := _needed_fill(engine)) is None:
+    if (fill := _needed_fill(engine.tasks)) is None:
         return FillStep(moved=False, blocks_passes=False)
     mark, kind = fill
     first, token = FillPosition(kind, FIRST_PHASE[kind]), engine.new_token()
-    claim = engine.schedule.claim_fill(mark, first, token, CLAIM_SECONDS)
+    claim = engine.tasks.schedule.claim_fill(mark, first, token, CLAIM_SECONDS)
     if not claim.is_granted:
         return FillStep(moved=False, blocks_passes=_blocks_passes(claim.position))
     if claim.position.phase is FillPhase.DONE:
-        _finish(engine, mark, token)
+        _finish(engine.tasks, mark, token)
         return FillStep(moved=True, blocks_passes=False)
     try:
         after = _process_page(engine, claim.position)
     except Exception:
         with suppress(TransientError):
-            engine.schedule.advance_fill(token, claim.position)
+            engine.tasks.schedule.advance_fill(token, claim.position)
         raise
     is_next_round = after == replace(first, shards=after.shards)
-    engine.schedule.advance_fill(token, after, ROUND_DELAY if is_next_round else 0.0)
+    engine.tasks.schedule.advance_fill(token, after, ROUND_DELAY if is_next_round else 0.0)
     return FillStep(moved=True, blocks_passes=_blocks_passes(after))
 
 
@@ -105,9 +105,9 @@ def _blocks_passes(position: FillPosition) -> bool:
     return position.phase is FillPhase.SCHEDULED and len(position.shards) == SHARDS
 
 
-def _needed_fill(engine: Engine) -> tuple[str, FillKind] | None:
+def _needed_fill(tasks: TaskStores) -> tuple[str, FillKind] | None:
     """Return the mark and the kind of the fill that the schedule needs, or None if it needs none."""
-    schedule = engine.schedule
+    schedule = tasks.schedule
     if schedule.is_intact():
         if schedule.recently_filled():
             return None
@@ -117,18 +117,18 @@ def _needed_fill(engine: Engine) -> tuple[str, FillKind] | None:
     return mark, FillKind.RESTARTED if schedule.was_restarted() else FillKind.EMPTIED
 
 
-def _finish(engine: Engine, mark: str, token: str) -> None:
+def _finish(tasks: TaskStores, mark: str, token: str) -> None:
     """Record that the schedule is filled, unless Redis has lost the mark. Then remove the fill's record."""
-    engine.schedule.mark_filled(REFILL_INTERVAL, mark)
-    engine.schedule.finish_fill(token)
-    _log.info("the schedule is filled from the workspace: %d open tasks", engine.schedule.count())
+    tasks.schedule.mark_filled(REFILL_INTERVAL, mark)
+    tasks.schedule.finish_fill(token)
+    _log.info("the schedule is filled from the workspace: %d open tasks", tasks.schedule.count())
 
 
 def _process_page(engine: Engine, position: FillPosition) -> FillPosition:
     """Enter the page's tasks in the schedule. Return the next position."""
     match position.phase:
         case FillPhase.SCHEDULED:
-            after = _enter_scheduled(engine, position)
+            after = _enter_scheduled(engine.tasks, position)
         case FillPhase.OPEN:
             after = _enter_marked(engine, position, OPEN_MARKERS)
         case FillPhase.NOTIFY:
@@ -141,7 +141,7 @@ def _process_page(engine: Engine, position: FillPosition) -> FillPosition:
     return after
 
 
-def _enter_scheduled(engine: Engine, position: FillPosition) -> FillPosition:
+def _enter_scheduled(tasks: TaskStores, position: FillPosition) -> FillPosition:
     """Enter the known tasks of a page of a shard for new logs. The cursor is the shard's number and a cursor in it."""
     shards = sorted(position.shards - position.missed)
     number, cursor = map(int, position.cursor.split()) if position.cursor else (-1, 0)
@@ -149,8 +149,8 @@ def _enter_scheduled(engine: Engine, position: FillPosition) -> FillPosition:
     if shard is None:
         return replace(position, phase=NEXT_PHASE[position.phase], cursor="")
     try:
-        page = engine.schedule.scan(shard, cursor if shard == number else 0)
-        failed = engine.schedule.enter([f"{RESTART_PREFIX}{one}" for one in page.task_ids], -HEAD_START)
+        page = tasks.schedule.scan(shard, cursor if shard == number else 0)
+        failed = tasks.schedule.enter([f"{RESTART_PREFIX}{one}" for one in page.task_ids], -HEAD_START)
     except TransientError as error:
         _log.warning("shard %d of the schedule does not answer: %s", shard, error)
         return replace(position, cursor=f"{shard + 1} 0", missed=position.missed | {shard})
@@ -160,26 +160,26 @@ def _enter_scheduled(engine: Engine, position: FillPosition) -> FillPosition:
 
 def _enter_marked(engine: Engine, position: FillPosition, folder: str) -> FillPosition:
     """Enter the tasks of a page of markers in the shards of this round. Skip names that are not task ids."""
-    names = engine.files.names_after(folder, position.cursor, PAGE_SIZE)
+    names = engine.workspace.files.names_after(folder, position.cursor, PAGE_SIZE)
     if strays := [name for name in names if not is_task_id(name)]:
         _log.warning("skipped %d names below %s that are not task ids: %r", len(strays), folder, strays[:5])
     shards = position.shards - position.missed
     task_ids = [name for name in names if is_task_id(name) and shard_of(name) in shards]
-    missed = position.missed | _enter(engine, position, task_ids)
+    missed = position.missed | _enter(engine.tasks, position, task_ids)
     if len(names) < PAGE_SIZE:
         return replace(position, phase=NEXT_PHASE[position.phase], cursor="", missed=missed)
     return replace(position, cursor=names[-1], missed=missed)
 
 
-def _enter(engine: Engine, position: FillPosition, task_ids: Sequence[str]) -> frozenset[int]:
+def _enter(tasks: TaskStores, position: FillPosition, task_ids: Sequence[str]) -> frozenset[int]:
     """Enter the tasks, the delivery of their notifications, or their erasure. Return the shards that did not answer.
 
     The jobs of a recovery are entered first: a task whose job waits does not end.
     """
     if (prefix := JOBS.get(position.phase)) is not None:
-        return engine.schedule.enter([f"{prefix}{one}" for one in task_ids], replace=False)
+        return tasks.schedule.enter([f"{prefix}{one}" for one in task_ids], replace=False)
     failed = frozenset[int]()
     if position.kind is not FillKind.REFILL:
         job = RESTART_PREFIX if position.kind is FillKind.RESTARTED else ENTER_PREFIX
-        failed = engine.schedule.enter([f"{job}{one}" for one in task_ids], -HEAD_START)
-    return failed | engine.schedule.enter(task_ids, replace=False)
+        failed = tasks.schedule.enter([f"{job}{one}" for one in task_ids], -HEAD_START)
+    return failed | tasks.schedule.enter(task_ids, replace=False)

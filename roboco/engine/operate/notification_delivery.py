@@ -18,7 +18,7 @@ from itertools import groupby
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.notification import Notification, NotificationName, NotifyTarget, targets_from_json
 from roboco.domain.paths import notification_path, notify_marker_path, notify_targets_path, tombstone_path
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Services, Workspace
 from roboco.engine.notifications import (
     newest_finished,
     pending_names,
@@ -74,67 +74,67 @@ def deliver(engine: Engine, task_id: str) -> None:
     If another worker delivers them and some are left, the sweeper dispatches them again after that worker's lease.
     """
     key = schedule_key(task_id)
-    unfinished = engine.leases.start_attempt(key)
+    unfinished = engine.tasks.leases.start_attempt(key)
     if unfinished is None:
-        if pending_names(engine, task_id):
-            engine.schedule.schedule_no_later_than(key, engine.policy.lease)
+        if pending_names(engine.workspace, task_id):
+            engine.tasks.schedule.schedule_no_later_than(key, engine.policy.lease)
         return
     exhausted = (
         f"{unfinished} workers were lost while they delivered it" if unfinished >= engine.policy.max_attempts else None
     )
     try:
-        with engine.heartbeat.renewing(AttemptLease(key)):
+        with engine.process.heartbeat.renewing(AttemptLease(key)):
             _deliver_due(engine, task_id, exhausted)
             _schedule_next(engine, task_id)
     except Exception:
-        engine.leases.finish_attempts(key)
+        engine.tasks.leases.finish_attempts(key)
         raise
-    engine.leases.finish_attempts(key)
+    engine.tasks.leases.finish_attempts(key)
 
 
 def _deliver_due(engine: Engine, task_id: str, exhausted: str | None) -> None:
     """Deliver what is due. If `exhausted` is a reason, give up each of these notifications with it."""
-    names = pending_names(engine, task_id)
+    names = pending_names(engine.workspace, task_id)
     if not names:
         return
-    targets = targets_from_json(engine.files.get(notify_targets_path(task_id)) or b"[]")
-    newest = newest_finished(engine, task_id)
+    targets = targets_from_json(engine.workspace.files.get(notify_targets_path(task_id)) or b"[]")
+    newest = newest_finished(engine.workspace, task_id)
     for index, of_receiver in groupby(names, _receiver_index):
         if index >= len(targets):
-            if engine.files.size(tombstone_path(task_id)) is None:
+            if engine.workspace.files.size(tombstone_path(task_id)) is None:
                 raise CorruptHistory(f"task {task_id!r} lacks {notify_targets_path(task_id)}: restore it from a backup")
             return  # the task was erased after the names were listed
         for name in of_receiver:
-            if _is_late(engine, task_id, name, newest.get(index)):
-                engine.files.delete(notification_path(task_id, name))
+            if _is_late(engine.workspace, task_id, name, newest.get(index)):
+                engine.workspace.files.delete(notification_path(task_id, name))
             elif not _deliver_one(engine, task_id, name, targets[index], exhausted):
                 break  # the later ones wait for it
 
 
-def _is_late(engine: Engine, task_id: str, name: str, newest: NotificationName | None) -> bool:
+def _is_late(workspace: Workspace, task_id: str, name: str, newest: NotificationName | None) -> bool:
     """Return True if a later notification of the receiver is finished. One that is delivered on request is not late."""
     if newest is None or newest <= NotificationName.parse(name):
         return False
-    notice = read_notification(engine, notification_path(task_id, name))
+    notice = read_notification(workspace, notification_path(task_id, name))
     return notice is not None and notice.round == 0
 
 
 def _deliver_one(engine: Engine, task_id: str, name: str, target: NotifyTarget, exhausted: str | None) -> bool:
     """Attempt the delivery if it is due. Return True if the notification is delivered or given up."""
-    notice, now = read_notification(engine, notification_path(task_id, name)), engine.schedule.time()
-    result = read_notification(engine, result_path(task_id, name))
+    notice, now = read_notification(engine.workspace, notification_path(task_id, name)), engine.tasks.schedule.time()
+    result = read_notification(engine.workspace, result_path(task_id, name))
     if notice is None or (result is not None and result.round == notice.round):
-        engine.files.delete(notification_path(task_id, name))
+        engine.workspace.files.delete(notification_path(task_id, name))
         return True
     if notice.next_attempt_at > now:
         return False
-    match _attempt(engine, target, notice) if exhausted is None else Undeliverable(exhausted):
+    match _attempt(engine.services, target, notice) if exhausted is None else Undeliverable(exhausted):
         case Delivered():
             settle(engine, name, notice, "delivered")
         case Undelivered(reason, min_delay):
             tried = _after_attempt(notice, target, now, reason, min_delay)
             if tried.next_attempt_at - tried.first_attempt_at < DELIVERY_PERIOD:
-                engine.files.put(notification_path(task_id, name), tried.model_dump_json().encode())
+                engine.workspace.files.put(notification_path(task_id, name), tried.model_dump_json().encode())
                 return False
             _give_up(engine, name, tried, target)
         case Undeliverable(reason):
@@ -142,9 +142,9 @@ def _deliver_one(engine: Engine, task_id: str, name: str, target: NotifyTarget, 
     return True
 
 
-def _attempt(engine: Engine, target: NotifyTarget, notice: Notification) -> DeliveryResult:
+def _attempt(services: Services, target: NotifyTarget, notice: Notification) -> DeliveryResult:
     try:
-        engine.deliver(target, notice)
+        services.deliver(target, notice)
     except UsageError as error:
         return Undeliverable(str(error))
     except RetryLater as error:
@@ -171,7 +171,7 @@ def _give_up(engine: Engine, name: str, notice: Notification, target: NotifyTarg
     """Store a dead letter for the notification, and its result."""
     reason = f"the notification of {target.label} that the task is {notice.status} was not delivered: {notice.error}"
     _log.error("task %s: %s", notice.task_id, reason)
-    engine.dead_letters.add(
+    engine.tasks.dead_letters.add(
         dead_letter_of_lost_work("notify", notice.task_id, name, reason, notice.attempts, engine.now())
     )
     settle(engine, name, notice, "given_up")
@@ -179,21 +179,21 @@ def _give_up(engine: Engine, name: str, notice: Notification, target: NotifyTarg
 
 def _schedule_next(engine: Engine, task_id: str) -> None:
     """Schedule the next delivery for when one is due. If none is left, remove the task's schedule entry and marker."""
-    due = min(_due_times(engine, task_id), default=None)
+    due = min(_due_times(engine.workspace, task_id), default=None)
     if due is None:
-        engine.files.delete(notify_marker_path(task_id))
-        engine.schedule.remove(schedule_key(task_id))
-        if not pending_names(engine, task_id):
+        engine.workspace.files.delete(notify_marker_path(task_id))
+        engine.tasks.schedule.remove(schedule_key(task_id))
+        if not pending_names(engine.workspace, task_id):
             return
-        engine.files.put(notify_marker_path(task_id), b"")  # a coordinator has stored another one meanwhile
-        due = engine.schedule.time()
-    engine.schedule.set(schedule_key(task_id), due - engine.schedule.time())
+        engine.workspace.files.put(notify_marker_path(task_id), b"")  # a coordinator has stored another one meanwhile
+        due = engine.tasks.schedule.time()
+    engine.tasks.schedule.set(schedule_key(task_id), due - engine.tasks.schedule.time())
 
 
-def _due_times(engine: Engine, task_id: str) -> Iterator[float]:
+def _due_times(workspace: Workspace, task_id: str) -> Iterator[float]:
     """Yield the due time of the first notification of each receiver."""
-    for _, of_receiver in groupby(pending_names(engine, task_id), _receiver_index):
-        notice = read_notification(engine, notification_path(task_id, next(of_receiver)))
+    for _, of_receiver in groupby(pending_names(workspace, task_id), _receiver_index):
+        notice = read_notification(workspace, notification_path(task_id, next(of_receiver)))
         if notice is not None:
             yield notice.next_attempt_at
 

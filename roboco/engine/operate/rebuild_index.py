@@ -26,7 +26,7 @@ from datetime import datetime, timedelta
 from roboco.domain.ids import is_task_id
 from roboco.domain.paths import CLOSED, open_marker_path
 from roboco.domain.task_entry import TaskEntry, entry_of
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, TaskStores, Workspace
 from roboco.errors import CorruptHistory, TransientError
 from roboco.ports.scans import Rebuild
 
@@ -48,9 +48,9 @@ def rebuild_index(engine: Engine, seconds: float) -> int:
     Return 0 if another worker has the lock, or if the index is complete. Raise TransientError if Redis or the workspace
     does not answer: the next call repeats the page.
     """
-    if not engine.task_index.lock_scan(Rebuild, engine.new_token(), seconds):
+    if not engine.tasks.task_index.lock_scan(Rebuild, engine.new_token(), seconds):
         return 0
-    rebuild, read, end = _current_rebuild(engine), 0, engine.clock.now() + seconds
+    rebuild, read, end = _current_rebuild(engine.tasks), 0, engine.clock.now() + seconds
     _remove_old(engine, end)
     while rebuild is not None and not rebuild.complete and engine.clock.now() < end:
         before = rebuild.tasks_read
@@ -63,18 +63,18 @@ def rebuild_index(engine: Engine, seconds: float) -> int:
 def _remove_old(engine: Engine, end: float) -> None:
     """Remove old entries until none is left, or until this time. After each page, so that memory stays bounded."""
     oldest, limit = _oldest_end(engine), engine.policy.max_indexed_ended
-    while engine.task_index.trim(oldest, limit, MAX_REMOVED) == MAX_REMOVED and engine.clock.now() < end:
+    while engine.tasks.task_index.trim(oldest, limit, MAX_REMOVED) == MAX_REMOVED and engine.clock.now() < end:
         pass
 
 
-def _current_rebuild(engine: Engine) -> Rebuild | None:
+def _current_rebuild(tasks: TaskStores) -> Rebuild | None:
     """Return the rebuild of this instance of Redis. Begin one if there is none."""
-    now = engine.task_index.load_scan(Rebuild)
-    if now is not None and engine.schedule.is_instance(now.instance_id):
+    now = tasks.task_index.load_scan(Rebuild)
+    if now is not None and tasks.schedule.is_instance(now.instance_id):
         return now
-    begun = Rebuild(uuid.uuid4().hex, engine.schedule.instance_id())
+    begun = Rebuild(uuid.uuid4().hex, tasks.schedule.instance_id())
     _log.info("the task index is rebuilt from the workspace")
-    return begun if engine.task_index.save_scan(now, begun) else None
+    return begun if tasks.task_index.save_scan(now, begun) else None
 
 
 def _read_page(engine: Engine, rebuild: Rebuild) -> Rebuild | None:
@@ -85,7 +85,7 @@ def _read_page(engine: Engine, rebuild: Rebuild) -> Rebuild | None:
     if rebuild.all_listed:
         reading = _enter(engine, rebuild.left_out)
         after = replace(rebuild, left_out=tuple(reading.failed))
-    elif (folders := engine.files.folders(rebuild.after, PAGE_SIZE)) is None:
+    elif (folders := engine.workspace.files.folders(rebuild.after, PAGE_SIZE)) is None:
         _log.warning("the workspace refuses the cursor of its folders; the rebuild of the task index begins again")
         after = replace(rebuild, after="", tasks_read=0, left_out=())
     else:
@@ -98,7 +98,7 @@ def _read_page(engine: Engine, rebuild: Rebuild) -> Rebuild | None:
             all_listed=not folders.cursor,
             left_out=(*rebuild.left_out, *reading.failed),
         )
-    if not engine.task_index.save_scan(rebuild, after):
+    if not engine.tasks.task_index.save_scan(rebuild, after):
         return None
     if after.complete:
         _log.info("the task index is complete: %d tasks were read", after.tasks_read)
@@ -119,7 +119,7 @@ class _Reading:
         Raise TransientError if too many tasks have failed: then the workspace does not answer at all.
         """
         try:
-            return _read_entry(self.engine, task_id)
+            return _read_entry(self.engine.workspace, task_id)
         except TransientError as error:
             if len(self.failed) >= self.max_failed:
                 raise
@@ -138,16 +138,16 @@ def _enter(engine: Engine, tasks: Sequence[str], left_out: int = 0) -> _Reading:
     with ThreadPoolExecutor(PARALLEL_READS, thread_name_prefix="roboco-index") as threads:
         entries = list(threads.map(reading.entry_or_none, tasks))
     oldest = _oldest_end(engine)
-    engine.task_index.put([entry for entry in entries if entry is not None and not _is_old(entry, oldest)])
+    engine.tasks.task_index.put([entry for entry in entries if entry is not None and not _is_old(entry, oldest)])
     return reading
 
 
-def _read_entry(engine: Engine, task_id: str) -> TaskEntry | None:
-    summary = engine.summaries.get(task_id)
+def _read_entry(workspace: Workspace, task_id: str) -> TaskEntry | None:
+    summary = workspace.summaries.get(task_id)
     if summary is None:
         return None
-    if not summary.status.ended and engine.files.get(open_marker_path(task_id)) in (None, CLOSED):
-        summary = engine.summaries.get(task_id)  # it ended since the first read, or was never accepted
+    if not summary.status.ended and workspace.files.get(open_marker_path(task_id)) in (None, CLOSED):
+        summary = workspace.summaries.get(task_id)  # it ended since the first read, or was never accepted
         if summary is None or not summary.status.ended:
             return None
     return entry_of(summary)

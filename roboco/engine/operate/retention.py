@@ -58,7 +58,7 @@ def enforce_retention(engine: Engine, seconds: float) -> int:
     if not engine.policy.retention_rules:
         return 0
     _check_clock(engine)  # before the lock, which would else keep coordinators with a right clock away
-    if not engine.task_index.lock_scan(RetentionScan, engine.new_token(), seconds):
+    if not engine.tasks.task_index.lock_scan(RetentionScan, engine.new_token(), seconds):
         return 0
     scan, requested, end = _current_scan(engine), 0, engine.clock.now() + seconds
     while scan is not None and scan.finished is None and _is_page_due(scan, now := engine.clock.now()) and now < end:
@@ -69,7 +69,7 @@ def enforce_retention(engine: Engine, seconds: float) -> int:
 
 
 def _check_clock(engine: Engine) -> None:
-    skew = engine.clock.now() - engine.schedule.time()
+    skew = engine.clock.now() - engine.tasks.schedule.time()
     if abs(skew) > MAX_CLOCK_SKEW:
         raise TransientError(
             f"the clock of this machine is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} that of Redis, so "
@@ -85,7 +85,7 @@ def _is_page_due(scan: RetentionScan, now: float) -> bool:
 def _current_scan(engine: Engine) -> RetentionScan | None:
     """Return the scan that runs or was the last one, a new one if it is time, or None if others scan by other rules."""
     known, rules, now = (
-        engine.task_index.load_scan(RetentionScan),
+        engine.tasks.task_index.load_scan(RetentionScan),
         rules_digest(engine.policy.retention_rules),
         engine.clock.now(),
     )
@@ -95,7 +95,7 @@ def _current_scan(engine: Engine) -> RetentionScan | None:
         if known.rules == rules and (known.finished is None or now < known.began + SCAN_INTERVAL):
             return known
     begun = RetentionScan(uuid.uuid4().hex, rules, began=now)
-    if not engine.task_index.save_scan(known, begun):
+    if not engine.tasks.task_index.save_scan(known, begun):
         return None
     changed = known is not None and known.rules != rules
     _log.info("retention: a scan begins%s", ", because the rules have changed" if changed else "")
@@ -111,11 +111,11 @@ def _process_page(engine: Engine, scan: RetentionScan) -> RetentionScan | None:
     """Request the removals of a page. Return the position after it, or None if another coordinator has moved on."""
     rules, now = engine.policy.retention_rules, engine.now()
     try:
-        page = select_page(engine, lambda task: due_rule(rules, task, now) is not None, scan.after, PAGE_SIZE)
+        page = select_page(engine.workspace, lambda task: due_rule(rules, task, now) is not None, scan.after, PAGE_SIZE)
     except UsageError:
         _log.warning("the workspace refuses the cursor of its folders; the retention's scan begins again")
         after = replace(scan, after="", tasks_read=0)
-        return after if engine.task_index.save_scan(scan, after) else None
+        return after if engine.tasks.task_index.save_scan(scan, after) else None
     requested = _request_removals(engine, page.tasks)
     after = replace(
         scan,
@@ -125,7 +125,7 @@ def _process_page(engine: Engine, scan: RetentionScan) -> RetentionScan | None:
         next_page=engine.clock.now() + requested / REMOVALS_PER_SECOND,
         finished=None if page.cursor else engine.clock.now(),
     )
-    if not engine.task_index.save_scan(scan, after):
+    if not engine.tasks.task_index.save_scan(scan, after):
         return None
     if after.finished is not None:
         _log.info("retention: %d tasks were read, %d are removed", after.tasks_read, after.due)
@@ -149,7 +149,7 @@ def _request_removals(engine: Engine, tasks: Sequence[TaskSummary]) -> int:
 def _request_removal(engine: Engine, task: TaskSummary, delay: float) -> bool:
     """Request the removal that is due. Return False if the task stays, because its receivers do not know its end."""
     rule = due_rule(engine.policy.retention_rules, task, engine.now())
-    if rule is None or engine.files.size(notify_marker_path(task.task_id)) is not None:
+    if rule is None or engine.workspace.files.size(notify_marker_path(task.task_id)) is not None:
         return False
     request = ErasureRequest(
         task_id=task.task_id,

@@ -20,7 +20,7 @@ class StoredReceipt:
     @classmethod
     def open(cls, engine: Engine, request: ErasureRequest) -> "StoredReceipt":
         """Return the receipt of the request, stored if there is none. A later request may have replaced the first."""
-        stored = engine.files.get_versioned(tombstone_path(request.task_id))
+        stored = engine.workspace.files.get_versioned(tombstone_path(request.task_id))
         known = None if stored is None else parse_receipt(stored.data)
         found = cls(engine, known or pending_receipt(request), None if stored is None else stored.version)
         if known is None:
@@ -34,9 +34,9 @@ class StoredReceipt:
         """Store the receipt with these fields. Raise TransientError if another coordinator has changed it."""
         changed = self.now.model_copy(update=fields)
         path, data = tombstone_path(self.now.task_id), changed.model_dump_json().encode()
-        if not self._engine.files.replace(path, data, self._version):
+        if not self._engine.workspace.files.replace(path, data, self._version):
             raise TransientError(f"another coordinator erases task {self.now.task_id!r}; this one tries again later")
-        stored = self._engine.files.get_versioned(path)
+        stored = self._engine.workspace.files.get_versioned(path)
         self.now, self._version = changed, None if stored is None else stored.version
 
 

@@ -61,7 +61,7 @@ def sweep_shard(engine: Engine, shard: int, limit: int, run_pass: RunPass = adva
 
     Raise TransientError if the shard does not answer. A task that fails delays no other.
     """
-    claimed = engine.schedule.claim(shard, limit, CLAIM_SECONDS)
+    claimed = engine.tasks.schedule.claim(shard, limit, CLAIM_SECONDS)
     for entry in claimed:
         _run_isolated(engine, entry.name, partial(_process_entry, engine, entry, run_pass))
     return len(claimed)
@@ -71,7 +71,7 @@ def _process_entry(engine: Engine, entry: ClaimedEntry, run_pass: RunPass) -> No
     kind, slash, task_id = entry.name.partition("/")
     if (work := ONE_TIME_WORK.get(kind + slash)) is not None:
         work(engine, task_id)
-        engine.schedule.remove(entry.name, entry.at)  # keep an entry that another process has set since
+        engine.tasks.schedule.remove(entry.name, entry.at)  # keep an entry that another process has set since
     elif not notify.redeliver(engine, entry.name):
         _reconcile(engine, entry.name, run_pass)
 
@@ -84,16 +84,16 @@ def _run_isolated(engine: Engine, entry: str, work: Callable[[], None]) -> None:
     try:
         work()
     except TransientError as error:
-        delay = engine.backoff.record_failure(entry)
+        delay = engine.process.backoff.record_failure(entry)
         _log.error("%s failed; the sweeper retries it in %g s: %s", _description_of(entry), delay, error)
     except Exception:
-        delay = engine.backoff.record_failure(entry)
+        delay = engine.process.backoff.record_failure(entry)
         _log.exception("%s failed; the sweeper retries it in %g s", _description_of(entry), delay)
     else:
-        if engine.backoff.reset(entry):
+        if engine.process.backoff.reset(entry):
             _hurry_others(engine)
         return
-    engine.schedule.set(entry, delay)
+    engine.tasks.schedule.set(entry, delay)
 
 
 def _hurry_others(engine: Engine) -> None:
@@ -101,8 +101,8 @@ def _hurry_others(engine: Engine) -> None:
 
     Raise TransientError if the schedule does not answer.
     """
-    for number, entry in enumerate(engine.backoff.take_failed()):
-        engine.schedule.schedule_no_later_than(entry, number / RETRIES_PER_SECOND)
+    for number, entry in enumerate(engine.process.backoff.take_failed()):
+        engine.tasks.schedule.schedule_no_later_than(entry, number / RETRIES_PER_SECOND)
 
 
 def _description_of(entry: str) -> str:
@@ -113,22 +113,24 @@ def _description_of(entry: str) -> str:
 def _reconcile(engine: Engine, task_id: str, run_pass: RunPass) -> None:
     """Run a pass over the task. Abandon the task if too many sweepers were lost in such a pass."""
     key = f"pass:{task_id}"
-    lost = engine.leases.start_attempt(key)
+    lost = engine.tasks.leases.start_attempt(key)
     if lost is None:  # another sweeper runs a pass over the task, or died in it a moment ago
-        engine.schedule.schedule_no_later_than(task_id, FIRST_RETRY_DELAY)
+        engine.tasks.schedule.schedule_no_later_than(task_id, FIRST_RETRY_DELAY)
         return
     delay = min(FIRST_RETRY_DELAY * 2.0 ** min(lost, 20), IDLE_CHECK_INTERVAL)
-    engine.schedule.set(task_id, delay)
-    with engine.heartbeat.renewing(AttemptLease(key)):
+    engine.tasks.schedule.set(task_id, delay)
+    with engine.process.heartbeat.renewing(AttemptLease(key)):
         if lost < engine.policy.max_attempts:
             try:
                 finished = (key, *_try_pass(engine, task_id, run_pass, delay))
             except TransientError:
-                engine.leases.finish_attempts(key)
+                engine.tasks.leases.finish_attempts(key)
                 raise
-            engine.leases.finish_attempts(*finished)
+            engine.tasks.leases.finish_attempts(*finished)
         elif _abandon(engine, task_id, lost):
-            engine.leases.finish_attempts(key)  # keep the count if that raised: the next sweep abandons the task again
+            engine.tasks.leases.finish_attempts(
+                key
+            )  # keep the count if that raised: the next sweep abandons the task again
 
 
 def _try_pass(engine: Engine, task_id: str, run_pass: RunPass, delay: float) -> tuple[str, ...]:
@@ -142,17 +144,17 @@ def _try_pass(engine: Engine, task_id: str, run_pass: RunPass, delay: float) -> 
     except CorruptHistory as error:
         _quarantine(engine, task_id, error)
     except Exception as error:  # a task that fails must not block the others
-        failed = engine.leases.count_attempt(failures) + 1
+        failed = engine.tasks.leases.count_attempt(failures) + 1
         if failed < engine.policy.max_attempts:
             _log.exception("the sweep of task %s failed; the sweeper retries it in %g s", task_id, delay)
             return ()
         _log.exception("the sweep of task %s failed %d times; a dead letter is stored", task_id, failed)
-        engine.dead_letters.add(
+        engine.tasks.dead_letters.add(
             dead_letter_of_lost_work(
                 "advance", task_id, "pass", f"{type(error).__name__}: {error}", failed, engine.now()
             )
         )
-        engine.schedule.set(task_id, IDLE_CHECK_INTERVAL)
+        engine.tasks.schedule.set(task_id, IDLE_CHECK_INTERVAL)
     return ()
 
 
@@ -162,14 +164,14 @@ def _quarantine(engine: Engine, task_id: str, error: CorruptHistory) -> None:
     A task that is not in this workspace at all belongs to another one. It continues soon after its coordinator starts.
     """
     dead_letter = dead_letter_of_lost_work("advance", task_id, "history", str(error), 1, engine.now())
-    engine.dead_letters.add(dead_letter)
-    if engine.files.size(team_path(task_id)) is None:
-        engine.schedule.set(task_id, FOREIGN_TASK_DELAY)
+    engine.tasks.dead_letters.add(dead_letter)
+    if engine.workspace.files.size(team_path(task_id)) is None:
+        engine.tasks.schedule.set(task_id, FOREIGN_TASK_DELAY)
         _log.error(
             "task %s cannot continue here: %s. The sweeper retries it in %g s", task_id, error, FOREIGN_TASK_DELAY
         )
         return
-    engine.schedule.set(task_id, IDLE_CHECK_INTERVAL)
+    engine.tasks.schedule.set(task_id, IDLE_CHECK_INTERVAL)
     _log.error(
         "task %s cannot continue, because its history is broken: %s. Restore history.jsonl (or the objects below "
         "history/) from a backup and run: roboco dead-letters requeue %s. To give it up, move the marker %s away: its "
@@ -183,11 +185,11 @@ def _quarantine(engine: Engine, task_id: str, error: CorruptHistory) -> None:
 
 def _abandon(engine: Engine, task_id: str, lost: int) -> bool:
     """End the task and return True. Return False while Redis waits for its recovery, since no task can end then."""
-    if engine.schedule.recovered_instance(task_id) is None:
+    if engine.tasks.schedule.recovered_instance(task_id) is None:
         return False
     reason = f"{lost} sweepers were lost in a pass over the task"
     _log.error("task %s is abandoned: %s", task_id, reason)
-    engine.dead_letters.add(dead_letter_of_lost_work("advance", task_id, "", reason, lost, engine.now()))
+    engine.tasks.dead_letters.add(dead_letter_of_lost_work("advance", task_id, "", reason, lost, engine.now()))
     advance(engine, task_id, True, reason)
     return True
 
@@ -198,12 +200,12 @@ def _start_new_generation(engine: Engine, task_id: str) -> None:
     A follower must not receive the number of a lost event twice. A task that was closed in the moment that Redis has
     lost is in the schedule again, without a marker. Redis may have restored old counts of lost sweepers: reset them.
     """
-    reset_attempts(engine, task_id)
+    reset_attempts(engine.tasks, task_id)
     restore_inbox(engine, task_id)
     recover.reset_logs(engine, task_id)
-    engine.schedule.set(task_id)
-    task = engine.task_store.load(task_id, 1)
-    if task is not None and task.phase is Phase.END and engine.files.get(open_marker_path(task_id)) is None:
+    engine.tasks.schedule.set(task_id)
+    task = engine.tasks.task_store.load(task_id, 1)
+    if task is not None and task.phase is Phase.END and engine.workspace.files.get(open_marker_path(task_id)) is None:
         close_again(engine, task_id, task)
 
 
@@ -213,8 +215,8 @@ def _recover_items(engine: Engine, task_id: str) -> None:
     A worker may have restored the inbox before that, and may create the task after that: so add the items also if Redis
     lacks the task. The pass over the task rebuilds it.
     """
-    if restore_inbox(engine, task_id) and engine.task_store.load(task_id, 1) is not None:
-        engine.schedule.set(task_id)
+    if restore_inbox(engine, task_id) and engine.tasks.task_store.load(task_id, 1) is not None:
+        engine.tasks.schedule.set(task_id)
 
 
 ONE_TIME_WORK: dict[str, Callable[[Engine, str], None]] = {

@@ -22,7 +22,7 @@ from roboco.domain.team.team import Team
 from roboco.domain.team.what_if import WhatIf
 from roboco.engine.accept.accept_task import check_prompts
 from roboco.engine.accept.fork import ForkRequest, fork
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.errors import NotFound, UsageError
 
 MIN_STEPS = 20
@@ -53,9 +53,9 @@ class WhatIfRequest:
     """The identity of the caller."""
 
 
-def first_message(engine: Engine, source: str, steps: Sequence[TaskStep]) -> int:
+def first_message(workspace: Workspace, source: str, steps: Sequence[TaskStep]) -> int:
     """Return the position of the message with which the task began: after imported steps, or after those of a fork."""
-    origin = engine.frozen_teams.own_fork_of(source, steps[0])
+    origin = workspace.frozen_teams.own_fork_of(source, steps[0])
     return fold(steps).imported if origin is None else min(origin.seq, len(steps) - 1)
 
 
@@ -71,29 +71,29 @@ def start_runs(engine: Engine, request: WhatIfRequest) -> list[str]:
     too many turns wait. Cost: one read of the task's history for each run, and one write of its record.
     """
     source = request.source
-    steps = list(engine.histories.read(check_task_id(source)))
+    steps = list(engine.workspace.histories.read(check_task_id(source)))
     if not steps:
         raise NotFound(f"no task {source!r} in this workspace")
-    asked = first_message(engine, source, steps) if request.seq is None else request.seq
+    asked = first_message(engine.workspace, source, steps) if request.seq is None else request.seq
     shared = fork_prefix(steps, asked)
     seq = shared[-1].seq
     record = _checked_record(recorded_calls_of(steps, seq))
-    source_team = engine.frozen_teams.get(source)
+    source_team = engine.workspace.frozen_teams.get(source)
     team = request.team or source_team
     limits = _limits_of_run(team.limits, request.limits, shared, steps)
     rule = WhatIf(source=source, seq=seq, group=request.group, runs=request.runs, unrecorded=request.unrecorded)
     team = _with_rule(team, rule, source_team).model_copy(update={"limits": limits})
     started = run_ids(rule.group, rule.runs)
-    team = _team_of_repetition(engine, started[0], team) or team
+    team = _team_of_repetition(engine.workspace, started[0], team) or team
     check_prompts(team, started[0], steps[0])
     for task_id in started:
         fork(engine, ForkRequest(source, task_id, asked, team=team, by=request.by, recorded=record))
     return started
 
 
-def _team_of_repetition(engine: Engine, task_id: str, team: Team) -> Team | None:
+def _team_of_repetition(workspace: Workspace, task_id: str, team: Team) -> Team | None:
     """Return the team of a run that an earlier request has started, if only limits differ: its task may have grown."""
-    known = engine.frozen_teams.find(task_id)
+    known = workspace.frozen_teams.find(task_id)
     same = known is not None and known.model_copy(update={"limits": team.limits}) == team
     return known if same else None
 

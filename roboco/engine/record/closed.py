@@ -19,13 +19,15 @@ def check_not_closing(engine: Engine, task_id: str) -> TaskSummary:
     Raise UsageError if there is no such task, and TaskClosing if it has ended and is not closed yet.
     Cost: two requests, one after the other, and a read of Redis for an open task.
     """
-    marker = engine.files.get(open_marker_path(task_id))  # first: it is removed after the summary shows the end
-    summary = engine.summaries.require(task_id)
+    marker = engine.workspace.files.get(
+        open_marker_path(task_id)
+    )  # first: it is removed after the summary shows the end
+    summary = engine.workspace.summaries.require(task_id)
     if marker is None:
         return summary
     status = summary.status
     if not status.ended and marker == OPENED:
-        task = engine.task_store.load(task_id, 1)
+        task = engine.tasks.task_store.load(task_id, 1)
         if task is None or task.phase is not Phase.END:
             return summary
         status = task.status

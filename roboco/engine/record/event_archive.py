@@ -28,7 +28,7 @@ from typing import TypeVar
 from roboco.domain.paths import event_segment_path, event_segments_path, events_path
 from roboco.domain.stream.event_file import merged_log, place_of, segment_places, to_stored
 from roboco.engine.contention import RETRY_DELAYS, contention_error
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, TaskStores, Workspace
 from roboco.ports.logs import LogTrim
 from roboco.ports.task_store import Snapshot
 from roboco.ports.workspace import VersionedFile
@@ -72,24 +72,24 @@ def write_events(engine: Engine, task_id: str) -> bytes:
     """
     folder = event_segments_path(task_id)
     for delay in RETRY_DELAYS:
-        stored = engine.files.get_versioned(events_path(task_id))
-        log = _log_lines(engine, task_id)
+        stored = engine.workspace.files.get_versioned(events_path(task_id))
+        log = _log_lines(engine.tasks, task_id)
         segments, paths = list[bytes](), list[str]()
-        if places := segment_places(engine.files.names(folder)):
+        if places := segment_places(engine.workspace.files.names(folder)):
             paths = [event_segment_path(task_id, *place) for place in places]
-            segments = [*(data or b"" for data in _in_parallel(engine.files.get, paths)), b"\n".join(log)]
-            log = _log_lines(engine, task_id)
+            segments = [*(data or b"" for data in _in_parallel(engine.workspace.files.get, paths)), b"\n".join(log)]
+            log = _log_lines(engine.tasks, task_id)
         before = b"" if stored is None else stored.data
         data = merged_log(before, segments, log)
-        if data is None or engine.files.replace(events_path(task_id), data, version_of(stored)):
-            _in_parallel(engine.files.delete, paths)
+        if data is None or engine.workspace.files.replace(events_path(task_id), data, version_of(stored)):
+            _in_parallel(engine.workspace.files.delete, paths)
             return before if data is None else data
         engine.clock.sleep(delay)
     raise contention_error(events_path(task_id))
 
 
-def _log_lines(engine: Engine, task_id: str) -> list[bytes]:
-    return [to_stored(message) for message in engine.event_logs.events(task_id, 0)]
+def _log_lines(tasks: TaskStores, task_id: str) -> list[bytes]:
+    return [to_stored(message) for message in tasks.event_logs.events(task_id, 0)]
 
 
 def _in_parallel(call: Callable[[str], _Result], paths: Sequence[str]) -> list[_Result]:
@@ -119,7 +119,7 @@ class _Kept:
 
 def _archive(engine: Engine, task_id: str, task: Snapshot, kept: _Kept, merge: bool) -> None:
     """Store the events of the log, and trim it. Do nothing if the log is not the one of the snapshot any more."""
-    messages = list(engine.event_logs.events(task_id, task.first_event - 1))
+    messages = list(engine.tasks.event_logs.events(task_id, task.first_event - 1))
     lines = [to_stored(message) for message in messages]
     ends = {place_of(line) for line in (*lines[:1], *lines[-1:])}
     last = task.first_event + len(lines) - 1
@@ -127,20 +127,20 @@ def _archive(engine: Engine, task_id: str, task: Snapshot, kept: _Kept, merge: b
         return
     new = lines[max(0, task.archived_event + 1 - task.first_event) :]
     if merge:
-        extended = _extend_file(engine, task_id, task, new)
+        extended = _extend_file(engine.workspace, task_id, task, new)
         known = extended if extended is not None else write_events(engine, task_id)
         stored = _count_common(new, set(known.splitlines()))
     else:
-        stored = _store_segment(engine, task_id, task, new)
+        stored = _store_segment(engine.workspace, task_id, task, new)
     archived = task.archived_event + stored
     keep_from = _first_kept(task, messages, archived, kept)
     removed = sum(len(message) for message in messages[: keep_from - task.first_event])
     if stored or removed or kept.chunks_from:
         trim = LogTrim(task.generation, task.first_event, archived, keep_from, removed, kept.chunks_from)
-        engine.event_logs.trim(task_id, trim)
+        engine.tasks.event_logs.trim(task_id, trim)
 
 
-def _extend_file(engine: Engine, task_id: str, task: Snapshot, new: Sequence[bytes]) -> bytes | None:
+def _extend_file(workspace: Workspace, task_id: str, task: Snapshot, new: Sequence[bytes]) -> bytes | None:
     """Append the lines to `events.jsonl` if its last line is the last archived event. Return the file, or None if not.
 
     Then no segment holds an event that the file lacks, so a LIST of the segments is not needed. A segment that a slow
@@ -148,22 +148,22 @@ def _extend_file(engine: Engine, task_id: str, task: Snapshot, new: Sequence[byt
     """
     if not task.archived_event or not new:
         return None
-    stored = engine.files.get_versioned(events_path(task_id))
+    stored = workspace.files.get_versioned(events_path(task_id))
     lines = [] if stored is None else stored.data.splitlines()
     if stored is None or not lines or place_of(lines[-1]) != (task.generation, task.archived_event):
         return None
     data = stored.data + b"".join(line + b"\n" for line in new)
-    return data if engine.files.replace(events_path(task_id), data, stored.version) else None
+    return data if workspace.files.replace(events_path(task_id), data, stored.version) else None
 
 
-def _store_segment(engine: Engine, task_id: str, task: Snapshot, new: Sequence[bytes]) -> int:
+def _store_segment(workspace: Workspace, task_id: str, task: Snapshot, new: Sequence[bytes]) -> int:
     """Store the lines as a segment. Return the number of them that the workspace has now."""
     if not new:
         return 0
     path = event_segment_path(task_id, task.generation, task.archived_event + 1)
-    if engine.files.create(path, b"".join(line + b"\n" for line in new)):
+    if workspace.files.create(path, b"".join(line + b"\n" for line in new)):
         return len(new)
-    found = (engine.files.get(path) or b"").splitlines()
+    found = (workspace.files.get(path) or b"").splitlines()
     return len(found) if found == list(new[: len(found)]) else 0
 
 

@@ -34,7 +34,7 @@ from roboco.domain.inbox.item import (
 )
 from roboco.domain.paths import applied_path, inbox_path, item_path, open_marker_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.ports.task_store import Phase, Snapshot
 
 MAX_UNCACHED_ITEMS = 8
@@ -86,16 +86,16 @@ def pending_items(engine: Engine, task_id: str, task: Snapshot, applied: Collect
     waiting = [item_id for item_id in task.item_ids if item_id not in applied]
     if not waiting:
         return ()
-    items = _read_items(engine, task_id, task, waiting)
+    items = _read_items(engine.workspace, task_id, task, waiting)
     if items is None:
         for item_id in waiting:
-            engine.inbox.remove(task_id, item_id)
+            engine.tasks.inbox.remove(task_id, item_id)
         return ()
     for item_id in waiting:
         item = items.get(item_id)
         if item is None:
-            engine.inbox.remove(task_id, item_id)
-        elif _is_applied(engine, task_id, item_id, task) or _arrived_late(item, task):
+            engine.tasks.inbox.remove(task_id, item_id)
+        elif _is_applied(engine.workspace, task_id, item_id, task) or _arrived_late(item, task):
             mark_applied(engine, task_id, item_id, task.seq - 1)
         else:
             found.append(item)
@@ -118,64 +118,68 @@ def _without_vain_interrupts(engine: Engine, task_id: str, task: Snapshot, items
         return tuple(items)
     before_messages = takewhile(lambda item: not isinstance(item, UserMessage), items)
     vain = [item.item_id for item in before_messages if isinstance(item, Interrupt)]
-    if vain and next(engine.histories.read(task_id, task.seq), None) is not None:
+    if vain and next(engine.workspace.histories.read(task_id, task.seq), None) is not None:
         return tuple(items)
     for item_id in vain:
         mark_applied(engine, task_id, item_id, task.seq - 1)
     return tuple(item for item in items if item.item_id not in vain)
 
 
-def _read_items(engine: Engine, task_id: str, task: Snapshot, waiting: Sequence[str]) -> dict[str, Item | None] | None:
+def _read_items(
+    workspace: Workspace, task_id: str, task: Snapshot, waiting: Sequence[str]
+) -> dict[str, Item | None] | None:
     """Return the waiting items by id, with None for an item that is not in the workspace, or None for a closed task.
 
     The marker and a few items are read at the same time: if the task is closed, the items are dropped.
     """
     if len(waiting) <= MAX_UNCACHED_ITEMS:
         paths = [open_marker_path(task_id), *(item_path(task_id, item_id) for item_id in waiting)]
-        marker, *stored = engine.files.get_many(paths)
-        if engine.summaries.is_closed_by(task_id, marker):
+        marker, *stored = workspace.files.get_many(paths)
+        if workspace.summaries.is_closed_by(task_id, marker):
             return None
-        parsed = [_parse_and_cache(engine, task_id, task.generation, data) for data in stored]
+        parsed = [_parse_and_cache(workspace, task_id, task.generation, data) for data in stored]
         return dict(zip(waiting, parsed, strict=True))
-    if engine.summaries.is_closed(task_id):
+    if workspace.summaries.is_closed(task_id):
         return None
-    present = {name.removesuffix(".json") for name in engine.files.names(inbox_path(task_id))}
+    present = {name.removesuffix(".json") for name in workspace.files.names(inbox_path(task_id))}
     cached = {
-        item_id: engine.item_cache.get(task_id, task.generation, item_id) if item_id in present else None
+        item_id: workspace.item_cache.get(task_id, task.generation, item_id) if item_id in present else None
         for item_id in waiting
     }
     unread = [item_id for item_id, item in cached.items() if item is None]
-    return cached | dict(zip(unread, _read_in_parallel(engine, task_id, task.generation, unread), strict=True))
+    return cached | dict(zip(unread, _read_in_parallel(workspace, task_id, task.generation, unread), strict=True))
 
 
-def _read_in_parallel(engine: Engine, task_id: str, generation: str, item_ids: Iterable[str]) -> list[Item | None]:
+def _read_in_parallel(
+    workspace: Workspace, task_id: str, generation: str, item_ids: Iterable[str]
+) -> list[Item | None]:
     pool = ThreadPoolExecutor(READERS, thread_name_prefix="roboco-inbox")
     try:
-        return list(pool.map(partial(_read_item, engine, task_id, generation), item_ids))
+        return list(pool.map(partial(_read_item, workspace, task_id, generation), item_ids))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # a time limit may have ended the wait
 
 
-def _read_item(engine: Engine, task_id: str, generation: str, item_id: str) -> Item | None:
-    return _parse_and_cache(engine, task_id, generation, engine.files.get(item_path(task_id, item_id)))
+def _read_item(workspace: Workspace, task_id: str, generation: str, item_id: str) -> Item | None:
+    return _parse_and_cache(workspace, task_id, generation, workspace.files.get(item_path(task_id, item_id)))
 
 
-def _parse_and_cache(engine: Engine, task_id: str, generation: str, data: bytes | None) -> Item | None:
+def _parse_and_cache(workspace: Workspace, task_id: str, generation: str, data: bytes | None) -> Item | None:
     if data is None:
         return None
     item = parse_item(data)
-    engine.item_cache.add(task_id, generation, item, len(data))
+    workspace.item_cache.add(task_id, generation, item, len(data))
     return item
 
 
-def _is_applied(engine: Engine, task_id: str, item_id: str, task: Snapshot) -> bool:
+def _is_applied(workspace: Workspace, task_id: str, item_id: str, task: Snapshot) -> bool:
     """Return True if a step holds the item. In a fork, its own steps count only, not those of its source."""
     if item_id not in task.state.recent_item_ids:
         return False
-    fork = engine.frozen_teams.own_fork_of(task_id, task.first)
+    fork = workspace.frozen_teams.own_fork_of(task_id, task.first)
     if fork is None:
         return True
-    return any(item_id in step.item_ids for step in engine.histories.read(task_id, fork.seq + 1))
+    return any(item_id in step.item_ids for step in workspace.histories.read(task_id, fork.seq + 1))
 
 
 def _arrived_late(item: Item, task: Snapshot) -> bool:
@@ -187,20 +191,20 @@ def _arrived_late(item: Item, task: Snapshot) -> bool:
 
 def _mark_pause_applied(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
     """Mark the pause as applied, even if its file is missing: a late repetition is recognized then."""
-    if engine.files.get(item_path(task_id, item_id)) is None:
-        if engine.files.get(applied_path(task_id, item_id)) is None:
+    if engine.workspace.files.get(item_path(task_id, item_id)) is None:
+        if engine.workspace.files.get(applied_path(task_id, item_id)) is None:
             taken = Pause(item_id=item_id, created_at=engine.now(), applied_at_seq=seq)
-            engine.files.put(applied_path(task_id, item_id), taken.model_dump_json().encode())
-        engine.inbox.remove(task_id, item_id)
+            engine.workspace.files.put(applied_path(task_id, item_id), taken.model_dump_json().encode())
+        engine.tasks.inbox.remove(task_id, item_id)
     else:
         mark_applied(engine, task_id, item_id, seq)
 
 
 def mark_applied(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
     """Mark the item as applied, or as superseded, at the position `seq` or before. Remove it from the inbox."""
-    data = engine.files.get(item_path(task_id, item_id))
+    data = engine.workspace.files.get(item_path(task_id, item_id))
     if data is None:
-        engine.inbox.remove(task_id, item_id)
+        engine.tasks.inbox.remove(task_id, item_id)
     else:
         _mark(engine, task_id, parse_item(data), seq)
 
@@ -208,6 +212,6 @@ def mark_applied(engine: Engine, task_id: str, item_id: str, seq: int) -> None:
 def _mark(engine: Engine, task_id: str, item: Item, seq: int) -> None:
     """Store the item as applied, and remove it from the inbox. A repetition is harmless."""
     taken = item.model_copy(update={"applied_at_seq": seq})
-    engine.files.put(applied_path(task_id, item.item_id), taken.model_dump_json().encode())
-    engine.files.delete(item_path(task_id, item.item_id))
-    engine.inbox.remove(task_id, item.item_id)
+    engine.workspace.files.put(applied_path(task_id, item.item_id), taken.model_dump_json().encode())
+    engine.workspace.files.delete(item_path(task_id, item.item_id))
+    engine.tasks.inbox.remove(task_id, item.item_id)

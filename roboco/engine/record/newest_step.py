@@ -12,7 +12,7 @@ def newest_step(engine: Engine, task_id: str) -> TaskStep | None:
     not have, or while Redis does not answer, the steps after those of its summary.
     """
     newest: TaskStep | None = None
-    for step in engine.histories.read(task_id, max(0, _known_steps(engine, task_id) - 1)):
+    for step in engine.workspace.histories.read(task_id, max(0, _known_steps(engine, task_id) - 1)):
         newest = step
     return newest
 
@@ -20,10 +20,10 @@ def newest_step(engine: Engine, task_id: str) -> TaskStep | None:
 def _known_steps(engine: Engine, task_id: str) -> int:
     """Return a number of steps that the history has at least."""
     try:
-        live = engine.task_store.load(task_id, 1)
+        live = engine.tasks.task_store.load(task_id, 1)
     except TransientError:
         live = None
     if live is not None:
         return live.seq
-    summary = engine.summaries.get(task_id)
+    summary = engine.workspace.summaries.get(task_id)
     return 0 if summary is None else summary.steps

@@ -6,7 +6,7 @@ from roboco.domain.prompt.summary import summary_end
 from roboco.domain.team.context_policy import SummaryContext
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Services
 from roboco.ports.rate_limits import Ticket
 from roboco.ports.task_store import Phase, Snapshot
 
@@ -32,14 +32,14 @@ def summary_profile(team: Team, agent_name: str, policy: SummaryContext) -> tupl
     return name or profile.model, profile
 
 
-def release_tickets(engine: Engine, team: Team, task_id: str, task: Snapshot) -> None:
+def release_tickets(services: Services, team: Team, task_id: str, task: Snapshot) -> None:
     """Release the places of a pending turn that is superseded, so that the turns behind it move up.
 
     If the release is lost, the rate limit drops the ticket, because it does not ask again in time.
     """
     if task.phase is Phase.TURN:
         for profile, ticket in _tickets(team, task_id, task):
-            engine.rate_limiter.release(profile, ticket)
+            services.rate_limiter.release(profile, ticket)
 
 
 def _tickets(team: Team, task_id: str, task: Snapshot) -> Iterator[tuple[ModelProfile, Ticket]]:

@@ -14,12 +14,14 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.history.recorded_calls import RecordedCalls, count_equal_calls
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
 from roboco.domain.team.team import Team
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Workspace
 from roboco.errors import CorruptHistory
 from roboco.ports.task_store import Snapshot
 
 
-def recorded_answer(engine: Engine, team: Team, task_id: str, task: Snapshot, call: ToolCall) -> ToolOutcome | None:
+def recorded_answer(
+    workspace: Workspace, team: Team, task_id: str, task: Snapshot, call: ToolCall
+) -> ToolOutcome | None:
     """Return the outcome of a call of the last step that does not run, or None if it runs, as in any other task.
 
     Cost: of a run, one read of the record for each process. If the record has an equal call, the steps of the run are
@@ -30,10 +32,10 @@ def recorded_answer(engine: Engine, team: Team, task_id: str, task: Snapshot, ca
         return None
     if takes_recorded_result(team, step, call):
         try:
-            record = engine.frozen_teams.recorded_calls_of(task_id)
+            record = workspace.frozen_teams.recorded_calls_of(task_id)
         except CorruptHistory as error:
             return _not_run(call, f"{REFUSED}{rule.source!r} has no readable record for it: {error}")
-        outcome = _recorded_outcome(engine, record, rule.seq + 1, task_id, task, call)
+        outcome = _recorded_outcome(workspace, record, rule.seq + 1, task_id, task, call)
         if outcome is not None:
             return outcome
     reason = refusal_reason(team, step, call)
@@ -41,13 +43,13 @@ def recorded_answer(engine: Engine, team: Team, task_id: str, task: Snapshot, ca
 
 
 def _recorded_outcome(
-    engine: Engine, record: RecordedCalls, first: int, task_id: str, task: Snapshot, call: ToolCall
+    workspace: Workspace, record: RecordedCalls, first: int, task_id: str, task: Snapshot, call: ToolCall
 ) -> ToolOutcome | None:
     """Return the recorded outcome of the call, or None. `first` is the first step of the run itself."""
     if not record.has(call):
         return None
     step = task.tail[-1]
-    steps = task.tail if task.tail[0].seq <= first else engine.histories.read(task_id, first)
+    steps = task.tail if task.tail[0].seq <= first else workspace.histories.read(task_id, first)
     earlier = (one for one in steps if first <= one.seq < step.seq)
     return record.outcome(call, count_equal_calls(earlier, step.calls, call))
 

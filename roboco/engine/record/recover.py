@@ -41,7 +41,7 @@ from roboco.domain.stream.event import (
     UserMessageAdded,
 )
 from roboco.domain.task_summary import parse_summary
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.engine.record.attempt_status import report_attempts
 from roboco.engine.tombstones import receipt_of
 from roboco.errors import CorruptHistory
@@ -55,23 +55,27 @@ def load_task(engine: Engine, task_id: str) -> Snapshot | None:
 
     If it was erased, its marker is that of a client that was late.
     """
-    task = engine.task_store.load(task_id, COORDINATOR_TAIL_LENGTH)
-    if task is None and engine.files.get(open_marker_path(task_id)) is not None and not erase_again(engine, task_id):
+    task = engine.tasks.task_store.load(task_id, COORDINATOR_TAIL_LENGTH)
+    if (
+        task is None
+        and engine.workspace.files.get(open_marker_path(task_id)) is not None
+        and not erase_again(engine, task_id)
+    ):
         rebuild(engine, task_id)
-        task = engine.task_store.load(task_id, COORDINATOR_TAIL_LENGTH)
+        task = engine.tasks.task_store.load(task_id, COORDINATOR_TAIL_LENGTH)
     return task
 
 
 def erase_again(engine: Engine, task_id: str) -> bool:
     """If the task was erased, have a coordinator remove what arrived since, and return True."""
-    receipt = receipt_of(engine.files, task_id)
+    receipt = receipt_of(engine.workspace.files, task_id)
     if receipt is None:
         return False
     _log.warning("task %s was erased; files that arrived since are removed", task_id)
     request = ErasureRequest(task_id=task_id, requested_at=engine.now(), by=receipt.by, reason=receipt.reason)
-    engine.files.create(erasure_path(task_id), request.model_dump_json().encode())
-    engine.schedule.set(f"{ERASE_PREFIX}{task_id}")
-    engine.files.delete(open_marker_path(task_id))
+    engine.workspace.files.create(erasure_path(task_id), request.model_dump_json().encode())
+    engine.tasks.schedule.set(f"{ERASE_PREFIX}{task_id}")
+    engine.workspace.files.delete(open_marker_path(task_id))
     return True
 
 
@@ -80,20 +84,20 @@ def rebuild(engine: Engine, task_id: str) -> None:
 
     Raise CorruptHistory if the history is missing or its digests do not match.
     """
-    lines = list(engine.histories.lines(task_id))
+    lines = list(engine.workspace.histories.lines(task_id))
     if not lines:
         raise CorruptHistory(f"task {task_id!r} has no history in its workspace, though it was accepted")
     verify_chain(lines)
     steps = [parse_step(line) for line in lines]
     event = StreamReset(task_id=task_id, timestamp=engine.now(), steps=len(steps))
     state = fold(steps, task_id)
-    reopen(engine, task_id)
-    stored = engine.files.get(summary_path(task_id))
+    reopen(engine.workspace, task_id)
+    stored = engine.workspace.files.get(summary_path(task_id))
     before = None if stored is None else parse_summary(stored)
     restore_inbox(engine, task_id)  # first: a worker that finds the task in Redis must find its items
     archived_epoch = 0 if before is None else before.epoch
-    engine.task_store.create(task_id, steps, state, [event], archived_epoch)
-    engine.schedule.set(task_id, engine.policy.redelivery_delay)
+    engine.tasks.task_store.create(task_id, steps, state, [event], archived_epoch)
+    engine.tasks.schedule.set(task_id, engine.policy.redelivery_delay)
 
 
 def restore_inbox(engine: Engine, task_id: str, known_ids: Collection[str] = ()) -> bool:
@@ -103,25 +107,25 @@ def restore_inbox(engine: Engine, task_id: str, known_ids: Collection[str] = ())
     the store has carried out their write once more, or the worker that applied them died before it removed them. Cost:
     a LIST of the inbox, and a GET for each item, several at the same time.
     """
-    names = (name.removesuffix(".json") for name in engine.files.names(inbox_path(task_id)))
+    names = (name.removesuffix(".json") for name in engine.workspace.files.names(inbox_path(task_id)))
     item_ids = [item_id for item_id in names if item_id not in known_ids]
-    if item_ids and engine.summaries.is_closed(task_id):
+    if item_ids and engine.workspace.summaries.is_closed(task_id):
         return False
-    applied = engine.files.get_many([applied_path(task_id, item_id) for item_id in item_ids])
+    applied = engine.workspace.files.get_many([applied_path(task_id, item_id) for item_id in item_ids])
     for item_id in (item_id for item_id, data in zip(item_ids, applied, strict=True) if data is not None):
-        engine.files.delete(item_path(task_id, item_id))
+        engine.workspace.files.delete(item_path(task_id, item_id))
     waiting = [item_id for item_id, data in zip(item_ids, applied, strict=True) if data is None]
-    engine.inbox.add(task_id, waiting)
+    engine.tasks.inbox.add(task_id, waiting)
     return bool(waiting)
 
 
 def reset_logs(engine: Engine, task_id: str) -> None:
     """Start a new generation of the task's logs. For an ended task, repeat its end for clients that missed it."""
-    while (task := engine.task_store.load(task_id, 1)) is not None:
+    while (task := engine.tasks.task_store.load(task_id, 1)) is not None:
         events: list[AnyEvent] = [StreamReset(task_id=task_id, timestamp=engine.now(), steps=task.seq)]
         if task.phase is Phase.END:
             events.append(end_event(engine, task_id, task.state, task.status, task.reason))
-        if engine.task_store.reset_logs(task_id, task.epoch, events):
+        if engine.tasks.task_store.reset_logs(task_id, task.epoch, events):
             return
 
 
@@ -133,26 +137,26 @@ def end_event(engine: Engine, task_id: str, state: TaskState, status: TaskStatus
     )
 
 
-def reopen(engine: Engine, task_id: str) -> None:
+def reopen(workspace: Workspace, task_id: str) -> None:
     """Reopen the task if a worker began to close it, and Redis does not have its end."""
-    marker = engine.files.get_versioned(open_marker_path(task_id))
+    marker = workspace.files.get_versioned(open_marker_path(task_id))
     if marker is not None and marker.data not in (OPENED, CLOSED):
-        engine.files.replace(open_marker_path(task_id), OPENED, marker.version)
+        workspace.files.replace(open_marker_path(task_id), OPENED, marker.version)
 
 
 def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """Apply the steps of the workspace that Redis lacks. Return True if there were any."""
     epoch, state, before = task.epoch, task.state, task.tail[-1]
     moved = False
-    for step in engine.histories.read(task_id, task.seq):
+    for step in engine.workspace.histories.read(task_id, task.seq):
         state = state.after(step)
         if not moved:
-            report_attempts(engine.dispatcher, task_id, task, step)
+            report_attempts(engine.services.dispatcher, task_id, task, step)
         if moved:
             events = step_events(engine, task_id, step, before, _unpublished_results(step, {}))
         else:
             events = events_on_apply(engine, task_id, task, step, _unpublished_results(step, task.calls))
-        if not engine.task_store.commit(task_id, epoch, Commit(step, state, events)):
+        if not engine.tasks.task_store.commit(task_id, epoch, Commit(step, state, events)):
             return True
         epoch, before, moved = epoch + 1, step, True
     return moved

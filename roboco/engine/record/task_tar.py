@@ -23,7 +23,7 @@ from roboco.domain.removal.task_file import (
     TarManifest,
     is_portable,
 )
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.engine.record.closed import check_not_closing
 from roboco.engine.retry import after_close
 from roboco.errors import StateConflict, TransientError
@@ -46,19 +46,19 @@ def check_exportable(engine: Engine, task_id: str) -> None:
         )
 
 
-def task_tar(engine: Engine, task_id: str) -> Iterator[bytes]:
+def task_tar(workspace: Workspace, task_id: str) -> Iterator[bytes]:
     """Yield the tar of the task. Raise TransientError if a file changes or disappears meanwhile."""
     header = TarHeader(format=FORMAT, task_id=task_id).model_dump_json().encode()
     yield from _member(HEADER_NAME, len(header), iter([header]))
     known = list[TarFile]()
-    size = sum(len(line) + 1 for line in engine.histories.lines(task_id))
-    lines = (line + b"\n" for line in engine.histories.lines(task_id))
+    size = sum(len(line) + 1 for line in workspace.histories.lines(task_id))
+    lines = (line + b"\n" for line in workspace.histories.lines(task_id))
     yield from _recorded(known, HISTORY_FILE, size, lines)
     folder = task_folder(task_id)
-    for file in sorted(engine.files.tree(folder), key=lambda one: one.path):
+    for file in sorted(workspace.files.tree(folder), key=lambda one: one.path):
         path = file.path.removeprefix(folder)
         if path != HISTORY_FILE and is_portable(path):
-            yield from _recorded(known, path, file.size, _pieces(engine.files, file))
+            yield from _recorded(known, path, file.size, _pieces(workspace.files, file))
     manifest = TarManifest(files=known).model_dump_json().encode()
     yield from _member(MANIFEST_NAME, len(manifest), iter([manifest]))
     yield b"\0" * (2 * _BLOCK)

@@ -33,7 +33,7 @@ from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_difference import ToolDifference, tool_difference
 from roboco.domain.team.tool_listing import COMPARED_PARTS, Listing, ListingRequests, ToolChange, parse_listing
 from roboco.domain.team.tool_spec import ServerTool
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.errors import NotFound, TransientError, UsageError
 from roboco.ports.assignment import ListingRequest, TurnAssignment
 from roboco.ports.task_store import Snapshot
@@ -65,9 +65,9 @@ def listings_for(engine: Engine, task_id: str, team: Team, agent: Agent) -> List
     """
     found: dict[str, Listing] = {}
     for server in servers_of(team, agent):
-        listing = stored_listing(engine, task_id, server)
+        listing = stored_listing(engine.workspace, task_id, server)
         if listing is None:
-            listing = _failed_listing(engine, task_id, server)
+            listing = _failed_listing(engine.workspace, task_id, server)
             if listing.refused:
                 raise UsageError(listing.error)
             if listing.attempts < engine.policy.max_attempts:
@@ -76,10 +76,10 @@ def listings_for(engine: Engine, task_id: str, team: Team, agent: Agent) -> List
     return found
 
 
-def stored_listing(engine: Engine, task_id: str, server: str) -> Listing | None:
+def stored_listing(workspace: Workspace, task_id: str, server: str) -> Listing | None:
     """Return the task's listing of the server with the approved changes, or None if there is none yet."""
-    first = _read_listing(engine, listing_path(task_id, server))
-    approved = None if first is None else _read_listing(engine, approved_tools_path(task_id, server))
+    first = _read_listing(workspace, listing_path(task_id, server))
+    approved = None if first is None else _read_listing(workspace, approved_tools_path(task_id, server))
     return first if first is None or approved is None else first.updated_with(approved)
 
 
@@ -90,23 +90,23 @@ def list_tools(engine: Engine, request: ListingRequest) -> None:
     the team names, no attempt follows.
     """
     path = listing_path(request.task_id, request.server)
-    if engine.files.get(path) is not None:
+    if engine.workspace.files.get(path) is not None:
         return
-    team = engine.frozen_teams.get(request.task_id)
+    team = engine.workspace.frozen_teams.get(request.task_id)
     if request.server not in team.mcp_servers:
         raise UsageError(f"server: team {team.name!r} of task {request.task_id!r} has no MCP server {request.server!r}")
     listing = _current_listing(engine, team, request.task_id, request.server)
     if listing.missing:
         listing = Listing(error=listing.missing, refused=True)
     if listing.error:
-        tries = _failed_listing(engine, request.task_id, request.server).attempts + 1
+        tries = _failed_listing(engine.workspace, request.task_id, request.server).attempts + 1
         path, listing = (
             failed_listing_path(request.task_id, request.server),
             listing.model_copy(update={"attempts": tries}),
         )
-        engine.files.put(path, listing.model_dump_json().encode())
+        engine.workspace.files.put(path, listing.model_dump_json().encode())
     else:
-        engine.files.create(path, listing.model_dump_json().encode())
+        engine.workspace.files.create(path, listing.model_dump_json().encode())
     wake_turn(engine, request.task_id, request.server)
 
 
@@ -115,16 +115,16 @@ def wake_turn(engine: Engine, task_id: str, server: str) -> None:
 
     Its deferral and the listing may overlap, so both end with this. If it is lost, the turn's own delay ends.
     """
-    if stored_listing(engine, task_id, server) is None:
-        failed = _failed_listing(engine, task_id, server)
+    if stored_listing(engine.workspace, task_id, server) is None:
+        failed = _failed_listing(engine.workspace, task_id, server)
         if not failed.refused and failed.attempts < engine.policy.max_attempts:
             return
-    task = engine.task_store.load(task_id, 1)
+    task = engine.tasks.task_store.load(task_id, 1)
     if task is None or task.claimed or task.deferred_for is None:
         return
-    if engine.leases.count_redelivery(task_id, task.epoch, dispatched=True):
+    if engine.tasks.leases.count_redelivery(task_id, task.epoch, dispatched=True):
         order = TurnAssignment(task_id, task.seq, task.epoch, task.attempt, priority_of(task.first))
-        engine.dispatcher.turn(order, task.agent)
+        engine.services.dispatcher.turn(order, task.agent)
 
 
 def changed_tool_refusal(
@@ -134,11 +134,11 @@ def changed_tool_refusal(
     current = _current_listing(engine, team, task_id, spec.server)
     if current.error:
         return failed_outcome(call.id, current.error)
-    stored = stored_listing(engine, task_id, spec.server)
+    stored = stored_listing(engine.workspace, task_id, spec.server)
     if stored is None and current.missing:
         return failed_outcome(call.id, f"not run: {current.missing}")
     if stored is None:
-        engine.files.create(listing_path(task_id, spec.server), current.model_dump_json().encode())
+        engine.workspace.files.create(listing_path(task_id, spec.server), current.model_dump_json().encode())
         return failed_outcome(
             call.id, f"not run: the tools of MCP server {spec.server!r} were not known; they are now, {_CALL_AGAIN}"
         )
@@ -148,17 +148,17 @@ def changed_tool_refusal(
     if before is not None and before.is_same(tool):
         return None
     change = ToolChange(server=spec.server, remote=spec.remote, tool=tool)
-    engine.files.create(tool_change_path(task_id, call.id), change.model_dump_json().encode())
+    engine.workspace.files.create(tool_change_path(task_id, call.id), change.model_dump_json().encode())
     names = [part for part in COMPARED_PARTS if before is None or before.comparable(part) != tool.comparable(part)]
     return changed_tool_outcome(
         call, f"MCP server {spec.server!r} has changed {', '.join(names)} of tool {spec.remote!r}"
     )
 
 
-def left_out_tools(engine: Engine, task_id: str) -> list[str]:
+def left_out_tools(workspace: Workspace, task_id: str) -> list[str]:
     """Return the tools that servers list for the task and its agents cannot call, each with the reason."""
-    team = engine.frozen_teams.get(task_id)
-    found = ((server, stored_listing(engine, task_id, server)) for server in team.mcp_servers)
+    team = workspace.frozen_teams.get(task_id)
+    found = ((server, stored_listing(workspace, task_id, server)) for server in team.mcp_servers)
     return [
         f"tool {name!r} of MCP server {server!r} is left out: {reason}"
         for server, listing in found
@@ -170,37 +170,41 @@ def left_out_tools(engine: Engine, task_id: str) -> list[str]:
 _CALL_AGAIN = "so call the tool again if its result is still needed"
 
 
-def tool_differences(engine: Engine, task_id: str, call_ids: Iterable[str], max_chars: int) -> list[ToolDifference]:
+def tool_differences(
+    workspace: Workspace, task_id: str, call_ids: Iterable[str], max_chars: int
+) -> list[ToolDifference]:
     """Return how the tools of these calls have changed, for those that have: `max_chars` characters of each text.
 
     The first change that a call meets is stored and not replaced, so a person approves the one that was shown.
     """
-    found = ((call_id, _stored_change(engine, task_id, call_id)) for call_id in call_ids)
-    return [_difference(engine, task_id, call_id, change, max_chars) for call_id, change in found if change is not None]
+    found = ((call_id, _stored_change(workspace, task_id, call_id)) for call_id in call_ids)
+    return [
+        _difference(workspace, task_id, call_id, change, max_chars) for call_id, change in found if change is not None
+    ]
 
 
-def _difference(engine: Engine, task_id: str, call_id: str, change: ToolChange, max_chars: int) -> ToolDifference:
-    stored = stored_listing(engine, task_id, change.server) or Listing()
+def _difference(workspace: Workspace, task_id: str, call_id: str, change: ToolChange, max_chars: int) -> ToolDifference:
+    stored = stored_listing(workspace, task_id, change.server) or Listing()
     return tool_difference(call_id, stored.tools.get(change.remote), change, max_chars)
 
 
-def _stored_change(engine: Engine, task_id: str, call_id: str) -> ToolChange | None:
-    data = engine.files.get(tool_change_path(task_id, call_id))
+def _stored_change(workspace: Workspace, task_id: str, call_id: str) -> ToolChange | None:
+    data = workspace.files.get(tool_change_path(task_id, call_id))
     return None if data is None else ToolChange.model_validate_json(data)
 
 
-def approve_change(engine: Engine, task_id: str, call_id: str) -> None:
+def approve_change(workspace: Workspace, task_id: str, call_id: str) -> None:
     """Record that a person has approved the tool as this call met it. A repetition changes nothing."""
-    change = _stored_change(engine, task_id, call_id)
+    change = _stored_change(workspace, task_id, call_id)
     if change is None:
         raise NotFound(f"call_id: call {call_id!r} of task {task_id!r} has no tool change to approve")
     path = approved_tools_path(task_id, change.server)
     for _ in range(5):
-        before = engine.files.get_versioned(path)
+        before = workspace.files.get_versioned(path)
         approved = Listing() if before is None else parse_listing(path, before.data)
         newer = approved.updated_with(Listing(tools={change.remote: change.tool}))
         version = None if before is None else before.version
-        if engine.files.replace(path, newer.model_dump_json().encode(), version):
+        if workspace.files.replace(path, newer.model_dump_json().encode(), version):
             return
     raise TransientError(f"other approvals change {path} at the same time; approve call {call_id!r} again")
 
@@ -213,10 +217,10 @@ def user_of(task: Snapshot) -> str | None:
 
 def _current_listing(engine: Engine, team: Team, task_id: str, server: str) -> Listing:
     """Return the server's present listing, or one with the error."""
-    task = engine.task_store.load(task_id, 1) if team.mcp_servers[server].auth == "user" else None
+    task = engine.tasks.task_store.load(task_id, 1) if team.mcp_servers[server].auth == "user" else None
     owner = TaskOwner(tenant_of(task_id), None if task is None else user_of(task))
     try:
-        return engine.toolbox.list_tools(team, server, owner)
+        return engine.services.toolbox.list_tools(team, server, owner)
     except UsageError as error:
         return Listing(error=str(error)[:2000], refused=True)
 
@@ -227,15 +231,15 @@ def _request_listing(
     """Send a request for the listing, unless one is still without an answer. Return for how long the turn waits."""
     server, declared = of
     path, now = listing_requests_path(task_id, server), engine.now().timestamp()
-    data = engine.files.get(path)
+    data = engine.workspace.files.get(path)
     known = ListingRequests() if data is None else ListingRequests.model_validate_json(data)
     lost = now - known.requested_at > declared.connect_timeout + LOST_REQUEST_DELAY
     send = lost or failed.attempts >= known.requests
     newer: dict[str, float] = {"checks": known.checks + 1}
     newer |= {"requests": known.requests + 1, "requested_at": now} if send else {}
-    engine.files.put(path, known.model_copy(update=newer).model_dump_json().encode())
+    engine.workspace.files.put(path, known.model_copy(update=newer).model_dump_json().encode())
     if send:
-        engine.dispatcher.list_tools(ListingRequest(task_id, server))
+        engine.services.dispatcher.list_tools(ListingRequest(task_id, server))
     delay = min(MAX_RETRY_DELAY, FIRST_RETRY_DELAY * 2.0 ** min(known.checks, 30))
     reason = f"{agent.name} waits until a tools worker has listed the tools of MCP server {server!r}"
     if failed.error:
@@ -244,10 +248,10 @@ def _request_listing(
     return MissingListing(server, delay, reason)
 
 
-def _failed_listing(engine: Engine, task_id: str, server: str) -> Listing:
-    return _read_listing(engine, failed_listing_path(task_id, server)) or Listing()
+def _failed_listing(workspace: Workspace, task_id: str, server: str) -> Listing:
+    return _read_listing(workspace, failed_listing_path(task_id, server)) or Listing()
 
 
-def _read_listing(engine: Engine, path: str) -> Listing | None:
-    data = engine.files.get(path)
+def _read_listing(workspace: Workspace, path: str) -> Listing | None:
+    data = workspace.files.get(path)
     return None if data is None else parse_listing(path, data)

@@ -66,14 +66,16 @@ class Cancellation:
         closed_at = self._engine.now() if stream.wait_closed(CLOSE_TIMEOUT) else None
         description = f"the time of the request to cancel the turn of task {claim.assignment.task_id}"
         request = retry(
-            lambda: self._engine.leases.cancel_request(claim),
+            lambda: self._engine.tasks.leases.cancel_request(claim),
             lambda: True,
             description,
             self._engine.clock,
             self._engine.policy.store_timeout,
         )
         if request is not None and closed_at is not None:
-            self._engine.telemetry.record(INTERRUPT_LATENCY_SECONDS, closed_at.timestamp() - request.requested_at)
+            self._engine.services.telemetry.record(
+                INTERRUPT_LATENCY_SECONDS, closed_at.timestamp() - request.requested_at
+            )
         return {
             "requested_at": None if request is None else _iso(self._engine.time_at(request.requested_at)),
             "seen_at": _iso(self.requested_at),

@@ -63,14 +63,14 @@ class ClaimedCall:
     def interrupt(self) -> None:
         """Interrupt the tool. Another thread calls this."""
         self.context.cancellation.set()
-        self.engine.held_work.host.interrupt_call()
+        self.engine.process.held_work.host.interrupt_call()
 
     def run(self) -> ToolOutcome | None:
         """Run the call and return its outcome, or None if another attempt has replaced this one."""
         if self.spec is None or not self.irreversible:
             if (refused := self._refusal()) is not None:
                 return refused
-            run = partial(self.engine.toolbox.run, self.team, self.call, self.spec, self.context)
+            run = partial(self.engine.services.toolbox.run, self.team, self.call, self.spec, self.context)
             return self._offload_large(self._retry(run, self._describe("call")))
         return self._run_once(self.spec)
 
@@ -86,10 +86,12 @@ class ClaimedCall:
         if (refused := self._refusal()) is not None:
             return refused
         if not self._store_intent():
-            return self._verified_outcome(spec, stored_outcome(self.engine, self.context.task_id, self.call.id))
+            return self._verified_outcome(
+                spec, stored_outcome(self.engine.workspace, self.context.task_id, self.call.id)
+            )
         if self.engine.clock.now() - confirmed_at > self.engine.policy.lease / 2 and not self._confirm_lease():
             return None
-        outcome = self._offload_large(self.engine.toolbox.run(self.team, self.call, spec, self.context))
+        outcome = self._offload_large(self.engine.services.toolbox.run(self.team, self.call, spec, self.context))
         if outcome.unknown:
             outcome = self._verified_outcome(spec, outcome)
         self._store_outcome(outcome)
@@ -105,7 +107,7 @@ class ClaimedCall:
             return None
 
         def judged() -> ToolOutcome | None:
-            begun = self.irreversible and has_intent(self.engine, task_id, self.call.id)
+            begun = self.irreversible and has_intent(self.engine.workspace, task_id, self.call.id)
             return None if begun else changed_tool_refusal(self.engine, self.team, task_id, self.call, spec)
 
         return self._retry(judged, self._describe("the listing for call"))
@@ -119,34 +121,36 @@ class ClaimedCall:
         facts = {"call": self.call.model_dump(mode="json"), "attempt": self.context.attempt, "token": self.token}
         data = canonical_json(facts).encode()
         try:
-            return self._retry(lambda: self.engine.files.create(path, data), self._describe("the intent of call"))
+            return self._retry(
+                lambda: self.engine.workspace.files.create(path, data), self._describe("the intent of call")
+            )
         except Exception:
-            self.engine.leases.release_call(self.order, self.token)
+            self.engine.tasks.leases.release_call(self.order, self.token)
             raise
 
     def _store_outcome(self, outcome: ToolOutcome) -> None:
         path, data = outcome_path(self.context.task_id, self.call.id), outcome.model_dump_json().encode()
         description = self._describe("the outcome of call")
         try:
-            self._retry(lambda: self.engine.files.put(path, data), description)
+            self._retry(lambda: self.engine.workspace.files.put(path, data), description)
         except Exception as error:  # the exception of the pool at the time limit is one, too
             _log.warning("%s is stored in Redis alone: %r", description, error)
 
     def _offload_large(self, outcome: ToolOutcome) -> ToolOutcome:
         """Return the outcome with a too large result stored in a file, or truncated if that cannot be stored."""
-        offload = partial(self.engine.toolbox.offload_large, outcome, self.context)
+        offload = partial(self.engine.services.toolbox.offload_large, outcome, self.context)
         description = self._describe("the large result of call")
         try:
             return self._retry(offload, description)
         except Exception as error:
             _log.warning("%s is truncated, because it cannot be stored: %r", description, error)
-            return self.engine.toolbox.truncate_large(outcome)
+            return self.engine.services.toolbox.truncate_large(outcome)
 
     def _verified_outcome(self, spec: ToolDeclaration, outcome: ToolOutcome | None) -> ToolOutcome:
         """Return the outcome of a call that has begun: the stored one, the one that its tool verifies, or unknown."""
         if outcome is not None and not outcome.unknown:
             return outcome
-        found = self.engine.toolbox.verify(self.call, spec, self.context)
+        found = self.engine.services.toolbox.verify(self.call, spec, self.context)
         return (
             self._offload_large(found)
             if found
@@ -154,7 +158,7 @@ class ClaimedCall:
         )
 
     def _renew_lease(self) -> bool:
-        return self.engine.leases.renew_call(self.order, self.token)
+        return self.engine.tasks.leases.renew_call(self.order, self.token)
 
     def _confirm_lease(self) -> bool:
         """Return True if this worker still has the lease. If Redis does not answer, try again for one lease time."""

@@ -75,7 +75,7 @@ class ClaimedTurn:
         Cost: nothing while Redis or this process has them, else as `HistoryTails.complete`.
         """
         claim = self.claim
-        task = self.engine.tails.complete(claim.assignment.task_id, claim.snapshot, self.team.tail_length)
+        task = self.engine.workspace.tails.complete(claim.assignment.task_id, claim.snapshot, self.team.tail_length)
         return self if task is claim.snapshot else replace(self, claim=replace(claim, snapshot=task))
 
     @property

@@ -41,27 +41,27 @@ def commit_turn(
 
     def append() -> TaskStep:
         try:
-            return engine.histories.append(order.task_id, step)
+            return engine.workspace.histories.append(order.task_id, step)
         except TransientError as error:
             turn.progress.kept = strip_credentials(str(error))[:500]
             raise
 
     stored = retry(
         append,
-        lambda: bool(engine.leases.renew_turn(claim)),
+        lambda: bool(engine.tasks.leases.renew_turn(claim)),
         f"step {step.seq} of task {order.task_id}",
         engine.clock,
         math.inf,
     )
     turn.progress.kept = ""
-    record_turn_metrics(engine, turn.span, turn.model, step, engine.clock.now() - turn.claimed_at)
+    record_turn_metrics(engine.services, turn.span, turn.model, step, engine.clock.now() - turn.claimed_at)
     if stored.digest != step.digest:
         recover.catch_up(engine, order.task_id, task)
-        engine.dispatcher.advance(order.task_id)
+        engine.services.dispatcher.advance(order.task_id)
         return TurnOutcome.REPLACED
     commit = Commit(step, task.state.after(step), recover.step_events(engine, order.task_id, step, task.tail[-1]))
     continued = NextStep(engine, order.task_id, turn.team, task).commit_and_continue(commit)
     if not continued or is_log_full(engine, task):
-        engine.dispatcher.advance(order.task_id)
+        engine.services.dispatcher.advance(order.task_id)
     engine.day_budgets.count_for_caller(order.task_id, task.first, commit.state)
     return task_failure(turn.team, task, order.task_id, step, commit.state) or TurnOutcome.COMMITTED

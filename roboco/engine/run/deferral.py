@@ -38,7 +38,7 @@ def defer_for_provider_limit(
 ) -> TurnOutcome:
     """Defer the turn, and hold back all requests to the model server, which refused one for its rate limit."""
     seconds = outage.retry_delay(error, turn.claim.snapshot.refusals)
-    turn.engine.rate_limiter.pause(profile, seconds)
+    turn.engine.services.rate_limiter.pause(profile, seconds)
     return defer(turn, seconds, _rate_reason(turn, profile, seconds), TurnOutcome.RATE_LIMITED, _used(error, spent))
 
 
@@ -56,7 +56,7 @@ def defer_for_outage(turn: ClaimedTurn, error: ModelError, spent: Usage = _NOTHI
     outcome = defer(turn, seconds, reason, TurnOutcome.OUTAGE, _used(error, spent))
     if outcome is TurnOutcome.OUTAGE and seconds > MIN_AWAITED_DELAY:  # an answer to another task ends the delay
         profile = turn.team.profile(turn.team.agent(task.agent))
-        turn.engine.rate_limiter.add_waiting_task(profile, turn.claim.assignment.task_id)
+        turn.engine.services.rate_limiter.add_waiting_task(profile, turn.claim.assignment.task_id)
     return outcome
 
 
@@ -102,10 +102,12 @@ def defer(
     engine, claim = turn.engine, turn.claim
     task_id = claim.assignment.task_id
     event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=reason)
-    if not engine.leases.defer_turn(claim, seconds, event, refused is not None, declined_by, refused or NO_TOKENS):
+    if not engine.tasks.leases.defer_turn(
+        claim, seconds, event, refused is not None, declined_by, refused or NO_TOKENS
+    ):
         return TurnOutcome.REPLACED
-    engine.schedule.schedule_no_later_than(task_id, seconds)
-    task = engine.task_store.load(task_id, 1)
+    engine.tasks.schedule.schedule_no_later_than(task_id, seconds)
+    task = engine.tasks.task_store.load(task_id, 1)
     if task is not None and (task.cancel_requested_for is not None or outage.is_timeout_exceeded(turn.team, task)):
-        engine.dispatcher.advance(task_id)  # it was cancelled before, or was refused for too long
+        engine.services.dispatcher.advance(task_id)  # it was cancelled before, or was refused for too long
     return outcome

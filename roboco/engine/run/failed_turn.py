@@ -33,12 +33,12 @@ def try_later(turn: ClaimedTurn, error: TransientError) -> TurnResult:
 
 def _try_later(turn: ClaimedTurn, error: TransientError) -> TurnResult:
     engine, claim = turn.engine, turn.claim
-    now = engine.task_store.load(claim.assignment.task_id, 1)
+    now = engine.tasks.task_store.load(claim.assignment.task_id, 1)
     if now is None or not now.attempt_chunks:
         failure = ModelError("server", str(error), True)
         return defer_for_outage(turn, failure)
     if recover.catch_up(engine, claim.assignment.task_id, now):  # the step was stored before
-        engine.dispatcher.advance(claim.assignment.task_id)
+        engine.services.dispatcher.advance(claim.assignment.task_id)
         return TurnOutcome.REPLACED
     reason = error_text(str(error))
     restart_turn(engine, claim.assignment.task_id, claim.snapshot, reason, claim.token, handed_over=True)

@@ -22,20 +22,20 @@ def hand_over_turn(turn: ClaimedTurn, reason: str) -> None:
     """Let another agents worker run the turn. Do nothing if this claim does not hold it any more."""
     engine, claim = turn.engine, turn.claim
     task_id = claim.assignment.task_id
-    now = engine.task_store.load(task_id, 1)
+    now = engine.tasks.task_store.load(task_id, 1)
     if now is None or now.epoch != claim.assignment.epoch or not now.claimed:
         return
     if recover.catch_up(engine, task_id, now):  # the step was stored before
-        engine.dispatcher.advance(task_id)
-    elif engine.leases.release_turn(claim):
-        engine.schedule.set(task_id, engine.policy.redelivery_delay)
-        engine.dispatcher.turn(claim.assignment, claim.snapshot.agent)
+        engine.services.dispatcher.advance(task_id)
+    elif engine.tasks.leases.release_turn(claim):
+        engine.tasks.schedule.set(task_id, engine.policy.redelivery_delay)
+        engine.services.dispatcher.turn(claim.assignment, claim.snapshot.agent)
     else:
         restart_turn(engine, task_id, claim.snapshot, reason, claim.token, handed_over=True)
 
 
 def hand_over_call(engine: Engine, team: Team, order: ToolAssignment, token: str, call: ToolCall) -> None:
     """Let another tools worker run the call. Do nothing if it has an outcome, or its lease is lost."""
-    if engine.leases.release_call(order, token):
-        engine.schedule.schedule_no_later_than(order.task_id, engine.policy.redelivery_delay)
-        dispatch_call(engine, team, order, call)
+    if engine.tasks.leases.release_call(order, token):
+        engine.tasks.schedule.schedule_no_later_than(order.task_id, engine.policy.redelivery_delay)
+        dispatch_call(engine.services, team, order, call)

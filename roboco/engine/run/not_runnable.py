@@ -15,7 +15,7 @@ import logging
 from roboco.domain.history.part import ToolCall
 from roboco.domain.inbox.item import Pause
 from roboco.engine.accept.accept_item import accept_item, stored_item
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Services
 from roboco.engine.run.attempt_outcome import TurnOutcome
 from roboco.engine.run.claimed_turn import ClaimedTurn
 from roboco.engine.run.deferral import defer
@@ -33,17 +33,17 @@ MAX_DELAY = 10.0
 
 def release_call(engine: Engine, order: ToolAssignment, token: str, call: ToolCall, error: NotRunnable) -> None:
     """Leave the call to another tools worker. If none can run it, pause the task with the reason."""
-    own_name = _own_name(engine)
-    engine.leases.release_call(order, token, declined_by=own_name)
-    task = engine.task_store.load(order.task_id, 1)
+    own_name = _own_name(engine.services)
+    engine.tasks.leases.release_call(order, token, declined_by=own_name)
+    task = engine.tasks.task_store.load(order.task_id, 1)
     if task is None or task.epoch != order.epoch or call.id not in task.calls:
         return
     declined = task.calls[call.id].declined
     cause = f"tools worker {own_name!r} cannot run tool {call.tool_name!r}: {error}"
-    if why_none := _why_none_can(engine, "tools", error.module, declined):
+    if why_none := _why_none_can(engine.services, "tools", error.module, declined):
         _pause(engine, order.task_id, f"not-runnable-{order.epoch}-{call.id}", cause + why_none, task.seq, call.id)
         return
-    engine.schedule.schedule_no_later_than(order.task_id, _dispatch_delay(declined))
+    engine.tasks.schedule.schedule_no_later_than(order.task_id, _dispatch_delay(declined))
     level = logging.WARNING if declined.count <= len(declined.workers) else logging.DEBUG
     _log.log(level, "call %s of task %s is released for another worker: %s", call.id, order.task_id, cause)
 
@@ -51,11 +51,11 @@ def release_call(engine: Engine, order: ToolAssignment, token: str, call: ToolCa
 def defer_turn(turn: ClaimedTurn, error: NotRunnable) -> TurnOutcome:
     """Leave the turn to another agents worker. If none can describe its tools, pause the task with the reason."""
     engine, claim = turn.engine, turn.claim
-    agent, order, own = claim.snapshot.agent, claim.assignment, _own_name(engine)
+    agent, order, own = claim.snapshot.agent, claim.assignment, _own_name(engine.services)
     before = claim.snapshot.declined
     declined = Declined(before.count + 1, (*before.workers, own))
     cause = f"agents worker {own!r} cannot describe the tools of agent {agent!r}: {error}"
-    why_none = _why_none_can(engine, "agents", error.module, declined)
+    why_none = _why_none_can(engine.services, "agents", error.module, declined)
     reason = cause + (why_none or "; the turn waits for another agents worker")
     seconds = MAX_DELAY if why_none else _dispatch_delay(declined)
     outcome = defer(turn, seconds, reason, TurnOutcome.DEFERRED, declined_by=own)
@@ -64,15 +64,15 @@ def defer_turn(turn: ClaimedTurn, error: NotRunnable) -> TurnOutcome:
     return outcome
 
 
-def _own_name(engine: Engine) -> str:
-    return engine.workers.node_name or "without a name"
+def _own_name(services: Services) -> str:
+    return services.workers.node_name or "without a name"
 
 
 def _dispatch_delay(declined: Declined) -> float:
     return min(MAX_DELAY, 2.0 ** min(10, declined.count - 1))
 
 
-def _why_none_can(engine: Engine, pool: str, module: str, declined: Declined) -> str | None:
+def _why_none_can(services: Services, pool: str, module: str, declined: Declined) -> str | None:
     """Return why no other worker of the pool can run the work, with a remedy, or None if one may.
 
     A worker may run it if it has the module and has not declined. The first MIN_DECLINES dispatches wait for workers
@@ -81,14 +81,14 @@ def _why_none_can(engine: Engine, pool: str, module: str, declined: Declined) ->
     if declined.count < MIN_DECLINES:
         return None
     try:
-        live = engine.workers.modules(pool)
+        live = services.workers.modules(pool)
     except TransientError as error:
         found = f"; which other {pool} workers have the module is not known: {error}"
     else:
         if any(module in has and name not in declined.workers for name, has in live.items()):
             return None
         found = f"; no other {pool} worker has the module"
-    others = ", ".join(sorted(set(declined.workers) - {_own_name(engine)}))
+    others = ", ".join(sorted(set(declined.workers) - {_own_name(services)}))
     cannot = f"; nor can {others}" if others else ""
     return (
         f"{cannot}{found}. Install module {module!r} where the {pool} workers run, name it in their "
@@ -99,7 +99,7 @@ def _why_none_can(engine: Engine, pool: str, module: str, declined: Declined) ->
 def _pause(engine: Engine, task_id: str, item_id: str, reason: str, seq: int, call_id: str = "") -> None:
     """Pause the task before the step. If the user or a step has ended an earlier pause of it, create another one."""
     for number in range(1, 1000):
-        before = stored_item(engine, task_id, f"{item_id}-{number}")
+        before = stored_item(engine.workspace, task_id, f"{item_id}-{number}")
         if before is None or before.applied_at_seq is None:
             break
     item = before or Pause(

@@ -12,7 +12,7 @@ from roboco.domain.prompt.coordinator_tools import schema_of
 from roboco.domain.team.known_tools import unlisted_tool_error
 from roboco.domain.team.team import Team, default_prefix
 from roboco.domain.team.tool_spec import ServerTool
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Services
 from roboco.engine.run.request import PreparedRequest
 from roboco.engine.run.typed_answer import TypedAnswer, typed_answer
 from roboco.ports.leases import TurnClaim
@@ -61,13 +61,13 @@ def content_of_failure(claim: TurnClaim, code: str, message: str, text: str = ""
 
 
 def content_of_reply(
-    engine: Engine, team: Team, claim: TurnClaim, text: str, reply: Reply, prepared: PreparedRequest
+    services: Services, team: Team, claim: TurnClaim, text: str, reply: Reply, prepared: PreparedRequest
 ) -> StepContent:
     """Return the content of a whole reply."""
     error, listings, answer = _error_of(claim, text, reply), prepared.listings, TypedAnswer()
     if prepared.output is not None and error is None and not reply.calls:
         answer = typed_answer(
-            engine, team.agent(claim.snapshot.agent), claim, prepared.output, text, reply.finish_reason == "length"
+            services, team.agent(claim.snapshot.agent), claim, prepared.output, text, reply.finish_reason == "length"
         )
         error = answer.error
     parts: list[Part] = [TextPart(text=text)] if text or not (reply.calls or error) else []
@@ -83,7 +83,7 @@ def content_of_reply(
         call_id = call_id_at(claim.assignment.task_id, claim.assignment.seq, index, name, raw if invalid_args else args)
         if isinstance(parsed, InvalidArguments):
             invalid[call_id] = parsed.reason
-        elif problem := _schema_error(engine, claim.snapshot.state, requested.name, parsed, until):
+        elif problem := _schema_error(services, claim.snapshot.state, requested.name, parsed, until):
             invalid[call_id] = problem
         if why := unlisted_tool_error(team, team.agent(claim.snapshot.agent), name, listings):
             lacking[call_id] = why
@@ -159,7 +159,7 @@ def parse_arguments(requested: RequestedCall, truncated: bool) -> dict[str, obje
     return args
 
 
-def _schema_error(engine: Engine, state: TaskState, name: str, args: dict[str, object], until: float) -> str | None:
+def _schema_error(services: Services, state: TaskState, name: str, args: dict[str, object], until: float) -> str | None:
     """Return why the arguments do not fit the schema of a goal's or client's tool, or None if they do.
 
     They are not checked after `until`, in seconds of this thread's processor time, and count as unfit then.
@@ -168,5 +168,5 @@ def _schema_error(engine: Engine, state: TaskState, name: str, args: dict[str, o
     if schema is not None and time.thread_time() > until:
         limit = f"{MAX_CHECK_SECONDS:g} s"
         return f"not checked: the arguments of this answer's calls take more than {limit}; make fewer calls"
-    found = engine.toolbox.args_error(schema, args) if schema is not None else ""
+    found = services.toolbox.args_error(schema, args) if schema is not None else ""
     return f"wrong arguments: {found}" if found else None

@@ -18,7 +18,7 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.domain.tokens import ESTIMATING_TOKENIZER
 from roboco.domain.usage import Usage
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Engine, Workspace
 from roboco.engine.prompt import newest_outputs, render_prompt
 from roboco.engine.run.summarize import Failed, Ready, Refused, SummaryResult, ready_of
 from roboco.engine.usage import unfinished_usage
@@ -95,7 +95,7 @@ def prepare_request(
     tools = (
         ()
         if without_tools
-        else (*engine.toolbox.describe(team, agent, listings), *coordinator_tools(team, agent, state))
+        else (*engine.services.toolbox.describe(team, agent, listings), *coordinator_tools(team, agent, state))
     )
     profile = choice.profile
     limits = [limit for limit in (choice.max_tokens, _prompt_limit(profile)) if limit is not None]
@@ -113,7 +113,10 @@ def prepare_request(
         else ESTIMATING_TOKENIZER,
     )
     task_id = claim.assignment.task_id
-    shared = {"output": newest_outputs(engine.histories, agent, task_id, state, task.tail), "state": state.values}
+    shared = {
+        "output": newest_outputs(engine.workspace.histories, agent, task_id, state, task.tail),
+        "state": state.values,
+    }
     prompt = render_prompt(JinjaPrompts(), team, agent, task_id, task.first, shared)
     memory = build_working_memory(agent, prompt, seen)
     task_limits = team.limits.with_overrides(state.limit_overrides)
@@ -124,7 +127,7 @@ def prepare_request(
         refused = result.limit
     required = agent.tool_choice != "auto" and bool(tools) and first_call
     typed = agent.output is not None and not last_turn
-    output = engine.toolbox.output_schema(agent) if typed else None
+    output = engine.services.toolbox.output_schema(agent) if typed else None
     request = Request(
         profile,
         memory.messages,
@@ -149,7 +152,7 @@ def _time_limit_reached(engine: Engine, claim: TurnClaim, limits: Limits) -> str
     if limits.max_seconds is None:
         return None
     task_id, task = claim.assignment.task_id, claim.snapshot
-    began = engine.frozen_teams.started_at(task_id, task.state, task.first)
+    began = engine.workspace.frozen_teams.started_at(task_id, task.state, task.first)
     seconds = engine.clock.now() - task.state.limits_since(began).timestamp() if began is not None else 0.0
     return limit_reached(limits, task.state, task.agent, seconds)
 
@@ -159,7 +162,7 @@ def _is_first_call(claim: TurnClaim) -> bool:
     return claim.snapshot.routing.get("rule") not in (AFTER_RESULTS, AFTER_INVALID_OUTPUT)
 
 
-def embed_images(engine: Engine, task_id: str, request: Request) -> Request:
+def embed_images(workspace: Workspace, task_id: str, request: Request) -> Request:
     """Return the request with the newest MAX_IMAGES images in place of the URIs of their artifacts."""
     left = MAX_IMAGES
     messages: list[ChatMessage] = []
@@ -168,7 +171,9 @@ def embed_images(engine: Engine, task_id: str, request: Request) -> Request:
         if isinstance(content, list):
             parts: list[ChatMessage] = []
             for part in reversed(content):
-                shown = part if part["type"] != "image_url" else _image(engine, task_id, part["image_url"]["url"], left)
+                shown = (
+                    part if part["type"] != "image_url" else _image(workspace, task_id, part["image_url"]["url"], left)
+                )
                 left -= shown["type"] == "image_url"
                 parts.insert(0, shown)
             message = message | {"content": parts}
@@ -176,11 +181,11 @@ def embed_images(engine: Engine, task_id: str, request: Request) -> Request:
     return replace(request, messages=tuple(messages))
 
 
-def _image(engine: Engine, task_id: str, uri: str, left: int) -> ChatMessage:
+def _image(workspace: Workspace, task_id: str, uri: str, left: int) -> ChatMessage:
     name = artifact_name(uri)
     path = artifact_path(task_id, name)
-    size = engine.files.size(path) if left else None
-    data = engine.files.get(path) if size is not None and size <= MAX_IMAGE_BYTES else None
+    size = workspace.files.size(path) if left else None
+    data = workspace.files.get(path) if size is not None and size <= MAX_IMAGE_BYTES else None
     kind = image_mime_type(data or b"")
     if data is None or kind is None:
         return {"type": "text", "text": f"(image {uri} is not shown: {_omission_reason(left, size)})"}

@@ -139,7 +139,7 @@ class _Summarizer:
         for start in (until, until - self.policy.steps):
             if start > 0 and (stored := self._stored(start)) is not None:
                 return stored, start
-        names = self.engine.files.names(history_summaries_path(self.claim.assignment.task_id))
+        names = self.engine.workspace.files.names(history_summaries_path(self.claim.assignment.task_id))
         there = [int(name[:8]) for name in names if name.endswith(f"-{self._key}.json") and int(name[:8]) <= until]
         last = self._stored(max(there)) if there else None
         return last, 0 if last is None else last.until
@@ -164,7 +164,7 @@ class _Summarizer:
         if reserved.refused:
             return Refused(ready, reserved.refused)
         ticket = summary_ticket(self.team, self.claim.assignment.task_id, task, until)
-        admission = self.engine.rate_limiter.reserve(self.profile, ticket, tokens_in + max_tokens)
+        admission = self.engine.services.rate_limiter.reserve(self.profile, ticket, tokens_in + max_tokens)
         if isinstance(admission, Queued):
             return Deferred(ready, self.profile, admission.seconds)
         request = Request(self.profile, messages, (), max_tokens=min(filter(None, (max_tokens, reserved.max_tokens))))
@@ -180,12 +180,12 @@ class _Summarizer:
 
     def _messages(self, last: HistorySummary | None, until: int) -> tuple[ChatMessage, ...]:
         start = 0 if last is None else last.until
-        steps = tuple(islice(self.engine.histories.read(self.claim.assignment.task_id, start), until - start))
+        steps = tuple(islice(self.engine.workspace.histories.read(self.claim.assignment.task_id, start), until - start))
         return summary_messages(self.policy, "" if last is None else last.text, steps)
 
     def _call_model(self, request: Request, texts: list[str]) -> Reply:
         """Append the texts of the model to `texts` and return its reply; ModelError if it has no text or no end."""
-        stream = self.engine.call_model(request, None)
+        stream = self.engine.services.call_model(request, None)
         self.cancellation.attach(stream)
         try:
             for piece in stream:
@@ -205,11 +205,11 @@ class _Summarizer:
         used = {"steps": 1, "seconds": reply.duration_ms / 1000}
         usage = usage_at(self.profile, reply.usage).model_copy(update=used)
         made = HistorySummary(until=until, text=text, profile=self.profile_name, usage=usage)
-        self.engine.files.create(self._path(until), made.model_dump_json().encode())
+        self.engine.workspace.files.create(self._path(until), made.model_dump_json().encode())
         return Ready(self._stored(until) or made, ready.usage.plus(usage))
 
     def _stored(self, until: int) -> HistorySummary | None:
-        data = self.engine.files.get(self._path(until))
+        data = self.engine.workspace.files.get(self._path(until))
         return None if data is None else HistorySummary.model_validate_json(data)
 
     def _path(self, until: int) -> str:

@@ -125,7 +125,7 @@ class TokenStream:
             used = self._spent.plus(TokenUsage(0, estimate_tokens_of_bytes(self._bytes_out)))
             chunk = Chunk(self.chunk_count, self._message(kind, text), used)
         try:
-            self._engine.leases.emit(self._claim, chunk, lambda answer: self._on_ack(answer, since))
+            self._engine.tasks.leases.emit(self._claim, chunk, lambda answer: self._on_ack(answer, since))
         except Exception as error:  # `finish` waits for it
             self._on_ack(error, since)
 
@@ -144,7 +144,7 @@ class TokenStream:
             self._cancellation.abandon()
         elif more:
             self._emit()
-        self._engine.telemetry.record(STREAM_LAG_SECONDS, self._engine.clock.now() - since)
+        self._engine.services.telemetry.record(STREAM_LAG_SECONDS, self._engine.clock.now() - since)
 
     def _message(self, kind: type[StreamChunk], text: str) -> StreamChunk:
         order = self._claim.assignment

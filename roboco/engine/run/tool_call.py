@@ -41,7 +41,7 @@ from roboco.ports.tools import ToolContext
 def run_call(engine: Engine, order: ToolAssignment) -> CallOutcome | SwitchedOff:
     """Run the call, unless it is done, claimed by another worker, or cancelled."""
     operation = Operation("tool", order.task_id, order.seq, order.attempt, order.call_id)
-    with engine.telemetry.operation(operation) as span:
+    with engine.services.telemetry.operation(operation) as span:
         try:
             return _claim_and_run(engine, order, span)
         except Erased:  # a late message
@@ -50,17 +50,17 @@ def run_call(engine: Engine, order: ToolAssignment) -> CallOutcome | SwitchedOff
 
 def _claim_and_run(engine: Engine, order: ToolAssignment, span: OperationSpan) -> CallOutcome | SwitchedOff:
     token = engine.new_token()
-    team = engine.frozen_teams.get(order.task_id)
-    engine.switches.current()  # raise TransientError before an attempt begins if they cannot be read
-    engine.schedule.schedule_no_later_than(order.task_id, engine.policy.lease)
+    team = engine.workspace.frozen_teams.get(order.task_id)
+    engine.process.switches.current()  # raise TransientError before an attempt begins if they cannot be read
+    engine.tasks.schedule.schedule_no_later_than(order.task_id, engine.policy.lease)
     cancellation = threading.Event()
-    with engine.listen(order.task_id, order.epoch, cancellation.set):
-        if engine.leases.claim_call(order, token):
+    with engine.services.listen(order.task_id, order.epoch, cancellation.set):
+        if engine.tasks.leases.claim_call(order, token):
             lease = CallLease(order.task_id, order.epoch, order.call_id, token)
-            with engine.heartbeat.renewing(lease, cancellation.set):
+            with engine.process.heartbeat.renewing(lease, cancellation.set):
                 return _run(engine, team, order, token, cancellation, span)
     span.discard()
-    now = engine.task_store.load(order.task_id, 1)
+    now = engine.tasks.task_store.load(order.task_id, 1)
     call = None if now is None or now.epoch != order.epoch else now.calls.get(order.call_id)
     claimed_elsewhere = call and call.claimed and call.attempt == order.attempt and call.outcome is None
     return CallOutcome.CLAIMED_ELSEWHERE if claimed_elsewhere else CallOutcome.DONE
@@ -69,23 +69,23 @@ def _claim_and_run(engine: Engine, order: ToolAssignment, span: OperationSpan) -
 def _run(
     engine: Engine, team: Team, order: ToolAssignment, token: str, cancellation: threading.Event, span: OperationSpan
 ) -> CallOutcome | SwitchedOff:
-    task = engine.task_store.load(order.task_id, 1)
+    task = engine.tasks.task_store.load(order.task_id, 1)
     if task is None or task.tail[-1].seq != order.seq:
         return CallOutcome.DONE
     step = task.tail[-1]
     requested = next(call for call in step.calls if call.id == order.call_id)
-    call = approved_call(engine, team, order.task_id, requested)
+    call = approved_call(engine.workspace, team, order.task_id, requested)
     if call is None:
         return CallOutcome.DONE
     work = call_work(team, order.task_id, step.agent_name, call)
-    if (switch := engine.switches.blocking(work)) is not None:
+    if (switch := engine.process.switches.blocking(work)) is not None:
         return _release_switched_off(engine, order, token, task, switch)
     spec = spec_of(team, step, call)
-    if (answered := recorded_answer(engine, team, order.task_id, task, call)) is not None:
+    if (answered := recorded_answer(engine.workspace, team, order.task_id, task, call)) is not None:
         _record(engine, team, (order, token), task, answered)
         return CallOutcome.DONE
     try:
-        engine.toolbox.check(spec)
+        engine.services.toolbox.check(spec)
     except NotRunnable as error:
         release_call(engine, order, token, call, error)
         return CallOutcome.RELEASED
@@ -123,7 +123,7 @@ def _holding(claimed: ClaimedCall, work: SwitchableWork) -> AbstractContextManag
 
     if claimed.irreversible:
         return nullcontext(HeldItem(work, claimed.interrupt, hand_over))
-    return claimed.engine.held_work.holding(work, claimed.interrupt, hand_over)
+    return claimed.engine.process.held_work.holding(work, claimed.interrupt, hand_over)
 
 
 def _run_unless_interrupted(claimed: ClaimedCall, held: HeldItem) -> ToolOutcome | None:
@@ -132,7 +132,7 @@ def _run_unless_interrupted(claimed: ClaimedCall, held: HeldItem) -> ToolOutcome
     It is not interrupted after this: an exception while the outcome is recorded would show it as failed.
     """
     outcome: ToolOutcome | None = None
-    held_work = claimed.engine.held_work
+    held_work = claimed.engine.process.held_work
     try:
         try:
             outcome = claimed.run()
@@ -149,7 +149,7 @@ def _complete(claimed: ClaimedCall, outcome: ToolOutcome, task: Snapshot, began:
     """Measure the call, and record its outcome. Return False if this worker does not hold the call any more."""
     engine, order, call = claimed.engine, claimed.order, claimed.call
     ended_as = "error" if outcome.result.is_error else "ok"
-    engine.telemetry.record(TOOL_SECONDS, engine.clock.now() - began, call.tool_name, ended_as)
+    engine.services.telemetry.record(TOOL_SECONDS, engine.clock.now() - began, call.tool_name, ended_as)
     if outcome.result.is_error:
         span.annotate(error="unknown" if outcome.unknown else "tool_error")
     return _record(engine, claimed.team, (order, claimed.token), task, outcome)
@@ -165,9 +165,9 @@ def _record(
     order, token = lease
     step = task.tail[-1]
     call = next(one for one in step.calls if one.id == order.call_id)
-    recorded = engine.leases.record_outcome(order, token, outcome, result_event(engine, order, call, outcome))
+    recorded = engine.tasks.leases.record_outcome(order, token, outcome, result_event(engine, order, call, outcome))
     if recorded is not None and recorded >= _count_unattended(team, task, step):
-        engine.dispatcher.advance(order.task_id)
+        engine.services.dispatcher.advance(order.task_id)
     return recorded is not None
 
 
@@ -176,8 +176,8 @@ def _release_switched_off(
 ) -> SwitchedOff:
     """Release the call until an operator switches it on. The sweeper checks that, and sends no message until then."""
     event = StatusChanged(task_id=order.task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=switch.cause)
-    engine.leases.release_call(order, token, event=event)
-    engine.schedule.schedule_no_later_than(order.task_id, check_delay(engine, task))
+    engine.tasks.leases.release_call(order, token, event=event)
+    engine.tasks.schedule.schedule_no_later_than(order.task_id, check_delay(engine, task))
     return SwitchedOff(switch.cause)
 
 
@@ -194,19 +194,19 @@ def close_overdue_call(engine: Engine, order: ToolAssignment, timeout: float) ->
     An irreversible call is restarted instead: the next attempt finds its outcome out and does not run it again.
     """
     operation = Operation("tool", order.task_id, order.seq, order.attempt, order.call_id)
-    with engine.telemetry.operation(operation) as span:
+    with engine.services.telemetry.operation(operation) as span:
         _close_overdue(engine, order, timeout, span)
 
 
 def _close_overdue(engine: Engine, order: ToolAssignment, timeout: float, span: OperationSpan) -> None:
-    task = engine.task_store.load(order.task_id, 1)
+    task = engine.tasks.task_store.load(order.task_id, 1)
     if task is None or task.tail[-1].seq != order.seq:
         span.discard()
         return
-    team = engine.frozen_teams.get(order.task_id)
+    team = engine.workspace.frozen_teams.get(order.task_id)
     call = next(call for call in task.tail[-1].calls if call.id == order.call_id)
     span.annotate(agent=task.tail[-1].agent_name, tool=call.tool_name, error="timeout")
-    engine.telemetry.record(TOOL_SECONDS, timeout, call.tool_name, "error")
+    engine.services.telemetry.record(TOOL_SECONDS, timeout, call.tool_name, "error")
     if is_irreversible(spec_of(team, task.tail[-1], call)):
         restart_call(engine, team, order, call, worker_lost=True)
     else:

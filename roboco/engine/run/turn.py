@@ -79,7 +79,7 @@ _log = logging.getLogger(__name__)
 def run_turn(engine: Engine, order: TurnAssignment) -> TurnResult:
     """Run the turn, unless it is done, claimed by another worker, or cancelled."""
     operation = Operation("turn", order.task_id, order.seq, order.attempt)
-    with engine.telemetry.operation(operation) as span:
+    with engine.services.telemetry.operation(operation) as span:
         try:
             return _claim_and_run(engine, order, span)
         except Erased:  # a late message
@@ -87,18 +87,18 @@ def run_turn(engine: Engine, order: TurnAssignment) -> TurnResult:
 
 
 def _claim_and_run(engine: Engine, order: TurnAssignment, span: OperationSpan) -> TurnResult:
-    team = engine.frozen_teams.get(order.task_id)
-    engine.switches.current()  # raise TransientError before an attempt begins if they cannot be read
-    engine.schedule.schedule_no_later_than(order.task_id, engine.policy.lease)
+    team = engine.workspace.frozen_teams.get(order.task_id)
+    engine.process.switches.current()  # raise TransientError before an attempt begins if they cannot be read
+    engine.tasks.schedule.schedule_no_later_than(order.task_id, engine.policy.lease)
     cancellation = Cancellation(engine)
-    with engine.listen(order.task_id, order.epoch, cancellation.request):  # the claim reports earlier signals
-        claim = engine.leases.claim_turn(order, engine.new_token(), team.tail_length)
+    with engine.services.listen(order.task_id, order.epoch, cancellation.request):  # the claim reports earlier signals
+        claim = engine.tasks.leases.claim_turn(order, engine.new_token(), team.tail_length)
         if claim is not None:
             turn = ClaimedTurn(engine, team, claim, cancellation, span, engine.clock.now())
             span.annotate(agent=claim.snapshot.agent, model=turn.model)
             return _hold_and_run(turn)
     span.discard()
-    now = engine.task_store.load(order.task_id, 1)
+    now = engine.tasks.task_store.load(order.task_id, 1)
     claimed_elsewhere = now is not None and now.claimed and (now.seq, now.epoch, now.attempt) == _position(order)
     if claimed_elsewhere:
         return TurnOutcome.CLAIMED_ELSEWHERE
@@ -109,14 +109,16 @@ def _hold_and_run(turn: ClaimedTurn) -> TurnResult:
     """Run the claimed turn, unless it is switched off or waits for quarantine. Hand it over if this worker ends."""
     engine, claim, cancellation = turn.engine, turn.claim, turn.cancellation
     work = turn_work(turn.team, claim.assignment.task_id, claim.snapshot.agent)
-    if (switch := engine.switches.blocking(work)) is not None:
+    if (switch := engine.process.switches.blocking(work)) is not None:
         return defer_for_switch(turn, switch)
-    with engine.quarantine.admit(claim.snapshot.counted_attempt, engine.policy.max_attempts) as admitted:
+    with engine.process.quarantine.admit(claim.snapshot.counted_attempt, engine.policy.max_attempts) as admitted:
         if not admitted:
             return defer_for_quarantine(turn)
         with (
-            engine.held_work.holding(work, cancellation.abandon, partial(hand_over_turn, turn)) as held,
-            engine.heartbeat.renewing(claim.lease, cancellation.abandon, cancellation.request, turn.progress.note),
+            engine.process.held_work.holding(work, cancellation.abandon, partial(hand_over_turn, turn)) as held,
+            engine.process.heartbeat.renewing(
+                claim.lease, cancellation.abandon, cancellation.request, turn.progress.note
+            ),
         ):
             result = _run_or_report(turn)
     return TurnOutcome.HANDED_OVER if held.reason and result is TurnOutcome.REPLACED else result
@@ -201,15 +203,15 @@ def _ask(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: C
 def _request_reply(turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice) -> TurnResult | Choice:
     """Send the request, unless it must wait. Return what to try after a failure, or what became of the turn."""
     engine, claim = turn.engine, turn.claim
-    admission = engine.rate_limiter.reserve(prepared.request.profile, turn.ticket, prepared.expected_tokens)
+    admission = engine.services.rate_limiter.reserve(prepared.request.profile, turn.ticket, prepared.expected_tokens)
     if isinstance(admission, Queued):
         if not turn.cancellation.requested:
             return defer_for_rate_limit(turn, prepared.request.profile, admission.seconds)
-        tickets.release_tickets(engine, turn.team, claim.assignment.task_id, claim.snapshot)
-    request = embed_images(engine, claim.assignment.task_id, prepared.request)
+        tickets.release_tickets(engine.services, turn.team, claim.assignment.task_id, claim.snapshot)
+    request = embed_images(engine.workspace, claim.assignment.task_id, prepared.request)
     spent = TokenUsage(prepared.memory.tokens + choice.spent.tokens_in, choice.spent.tokens_out)
     output = TokenStream(engine, claim, turn.cancellation, spent, choice.chunks)
-    stream = engine.call_model(request, output.listener(request.profile))
+    stream = engine.services.call_model(request, output.listener(request.profile))
     turn.cancellation.attach(stream)
     turn.progress.follow(prepared.request.profile, stream)
     return _stream_reply(turn, prepared, choice, output, stream, admission == Admitted(tasks_waiting=True))
@@ -254,7 +256,7 @@ def _stream_reply(
     if failed_with is not None and not cancellation.requested:
         return _handle_failure(turn, prepared, choice, output, failed_with)
     if reply is not None and not output.truncated:  # text that was not published before the requested end is dropped
-        content = content_of_reply(engine, turn.team, claim, "".join(texts), reply, prepared)
+        content = content_of_reply(engine.services, turn.team, claim, "".join(texts), reply, prepared)
         metadata = reply_metadata(prepared, reply) | {"chunks": output.chunk_count}
         outcome = commit_turn(turn, content, metadata)
         _record_reply(turn, prepared.request.profile, reply, awaited)
@@ -275,7 +277,7 @@ def _record_reply(turn: ClaimedTurn, profile: ModelProfile, reply: Reply, awaite
     engine = turn.engine
     try:
         used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000
-        engine.rate_limiter.record_usage(profile, turn.ticket, used, ago)
+        engine.services.rate_limiter.record_usage(profile, turn.ticket, used, ago)
         if awaited:
             outage.schedule_resumptions(engine, profile)
     except TransientError as error:

@@ -15,7 +15,7 @@ from roboco.domain.history.shared_state import STATE
 from roboco.domain.history.step import INVALID_OUTPUT, OUTPUT
 from roboco.domain.prompt.typed_answer import MAX_ANSWER_BYTES, answer_value
 from roboco.domain.team.team import Agent
-from roboco.engine.engine import Engine
+from roboco.engine.engine import Services
 from roboco.ports.leases import TurnClaim
 
 MAX_PROMPTS = 2
@@ -33,11 +33,11 @@ class TypedAnswer:
 
 
 def typed_answer(
-    engine: Engine, agent: Agent, claim: TurnClaim, schema: dict[str, Any], text: str, cut_off: bool
+    services: Services, agent: Agent, claim: TurnClaim, schema: dict[str, Any], text: str, cut_off: bool
 ) -> TypedAnswer:
     """Return the answer in this text of a whole reply without calls. `cut_off` is True if it ended at its limit."""
     try:
-        value = engine.toolbox.checked_output(agent, answer_value(schema, text))
+        value = services.toolbox.checked_output(agent, answer_value(schema, text))
         if (size := json_bytes(value)) > MAX_ANSWER_BYTES:
             raise ValueError(f"it has {size} bytes of JSON, at most {MAX_ANSWER_BYTES} are possible")
     except ValueError as error:

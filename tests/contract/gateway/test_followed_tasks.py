@@ -70,7 +70,7 @@ def test_an_open_task_is_followed_while_the_workspace_is_silent(
 def test_a_task_of_another_team_is_not_followed_while_the_workspace_is_silent(
     silent_workspace: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silent_workspace.orchestrator._engine.task_index, "team", lambda _: "lab")
+    monkeypatch.setattr(silent_workspace.orchestrator._engine.tasks.task_index, "team", lambda _: "lab")
     assert find(silent_workspace, "desk", "open") == "transient"
 
 
@@ -127,7 +127,7 @@ def test_a_damaged_summary_leaves_the_other_tasks_of_its_stream_alone(
     kinds = [(frame.kind, (frame.data or {}).get("task_id")) for frame in followed(rest, "broken,whole")]
     assert kinds[1:3] == [("task_error", "acme:broken"), ("event_task_start", "acme:whole")]
     assert rest.get("/v1/tasks/broken", "desk").status_code == 500
-    monkeypatch.setattr(rest.world.engine.task_index, "team", lambda _: "lab")
+    monkeypatch.setattr(rest.world.engine.tasks.task_index, "team", lambda _: "lab")
     assert rest.get("/v1/tasks/broken", "desk").status_code == 404
     assert json.loads(rest.get("/v1/tasks/broken", "acme").text)["status"] == 500
 

@@ -63,7 +63,9 @@ class LimitedWorld:
         """Let the caller have used its tokens of the day."""
         self.limit(tokens_per_day=5)
         engine = self.rest.orchestrator._engine
-        engine.rate_limiter.count_day("acme:earlier", "key:acme", 1, DayUsage(day=day_of(engine.now()), tokens=5))
+        engine.services.rate_limiter.count_day(
+            "acme:earlier", "key:acme", 1, DayUsage(day=day_of(engine.now()), tokens=5)
+        )
 
     def occupy_stream(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let another process hold the only stream of the caller. A request that follows a task fails at once."""

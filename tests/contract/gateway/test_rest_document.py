@@ -41,7 +41,7 @@ def rest(rest: RestWorld) -> RestWorld:
     """Return a gateway with a task that waits for an approval, one that has ended, and a dead letter."""
     rest.run("acme:waits", says("I ship it", ("ship", {})))
     rest.run("acme:ended")
-    rest.world.engine.dead_letters.add(LETTER)
+    rest.world.engine.tasks.dead_letters.add(LETTER)
     rest.client.put("/v1/tasks/ended/files/note.txt", content=b"hello" * 10, headers=AUTHENTICATION)
     return rest
 

@@ -43,7 +43,7 @@ def operate(rest: RestWorld, path: str, method: str = "GET", status: int = 200, 
 def refusals(rest: RestWorld, caller: str) -> list[str]:
     """Return the reason for which each operation is refused to a caller; only bulk controls are for tenants, too."""
     rest.run("acme:t1")
-    rest.world.engine.dead_letters.add(letter(1))
+    rest.world.engine.tasks.dead_letters.add(letter(1))
     before, reasons = dict(rest.world.files.held), []
     for path, methods in rest.app.openapi()["paths"].items():
         if not path.startswith("/v1/operations") or path.endswith("/bulk"):
@@ -54,7 +54,7 @@ def refusals(rest: RestWorld, caller: str) -> list[str]:
             assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), (method, path)
             reasons.append(answer.json()["detail"])
     assert rest.world.files.held == before
-    assert rest.world.engine.dead_letters.count() == 1
+    assert rest.world.engine.tasks.dead_letters.count() == 1
     return reasons
 
 
@@ -173,7 +173,7 @@ def test_what_cannot_be_switched_off_is_refused(rest: RestWorld, target: str) ->
 
 def test_pages_of_dead_letters_have_each_letter_once_without_its_body(rest: RestWorld) -> None:
     for number in range(5):
-        rest.world.engine.dead_letters.add(letter(number))
+        rest.world.engine.tasks.dead_letters.add(letter(number))
     found, cursor = [], ""
     while True:
         page = operate(rest, f"/dead-letters?limit=2&cursor={cursor}")
@@ -181,8 +181,8 @@ def test_pages_of_dead_letters_have_each_letter_once_without_its_body(rest: Rest
         assert SECRET not in json.dumps(page)
         found += [one["letter_id"] for one in page["dead_letters"]]
         if found == ["dead_4", "dead_3"]:  # a page does not move if letters are stored or dismissed meanwhile
-            rest.world.engine.dead_letters.add(letter(9))
-            rest.world.engine.dead_letters.remove("dead_3")
+            rest.world.engine.tasks.dead_letters.add(letter(9))
+            rest.world.engine.tasks.dead_letters.remove("dead_3")
         cursor = page["cursor"]
         if not cursor:
             break
@@ -195,14 +195,14 @@ def test_pages_of_dead_letters_have_each_letter_once_without_its_body(rest: Rest
 def test_a_dismissed_letter_is_gone_and_its_dismissal_is_in_the_audit_log(
     rest: RestWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rest.world.engine.dead_letters.add(letter(1))
+    rest.world.engine.tasks.dead_letters.add(letter(1))
     with caplog.at_level(logging.INFO, "roboco.audit"):
         done = operate(rest, "/dead-letters/dead_1/dismiss", "POST")
         assert done == {"letter_id": "dead_1", "name": "roboco.turn", "status": "dismissed"}
         again = operate(rest, "/dead-letters/dead_1/dismiss", "POST", 404)
     assert "was requeued or dismissed" in again["detail"]
     assert again["remedy"]
-    assert rest.world.engine.dead_letters.entries() == []
+    assert rest.world.engine.tasks.dead_letters.entries() == []
     lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "roboco.audit"]
     facts = [(line["action"], line["by"], line["outcome"], line["path"]) for line in lines]
     path = "/v1/operations/dead-letters/dead_1/dismiss"
@@ -211,7 +211,7 @@ def test_a_dismissed_letter_is_gone_and_its_dismissal_is_in_the_audit_log(
 
 def test_a_requeued_letter_wakes_its_task_and_leaves_the_list(rest: RestWorld) -> None:
     rest.client.post("/v1/tasks", json={"team": "desk", "prompt": "hi", "task_id": "acme:t1"}, headers={KEY: "acme"})
-    rest.world.engine.dead_letters.add(letter(1, work="advance"))
+    rest.world.engine.tasks.dead_letters.add(letter(1, work="advance"))
     [entry] = operate(rest, "/dead-letters")["dead_letters"]
     assert entry["may_requeue"]
     assert operate(rest, "/dead-letters/dead_1/requeue", "POST")["status"] == "requeued"
@@ -220,13 +220,13 @@ def test_a_requeued_letter_wakes_its_task_and_leaves_the_list(rest: RestWorld) -
 
 def test_a_letter_that_cannot_be_requeued_stays_and_the_refusal_says_why(rest: RestWorld) -> None:
     for one in (letter(1), letter(2, work=None, truncated=True), letter(3, work="advance", task_id="acme:ended")):
-        rest.world.engine.dead_letters.add(one)
+        rest.world.engine.tasks.dead_letters.add(one)
     entries = operate(rest, "/dead-letters")["dead_letters"]
     assert [one["may_requeue"] for one in entries] == [True, False, False]
     for number in (1, 2, 3):
         refused = operate(rest, f"/dead-letters/dead_{number}/requeue", "POST", 409)
         assert refused["detail"]
-    assert rest.world.engine.dead_letters.count() == 3
+    assert rest.world.engine.tasks.dead_letters.count() == 3
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The memory that a task takes in Redis does not grow with its history."""
 
 import os
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -12,6 +11,7 @@ from roboco.domain.status import TaskStatus
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import ScriptedReply
+from tests.support.memory_ports.parts import with_parts
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 pytestmark = pytest.mark.redis
@@ -27,7 +27,7 @@ REPLY = ScriptedReply(tuple(" ".join(WORDS[at : at + 10]) + " " for at in range(
 def world_on_redis(task: TaskOnRedis) -> World:
     """Return a deployment whose tasks are on Redis, and whose other ports are in memory."""
     world = World(world_parts(lambda request: REPLY))
-    world.engine = replace(
+    world.engine = with_parts(
         world.engine,
         task_store=task.store,
         leases=task.leases,

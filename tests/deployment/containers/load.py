@@ -61,7 +61,7 @@ class Followed:
             yield f"it ended as {result.status}: {self.task.summary().reason}"
         steps = self.task.history()
         turns = [step for step in steps if step.by_agent]
-        chained = verify_chain(self._orchestrator._engine.histories.lines(self.task.task_id))
+        chained = verify_chain(self._orchestrator._engine.workspace.histories.lines(self.task.task_id))
         texts = {step_id: text for step_id, text in self.transcript.texts.items() if text}
         places = list(range(len(steps)))
         for what, found, expected in (

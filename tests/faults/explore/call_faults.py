@@ -89,7 +89,7 @@ def _drain(run: Scheduler, process: SimulatedProcess, choice: int) -> None:
     """Shut the worker down: its work ends by itself, or is handed over before its next call, which is late."""
 
     def verdict(call: PortCall) -> Any:
-        for item in list(process.engine.held_work._held) if process.engine else ():
+        for item in list(process.engine.process.held_work._held) if process.engine else ():
             item.reason = SHUTDOWN_REASON
             item.interrupt()
             if choice % 2 and not item._is_handed_over:  # a hand-over makes port calls, which another drain may disturb

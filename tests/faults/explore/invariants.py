@@ -133,7 +133,7 @@ def _check_budget(run: Run) -> None:
         counts = own if CheckedTask(world, task_id).open else others
         for cell in usage.cells:
             counts.update(tokens=(cell.tokens_in + cell.tokens_out) * (cell.day == day))
-    spent = world.engine.rate_limiter.spent("acme", day).tokens
+    spent = world.engine.services.rate_limiter.spent("acme", day).tokens
     erased = any(path.startswith(TOMBSTONES) for path in world.files.held)
     lowest = own["tokens"] + (0 if run.losses else others["tokens"])
     require("budget", lowest <= spent, f"{spent} tokens, at least {lowest} are recorded")
@@ -443,7 +443,7 @@ def _check_action(run: Run, deed: UserAction) -> None:  # noqa: C901 - one branc
     if deed.kind == "retry":
         _check_retry(run, task)
         return
-    item = stored_item(world.engine, deed.task_id, deed.item_id)
+    item = stored_item(world.engine.workspace, deed.task_id, deed.item_id)
     steps = [step for step in task.history if step.metadata.get("item_id") == deed.item_id]
     if deed.kind == "stop":
         require("stop stops", not task.open, deed)
@@ -490,7 +490,7 @@ def _check_pauses(run: Run) -> None:
 
 
 def _check_receipt(world: World, deed: UserAction, steps: list[TaskStep]) -> None:
-    receipt = find_receipt(world.engine, deed.task_id, deed.item_id)
+    receipt = find_receipt(world.engine.workspace, deed.task_id, deed.item_id)
     position = steps[0].seq if steps else None
     require("receipt", receipt.applied_at_seq == position, f"{deed}, step {position}, {receipt}")
     require("receipt", receipt.expired == (not steps), f"{deed}, {receipt}")

@@ -99,7 +99,7 @@ class Run:
         """Run without further disturbances until the deployment is quiet."""
         self._left = []
         self.world.server.deaf, self.refused_until = False, 0.0
-        if self.world.engine.switches.stored().off:
+        if self.world.engine.process.switches.stored().off:
             self._act("on", 0)
         for held in self._held:
             held.disturbances = 0

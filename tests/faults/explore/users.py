@@ -147,7 +147,7 @@ class Users:
         """Send a control to all tasks. A repetition has the same id: another gateway may run it at the same time."""
         name, options = BULK_CONTROLS[kind]
         given = options | BulkOptions(all_tasks=True, rate=MAX_RATE, bulk_id=f"bulk-{kind}")
-        bulk = create_bulk(engine, engine.summaries.require, name, Settings(), given)
+        bulk = create_bulk(engine, engine.workspace.summaries.require, name, Settings(), given)
         for page in bulk.pages(limit=1):  # the tasks of a page get their items in several threads
             for one in page.outcomes:
                 if one.outcome == "accepted":
@@ -156,7 +156,7 @@ class Users:
 
     def _export(self, task_id: str, engine: Engine) -> None:
         check_exportable(engine, task_id)
-        self.exports[task_id] = b"".join(task_tar(engine, task_id))
+        self.exports[task_id] = b"".join(task_tar(engine.workspace, task_id))
 
     def _import(self, choice: int) -> tuple[UserAction, UserRequest] | None:
         tars = [*self.exports.values()]
@@ -181,8 +181,8 @@ class Users:
             "step": lambda engine: pause.step(engine, task_id, item_id),
             "resume": lambda engine: pause.resume(engine, task_id, item_id),
             "retry": lambda engine: retry_task(engine, task_id, Retry(limits={"max_steps": 30})),
-            "off": lambda engine: engine.switches.switch_off("queue:agents", "maintenance", False, None, at),
-            "on": lambda engine: engine.switches.switch_on("queue:agents"),
+            "off": lambda engine: engine.process.switches.switch_off("queue:agents", "maintenance", False, None, at),
+            "on": lambda engine: engine.process.switches.switch_on("queue:agents"),
             "raise": lambda engine: set_limits(engine, task_id, LimitOverrides(max_steps=30), item_id),
         }
         return requests[kind]

@@ -96,7 +96,7 @@ def test_a_turn_survives_the_failover_of_its_node(cluster: Cluster, cluster_stac
             cluster.kill(killed)
     assert cluster.owner(state) != killed
     assert_complete(task, transcript)
-    schedule = cluster_stack.orchestrator._engine.schedule
+    schedule = cluster_stack.orchestrator._engine.tasks.schedule
     until(schedule.is_intact, 60, "a sweeper has noticed the failover and refilled the schedule")
     with connect(cluster.url) as client:
         hashes = list(map(Scripts(client).hash_of, script_texts()))

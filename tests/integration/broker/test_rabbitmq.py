@@ -89,7 +89,9 @@ def test_all_tasks_end_after_rabbitmq_is_killed_and_restarted(rabbit_stack: Stac
     for task in [*tasks, late]:
         assert task.result(RECOVERY_TIMEOUT).status == "completed"
         assert shape(task.history()) == GRAPH.expected
-        assert verify_chain(rabbit_stack.orchestrator._engine.histories.lines(task.task_id)) == len(GRAPH.expected)
+        assert verify_chain(rabbit_stack.orchestrator._engine.workspace.histories.lines(task.task_id)) == len(
+            GRAPH.expected
+        )
     assert all(worker.alive() for worker in rabbit_stack.workers.values())
     turns = sum(1 for step in GRAPH.expected if step[0] != "user") * 7
     assert len(rabbit_stack.model.requests) - requests_before == turns, "each turn is made once"

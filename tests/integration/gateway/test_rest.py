@@ -156,7 +156,7 @@ def test_an_upload_that_is_cut_leaves_nothing_and_can_be_repeated(gateways: Gate
     with socket.create_connection(("127.0.0.1", client.base_url.port or 0)) as raw:
         head = f"PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {40 * MEGABYTE}\r\n\r\n"
         raw.sendall(head.encode() + bytes(20 * MEGABYTE))
-    files = gateways.stack.orchestrator._engine.files
+    files = gateways.stack.orchestrator._engine.workspace.files
     time.sleep(0.2)
     until(lambda: not any(files.names(f"{name}/{folder}/") for folder in ("uploads", "artifacts")), 60, "all is gone")
     assert files.names(f"{name}/artifact_info/") == []

@@ -66,7 +66,7 @@ def run_task(world: AuthWorld, task_id: str, by: str | None = "key:one") -> int:
 
 def usage(world: AuthWorld, by: str | None = None) -> DayUsage:
     """Return the usage of the day, of the tenant or a caller."""
-    return world.orchestrator._engine.rate_limiter.spent("acme", day_of(world.world.engine.now()), by)
+    return world.orchestrator._engine.services.rate_limiter.spent("acme", day_of(world.world.engine.now()), by)
 
 
 def test_the_usage_of_a_task_is_that_of_its_caller_and_tenant(world: AuthWorld) -> None:

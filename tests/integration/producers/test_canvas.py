@@ -87,7 +87,7 @@ def test_a_team_of_an_application_on_an_unknown_broker_fails_at_once(stack: Stac
         result: Any = chain(team(app).s("tides"), app.signature("shop.publish")).apply_async()
         with pytest.raises(UsageError, match=remedy):
             result.get(timeout=60)
-        assert stack.orchestrator._engine.files.get(open_marker_path(team_task_id(result.parent.id))) is None
+        assert stack.orchestrator._engine.workspace.files.get(open_marker_path(team_task_id(result.parent.id))) is None
         assert team(app).s("alone").apply().get() == "read alone for people", "an eager application needs no callback"
 
 
@@ -159,7 +159,7 @@ def test_no_worker_is_held_while_teams_run(stack: Stack, app: Celery) -> None:
     """The shop's only child process runs other work while three slow teams run."""
     results = [team(app).s(f"dawdle {number}").apply_async() for number in range(3)]
     tasks = [team_task_id(result.id) for result in results]
-    files = stack.orchestrator._engine.files
+    files = stack.orchestrator._engine.workspace.files
     until(lambda: all(files.get(open_marker_path(task_id)) is not None for task_id in tasks), 60, "all are submitted")
     assert app.signature("shop.fetch", ("meanwhile",)).apply_async().get(timeout=60) == "notes on meanwhile"
     assert not any(result.ready() for result in results)
@@ -236,7 +236,7 @@ def test_a_team_that_waits_for_its_user_fails_its_signature_only_if_on_wait_is_f
 
 
 def _status(stack: Stack, result: AsyncResult[Any]) -> str:
-    files = stack.orchestrator._engine.files
+    files = stack.orchestrator._engine.workspace.files
     task_id = team_task_id(result.id)
     return "" if files.get(f"{task_id}/task.json") is None else str(stack.orchestrator.task(task_id).summary().status)
 
@@ -266,15 +266,19 @@ def test_a_team_revoked_before_its_start_is_never_submitted(stack: Stack, app: C
     (stack.folder / "revoked").touch()
     with pytest.raises(TaskRevokedError):
         result.get(timeout=60)
-    assert stack.orchestrator._engine.files.names(f"{team_task_id(result.id)}/") == []
+    assert stack.orchestrator._engine.workspace.files.names(f"{team_task_id(result.id)}/") == []
 
 
 def test_repeated_messages_continue_a_chain_once(stack: Stack, app: Celery) -> None:
     result: Any = chain(team(app).s("twice"), app.signature("shop.publish")).apply_async()
     result.get(timeout=60)
     task_id, engine = team_task_id(result.parent.id), stack.orchestrator._engine
-    until(lambda: engine.files.names(finished_notifications_path(task_id, 2)), 60, "the notification is finished")
-    name = engine.files.names(finished_notifications_path(task_id, 2))[0].removesuffix(".json")
+    until(
+        lambda: engine.workspace.files.names(finished_notifications_path(task_id, 2)),
+        60,
+        "the notification is finished",
+    )
+    name = engine.workspace.files.names(finished_notifications_path(task_id, 2))[0].removesuffix(".json")
     for _ in range(3):
         app.send_task("roboco.ended", kwargs={"task_id": task_id, "name": name})
         app.send_task("roboco.team", args=("another",), kwargs={"team": TEAM}, task_id=result.parent.id)

@@ -83,7 +83,7 @@ def test_a_chain_continues_with_the_text_of_the_team(stack: Stack, app: Celery) 
             lambda: f"the team's Celery task has succeeded: {seen.events}",
         )
     assert shop_lines(stack, "tides") == ["published read notes on tides"]
-    files, notices = stack.orchestrator._engine.files, notifications_path(team_task_id(result.parent.id))
+    files, notices = stack.orchestrator._engine.workspace.files, notifications_path(team_task_id(result.parent.id))
     until(lambda: not files.names(notices), 60, "the notification is confirmed")
 
 
@@ -103,7 +103,7 @@ def test_a_failed_team_fails_its_chain_and_a_revoked_team_stops(stack: Stack, ap
         failing.get(timeout=60)
     until(lambda: shop_lines(stack, f"complained {failing.parent.id}"), 60, "link_error ran")
     slow = roboco.team(TEAM, app=app).s("dawdle").apply_async()
-    files, task_id = stack.orchestrator._engine.files, team_task_id(slow.id)
+    files, task_id = stack.orchestrator._engine.workspace.files, team_task_id(slow.id)
     until(lambda: files.get(open_marker_path(task_id)) is not None, 60, "the team is submitted")
     slow.revoke()
     with pytest.raises(TaskRevokedError):
@@ -119,7 +119,9 @@ def test_a_chain_continues_after_a_worker_of_the_shop_is_killed(
     result: Any = chain(roboco.team(TEAM, app=app).s("killed"), app.signature("shop.publish")).apply_async()
     task_id = team_task_id(result.parent.id)
     until(
-        lambda: stack.orchestrator._engine.files.get(open_marker_path(task_id)) is not None, 30, "the team is submitted"
+        lambda: stack.orchestrator._engine.workspace.files.get(open_marker_path(task_id)) is not None,
+        30,
+        "the team is submitted",
     )
     stack.kill("shop")
     stack.workers["shop"].process.wait()

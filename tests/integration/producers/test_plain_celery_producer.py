@@ -77,12 +77,12 @@ def test_a_repeated_submission_changes_nothing(folder_stack: Stack) -> None:
 
 def has_begun(stack: Stack, task_id: str) -> bool:
     """Return True if the workspace has the task's summary, the last file of a submission."""
-    return stack.orchestrator._engine.files.get(summary_path(task_id)) is not None
+    return stack.orchestrator._engine.workspace.files.get(summary_path(task_id)) is not None
 
 
 def is_stored(stack: Stack, task_id: str) -> bool:
     """Return True if the workspace has the task."""
-    return task_id in stack.orchestrator._engine.files.names("")
+    return task_id in stack.orchestrator._engine.workspace.files.names("")
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_a_message_that_no_worker_can_read_is_a_dead_letter(acl_stack: Stack, qu
 def test_a_client_may_store_and_dismiss_dead_letters(acl_stack: Stack) -> None:
     orchestrator = acl_stack.orchestrator
     letter = dead_letter_of_lost_work("turn", "t", "writer, step 1", "lost", 5, orchestrator._engine.now())
-    orchestrator._engine.dead_letters.add(letter)
+    orchestrator._engine.tasks.dead_letters.add(letter)
     assert orchestrator.operator.dismiss_dead_letter(letter.letter_id) == letter
     assert orchestrator.operator.dismiss_dead_letter(letter.letter_id) is None
     assert take_denials(acl_stack) == set()
@@ -150,7 +150,7 @@ def test_a_producer_needs_only_the_right_to_submit(acl_stack: Stack) -> None:
     }
     producer.send_task("roboco.submit", kwargs=arguments, queue="roboco.coordinator", declare=[])
     producer.close()
-    files = acl_stack.orchestrator._engine.files
+    files = acl_stack.orchestrator._engine.workspace.files
     until(lambda: files.get(f"{task_id}/task.json"), 60, "the submission is accepted")
     assert acl_stack.orchestrator.task(task_id).result(60).status == "completed"
     assert take_denials(acl_stack) == set()
@@ -222,8 +222,8 @@ def test_a_gateway_needs_only_the_rights_of_its_user(acl_stack: Stack) -> None:
             assert task.task_id in {entry.task_id for entry in client.tasks(tenant="acme")}
             task.stop()
             until(lambda: task.result(60).status.ended, 60, "the task has ended")  # noqa: B023
-            until(lambda: client._engine.task_index.ended([task.task_id]) == [True], 60, "it is listed as ended")  # noqa: B023
-        assert client._engine.rate_limiter.spent("acme", day_of(client._engine.now()), "key:one").tokens > 0
+            until(lambda: client._engine.tasks.task_index.ended([task.task_id]) == [True], 60, "it is listed as ended")  # noqa: B023
+        assert client._engine.services.rate_limiter.spent("acme", day_of(client._engine.now()), "key:one").tokens > 0
     assert take_denials(acl_stack) == set()
 
 
@@ -237,7 +237,7 @@ def test_operations_of_a_gateway_need_only_the_rights_of_its_user(acl_stack: Sta
     lost = [dead_letter_of_lost_work("advance", task.task_id, "", "lost", 5, now)]
     lost.append(dead_letter_of_lost_work("turn", "gone", "writer, step 1", "lost", 5, now))
     for letter in lost:
-        acl_stack.orchestrator._engine.dead_letters.add(letter)
+        acl_stack.orchestrator._engine.tasks.dead_letters.add(letter)
     with redis.Redis.from_url(acl_stack.valkey.url) as admin:
         admin.lpush(QUEUES[0], "no message of anyone")
     until(lambda: len(acl_stack.orchestrator.operator.dead_letters()) > 2, 60, "the message is a dead letter")

@@ -32,5 +32,5 @@ def test_the_engine_of_a_child_has_the_share_of_its_worker(tmp_path: Path) -> No
     app = create_app(app_settings(settings.broker))
     engine = ProcessEngine(app, settings)
     engine.concurrency = 3
-    toolbox: Any = engine().toolbox
+    toolbox: Any = engine().services.toolbox
     assert "each of 3 sandboxes" in toolbox._builtin._run_code.args[1].refusal()

@@ -233,7 +233,7 @@ def outputs(stack: CanaryStack, task_id: str) -> Iterator[tuple[str, str]]:
         stack.settings,
         orchestrator,
         orchestrator._engine,
-        orchestrator._engine.toolbox,
+        orchestrator._engine.services.toolbox,
         orchestrator._client,
     ):
         yield type(thing).__name__, repr(thing) + str(thing)
@@ -278,7 +278,7 @@ def test_no_output_holds_a_secret(stack: CanaryStack, s3: S3Server) -> None:
 
     [unsigned] = [letter for letter in stack.orchestrator.operator.dead_letters() if "not signed" in letter.reason]
     stack.orchestrator.operator.requeue_dead_letter(unsigned.letter_id)
-    assert stack.orchestrator._engine.dead_letters.get(unsigned.letter_id) is None
+    assert stack.orchestrator._engine.tasks.dead_letters.get(unsigned.letter_id) is None
     until(lambda: summary_path("order-17") in dump_workspace(stack), 60, "the requeued message is signed")
 
     os.kill(stack.guarded, signal.SIGKILL)

@@ -201,7 +201,7 @@ def test_a_stop_closes_the_connection(scripted: ScriptedStack) -> None:
 def test_a_stop_before_the_submission_cancels_the_task(scripted: ScriptedStack) -> None:
     scripted.send("stop", task_id=f"early-{scripted.prompt[7:]}", reason="never mind", item_id="early")
     name = f"early-{scripted.prompt[7:]}"
-    files = scripted.stack.orchestrator._engine.files
+    files = scripted.stack.orchestrator._engine.workspace.files
     until(lambda: files.names(f"{name}/inbox/"), TIMEOUT, "the stop is accepted")
     task = scripted.run(team(), lambda request: SLOW, task_id=name)
     assert task.result(TIMEOUT).status == "cancelled"

@@ -29,7 +29,7 @@ def test_an_ended_task_is_exported_and_erased(stack: Stack) -> None:
     assert receipt.files is not None
     assert receipt.files > 3
     assert receipt == orchestrator.operator.erasure(task.task_id)
-    assert list(orchestrator._engine.files.tree(f"{task.task_id}/")) == []
+    assert list(orchestrator._engine.workspace.files.tree(f"{task.task_id}/")) == []
     client, keys = orchestrator._client, Keys(stack.settings.prefix)
     assert list(client.scan_iter(f"{keys.prefix}:{{{task.task_id}}}:*")) in ([], [keys.state(task.task_id)])
     for act in (lambda: orchestrator.task(task.task_id), lambda: task.send("more")):
@@ -49,7 +49,7 @@ def test_a_waiting_task_is_stopped_and_erased(stack: Stack) -> None:
         orchestrator.operator.erase(task.task_id)
     receipt = orchestrator.operator.erase(task.task_id, stop=True, timeout=60)
     assert receipt.status == "erased"
-    assert list(orchestrator._engine.files.tree(f"{task.task_id}/")) == []
+    assert list(orchestrator._engine.workspace.files.tree(f"{task.task_id}/")) == []
 
 
 def test_a_follower_of_an_erased_task_gets_its_end(stack: Stack) -> None:

@@ -18,7 +18,7 @@ def test_a_journey_ends_with_the_expected_history(stack: Stack, journey: StackJo
     task = stack.orchestrator.run(journey.team, journey.prompt)
     assert journey.run_to_end(task) == journey.final_status
     assert shape(task.history()) == journey.expected
-    assert verify_chain(stack.orchestrator._engine.histories.lines(task.task_id)) == len(journey.expected)
+    assert verify_chain(stack.orchestrator._engine.workspace.histories.lines(task.task_id)) == len(journey.expected)
     assert stack.model.violations == []
 
 
@@ -26,7 +26,7 @@ def test_a_journey_ends_with_the_expected_history(stack: Stack, journey: StackJo
 def test_workspace_of_an_idle_task_is_complete(stack: Stack, journey: StackJourney) -> None:
     task = stack.orchestrator.run(journey.team, journey.prompt)
     journey.run_to_end(task)
-    files = stack.orchestrator._engine.files
+    files = stack.orchestrator._engine.workspace.files
     completed = journey.final_status == "completed"
     expected = {"team.json", "task.json", "events.jsonl"} | ({"history.jsonl"} if completed else set())
     until(lambda: expected <= set(files.names(f"{task.task_id}/")), 60, f"{expected} are stored")

@@ -52,7 +52,7 @@ def dispatched_tasks(stack: Stack) -> list[str]:
 def test_a_flood_of_one_tenant_does_not_delay_another(single_turn_stack: Stack) -> None:
     gate = TurnGate()
     single_turn_stack.model.script(gate.answer)
-    dispatcher = single_turn_stack.orchestrator._engine.dispatcher
+    dispatcher = single_turn_stack.orchestrator._engine.services.dispatcher
     with client_of_tenant(single_turn_stack, "flood") as flood, client_of_tenant(single_turn_stack, "other") as other:
         tasks = [flood.run(TEAM, f"flood {number}") for number in range(FLOOD_TASKS)]
         until(
@@ -74,7 +74,7 @@ def test_turns_of_higher_priority_run_first(single_turn_stack: Stack) -> None:
     before = [run(TEAM, f"before {number}") for number in range(8)]  # one runs, some are prefetched, the rest waits
     engine = single_turn_stack.orchestrator._engine
     until(
-        lambda: engine.dispatcher.backlog("any") >= 1 and len(dispatched_tasks(single_turn_stack)) == 8,
+        lambda: engine.services.dispatcher.backlog("any") >= 1 and len(dispatched_tasks(single_turn_stack)) == 8,
         30,
         "a turn waits",
     )
@@ -84,7 +84,7 @@ def test_turns_of_higher_priority_run_first(single_turn_stack: Stack) -> None:
         for number in range(2)
     ]
     until(lambda: len(dispatched_tasks(single_turn_stack)) == 14, 60, "all turns are dispatched")
-    until(lambda: engine.dispatcher.backlog("any") >= 6, 60, "all later turns wait")
+    until(lambda: engine.services.dispatcher.backlog("any") >= 6, 60, "all later turns wait")
     gate.open.set()
     for task in [*before, *later]:
         assert task.result(60).status == "completed"
@@ -111,7 +111,7 @@ def test_a_submission_is_refused_while_too_many_turns_wait(single_turn_stack: St
         gate.open.set()
         for task in taken:
             assert task.result(60).status == "completed"
-        until(lambda: limited._engine.dispatcher.backlog("any") == 0, 60, "no turn waits")
+        until(lambda: limited._engine.services.dispatcher.backlog("any") == 0, 60, "no turn waits")
         assert limited.run(TEAM, "again").result(60).status == "completed"
 
 

@@ -78,7 +78,7 @@ def send(stack: Stack, name: str, **arguments: object) -> str:
 def submit(stack: Stack, task_id: str, team: dict[str, Any], prompt: str = CANARY) -> Task:
     """Submit the team, and return its task once it is in Redis."""
     send(stack, "roboco.submit", task_id=task_id, team=team, prompt=prompt, context={"secret": CANARY})
-    until(lambda: stack.orchestrator._engine.task_store.load(task_id, 1), 60, f"{task_id} is in Redis")
+    until(lambda: stack.orchestrator._engine.tasks.task_store.load(task_id, 1), 60, f"{task_id} is in Redis")
     return stack.orchestrator.task(task_id)
 
 
@@ -173,7 +173,7 @@ def wait_until_claimed(stack: Stack, task_id: str, attempt: int = 1) -> None:
     """Wait until a worker has claimed this attempt of the task's turn or call, which follows its start in Flower."""
 
     def reached() -> int:
-        now = stack.orchestrator._engine.task_store.load(task_id, 1)
+        now = stack.orchestrator._engine.tasks.task_store.load(task_id, 1)
         at_turn = now.attempt if now is not None and now.claimed else 0
         return max([at_turn, *(call.attempt for call in (now.calls if now else {}).values() if call.claimed)])
 
@@ -232,7 +232,7 @@ def test_a_turn_that_waits_for_its_rate_limit_is_in_state_retry(stack: Stack, se
 def test_a_duplicate_message_does_not_end_the_row_of_a_running_turn(stack: Stack, seen: Flower) -> None:
     task = submit(stack, "twice", one_agent("speaker"))
     wait_until_claimed(stack, "twice")
-    now = stack.orchestrator._engine.task_store.load("twice", 1)
+    now = stack.orchestrator._engine.tasks.task_store.load("twice", 1)
     assert now is not None
     assignment = {"task_id": "twice", "seq": 1, "epoch": now.epoch, "attempt": 1}
     with producer_app(stack.settings) as app:

@@ -75,7 +75,7 @@ def write_long_task(web: WebStack, steps: int = LONG_TASK_STEPS, task_id: str = 
     (folder / "task.json").write_bytes(summary)
     stored = parse_summary(summary)
     assert stored is not None
-    web.stack.orchestrator._engine.task_index.put([entry_of(stored)])
+    web.stack.orchestrator._engine.tasks.task_index.put([entry_of(stored)])
     return web.stack.orchestrator.stored_task(task_id)
 
 

@@ -29,7 +29,7 @@ from roboco.engine.accept.accept_task import accept_and_wake
 from roboco.engine.accept.retry_task import retry_task
 from roboco.engine.coordinate.advance import advance
 from roboco.engine.coordinate.submit import submit
-from roboco.engine.engine import Engine, Policy
+from roboco.engine.engine import Engine, Policy, Process, Services, TaskStores, Workspace
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.history_tail import HistoryTails, StepCache
 from roboco.engine.operate.fill import REFILL_INTERVAL
@@ -127,29 +127,29 @@ class World:
         workers = watch_port(MemoryWorkerRegistry(self.server, self.clock, WORKER), "workers", watch)
         switches = SwitchBoard(files, workers, self.clock)
         return Engine(
-            task_store=watch_port(MemoryTaskStore(self.server, self.clock), "task_store", watch),
-            leases=watch_port(MemoryLeases(self.server, self.clock, lease), "leases", watch),
-            schedule=watch_port(MemorySchedule(self.server, self.clock), "schedule", watch),
-            dead_letters=watch_port(MemoryDeadLetters(self.server), "dead_letters", watch),
-            inbox=watch_port(MemoryInbox(self.server, self.clock), "inbox", watch),
-            event_logs=watch_port(MemoryLogs(self.server), "logs", watch),
-            histories=watch_port(self.histories, "histories", watch),
-            files=files,
-            call_model=watch_port(self.given.model, "model", watch).stream,
-            rate_limiter=watch_port(MemoryRates(self.server, self.clock), "rates", watch),
-            toolbox=watch_port(self.given.toolbox, "toolbox", watch),
-            dispatcher=watch_port(self.dispatcher, "dispatcher", watch),
-            deliver=lambda *notice: watch_port(self.notifier, "notifier", watch).deliver(*notice),
-            listen=self.server.listen,
-            workers=workers,
-            task_index=watch_port(MemoryTaskIndex(self.server, self.clock), "task_index", watch),
+            tasks=TaskStores(
+                task_store=watch_port(MemoryTaskStore(self.server, self.clock), "task_store", watch),
+                leases=watch_port(MemoryLeases(self.server, self.clock, lease), "leases", watch),
+                schedule=watch_port(MemorySchedule(self.server, self.clock), "schedule", watch),
+                inbox=watch_port(MemoryInbox(self.server, self.clock), "inbox", watch),
+                event_logs=watch_port(MemoryLogs(self.server), "logs", watch),
+                dead_letters=watch_port(MemoryDeadLetters(self.server), "dead_letters", watch),
+                task_index=watch_port(MemoryTaskIndex(self.server, self.clock), "task_index", watch),
+            ),
+            workspace=Workspace(files, watch_port(self.histories, "histories", watch), FrozenTeams(files)),
+            services=Services(
+                call_model=watch_port(self.given.model, "model", watch).stream,
+                rate_limiter=watch_port(MemoryRates(self.server, self.clock), "rates", watch),
+                toolbox=watch_port(self.given.toolbox, "toolbox", watch),
+                dispatcher=watch_port(self.dispatcher, "dispatcher", watch),
+                deliver=lambda *notice: watch_port(self.notifier, "notifier", watch).deliver(*notice),
+                listen=self.server.listen,
+                workers=workers,
+                telemetry=self.telemetry,
+            ),
+            process=Process(self.heartbeat, ManualHeldWork(self.host, switches), switches),
             clock=self.clock,
-            heartbeat=self.heartbeat,
-            switches=switches,
-            held_work=ManualHeldWork(self.host, switches),
-            frozen_teams=FrozenTeams(files),
             policy=self.given.policy,
-            telemetry=self.telemetry,
         )
 
     def submit(

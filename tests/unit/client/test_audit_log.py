@@ -337,7 +337,7 @@ def test_acts_of_an_operator_are_in_the_audit_log(tmp_path: Path) -> None:
     unused: Any = None
     operator = Operator(world.engine, Settings(audit_log=log, caller="cli:me"), unused, unused)
     letter = dead_letter_of_lost_work("turn", TASK, "lead, step 3", "lost", 5, world.engine.now())
-    world.engine.dead_letters.add(letter)
+    world.engine.tasks.dead_letters.add(letter)
     with pytest.raises(UsageError):
         operator.requeue_dead_letter(letter.letter_id)
     operator.dismiss_dead_letter(letter.letter_id, by=BY)

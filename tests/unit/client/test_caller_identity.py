@@ -53,7 +53,7 @@ def story(world: World) -> str:
 
 
 def recorded(world: World) -> RecordedTask:
-    team, steps = world.engine.frozen_teams.get(TASK), tuple(world.history())
+    team, steps = world.engine.workspace.frozen_teams.get(TASK), tuple(world.history())
     return RecordedTask(team, steps, world.status(), "", started_at=steps[0].created_at)
 
 

@@ -26,7 +26,7 @@ def test_the_same_rating_again_changes_nothing() -> None:
     first = store(world)
     world.clock.move(10)
     assert store(world) == first
-    assert read_feedback(world.engine, TASK) == [first]
+    assert read_feedback(world.engine.workspace, TASK) == [first]
 
 
 def test_a_newer_rating_replaces_the_callers_older_one() -> None:
@@ -36,14 +36,14 @@ def test_a_newer_rating_replaces_the_callers_older_one() -> None:
     newer = store(world, sentiment="negative", notes="no")
     assert (newer.feedback_id, newer.created_at) == (first.feedback_id, first.created_at)
     assert newer.modified_at > first.modified_at
-    assert read_feedback(world.engine, TASK) == [newer]
+    assert read_feedback(world.engine.workspace, TASK) == [newer]
 
 
 def test_each_caller_and_step_has_a_rating_of_its_own() -> None:
     world = finished()
     stored = [store(world, 2), store(world, 1), store(world, 1, "key:b")]
     assert len({feedback.feedback_id for feedback in stored}) == 3
-    assert [feedback.seq for feedback in read_feedback(world.engine, TASK)] == [1, 1, 2]
+    assert [feedback.seq for feedback in read_feedback(world.engine.workspace, TASK)] == [1, 1, 2]
 
 
 def test_a_rating_that_is_overtaken_by_another_write_is_stored_after_it() -> None:
@@ -58,7 +58,7 @@ def test_a_rating_that_is_overtaken_by_another_write_is_stored_after_it() -> Non
 
     world.watch = watch
     assert store(world, notes="mine").notes == "mine"
-    assert [feedback.notes for feedback in read_feedback(world.engine, TASK)] == ["mine"]
+    assert [feedback.notes for feedback in read_feedback(world.engine.workspace, TASK)] == ["mine"]
 
 
 @pytest.mark.parametrize("seq", [-1, 99])
@@ -75,4 +75,4 @@ def test_a_wrong_rating_is_refused(seq: int, changes: dict[str, Any]) -> None:
     world = finished()
     with pytest.raises(UsageError):
         store(world, seq, **changes)
-    assert read_feedback(world.engine, TASK) == []
+    assert read_feedback(world.engine.workspace, TASK) == []

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -26,6 +25,7 @@ from roboco.redis.stream.follower import RedisFollower
 from roboco.settings import Settings
 from tests.support.memory_ports.journeys import member
 from tests.support.memory_ports.model import says
+from tests.support.memory_ports.parts import with_parts
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.unit.domain.steps import steps_of
 
@@ -81,7 +81,7 @@ def ended_world() -> World:
 def reader(world: World) -> tuple[TaskRecord, CountedHistories]:
     """Return the task of a world, and the reads of its history."""
     counted = CountedHistories(world.histories)
-    return TaskRecord(TASK, replace(world.engine, histories=cast(Histories, counted)), Settings()), counted
+    return TaskRecord(TASK, with_parts(world.engine, histories=cast(Histories, counted)), Settings()), counted
 
 
 @pytest.fixture(scope="module", params=[long_world, ended_world])

@@ -70,7 +70,11 @@ def test_every_view_has_the_end_that_the_stream_shows_before_the_workspace_has_i
         task.stop(item_id="stop1")
 
         def look(name: str, call: PortCall) -> Any:
-            if name == "files.replace" and (live := rest.world.engine.task_store.load(TASK, 1)) and live.status.ended:
+            if (
+                name == "files.replace"
+                and (live := rest.world.engine.tasks.task_store.load(TASK, 1))
+                and live.status.ended
+            ):
                 shown, result = (rest.get(f"/v1/tasks/t{path}").json()["status"] for path in ("", "/result"))
                 seen.add((task.status, shown, result, task.is_at_rest()))
             return call()
@@ -92,7 +96,7 @@ def test_a_stop_of_a_task_that_has_ended_is_expired(tmp_path: Path) -> None:
 def test_a_stop_of_a_task_that_is_not_submitted_yet_is_pending() -> None:
     world = World(world_parts(lambda request: says("x")))
     world.stop("stop1", task_id=TASK)
-    assert not is_final(find_receipt(world.engine, TASK, "stop1"))
+    assert not is_final(find_receipt(world.engine.workspace, TASK, "stop1"))
     world.submit(SEQUENTIAL.team, task_id=TASK)
     world.settle(TASK)
-    assert find_receipt(world.engine, TASK, "stop1").applied_at_seq == 1
+    assert find_receipt(world.engine.workspace, TASK, "stop1").applied_at_seq == 1

@@ -28,7 +28,10 @@ FORK = "fork_1"
 def recorded_task(world: World, task_id: str = TASK) -> RecordedTask:
     """Return the record of the task."""
     steps, summary = world.history(task_id), world.summary(task_id)
-    team, lineage = world.engine.frozen_teams.get(task_id), world.engine.frozen_teams.fork_of(task_id)
+    team, lineage = (
+        world.engine.workspace.frozen_teams.get(task_id),
+        world.engine.workspace.frozen_teams.fork_of(task_id),
+    )
     model = team.collaboration_model
     return RecordedTask(
         team=team,

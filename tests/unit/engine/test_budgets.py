@@ -259,7 +259,7 @@ def test_a_sub_task_gets_the_budget_that_other_calls_leave() -> None:
     )
     world.settle()
     children = [task_id for task_id in world.server.held.tasks if task_id != TASK]
-    limits_of_children = {world.engine.frozen_teams.get(child).limits.max_cost for child in children}
+    limits_of_children = {world.engine.workspace.frozen_teams.get(child).limits.max_cost for child in children}
     assert (len(children), limits_of_children) == (2, {0.4})
     assert world.summary().cost == 1.0
 

@@ -68,7 +68,7 @@ def test_a_process_reads_a_step_from_the_workspace_once() -> None:
     world = run(2)
     histories = CountedHistories(world)
     tails = HistoryTails(histories, StepCache())  # type: ignore[arg-type]
-    task = world.engine.task_store.load(TASK, 64)
+    task = world.engine.tasks.task_store.load(TASK, 64)
     assert task is not None
     assert len(task.tail) == 2
     for length in (10, 10, 5, 12, 64, 64):
@@ -82,7 +82,7 @@ def test_a_decision_that_needs_no_older_step_reads_none() -> None:
     world = run(2)
     histories = CountedHistories(world)
     tails = HistoryTails(histories, StepCache())  # type: ignore[arg-type]
-    task = world.engine.task_store.load(TASK, 64)
+    task = world.engine.tasks.task_store.load(TASK, 64)
     assert task is not None
     end = next(
         index for index, step in enumerate(world.history()) if step.seq > 5 and step.agent_name == "tool_executor"

@@ -135,10 +135,10 @@ def test_a_message_to_a_failed_task_names_the_remedy_also_before_the_summary_has
     world = World(world_parts(refuse))
     world.submit(ONE_AGENT)
     world.settle()
-    summary = world.engine.summaries.get(TASK)
+    summary = world.engine.workspace.summaries.get(TASK)
     assert summary is not None
     before = summary.model_copy(update={"status": TaskStatus.RUNNING})
-    monkeypatch.setattr(type(world.engine.summaries), "get", lambda *_: before)
+    monkeypatch.setattr(type(world.engine.workspace.summaries), "get", lambda *_: before)
     with pytest.raises(AlreadyEnded, match="retry it, or fork it"):
         world.send("one more")
 
@@ -200,7 +200,7 @@ def test_calls_run_although_an_old_interruption_was_repeated() -> None:
     )
     while not any(isinstance(message, ToolMessage) for message in world.dispatcher.queue):
         world.deliver(world.dispatcher.queue.popleft())
-    world.engine.inbox.add(TASK, (), interrupt=True)
+    world.engine.tasks.inbox.add(TASK, (), interrupt=True)
     world.settle()
     assert [result.result for result in world.history()[2].results] == [3]
 
@@ -269,7 +269,7 @@ def test_the_receipt_of_a_late_message_is_expired() -> None:
     worlds[0].submit(ONE_AGENT)
     worlds[0].settle()
     assert worlds[0].summary().status is TaskStatus.FAILED
-    receipt = find_receipt(worlds[0].engine, TASK, "late")
+    receipt = find_receipt(worlds[0].engine.workspace, TASK, "late")
     assert (receipt.expired, receipt.applied_at_seq) == (True, None)
 
 

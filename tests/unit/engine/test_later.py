@@ -100,7 +100,7 @@ def test_an_invalid_start_time_is_refused(options: dict[str, Any], error: str) -
     world = world_with_policy()
     with pytest.raises(UsageError, match=error):
         world.submit(TEAM, **options)
-    assert world.engine.files.names("") == []
+    assert world.engine.workspace.files.names("") == []
 
 
 def test_a_task_with_a_past_start_time_starts_immediately() -> None:
@@ -116,7 +116,7 @@ def test_a_new_task_is_refused_when_the_queue_is_full() -> None:
         world.submit(TEAM, task_id=f"task_{number}")
     with pytest.raises(Overloaded, match="2 turns wait for workers or their start time, at most 2 may"):
         world.submit(TEAM, task_id="task_2")
-    assert "task_2" not in world.engine.files.names("")
+    assert "task_2" not in world.engine.workspace.files.names("")
     world.submit(TEAM, task_id="task_1")
     world.settle("task_1")
     world.submit(TEAM, task_id="task_2")
@@ -141,7 +141,7 @@ def test_a_new_task_is_refused_while_redis_is_nearly_full(monkeypatch: pytest.Mo
         world.submit(TEAM, task_id="task_2")
     with pytest.raises(Overloaded):
         fork(world.engine, ForkRequest(TASK, "task_2"))
-    assert "task_2" not in world.engine.files.names("")
+    assert "task_2" not in world.engine.workspace.files.names("")
     world.submit(TEAM)
     world.settle()
     assert world.status() is TaskStatus.COMPLETED

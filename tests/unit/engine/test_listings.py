@@ -81,7 +81,7 @@ def test_listing_wakes_the_turn_that_waits_for_it() -> None:
 def test_turn_that_still_waits_sends_no_second_request() -> None:
     world, _ = run_shop_task()
     for _ in range(3):
-        team = world.engine.frozen_teams.get(TASK)
+        team = world.engine.workspace.frozen_teams.get(TASK)
         listings = listings_for(world.engine, TASK, team, team.agents[0])
         assert isinstance(listings, MissingListing)
     assert sum(isinstance(letter, ListToolsMessage) for letter in world.dispatcher.sent) == 1
@@ -171,7 +171,7 @@ def test_shown_change_is_the_approved_change() -> None:
     assert change == {"call_id": call_id, "server": "shop", "tool": "buy", "parts": shown}
     assert [one.model_dump() for one in open_tool_changes(world.engine, TASK)] == [change | {"parts": tuple(shown)}]
     world.given.toolbox.servers["shop"] = listing("Sell all.")
-    team = world.engine.frozen_teams.get(TASK)
+    team = world.engine.workspace.frozen_teams.get(TASK)
     call = world.history()[1].calls[0]
     spec = spec_of(team, world.history()[1], call)
     assert isinstance(spec, ServerTool)
@@ -302,7 +302,7 @@ def test_unknown_tool_name_ends_the_task_with_the_mistake() -> None:
     assert error is not None
     assert (error.code, error.message) == ("team", "clerk: no tool 'serch'")
     assert sum(isinstance(letter, ListToolsMessage) for letter in world.dispatcher.sent) == 1
-    assert stored_listing(world.engine, TASK, "shop") is None
+    assert stored_listing(world.engine.workspace, TASK, "shop") is None
 
 
 def test_mistake_that_is_found_by_a_call_is_its_error() -> None:

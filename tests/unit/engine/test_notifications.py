@@ -297,7 +297,7 @@ def test_an_undeliverable_notification_becomes_a_dead_letter_and_can_be_requeued
         world.sweep()
         world.drain()
         assert world.clock.now() - start < DELIVERY_PERIOD + MAX_RETRY_DELAY
-    (letter,) = world.engine.dead_letters.entries()
+    (letter,) = world.engine.tasks.dead_letters.entries()
     assert (letter.name, letter.task_id) == ("roboco.notify", TASK)
     assert str(error) in letter.reason
     assert world.files.names(NOTIFY_MARKERS) == []
@@ -325,7 +325,7 @@ def test_a_notification_that_kills_its_workers_is_abandoned() -> None:
 
     world = run_and_deliver(GRAPH, SHOP, watch=watch)
     assert tries == world.given.policy.max_attempts
-    assert "3 workers were lost" in world.engine.dead_letters.entries()[0].reason
+    assert "3 workers were lost" in world.engine.tasks.dead_letters.entries()[0].reason
 
 
 def test_a_notification_with_confirmation_is_repeated_until_it_is_confirmed() -> None:
@@ -349,7 +349,7 @@ def test_a_notification_with_confirmation_is_repeated_until_it_is_confirmed() ->
 
 def test_a_concurrent_delivery_without_pending_notifications_schedules_nothing() -> None:
     world = run_and_deliver(GRAPH, SHOP)
-    assert world.engine.leases.start_attempt(notify.schedule_key(TASK)) == 0
+    assert world.engine.tasks.leases.start_attempt(notify.schedule_key(TASK)) == 0
     deliver(world.engine, TASK)
     assert notify.schedule_key(TASK) not in world.server.held.schedule
 

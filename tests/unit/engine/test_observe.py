@@ -149,7 +149,7 @@ def test_a_call_killed_at_its_time_limit_is_recorded() -> None:
     world.drain()
     [work] = [work for work in world.telemetry.operations if work.kind == "tool"]
     assert work.seq is not None
-    task = world.engine.task_store.load(TASK, 1)
+    task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
     close_overdue_call(world.engine, ToolAssignment(TASK, work.seq, task.epoch, work.call_id, 1), 30.0)
     world.settle()

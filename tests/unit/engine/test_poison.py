@@ -20,7 +20,7 @@ MAX_ATTEMPTS = 3
 
 
 def dead_letters_of(world: World) -> list[tuple[str | None, int]]:
-    return [(letter.work, letter.attempts) for letter in world.engine.dead_letters.entries()]
+    return [(letter.work, letter.attempts) for letter in world.engine.tasks.dead_letters.entries()]
 
 
 def crash_at(where: str) -> World:
@@ -41,7 +41,7 @@ def test_a_turn_that_kills_its_workers_leaves_one_dead_letter() -> None:
     world = crash_at("model.stream")
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
-    [letter] = world.engine.dead_letters.entries()
+    [letter] = world.engine.tasks.dead_letters.entries()
     assert (letter.name, letter.task_id, letter.detail, letter.attempts) == (
         "roboco.turn",
         "task_1",
@@ -176,26 +176,26 @@ def test_a_task_whose_passes_always_fail_is_quarantined_and_can_be_requeued() ->
         world.clock.move(5)
         world.sweep()
     assert len(passes) <= MAX_ATTEMPTS + 1
-    [letter] = world.engine.dead_letters.entries()
+    [letter] = world.engine.tasks.dead_letters.entries()
     assert (letter.work, letter.attempts, letter.reason) == ("advance", MAX_ATTEMPTS, "ZeroDivisionError: a bug")
     world.watch = make_call
     requeue(world.engine, Celery(), letter.letter_id)
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
-    assert not world.engine.dead_letters.entries()
+    assert not world.engine.tasks.dead_letters.entries()
 
 
 def test_dead_letter_of_an_ended_task_can_be_deleted() -> None:
     world = crash_at("model.stream")
     world.settle()
-    [letter] = world.engine.dead_letters.entries()
+    [letter] = world.engine.tasks.dead_letters.entries()
     with pytest.raises(UsageError, match=f"roboco dead-letters dismiss {letter.letter_id} takes it off the list"):
         requeue(world.engine, Celery(), letter.letter_id)
-    assert dismiss(world.engine, letter.letter_id) == letter
-    assert world.engine.dead_letters.entries() == []
-    assert dismiss(world.engine, letter.letter_id) is None
+    assert dismiss(world.engine.tasks, letter.letter_id) == letter
+    assert world.engine.tasks.dead_letters.entries() == []
+    assert dismiss(world.engine.tasks, letter.letter_id) is None
     world.settle()
-    assert world.engine.dead_letters.entries() == []
+    assert world.engine.tasks.dead_letters.entries() == []
 
 
 def test_a_task_without_a_history_is_quarantined() -> None:
@@ -206,7 +206,7 @@ def test_a_task_without_a_history_is_quarantined() -> None:
     world.histories.held.clear()
     for _ in range(20):
         world.sweep()
-    [letter] = world.engine.dead_letters.entries()
+    [letter] = world.engine.tasks.dead_letters.entries()
     assert "has no history" in letter.reason
     assert world.server.held.schedule[TASK] > world.clock.now() + 3000
 

@@ -53,10 +53,10 @@ def tear_summary(world: World, data: bytes = TORN_SUMMARIES[1]) -> TaskSummary:
 def test_the_summary_of_an_ended_task_is_computed_again(torn: bytes) -> None:
     world = ended_world()
     before = tear_summary(world, torn)
-    assert world.engine.summaries.require(TASK).model_dump(include=COMPARED_FIELDS) == before.model_dump(
+    assert world.engine.workspace.summaries.require(TASK).model_dump(include=COMPARED_FIELDS) == before.model_dump(
         include=COMPARED_FIELDS
     )
-    assert world.engine.summaries.is_closed(TASK)
+    assert world.engine.workspace.summaries.is_closed(TASK)
     assert world.files.held[summary_path(TASK)] == torn, "a reader writes nothing"
 
 
@@ -77,14 +77,14 @@ def test_a_task_that_ends_while_its_steps_are_read_counts_as_running(
         return iter(whole[: len(whole) - missing])
 
     monkeypatch.setattr(world.histories, "read", read)
-    found = world.engine.summaries.require(TASK)
+    found = world.engine.workspace.summaries.require(TASK)
     assert (found.status, found.steps) == (TaskStatus.RUNNING, before.steps - missing)
 
 
 def test_the_summary_of_an_open_task_is_computed_and_written_again() -> None:
     world = waiting_world()
     tear_summary(world)
-    found = world.engine.summaries.require(TASK)
+    found = world.engine.workspace.summaries.require(TASK)
     assert (found.status, found.steps) == (TaskStatus.RUNNING, 2)
     world.send("more")
     world.settle()
@@ -106,7 +106,7 @@ def test_a_task_lost_by_redis_is_rebuilt_without_its_summary() -> None:
 @pytest.mark.parametrize("marker", [None, CLOSED])
 def test_a_late_worker_does_not_replace_a_summary_that_may_be_of_a_closed_task(marker: bytes | None) -> None:
     world = waiting_world()
-    late = world.engine.task_store.load(TASK, 1)
+    late = world.engine.tasks.task_store.load(TASK, 1)
     assert late is not None
     tear_summary(world)
     del world.files.held[open_marker_path(TASK)]
@@ -122,7 +122,7 @@ def test_the_error_for_a_missing_end_event_names_the_files_and_the_remedy() -> N
     quoting = b'{"type":"event_error","code":"x","message":"\\"event_task_end\\"","task_id":"a","seq":1}\n'
     world.files.held[events_path(TASK)] = quoting
     with pytest.raises(CorruptHistory) as raised:
-        world.engine.summaries.get(TASK)
+        world.engine.workspace.summaries.get(TASK)
     for part in (summary_path(TASK), events_path(TASK), "cannot be read", "restore these files from a backup"):
         assert part in str(raised.value)
 
@@ -130,6 +130,6 @@ def test_the_error_for_a_missing_end_event_names_the_files_and_the_remedy() -> N
 def test_without_a_summary_there_is_no_task() -> None:
     world = ended_world()
     del world.files.held[summary_path(TASK)]
-    assert world.engine.summaries.get(TASK) is None
+    assert world.engine.workspace.summaries.get(TASK) is None
     with pytest.raises(UsageError, match="no task"):
-        world.engine.summaries.require(TASK)
+        world.engine.workspace.summaries.require(TASK)

@@ -58,4 +58,4 @@ def test_a_message_returns_to_its_queue_if_a_server_does_not_answer() -> None:
 
     world.watch = watch
     assert run_celery_task(world, "roboco.send", task_id=TASK, message="hello") == states.REJECTED
-    assert not list(world.engine.dead_letters.entries())
+    assert not list(world.engine.tasks.dead_letters.entries())

@@ -30,6 +30,7 @@ from roboco.redis.task_index import RedisTaskIndex
 from tests.conftest import need
 from tests.contract.redis.task_under_test import LONG_LEASE
 from tests.support.memory_ports.journeys import MANUAL
+from tests.support.memory_ports.parts import with_parts
 from tests.support.servers.cluster import PRIMARIES, Cluster
 
 pytestmark = pytest.mark.redis
@@ -95,7 +96,7 @@ class OnCluster:
 
         def run_pass(engine: Engine, task_id: str, by_sweeper: bool) -> None:
             self.passes.append(task_id)
-            if engine.schedule.recovered_instance(task_id):
+            if engine.tasks.schedule.recovered_instance(task_id):
                 self.ready.append(task_id)
 
         return sweep_shard(self.engine, shard, len(TASKS), run_pass)
@@ -148,7 +149,7 @@ def test_a_node_that_answers_again_begins_no_other_rebuild_of_the_index(
     cluster: Cluster, on_cluster: OnCluster
 ) -> None:
     index = RedisTaskIndex(Scripts(on_cluster.client), on_cluster.keys)
-    engine = replace(on_cluster.engine, task_index=index)
+    engine = with_parts(on_cluster.engine, task_index=index)
     rebuild_index(engine, LOCK_TIME)
     begun = index.load_scan(Rebuild)
     assert begun is not None

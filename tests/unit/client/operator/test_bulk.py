@@ -50,7 +50,7 @@ def bulk(rest: RestWorld, control: Any = "stop", **options: Any) -> Bulk:
 
 def move_to_front(rest: RestWorld, task_id: str) -> None:
     """Change the task in the index now: it waits for its user."""
-    index, now = rest.world.engine.task_index, rest.world.engine.now()
+    index, now = rest.world.engine.tasks.task_index, rest.world.engine.now()
     [entry] = [one for one in index.page(TaskFilter()).entries if one.task_id == task_id]
     update = {"status": TaskStatus.USER_TURN, "updated_at": now, "epoch": entry.epoch + 1}
     index.put([entry.model_copy(update=update)])

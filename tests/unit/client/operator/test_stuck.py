@@ -170,7 +170,9 @@ def test_a_turn_that_waits_for_the_budget_of_its_tenant_names_it(rest: RestWorld
     world = rest.world
     world.given = replace(world.given, policy=replace(world.given.policy, budgets=TenantBudgets(("acme=/5",))))
     world.engine = world.process()
-    world.engine.rate_limiter.count_day("acme:earlier", None, 2, DayUsage(day=day_of(world.engine.now()), tokens=7))
+    world.engine.services.rate_limiter.count_day(
+        "acme:earlier", None, 2, DayUsage(day=day_of(world.engine.now()), tokens=7)
+    )
     submit(rest)
     deliver_before(rest, TurnMessage)
     world.deliver(world.dispatcher.queue.popleft())
@@ -210,10 +212,10 @@ def test_an_answer_that_the_workspace_does_not_take_is_named_with_the_error(rest
 def test_work_that_is_switched_off_names_the_switch_here_and_in_its_row(rest: RestWorld, target: str) -> None:
     """A call that is switched off was sent before, so only the reason of its task says why it does not run."""
     world = rest.world
-    world.engine.switches.repair()  # as coordinators do
+    world.engine.process.switches.repair()  # as coordinators do
     rest.run("acme:done")
     rest.replies = [says("I ship", ("ship", {}))]
-    world.engine.switches.switch_off(target, "the server is down", False, None, world.engine.now())
+    world.engine.process.switches.switch_off(target, "the server is down", False, None, world.engine.now())
     world.clock.move(1)  # longer than a process relies on what it has read
     submit(rest, team="shippers")
     deliver_before(rest, TurnMessage)
@@ -249,7 +251,7 @@ def test_a_running_turn_is_not_stuck_and_one_that_lost_workers_is(rest: RestWorl
     deliver_before(rest, TurnMessage)
     message = rest.world.dispatcher.queue.popleft()
     assert isinstance(message, TurnMessage)
-    rest.world.engine.leases.claim_turn(message.assignment, "agents@x", 1)
+    rest.world.engine.tasks.leases.claim_turn(message.assignment, "agents@x", 1)
     start_workers(rest, *POOLS)
     older = {"until": rest.world.engine.now()}
     assert stuck(rest, **older) == []
@@ -297,7 +299,7 @@ def test_conditions_and_pages_limit_the_list(rest: RestWorld) -> None:
     assert [one.task_id for one in (*first.tasks, *second.tasks)] == ["acme:c", "acme:b", "acme:a"]
     assert stuck(rest, tenant="other") == []
     assert stuck(rest, until=engine.now() - timedelta(hours=1)) == []
-    assert len(engine.task_index.page(TaskFilter()).entries) == 3
+    assert len(engine.tasks.task_index.page(TaskFilter()).entries) == 3
     with pytest.raises(UsageError, match="only queued and running"):
         stuck(rest, status="paused")
     with pytest.raises(UsageError, match="limit"):

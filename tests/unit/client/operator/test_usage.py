@@ -74,7 +74,7 @@ def enter(world: World, task_id: str, status: TaskStatus = TaskStatus.COMPLETED,
         {"task_id": task_id, "team": "desk", "status": status, "steps": len(steps), **now, **times, **fields}
     )
     world.files.put(summary_path(task_id), summary.model_dump_json().encode())
-    world.engine.task_index.put([entry_of(summary)])
+    world.engine.tasks.task_index.put([entry_of(summary)])
 
 
 def report(world: World, by: str = "tenant", own: str | None = None, **options: Any) -> UsageSummary:
@@ -115,7 +115,7 @@ def test_a_report_is_the_sum_over_all_steps_while_histories_grow(tasks: list[lis
             for day in {step.created_at.date().isoformat() for step in steps}
         }
         for task_id in everything:  # the open ones continue
-            if not world.engine.summaries.require(task_id).status.ended:
+            if not world.engine.workspace.summaries.require(task_id).status.ended:
                 everything[task_id] = append(world, task_id, [("a", "small", 7, 0)])
 
 
@@ -186,11 +186,11 @@ def test_a_broken_or_foreign_file_is_computed_again(data: bytes) -> None:
 def test_a_history_that_was_restored_to_an_earlier_step_is_counted_again() -> None:
     world = new_world()
     append(world, "t1", [("a", "small", 5, 0)] * STORE_INTERVAL)
-    assert task_usage(world.engine, "t1", None).steps == STORE_INTERVAL
+    assert task_usage(world.engine.workspace, "t1", None).steps == STORE_INTERVAL
     restored = new_world()
     restored.files.put(usage_path("t1"), world.files.get(usage_path("t1")) or b"")
     append(restored, "t1", [("b", "small", 5, 0)] * (STORE_INTERVAL + 1))
-    assert {cell.agent for cell in task_usage(restored.engine, "t1", None).cells} == {"b"}
+    assert {cell.agent for cell in task_usage(restored.engine.workspace, "t1", None).cells} == {"b"}
 
 
 def test_usage_that_cannot_be_stored_is_reported_nevertheless() -> None:
@@ -212,7 +212,7 @@ def test_a_task_with_a_broken_history_is_named_and_the_report_is_not_complete() 
     assert (found.total.turns, found.complete, found.tasks) == (1, False, 1)
     assert "the history of task 't1' has 1 steps, and its summary 3" in found.problems[0]
     with pytest.raises(CorruptHistory):
-        task_usage(world.engine, "t1", 3)
+        task_usage(world.engine.workspace, "t1", 3)
 
 
 def test_the_conditions_choose_days_teams_and_tenants() -> None:
@@ -252,7 +252,7 @@ def test_tasks_that_have_left_the_index_are_reported_as_missing_and_read_from_th
         enter(world, f"t{number}")
     append(world, "acme:t4", [("a", "small", 5, 9)])
     enter(world, "acme:t4", TaskStatus.RUNNING)
-    assert world.engine.task_index.trim(world.engine.now() - timedelta(days=30), 1, 100) == 2
+    assert world.engine.tasks.task_index.trim(world.engine.now() - timedelta(days=30), 1, 100) == 2
     found = report(world)
     assert (found.total.turns, found.complete) == (2, False)
     assert "have left the task index" in found.problems[0]
@@ -397,7 +397,7 @@ def test_a_table_has_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("roboco.domain.usage_table.MAX_ROWS", 3)
     world, numbers = new_world(), count()
     append(world, "t1", [("a", f"m{next(numbers)}", 1, 0) for _ in range(4)])
-    usage = task_usage(world.engine, "t1", None)
+    usage = task_usage(world.engine.workspace, "t1", None)
     UsageTable(("agent",)).add("desk", usage)
     with pytest.raises(UsageError, match="more than 3 rows"):
         UsageTable(("model",)).add("desk", usage)

@@ -173,7 +173,7 @@ def test_an_applied_message_that_is_still_in_the_inbox_ends_no_wait() -> None:
     world = user_turn()
     world.send("more", agent="helper")
     world.settle()
-    world.engine.inbox.add(TASK, ["item1"], False, None)
+    world.engine.tasks.inbox.add(TASK, ["item1"], False, None)
     assert is_at_rest(world)
 
 

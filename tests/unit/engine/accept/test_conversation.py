@@ -58,7 +58,7 @@ def talking(**fields: Any) -> World:
 
 
 def recorded(world: World) -> RecordedTask:
-    team, steps = world.engine.frozen_teams.get(TASK), tuple(world.history())
+    team, steps = world.engine.workspace.frozen_teams.get(TASK), tuple(world.history())
     reason = world.server.held.tasks[TASK].reason
     return RecordedTask(team, steps, world.status(), reason, started_at=steps[0].created_at)
 

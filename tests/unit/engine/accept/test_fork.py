@@ -88,7 +88,7 @@ def test_a_fork_starts_with_the_same_steps_and_continues() -> None:
     assert verify_chain(world.histories.lines(FORK)) == len(world.history(FORK))
     assert world.summary(FORK).status is TaskStatus.COMPLETED
     assert list(world.histories.lines(TASK)) == source
-    assert world.engine.frozen_teams.fork_of(FORK).seq == 2  # type: ignore[union-attr]
+    assert world.engine.workspace.frozen_teams.fork_of(FORK).seq == 2  # type: ignore[union-attr]
 
 
 def test_a_fork_without_a_message_repeats_the_rest_of_the_task() -> None:

@@ -53,13 +53,13 @@ def raising(error: BaseException) -> Callable[[], None]:
 
 
 def dead_letters_of(world: World) -> list[tuple[str, int]]:
-    return [(letter.reason, letter.attempts) for letter in world.engine.dead_letters.entries()]
+    return [(letter.reason, letter.attempts) for letter in world.engine.tasks.dead_letters.entries()]
 
 
 def unfinished_attempts(world: World) -> int:
     """Return the attempts that count against the message when the lease of the last one has expired."""
     world.clock.sleep(POLICY.lease + 1)
-    return world.engine.leases.count_attempt(ATTEMPTS_KEY)
+    return world.engine.tasks.leases.count_attempt(ATTEMPTS_KEY)
 
 
 def test_accepted_message_is_acknowledged_and_its_attempt_finished() -> None:
@@ -95,7 +95,7 @@ def test_message_that_exceeds_the_time_limit_in_the_pause_returns_with_its_own_e
 
 def test_message_that_another_worker_processes_returns_and_is_not_accepted() -> None:
     world, accepted = empty_world(), list[int]()
-    assert world.engine.leases.start_attempt(ATTEMPTS_KEY) == 0
+    assert world.engine.tasks.leases.start_attempt(ATTEMPTS_KEY) == 0
     disposition = process(world.engine, Received(world), lambda: accepted.append(1))
     assert isinstance(disposition, Requeue)
     assert "another worker is processing this message" in str(disposition.error)
@@ -173,4 +173,4 @@ def test_a_submission_of_an_erased_task_leaves_no_dead_letter() -> None:
     with pytest.raises(Erased):
         process(world.engine, message, raising(Erased("task 't' was erased")))
     assert message.refusals == [None]
-    assert world.engine.dead_letters.entries() == []
+    assert world.engine.tasks.dead_letters.entries() == []

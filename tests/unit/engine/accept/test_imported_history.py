@@ -47,7 +47,7 @@ def accept(world: World, history: list[dict[str, Any]], prompt: str = "go", **fi
 
 
 def recorded(world: World) -> RecordedTask:
-    team, steps = world.engine.frozen_teams.get(TASK), tuple(world.history())
+    team, steps = world.engine.workspace.frozen_teams.get(TASK), tuple(world.history())
     reason = world.server.held.tasks[TASK].reason
     return RecordedTask(team, steps, world.status(), reason, started_at=steps[0].created_at)
 

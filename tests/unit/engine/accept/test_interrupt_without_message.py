@@ -39,11 +39,11 @@ def texts_of(world: World) -> list[tuple[str, str]]:
 
 
 def receipt_of(world: World, item_id: str = "halt1") -> Receipt:
-    return find_receipt(world.engine, TASK, item_id)
+    return find_receipt(world.engine.workspace, TASK, item_id)
 
 
 def recorded(world: World) -> RecordedTask:
-    team, steps = world.engine.frozen_teams.get(TASK), tuple(world.history())
+    team, steps = world.engine.workspace.frozen_teams.get(TASK), tuple(world.history())
     reason = world.server.held.tasks[TASK].reason
     return RecordedTask(team, steps, world.status(), reason, started_at=steps[0].created_at)
 

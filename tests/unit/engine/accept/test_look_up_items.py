@@ -50,7 +50,7 @@ def test_an_item_that_is_applied_between_two_reads_is_found(read: Callable[[str,
     world = waiting_task()
     world.send("more", ITEM)
     before_call(world, "files.get", read(TASK, ITEM), world.settle)
-    found = stored_item(world.engine, TASK, ITEM)
+    found = stored_item(world.engine.workspace, TASK, ITEM)
     assert found is not None
     assert found.applied_at_seq == 2
 
@@ -60,7 +60,7 @@ def test_a_receipt_of_an_item_that_is_applied_meanwhile_is_found(read: Callable[
     world = waiting_task()
     world.send("more", ITEM)
     before_call(world, "files.get", read(TASK, ITEM), world.settle)
-    assert find_receipt(world.engine, TASK, ITEM).applied_at_seq == 2
+    assert find_receipt(world.engine.workspace, TASK, ITEM).applied_at_seq == 2
 
 
 @pytest.mark.parametrize("read", [item_path, applied_path])

@@ -55,7 +55,7 @@ def register_worker(world: World, *pools: str) -> None:
 def start_worker(world: World, pool: str) -> None:
     """Start a worker of the pool."""
     worker = Registration((pool,), (), workspace_name(world.files, WORKSPACE_URL))
-    register(world.engine.workers, world.engine.schedule, world.files, worker)
+    register(world.engine.services.workers, world.engine.tasks.schedule, world.files, worker)
 
 
 def missing_worker(world: World) -> str:
@@ -153,7 +153,7 @@ def test_a_coordinator_without_the_open_tasks_of_the_recorded_workspace_is_refus
     start_worker(world, "tools")  # a tools worker does not know the open tasks
     world.server.held.schedule.clear()
     start_worker(world, "coordinator")
-    assert world.engine.workers.workspace() == workspace_name(world.files, WORKSPACE_URL)
+    assert world.engine.services.workers.workspace() == workspace_name(world.files, WORKSPACE_URL)
 
 
 def test_a_coordinator_with_the_open_tasks_replaces_one_with_a_wrong_workspace() -> None:
@@ -168,7 +168,7 @@ def test_a_coordinator_with_the_open_tasks_replaces_one_with_a_wrong_workspace()
     world.clock.move(1000)
     check_workspace(world.process(), WORKSPACE_URL)
     start_worker(world, "coordinator")
-    assert world.engine.workers.workspace() == workspace_name(world.files, WORKSPACE_URL)
+    assert world.engine.services.workers.workspace() == workspace_name(world.files, WORKSPACE_URL)
 
 
 def test_a_workspace_has_one_id() -> None:

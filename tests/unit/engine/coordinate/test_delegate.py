@@ -93,12 +93,15 @@ def test_the_usage_of_sub_tasks_is_charged_to_the_parent() -> None:
 def test_sub_tasks_share_the_limits_of_the_parent() -> None:
     world = with_open_sub_tasks(team(limits={"max_steps": 10, "max_tokens": 600, "max_seconds": 100}))
     for child, tokens in zip(children(world), (292, 292), strict=True):
-        limits = world.engine.frozen_teams.get(child).limits
+        limits = world.engine.workspace.frozen_teams.get(child).limits
         assert (limits.max_steps, limits.max_tokens) == (8, tokens)
         assert limits.max_seconds is not None
         assert 99 < limits.max_seconds < 100
     free = world = with_open_sub_tasks()
-    assert [free.engine.frozen_teams.get(child).limits.max_tokens for child in children(world)] == [None, 1000]
+    assert [free.engine.workspace.frozen_teams.get(child).limits.max_tokens for child in children(world)] == [
+        None,
+        1000,
+    ]
 
 
 @pytest.mark.parametrize("act", ["stop", "interrupt"])

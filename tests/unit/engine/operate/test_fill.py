@@ -50,13 +50,13 @@ def test_two_coordinators_share_a_fill(first: int) -> None:
     world = open_tasks()
     for _ in range(first):
         assert fill_page(world.engine).moved
-    assert not world.engine.schedule.is_intact()
+    assert not world.engine.tasks.schedule.is_intact()
     other = world.process()
     for _ in range(PAGES - first):
         assert fill_page(other).moved
     assert not fill_page(other).moved
     assert not fill_page(world.engine).moved
-    assert world.engine.schedule.is_intact()
+    assert world.engine.tasks.schedule.is_intact()
     assert scheduled(world) == scheduled(world, ENTER_PREFIX) == set(TASKS)
     assert world.server.held.fill is None
 
@@ -86,7 +86,7 @@ def test_the_page_of_a_dead_coordinator_is_repeated_after_its_claim(where: str, 
     world.watch = make_call
     world.clock.move(CLAIM_SECONDS)
     fill_schedule(world.process())
-    assert world.engine.schedule.is_intact()
+    assert world.engine.tasks.schedule.is_intact()
     assert scheduled(world) == set(TASKS)
 
 
@@ -99,12 +99,12 @@ def test_a_late_coordinator_does_not_move_the_fill_back() -> None:
             world.watch = make_call
             world.clock.move(CLAIM_SECONDS)
             fill_schedule(world.process())
-            assert world.engine.schedule.is_intact()
+            assert world.engine.tasks.schedule.is_intact()
         return call()
 
     world.watch = hang
     fill_page(late)
-    assert world.engine.schedule.is_intact()
+    assert world.engine.tasks.schedule.is_intact()
     assert world.server.held.fill is None
 
 
@@ -145,7 +145,7 @@ def test_a_loss_of_redis_during_a_fill_begins_another_one(loss: str) -> None:
             fill_page(world.engine)
         world.server.wipe() if loss == "wiped" else world.server.restore(world.server.copy())
         fill_schedule(world.engine)
-        assert world.engine.schedule.is_intact()
+        assert world.engine.tasks.schedule.is_intact()
         assert scheduled(world) == set(TASKS)
 
 
@@ -190,7 +190,7 @@ def test_names_that_are_no_task_ids_delay_no_task() -> None:
         world.files.held[f"{OPEN_MARKERS}{name}"] = b""
     fill_schedule(world.engine)
     assert scheduled(world) == set(TASKS)
-    assert world.engine.schedule.is_intact()
+    assert world.engine.tasks.schedule.is_intact()
 
 
 @pytest.mark.parametrize("loss", ["wiped", "restarted"])
@@ -225,8 +225,8 @@ def test_a_shard_that_does_not_answer_delays_no_other(loss: str) -> None:
     assert scheduled(world, prefix) == {name for name in TASKS if shard_of(name) != silent}
     once = {"schedule.enter": 2} if loss == "wiped" else {"schedule.scan": 1}
     assert +requests == once, "after its first page, a round leaves the shard out"
-    assert not world.engine.schedule.is_intact()
-    assert world.engine.schedule.recovered_instance(TASKS[0]) is None
+    assert not world.engine.tasks.schedule.is_intact()
+    assert world.engine.tasks.schedule.recovered_instance(TASKS[0]) is None
     fill_schedule(world.engine)
     assert +requests == once, "the next round begins later"
     world.watch = make_call
@@ -234,7 +234,7 @@ def test_a_shard_that_does_not_answer_delays_no_other(loss: str) -> None:
     assert not fill_page(world.engine).blocks_passes
     fill_schedule(world.engine)
     assert scheduled(world, prefix) == set(TASKS)
-    assert world.engine.schedule.is_intact()
+    assert world.engine.tasks.schedule.is_intact()
 
 
 @pytest.mark.parametrize("pages", range(1, PAGES))
@@ -264,8 +264,11 @@ def test_due_tasks_are_swept_while_a_fill_runs() -> None:
     world.dispatcher.queue.clear()
     world.server.held.fresh_until = 0.0
     world.clock.move(world.given.policy.redelivery_delay)
-    world.process().schedule.claim_fill(
-        world.engine.schedule.mark_filling(), FillPosition(FillKind.REFILL, FillPhase.OPEN), "other", CLAIM_SECONDS
+    world.process().tasks.schedule.claim_fill(
+        world.engine.tasks.schedule.mark_filling(),
+        FillPosition(FillKind.REFILL, FillPhase.OPEN),
+        "other",
+        CLAIM_SECONDS,
     )
     world.sweep()
     world.drain()
@@ -280,7 +283,7 @@ def test_the_jobs_of_a_recovery_precede_passes_that_are_long_overdue() -> None:
     world.server.restore(world.server.copy())
     fill_schedule(world.engine)
     for shard in set(map(shard_of, TASKS[:5])):
-        claimed = [entry.name for entry in world.engine.schedule.claim(shard, 100, CLAIM_SECONDS)]
+        claimed = [entry.name for entry in world.engine.tasks.schedule.claim(shard, 100, CLAIM_SECONDS)]
         jobs = [name for name in claimed if name.startswith(RESTART_PREFIX)]
         assert len(jobs) == len(claimed) / 2
         assert claimed[: len(jobs)] == jobs

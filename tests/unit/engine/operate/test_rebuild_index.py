@@ -164,7 +164,7 @@ def test_a_rebuild_ends_when_its_time_is_over_and_the_next_one_continues() -> No
 def test_one_worker_rebuilds_at_a_time() -> None:
     world = filled_world()
     world.clock.move(RUN_TIME + 1)
-    assert world.engine.task_index.lock_scan(Rebuild, "another", RUN_TIME)
+    assert world.engine.tasks.task_index.lock_scan(Rebuild, "another", RUN_TIME)
     assert rebuild_index(world.engine, RUN_TIME) == 0
     assert not page_of(world).complete
 

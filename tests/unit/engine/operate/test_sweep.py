@@ -177,7 +177,7 @@ def test_two_sweepers_claim_different_entries() -> None:
     world = MANUAL.world()
     tasks = [name for name in (f"task{number}" for number in range(200)) if shard_of(name) == 3]
     for task_id in tasks:
-        world.engine.schedule.set(task_id)
+        world.engine.tasks.schedule.set(task_id)
     passes: list[str] = []
 
     def run_pass(engine: Engine, task_id: str, by_sweeper: bool) -> None:
@@ -194,7 +194,7 @@ def test_the_entries_of_a_dead_sweeper_are_due_again() -> None:
     world.dispatcher.queue.clear()
     world.clock.move(world.given.policy.redelivery_delay)
     shard = shard_of(TASK)
-    assert [entry.name for entry in world.engine.schedule.claim(shard, 5, CLAIM_SECONDS)] == [TASK]
+    assert [entry.name for entry in world.engine.tasks.schedule.claim(shard, 5, CLAIM_SECONDS)] == [TASK]
     assert sweep_shard(world.engine, shard, 5) == 0
     world.clock.move(CLAIM_SECONDS)
     assert sweep_shard(world.engine, shard, 5) == 1
@@ -207,7 +207,7 @@ def test_a_job_that_is_entered_again_while_it_runs_is_kept(kind: str) -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team)
     world.settle()
-    world.engine.schedule.set(f"{kind}{TASK}")
+    world.engine.tasks.schedule.set(f"{kind}{TASK}")
 
     def watch(name: str, call: Any) -> Any:
         if name in ("task_store.load", "files.names"):
@@ -226,8 +226,8 @@ def test_an_item_that_arrives_while_its_task_is_claimed_is_applied_soon() -> Non
     world = MANUAL.world()
     world.submit(MANUAL.team)
     world.settle()
-    world.engine.schedule.set(TASK)
-    world.engine.schedule.claim(shard_of(TASK), 1, CLAIM_SECONDS)
+    world.engine.tasks.schedule.set(TASK)
+    world.engine.tasks.schedule.claim(shard_of(TASK), 1, CLAIM_SECONDS)
     world.send("more", "item1")
     world.dispatcher.queue.clear()
     world.clock.move(CHECK_DELAY)
@@ -273,14 +273,14 @@ def test_the_first_success_after_an_outage_hurries_the_other_entries() -> None:
     engine = World(world_parts(lambda request: says(""))).engine
     for _ in range(6):
         for name in ("b", "c"):
-            engine.backoff.record_failure(name)
-    engine.backoff.record_failure("a")
+            engine.process.backoff.record_failure(name)
+    engine.process.backoff.record_failure("a")
     for name, delay in (("a", 0.0), ("b", 30.0), ("c", 30.0)):
-        engine.schedule.set(name, delay)
+        engine.tasks.schedule.set(name, delay)
     assert sweep_shard(engine, shard_of("a"), 10, lambda *_: None) == 1
-    due = [engine.schedule.due_at(name) or 0.0 for name in ("b", "c")]
+    due = [engine.tasks.schedule.due_at(name) or 0.0 for name in ("b", "c")]
     assert [round(at - engine.clock.now(), 2) for at in due] == [0.0, 0.01]
-    assert engine.backoff.record_failure("b") == 1.0
+    assert engine.process.backoff.record_failure("b") == 1.0
 
 
 def test_tasks_continue_soon_after_redis_answers_again() -> None:
@@ -452,7 +452,7 @@ def test_a_task_that_has_lost_any_number_of_sweepers_is_abandoned() -> None:
     world.submit(MANUAL.team)
     world.settle()
     world.server.held.attempts[f"pass:{TASK}"] = 5000
-    world.engine.schedule.set(TASK)
+    world.engine.tasks.schedule.set(TASK)
     world.sweep()
     world.settle()
     assert world.summary().status is TaskStatus.FAILED

@@ -112,7 +112,7 @@ def results(world: World, task_id: str = RUN) -> list[ToolResult]:
 
 
 def row(world: World, task_id: str = RUN) -> RunRow:
-    frozen = world.engine.frozen_teams
+    frozen = world.engine.workspace.frozen_teams
     record = frozen.recorded_calls_of(task_id)
     return row_of_run(world.summary(task_id), world.history(task_id), frozen.get(task_id), record, world.history())
 
@@ -235,7 +235,7 @@ def test_an_unreadable_record_is_the_error_of_a_call_at_its_first_attempt() -> N
     world.settle(RUN)
     assert world.summary(RUN).status is TaskStatus.COMPLETED
     assert effects(world) == []
-    assert not world.engine.dead_letters.entries()
+    assert not world.engine.tasks.dead_letters.entries()
     for result in results(world):
         assert str(result.error).startswith(
             "not run: this is a what-if run, and task 'task_1' has no readable record for it: "
@@ -468,7 +468,7 @@ def test_only_runs_have_their_ids_and_their_rule() -> None:
     with pytest.raises(UsageError, match="to fork it as a task, name its team again"):
         fork(world.engine, ForkRequest(RUN, "mine"))
     fork(world.engine, ForkRequest(RUN, "mine", team=SHOP))
-    rule = world.engine.frozen_teams.get(RUN).what_if
+    rule = world.engine.workspace.frozen_teams.get(RUN).what_if
     assert rule is not None
     with pytest.raises(InvalidTeam, match="what_if: only `roboco what-if` sets it"):
         team_of(agents=[{"name": "a", "prompt": "b"}], what_if=rule.model_dump())
@@ -513,7 +513,7 @@ def test_a_call_that_did_not_run_costs_nothing_and_the_run_replays_the_same() ->
     assert row(world).cost == 1.0, "only the weather of Oslo ran"
     steps = world.history(RUN)
     assert len(steps[2].metadata["not_run"]) == 4
-    frozen, status = world.engine.frozen_teams.get(RUN), world.summary(RUN).status
+    frozen, status = world.engine.workspace.frozen_teams.get(RUN), world.summary(RUN).status
     reason = world.summary(RUN).reason
     recorded = RecordedTask(frozen, steps, status, reason, steps[0].created_at)
     assert {one.comparison for one in replay(recorded)} == {"same"}

@@ -103,7 +103,7 @@ def test_two_workers_that_archive_at_once_store_each_event_once() -> None:
     while world.server.held.tasks[TASK].last_event < 12:
         world.deliver(world.dispatcher.queue.popleft())
     for at in range(1, 6):
-        task = world.engine.task_store.load(TASK, 1)
+        task = world.engine.tasks.task_store.load(TASK, 1)
         assert task is not None
         other = world.process()
         full = replace(task, event_bytes=10**6)
@@ -129,7 +129,7 @@ def world_with_full_log() -> World:
     world = running_world(POLICY)
     for _ in range(12):
         world.deliver(world.dispatcher.queue.popleft())
-    task = world.engine.task_store.load(TASK, 1)
+    task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
     assert (task.first_event, task.archived_event, task.events > 12) == (1, 0, True)
     return world
@@ -143,7 +143,7 @@ def test_a_task_that_continues_during_the_merge_loses_no_event(at: int) -> None:
     def continue_task() -> None:
         for _ in range(8):
             world.deliver(world.dispatcher.queue.popleft())
-        task = world.engine.task_store.load(TASK, 1)
+        task = world.engine.tasks.task_store.load(TASK, 1)
         assert task is not None
         event_archive.archive_running(replace(world.process(), policy=SHORT_LOGS), TASK, task)
 

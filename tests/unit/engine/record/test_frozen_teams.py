@@ -12,7 +12,7 @@ def test_tasks_with_equal_team_files_share_a_team() -> None:
     world = MANUAL.world()
     for task_id, journey in (("a", MANUAL), ("b", MANUAL), ("c", SEQUENTIAL)):
         world.submit(journey.team, task_id=task_id)
-    teams = world.process().frozen_teams
+    teams = world.process().workspace.frozen_teams
     assert teams.get("a") is teams.get("b")
     assert teams.get("a") == MANUAL.team
     assert teams.get("c") == SEQUENTIAL.team
@@ -21,16 +21,16 @@ def test_tasks_with_equal_team_files_share_a_team() -> None:
 def test_a_team_file_that_differs_is_parsed() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team, task_id="a")
-    assert world.process().frozen_teams.get("a").name == "desk"
+    assert world.process().workspace.frozen_teams.get("a").name == "desk"
     world.files.held[team_path("a")] = world.files.held[team_path("a")].replace(b'"desk"', b'"other"')
-    assert world.process().frozen_teams.get("a").name == "other"
+    assert world.process().workspace.frozen_teams.get("a").name == "other"
 
 
 def test_a_file_that_cannot_be_read_is_a_broken_record_with_its_cause_and_remedy() -> None:
     """A worker and the sweeper count no attempt for it, and an operator gets a dead letter."""
     world = MANUAL.world()
     world.submit(MANUAL.team, task_id="a")
-    teams = world.process().frozen_teams
+    teams = world.process().workspace.frozen_teams
     readers = {
         team_path("a"): teams.get,
         lineage_path("a"): teams.fork_of,
@@ -49,10 +49,10 @@ def test_a_repeated_submission_with_other_looked_up_prices_keeps_the_first_ones(
     team = MANUAL.team.model_copy(update={"models": models})
     later = team.model_copy(update={"models": {"m": models["m"].model_copy(update={"price_in": 3.0})}})
     other = team.model_copy(update={"models": {"m": models["m"].model_copy(update={"model": "y"})}})
-    teams = world.process().frozen_teams
+    teams = world.process().workspace.frozen_teams
     assert teams.freeze("a", team)
-    assert world.process().frozen_teams.freeze("a", later)
-    again = world.process().frozen_teams
+    assert world.process().workspace.frozen_teams.freeze("a", later)
+    again = world.process().workspace.frozen_teams
     assert again.freeze("a", later)
     assert again.get("a").models["m"].price_in == 1.0
     assert not again.freeze("a", other)

@@ -81,7 +81,7 @@ def test_many_items_are_read_once_and_confirmed_by_one_listing() -> None:
 def test_a_task_applies_its_messages_with_two_reads_of_each() -> None:
     world = task_with_messages()
     with counting(world) as counts:
-        world.engine.dispatcher.advance(TASK)
+        world.engine.services.dispatcher.advance(TASK)
         world.settle()
     texts = [step.text for step in world.history() if step.agent_name == "user"][1:]
     assert texts == [f"message {number}" for number in range(COUNT)]

@@ -68,7 +68,7 @@ class Deployment:
         world.files, world.histories = ObjectFiles(self.objects), S3Histories(self.objects)  # type: ignore[assignment]
         self.client, self.coordinator, self.agents = (world.process() for _ in range(3))
         world.engine = self.client
-        self.client.switches.repair()  # once for a deployment, after Redis was empty
+        self.client.process.switches.repair()  # once for a deployment, after Redis was empty
 
     def requests_of(self, operation: Callable[[], object]) -> Requests:
         """Return the requests of the operation."""

@@ -34,7 +34,7 @@ def test_a_copy_of_running_tasks_continues_in_an_empty_redis(journey: Journey, b
         copy(world, backup, markers=True)
         work(world, between)
         copy(world, backup, markers=False)
-        world.engine.histories.compact(TASK)
+        world.engine.workspace.histories.compact(TASK)
         work(world, between)
         copy(world, backup, markers=False)
         restored = new_world(journey)

@@ -49,11 +49,11 @@ def test_nothing_of_an_erased_task_remains_but_its_receipt() -> None:
     world = ended_task()
     files = [path for path in world.files.held if path.startswith(f"{TASK}/")]
     size = sum(len(world.files.held[path]) for path in files)
-    world.engine.dead_letters.add(dead_letter_of_lost_work("turn", TASK, "a", "lost", 3, world.engine.now()))
-    world.engine.dead_letters.add(dead_letter_of_lost_work("turn", "other", "a", "lost", 3, world.engine.now()))
+    world.engine.tasks.dead_letters.add(dead_letter_of_lost_work("turn", TASK, "a", "lost", 3, world.engine.now()))
+    world.engine.tasks.dead_letters.add(dead_letter_of_lost_work("turn", "other", "a", "lost", 3, world.engine.now()))
     erase(world, by="key_1", reason="asked by the user")
     assert world.traces() == []
-    assert [letter.task_id for letter in world.engine.dead_letters.entries()] == ["other"]
+    assert [letter.task_id for letter in world.engine.tasks.dead_letters.entries()] == ["other"]
     receipt = world.receipt()
     assert (receipt.status, receipt.by, receipt.reason) == ("erased", "key_1", "asked by the user")
     assert (receipt.files, receipt.bytes, receipt.dead_letters) == (len(files), size, 1)

@@ -59,7 +59,7 @@ def test_a_stronger_request_keeps_what_the_first_one_removes() -> None:
 def test_a_broken_request_is_replaced_by_the_next_one() -> None:
     world = ended_task()
     world.files.held[erasure_path(TASK)] = b"{broken"
-    world.engine.schedule.set(f"erase/{TASK}")
+    world.engine.tasks.schedule.set(f"erase/{TASK}")
     world.sweep()
     assert tombstone_path(TASK) not in world.files.held
     world.erase()
@@ -70,7 +70,7 @@ def test_a_broken_request_is_replaced_by_the_next_one() -> None:
 def test_an_erasure_waits_until_the_task_is_closed(marker: bytes) -> None:
     world = ended_task()
     world.files.held[open_marker_path(TASK)] = marker
-    world.engine.schedule.remove(TASK)
+    world.engine.tasks.schedule.remove(TASK)
     world.erase()
     erase_task(world.engine, TASK)
     assert world.receipt().finished_at is None
@@ -115,11 +115,11 @@ def test_a_clock_of_a_client_that_is_ahead_delays_nothing() -> None:
 def test_a_process_carries_out_a_few_erasures_at_a_time() -> None:
     world = ended_task()
     world.erase()
-    while world.engine.erasure_slots.acquire(blocking=False):
+    while world.engine.process.erasure_slots.acquire(blocking=False):
         pass
     world.sweep()
     assert tombstone_path(TASK) not in world.files.held
-    world.engine.erasure_slots.release()
+    world.engine.process.erasure_slots.release()
     finish(world, seconds=31)
 
 

@@ -60,7 +60,7 @@ def test_pages_are_spread_and_shared_by_coordinators(monkeypatch: pytest.MonkeyP
     assert enforce_retention(world.process(), SECONDS) == 2
     world.clock.move(SECONDS + 1)
     assert enforce_retention(world.process(), SECONDS) == 1
-    scan = world.engine.task_index.load_scan(RetentionScan)
+    scan = world.engine.tasks.task_index.load_scan(RetentionScan)
     assert scan is not None
     assert (scan.tasks_read, scan.due) == (5, 5)
 
@@ -102,7 +102,7 @@ def test_coordinators_with_different_rules_do_not_begin_anew_all_the_time() -> N
     for _ in range(20):
         for engine in (world.engine, other):
             enforce_retention(engine, SECONDS)
-            scan = world.engine.task_index.load_scan(RetentionScan)
+            scan = world.engine.tasks.task_index.load_scan(RetentionScan)
             assert scan is not None
             began.add(scan.scan_id)
             world.clock.move(SECONDS + 1)
@@ -123,7 +123,7 @@ def test_a_poison_task_does_not_stop_the_scan(page_size: int, monkeypatch: pytes
 
     world.watch = refuse_one
     assert enforce_retention(world.engine, SECONDS) == 2
-    scan = world.engine.task_index.load_scan(RetentionScan)
+    scan = world.engine.tasks.task_index.load_scan(RetentionScan)
     assert scan is not None
     assert scan.finished is not None
 

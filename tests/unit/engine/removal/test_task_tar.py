@@ -34,7 +34,7 @@ def ended_task() -> ObjectWorld:
 
 def tar_of(world: ObjectWorld) -> bytes:
     check_exportable(world.engine, TASK)
-    return b"".join(task_tar(world.engine, TASK))
+    return b"".join(task_tar(world.engine.workspace, TASK))
 
 
 @pytest.mark.parametrize("closed", [True, False])
@@ -115,7 +115,7 @@ def test_a_task_is_the_same_after_export_and_import() -> None:
     assert [step.line() for step in target.history()] == [step.line() for step in world.history()]
     portable = {path for path in world.files.held if path.startswith(f"{TASK}/") and "/history" not in path}
     assert {path for path in target.files.held if path.startswith(f"{TASK}/")} >= portable
-    assert target.engine.task_index.ended([TASK]) == [True]
+    assert target.engine.tasks.task_index.ended([TASK]) == [True]
     assert not target.server.held.schedule
     assert tar_of(target) == data
 

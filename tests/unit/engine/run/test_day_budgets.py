@@ -45,7 +45,7 @@ def world_of(*entries: str) -> World:
 
 def spent(world: World, tenant: str = "acme", by: str | None = None) -> tuple[int, int]:
     """Return the tokens and billionths that the tenant or its caller has used today."""
-    used = world.engine.rate_limiter.spent(tenant, day_of(world.engine.now()), by)
+    used = world.engine.services.rate_limiter.spent(tenant, day_of(world.engine.now()), by)
     return used.tokens, used.cost_billionths
 
 

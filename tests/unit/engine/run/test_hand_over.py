@@ -63,7 +63,7 @@ class Ending:
         self.then()
         self.world.watch = self
         self.calls = 1
-        for item in list(self.world.engine.held_work._held):
+        for item in list(self.world.engine.process.held_work._held):
             item.reason = SHUTDOWN_REASON
             item.interrupt()
         if self.fails:
@@ -90,7 +90,7 @@ def new_world() -> World:
 
     tools = {"add": lambda args, context: 3, "sub": lambda args, context: 1}
     world = World(world_parts(answer, tools))
-    world.engine.switches.repair()
+    world.engine.process.switches.repair()
     world.submit(TEAM, at_once=True)
     return world
 
@@ -101,7 +101,7 @@ def run(moment: str, switched: bool, dies_at: int, after: bool = False) -> int:
 
     def then() -> None:
         for target in TARGETS if switched else ():
-            world.engine.switches.switch_off(target, "it is broken", True, None, world.engine.now())
+            world.engine.process.switches.switch_off(target, "it is broken", True, None, world.engine.now())
 
     ending = Ending(world, *MOMENTS[moment], dies_at, after, then)
     world.watch = ending
@@ -112,7 +112,7 @@ def run(moment: str, switched: bool, dies_at: int, after: bool = False) -> int:
     if switched:
         world.settle_for(3)
         for target in TARGETS:
-            world.engine.switches.switch_on(target)
+            world.engine.process.switches.switch_on(target)
         world.clock.move(30)
     world.settle_for(2)
     world.settle()

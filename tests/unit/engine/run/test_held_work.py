@@ -29,7 +29,7 @@ def take(world: World) -> TurnMessage:
 
 def world_with_turn() -> World:
     world = World(world_parts(lambda request: says("one two three")))
-    world.engine.switches.repair()
+    world.engine.process.switches.repair()
     world.submit(TEAM, at_once=True)
     return world
 
@@ -43,7 +43,9 @@ def shut_down_at(world: World, operation: str, nth: int = 1) -> Callable[[], Non
         if name == operation:
             seen += 1
             if seen == nth:
-                for item in world.engine.held_work._held:  # as `check` does, which waits for the thread of this test
+                for (
+                    item
+                ) in world.engine.process.held_work._held:  # as `check` does, which waits for the thread of this test
                     item.reason = SHUTDOWN_REASON
                     item.interrupt()
         return make_call(name, call)
@@ -60,7 +62,7 @@ def test_a_turn_is_released_before_its_first_text_and_restarted_after_it() -> No
     stop()
     again = take(world).assignment
     assert again == order
-    task = world.engine.task_store.load(TASK, 1)
+    task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
     assert (task.attempt, task.handovers, task.claimed) == (1, 0, False)
 
@@ -74,7 +76,7 @@ def test_handed_over_attempts_do_not_count(times: int) -> None:
         stop = shut_down_at(world, "leases.emit", 2)
         assert run_turn(world.engine, order) is TurnOutcome.HANDED_OVER
         stop()
-        task = world.engine.task_store.load(TASK, 1)
+        task = world.engine.tasks.task_store.load(TASK, 1)
         assert task is not None
         assert (task.attempt, task.handovers, task.counted_attempt) == (number + 1, number, 1)
     assert run_turn(world.engine, take(world).assignment) is TurnOutcome.COMMITTED
@@ -95,7 +97,7 @@ def test_work_that_ends_is_not_taken() -> None:
     world = world_with_turn()
     assert run_turn(world.engine, take(world).assignment) is TurnOutcome.COMMITTED
     world.host.shutdown_due = True
-    world.engine.held_work.check()
+    world.engine.process.held_work.check()
     assert (world.host.interrupts, world.host.kills) == (0, 0)
 
 
@@ -107,7 +109,7 @@ WORK = SwitchableWork("tools", "", "team", "one", tool="add")
 
 
 def test_an_interruption_that_is_late_does_not_reach_the_work_after_it() -> None:
-    held_work = world_with_turn().engine.held_work
+    held_work = world_with_turn().engine.process.held_work
     handed_over: list[str] = []
     ended_before: list[bool] = []
 
@@ -144,7 +146,7 @@ ADDING = team_of(
 def world_with_call(run: Callable[..., Any]) -> tuple[World, ToolMessage]:
     """Return a world whose agent has called a tool, and the message of the call."""
     world = World(world_parts(lambda request: says("", ("add", {})), {"add": run}))
-    world.engine.switches.repair()
+    world.engine.process.switches.repair()
     world.submit(ADDING, at_once=True)
     run_turn(world.engine, take(world).assignment)
     message = world.dispatcher.queue.pop()
@@ -160,7 +162,7 @@ def interrupt_at(world: World, operation: str, after: bool) -> None:
 
     def watch(name: str, call: Any) -> Any:
         answer = call() if name != operation or after else None
-        if name == operation and (held := list(world.engine.held_work._held)):
+        if name == operation and (held := list(world.engine.process.held_work._held)):
             for item in held:
                 item.reason = SHUTDOWN_REASON
                 item.interrupt()
@@ -177,7 +179,7 @@ def test_a_call_is_not_interrupted_while_its_outcome_is_recorded(operation: str,
     interrupt_at(world, operation, after)
     assert run_call(world.engine, message.assignment) is CallOutcome.DONE
     world.watch = make_call
-    task = world.engine.task_store.load(TASK, 1)
+    task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
     assert task.calls[message.assignment.call_id].outcome is not None
     assert not any(isinstance(one, ToolMessage) for one in world.dispatcher.queue)
@@ -188,7 +190,7 @@ def test_a_call_that_ends_as_it_is_interrupted_is_recorded_or_handed_over(fails:
     """A result counts. An error may be the interruption, so another worker runs the call."""
 
     def run(args: Any, context: Any) -> int:
-        for item in world.engine.held_work._held:
+        for item in world.engine.process.held_work._held:
             item.reason = SHUTDOWN_REASON
             item.interrupt()
         if fails:
@@ -198,7 +200,7 @@ def test_a_call_that_ends_as_it_is_interrupted_is_recorded_or_handed_over(fails:
     world, message = world_with_call(run)
     expected = CallOutcome.HANDED_OVER if fails else CallOutcome.DONE
     assert run_call(world.engine, message.assignment) is expected
-    task = world.engine.task_store.load(TASK, 1)
+    task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
     assert (task.calls[message.assignment.call_id].outcome is None) is fails
     assert sum(isinstance(one, ToolMessage) for one in world.dispatcher.queue) == fails
@@ -206,7 +208,7 @@ def test_a_call_that_ends_as_it_is_interrupted_is_recorded_or_handed_over(fails:
 
 def test_a_call_that_was_handed_over_before_its_outcome_is_recorded_is_shown_as_handed_over() -> None:
     def run(args: Any, context: Any) -> int:
-        for item in world.engine.held_work._held:
+        for item in world.engine.process.held_work._held:
             item.reason = SHUTDOWN_REASON
             item.interrupt()
             item.hand_over()  # the tool did not end in time
@@ -219,7 +221,7 @@ def test_a_call_that_was_handed_over_before_its_outcome_is_recorded_is_shown_as_
 
 def test_an_interruption_that_fails_does_not_keep_other_work_from_its_own() -> None:
     world = world_with_turn()
-    held_work, interrupted = world.engine.held_work, []
+    held_work, interrupted = world.engine.process.held_work, []
 
     def fail() -> None:
         raise OSError

@@ -1,7 +1,6 @@
 """A worker that lacks the function of a tool leaves its call or turn to another worker, or the task is paused."""
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from roboco.engine.run.turn import run_turn
 from roboco.ports.registry import Registration, WorkspaceIdentity
 from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.parts import with_parts
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.watch import make_call
 from tests.support.memory_ports.world import TASK, WORKER, World, team_of, world_parts
@@ -66,7 +66,7 @@ def take_next(kind: type[ToolMessage] | type[TurnMessage], world: World) -> Any:
 
 def engine_of_worker(world: World, name: str) -> Engine:
     """Return the engine of another worker."""
-    return replace(world.process(), workers=MemoryWorkerRegistry(world.server, world.clock, name))
+    return with_parts(world.process(), workers=MemoryWorkerRegistry(world.server, world.clock, name))
 
 
 def run_count(world: World) -> int:

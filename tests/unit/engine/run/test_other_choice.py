@@ -213,7 +213,7 @@ def test_the_heartbeat_records_how_far_a_model_call_has_come() -> None:
         [stream] = worlds[0].given.model.streams
         stream.progress = CallProgress(2, 3, 5.0, 60.0, 700)
         worlds[0].heartbeat.beat()
-        task = worlds[0].engine.task_store.load(TASK, 1)
+        task = worlds[0].engine.tasks.task_store.load(TASK, 1)
         assert task is not None
         seen.append(task.progress)
 
@@ -222,5 +222,5 @@ def test_the_heartbeat_records_how_far_a_model_call_has_come() -> None:
     worlds[0].submit(team_of(agents=[member("one")], models=models))
     worlds[0].settle()
     assert seen == [TurnProgress("'m' at https://x.com/v1", 2, 3, 5.0, 60.0, 700)]
-    after = worlds[0].engine.task_store.load(TASK, 1)
+    after = worlds[0].engine.tasks.task_store.load(TASK, 1)
     assert after is None or after.progress is None

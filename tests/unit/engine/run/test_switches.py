@@ -22,12 +22,12 @@ TEAM = team_of(agents=[member("one", tools=["add"])], tools=[{"name": "add", "fu
 
 
 def switch_off(world: World, target: str, reason: str = "it is broken", interrupt: bool = False) -> None:
-    world.engine.switches.switch_off(target, reason, interrupt, None, world.engine.now())
+    world.engine.process.switches.switch_off(target, reason, interrupt, None, world.engine.now())
     world.clock.move(1)  # longer than a process relies on what it has read
 
 
 def switch_on(world: World, target: str) -> None:
-    world.engine.switches.switch_on(target)
+    world.engine.process.switches.switch_on(target)
     world.clock.move(1)
 
 
@@ -38,7 +38,7 @@ def world() -> World:
         return says("done") if answered else says("", ("add", {}))
 
     world = World(world_parts(answer, {"add": lambda args, context: 3}))
-    world.engine.switches.repair()
+    world.engine.process.switches.repair()
     return world
 
 
@@ -57,7 +57,7 @@ def test_a_turn_that_is_switched_off_waits_with_the_reason_and_no_attempt(world:
     world.submit(TEAM, at_once=True)
     result = run_turn(world.engine, take(world, TurnMessage).assignment)
     assert isinstance(result, SwitchedOff)
-    task = world.engine.task_store.load(TASK, 1)
+    task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
     assert (task.status, task.attempt, task.claimed) == (TaskStatus.RUNNING, 1, False)
     assert task.reason.endswith("is switched off: it is broken")
@@ -85,7 +85,7 @@ def test_a_call_that_is_switched_off_waits_and_continues(world: World) -> None:
     switch_off(world, "tool:add")
     order = take(world, ToolMessage).assignment
     assert isinstance(run_call(world.engine, order), SwitchedOff)
-    task = world.engine.task_store.load(TASK, 1)
+    task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
     assert task.reason == "tool:add is switched off: it is broken"
     for _ in range(10):
@@ -98,7 +98,7 @@ def test_a_call_that_is_switched_off_waits_and_continues(world: World) -> None:
     again = take(world, ToolMessage).assignment
     assert again == order
     assert run_call(world.engine, again) is CallOutcome.DONE
-    task = world.engine.task_store.load(TASK, 1)
+    task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
     assert task.reason == ""
 
@@ -117,7 +117,7 @@ def world_with_two_calls() -> tuple[World, ToolMessage, ToolMessage]:
         return says("done") if answered else says("", ("add", {}), ("sub", {}))
 
     world = World(world_parts(answer, {"add": lambda args, context: 3, "sub": lambda args, context: 1}))
-    world.engine.switches.repair()
+    world.engine.process.switches.repair()
     world.submit(TWO, at_once=True)
     run_turn(world.engine, take(world, TurnMessage).assignment)
     first, second = world.dispatcher.queue
@@ -128,7 +128,7 @@ def world_with_two_calls() -> tuple[World, ToolMessage, ToolMessage]:
 
 
 def reason_of(world: World) -> str:
-    task = world.engine.task_store.load(TASK, 1)
+    task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
     return task.reason
 
@@ -223,7 +223,7 @@ def test_calls_continue_if_the_sweeper_that_finds_them_switched_on_dies_before_a
 def run_while_switching(first_off: bool, number: int) -> Fault:
     """Run the first call in a worker, while an operator switches it on or off before the worker's call of a number."""
     world, first, second = world_with_two_calls()
-    other = world.process().switches
+    other = world.process().process.switches
     if first_off:
         switch_off(world, "tool:add")
 
@@ -272,7 +272,7 @@ def test_switches_survive_a_loss_of_redis_and_an_old_copy(world: World) -> None:
     switch_off(world, "tool:t")
     for lost in (None, old):
         world.server.held.switches = lost
-        other = world.process().switches
+        other = world.process().process.switches
         if lost is not None:
             other.repair()  # as coordinators do
         assert [switch.target for switch in other.current().off] == ["model:m", "tool:t"]
@@ -280,14 +280,14 @@ def test_switches_survive_a_loss_of_redis_and_an_old_copy(world: World) -> None:
 
 def test_the_last_known_switches_count_while_no_server_answers(world: World) -> None:
     switch_off(world, "model:m")
-    assert world.engine.switches.current().off
+    assert world.engine.process.switches.current().off
     world.clock.move(60)
 
     def fail(name: str, call: Any) -> Any:
         raise TransientError("away")
 
     world.watch = fail
-    assert [switch.target for switch in world.engine.switches.current().off] == ["model:m"]
+    assert [switch.target for switch in world.engine.process.switches.current().off] == ["model:m"]
 
 
 def test_a_switch_is_recorded_while_redis_is_away_and_not_if_redis_refuses_its_user(world: World) -> None:
@@ -302,17 +302,17 @@ def test_a_switch_is_recorded_while_redis_is_away_and_not_if_redis_refuses_its_u
     world.watch = answer(PermissionError("this user has no right"))
     with pytest.raises(PermissionError):
         switch_off(world, "model:m")
-    assert world.engine.switches.stored().off == ()
+    assert world.engine.process.switches.stored().off == ()
     world.watch = answer(TransientError("away"))
     with pytest.raises(TransientError):
         switch_off(world, "model:m")
-    assert [switch.target for switch in world.engine.switches.stored().off] == ["model:m"]
+    assert [switch.target for switch in world.engine.process.switches.stored().off] == ["model:m"]
 
 
 def test_a_switch_is_replaced_and_their_number_is_bounded(world: World) -> None:
     switch_off(world, "model:m", "first")
     switch_off(world, "model:m", "second")
-    assert [switch.reason for switch in world.engine.switches.stored().off] == ["second"]
+    assert [switch.reason for switch in world.engine.process.switches.stored().off] == ["second"]
     for number in range(MAX_SWITCHES - 1):
         switch_off(world, f"model:{number}")
     with pytest.raises(UsageError, match="is the most"):
@@ -323,10 +323,10 @@ def test_a_switch_is_replaced_and_their_number_is_bounded(world: World) -> None:
 def test_an_old_copy_switches_nothing_on_again_in_a_process_that_knows_newer_ones(world: World) -> None:
     old = world.server.held.switches
     switch_off(world, "model:m")
-    assert world.engine.switches.current().off
+    assert world.engine.process.switches.current().off
     world.server.held.switches = old  # a failover that lost the last write
     world.clock.move(60)
-    assert [switch.target for switch in world.engine.switches.current().off] == ["model:m"]
+    assert [switch.target for switch in world.engine.process.switches.current().off] == ["model:m"]
 
 
 def test_a_copy_that_cannot_be_read_is_replaced_by_the_record(world: World) -> None:
@@ -334,7 +334,7 @@ def test_a_copy_that_cannot_be_read_is_replaced_by_the_record(world: World) -> N
     held = world.server.held.switches
     assert held is not None
     world.server.held.switches = (held[0], "{")
-    other = world.process().switches
+    other = world.process().process.switches
     assert [switch.target for switch in other.current().off] == ["model:m"]
     other.repair()
     assert world.server.held.switches == held
@@ -350,7 +350,7 @@ def test_a_record_that_cannot_be_read_holds_work_back_and_costs_no_task_an_attem
         with pytest.raises(TransientError, match="Restore"):
             run_turn(engine, order)
         world.clock.move(60)
-    task = world.engine.task_store.load(TASK, 1)
+    task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
     assert (task.status, task.attempt, task.claimed) == (TaskStatus.RUNNING, 1, False)
     world.files.put(SWITCHES_FILE, b"{}")

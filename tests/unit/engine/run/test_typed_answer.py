@@ -81,7 +81,7 @@ def test_a_wrong_answer_does_not_count_as_the_turn_of_a_sequence() -> None:
     team = team_of(agents=[member("planner", output=PLAN), member("writer")])
     world = run(script, team)
     assert [step.agent_name for step in world.history()] == ["user", "planner", "planner", "writer"]
-    assert world.engine.summaries.require("task_1").agents["planner"].steps == 2
+    assert world.engine.workspace.summaries.require("task_1").agents["planner"].steps == 2
 
 
 def test_tools_come_before_a_typed_answer() -> None:
