@@ -3,12 +3,13 @@
 import threading
 import time
 from inspect import signature
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Self, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import redis
-from redis.cluster import ClusterNode, NodesManager, RedisCluster
+from redis.cluster import NodesManager, RedisCluster
 from redis.commands.core import Script
 from redis.exceptions import RedisClusterException
 
@@ -106,12 +107,22 @@ class LazyCluster:
             return self._cluster
 
     def _connect_any(self) -> RedisCluster:
-        """Return the client of the first node that answers."""
-        first, *others = self._nodes
-        make_node: Any = ClusterNode
-        nodes = [make_node(address.hostname, address.port) for address in map(urlsplit, others)]
+        """Return the client of the first node that answers. All are asked at once: if all hang, it waits once."""
+        answers = SimpleQueue[RedisCluster | Exception]()
+        for node in self._nodes:
+            threading.Thread(target=self._connect_one, args=(node, answers), daemon=True).start()
+        errors = list[Exception]()
+        while len(errors) < len(self._nodes):
+            if isinstance(answer := answers.get(), RedisCluster):
+                return answer
+            errors.append(answer)
+        raise errors[-1]
+
+    def _connect_one(self, node: str, answers: "SimpleQueue[RedisCluster | Exception]") -> None:
         try:
-            return _Cluster(url=first, startup_nodes=nodes, **self._options)
+            answers.put(_Cluster(url=node, **self._options))
         except RedisClusterException as error:
             kind = type(error.__cause__)  # after a time-out its caller has waited: no command is repeated
-            raise (kind if kind is redis.TimeoutError else redis.ConnectionError)(str(error)) from error
+            answers.put((kind if kind is redis.TimeoutError else redis.ConnectionError)(str(error)))
+        except Exception as error:  # `_connect_any` raises it
+            answers.put(error)

@@ -1,13 +1,15 @@
 """URLs of a Redis Cluster, and its client."""
 
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 import redis
 
 from roboco.domain.url import strip_credentials
 from roboco.errors import TransientError, UsageError
-from roboco.redis.client import connect, connect_for_renewals
+from roboco.redis.client import TIMEOUT, connect, connect_for_renewals
 from roboco.redis.cluster import is_cluster, node_urls
 from roboco.redis.scripts import translating_errors
 from roboco.settings import Settings
@@ -46,3 +48,17 @@ def test_a_batch_for_a_cluster_that_hangs_waits_once() -> None:
         silent.setblocking(False)
         with pytest.raises(BlockingIOError):
             silent.accept()
+
+
+def test_the_nodes_of_a_cluster_that_hangs_are_asked_at_once() -> None:
+    with ExitStack() as exits:
+        servers = [exits.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        addresses = ",".join(f"127.0.0.1:{server.getsockname()[1]}" for server in servers)
+        client = exits.enter_context(connect_for_renewals(f"redis+cluster://{addresses}", TIMEOUT))
+        waiting = exits.enter_context(ThreadPoolExecutor(1)).submit(lambda: client.get("key"))
+        for server in servers:
+            server.settimeout(TIMEOUT - 1)
+            exits.enter_context(server.accept()[0])
+        assert not waiting.done()
+        exits.close()
+        assert isinstance(waiting.exception(), redis.ConnectionError)
