@@ -12,9 +12,7 @@
     ├── TransientError    unavailable      the machine: the same call may succeed later
     │   ├── Overloaded    overloaded       the caller, later: too many turns wait already, and nothing was stored
     │   ├── ModelError    the provider's   the model's provider: `retryable` says whether another attempt can help
-    │   ├── RetryLater    retry_later      the machine, not before a time that the server has named
-    │   ├── MissingRight  unavailable      an operator: a server refuses its user a right
-    │   └── RefusedWrites unavailable      an operator: Redis answers, and refuses writes for now
+    │   └── RetryLater    retry_later      the machine, not before a time that the server has named
     ├── TaskFailed        task_failed      the caller that waits for a task: the task did not complete
     ├── CorruptHistory    corrupt_history  an operator: a stored history breaks its own rules
     └── Conflict          replaced         the worker that loses: another worker processes this already
@@ -101,14 +99,6 @@ class TransientError(RobocoError):
     """A server failed to respond correctly. The same call may succeed later."""
 
     code = "unavailable"
-
-
-class MissingRight(TransientError):
-    """A server refuses its user a right. The call has changed nothing there; an operator may grant the right."""
-
-
-class RefusedWrites(TransientError):
-    """Redis answers, and refuses writes for now: its memory or disk is full, or it is a replica."""
 
 
 class Overloaded(TransientError):

@@ -4,7 +4,7 @@ from typing import Final
 
 from roboco.domain.usage import DayUsage, day_of
 from roboco.engine.engine import Engine
-from roboco.errors import RefusedWrites
+from roboco.ports.refusals import RefusedWrites
 from roboco.redis.caller_limits import Accepted, Account, LimitReached, RedisCallerCounts, RedisOpenTasks
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import Scripts

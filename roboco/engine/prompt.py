@@ -15,7 +15,7 @@ def render_prompt(
 ) -> str:
     """Return the agent's prompt for this task. `shared` has the newest outputs by agent, `output`, and the `state`.
 
-    Raise UsageError if its template uses an undefined variable, and NoValueYet for a part of `shared`.
+    Raise UsageError if its template uses an undefined variable; see `is_too_early` for a part of `shared`.
     """
     return prompts.render(agent.prompt, _variables(team, agent, task_id, first) | dict(shared))
 

@@ -22,8 +22,9 @@ from pydantic import ValidationError
 
 from roboco.domain.paths import SWITCHES_FILE
 from roboco.domain.switch import Switch, SwitchableWork, Switches, check_reason, check_target
-from roboco.errors import CorruptHistory, MissingRight, TransientError
+from roboco.errors import CorruptHistory, TransientError
 from roboco.ports.clock import Clock
+from roboco.ports.refusals import MissingRight
 from roboco.ports.registry import WorkerRegistry
 from roboco.ports.workspace import Files
 

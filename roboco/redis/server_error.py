@@ -20,7 +20,8 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from roboco.errors import MissingRight, RefusedWrites, RobocoError, TransientError
+from roboco.errors import RobocoError, TransientError
+from roboco.ports.refusals import MissingRight, RefusedWrites
 
 REDIS_URL_SETTING: Final = "ROBOCO_REDIS_URL"
 BROKER_URL_SETTING: Final = "ROBOCO_BROKER_URL (or ROBOCO_REDIS_URL, if that is not set)"

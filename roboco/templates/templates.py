@@ -15,10 +15,6 @@ TEAM_SECONDS = 2.0
 """The processor time in which all templates of a team are rendered. One takes at most about 0.5 s."""
 
 
-class NoValueYet(UsageError):
-    """A prompt uses the output of an agent, or a value of the state, that does not exist yet."""
-
-
 class JinjaPrompts:
     """Renders prompts, all in this processor time. A template that uses an undefined name is refused.
 
@@ -40,11 +36,14 @@ class JinjaPrompts:
         try:
             return render(plain_text(template), variables)
         except TemplateFailure as failure:
-            if failure.too_early:
-                raise NoValueYet(f"the template fails: {failure}") from failure
             raise UsageError(f"the template fails: {failure}") from failure
         finally:
             self._seconds_left -= thread_time() - start
+
+
+def is_too_early(error: UsageError) -> bool:
+    """Return True if a prompt uses the output of an agent, or a value of the state, that does not exist yet."""
+    return bool(getattr(error.__cause__, "too_early", False))
 
 
 def check_template(template: str) -> list[str]:

@@ -9,11 +9,8 @@ from starlette.datastructures import Headers
 from roboco.domain.access_key import CallerLimits
 from roboco.gateway.authentication import Authenticator
 from roboco.gateway.principal import Principal
-from roboco.gateway.settings import GatewaySettings
 
-UNLIMITED: Final = {
-    name: 0 for name in GatewaySettings.model_fields if name.removeprefix("tenant_") in CallerLimits.model_fields
-}
+UNLIMITED: Final = {"limits": CallerLimits(), "tenant_limits": CallerLimits()}
 """Settings of a gateway that counts no callers, and so needs no Redis."""
 ChooseCaller = Callable[[Headers], Principal]
 """Returns the caller of a request by its headers, or raises Problem."""

@@ -46,7 +46,7 @@ from roboco.engine.task_entries import put_entry
 from roboco.engine.tombstones import check_not_erased
 from roboco.errors import StateConflict, UsageError
 from roboco.ports.telemetry import Operation
-from roboco.templates.templates import TEAM_SECONDS, JinjaPrompts, NoValueYet
+from roboco.templates.templates import TEAM_SECONDS, JinjaPrompts, is_too_early
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,9 @@ def check_prompts(team: Team, task_id: str, first: TaskStep) -> None:
     for agent in team.agents:
         try:
             render_prompt(prompts, team, agent, task_id, first, shared)
-        except NoValueYet:
-            continue  # no agent or tool has acted
         except UsageError as error:
+            if is_too_early(error):
+                continue  # no agent or tool has acted
             raise UsageError(f"prompt of agent {agent.name!r}: {error}") from error
 
 
