@@ -80,7 +80,7 @@ from roboco.ports.task_index import TaskPage
 from roboco.ports.tools import ToolContext
 from roboco.settings import Settings, load_settings
 from roboco.team_files.file import load_team, parse_team
-from roboco.tools.function_tool import tool
+from roboco.tools.function_tool import check, tool
 
 __all__ = [
     "AgentHandedOff",
@@ -157,6 +157,7 @@ __all__ = [
     "UsageError",
     "UserInterrupted",
     "UserMessageAdded",
+    "check",
     "load_settings",
     "load_team",
     "parse_team",

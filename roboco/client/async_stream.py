@@ -37,6 +37,8 @@ class AsyncTaskStream:
     def __init__(self, stream: TaskStream, follower: AsyncFollower) -> None:
         self._stream = stream
         self._follower = follower
+        self.last_status = ""
+        """The status that `wait_at_rest` has read last."""
 
     def items(self, cursor: str | None) -> AsyncGenerator[StreamItem, None]:
         """Yield each item after the cursor, live until the task has ended; without a cursor, from the beginning.
@@ -55,6 +57,7 @@ class AsyncTaskStream:
             async for event in changes:
                 for delay in recheck_delays(event):
                     summary = await self._read_shared("summary", self._stream.summary)
+                    self.last_status = str(summary.status)
                     # Not shared: a read that began before the caller sent a message does not have that message.
                     if await _READERS.run(partial(self._stream.stays_at_rest, summary)):
                         return summary

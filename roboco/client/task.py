@@ -139,7 +139,9 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         except TimeoutError as error:
             missing = self._stream.worker_check.missing_worker
             because = f": {missing}" if missing else ""
-            raise TimeoutError(f"task {self.task_id!r} is still open after {timeout or 0:g} s{because}") from error
+            known = f" ({status})" if (status := self._async_stream.last_status) else ""
+            message = f"task {self.task_id!r} is still open{known} after {timeout or 0:g} s{because}"
+            raise TimeoutError(message) from error
         return await self._async_stream.result(summary)
 
     def fork(

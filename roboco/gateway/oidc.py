@@ -11,15 +11,16 @@ and redirections are not followed. Addresses need TLS, except on loopback.
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx2
 from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
-from joserfc.jwk import KeySet, KeySetSerialization, RSAKey
+from joserfc.jwk import ECKey, KeySet, RSAKey
 
 from roboco.domain.access_key import CallerLimits, Scope
 from roboco.domain.ids import check_tenant
@@ -47,9 +48,12 @@ RETRY_SECONDS: Final = 30.0
 """Seconds between two reads at least."""
 TIMEOUT: Final = 5.0
 """Seconds to wait for the provider."""
+MAX_KEYS: Final = 100
+"""Keys of a provider that are read at most."""
 MAX_BYTES: Final = 256 * 1024
 """Bytes of an answer."""
 MIN_RSA_BITS: Final = 2048
+_log = logging.getLogger(__name__)
 _REFUSED: Final = (JoseError, ValueError, TypeError, RecursionError)
 
 
@@ -125,11 +129,38 @@ class Tokens:
         address = configuration.get("jwks_uri")
         if configuration.get("issuer") != self._issuer or not isinstance(address, str):
             raise TransientError(f"{self._issuer} names another issuer, or no keys")
-        try:
-            keys = KeySet.import_key_set(cast(KeySetSerialization, self._fetch(address)))
-        except (*_REFUSED, LookupError) as error:
-            raise TransientError(f"{address} has no valid keys: {error}") from error
-        return KeySet([one for one in keys if not isinstance(one, RSAKey) or one.raw_value.key_size >= MIN_RSA_BITS])
+        entries = self._fetch(address).get("keys")
+        found = [_key_of(entry) for entry in (entries if isinstance(entries, list) else [])[:MAX_KEYS]]
+        keys = [key for key in found if key is not None]
+        if len(keys) < len(found):
+            _log.info(
+                "%d of %d keys of %s are not for RS256 or ES256, and left out",
+                len(found) - len(keys),
+                len(found),
+                address,
+            )
+        if not keys:
+            raise TransientError(f"{address} has no key for RS256 or ES256")
+        return KeySet([*keys])
+
+
+def _key_of(entry: Any) -> RSAKey | ECKey | None:
+    """Return a key of a JWKS that can check signatures of RS256 and ES256. Others are left out, as RFC 7517 says."""
+    if not isinstance(entry, dict) or entry.get("use", "sig") != "sig":
+        return None
+    public = {name: value for name, value in entry.items() if name in ("kty", "n", "e", "crv", "x", "y")}
+    if isinstance(entry.get("kid"), str):
+        public["kid"] = entry["kid"]
+    kind, algorithm = entry.get("kty"), entry.get("alg")
+    try:
+        if kind == "RSA" and algorithm in (None, "RS256"):
+            rsa = RSAKey.import_key(public)
+            return rsa if rsa.raw_value.key_size >= MIN_RSA_BITS else None
+        if kind == "EC" and entry.get("crv") == "P-256" and algorithm in (None, "ES256"):
+            return ECKey.import_key(public)
+    except (*_REFUSED, LookupError, TypeError):
+        return None
+    return None
 
 
 def caller_of_claims(claims: Mapping[str, Any], settings: GatewaySettings, limits: CallerLimits) -> Principal:

@@ -33,6 +33,8 @@ def is_strict(schema: JsonSchema) -> bool:
         return closed and all(is_strict(one) for one in properties.values())
     if "anyOf" in schema:
         return all(is_strict(one) for one in schema["anyOf"])
+    if "enum" in schema and "type" not in schema:
+        return False
     return is_strict(schema["items"]) if schema.get("type") == "array" else schema != ANY_VALUE
 
 

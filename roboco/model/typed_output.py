@@ -61,7 +61,7 @@ def without_answer_call(request: Request, reply: Reply, text: str) -> tuple[Repl
     if others or not answers:
         return replace(reply, calls=others), text
     ended = "stop" if reply.finish_reason == "tool_calls" else reply.finish_reason
-    return replace(reply, calls=(), finish_reason=ended), answers[-1]
+    return replace(reply, calls=(), finish_reason=ended), answers[-1] or "{}"
 
 
 def _tool_name(request: Request) -> str:

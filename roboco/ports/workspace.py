@@ -1,6 +1,6 @@
 """The workspace: the histories and files of tasks."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
@@ -153,10 +153,3 @@ class Files(Protocol):
         Return 0 once none is left; then empty folders are gone, too. A file that is stored meanwhile may remain. Cost:
         on S3 one request for each 1,000 files, and one for each file.
         """
-
-
-OpenArchive = Callable[[str], Files]
-"""Returns the files below the address of an archive, outside the workspace, for tasks that are removed from it.
-
-It raises UsageError if no rule of retention names the address.
-"""

@@ -116,7 +116,7 @@ class LazyCluster:
             if isinstance(answer := answers.get(), RedisCluster):
                 return answer
             errors.append(answer)
-        raise errors[-1]
+        raise next((error for error in errors if not isinstance(error, redis.TimeoutError)), errors[-1])
 
     def _connect_one(self, node: str, answers: "SimpleQueue[RedisCluster | Exception]") -> None:
         try:

@@ -1,13 +1,16 @@
 """Functions of the modules that the operator allows, as tools and as the user's own routers."""
 
+import dataclasses
 import importlib
-import inspect
 from collections.abc import Callable
-from typing import Any, Final
+from enum import Enum
+from typing import Any, Final, get_origin, is_typeddict
+
+from pydantic import BaseModel
 
 from roboco.domain.decision.router import Router
 from roboco.errors import NotRunnable, UsageError
-from roboco.tools.function_tool import FunctionTool, describe_function, is_tool
+from roboco.tools.function_tool import FunctionTool, describe_function, is_check, is_tool
 
 SHIPPED_MODULE: Final = "roboco.examples.house_style"
 """The module of the team of `roboco demo`, which every worker can run: its one function is pure and looks up a text."""
@@ -30,30 +33,40 @@ class FunctionLoader:
         return self._tools[name]
 
     def router(self, name: str) -> Router:
-        """Return the router of this name. Raise UsageError if it cannot be used."""
-        router: Router = self.own_function(name)
-        return router
+        """Return the router of this name. Raise UsageError if it cannot be used.
 
-    def own_function(self, name: str) -> Callable[..., Any]:
-        """Return the function of this name, which is no tool. Raise UsageError if it cannot be used.
-
-        A tool is rejected, since it would run without its checks; so is a function that its module only imports.
+        A tool is rejected, since it would run without its checks; so is a function of another package, which its module
+        only imports.
         """
+        router: Any = self._import_function(name)
+        made_in = str(getattr(router, "__module__", ""))
+        if is_tool(router) or made_in.partition(".")[0] != name.partition(":")[0].partition(".")[0]:
+            what = "is a tool" if is_tool(router) else f"is of module {made_in!r}"
+            raise UsageError(f"function {name!r} {what}, so it cannot be a router: name a function of your own package")
+        found: Router = router
+        return found
+
+    def check(self, name: str) -> Callable[[Any], Any]:
+        """Return the check of this name. Raise UsageError if it is not marked with @check."""
         function = self._import_function(name)
-        what = "is a tool" if is_tool(function) else _foreign(function, name)
-        if what:
-            raise UsageError(f"function {name!r} {what}, so it cannot be used: name a function of your own package")
+        if not is_check(function):
+            raise UsageError(f"function {name!r} is not marked with @check")
         return function
 
     def own_type(self, name: str) -> Any:
-        """Return the type of this name. Raise UsageError for a function, which pydantic would call.
+        """Return the type of this name: a model, dataclass, TypedDict or Enum of the module itself, or an alias.
 
-        A class must be of the same package as the module that names it.
+        Raise UsageError for anything else: pydantic would call a function, and evaluate a text.
         """
-        found = self._import(name)
-        what = "is a function" if inspect.isroutine(found) else _foreign(found, name) if isinstance(found, type) else ""
-        if what:
-            raise UsageError(f"output {name!r} {what}: name a type of your own package")
+        found: Any = self._import(name)
+        if isinstance(found, type) and get_origin(found) is None:
+            kinds = issubclass(found, (BaseModel, Enum)) or dataclasses.is_dataclass(found) or is_typeddict(found)
+            is_type = kinds and found.__module__ == module_of(name)
+        else:
+            is_type = get_origin(found) is not None
+        if not is_type:
+            what = "a model, dataclass, TypedDict or Enum of this module, or an alias such as list[Model]"
+            raise UsageError(f"output {name!r} is no type of answers: name {what}")
         return found
 
     def _import_function(self, name: str) -> Callable[..., Any]:
@@ -81,9 +94,3 @@ class FunctionLoader:
 def module_of(name: str) -> str:
     """Return the module in "package.module:function"."""
     return name.partition(":")[0]
-
-
-def _foreign(found: object, name: str) -> str:
-    """Return where the object is from if that is another package than the one that its name names, else ""."""
-    made_in = str(getattr(found, "__module__", ""))
-    return "" if made_in.partition(".")[0] == name.partition(":")[0].partition(".")[0] else f"is of module {made_in!r}"

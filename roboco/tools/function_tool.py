@@ -23,6 +23,7 @@ Verify = Callable[[dict[str, Any], str], Any]
 _TOOL_ATTRIBUTE = "__roboco_tool__"
 _VERIFY_ATTRIBUTE = "__roboco_verify__"
 _LEAST_ATTRIBUTE = "__roboco_least__"
+_CHECK_ATTRIBUTE = "__roboco_check__"
 ApprovalFloor = Literal["never", "required"]
 _EFFECTS: tuple[Effect, ...] = get_args(Effect)
 """The effects, each stricter than the one before."""
@@ -71,6 +72,21 @@ def tool(
         return marked
 
     return mark if function is None else mark(function)
+
+
+def check(function: Function) -> Function:
+    """Mark a function as a check of typed answers, which agents may name in `validate`.
+
+    It gets the value, raises ValueError with a reason for the model if the value is wrong, and returns None or the
+    value that takes its place. It should be quick, and change nothing: it runs beside turns, and again after a crash.
+    """
+    setattr(function, _CHECK_ATTRIBUTE, True)
+    return function
+
+
+def is_check(function: object) -> bool:
+    """Return True if the function was marked with `check`."""
+    return inspect.isfunction(function) and getattr(function, _CHECK_ATTRIBUTE, False) is True
 
 
 def is_tool(function: object) -> bool:

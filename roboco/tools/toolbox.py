@@ -44,6 +44,8 @@ _log = logging.getLogger(__name__)
 
 MAX_LOGGED_FRAMES = 20
 """Maximum number of frames of a tool's exception in the log."""
+MAX_CHAIN = 20
+"""Maximum number of exceptions of a chain in which the one of the time limit is looked for."""
 MAX_STORED_FRAMES = 5
 """Maximum number of frames of a tool's exception in the workspace."""
 
@@ -77,7 +79,7 @@ class FunctionToolbox:
         self._builtin = builtin
         self._servers = servers
         self._functions = functions
-        self._outputs = OutputTypes(functions)
+        self._outputs = OutputTypes(functions, mask)
         self._time_limit_error = time_limit_error
         self._mask = mask
 
@@ -197,17 +199,29 @@ class FunctionToolbox:
         Add those exceptions to `failed_before`. A cancelled call is not repeated.
         """
         retry = spec.retry if isinstance(spec, ToolSpec) else None
+        deadline = time.monotonic() + (0.0 if spec is None else spec.time_limit)
         while True:
             try:
                 return self._dispatch(team, call, spec, context)
+            except (UsageError, TransientError):
+                raise
             except Exception as error:
+                delay = 0.0 if retry is None else retry.delay * 2 ** len(failed_before)
                 left = retry is not None and len(failed_before) < retry.times and _is_named(error, retry.on)
-                if retry is None or not left or isinstance(error, self._time_limit_error):
+                if not left or self._timed_out(error) or time.monotonic() + delay >= deadline:
                     raise
                 failed_before.append(self._mask(error_text(error))[:500])
                 context.state_changes.clear()
-                if context.cancellation.wait(retry.delay * 2 ** (len(failed_before) - 1)):
+                if context.cancellation.wait(delay):
                     raise
+
+    def _timed_out(self, error: BaseException | None) -> bool:
+        """Return True if the exception is, or follows, the one with which the pool ends a tool."""
+        for _ in range(MAX_CHAIN):
+            if error is None or isinstance(error, self._time_limit_error):
+                return error is not None
+            error = error.__cause__ or error.__context__
+        return False
 
     def _dispatch(self, team: Team, call: ToolCall, spec: ToolDeclaration | None, context: ToolContext) -> _CallResult:
         match spec:

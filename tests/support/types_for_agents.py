@@ -4,6 +4,8 @@ from datetime import date
 
 from pydantic import BaseModel
 
+from roboco import check
+
 
 class Booking(BaseModel):
     """A table in a restaurant."""
@@ -15,6 +17,7 @@ class Booking(BaseModel):
 Bookings = list[Booking]
 
 
+@check
 def at_most_eight(bookings: Bookings) -> None:
     """Raise ValueError if a table is too small."""
     if any(booking.people > 8 for booking in bookings):

@@ -39,11 +39,6 @@ def json_lines(report: UsageSummary) -> Iterator[str]:
     yield _json_line({"type": "report", **facts, "total": _values((), report.total)})
 
 
-def progress_line(tasks: int) -> str:
-    """Return a JSON line with the number of tasks that were read so far."""
-    return _json_line({"type": "progress", "tasks": tasks})
-
-
 def _values(by: tuple[Dimension, ...], row: UsageRow) -> dict[str, Any]:
     return {name: getattr(row, name) for name in (*by, *MEASURES)}
 

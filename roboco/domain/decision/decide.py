@@ -145,7 +145,11 @@ def _applied_message(team: Team, history: History, message: UserMessage, router:
     if message.interrupts:
         metadata["interrupts"] = True
     past = without_notices(history)
-    if past.last.by_agent and not past.last.interrupted and _is_users_turn(chosen := router(team, past), history.state):
+    if (
+        past.last.by_agent
+        and not (past.last.interrupted or past.last.invalid_output)
+        and _is_users_turn(chosen := router(team, past), history.state)
+    ):
         metadata["routing"] = chosen.record()
     files = (ArtifactPart(artifact=artifact) for artifact in message.artifacts)
     return AppendStep(USER, (TextPart(text=message.text), *files), metadata, (message.item_id,))
@@ -228,7 +232,7 @@ def _next_route(team: Team, history: History, router: Router) -> tuple[Route, st
     if history.last.agent_name == ORCHESTRATOR:
         last_agent = history.state.last_agent
         agent = last_agent if last_agent is not None and team.has_agent(last_agent) else team.initial_agent
-        return Route(agent, kind, "goals", "goals are still open"), None
+        return Route(_achiever(team, history.state, agent), kind, "goals", "goals are still open"), None
     last = _without_new_messages(history)
     if last and last[-1].interrupted and team.has_agent(last[-1].agent_name):
         agent = last[-1].agent_name
@@ -240,6 +244,12 @@ def _next_route(team: Team, history: History, router: Router) -> tuple[Route, st
     if len(last) < 2 or last[-1].agent_name != TOOL_EXECUTOR or not team.has_agent(last[-2].agent_name):
         return router(team, history), None
     return _after_results(team, last[-2], last[-1])
+
+
+def _achiever(team: Team, state: TaskState, agent: str) -> str:
+    """Return the agent if it may achieve an open goal, else the first one of the team that may."""
+    able = [one.name for one in team.agents if any(one.achieves(goal.name, team) for goal in state.open_goals)]
+    return agent if agent in able or not able else able[0]
 
 
 def _after_results(team: Team, step: TaskStep, answered: TaskStep) -> tuple[Route, str | None]:

@@ -185,7 +185,9 @@ def _answer(team: Team, state: TaskState, agent: Agent, call: ToolCall, done: se
         return _hand_off(call, agent.handoffs, HANDOFF in done)
     if name == DELEGATE and agent.delegates:
         return _refused_delegation(call, agent.delegates)
-    if name.startswith(GOAL_PREFIX) and any(goal.tool_name == name for goal in state.goals):
+    if name.startswith(GOAL_PREFIX) and any(
+        goal.tool_name == name and agent.achieves(goal.name, team) for goal in state.goals
+    ):
         return _achieve(state, call, name in done)
     if name in state.client_tools or (team.may_call(agent, name) and _exists(team, name)):
         return None
@@ -199,7 +201,12 @@ def _exists(team: Team, name: str) -> bool:
 def _possible(team: Team, state: TaskState, agent: Agent) -> list[str]:
     own = [name for name, allowed in ((HANDOFF, agent.handoffs), (DELEGATE, agent.delegates)) if allowed]
     tools = (_shown_name(team, name) for name in team.tools_of(agent))
-    return [*tools, *own, *state.client_tools, *(goal.tool_name for goal in state.goals)]
+    return [
+        *tools,
+        *own,
+        *state.client_tools,
+        *(goal.tool_name for goal in state.goals if agent.achieves(goal.name, team)),
+    ]
 
 
 def _shown_name(team: Team, name: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
 from roboco.domain.canonical_json import json_bytes, validated_json
 from roboco.domain.history.goal import MAX_GOALS, Goal
@@ -18,13 +18,21 @@ MAX_ATTACHMENTS_BYTES = 64 * 1024
 """The largest attachments of a message, in bytes of their JSON."""
 
 
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Nanoseconds = Annotated[int, BeforeValidator(_whole)]
+"""A whole number, which JSON may write as 600.0."""
+
+
 class ToolScope(BaseModel):
     """The data that tools may use: a window of time in nanoseconds since 1970, and any fields that the tools know."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
-    start_time: int | None = None
-    end_time: int | None = None
+    start_time: Nanoseconds | None = None
+    end_time: Nanoseconds | None = None
 
     @model_validator(mode="after")
     def _check_json(self) -> Self:

@@ -27,7 +27,7 @@ def messages_of(agent: str, group: StepGroup, images: bool) -> list[ChatMessage]
 
 def is_empty(step: TaskStep) -> bool:
     """Return True if an agent's step has no text and no call. Some providers refuse such a message."""
-    return step.by_agent and not step.text.strip() and not step.calls and step.error is None
+    return step.by_agent and not (step.text.strip() or step.calls or step.error or step.invalid_output)
 
 
 def group_by_call(steps: tuple[TaskStep, ...]) -> list[StepGroup]:

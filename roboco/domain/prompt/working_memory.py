@@ -33,6 +33,8 @@ class PromptInputs:
     tail: tuple[TaskStep, ...]
     """The newest steps in order."""
     tools: tuple[dict[str, Any], ...] = ()
+    output: dict[str, Any] | None = None
+    """The JSON Schema of the answer, or None for words."""
     summary: HistorySummary | None = None
     """A summary that replaces all steps before its `until`, or None."""
     no_summary: str = ""
@@ -74,6 +76,8 @@ def build_working_memory(agent: Agent, prompt: str, seen: PromptInputs) -> Worki
         "prompt": _tokens(seen, [system]),
         "tools": seen.tokens.count(canonical_json(list(seen.tools))) if seen.tools else 0,
     }
+    if seen.output is not None:  # in the prompt and in the response format
+        fixed["output"] = 2 * seen.tokens.count(canonical_json(seen.output))
     opening = messages_of(agent.name, head, seen.images)
     summary = _summary_messages(seen)
     closing: list[ChatMessage] = [{"role": USER, "content": text} for text in after]
@@ -92,7 +96,7 @@ def _seen(agent: Agent, group: StepGroup) -> StepGroup:
     step, policy = group[0], agent.context
     if step.is_notice or is_empty(step):
         return ()
-    if not step.by_agent or step.agent_name == agent.name:
+    if not step.by_agent or step.agent_name == agent.name or isinstance(policy, SummaryContext):
         return group
     if policy.see is not None and step.agent_name not in policy.see:
         return ()

@@ -35,7 +35,7 @@ class BudgetContext(_Context):
     tokens: Annotated[int, Field(ge=100)] = 8000
 
 
-class SummaryContext(_Context):
+class SummaryContext(InputModel):
     """Working memory of the newest `steps` steps or up to twice as many, and a summary of all older ones.
 
     Each time that `steps` more steps are older, a new summary extends the previous one. No range is summarised twice.

@@ -99,10 +99,14 @@ def prepare_request(
     )
     profile = choice.profile
     limits = [limit for limit in (choice.max_tokens, _prompt_limit(profile)) if limit is not None]
+    required = agent.tool_choice != "auto" and bool(tools) and first_call
+    typed = agent.output is not None and not last_turn
+    output = engine.services.toolbox.output_schema(agent) if typed else None
     seen = PromptInputs(
         first=task.first,
         tail=task.tail,
         tools=tools,
+        output=None if required else output,
         summary=summary.summary,
         no_summary=result.reason if isinstance(result, Failed) else "",
         limit=state.limit if last_turn else None,
@@ -125,9 +129,6 @@ def prepare_request(
     refused = "" if last_turn else reserved.refused or _time_limit_reached(engine, claim, task_limits) or ""
     if isinstance(result, Refused):
         refused = result.limit
-    required = agent.tool_choice != "auto" and bool(tools) and first_call
-    typed = agent.output is not None and not last_turn
-    output = engine.services.toolbox.output_schema(agent) if typed else None
     request = Request(
         profile,
         memory.messages,

@@ -11,16 +11,19 @@ from typing import Any
 
 from roboco.domain.canonical_json import json_bytes
 from roboco.domain.history.part import ErrorPart
-from roboco.domain.history.shared_state import STATE
+from roboco.domain.history.shared_state import STATE, checked_changes
 from roboco.domain.history.step import INVALID_OUTPUT, OUTPUT
 from roboco.domain.prompt.typed_answer import MAX_ANSWER_BYTES, answer_value
 from roboco.domain.team.team import Agent
 from roboco.engine.engine import Services
+from roboco.errors import UsageError
 from roboco.ports.leases import TurnClaim
 
 MAX_PROMPTS = 2
 """How often an answer is asked for again."""
 MAX_REASON_CHARS = 1000
+OUTPUT_CHECK = "output_check"
+"""The error code of a step whose answer could not be checked."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +40,22 @@ def typed_answer(
 ) -> TypedAnswer:
     """Return the answer in this text of a whole reply without calls. `cut_off` is True if it ended at its limit."""
     try:
+        if (size := len(text.encode())) > MAX_ANSWER_BYTES:
+            raise ValueError(f"it has {size} bytes, at most {MAX_ANSWER_BYTES} are possible")
         value = services.toolbox.checked_output(agent, answer_value(schema, text))
         if (size := json_bytes(value)) > MAX_ANSWER_BYTES:
             raise ValueError(f"it has {size} bytes of JSON, at most {MAX_ANSWER_BYTES} are possible")
+        changes = {name: value[name] for name in agent.state if isinstance(value, dict) and name in value}
+        checked_changes(claim.snapshot.state.values, changes)
+    except UsageError as error:
+        return TypedAnswer(error=ErrorPart(code=OUTPUT_CHECK, message=f"{agent.name}: {error}"))
     except ValueError as error:
         reason = "it was cut off at the limit of its tokens; be brief" if cut_off else str(error)[:MAX_REASON_CHARS]
         prompts = _prompts_before(agent.name, claim)
         if prompts < MAX_PROMPTS:
-            return TypedAnswer({INVALID_OUTPUT: reason})
+            return TypedAnswer({INVALID_OUTPUT: reason or type(error).__name__})
         message = f"{agent.name}: its answer does not fit its output, after {prompts} corrections: {reason}"
         return TypedAnswer(error=ErrorPart(code=INVALID_OUTPUT, message=message))
-    changes = {name: value[name] for name in agent.state if isinstance(value, dict) and name in value}
     return TypedAnswer({OUTPUT: value} | ({STATE: changes} if changes else {}))
 
 

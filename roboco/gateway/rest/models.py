@@ -160,7 +160,7 @@ class LimitsRequest(ItemRequest):
     """The limits to replace. Those that are left out stay; null removes a limit."""
 
 
-class TaskRetry(ItemRequest):
+class TaskRetry(_StrictInput):
     """A retry of a failed task."""
 
     reason: Annotated[str, Field(max_length=4000)] = ""

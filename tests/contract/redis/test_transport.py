@@ -108,3 +108,32 @@ def test_a_message_is_that_of_kombu(connection: Connection, valkey: ValkeyServer
             names = ("payload", "headers", "delivery_info", "content_type", "content_encoding")
             found.append([read, *(getattr(one, name) for name in names)])
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '["x',
+        "5",
+        '[{}, "", "q"]',
+        '[{"headers": {}, "properties": {}}, "", "q"]',
+        '[{"headers": 1}, "", "q"]',
+        "[" * 50_000,
+    ],
+)
+def test_an_entry_that_is_no_message_stops_no_return_of_others(connection: Connection, entry: str) -> None:
+    channel: Any = connection.default_channel
+    with connection.SimpleQueue("transport.held") as queue:
+        queue.put({"number": 1})
+        queue.get(timeout=60)
+        with channel.conn_or_acquire() as client:
+            client.hset(channel.unacked_key, "bad", entry)
+            client.zadd(channel.unacked_index_key, {"bad": 2})
+            for tag in client.hkeys(channel.unacked_key):
+                client.zadd(channel.unacked_index_key, {tag: 1})
+            channel.qos.restore_visible(interval=1)
+            assert client.hkeys(channel.unacked_key) == []
+            assert client.zcard(channel.unacked_index_key) == 0
+        returned = queue.get(timeout=60)
+        assert returned.payload == {"number": 1}
+        returned.ack()

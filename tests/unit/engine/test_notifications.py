@@ -57,6 +57,7 @@ def test_the_body_of_a_notification_has_an_id_a_type_a_time_and_data() -> None:
             "tokens_in",
             "tokens_out",
             "cost",
+            "output",
             "text",
             "truncated",
         ),

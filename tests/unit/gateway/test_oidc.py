@@ -255,6 +255,9 @@ def test_keys_for_other_purposes_sign_no_token() -> None:
         public(RSA, "c", alg="RS512"),
         public(small, "d"),
         {"kty": "unknown", "kid": "e"},
+        {"kty": "EC", "crv": "BP-256", "x": "AA", "y": "AA", "kid": "f"},
+        {"kty": "RSA", "kid": 5, "x5c": "MII", "key_ops": ["foo"]},
+        "no key",
     ]
     tokens = [token(RSA, {"alg": "RS256", "kid": name}) for name in "abc"]
     known, *refused = provider.callers(*tokens, token(small, {"alg": "RS256", "kid": "d"}))

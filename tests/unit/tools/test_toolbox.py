@@ -394,9 +394,9 @@ def test_only_functions_of_allowed_modules_are_routers() -> None:
     assert toolbox().router(f"{THIS_MODULE}:my_router") is my_router
     with pytest.raises(UsageError, match="not in ROBOCO_TOOL_MODULES"):
         toolbox().router("os:system")
-    with pytest.raises(UsageError, match="is a tool, so it cannot be used"):
+    with pytest.raises(UsageError, match="is a tool, so it cannot be a router"):
         toolbox().router(f"{THIS_MODULE}:add")
-    with pytest.raises(UsageError, match="is of module 'pathlib', so it cannot be used"):
+    with pytest.raises(UsageError, match="is of module 'pathlib', so it cannot be a router"):
         toolbox().router(f"{THIS_MODULE}:Path")
     with pytest.raises(UsageError, match="is not a function"):
         toolbox().router(f"{THIS_MODULE}:NO_FUNCTION")

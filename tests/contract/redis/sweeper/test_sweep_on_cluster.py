@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,7 +82,7 @@ class OnCluster:
         self.schedule = RedisSchedule(Scripts(client), keys)
         leases = RedisLeases(Scripts(client), keys, LONG_LEASE, StoredSteps(no_steps))
         ports: dict[str, Any] = {"schedule": self.schedule, "leases": leases}
-        self.engine = replace(MANUAL.world().engine, **ports)
+        self.engine = with_parts(MANUAL.world().engine, **ports)
         self.nodes = {task_id: cluster.owner(keys.state(task_id)) for task_id in TASKS}
         self.shards = {shard: cluster.owner(keys.schedule(shard)) for shard in range(SHARDS)}
         self.schedule.mark_filled(3600)

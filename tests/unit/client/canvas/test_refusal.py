@@ -24,7 +24,8 @@ def test_a_refused_team_is_logged_and_stored_unless_the_queues_were_full(
 ) -> None:
     stored: list[DeadLetter] = []
     engine = SimpleNamespace(
-        dead_letters=SimpleNamespace(add=stored.append), now=World(world_parts(lambda request: None)).engine.now
+        tasks=SimpleNamespace(dead_letters=SimpleNamespace(add=stored.append)),
+        now=World(world_parts(lambda request: None)).engine.now,
     )
     orchestrator: Any = SimpleNamespace(_engine=engine, settings=SimpleNamespace(tenant=tenant))
     request = SimpleNamespace(id="c1", task="roboco.team", args=(), kwargs={}, delivery_info={"routing_key": "shop"})

@@ -65,6 +65,8 @@ def test_a_state_counts_steps_tokens_and_calls() -> None:
         "interrupted": False,
         "retried_at": None,
         "day_usage": {"day": "2026-01-02", "tokens": 12, "cost_billionths": 250000000},
+        "values": {},
+        "outputs": {},
     }
     assert state.tokens == 12
 

@@ -58,6 +58,7 @@ def test_a_submission_is_parsed() -> None:
         "goals": [],
         "client_tools": [],
         "client_context": {},
+        "state": {},
         "scope": None,
         "artifacts": [],
         "notify": [],

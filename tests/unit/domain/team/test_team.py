@@ -60,6 +60,7 @@ def test_the_example_of_the_design_is_a_team() -> None:
         "approval": "never",
         "timeout": 20,
         "price": 0.0,
+        "retry": None,
     }
     assert (team.limits.max_steps, team.limits.max_tokens, team.limits.max_seconds) == (60, 200000, 1800)
     assert team.profile(writer).temperature == 0.4

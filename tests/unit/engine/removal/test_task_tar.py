@@ -18,14 +18,15 @@ from roboco.engine.record.task_tar import check_exportable, task_tar
 from roboco.engine.retry import CLOSE_TIMEOUT
 from roboco.errors import Erased, StateConflict, TransientError, UsageError
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, TOOLS
+from tests.support.memory_ports.model import Script, says
 from tests.support.memory_ports.world import TASK, world_parts
 from tests.unit.engine.removal.object_world import ObjectWorld
 
 Members = list[tuple[tarfile.TarInfo, bytes]]
 
 
-def ended_task() -> ObjectWorld:
-    world = ObjectWorld(world_parts(GRAPH.script))
+def ended_task(script: Script = GRAPH.script) -> ObjectWorld:
+    world = ObjectWorld(world_parts(script))
     world.submit(GRAPH.team)
     world.settle()
     world.files.put(f"{TASK}/artifacts/{'a' * 128}", b"x" * 3000)
@@ -243,7 +244,7 @@ def test_a_process_verifies_a_tar_within_limits(monkeypatch: pytest.MonkeyPatch)
         tar_contents.verified(io.BytesIO(b"x" * 512))
     monkeypatch.setattr(tar_contents, "_MEMORY", 1)
     with pytest.raises(UsageError, match="it takes over 300 s, or 1 bytes of memory, to verify"):
-        tar_contents.verified(io.BytesIO(data))
+        tar_contents.verified(io.BytesIO(tar_of(ended_task(lambda request: says("APPROVED" + "x" * 4_000_000)))))
 
 
 def _extended_headers(count: int) -> Iterator[bytes]:

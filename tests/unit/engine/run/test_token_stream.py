@@ -46,7 +46,14 @@ class _StreamCase:
         self.telemetry = MemoryTelemetry()
         self.stream = _ModelStream()
         engine: Any = type(
-            "E", (), {"leases": self.turns, "telemetry": self.telemetry, "clock": self, "now": self.now}
+            "E",
+            (),
+            {
+                "tasks": type("T", (), {"leases": self.turns})(),
+                "services": type("S", (), {"telemetry": self.telemetry})(),
+                "clock": self,
+                "now": self.now,
+            },
         )()
         self.cancellation = Cancellation(cast(Engine, engine))
         self.cancellation.attach(cast(Any, self.stream))
