@@ -4,7 +4,7 @@
     channel ────────► read_broadcast ─► kombu's Message, or dropped
 
 Kombu returns the messages of dead workers from the hash `roboco.unacked` to their queues, when a worker starts and now
-and then. An entry that is no message is dropped, because kombu would stop at it.
+and then. An entry that is no message is dropped, because it would stop kombu.
 
 The channel over Redis also has one client instead of one for each command: creating them was a tenth of the samples of
 an agents process under load (redis-py 8.1: 0.06 ms each). Clients have no state but their connection pool, and threads

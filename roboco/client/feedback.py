@@ -12,7 +12,7 @@ from typing import Any
 from roboco.domain.feedback import Feedback, Rating, feedback_id
 from roboco.domain.inbox.submission import parse_arguments
 from roboco.domain.paths import feedback_path
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.errors import NotFound, TransientError, UsageError
 
 _TRIES = 10
@@ -39,7 +39,7 @@ def store_feedback(engine: Engine, task_id: str, seq: int, by: str, rating: dict
     raise TransientError(f"the feedback on step {seq} of task {task_id!r} changes too often; send it again")
 
 
-def read_feedback(workspace: Workspace, task_id: str) -> list[Feedback]:
+def read_feedback(workspace: WorkspaceRecords, task_id: str) -> list[Feedback]:
     """Return all ratings of the task, in the order of the steps. Cost: a read for each."""
     folder = feedback_path(task_id)
     found = (workspace.files.get(f"{folder}{name}") for name in workspace.files.names(folder))
@@ -59,7 +59,7 @@ def _feedback(identity: str, seq: int, by: str, rating: Rating, created: datetim
     )
 
 
-def _check_step(workspace: Workspace, task_id: str, seq: int) -> None:
+def _check_step(workspace: WorkspaceRecords, task_id: str, seq: int) -> None:
     step = next(iter(workspace.histories.read(task_id, max(0, seq))), None) if seq >= 0 else None
     if step is None:
         raise NotFound(f"task {task_id!r} has no committed step {seq}")

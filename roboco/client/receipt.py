@@ -9,7 +9,7 @@ from roboco.domain.history.interruption import InterruptionEffect, interrupted_s
 from roboco.domain.history.step import INTERRUPTION, TaskStep
 from roboco.domain.inbox.item import Interrupt, interrupts_work
 from roboco.engine.accept.accept_item import stored_item
-from roboco.engine.engine import Workspace
+from roboco.engine.engine import WorkspaceRecords
 from roboco.errors import NotFound
 
 
@@ -40,7 +40,7 @@ class Receipt:
     """The effect of an interruption without a message, once it is applied: the work that it has ended, if any."""
 
 
-def find_receipt(workspace: Workspace, task_id: str, item_id: str) -> Receipt:
+def find_receipt(workspace: WorkspaceRecords, task_id: str, item_id: str) -> Receipt:
     """Return the receipt of an item as of now. Raises UsageError if the task has no item with this id."""
     item = stored_item(workspace, task_id, item_id)
     if item is None:

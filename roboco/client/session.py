@@ -16,7 +16,7 @@ from roboco.domain.session.session import delta as session_delta
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StreamChunk, parse_stream_message
 from roboco.engine.accept.at_rest import continues
-from roboco.engine.engine import Engine, TaskStores, Workspace
+from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
 from roboco.engine.record import recover
 from roboco.errors import CorruptHistory
 from roboco.ports.task_store import Phase, Snapshot
@@ -117,7 +117,9 @@ class _CurrentState:
     max_bytes: int | None
 
 
-def _delta_since(workspace: Workspace, task_id: str, token: ContinuationToken, current: _CurrentState) -> SessionDelta:
+def _delta_since(
+    workspace: WorkspaceRecords, task_id: str, token: ContinuationToken, current: _CurrentState
+) -> SessionDelta:
     steps = _read_steps(workspace, task_id, max(0, token.steps - 1), current.token.steps, current.tail)
     before = next(steps, None) if token.steps else None
     fresh, more = _first_page(steps, current.max_bytes)
@@ -173,7 +175,7 @@ def _still_runs(tasks: TaskStores, task_id: str, task: Snapshot) -> bool:
 
 
 def _read_steps(
-    workspace: Workspace, task_id: str, start: int, end: int, known: Sequence[TaskStep] = ()
+    workspace: WorkspaceRecords, task_id: str, start: int, end: int, known: Sequence[TaskStep] = ()
 ) -> Iterator[TaskStep]:
     """Yield the steps from `start` to before `end`; without a read, if `known` contains all of them."""
     if known and known[0].seq <= start:

@@ -15,7 +15,7 @@ from roboco.broker.dispatcher import CeleryDispatcher
 from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.team.model_limits import OPENAI_BASE_URL, ModelLimits
 from roboco.domain.url import strip_credentials
-from roboco.engine.engine import Engine, Policy, Process, Services, TaskStores, Workspace
+from roboco.engine.engine import Engine, Policy, Process, Services, TaskStores, WorkspaceRecords
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.engine.held_work import HeldWork
@@ -105,7 +105,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
             dead_letters=RedisDeadLetters(lambda: client, keys),
             task_index=RedisTaskIndex(scripts, keys, settings.tenant),
         ),
-        workspace=Workspace(workspace.files, workspace.histories, FrozenTeams(workspace.files)),
+        workspace=WorkspaceRecords(workspace.files, workspace.histories, FrozenTeams(workspace.files)),
         services=Services(
             call_model=call_model if host.telemetry is None else instrumented(call_model, host.telemetry),
             rate_limiter=RedisRateLimiter(scripts, keys, model_limits(settings)),

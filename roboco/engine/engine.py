@@ -92,7 +92,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Workspace:
+class WorkspaceRecords:
     """The records of tasks that last, and what this process has read of them."""
 
     files: Files
@@ -165,7 +165,7 @@ class Engine:
     """
 
     tasks: TaskStores
-    workspace: Workspace
+    workspace: WorkspaceRecords
     services: Services
     process: Process
     clock: Clock

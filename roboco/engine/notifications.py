@@ -41,7 +41,7 @@ from roboco.domain.paths import (
     notify_targets_path,
 )
 from roboco.engine.contention import RETRY_DELAYS, contention_error
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.errors import NotFound, StateConflict, TransientError
 from roboco.ports.task_store import Snapshot
 
@@ -51,7 +51,7 @@ REDELIVERY_DELAY = 30.0
 """Seconds after which the sweeper dispatches undelivered notifications again."""
 
 
-def store_targets(workspace: Workspace, task_id: str, targets: list[NotifyTarget]) -> None:
+def store_targets(workspace: WorkspaceRecords, task_id: str, targets: list[NotifyTarget]) -> None:
     """Store the receivers of the task's notifications; UsageError if others were stored before."""
     if not targets:
         return
@@ -138,7 +138,7 @@ def _store(
     return True
 
 
-def _finished_at(workspace: Workspace, task_id: str, seq: int) -> dict[int, NotificationName]:
+def _finished_at(workspace: WorkspaceRecords, task_id: str, seq: int) -> dict[int, NotificationName]:
     """Return the newest finished notification of each target at this position, for a task without the record."""
     if workspace.files.size(newest_notifications_path(task_id)) is not None:
         return {}
@@ -146,7 +146,7 @@ def _finished_at(workspace: Workspace, task_id: str, seq: int) -> dict[int, Noti
     return {name.target: name for name in names}
 
 
-def newest_finished(workspace: Workspace, task_id: str) -> dict[int, NotificationName]:
+def newest_finished(workspace: WorkspaceRecords, task_id: str) -> dict[int, NotificationName]:
     """Return the newest notification of each target that was delivered or given up. Cost: one read."""
     return _parse_newest(workspace.files.get(newest_notifications_path(task_id)))
 
@@ -172,7 +172,7 @@ def _record_finished(engine: Engine, task_id: str, name: NotificationName) -> No
     raise contention_error(path)
 
 
-def _names_in(workspace: Workspace, folder: str) -> list[str]:
+def _names_in(workspace: WorkspaceRecords, folder: str) -> list[str]:
     """Return the notifications in the folder, in their order. Other names are skipped, so that they block nothing."""
     names = {name.removesuffix(".json") for name in workspace.files.names(folder)}
     if strays := sorted(name for name in names if not NotificationName.is_valid(name)):
@@ -222,7 +222,7 @@ def retry_abandoned(engine: Engine, task_id: str, name: str) -> None:
     engine.tasks.schedule.set(schedule_key(task_id))
 
 
-def read_notification(workspace: Workspace, path: str) -> Notification | None:
+def read_notification(workspace: WorkspaceRecords, path: str) -> Notification | None:
     data = workspace.files.get(path)
     return None if data is None else Notification.model_validate_json(data)
 
@@ -231,12 +231,12 @@ def result_path(task_id: str, name: str) -> str:
     return finished_notification_path(task_id, NotificationName.parse(name).seq, name)
 
 
-def pending_names(workspace: Workspace, task_id: str) -> list[str]:
+def pending_names(workspace: WorkspaceRecords, task_id: str) -> list[str]:
     """Return the names of the notifications that are not delivered, in their order."""
     return _names_in(workspace, notifications_path(task_id))
 
 
-def find_notification(workspace: Workspace, task_id: str, name: str) -> tuple[NotifyTarget, Notification]:
+def find_notification(workspace: WorkspaceRecords, task_id: str, name: str) -> tuple[NotifyTarget, Notification]:
     """Return the receiver and the notification of this name; UsageError if there is none."""
     notice = read_notification(workspace, notification_path(task_id, name)) or read_notification(
         workspace, result_path(task_id, name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from roboco.domain.ids import is_task_id, tenant_of
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.engine import Workspace
+from roboco.engine.engine import WorkspaceRecords
 from roboco.errors import CorruptHistory, UsageError
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class SelectedPage:
 
 
 def select_page(
-    workspace: Workspace,
+    workspace: WorkspaceRecords,
     is_wanted: Callable[[TaskSummary], bool],
     cursor: str = "",
     limit: int = 200,
@@ -53,7 +53,7 @@ def select_page(
     return SelectedPage(wanted, len(task_ids), page.cursor)
 
 
-def _summary_or_none(workspace: Workspace, task_id: str) -> TaskSummary | None:
+def _summary_or_none(workspace: WorkspaceRecords, task_id: str) -> TaskSummary | None:
     try:
         return workspace.summaries.get(task_id)
     except CorruptHistory as error:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from roboco.domain.history.step import TaskStep
 from roboco.domain.paths import usage_path
 from roboco.domain.task_usage import TaskUsage, parse_task_usage
-from roboco.engine.engine import Workspace
+from roboco.engine.engine import WorkspaceRecords
 from roboco.errors import CorruptHistory, TransientError
 from roboco.ports.workspace import VersionedFile
 
@@ -24,7 +24,7 @@ STORE_INTERVAL = 64
 """Steps of an open task that are read again with each report, at most, before its usage is stored."""
 
 
-def task_usage(workspace: Workspace, task_id: str, steps_at_end: int | None) -> TaskUsage:
+def task_usage(workspace: WorkspaceRecords, task_id: str, steps_at_end: int | None) -> TaskUsage:
     """Return the usage of the steps that are committed now. `steps_at_end` is their number if the task has ended.
 
     Cost: one request to the workspace for an ended task whose usage is stored, else also a read of the steps that are
@@ -50,14 +50,14 @@ def task_usage(workspace: Workspace, task_id: str, steps_at_end: int | None) -> 
     return usage
 
 
-def _steps_after(workspace: Workspace, before: TaskUsage) -> Iterator[TaskStep] | None:
+def _steps_after(workspace: WorkspaceRecords, before: TaskUsage) -> Iterator[TaskStep] | None:
     """Return the steps that follow those of the usage, or None if the history does not begin with these any more."""
     steps = workspace.histories.read(before.task_id, before.steps - 1)
     last = next(steps, None)
     return None if last is None or last.digest != before.last_digest else steps
 
 
-def _store(workspace: Workspace, usage: TaskUsage, file: VersionedFile | None) -> None:
+def _store(workspace: WorkspaceRecords, usage: TaskUsage, file: VersionedFile | None) -> None:
     """Store the usage, unless another reader has stored one meanwhile. If it fails, the next report reads more."""
     version = None if file is None else file.version
     try:

@@ -22,7 +22,7 @@ from roboco.domain.paths import continued_path
 from roboco.domain.status import TaskStatus
 from roboco.engine import notifications as notify
 from roboco.engine.accept.accept_item import accept_item
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.errors import TaskFailed, UsageError
 from roboco.ports.lease_renewals import AttemptLease
 
@@ -100,12 +100,12 @@ def _stop(engine: Engine, notice: Notification) -> None:
         return  # the task has ended in the meantime
 
 
-def _record_continued(workspace: Workspace, notice: Notification, status: TaskStatus) -> None:
+def _record_continued(workspace: WorkspaceRecords, notice: Notification, status: TaskStatus) -> None:
     record = canonical_json({"notice": notice.name, "status": str(status)})
     workspace.files.create(continued_path(notice.task_id), record.encode())
 
 
-def _result(workspace: Workspace, task_id: str, gives: str) -> Any:
+def _result(workspace: WorkspaceRecords, task_id: str, gives: str) -> Any:
     answer = last_answer(tuple(workspace.histories.read(task_id)))
     text = "" if answer is None else answer.text
     match gives:
@@ -117,7 +117,7 @@ def _result(workspace: Workspace, task_id: str, gives: str) -> Any:
             return workspace.summaries.require(task_id).model_dump(mode="json") | {"text": text}
 
 
-def _runtime(workspace: Workspace, notice: Notification) -> float:
+def _runtime(workspace: WorkspaceRecords, notice: Notification) -> float:
     """Return the seconds from the submission to the end of the task."""
     summary = workspace.summaries.require(notice.task_id)
     return (notice.time - summary.created_at).total_seconds()

@@ -18,7 +18,7 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
 from roboco.domain.team.what_if import MAX_RUNS, WhatIf
 from roboco.engine.accept.accept_item import accept_item
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.frozen_teams import team_as_data
 from roboco.engine.operate.what_if import WhatIfRequest, run_ids, start_runs
 from roboco.errors import NotFound, StateConflict, UsageError
@@ -146,7 +146,7 @@ def start(
     return group, start_runs(engine, request)
 
 
-def find(workspace: Workspace, source: str, group: str) -> tuple[str, list[str]]:
+def find(workspace: WorkspaceRecords, source: str, group: str) -> tuple[str, list[str]]:
     """Return the ids of a task's comparison and of its runs. Raise NotFound if there is none."""
     try:
         rule = _rule_of(workspace, run_ids(comparison_id(source, group), 1)[0])
@@ -157,7 +157,7 @@ def find(workspace: Workspace, source: str, group: str) -> tuple[str, list[str]]
     return rule.group, run_ids(rule.group, rule.runs)
 
 
-def _rule_of(workspace: Workspace, task_id: str) -> WhatIf:
+def _rule_of(workspace: WorkspaceRecords, task_id: str) -> WhatIf:
     team = workspace.frozen_teams.find(task_id)
     if team is None or team.what_if is None:
         raise NotFound(f"task {task_id!r} is no run of what-if")
@@ -172,7 +172,7 @@ def comparison_id(source: str, named: str | None) -> str:
     return qualified_id(tenant_of(check_task_id(source)) or None, f"{RUN_PREFIX}{name}")
 
 
-def _team_of_runs(workspace: Workspace, settings: Settings, source: str, options: WhatIfOptions) -> Team:
+def _team_of_runs(workspace: WorkspaceRecords, settings: Settings, source: str, options: WhatIfOptions) -> Team:
     """Return the team of the runs with the chosen model and prompts, validated, and without a rule."""
     wanted = options.get("team")
     if wanted is None:

@@ -39,7 +39,7 @@ from roboco.domain.inbox.item import (
 )
 from roboco.domain.paths import CLOSED, OPENED, applied_path, inbox_path, item_path, open_marker_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.engine import Engine, TaskStores, Workspace
+from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
 from roboco.engine.retry import TaskClosing, after_close
 from roboco.engine.tombstones import erased_error
 from roboco.errors import AlreadyEnded, StateConflict, TransientError, UsageError
@@ -118,7 +118,7 @@ def naming_id(item: Item) -> Iterator[None]:
         raise TransientError(f"{error}; send the item again with item id {item.item_id!r}") from error
 
 
-def _store(workspace: Workspace, task_id: str, item: Item) -> bool:
+def _store(workspace: WorkspaceRecords, task_id: str, item: Item) -> bool:
     """Store the item. Return False if there is a pending one of this id."""
     return workspace.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
 
@@ -163,7 +163,7 @@ def _wake_coordinator(engine: Engine, task_id: str, item: Item) -> None:
             engine.tasks.schedule.set(task_id)
 
 
-def stored_item(workspace: Workspace, task_id: str, item_id: str) -> Item | None:
+def stored_item(workspace: WorkspaceRecords, task_id: str, item_id: str) -> Item | None:
     """Return the item of this id, applied or pending, or None if there is none.
 
     A coordinator stores an item as applied, and then deletes the pending one. So the pending one is read first: if a
@@ -175,7 +175,7 @@ def stored_item(workspace: Workspace, task_id: str, item_id: str) -> Item | None
     return parse_item(pending) if applied is None and pending is not None else applied
 
 
-def _applied_item(workspace: Workspace, task_id: str, item_id: str) -> Item | None:
+def _applied_item(workspace: WorkspaceRecords, task_id: str, item_id: str) -> Item | None:
     data = workspace.files.get(applied_path(task_id, item_id))
     return None if data is None else parse_item(data)
 
@@ -251,7 +251,7 @@ def _is_open(engine: Engine, task_id: str) -> bool:
     return after_close(engine.clock, lambda: _takes_items(engine.workspace, task_id), CLOSING_TIMEOUT)
 
 
-def _takes_items(workspace: Workspace, task_id: str) -> bool:
+def _takes_items(workspace: WorkspaceRecords, task_id: str) -> bool:
     marker = workspace.files.get(open_marker_path(task_id))
     if marker in (None, OPENED, CLOSED):
         return marker == OPENED

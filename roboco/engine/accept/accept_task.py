@@ -39,7 +39,7 @@ from roboco.engine.accept import early_files
 from roboco.engine.accept.attachments import check_attachments
 from roboco.engine.accept.capacity import check_capacity
 from roboco.engine.accept.fallback import falling_back_to_sweeper
-from roboco.engine.engine import Engine, Services, TaskStores, Workspace
+from roboco.engine.engine import Engine, Services, TaskStores, WorkspaceRecords
 from roboco.engine.prompt import render_prompt
 from roboco.engine.record.recover import erase_again, restore_inbox
 from roboco.engine.task_entries import put_entry
@@ -175,7 +175,7 @@ def _check_outputs(services: Services, team: Team) -> None:
             raise UsageError(f"output of agent {agent.name!r}: {mistake}")
 
 
-def _store_steps(workspace: Workspace, task_id: str, steps: tuple[TaskStep, ...]) -> tuple[TaskStep, ...]:
+def _store_steps(workspace: WorkspaceRecords, task_id: str, steps: tuple[TaskStep, ...]) -> tuple[TaskStep, ...]:
     """Store the first steps, unless some are stored already. Return the stored ones."""
     if len(steps) == 1:
         return (workspace.histories.append(task_id, steps[0]),)
@@ -184,12 +184,12 @@ def _store_steps(workspace: Workspace, task_id: str, steps: tuple[TaskStep, ...]
     return tuple(islice(workspace.histories.read(task_id), len(steps)))
 
 
-def _store_team(workspace: Workspace, task_id: str, team: Team) -> None:
+def _store_team(workspace: WorkspaceRecords, task_id: str, team: Team) -> None:
     if not workspace.frozen_teams.freeze(task_id, team):
         raise StateConflict(f"task id {task_id!r} was submitted before with another team; choose another id")
 
 
-def _store_summary(workspace: Workspace, task_id: str, team: Team, steps: tuple[TaskStep, ...]) -> TaskSummary:
+def _store_summary(workspace: WorkspaceRecords, task_id: str, team: Team, steps: tuple[TaskStep, ...]) -> TaskSummary:
     summary = _first_summary(task_id, team, steps)
     if workspace.files.create(summary_path(task_id), summary.model_dump_json().encode()):
         return summary

@@ -21,7 +21,7 @@ from roboco.domain.paths import item_path
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import MAX_TEXT_CHARS, ToolDifference
 from roboco.engine.accept.accept_item import accept_item, check_idempotent, check_open, stored_item
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
 from roboco.engine.record.newest_step import newest_step
 from roboco.engine.record.tool_listings import approve_change, tool_differences
@@ -184,14 +184,14 @@ def _decide_change(engine: Engine, task_id: str, call_id: str, approval: CallApp
     return True
 
 
-def _store_first(workspace: Workspace, task_id: str, item: UnknownResolution) -> None:
+def _store_first(workspace: WorkspaceRecords, task_id: str, item: UnknownResolution) -> None:
     """Store the item before its effect. Raise UsageError if a different decision on the change is stored already."""
     if stored_item(workspace, task_id, item.item_id) is None:
         workspace.files.create(item_path(task_id, item.item_id), item.model_dump_json().encode())
     check_idempotent(item, stored_item(workspace, task_id, item.item_id))
 
 
-def approved_call(workspace: Workspace, team: Team, task_id: str, call: ToolCall) -> ToolCall | None:
+def approved_call(workspace: WorkspaceRecords, team: Team, task_id: str, call: ToolCall) -> ToolCall | None:
     """Return the call with the arguments that a person approved, or None if no person has approved it."""
     if not needs_approval(team, call):
         return call
@@ -201,7 +201,7 @@ def approved_call(workspace: Workspace, team: Team, task_id: str, call: ToolCall
     return call if approval.args is None else call.model_copy(update={"args": approval.args})
 
 
-def _answered_seq(workspace: Workspace, task_id: str, item_id: str) -> int | None:
+def _answered_seq(workspace: WorkspaceRecords, task_id: str, item_id: str) -> int | None:
     """Return the position of the step whose call this item has answered, or None if there is no such item."""
     before = stored_item(workspace, check_task_id(task_id), item_id)
     return before.at_seq if isinstance(before, ExternalToolResult | ApprovalDecision) else None

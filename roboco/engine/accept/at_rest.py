@@ -25,7 +25,7 @@ from roboco.domain.inbox.item import (
 from roboco.domain.paths import item_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.ports.task_store import Snapshot
 
 MAX_READ_ITEMS: Final = 100
@@ -43,7 +43,7 @@ def stays_at_rest(engine: Engine, summary: TaskSummary) -> bool:
     return task is None or (task.status is summary.status and not continues(engine.workspace, summary.task_id, task))
 
 
-def continues(workspace: Workspace, task_id: str, task: Snapshot) -> bool:
+def continues(workspace: WorkspaceRecords, task_id: str, task: Snapshot) -> bool:
     """Return True if the task waits, and an item of its inbox ends the wait.
 
     Cost: a read of the workspace for each item that is not applied yet, at most MAX_READ_ITEMS, in parallel. If a task

@@ -4,7 +4,7 @@ from roboco.domain.artifact_name import artifact_name
 from roboco.domain.history.part import Artifact
 from roboco.domain.inbox.attachments import Attachments
 from roboco.domain.paths import artifact_info_path, artifact_path
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.errors import UsageError
 
 
@@ -16,7 +16,7 @@ def check_attachments(engine: Engine, task_id: str, attachments: Attachments) ->
     return tuple(_artifact(engine.workspace, task_id, name) for name in attachments.artifacts)
 
 
-def _artifact(workspace: Workspace, task_id: str, name: str) -> Artifact:
+def _artifact(workspace: WorkspaceRecords, task_id: str, name: str) -> Artifact:
     try:
         info = workspace.files.get(artifact_info_path(task_id, artifact_name(name)))
     except ValueError as error:

@@ -2,11 +2,11 @@
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.limits import LimitOverrides
-from roboco.engine.engine import Workspace
+from roboco.engine.engine import WorkspaceRecords
 from roboco.errors import UsageError
 
 
-def check_limits(workspace: Workspace, task_id: str, limits: LimitOverrides) -> None:
+def check_limits(workspace: WorkspaceRecords, task_id: str, limits: LimitOverrides) -> None:
     """Raise UsageError if the task cannot have these limits: its team lacks a named agent or tool."""
     if "max_steps" in limits.overrides() and limits.max_steps is None:
         raise UsageError("limits.max_steps: cannot be removed; pass a number")

@@ -22,7 +22,7 @@ from roboco.domain.paths import (
     uploads_path,
 )
 from roboco.domain.schema import RecordedCaller, RecordModel
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.errors import StateConflict
 
 LIFETIME: Final = 86_400.0
@@ -37,7 +37,7 @@ class EarlyFiles(RecordModel):
     created_at: datetime
 
 
-def owner_of(workspace: Workspace, task_id: str) -> EarlyFiles | None:
+def owner_of(workspace: WorkspaceRecords, task_id: str) -> EarlyFiles | None:
     """Return the owner of the files of an unused id, or None if it has none, or has a task."""
     data = workspace.files.get(early_files_path(task_id))
     if data is None or workspace.files.size(summary_path(task_id)) is not None:
@@ -53,7 +53,7 @@ def reserve(engine: Engine, task_id: str, by: str | None) -> None:
     engine.tasks.schedule.set(f"{EARLY_FILES_PREFIX}{task_id}", LIFETIME)
 
 
-def release(workspace: Workspace, task_id: str) -> None:
+def release(workspace: WorkspaceRecords, task_id: str) -> None:
     """Remove the record of an id without files, after an upload that has failed."""
     if not workspace.files.names(artifacts_path(task_id)):
         workspace.files.delete(early_files_path(task_id))
@@ -69,7 +69,7 @@ def confirm(engine: Engine, task_id: str, by: str | None, file: Artifact) -> Non
         raise
 
 
-def check_owner(workspace: Workspace, task_id: str, by: str | None) -> None:
+def check_owner(workspace: WorkspaceRecords, task_id: str, by: str | None) -> None:
     """Raise StateConflict if the files of the id belong to another caller."""
     data = workspace.files.get(early_files_path(task_id))
     if data is not None and EarlyFiles.model_validate_json(data).by != by:
@@ -93,7 +93,7 @@ def expire(engine: Engine, task_id: str) -> None:
         engine.workspace.files.delete(early_files_path(task_id))
 
 
-def _remove_files(workspace: Workspace, task_id: str) -> None:
+def _remove_files(workspace: WorkspaceRecords, task_id: str) -> None:
     for folder in (artifacts_path(task_id), artifact_info_path(task_id), uploads_path(task_id)):
         while workspace.files.delete_tree(folder, _PAGE) == _PAGE:
             continue

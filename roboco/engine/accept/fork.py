@@ -48,7 +48,7 @@ from roboco.engine.accept.accept_item import check_idempotent, stored_item
 from roboco.engine.accept.capacity import check_capacity
 from roboco.engine.accept.fallback import falling_back_to_sweeper
 from roboco.engine.contention import contention_error
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
 from roboco.engine.task_entries import put_entry
 from roboco.engine.tombstones import check_not_erased, check_not_erasing
@@ -130,7 +130,7 @@ def _check_run(request: ForkRequest, team: Team) -> None:
         raise UsageError(f"task {request.source!r} is a run of what-if; to fork it as a task, name its team again")
 
 
-def _fork_position(workspace: Workspace, request: ForkRequest) -> int | None:
+def _fork_position(workspace: WorkspaceRecords, request: ForkRequest) -> int | None:
     """Return the position at which to fork. A repetition without one forks where the first request did.
 
     The source may have got further steps since.
@@ -158,13 +158,13 @@ def _store_files(engine: Engine, request: ForkRequest, team: Team, steps: list[T
     return steps
 
 
-def _copy_targets(workspace: Workspace, request: ForkRequest) -> None:
+def _copy_targets(workspace: WorkspaceRecords, request: ForkRequest) -> None:
     """Let the retry notify the receivers of its source, except for a canvas, which has failed for good."""
     targets = targets_from_json(workspace.files.get(notify_targets_path(request.source)) or b"[]")
     notify.store_targets(workspace, request.task_id, [target for target in targets if not target.continuation])
 
 
-def _name_retry(workspace: Workspace, request: ForkRequest) -> None:
+def _name_retry(workspace: WorkspaceRecords, request: ForkRequest) -> None:
     """Name the retry in the summary of its source. The retry is accepted after that, so no accepted one is unnamed."""
     path = summary_path(request.source)
     stored = workspace.files.get_versioned(path)
@@ -177,7 +177,7 @@ def _name_retry(workspace: Workspace, request: ForkRequest) -> None:
         raise contention_error(path)
 
 
-def _store_recorded_calls(workspace: Workspace, request: ForkRequest) -> None:
+def _store_recorded_calls(workspace: WorkspaceRecords, request: ForkRequest) -> None:
     """Store the record of a run, and copy the files that its results refer to. The first stored record counts."""
     if request.recorded is None:
         return
@@ -188,7 +188,7 @@ def _store_recorded_calls(workspace: Workspace, request: ForkRequest) -> None:
             _copy_artifact(workspace, request, name)
 
 
-def _store_message(workspace: Workspace, task_id: str, message: UserMessage) -> None:
+def _store_message(workspace: WorkspaceRecords, task_id: str, message: UserMessage) -> None:
     before = stored_item(workspace, task_id, message.item_id)
     if before is None:
         workspace.files.create(item_path(task_id, message.item_id), message.model_dump_json().encode())
@@ -216,7 +216,7 @@ def _id_taken(request: ForkRequest) -> StateConflict:
     return StateConflict(f"task id {request.task_id!r} has other content already; choose another id")
 
 
-def _copy_artifact(workspace: Workspace, request: ForkRequest, name: str) -> None:
+def _copy_artifact(workspace: WorkspaceRecords, request: ForkRequest, name: str) -> None:
     """Copy an artifact and its description, unless that is done. Raise UsageError if another one was uploaded."""
     info = workspace.files.get(artifact_info_path(request.source, name))
     if info is not None and not workspace.files.create(artifact_info_path(request.task_id, name), info):
@@ -230,7 +230,7 @@ def _copy_artifact(workspace: Workspace, request: ForkRequest, name: str) -> Non
         workspace.files.copy(source, target)
 
 
-def _copy_summaries(workspace: Workspace, request: ForkRequest, steps: int) -> None:
+def _copy_summaries(workspace: WorkspaceRecords, request: ForkRequest, steps: int) -> None:
     """Copy the summaries of the copied steps, so that no model call makes them again."""
     for name in workspace.files.names(history_summaries_path(request.source)):
         if int(name[:8]) <= steps:

@@ -8,7 +8,7 @@ from roboco.domain.ids import check_task_id
 from roboco.domain.inbox.item import Item, Pause, Resume, parse_item
 from roboco.domain.paths import inbox_path, item_path
 from roboco.engine.accept.accept_item import accept_item, check_open, stored_item
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
 
 
@@ -49,7 +49,7 @@ def _already_accepted(engine: Engine, task_id: str, item_id: str) -> bool:
     return True
 
 
-def _pause_ids(workspace: Workspace, task_id: str) -> tuple[str, ...]:
+def _pause_ids(workspace: WorkspaceRecords, task_id: str) -> tuple[str, ...]:
     items: list[Item] = []
     for name in workspace.files.names(inbox_path(task_id)):
         data = workspace.files.get(item_path(task_id, name.removesuffix(".json")))

@@ -11,7 +11,7 @@ request allows to stop the task: Redis may have lost an end that is not closed y
 from roboco.domain.ids import check_task_id
 from roboco.domain.paths import ERASE_PREFIX, OPENED, erasure_path, forks_path, open_marker_path, task_folder
 from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record.closed import check_not_closing
 from roboco.engine.retry import after_close
 from roboco.engine.tombstones import is_erased, parse_request, receipt_of
@@ -65,7 +65,7 @@ def _check_task(engine: Engine, request: ErasureRequest) -> None:
         raise StateConflict(f"task {task_id!r} has not ended: stop it first, or erase it with `stop` (--stop)")
 
 
-def _forks_of(workspace: Workspace, task_id: str) -> list[str]:
+def _forks_of(workspace: WorkspaceRecords, task_id: str) -> list[str]:
     """Return the first forks that are not erased. Cost: a request for each erased one before them."""
     found, after = list[str](), ""
     while len(found) <= _SHOWN_FORKS and (page := workspace.files.names_after(forks_path(task_id), after, _PAGE_SIZE)):
@@ -84,7 +84,7 @@ def _check_forks(request: ErasureRequest, forks: list[str]) -> None:
         )
 
 
-def _store(workspace: Workspace, request: ErasureRequest) -> None:
+def _store(workspace: WorkspaceRecords, request: ErasureRequest) -> None:
     """Store the request, unless one is stored that has the same effect, or a greater one. A broken one is replaced."""
     path = erasure_path(request.task_id)
     stored = workspace.files.get_versioned(path)

@@ -20,7 +20,7 @@ from roboco.domain.limits import LimitOverrides
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.check_limits import check_limits
 from roboco.engine.accept.fork import ForkRequest, fork
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record.closed import check_not_closing
 from roboco.engine.retry import after_close
 from roboco.errors import CorruptHistory, StateConflict
@@ -56,7 +56,7 @@ def retry_task(engine: Engine, task_id: str, retry: Retry, by: str | None = None
     return created
 
 
-def _check_retryable(workspace: Workspace, steps: list[TaskStep], lineage: Fork, from_step: int | None) -> None:
+def _check_retryable(workspace: WorkspaceRecords, steps: list[TaskStep], lineage: Fork, from_step: int | None) -> None:
     """Raise StateConflict if the task is a sub-task, would reach a limit again, or has another last good step."""
     task_id, last = lineage.task_id, steps[-1]
     if (parent := parent_of(task_id, steps[0])) is not None:

@@ -19,7 +19,7 @@ from roboco.domain.inbox.item import Pause
 from roboco.domain.rate_report import NEXT_ATTEMPT, RATE_WAIT
 from roboco.domain.switch import SWITCHED_OFF, check_target
 from roboco.engine.accept.accept_item import CALL_ITEMS, stored_item
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.registration import check_workspace, is_silent
 from roboco.errors import TransientError, UsageError
 from roboco.ports.registry import COORDINATOR, POOLS
@@ -188,7 +188,7 @@ def _missing_message(pool: str, silence: Mapping[str, float | None]) -> str:
     return f"{since}; start one: celery -A roboco.workers.{pool} worker"
 
 
-def awaited_pool(workspace: Workspace, task_id: str, task: Snapshot | None) -> str:
+def awaited_pool(workspace: WorkspaceRecords, task_id: str, task: Snapshot | None) -> str:
     """Return the pool that has to act next, or "" if a worker acts already, or a person or client has to."""
     if task is None or task.phase in (Phase.UNDECIDED, Phase.END):
         return COORDINATOR
@@ -203,7 +203,7 @@ def awaited_pool(workspace: Workspace, task_id: str, task: Snapshot | None) -> s
             return COORDINATOR if _has_items_to_apply(workspace, task_id, task) else ""
 
 
-def _has_items_to_apply(workspace: Workspace, task_id: str, task: Snapshot) -> bool:
+def _has_items_to_apply(workspace: WorkspaceRecords, task_id: str, task: Snapshot) -> bool:
     """Return True if a coordinator has to apply an item of the inbox of a task that waits.
 
     A pause stays in the inbox while it counts. Answers and approvals stay until each open call of the step has one.

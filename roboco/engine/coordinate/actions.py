@@ -34,7 +34,7 @@ from roboco.engine.coordinate.delegate import start_sub_task, stop_sub_task
 from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending import Repeat, Rest
 from roboco.engine.coordinate.sub_task_result import sub_task_usage
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
 from roboco.engine.record.attempt_status import report_attempts
 from roboco.engine.record.inbox_items import AppliedItems
@@ -173,7 +173,9 @@ def _record_wait(next_step: NextStep, action: Wait) -> bool:
     return True
 
 
-def _tool_changes(workspace: Workspace, task_id: str, task: Snapshot, action: Wait) -> tuple[ToolDifference, ...]:
+def _tool_changes(
+    workspace: WorkspaceRecords, task_id: str, task: Snapshot, action: Wait
+) -> tuple[ToolDifference, ...]:
     """Return how tools have changed whose calls a person must approve, with a bounded part of each text."""
     states = {call_id: task.calls[call_id] for call_id in action.calls if call_id in task.calls}
     ids = [call_id for call_id, state in states.items() if needs_change_approval(state.outcome)]

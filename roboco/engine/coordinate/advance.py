@@ -26,7 +26,7 @@ from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending import Decide, GiveUp, PendingWork, Repeat, Rest, needs_redelivery
 from roboco.engine.coordinate.pending_calls import PendingCalls
 from roboco.engine.coordinate.pending_turn import cancel_turn, check_turn
-from roboco.engine.engine import Engine, Services, Workspace
+from roboco.engine.engine import Engine, Services, WorkspaceRecords
 from roboco.engine.record import inbox_items as items
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record import recover
@@ -139,7 +139,7 @@ def _make_move(engine: Engine, task: Snapshot, current_pass: "Pass", give_up_rea
     return moved
 
 
-def _with_decisive_tail(workspace: Workspace, task_id: str, team: Team, task: Snapshot) -> Snapshot:
+def _with_decisive_tail(workspace: WorkspaceRecords, task_id: str, team: Team, task: Snapshot) -> Snapshot:
     """Return the task with all steps on which its router may depend. A custom router may read each step it gets."""
     if isinstance(team.collaboration_model, Custom):
         return workspace.tails.complete(task_id, task, COORDINATOR_TAIL_LENGTH)

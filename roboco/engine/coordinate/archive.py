@@ -22,7 +22,7 @@ from roboco.domain.task_summary import TaskSummary, parse_summary
 from roboco.engine import notifications as notify
 from roboco.engine.contention import RETRY_DELAYS, contention_error
 from roboco.engine.coordinate.sub_task_result import report_to_parent
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
 from roboco.engine.record.event_archive import (
     archive_waiting,
@@ -165,13 +165,13 @@ def _write_summary(engine: Engine, summary: TaskSummary) -> None:
     raise contention_error(path)
 
 
-def _replace_summary(workspace: Workspace, summary: TaskSummary, stored: VersionedFile | None) -> bool:
+def _replace_summary(workspace: WorkspaceRecords, summary: TaskSummary, stored: VersionedFile | None) -> bool:
     """Replace the stored summary. Return False if another worker has replaced it since."""
     data = summary.model_dump_json().encode()
     return workspace.files.replace(summary_path(summary.task_id), data, version_of(stored))
 
 
-def _may_replace(workspace: Workspace, summary: TaskSummary, before: TaskSummary | None) -> bool:
+def _may_replace(workspace: WorkspaceRecords, summary: TaskSummary, before: TaskSummary | None) -> bool:
     """Return True if the summary is newer than the stored one.
 
     A summary that cannot be read is replaced too, unless it may belong to a closed task.

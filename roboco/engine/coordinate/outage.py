@@ -25,7 +25,7 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.domain.url import strip_credentials
 from roboco.engine.accept.accept_item import accept_item, stored_item
-from roboco.engine.engine import Engine, Services, Workspace
+from roboco.engine.engine import Engine, Services, WorkspaceRecords
 from roboco.errors import ModelError, UsageError
 from roboco.ports.assignment import TurnAssignment
 from roboco.ports.task_store import Phase, Snapshot
@@ -99,7 +99,7 @@ def pause_task(engine: Engine, task_id: str, task: Snapshot) -> bool:
     return True
 
 
-def _was_resumed_by_answer(workspace: Workspace, task_id: str, seq: int) -> bool:
+def _was_resumed_by_answer(workspace: WorkspaceRecords, task_id: str, seq: int) -> bool:
     """Return True if the turn at this position was paused by an outage before, and an answer has resumed it."""
     prefix = f"resumed-outage-{seq}-"
     return any(name.startswith(prefix) for name in workspace.files.names(applied_folder(task_id)))
@@ -147,7 +147,7 @@ def _end_delay(engine: Engine, task_id: str) -> None:
         engine.services.dispatcher.turn(order, task.agent)
 
 
-def _outage_pauses(workspace: Workspace, task_id: str) -> tuple[str, ...]:
+def _outage_pauses(workspace: WorkspaceRecords, task_id: str) -> tuple[str, ...]:
     found = []
     for name in workspace.files.names(inbox_path(task_id)):
         data = workspace.files.get(item_path(task_id, name.removesuffix(".json")))

@@ -36,7 +36,7 @@ from roboco.domain.paths import (
 from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
 from roboco.engine.accept.accept_item import accept_item
 from roboco.engine.attempt_counts import reset_attempts
-from roboco.engine.engine import Engine, TaskStores, Workspace
+from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
 from roboco.engine.operate.erasure_inventory import letters_of, take_inventory
 from roboco.engine.operate.stored_receipt import StoredReceipt
 from roboco.engine.tombstones import parse_request
@@ -194,7 +194,7 @@ def _forget(tasks: TaskStores, task_id: str) -> None:
     reset_attempts(tasks, task_id)
 
 
-def _remove_fork_name(workspace: Workspace, task_id: str) -> None:
+def _remove_fork_name(workspace: WorkspaceRecords, task_id: str) -> None:
     """Remove the name of the task from the folder of its source, if it is a fork."""
     with suppress(CorruptHistory):  # then an erasure of the source skips the name, because its task has a receipt
         if (fork := workspace.frozen_teams.fork_of(task_id)) is not None:

@@ -13,7 +13,7 @@ from roboco.domain.ids import sub_task_id
 from roboco.domain.paths import forks_path, task_folder
 from roboco.domain.removal.erasure import MAX_LISTED, ErasureReceipt, ErasureRequest, concerns
 from roboco.engine.accept.request_erasure import request_erasure
-from roboco.engine.engine import Engine, TaskStores, Workspace
+from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
 from roboco.engine.tombstones import is_erased
 from roboco.errors import CorruptHistory, UsageError
 from roboco.ports.dead_letters import DeadLetterPage
@@ -75,7 +75,7 @@ def letters_of(tasks: TaskStores, task_id: str) -> list[str]:
             return found
 
 
-def _sub_tasks(workspace: Workspace, task_id: str) -> Iterable[str]:
+def _sub_tasks(workspace: WorkspaceRecords, task_id: str) -> Iterable[str]:
     """Yield the sub-tasks, also one that was stopped before it was submitted and holds no more than this stop.
 
     Only lines that may delegate are parsed. Cost: a request for each delegating call.
@@ -98,7 +98,7 @@ def _request_other(engine: Engine, request: ErasureRequest, task_id: str) -> Non
         _log.info("task %s, a part of task %s, is not erased: %s", task_id, request.task_id, error)
 
 
-def _names_below(workspace: Workspace, folder: str) -> list[str]:
+def _names_below(workspace: WorkspaceRecords, folder: str) -> list[str]:
     found = page = workspace.files.names_after(folder, "", _NAMES)
     while len(page) == _NAMES:
         page = workspace.files.names_after(folder, page[-1], _NAMES)

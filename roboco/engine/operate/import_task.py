@@ -14,7 +14,7 @@ from roboco.domain.paths import ERASE_PREFIX, erasure_path, summary_path, task_f
 from roboco.domain.removal.task_file import HEADER_NAME, HISTORY_FILE, MANIFEST_NAME, SUMMARY_FILE, TEAM_FILE
 from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.operate.tar_contents import members, reading_tar, record_of
 from roboco.engine.task_entries import put_entry
 from roboco.engine.tombstones import check_not_erasing
@@ -36,7 +36,7 @@ def import_task(engine: Engine, source: BinaryIO, summary: TaskSummary) -> None:
     _yield_to_erasure(engine, task_id)
 
 
-def _check_free(workspace: Workspace, task_id: str) -> None:
+def _check_free(workspace: WorkspaceRecords, task_id: str) -> None:
     if workspace.files.size(summary_path(task_id)) is not None:
         raise StateConflict(
             f"task {task_id!r} exists in this workspace, and stays as it is: to read that of the tar beside it, import "
@@ -52,7 +52,7 @@ def _yield_to_erasure(engine: Engine, task_id: str) -> None:
         raise Erased(f"task {task_id!r} was erased while it was imported; what was imported is removed")
 
 
-def _store(workspace: Workspace, source: BinaryIO, task_id: str) -> None:
+def _store(workspace: WorkspaceRecords, source: BinaryIO, task_id: str) -> None:
     """Store all files but `task.json`. The team and the history are first: they claim the id."""
     _put_record(workspace, team_path(task_id), record_of(source, TEAM_FILE))
     history = next(member for path, member in members(source) if path == HISTORY_FILE)
@@ -63,6 +63,6 @@ def _store(workspace: Workspace, source: BinaryIO, task_id: str) -> None:
             workspace.files.put_from(task_folder(task_id) + path, cast(BinaryIO, member))
 
 
-def _put_record(workspace: Workspace, path: str, data: bytes) -> None:
+def _put_record(workspace: WorkspaceRecords, path: str, data: bytes) -> None:
     if not workspace.files.create(path, data):
         raise StateConflict(f"{path} exists in this workspace with other content; the task is not imported")

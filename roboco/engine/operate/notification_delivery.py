@@ -18,7 +18,7 @@ from itertools import groupby
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.notification import Notification, NotificationName, NotifyTarget, targets_from_json
 from roboco.domain.paths import notification_path, notify_marker_path, notify_targets_path, tombstone_path
-from roboco.engine.engine import Engine, Services, Workspace
+from roboco.engine.engine import Engine, Services, WorkspaceRecords
 from roboco.engine.notifications import (
     newest_finished,
     pending_names,
@@ -111,7 +111,7 @@ def _deliver_due(engine: Engine, task_id: str, exhausted: str | None) -> None:
                 break  # the later ones wait for it
 
 
-def _is_late(workspace: Workspace, task_id: str, name: str, newest: NotificationName | None) -> bool:
+def _is_late(workspace: WorkspaceRecords, task_id: str, name: str, newest: NotificationName | None) -> bool:
     """Return True if a later notification of the receiver is finished. One that is delivered on request is not late."""
     if newest is None or newest <= NotificationName.parse(name):
         return False
@@ -190,7 +190,7 @@ def _schedule_next(engine: Engine, task_id: str) -> None:
     engine.tasks.schedule.set(schedule_key(task_id), due - engine.tasks.schedule.time())
 
 
-def _due_times(workspace: Workspace, task_id: str) -> Iterator[float]:
+def _due_times(workspace: WorkspaceRecords, task_id: str) -> Iterator[float]:
     """Yield the due time of the first notification of each receiver."""
     for _, of_receiver in groupby(pending_names(workspace, task_id), _receiver_index):
         notice = read_notification(workspace, notification_path(task_id, next(of_receiver)))

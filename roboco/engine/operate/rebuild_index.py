@@ -26,7 +26,7 @@ from datetime import datetime, timedelta
 from roboco.domain.ids import is_task_id
 from roboco.domain.paths import CLOSED, open_marker_path
 from roboco.domain.task_entry import TaskEntry, entry_of
-from roboco.engine.engine import Engine, TaskStores, Workspace
+from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
 from roboco.errors import CorruptHistory, TransientError
 from roboco.ports.scans import Rebuild
 
@@ -142,7 +142,7 @@ def _enter(engine: Engine, tasks: Sequence[str], left_out: int = 0) -> _Reading:
     return reading
 
 
-def _read_entry(workspace: Workspace, task_id: str) -> TaskEntry | None:
+def _read_entry(workspace: WorkspaceRecords, task_id: str) -> TaskEntry | None:
     summary = workspace.summaries.get(task_id)
     if summary is None:
         return None

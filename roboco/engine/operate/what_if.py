@@ -22,7 +22,7 @@ from roboco.domain.team.team import Team
 from roboco.domain.team.what_if import WhatIf
 from roboco.engine.accept.accept_task import check_prompts
 from roboco.engine.accept.fork import ForkRequest, fork
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.errors import NotFound, UsageError
 
 MIN_STEPS = 20
@@ -53,7 +53,7 @@ class WhatIfRequest:
     """The identity of the caller."""
 
 
-def first_message(workspace: Workspace, source: str, steps: Sequence[TaskStep]) -> int:
+def first_message(workspace: WorkspaceRecords, source: str, steps: Sequence[TaskStep]) -> int:
     """Return the position of the message with which the task began: after imported steps, or after those of a fork."""
     origin = workspace.frozen_teams.own_fork_of(source, steps[0])
     return fold(steps).imported if origin is None else min(origin.seq, len(steps) - 1)
@@ -91,7 +91,7 @@ def start_runs(engine: Engine, request: WhatIfRequest) -> list[str]:
     return started
 
 
-def _team_of_repetition(workspace: Workspace, task_id: str, team: Team) -> Team | None:
+def _team_of_repetition(workspace: WorkspaceRecords, task_id: str, team: Team) -> Team | None:
     """Return the team of a run that an earlier request has started, if only limits differ: its task may have grown."""
     known = workspace.frozen_teams.find(task_id)
     same = known is not None and known.model_copy(update={"limits": team.limits}) == team

@@ -28,7 +28,7 @@ from typing import TypeVar
 from roboco.domain.paths import event_segment_path, event_segments_path, events_path
 from roboco.domain.stream.event_file import merged_log, place_of, segment_places, to_stored
 from roboco.engine.contention import RETRY_DELAYS, contention_error
-from roboco.engine.engine import Engine, TaskStores, Workspace
+from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
 from roboco.ports.logs import LogTrim
 from roboco.ports.task_store import Snapshot
 from roboco.ports.workspace import VersionedFile
@@ -140,7 +140,7 @@ def _archive(engine: Engine, task_id: str, task: Snapshot, kept: _Kept, merge: b
         engine.tasks.event_logs.trim(task_id, trim)
 
 
-def _extend_file(workspace: Workspace, task_id: str, task: Snapshot, new: Sequence[bytes]) -> bytes | None:
+def _extend_file(workspace: WorkspaceRecords, task_id: str, task: Snapshot, new: Sequence[bytes]) -> bytes | None:
     """Append the lines to `events.jsonl` if its last line is the last archived event. Return the file, or None if not.
 
     Then no segment holds an event that the file lacks, so a LIST of the segments is not needed. A segment that a slow
@@ -156,7 +156,7 @@ def _extend_file(workspace: Workspace, task_id: str, task: Snapshot, new: Sequen
     return data if workspace.files.replace(events_path(task_id), data, stored.version) else None
 
 
-def _store_segment(workspace: Workspace, task_id: str, task: Snapshot, new: Sequence[bytes]) -> int:
+def _store_segment(workspace: WorkspaceRecords, task_id: str, task: Snapshot, new: Sequence[bytes]) -> int:
     """Store the lines as a segment. Return the number of them that the workspace has now."""
     if not new:
         return 0

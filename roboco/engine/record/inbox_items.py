@@ -34,7 +34,7 @@ from roboco.domain.inbox.item import (
 )
 from roboco.domain.paths import applied_path, inbox_path, item_path, open_marker_path
 from roboco.domain.status import TaskStatus
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.ports.task_store import Phase, Snapshot
 
 MAX_UNCACHED_ITEMS = 8
@@ -126,7 +126,7 @@ def _without_vain_interrupts(engine: Engine, task_id: str, task: Snapshot, items
 
 
 def _read_items(
-    workspace: Workspace, task_id: str, task: Snapshot, waiting: Sequence[str]
+    workspace: WorkspaceRecords, task_id: str, task: Snapshot, waiting: Sequence[str]
 ) -> dict[str, Item | None] | None:
     """Return the waiting items by id, with None for an item that is not in the workspace, or None for a closed task.
 
@@ -151,7 +151,7 @@ def _read_items(
 
 
 def _read_in_parallel(
-    workspace: Workspace, task_id: str, generation: str, item_ids: Iterable[str]
+    workspace: WorkspaceRecords, task_id: str, generation: str, item_ids: Iterable[str]
 ) -> list[Item | None]:
     pool = ThreadPoolExecutor(READERS, thread_name_prefix="roboco-inbox")
     try:
@@ -160,11 +160,11 @@ def _read_in_parallel(
         pool.shutdown(wait=False, cancel_futures=True)  # a time limit may have ended the wait
 
 
-def _read_item(workspace: Workspace, task_id: str, generation: str, item_id: str) -> Item | None:
+def _read_item(workspace: WorkspaceRecords, task_id: str, generation: str, item_id: str) -> Item | None:
     return _parse_and_cache(workspace, task_id, generation, workspace.files.get(item_path(task_id, item_id)))
 
 
-def _parse_and_cache(workspace: Workspace, task_id: str, generation: str, data: bytes | None) -> Item | None:
+def _parse_and_cache(workspace: WorkspaceRecords, task_id: str, generation: str, data: bytes | None) -> Item | None:
     if data is None:
         return None
     item = parse_item(data)
@@ -172,7 +172,7 @@ def _parse_and_cache(workspace: Workspace, task_id: str, generation: str, data: 
     return item
 
 
-def _is_applied(workspace: Workspace, task_id: str, item_id: str, task: Snapshot) -> bool:
+def _is_applied(workspace: WorkspaceRecords, task_id: str, item_id: str, task: Snapshot) -> bool:
     """Return True if a step holds the item. In a fork, its own steps count only, not those of its source."""
     if item_id not in task.state.recent_item_ids:
         return False

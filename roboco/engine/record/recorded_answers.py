@@ -14,13 +14,13 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.history.recorded_calls import RecordedCalls, count_equal_calls
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
 from roboco.domain.team.team import Team
-from roboco.engine.engine import Workspace
+from roboco.engine.engine import WorkspaceRecords
 from roboco.errors import CorruptHistory
 from roboco.ports.task_store import Snapshot
 
 
 def recorded_answer(
-    workspace: Workspace, team: Team, task_id: str, task: Snapshot, call: ToolCall
+    workspace: WorkspaceRecords, team: Team, task_id: str, task: Snapshot, call: ToolCall
 ) -> ToolOutcome | None:
     """Return the outcome of a call of the last step that does not run, or None if it runs, as in any other task.
 
@@ -43,7 +43,7 @@ def recorded_answer(
 
 
 def _recorded_outcome(
-    workspace: Workspace, record: RecordedCalls, first: int, task_id: str, task: Snapshot, call: ToolCall
+    workspace: WorkspaceRecords, record: RecordedCalls, first: int, task_id: str, task: Snapshot, call: ToolCall
 ) -> ToolOutcome | None:
     """Return the recorded outcome of the call, or None. `first` is the first step of the run itself."""
     if not record.has(call):

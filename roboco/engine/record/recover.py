@@ -41,7 +41,7 @@ from roboco.domain.stream.event import (
     UserMessageAdded,
 )
 from roboco.domain.task_summary import parse_summary
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record.attempt_status import report_attempts
 from roboco.engine.tombstones import receipt_of
 from roboco.errors import CorruptHistory
@@ -137,7 +137,7 @@ def end_event(engine: Engine, task_id: str, state: TaskState, status: TaskStatus
     )
 
 
-def reopen(workspace: Workspace, task_id: str) -> None:
+def reopen(workspace: WorkspaceRecords, task_id: str) -> None:
     """Reopen the task if a worker began to close it, and Redis does not have its end."""
     marker = workspace.files.get_versioned(open_marker_path(task_id))
     if marker is not None and marker.data not in (OPENED, CLOSED):

@@ -23,7 +23,7 @@ from roboco.domain.removal.task_file import (
     TarManifest,
     is_portable,
 )
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record.closed import check_not_closing
 from roboco.engine.retry import after_close
 from roboco.errors import StateConflict, TransientError
@@ -46,7 +46,7 @@ def check_exportable(engine: Engine, task_id: str) -> None:
         )
 
 
-def task_tar(workspace: Workspace, task_id: str) -> Iterator[bytes]:
+def task_tar(workspace: WorkspaceRecords, task_id: str) -> Iterator[bytes]:
     """Yield the tar of the task. Raise TransientError if a file changes or disappears meanwhile."""
     header = TarHeader(format=FORMAT, task_id=task_id).model_dump_json().encode()
     yield from _member(HEADER_NAME, len(header), iter([header]))

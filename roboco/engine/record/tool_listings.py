@@ -33,7 +33,7 @@ from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_difference import ToolDifference, tool_difference
 from roboco.domain.team.tool_listing import COMPARED_PARTS, Listing, ListingRequests, ToolChange, parse_listing
 from roboco.domain.team.tool_spec import ServerTool
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.errors import NotFound, TransientError, UsageError
 from roboco.ports.assignment import ListingRequest, TurnAssignment
 from roboco.ports.task_store import Snapshot
@@ -76,7 +76,7 @@ def listings_for(engine: Engine, task_id: str, team: Team, agent: Agent) -> List
     return found
 
 
-def stored_listing(workspace: Workspace, task_id: str, server: str) -> Listing | None:
+def stored_listing(workspace: WorkspaceRecords, task_id: str, server: str) -> Listing | None:
     """Return the task's listing of the server with the approved changes, or None if there is none yet."""
     first = _read_listing(workspace, listing_path(task_id, server))
     approved = None if first is None else _read_listing(workspace, approved_tools_path(task_id, server))
@@ -155,7 +155,7 @@ def changed_tool_refusal(
     )
 
 
-def left_out_tools(workspace: Workspace, task_id: str) -> list[str]:
+def left_out_tools(workspace: WorkspaceRecords, task_id: str) -> list[str]:
     """Return the tools that servers list for the task and its agents cannot call, each with the reason."""
     team = workspace.frozen_teams.get(task_id)
     found = ((server, stored_listing(workspace, task_id, server)) for server in team.mcp_servers)
@@ -171,7 +171,7 @@ _CALL_AGAIN = "so call the tool again if its result is still needed"
 
 
 def tool_differences(
-    workspace: Workspace, task_id: str, call_ids: Iterable[str], max_chars: int
+    workspace: WorkspaceRecords, task_id: str, call_ids: Iterable[str], max_chars: int
 ) -> list[ToolDifference]:
     """Return how the tools of these calls have changed, for those that have: `max_chars` characters of each text.
 
@@ -183,17 +183,19 @@ def tool_differences(
     ]
 
 
-def _difference(workspace: Workspace, task_id: str, call_id: str, change: ToolChange, max_chars: int) -> ToolDifference:
+def _difference(
+    workspace: WorkspaceRecords, task_id: str, call_id: str, change: ToolChange, max_chars: int
+) -> ToolDifference:
     stored = stored_listing(workspace, task_id, change.server) or Listing()
     return tool_difference(call_id, stored.tools.get(change.remote), change, max_chars)
 
 
-def _stored_change(workspace: Workspace, task_id: str, call_id: str) -> ToolChange | None:
+def _stored_change(workspace: WorkspaceRecords, task_id: str, call_id: str) -> ToolChange | None:
     data = workspace.files.get(tool_change_path(task_id, call_id))
     return None if data is None else ToolChange.model_validate_json(data)
 
 
-def approve_change(workspace: Workspace, task_id: str, call_id: str) -> None:
+def approve_change(workspace: WorkspaceRecords, task_id: str, call_id: str) -> None:
     """Record that a person has approved the tool as this call met it. A repetition changes nothing."""
     change = _stored_change(workspace, task_id, call_id)
     if change is None:
@@ -248,10 +250,10 @@ def _request_listing(
     return MissingListing(server, delay, reason)
 
 
-def _failed_listing(workspace: Workspace, task_id: str, server: str) -> Listing:
+def _failed_listing(workspace: WorkspaceRecords, task_id: str, server: str) -> Listing:
     return _read_listing(workspace, failed_listing_path(task_id, server)) or Listing()
 
 
-def _read_listing(workspace: Workspace, path: str) -> Listing | None:
+def _read_listing(workspace: WorkspaceRecords, path: str) -> Listing | None:
     data = workspace.files.get(path)
     return None if data is None else parse_listing(path, data)

@@ -18,7 +18,7 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.domain.tokens import ESTIMATING_TOKENIZER
 from roboco.domain.usage import Usage
-from roboco.engine.engine import Engine, Workspace
+from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.prompt import newest_outputs, render_prompt
 from roboco.engine.run.summarize import Failed, Ready, Refused, SummaryResult, ready_of
 from roboco.engine.usage import unfinished_usage
@@ -163,7 +163,7 @@ def _is_first_call(claim: TurnClaim) -> bool:
     return claim.snapshot.routing.get("rule") not in (AFTER_RESULTS, AFTER_INVALID_OUTPUT)
 
 
-def embed_images(workspace: Workspace, task_id: str, request: Request) -> Request:
+def embed_images(workspace: WorkspaceRecords, task_id: str, request: Request) -> Request:
     """Return the request with the newest MAX_IMAGES images in place of the URIs of their artifacts."""
     left = MAX_IMAGES
     messages: list[ChatMessage] = []
@@ -182,7 +182,7 @@ def embed_images(workspace: Workspace, task_id: str, request: Request) -> Reques
     return replace(request, messages=tuple(messages))
 
 
-def _image(workspace: Workspace, task_id: str, uri: str, left: int) -> ChatMessage:
+def _image(workspace: WorkspaceRecords, task_id: str, uri: str, left: int) -> ChatMessage:
     name = artifact_name(uri)
     path = artifact_path(task_id, name)
     size = workspace.files.size(path) if left else None

@@ -29,7 +29,7 @@ from roboco.engine.accept.accept_task import accept_and_wake
 from roboco.engine.accept.retry_task import retry_task
 from roboco.engine.coordinate.advance import advance
 from roboco.engine.coordinate.submit import submit
-from roboco.engine.engine import Engine, Policy, Process, Services, TaskStores, Workspace
+from roboco.engine.engine import Engine, Policy, Process, Services, TaskStores, WorkspaceRecords
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.history_tail import HistoryTails, StepCache
 from roboco.engine.operate.fill import REFILL_INTERVAL
@@ -136,7 +136,7 @@ class World:
                 dead_letters=watch_port(MemoryDeadLetters(self.server), "dead_letters", watch),
                 task_index=watch_port(MemoryTaskIndex(self.server, self.clock), "task_index", watch),
             ),
-            workspace=Workspace(files, watch_port(self.histories, "histories", watch), FrozenTeams(files)),
+            workspace=WorkspaceRecords(files, watch_port(self.histories, "histories", watch), FrozenTeams(files)),
             services=Services(
                 call_model=watch_port(self.given.model, "model", watch).stream,
                 rate_limiter=watch_port(MemoryRates(self.server, self.clock), "rates", watch),
