@@ -4,9 +4,10 @@ import dataclasses
 import importlib
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, get_origin, is_typeddict
+from typing import Any, Final, get_origin
 
 from pydantic import BaseModel
+from typing_extensions import is_typeddict
 
 from roboco.domain.decision.router import Router
 from roboco.errors import NotRunnable, UsageError

@@ -142,3 +142,59 @@ def test_goals_are_offered_to_the_agents_that_name_them() -> None:
     offered = [[tool["function"]["name"] for tool in request.tools] for request in world.given.model.requests]
     assert offered[0] == []
     assert offered[1] == ["achieve_report"]
+
+
+def test_an_agent_achieves_no_goal_that_others_name_and_reminders_go_to_those() -> None:
+    goal = {"name": "draft", "description": "draft", "outcome": {"type": "object", "properties": {}}}
+    team = team_of(agents=[member("writer", goals=["draft"]), member("critic", goals=[])])
+
+    def script(request: Request) -> ScriptedReply:
+        reminded = "still open" in str(request.messages) or "draft" in str(request.messages[-1]["content"])
+        if any(message["role"] == "tool" for message in request.messages):
+            return says("done")
+        if "critic" in str(request.messages[0]["content"]):
+            return says("", ("achieve_draft", {}))
+        return says("", ("achieve_draft", {})) if reminded else says("a draft")
+
+    world = run(script, team, goals=[goal])
+    refused, achieved = (result for step in world.history() for result in step.results)
+    assert "not on your list" in str(refused.error)
+    assert not achieved.is_error
+    after_reminder = next(step for step in world.history() if "reminded_goals" in step.metadata).seq + 1
+    assert world.history()[after_reminder].agent_name == "writer"
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_a_message_during_a_wrong_answer_uses_up_no_edge() -> None:
+    team = team_of(
+        agents=[member("planner", output=PLAN)],
+        collaboration_model={"type": "graph", "routing_graph": {"planner": [{"to": "USER", "max_times": 1}, "END"]}},
+    )
+    worlds: list[World] = []
+
+    def script(request: Request) -> ScriptedReply:
+        if any(message["role"] == "assistant" for message in request.messages):
+            return says(GOOD)
+        return ScriptedReply(("wrong",), meanwhile=lambda: worlds[0].send("hurry"))
+
+    worlds.append(World(world_parts(script)))
+    worlds[0].submit(team)
+    worlds[0].settle()
+    assert worlds[0].summary().status is TaskStatus.USER_TURN
+
+
+def test_a_check_that_breaks_fails_the_task_and_keeps_what_the_reply_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> object:
+        raise UsageError("the check of its answer failed: KeyError: 'x'")
+
+    monkeypatch.setattr("tests.support.memory_ports.toolbox.MemoryToolbox.checked_output", broken)
+    world = run(lambda request: says(GOOD), typed_team())
+    step = world.history()[-1]
+    assert (step.error is not None and step.error.code, step.text) == ("output_check", GOOD)
+    assert world.summary().tokens_out > 0
+
+
+def test_an_answer_that_overfills_the_state_is_asked_for_again() -> None:
+    large = f'{{"searches": ["{"x" * 40_000}"], "need_more": false}}'
+    world = run(lambda request: says(large), typed_team(state=["searches"]))
+    assert "state: has" in world.summary().reason
