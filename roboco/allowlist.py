@@ -14,7 +14,7 @@ MAX_BYTES: Final = 64 * 1024
 
 
 class Allowlist(BaseModel):
-    """What teams may use beside the worker's own model server, by key.
+    """The servers, variables and callbacks that teams may use, by key.
 
     `roboco/docs/settings.md` is generated from the docstrings of the fields.
     """

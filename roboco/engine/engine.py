@@ -132,7 +132,7 @@ class TaskStores:
 
 @dataclass(frozen=True)
 class Services:
-    """What a process calls for a task: models, tools, messages, and other workers."""
+    """The services that a process calls for a task: models, tools, messages, and other workers."""
 
     call_model: CallModel
     rate_limiter: RateLimiter

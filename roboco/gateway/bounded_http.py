@@ -66,12 +66,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        """Begin to count anew: the limit of the body applies."""
+        """Reset the count: the limit of the body applies."""
         self._unread = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Begin to count anew with the next request."""
+        """Reset the count for the next request."""
         self._unread = 0
         super().on_message_complete()
 

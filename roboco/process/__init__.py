@@ -1,1 +1,1 @@
-"""What a process of Roboco needs of Python: its clock, threads, optional packages."""
+"""The clock, threads and optional packages of a process."""

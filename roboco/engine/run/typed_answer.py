@@ -28,7 +28,7 @@ OUTPUT_CHECK = "output_check"
 
 @dataclass(frozen=True)
 class TypedAnswer:
-    """What the step records of a typed answer."""
+    """The metadata and the error that a step records of a typed answer."""
 
     metadata: dict[str, object] = field(default_factory=dict)
     error: ErrorPart | None = None

@@ -7,7 +7,7 @@
 
 No number is stored. Texts count characters, since the log drops the chunks of a committed step: a client that has 1,000
 characters gets the rest of the committed text, whatever pieces the log holds by then. After a loss of Redis places
-begin anew: a client that resumes then gets at least the last event, which has the whole response.
+restart: a client that resumes then gets at least the last event, which has the whole response.
 """
 
 from collections.abc import Iterable, Iterator
