@@ -115,6 +115,8 @@ def flaky(errors: list[str], context: ToolContext) -> str:
     match errors[len(CALLS) - 1 :]:
         case ["refused", *_]:
             raise ConnectionRefusedError("no route")
+        case ["wrapped limit", *_]:
+            raise ConnectionError("closed") from TimeLimitReached()
         case ["json", *_]:
             json.loads("{")
         case ["other", *_]:
@@ -243,6 +245,20 @@ def test_a_function_runs_again_after_the_exceptions_that_its_team_names(
     assert (len(CALLS), outcome.result.error or outcome.result.result) == (runs, result)
     assert len(outcome.failed_before) == runs - 1
     assert outcome.state == ({} if outcome.result.is_error else {f"call{runs}": runs})
+
+
+@pytest.mark.parametrize(("limit", "timeout"), [(True, 60.0), (False, 0.05)])
+def test_a_function_does_not_run_again_after_its_time(limit: bool, timeout: float) -> None:
+    """A library may wrap the exception with which the pool ends a tool; and no delay goes beyond the time limit."""
+    CALLS.clear()
+    spec = TEAM.tool("flaky")
+    assert isinstance(spec, ToolSpec)
+    assert spec.retry is not None
+    retry = spec.retry.model_copy(update={"delay": 1.0})
+    late = spec.model_copy(update={"timeout": timeout, "retry": retry if not limit else spec.retry})
+    call = ToolCall(id=CONTEXT.call_id, tool_name="flaky", args={"errors": ["wrapped limit" if limit else "refused"]})
+    assert toolbox().run(TEAM, call, late, replace(CONTEXT, state_changes={})).result.is_error
+    assert len(CALLS) == 1
 
 
 def test_a_cancelled_call_does_not_run_again() -> None:
