@@ -11,10 +11,10 @@ another decision. A call whose tool has changed waits for no such decision: a pe
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, cast
 
 from roboco.client.operator.bulk_control import DECISIONS, BulkControl
-from roboco.client.operator.bulk_cursor import BulkCursor
 from roboco.client.operator.bulk_report import BulkOutcome
 from roboco.client.pending_actions import PendingDecision, WaitingCall, waiting_calls
 from roboco.client.task_commands import handle_task_command
@@ -54,21 +54,20 @@ class TaskSender:
     It raises RobocoError if the caller may not do this.
     """
 
-    def send(self, at: BulkCursor, task_id: str) -> BulkOutcome | None:
-        """Send the control to the task, and return the outcome, or None if it does not concern the task."""
+    def send(self, bulk_id: str, began: datetime, task_id: str) -> BulkOutcome | None:
+        """Send the control to the task, and return the outcome, or None if no call waits for the decision."""
         found: _Outcome = {"task_id": task_id, "outcome": "accepted"}
         try:
             self.find(task_id)
             if self.control.name in DECISIONS:
-                if not self._decide(at, task_id, found):
+                if not self._decide(bulk_id, began, task_id, found):
                     return None
             elif self.control.name == "fork":
-                self._fork(at, task_id, found)
+                self._fork(bulk_id, task_id, found)
             elif self.control.name == "retry":
-                if not self._retry(at, task_id, found):
-                    return None
+                self._retry(bulk_id, task_id, found)
             else:
-                self._send_item(at, task_id, found)
+                self._send_item(bulk_id, task_id, found)
         except AlreadyEnded:
             found["outcome"] = "ended"
         except (RobocoError, ValueError) as error:
@@ -76,7 +75,7 @@ class TaskSender:
             found |= {"outcome": "failed", "code": code, "cause": str(error)[:MAX_CAUSE_CHARS]}
         return BulkOutcome.model_validate(found)
 
-    def matching_calls(self, at: BulkCursor, task_id: str) -> tuple[list[WaitingCall], list[str]]:
+    def matching_calls(self, bulk_id: str, began: datetime, task_id: str) -> tuple[list[WaitingCall], list[str]]:
         """Return the calls of the task that wait for the decision, and the ids of those that have it already.
 
         Cost: a read of Redis or two, of the newest step, and two reads of the workspace for each call.
@@ -84,39 +83,39 @@ class TaskSender:
         waiting, decided, decision = list[WaitingCall](), list[str](), cast(PendingDecision, self.control.name)
         for one in waiting_calls(self.engine, task_id, decision):
             step, call, _ = one
-            if step.created_at > at.began or self.control.tool not in (None, call.tool_name):
+            if step.created_at > began or self.control.tool not in (None, call.tool_name):
                 continue
-            item = stored_item(self.engine.workspace, task_id, self._decision_id(at.bulk_id, task_id, call.id))
+            item = stored_item(self.engine.workspace, task_id, self._decision_id(bulk_id, task_id, call.id))
             if item is None:
                 waiting.append(one)
             elif _decides_same(self.control, item):
                 decided.append(call.id)
         return waiting, decided
 
-    def _send_item(self, at: BulkCursor, task_id: str, found: _Outcome) -> None:
-        item_id = found["item_id"] = bulk_item_id(at.bulk_id, task_id)
+    def _send_item(self, bulk_id: str, task_id: str, found: _Outcome) -> None:
+        item_id = found["item_id"] = bulk_item_id(bulk_id, task_id)
         if stored_item(self.engine.workspace, task_id, item_id) is not None:
             found["outcome"] = "repeated"
         else:
             self.admit(task_id)
         self._command(task_id=task_id, item_id=item_id)
 
-    def _decide(self, at: BulkCursor, task_id: str, found: _Outcome) -> bool:
+    def _decide(self, bulk_id: str, began: datetime, task_id: str, found: _Outcome) -> bool:
         """Decide each matching call. Return False if there is none."""
-        waiting, found["calls"] = self.matching_calls(at, task_id)
+        waiting, found["calls"] = self.matching_calls(bulk_id, began, task_id)
         if waiting:
             self.admit(task_id)
         else:
             found["outcome"] = "repeated"
         for _, call, _ in waiting:
-            item_id = self._decision_id(at.bulk_id, task_id, call.id)
+            item_id = self._decision_id(bulk_id, task_id, call.id)
             named = {"item_id": item_id} if self.control.name == "resolve" else {}
             self._command(task_id=task_id, call_id=call.id, **named)
             found["calls"].append(call.id)
         return bool(found["calls"])
 
-    def _fork(self, at: BulkCursor, task_id: str, found: _Outcome) -> None:
-        new_id = fork_id(at.bulk_id, task_id)
+    def _fork(self, bulk_id: str, task_id: str, found: _Outcome) -> None:
+        new_id = fork_id(bulk_id, task_id)
         if self.engine.workspace.summaries.get(new_id) is None:
             self.admit(new_id)
         team = self.team_of_fork(self.engine.workspace.frozen_teams.get(task_id), self.team)
@@ -124,18 +123,13 @@ class TaskSender:
             found["outcome"] = "repeated"
         found["new_task_id"] = new_id
 
-    def _retry(self, at: BulkCursor, task_id: str, found: _Outcome) -> bool:
-        """Retry the task, unless it was retried before. Return False for a retry of this bulk control."""
+    def _retry(self, bulk_id: str, task_id: str, found: _Outcome) -> None:
         failed = self.engine.workspace.summaries.require(task_id)
-        fork = self.engine.workspace.frozen_teams.fork_of(task_id) if failed.retry_of else None
-        if fork and fork.retry and fork.retry.item_id == bulk_item_id(at.bulk_id, fork.task_id):
-            return False
         found["new_task_id"] = failed.retried_as or retry_id(task_id, failed.steps)
         if not failed.retried_as:
             self.admit(found["new_task_id"])
-        if failed.retried_as or not self._command(task_id=task_id, item_id=bulk_item_id(at.bulk_id, task_id)):
+        if failed.retried_as or not self._command(task_id=task_id, item_id=bulk_item_id(bulk_id, task_id)):
             found["outcome"] = "repeated"
-        return True
 
     def _command(self, **names_of: Any) -> bool | None:
         """Handle the command of the control, as for one task. Return True if it has created a task."""
