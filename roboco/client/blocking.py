@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from contextlib import aclosing
-from queue import SimpleQueue
-from typing import Any, Final, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, Final, TypeVar, cast
 
 from roboco.model.loop_thread import LoopThread
 
@@ -25,6 +25,11 @@ def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def iterate(items: AsyncGenerator[T, None]) -> Iterator[T]:
     """Yield the items. If the caller ends the iteration, they are closed."""
+    return cast(Iterator[T], iterate_with_gaps(items, None))
+
+
+def iterate_with_gaps(items: AsyncGenerator[T, None], seconds: float | None) -> Iterator[T | None]:
+    """Do the same as `iterate`, and yield None if no item arrives within these seconds."""
     loop, room = _LOOP.loop(), asyncio.Semaphore(MAX_READ_AHEAD)
     received = SimpleQueue[tuple[T] | None]()
 
@@ -37,7 +42,14 @@ def iterate(items: AsyncGenerator[T, None]) -> Iterator[T]:
     reading = asyncio.run_coroutine_threadsafe(read(), loop)
     reading.add_done_callback(lambda _: received.put(None))
     try:
-        while (found := received.get()) is not None:
+        while True:
+            try:
+                found = received.get(timeout=seconds)
+            except Empty:
+                yield None
+                continue
+            if found is None:
+                break
             loop.call_soon_threadsafe(room.release)
             yield found[0]
         reading.result()

@@ -6,13 +6,13 @@ from contextlib import closing
 import click
 
 from roboco.cli.interactive.live_view import LiveView
-from roboco.cli.interactive.reader_thread import ReaderThread
 from roboco.cli.terminal import options
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_lines import JsonLines
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted
+from roboco.client.blocking import iterate_with_gaps
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
@@ -37,10 +37,10 @@ def watch(task_id: str, cursor: str | None, as_json: bool) -> int:
 
 
 def _follow(task: Task, display: LiveView | JsonLines, cursor: str | None) -> int:
-    reader = ReaderThread(task.stream(cursor))
+    items = iterate_with_gaps(task.astream(cursor), 1.0)
     try:
         while True:
-            if (item := reader.next(1.0)) is None:
+            if (item := next(items)) is None:
                 if isinstance(display, LiveView):
                     display.show_status()
                 continue

@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from roboco.cli.interactive.reader_thread import ReaderThread
 from roboco.cli.interactive.user import TerminalUser
 from roboco.cli.terminal.signals import record_ctrl_c
+from roboco.client.blocking import iterate_with_gaps
 from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged, TaskEnded, UserMessageAdded
@@ -33,7 +33,7 @@ class Conversation:
     ) -> None:
         self._task = task
         self._show_item = show
-        self._reader = ReaderThread(task.stream())
+        self._items = iterate_with_gaps(task.astream(), QUIET_AFTER)
         self._user = user
         self._check = check
         self._waiting = False
@@ -62,7 +62,7 @@ class Conversation:
         while deadline is None or time.monotonic() < deadline:
             if self._user is not None and pressed() and self._user.interject():
                 self._waiting = False
-            item = self._reader.next(QUIET_AFTER)
+            item = next(self._items)
             if item is None:
                 if (status := self._quiet()) is not None:
                     return status

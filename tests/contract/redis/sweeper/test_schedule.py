@@ -20,7 +20,7 @@ from roboco.redis.keys import Keys
 from roboco.redis.schedule import RedisSchedule
 from roboco.redis.scripts import Scripts
 from roboco.redis.task_index import RedisTaskIndex
-from tests.contract.redis.sweeper.due_names import due_names
+from tests.contract.redis.sweeper.due_names import due_at, due_names
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest
 
@@ -64,19 +64,6 @@ def test_schedule_no_later_than_never_postpones_a_task(schedule: Schedule) -> No
     assert due_names(schedule) == ["a"]
 
 
-def test_set_default_keeps_an_existing_time(schedule: Schedule) -> None:
-    schedule.set("a", LONG_DELAY)
-    assert not schedule.set_default("a")
-    assert due_names(schedule) == []
-    schedule.set_default("b", -1)
-    assert not schedule.set_default("b", LONG_DELAY)
-    assert due_names(schedule) == ["b"]
-
-
-def test_set_default_returns_true_if_it_set_a_time(redis_task: TaskOnRedis) -> None:
-    assert [redis_task.schedule.set_default("a") for _ in range(2)] == [True, False]
-
-
 def test_a_task_is_removed_from_the_schedule(schedule: Schedule) -> None:
     schedule.remove("a")
     schedule.set("a", -2)
@@ -84,7 +71,7 @@ def test_a_task_is_removed_from_the_schedule(schedule: Schedule) -> None:
     schedule.remove("a")
     schedule.remove("a")
     assert due_names(schedule) == ["b"]
-    schedule.set_default("a", -3)
+    schedule.enter(["a"], -3, replace=False)
     assert due_names(schedule) == ["a", "b"]
 
 
@@ -97,7 +84,7 @@ def test_notifications_are_due_among_the_tasks_and_removed_separately(schedule: 
     assert due_names(schedule, 2) == ["a", notification]
     schedule.remove("a")
     schedule.schedule_no_later_than(notification, -4)
-    schedule.set_default(notification, LONG_DELAY)
+    schedule.enter([notification], LONG_DELAY, replace=False)
     assert due_names(schedule, 1) == [notification]
     schedule.remove(notification)
     assert due_names(schedule) == ["b"]
@@ -147,9 +134,9 @@ def test_the_time_of_a_claim_is_the_due_time_of_its_entry(schedule: Schedule) ->
     for name in ("a", f"{RESTART_PREFIX}a"):
         schedule.set(name, -10)
     for entry in schedule.claim(shard_of("a"), 2, LONG_DELAY):
-        assert schedule.due_at(entry.name) == entry.at
+        assert due_at(schedule, entry.name) == entry.at
         schedule.remove(entry.name, entry.at)
-        assert schedule.due_at(entry.name) is None
+        assert due_at(schedule, entry.name) is None
 
 
 def test_a_time_that_is_set_during_a_claim_counts(schedule: Schedule) -> None:
@@ -257,14 +244,14 @@ def test_a_lost_mark_does_not_make_the_schedule_intact(task: TaskUnderTest) -> N
 
 def test_an_entry_with_a_newer_time_is_not_removed(schedule: Schedule) -> None:
     schedule.set("restart/a", -10)
-    at = schedule.due_at("restart/a")
+    at = due_at(schedule, "restart/a")
     assert at is not None
     schedule.set("restart/a", -5)
     schedule.remove("restart/a", at)
     assert due_names(schedule) == ["restart/a"]
-    schedule.remove("restart/a", schedule.due_at("restart/a"))
+    schedule.remove("restart/a", due_at(schedule, "restart/a"))
     assert due_names(schedule) == []
-    assert schedule.due_at("restart/a") is None
+    assert due_at(schedule, "restart/a") is None
     schedule.remove("restart/a", at)
 
 
@@ -305,7 +292,6 @@ def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnR
     schedule = unreachable_task.schedule
     uses: list[Callable[[], object]] = [
         lambda: schedule.set("a"),
-        lambda: schedule.set_default("a"),
         schedule.count,
         lambda: schedule.remove("a"),
         lambda: schedule.enter(["a"]),

@@ -1,9 +1,10 @@
 """A conversation asks the user when the team waits, and only then; Ctrl-C lets the user interject."""
 
+import asyncio
 import os
 import queue
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any, cast
 
 import pytest
@@ -36,8 +37,10 @@ class ScriptedTask:
         for item in items:
             self._items.put(item)
 
-    def stream(self, cursor: str | None = None) -> Iterator[StreamItem]:
+    async def astream(self) -> AsyncGenerator[StreamItem, None]:
         while True:
+            while self._items.empty():
+                await asyncio.sleep(0.01)
             item = self._items.get()
             if isinstance(item, Exception):
                 raise item
