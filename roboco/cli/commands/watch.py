@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import closing
+from queue import Empty
 
 import click
 
@@ -12,7 +13,7 @@ from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_lines import JsonLines
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted
-from roboco.client.blocking import iterate_with_gaps
+from roboco.client.blocking import ReadAhead
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
@@ -37,13 +38,17 @@ def watch(task_id: str, cursor: str | None, as_json: bool) -> int:
 
 
 def _follow(task: Task, display: LiveView | JsonLines, cursor: str | None) -> int:
-    items = iterate_with_gaps(task.astream(cursor), 1.0)
+    items = ReadAhead(task.astream(cursor))
     try:
         while True:
-            if (item := next(items)) is None:
+            try:
+                item = items.next(1.0)
+            except Empty:
                 if isinstance(display, LiveView):
                     display.show_status()
                 continue
+            if item is None:
+                return FAILED
             display.show(item)
             cursor = item.cursor
             if isinstance(item.data, TaskEnded):
