@@ -15,6 +15,7 @@ commands to Redis. Eight tasks are controlled at the same time.
 """
 
 import re
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,7 +29,6 @@ from typing import Final, NamedTuple, cast
 from roboco.client.operator.bulk_control import DECISIONS, BulkContent, BulkControl, ControlName
 from roboco.client.operator.bulk_report import BulkCounts, BulkOutcome, BulkReport, CountedCalls
 from roboco.client.operator.bulk_sender import FindTask, TaskSender, is_fork
-from roboco.client.operator.pace import Pace
 from roboco.client.options import BulkOptions, TaskFilterOptions
 from roboco.client.task_list import MAX_LIMIT, check_limit, task_filter
 from roboco.client.team_lookup import resolve_team
@@ -43,6 +43,7 @@ from roboco.settings import Settings
 
 DEFAULT_RATE: Final = 50.0
 """Tasks a second."""
+MAX_RATE: Final = 1000.0
 PAGE_SIZE: Final = 50
 """Tasks of a page."""
 COUNT_READS: Final = 20
@@ -79,8 +80,8 @@ class Bulk:
         self._control = sender.control
         self._wanted = wanted
         self._began: datetime | None = None
-        self.pace = Pace(DEFAULT_RATE)
-        """The rate at which tasks get their item."""
+        self.rate = DEFAULT_RATE
+        """Tasks a second that get their item, at most."""
         self.on_outcome: Callable[[BulkOutcome], None] = lambda _: None
         """Called with each outcome at once, in several threads: also of a page that is not completed."""
         self.bulk_id = f"bulk_{uuid.uuid4().hex}"
@@ -123,7 +124,7 @@ class Bulk:
     def _counted_calls(self, began: datetime, task_id: str) -> list[tuple[str, str]] | None:
         """Return the tools and effects of the calls that wait for the decision, or None if they cannot be read."""
         try:
-            waiting, _ = self.sender.matching_calls(self.bulk_id, began, task_id)
+            waiting = self.sender.matching_calls(self.bulk_id, began, task_id)
         except TransientError:
             raise
         except (RobocoError, ValueError):
@@ -163,7 +164,7 @@ class Bulk:
             for first in range(0, len(tasks), PARALLEL):
                 sent = []
                 for task_id in tasks[first : first + PARALLEL]:
-                    self.pace.wait()
+                    time.sleep(1 / self.rate)
                     sent.append(pool.submit(copy_context().run, self._control_one, at, task_id))  # the request, too
                 outcomes = [outcome for one in sent if (outcome := one.result()) is not None]
                 silent = [one for one in outcomes if one.code == TransientError.code]
@@ -219,7 +220,9 @@ def create_bulk(engine: Engine, find: FindTask, name: ControlName, settings: Set
     control.check()
     wanted = control.wanted(task_filter(settings.tenant, cast(TaskFilterOptions, conditions)), "status" in conditions)
     bulk = Bulk(engine, TaskSender(engine, settings, find, control, team), wanted)
-    bulk.pace = Pace(options.get("rate", DEFAULT_RATE))
+    bulk.rate = options.get("rate", DEFAULT_RATE)
+    if not 0 < bulk.rate <= MAX_RATE:
+        raise UsageError(f"rate {bulk.rate:g} is not allowed: use more than 0, and at most {MAX_RATE:g} a second")
     if (bulk_id := options.get("bulk_id")) is not None:
         bulk.bulk_id = check_item_id(bulk_id)
     return bulk

@@ -5,8 +5,8 @@ task ─┬─► item ────► id of (bulk id, task id) ─────�
       ├─► fork ────► new id of (bulk id, task id) ──┤    yes: `repeated`                  errors: `failed`
       └─► retry ───► new id of (task id, its end) ──┘
 
-A decision leaves a call that was made after the beginning, since no person has seen it in the count, and one that has
-another decision. A call whose tool has changed waits for no such decision: a person reads each change.
+A decision leaves a call that was made after the beginning, since no person has seen it in the count, and one that has a
+decision. A call whose tool has changed waits for no such decision: a person reads each change.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,6 @@ from roboco.client.pending_actions import PendingDecision, WaitingCall, waiting_
 from roboco.client.task_commands import handle_task_command
 from roboco.domain.canonical_json import sha256
 from roboco.domain.ids import answer_id, approval_id, qualified_id, retry_id, tenant_of
-from roboco.domain.inbox.item import ApprovalDecision, ExternalToolResult, Item, UnknownResolution
 from roboco.domain.team.team import Team
 from roboco.engine.accept.accept_item import stored_item
 from roboco.engine.engine import Engine
@@ -75,22 +74,18 @@ class TaskSender:
             found |= {"outcome": "failed", "code": code, "cause": str(error)[:MAX_CAUSE_CHARS]}
         return BulkOutcome.model_validate(found)
 
-    def matching_calls(self, bulk_id: str, began: datetime, task_id: str) -> tuple[list[WaitingCall], list[str]]:
-        """Return the calls of the task that wait for the decision, and the ids of those that have it already.
+    def matching_calls(self, bulk_id: str, began: datetime, task_id: str) -> list[WaitingCall]:
+        """Return the calls of the task that wait for the decision.
 
         Cost: a read of Redis or two, of the newest step, and two reads of the workspace for each call.
         """
-        waiting, decided, decision = list[WaitingCall](), list[str](), cast(PendingDecision, self.control.name)
-        for one in waiting_calls(self.engine, task_id, decision):
-            step, call, _ = one
-            if step.created_at > began or self.control.tool not in (None, call.tool_name):
-                continue
-            item = stored_item(self.engine.workspace, task_id, self._decision_id(bulk_id, task_id, call.id))
-            if item is None:
-                waiting.append(one)
-            elif _decides_same(self.control, item):
-                decided.append(call.id)
-        return waiting, decided
+        return [
+            (step, call, tool)
+            for step, call, tool in waiting_calls(self.engine, task_id, cast(PendingDecision, self.control.name))
+            if step.created_at <= began
+            and self.control.tool in (None, call.tool_name)
+            and stored_item(self.engine.workspace, task_id, self._decision_id(bulk_id, task_id, call.id)) is None
+        ]
 
     def _send_item(self, bulk_id: str, task_id: str, found: _Outcome) -> None:
         item_id = found["item_id"] = bulk_item_id(bulk_id, task_id)
@@ -102,11 +97,9 @@ class TaskSender:
 
     def _decide(self, bulk_id: str, began: datetime, task_id: str, found: _Outcome) -> bool:
         """Decide each matching call. Return False if there is none."""
-        waiting, found["calls"] = self.matching_calls(bulk_id, began, task_id)
-        if waiting:
+        found["calls"] = []
+        if waiting := self.matching_calls(bulk_id, began, task_id):
             self.admit(task_id)
-        else:
-            found["outcome"] = "repeated"
         for _, call, _ in waiting:
             item_id = self._decision_id(bulk_id, task_id, call.id)
             named = {"item_id": item_id} if self.control.name == "resolve" else {}
@@ -160,18 +153,3 @@ def is_fork(bulk_id: str, task_id: str) -> bool:
 
 def _fork_prefix(bulk_id: str) -> str:
     return f"fork-{sha256(bulk_id)[:8]}-"
-
-
-def _decides_same(control: BulkControl, item: Item) -> bool:
-    """Return True if the stored decision is this one."""
-    match item:
-        case ApprovalDecision():
-            given = (control.name == "approve", control.reason or "", None)
-            return (item.approved, item.reason, item.args) == given
-        case ExternalToolResult(outcome=outcome):
-            fails = control.declined or control.error is not None
-            return (outcome.result.is_error, outcome.result.result) == (fails, control.result)
-        case UnknownResolution():
-            return (item.happened, item.result) == (control.happened, control.result)
-        case _:
-            return False

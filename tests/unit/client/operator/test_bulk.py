@@ -11,7 +11,6 @@ from roboco.client.operator import bulk as bulk_module
 from roboco.client.operator.bulk import PARALLEL, Bulk
 from roboco.client.operator.bulk_report import BulkReport
 from roboco.client.operator.bulk_sender import bulk_item_id
-from roboco.client.operator.pace import Pace
 from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_filter import TaskFilter
@@ -246,34 +245,12 @@ def test_a_tenants_client_reaches_its_own_tasks_alone(rest: RestWorld) -> None:
     assert bulk(rest, tenant=None, all_tasks=True).count().matching == 0
 
 
-def test_the_pace_spreads_actions_evenly_and_a_late_one_gives_no_burst() -> None:
-    now, slept = [0.0], []
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        now[0] += seconds
-
-    pace = Pace(4, lambda: now[0], sleep)
-    for _ in range(5):
-        pace.wait()
-    assert (slept, now[0]) == ([0.25] * 4, 1.0)
-    now[0] = 10.0
-    for _ in range(3):
-        pace.wait()
-    assert now[0] == pytest.approx(10.5)
-
-
-def test_the_rate_of_a_run_holds_across_its_pages(rest: RestWorld) -> None:
+def test_the_rate_of_a_run_holds_across_its_pages(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(bulk_module.time, "sleep", waits.append)
     submit(rest, *"abcd")
-    run, waits = bulk(rest), [0]
-
-    class CountingPace(Pace):
-        def wait(self) -> None:
-            waits[0] += 1
-
-    run.pace = CountingPace(1)
-    list(run.pages(limit=3))
-    assert waits[0] >= 4
+    list(bulk(rest, rate=4).pages(limit=3))
+    assert waits == [0.25] * 4
 
 
 def test_two_gateways_that_run_one_bulk_control_at_the_same_time_reach_each_task_once(rest: RestWorld) -> None:
