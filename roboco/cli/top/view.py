@@ -84,8 +84,9 @@ def _table(*headings: str) -> Table:
     """Return a table. The cells below ">" are on the right side; these and those below "<" are not shortened."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for heading in headings:
-        justify, is_whole = ("right" if heading[0] == ">" else "left"), heading[0] in "<>"
-        table.add_column(heading.lstrip("<>"), justify=justify, no_wrap=is_whole)
+        table.add_column(
+            heading.lstrip("<>"), justify="right" if heading[0] == ">" else "left", no_wrap=heading[0] in "<>"
+        )
     return table
 
 
@@ -125,7 +126,7 @@ def _tasks(rows: Sequence[TaskRow], now: float, wide: bool) -> Table:
     for row in rows:
         task = row.task
         again = f" ({task.attempt}.)" if task.attempt > 1 else ""
-        cells = [
+        cells: list[Text | str] = [
             _short(task.task_id, "bold" if task.working else ""),
             Text(task.status, "cyan" if task.working else status_colour(TaskStatus(task.status))),
             _short(one_line(task.agent, MAX_NAME_CHARS) + again),

@@ -1,5 +1,6 @@
 """Bulk controls: one control of many tasks, over the ports in memory."""
 
+import time
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -247,7 +248,7 @@ def test_a_tenants_client_reaches_its_own_tasks_alone(rest: RestWorld) -> None:
 
 def test_the_rate_of_a_run_holds_across_its_pages(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr(bulk_module.time, "sleep", waits.append)
+    monkeypatch.setattr(time, "sleep", waits.append)
     submit(rest, *"abcd")
     list(bulk(rest, rate=4).pages(limit=3))
     assert waits == [0.25] * 4
