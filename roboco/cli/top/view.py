@@ -12,6 +12,7 @@ from rich.text import Text
 
 from roboco.cli.terminal.format import age, counted, status_colour
 from roboco.cli.terminal.sanitize import one_line
+from roboco.cli.terminal.table import plain_table
 from roboco.cli.top.snapshot import TaskRow, TopSnapshot
 from roboco.domain.rate_report import RateReport
 from roboco.domain.status import TaskStatus
@@ -70,7 +71,7 @@ class TopView:
             yield Text("no worker is registered", "red")
             return
         most = MAX_WORKERS if self._lines is None else min(MAX_WORKERS, max(1, self._lines // LINES_OF_A_WORKER))
-        table = _table("worker", ">runs", "pools", ">heard")
+        table = plain_table("worker", ">runs", "pools", ">heard")
         for one in sorted(workers, key=lambda one: (not one.alive, -one.active, one.name))[:most]:
             heard = "drains" if one.draining and one.alive else age(one.silent_for)
             cells = (_short(one.name), str(one.active), _short(", ".join(one.pools)), heard)
@@ -80,23 +81,13 @@ class TopView:
             yield Text(f"and {counted(len(workers) - most, 'more worker')}", "dim")
 
 
-def _table(*headings: str) -> Table:
-    """Return a table. The cells below ">" are on the right side; these and those below "<" are not shortened."""
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for heading in headings:
-        table.add_column(
-            heading.lstrip("<>"), justify="right" if heading[0] == ">" else "left", no_wrap=heading[0] in "<>"
-        )
-    return table
-
-
 def _short(text: str, style: str = "", most: int = 100) -> Text:
     """Return a text on one line, which is shortened to fit."""
     return Text(one_line(text, most), style, no_wrap=True, overflow="ellipsis")
 
 
 def _queues(now: TopSnapshot) -> Table:
-    table = _table("queue", ">waiting", ">oldest", ">workers")
+    table = plain_table("queue", ">waiting", ">oldest", ">workers")
     for one in now.queues:
         oldest, consumers = "" if one.oldest_age is None else age(one.oldest_age), now.consumers(one.name)
         waiting = Text(str(one.waiting), "yellow" if one.waiting else "")
@@ -105,7 +96,7 @@ def _queues(now: TopSnapshot) -> Table:
 
 
 def _models(rates: Sequence[RateReport]) -> Table:
-    table = _table("model", ">requests/min", ">tokens/min", ">wait", ">held back")
+    table = plain_table("model", ">requests/min", ">tokens/min", ">wait", ">held back")
     for one in rates:
         used = _usage_cell(one.requests, one.max_requests), _usage_cell(one.tokens, one.max_tokens)
         pause = Text(age(one.pause_left) if one.pause_left else "", "red")
@@ -122,7 +113,7 @@ def _usage_cell(used: int | None, most: int | None) -> Text:
 
 def _tasks(rows: Sequence[TaskRow], now: float, wide: bool) -> Table:
     further = (">in", ">out/s", ">followed", "team", "reason") if wide else ()
-    table = _table("task", "<status", "agent", ">step", ">out", ">age", *further)
+    table = plain_table("task", "<status", "agent", ">step", ">out", ">age", *further)
     for row in rows:
         task = row.task
         again = f" ({task.attempt}.)" if task.attempt > 1 else ""
