@@ -87,6 +87,7 @@ class CeleryShop:
             "argsrepr": "()",
             "kwargsrepr": "(not shown)",
             "confirm_timeout": CONFIRM_TIMEOUT,
+            "retry": task.tool.effect != "irreversible",  # a message may have been sent although its sending failed
         }
         name = task.tool.task
         with translating_errors(name), self._app.producer_or_acquire() as producer, dropping_connection(producer):

@@ -116,10 +116,10 @@ class _Sending:
         if sent is None and (answered := self._answer_without_sending(call)) is not None:
             close_call(engine, self._assignment, self._call, answered)
             return engine.policy.redelivery_delay
-        repeats = sent is not None
-        sent = sent or self._store_intent(call)
+        own = None if sent is not None else self._store_intent(call)
+        sent = sent or sent_task(engine.workspace, task_id, call.id) or own
         left = sent.at + tool.timeout - engine.clock.now()
-        if left > 0 and not (repeats and tool.effect == "irreversible"):
+        if left > 0 and (sent == own or tool.effect != "irreversible"):
             self._publish(call, sent, left)
         since = engine.time_at(sent.at).strftime("%Y-%m-%d %H:%M:%S UTC")
         self._release(f"{self._named} waits or runs in queue {tool.queue}, since {since}")
@@ -142,12 +142,12 @@ class _Sending:
         return None
 
     def _store_intent(self, call: ToolCall) -> SentTask:
-        """Store the intent. Return it, or the one of an earlier attempt that the store has carried out late."""
-        engine, path = self._engine, intent_path(self._assignment.task_id, call.id)
-        intent = SentTask(call=call, attempt=self._assignment.attempt, token=engine.new_token(), at=engine.clock.now())
-        if engine.workspace.files.create(path, canonical_json(intent.model_dump(mode="json")).encode()):
-            return intent
-        return sent_task(engine.workspace, self._assignment.task_id, call.id) or intent
+        """Store the intent unless an earlier attempt has stored one; then the returned one does not count."""
+        engine, attempt = self._engine, self._assignment.attempt
+        intent = SentTask(call=call, attempt=attempt, token=engine.new_token(), at=engine.clock.now())
+        data = canonical_json(intent.model_dump(mode="json")).encode()
+        engine.workspace.files.create(intent_path(self._assignment.task_id, call.id), data)
+        return intent
 
     def _publish(self, call: ToolCall, sent: SentTask, left: float) -> None:
         """Send the Celery task. That of an irreversible tool may have been sent even if the broker fails."""

@@ -36,9 +36,10 @@ class MemoryShop:
         self.revoked.append((message_id, terminate))
         self.queue = [task for task in self.queue if task.message_id != message_id]
 
-    def run(self) -> TaskAnswer | None:
-        """Run the oldest Celery task as a worker of the shop does. Return its answer, or None if none waits."""
-        return answer_of(self.queue.pop(0)) if self.queue else None
+    def take(self) -> list[TaskAnswer]:
+        """Run all queued Celery tasks as workers of the shop do. Return their answers."""
+        taken, self.queue = self.queue, []
+        return [answer_of(task) for task in taken]
 
 
 def answer_of(task: ShopTask) -> TaskAnswer:
