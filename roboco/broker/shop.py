@@ -77,9 +77,7 @@ class CeleryShop:
         named = {"task_id": task.task_id, "call_id": task.call_id, "secret": task.secret}
         options: dict[str, Any] = {
             "task_id": task.message_id,
-            "exchange": "",  # the exchange of every queue, whichever the shop declares
-            "routing_key": task.tool.queue,
-            "declare": [],
+            **_to_queue(task.tool.queue),
             "serializer": "json",
             "expires": task.seconds,
             "link": [self._answer(task, "answer", named)],
@@ -102,10 +100,19 @@ class CeleryShop:
         """Return the signature of the answer. An errback takes no argument before these."""
         options = {
             "task_id": f"{task.message_id}/{kind}",
-            "exchange": "",
-            "routing_key": self._answers(task.task_id),
+            **_to_queue(self._answers(task.task_id)),
             "serializer": "json",
             "ignore_result": True,
         }
         immutable = "failed" in named
         return Signature(TASK_ANSWER_TASK, (), named, options=options, immutable=immutable, app=self._app)
+
+
+def _to_queue(queue: str) -> dict[str, Any]:
+    """Return the options by which Celery sends to a queue through the exchange of all queues, and declares nothing.
+
+    By its name alone, Celery would declare the queue with arguments of the sender's own, and add it to the queues of
+    the sender: a worker of the shop would consume Roboco's queue after its next connection. With the type `direct`,
+    Celery would replace the routing key.
+    """
+    return {"exchange": "", "routing_key": queue, "exchange_type": "topic", "declare": []}

@@ -116,10 +116,9 @@ class _Sending:
         if sent is None and (answered := self._answer_without_sending(call)) is not None:
             close_call(engine, self._assignment, self._call, answered)
             return engine.policy.redelivery_delay
-        own = None if sent is not None else self._store_intent(call)
-        sent = sent or sent_task(engine.workspace, task_id, call.id) or own
+        first, sent = self._store_intent(call) if sent is None else (False, sent)
         left = sent.at + tool.timeout - engine.clock.now()
-        if left > 0 and (sent == own or tool.effect != "irreversible"):
+        if left > 0 and (first or tool.effect != "irreversible"):
             self._publish(call, sent, left)
         since = engine.time_at(sent.at).strftime("%Y-%m-%d %H:%M:%S UTC")
         self._release(f"{self._named} waits or runs in queue {tool.queue}, since {since}")
@@ -141,13 +140,14 @@ class _Sending:
             return failed_outcome(call.id, f"not sent: {error}")
         return None
 
-    def _store_intent(self, call: ToolCall) -> SentTask:
-        """Store the intent unless an earlier attempt has stored one; then the returned one does not count."""
+    def _store_intent(self, call: ToolCall) -> tuple[bool, SentTask]:
+        """Store the intent. Return True with it, or False with that of another attempt, which may have sent it."""
         engine, attempt = self._engine, self._assignment.attempt
         intent = SentTask(call=call, attempt=attempt, token=engine.new_token(), at=engine.clock.now())
         data = canonical_json(intent.model_dump(mode="json")).encode()
         engine.workspace.files.create(intent_path(self._assignment.task_id, call.id), data)
-        return intent
+        stored = sent_task(engine.workspace, self._assignment.task_id, call.id) or intent
+        return stored.token == intent.token, stored
 
     def _publish(self, call: ToolCall, sent: SentTask, left: float) -> None:
         """Send the Celery task. That of an irreversible tool may have been sent even if the broker fails."""
