@@ -11,7 +11,7 @@ from roboco.domain.team.collaboration import Collaboration, Custom, Graph, Seque
 from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, RecentContext, SummaryContext
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
+from roboco.domain.team.tool_spec import ServerTool, TaskTool, TeamTool, ToolDeclaration, ToolSpec
 from roboco.domain.team.what_if import WhatIf
 from roboco.errors import UsageError
 
@@ -82,7 +82,7 @@ class Team(InputModel):
     models: dict[str, ModelProfile] = {}
     collaboration_model: Collaboration = Sequential(type="sequential")
     agents: Annotated[tuple[Agent, ...], Field(min_length=1)]
-    tools: tuple[ToolSpec, ...] = ()
+    tools: tuple[TeamTool, ...] = ()
     mcp_servers: dict[Name, McpServer] = {}
     limits: Limits = Limits()
     if_busy: Literal["queue", "interrupt", "reject"] = "queue"
@@ -118,7 +118,12 @@ class Team(InputModel):
         model = self.collaboration_model
         router = [model.router] if isinstance(model, Custom) else []
         types = [name for agent in self.agents for name in (agent.output, agent.validator) if isinstance(name, str)]
-        return (*(tool.function for tool in self.tools), *router, *types)
+        return (*(tool.function for tool in self.tools if isinstance(tool, ToolSpec)), *router, *types)
+
+    def task_tool(self, name: str) -> TaskTool | None:
+        """Return the Celery task of this name among the team's tools, or None."""
+        found = self.tool(name)
+        return found if isinstance(found, TaskTool) else None
 
     def tool(self, name: str) -> ToolDeclaration | None:
         """Return the team's own tool with this name, or that of one of its servers; None for a built-in tool."""

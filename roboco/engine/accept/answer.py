@@ -67,7 +67,7 @@ def answer(engine: Engine, task_id: str, outcome: ToolOutcome, by: str | None = 
     item_id = answer_id(call_id)
     at_seq = _answered_seq(engine.workspace, task_id, item_id)
     if at_seq is None:
-        step, call = _open_call(engine, task_id, call_id)
+        step, call = open_call(engine, task_id, call_id)
         if not is_client_call(call):
             raise UsageError(f"call_id: {call.tool_name!r}, the tool of call {call_id!r}, is not a client tool")
         at_seq = step.seq
@@ -91,7 +91,7 @@ def decide_approval(engine: Engine, task_id: str, call_id: str, approval: CallAp
     item_id = approval_id(call_id)
     at_seq = _answered_seq(engine.workspace, task_id, item_id)
     if at_seq is None:
-        step, call = _open_call(engine, task_id, call_id)
+        step, call = open_call(engine, task_id, call_id)
         if not needs_approval(engine.workspace.frozen_teams.get(task_id), call):
             raise UsageError(f"call_id: call {call_id!r} of {call.tool_name!r} needs no approval")
         at_seq = step.seq
@@ -207,7 +207,7 @@ def _answered_seq(workspace: WorkspaceRecords, task_id: str, item_id: str) -> in
     return before.at_seq if isinstance(before, ExternalToolResult | ApprovalDecision) else None
 
 
-def _open_call(engine: Engine, task_id: str, call_id: str) -> tuple[TaskStep, ToolCall]:
+def open_call(engine: Engine, task_id: str, call_id: str) -> tuple[TaskStep, ToolCall]:
     """Return the open call of this id, and the step that made it. Raise UsageError if there is none."""
     task = recover.load_task(engine, task_id)
     if task is not None and not _find_calls(task, call_id) and recover.catch_up(engine, task_id, task):

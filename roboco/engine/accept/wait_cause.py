@@ -10,7 +10,7 @@ without progress: before that, the work is under way. If nothing is found, there
 import shlex
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.day_budget import BUDGET_WAIT
@@ -57,6 +57,10 @@ class WaitCause(NamedTuple):
     """The cause, for programs."""
     text: str
     """The cause, with the remedy if there is one."""
+
+
+SHOP_WAIT: Final = "the shop's Celery task "
+"""The beginning of the reason of a task that waits for a Celery task of another application."""
 
 
 def default_threshold(engine: Engine) -> timedelta:
@@ -233,6 +237,9 @@ def _pool_awaited_by_calls(task: Snapshot) -> str:
     states = [task.calls.get(call.id, CallState()) for call in task.steps.tail[-1].calls if call.tool_name != DELEGATE]
     still_open = [state for state in states if state.outcome is None]
     if any(state.claimed and state.lease_left > 0 for state in still_open):
+        return ""
+    waiting = [state for state in still_open if state.waits and task.position.reason.startswith(SHOP_WAIT)]
+    if waiting and len(waiting) == len(still_open):
         return ""
     if any(not state.claimed for state in still_open) and task.attempt.cancel_requested_for is None:
         return "tools"

@@ -22,7 +22,7 @@ from roboco.domain.decision.action import Action, CallTools, StartTurn
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.decision.tool_answers import BUILTIN_TIMEOUT
+from roboco.domain.decision.tool_answers import BUILTIN_TIMEOUT, by_coordinator
 from roboco.domain.history.compaction import compaction_due
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.part import ToolCall
@@ -85,13 +85,13 @@ class NextStep:
         match self.decide():
             case StartTurn() as action:
                 return action
-            case CallTools() as action if all(call.tool_name != DELEGATE for call in action.calls):
+            case CallTools() as action if not any(by_coordinator(self.team, call) for call in action.calls):
                 return action
             case _:
                 return None
 
     def record_and_dispatch(self, action: StartTurn | CallTools) -> int | None:
-        """Record the action and dispatch it, without delegating calls. Return the new epoch.
+        """Record the action and dispatch it, without the calls that coordinators start. Return the new epoch.
 
         Return None, and do neither, if the epoch has changed or an item came.
         """
@@ -206,7 +206,7 @@ class NextStep:
             self._send_turn(action, epoch)
             return
         for call in action.calls:
-            if call.tool_name != DELEGATE:
+            if not by_coordinator(self.team, call):
                 dispatch_call(engine.services, self.team, self.assignment(call, epoch), call)
 
     def _send_turn(self, action: StartTurn, epoch: int) -> None:

@@ -10,8 +10,7 @@ The execution between claim and record is in `claimed_call.py`, with the two pha
 import threading
 from contextlib import AbstractContextManager, nullcontext
 
-from roboco.domain.builtin_tools import DELEGATE
-from roboco.domain.decision.tool_answers import local_answers, needs_approval, spec_of, waits_for_client
+from roboco.domain.decision.tool_answers import by_coordinator, local_answers, needs_approval, spec_of, waits_for_client
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
 from roboco.domain.status import TaskStatus
@@ -185,7 +184,7 @@ def _count_unattended(team: Team, task: Snapshot, step: TaskStep) -> int:
     """Return how many of the step's calls tools workers run without approval or a client."""
     here = local_answers(team, task.state, step)
     others = [call for call in step.calls if call.id not in here and not waits_for_client(team, call)]
-    return sum(1 for call in others if call.tool_name != DELEGATE and not needs_approval(team, call))
+    return sum(1 for call in others if not by_coordinator(team, call) and not needs_approval(team, call))
 
 
 def close_overdue_call(engine: Engine, order: ToolAssignment, timeout: float) -> None:
