@@ -20,7 +20,7 @@ from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.part import ToolCall, ToolResultPart
 from roboco.domain.history.state import History, fold
-from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
+from roboco.domain.history.step import FUNCTION, TOOL_EXECUTOR, TaskStep
 from roboco.domain.inbox.item import Item
 from roboco.domain.recorded.recorded_call import RecordedCall
 from roboco.domain.recorded.recorded_results import decide_with_results
@@ -136,9 +136,6 @@ class _Simulation:
         said = self._replies[left.popleft()]
         metadata = {"routing": action.route.record()} | said.metadata
         self._add_step(action.agent, said.parts, metadata)
-        for call in self._last.calls:
-            if found := self._results.get(_call_key(call)):
-                self._recorded[call.id] = found.popleft()
         return None
 
     def _append(self, action: AppendStep) -> None:
@@ -146,6 +143,9 @@ class _Simulation:
             names = {call.id: call.tool_name for call in self._last.calls}
             results = [part.tool_result for part in action.parts if isinstance(part, ToolResultPart)]
             self._tools += [f"{names[one.tool_call_id]}{' (error)' if one.is_error else ''}" for one in results]
+        if action.metadata.get(FUNCTION) == "call":
+            self._agents.append(action.agent_name)
+            self._rules.append(str(action.metadata["routing"]["rule"]))
         self._add_step(action.agent_name, action.parts, action.metadata)
         self._inbox = tuple(item for item in self._inbox if item.item_id not in action.item_ids)
 
@@ -165,6 +165,9 @@ class _Simulation:
     def _add(self, step: TaskStep) -> None:
         self._steps.append(step)
         self._state = self._state.after(step)
+        for call in step.calls:
+            if found := self._results.get(_call_key(call)):
+                self._recorded[call.id] = found.popleft()
 
     def _apply_due_inputs(self) -> None:
         """Apply the inputs for this position. Those that waited for the task to wait are applied then."""
