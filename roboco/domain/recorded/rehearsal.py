@@ -18,7 +18,7 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.part import ToolCall, ToolResultPart
+from roboco.domain.history.part import Part, ToolCall, ToolCallPart, ToolResultPart
 from roboco.domain.history.state import History, fold
 from roboco.domain.history.step import FUNCTION, TOOL_EXECUTOR, TaskStep
 from roboco.domain.inbox.item import Item
@@ -146,8 +146,17 @@ class _Simulation:
         if action.metadata.get(FUNCTION) == "call":
             self._agents.append(action.agent_name)
             self._rules.append(str(action.metadata["routing"]["rule"]))
-        self._add_step(action.agent_name, action.parts, action.metadata)
+        self._add_step(action.agent_name, self._with_recorded_ids(action), action.metadata)
         self._inbox = tuple(item for item in self._inbox if item.item_id not in action.item_ids)
+
+    def _with_recorded_ids(self, action: AppendStep) -> tuple[Part, ...]:
+        """Return the parts of the step. If a function did the same as recorded, its calls have the recorded ids."""
+        left = self._turns.get(action.agent_name) if FUNCTION in action.metadata else None
+        parts = self._replies[left[0]].parts if left else action.parts
+        if left and list(map(_without_id, parts)) == list(map(_without_id, action.parts)):
+            left.popleft()
+            return parts
+        return action.parts
 
     def _add_step(self, agent_name: str, parts: Any, metadata: dict[str, Any]) -> None:
         seq = len(self._steps)
@@ -185,6 +194,10 @@ class _Simulation:
 
     def _result(self, status: TaskStatus, reason: str) -> Rehearsal:
         return Rehearsal(self._agents, self._rules, self._tools, str(status), reason, tuple(self._steps))
+
+
+def _without_id(part: Part) -> object:
+    return _call_key(part.tool_call) if isinstance(part, ToolCallPart) else part
 
 
 def _call_key(call: ToolCall) -> tuple[str, str]:
