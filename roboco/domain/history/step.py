@@ -54,6 +54,8 @@ OUTPUT = "output"
 """The metadata key of an agent's step for the value of its answer, if the agent has a type of output."""
 INVALID_OUTPUT = "invalid_output"
 """The metadata key of a step whose answer has not the type of the agent's output, for the reason."""
+MAP = "map"
+"""The metadata key of the steps of an agent with a map, for the place of its list; the code of the error of a map."""
 RETRY = "retry"
 """The metadata key of the step with which a failed task continues, for the record of its retry."""
 
@@ -152,6 +154,11 @@ class TaskStep(RecordModel):
     def invalid_output(self) -> str:
         """Return why the answer is asked for again, or "" if it is not."""
         return str(self.metadata.get(INVALID_OUTPUT) or "") if self.by_agent else ""
+
+    @property
+    def is_map(self) -> bool:
+        """Return True if it is a step of an agent with a map: no model wrote it."""
+        return self.by_agent and MAP in self.metadata
 
     @property
     def is_imported(self) -> bool:

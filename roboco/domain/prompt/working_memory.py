@@ -94,7 +94,7 @@ def build_working_memory(agent: Agent, prompt: str, seen: PromptInputs) -> Worki
 def _seen(agent: Agent, group: StepGroup) -> StepGroup:
     """Return the steps of the group that the agent sees; empty if it sees none."""
     step, policy = group[0], agent.context
-    if step.is_notice or is_empty(step):
+    if step.is_notice or is_empty(step) or (step.is_map and step.calls):
         return ()
     if not step.by_agent or step.agent_name == agent.name or isinstance(policy, SummaryContext):
         return group
@@ -104,6 +104,8 @@ def _seen(agent: Agent, group: StepGroup) -> StepGroup:
 
 
 def _why_hidden(step: TaskStep) -> str:
+    if step.is_map:
+        return "the list of results repeats it"
     return "empty for the model" if step.is_notice or is_empty(step) else "the agent does not see it"
 
 

@@ -16,11 +16,12 @@ from typing import Any
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
+from roboco.domain.decision.map_turn import mapped_outputs
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.part import ToolCall, ToolResultPart
 from roboco.domain.history.state import History, fold
-from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
+from roboco.domain.history.step import MAP, TOOL_EXECUTOR, TaskStep
 from roboco.domain.inbox.item import Item
 from roboco.domain.recorded.recorded_call import RecordedCall
 from roboco.domain.recorded.recorded_results import decide_with_results
@@ -98,7 +99,8 @@ class _Simulation:
             history = History(self._state, tuple(self._steps[-TAIL_LENGTH:]))
             if self._last.calls and not self._team.has_agent(self._last.agent_name):
                 return self._result(TaskStatus.RUNNING, f"the team has no agent {self._last.agent_name}")
-            situation = Situation(self._inbox, {}, self._seconds, self._exhausted, self._sub_task)
+            outputs = mapped_outputs(self._team, self._state, self._steps.__getitem__)
+            situation = Situation(self._inbox, {}, self._seconds, self._exhausted, self._sub_task, outputs=outputs)
             over = self._act(decide_with_results(self._team, history, situation, self._router, self._recorded).action)
             if over is not None:
                 return over
@@ -136,9 +138,6 @@ class _Simulation:
         said = self._replies[left.popleft()]
         metadata = {"routing": action.route.record()} | said.metadata
         self._add_step(action.agent, said.parts, metadata)
-        for call in self._last.calls:
-            if found := self._results.get(_call_key(call)):
-                self._recorded[call.id] = found.popleft()
         return None
 
     def _append(self, action: AppendStep) -> None:
@@ -146,6 +145,9 @@ class _Simulation:
             names = {call.id: call.tool_name for call in self._last.calls}
             results = [part.tool_result for part in action.parts if isinstance(part, ToolResultPart)]
             self._tools += [f"{names[one.tool_call_id]}{' (error)' if one.is_error else ''}" for one in results]
+        elif MAP in action.metadata:
+            self._agents.append(action.agent_name)
+            self._rules.append(action.metadata["routing"]["rule"])
         self._add_step(action.agent_name, action.parts, action.metadata)
         self._inbox = tuple(item for item in self._inbox if item.item_id not in action.item_ids)
 
@@ -161,6 +163,9 @@ class _Simulation:
                 metadata=metadata,
             )
         )
+        for call in self._last.calls:
+            if found := self._results.get(_call_key(call)):
+                self._recorded[call.id] = found.popleft()
 
     def _add(self, step: TaskStep) -> None:
         self._steps.append(step)

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticKnownError
 
 from roboco.domain.limits import Limits
 from roboco.domain.schema import FUNCTION_PATTERN, InputModel, Name
@@ -19,6 +20,8 @@ SERVER_TOOLS_PREFIX = "mcp:"
 """The prefix of an entry in an agent's tools that means all tools of a server."""
 MAX_PROMPT_CHARS = 256 * 1024
 """The largest prompt of an agent or message of a user, in characters."""
+MAX_SUB_TASKS = 100
+"""The most items of a map."""
 
 
 def default_prefix(server: str) -> str:
@@ -26,12 +29,27 @@ def default_prefix(server: str) -> str:
     return f"{server.removeprefix(SERVER_TOOLS_PREFIX)}_"
 
 
+class Map(InputModel):
+    """The work of an agent without a model: a sub-task of a team for each item of a list."""
+
+    over: Annotated[str, Field(pattern=r"^(output\.[A-Za-z][A-Za-z0-9_-]*|state\.[^.]+)(\.[^.]+)*$", max_length=500)]
+    """The list: `output.AGENT`, or a field of it such as `output.AGENT.searches`, or `state.NAME`."""
+    team: Name
+    """The team of the sub-tasks. Its prompts have the item as `context.item`."""
+    parallel: Annotated[int, Field(ge=1, le=MAX_SUB_TASKS)] = 10
+    """The most sub-tasks that run at the same time."""
+    on_error: Literal["keep", "fail"] = "keep"
+    """If a sub-task fails: keep the other results, or fail the task once all have ended."""
+
+
 class Agent(InputModel):
     """A member of a team."""
 
     name: Name
     description: str = ""
-    prompt: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS)]
+    map: Map | None = None
+    """A sub-task for each item of a list, in place of turns of a model."""
+    prompt: Annotated[str, Field(max_length=MAX_PROMPT_CHARS, validate_default=True)] = ""
     """The system prompt, a Jinja template."""
     model: str | None = None
     """The name of a profile. By default it is the team's default profile."""
@@ -40,6 +58,8 @@ class Agent(InputModel):
     """The agents to which it may hand over the work."""
     delegates: tuple[str, ...] = ()
     """The teams to which it may delegate work."""
+    parallel: Annotated[int, Field(ge=1)] | None = None
+    """The most sub-tasks of one step that run at the same time. None is no limit."""
     tool_choice: Literal["auto", "required", "first"] = "auto"
     """With "required" or "first" the agent must call a tool, each time it is its turn, before it answers.
 
@@ -55,6 +75,13 @@ class Agent(InputModel):
     """The goals that it may achieve. By default all those of the task that no other agent names."""
     context: ContextPolicy = RecentContext()
 
+    @field_validator("prompt")
+    @classmethod
+    def _has_prompt(cls, prompt: str, info: ValidationInfo) -> str:
+        if not prompt and info.data.get("map") is None:
+            raise PydanticKnownError("missing")
+        return prompt
+
     @model_validator(mode="after")
     def _validates_an_output(self) -> Self:
         for name in ("validate", "state"):
@@ -62,8 +89,20 @@ class Agent(InputModel):
                 raise ValueError(f"{name}: needs the field output")
         return self
 
+    @property
+    def sub_teams(self) -> tuple[str, ...]:
+        """Return the names of the teams of its sub-tasks."""
+        return self.delegates if self.map is None else (self.map.team,)
+
+    @property
+    def max_parallel(self) -> int | None:
+        """Return the most sub-tasks of one step that run at the same time, or None if there is no limit."""
+        return self.parallel if self.map is None else self.map.parallel
+
     def achieves(self, goal: str, team: "Team") -> bool:
         """Return True if the agent may achieve the goal: it names it, or no agent of the team does."""
+        if self.map is not None:
+            return False
         if self.goals is not None:
             return goal in self.goals
         return all(goal not in (agent.goals or ()) for agent in team.agents)
