@@ -104,8 +104,6 @@ def _seen(agent: Agent, group: StepGroup) -> StepGroup:
 
 
 def _why_hidden(step: TaskStep) -> str:
-    if step.is_map:
-        return "the list of results repeats it"
     return "empty for the model" if step.is_notice or is_empty(step) else "the agent does not see it"
 
 

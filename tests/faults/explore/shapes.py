@@ -16,6 +16,7 @@ from roboco.errors import ModelError
 from roboco.ports.model import Request
 from roboco.ports.workspace import StoredFile
 from tests.support.memory_ports.clock import ManualClock
+from tests.support.memory_ports.controlled import search_script, search_team
 from tests.support.memory_ports.journeys import member, own_turns, speaker
 from tests.support.memory_ports.model import Script, ScriptedModel, ScriptedReply, says
 from tests.support.memory_ports.notifications import HOOK, SHOP
@@ -191,6 +192,7 @@ SHAPES: dict[str, Shape] = {
         ),
         _delegating_script,
     ),
+    "mapping": Shape(search_team(parallel=1), search_script),
     "limited": Shape(
         team_of(
             agents=[member("one")],

@@ -6,6 +6,7 @@ import pytest
 
 from roboco.domain.history.step import OUTPUT
 from roboco.domain.ids import sub_task_id
+from roboco.domain.limits import Limits
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.recorded.rehearsal import rehearse
 from roboco.domain.status import TaskStatus
@@ -62,7 +63,7 @@ def test_each_item_has_a_sub_task_and_the_results_are_in_order() -> None:
     *found, failed = listed(world)
     assert found == FOUND
     assert failed["item"] == "refuse"
-    assert "ended as failed: it refuses" in failed["error"]
+    assert "ended as failed: finder: it refuses" in failed["error"]
     assert [world.history(child)[0].text for child in children(world)] == ["tides", '{"about":"moon"}', "refuse"]
     assert world.summary().status is TaskStatus.COMPLETED
     assert_whole(world, "")
@@ -74,7 +75,7 @@ def test_the_next_agent_sees_the_list_once() -> None:
     assert speaker(request) == "writer"
     assert sum("finder found tides" in str(message["content"]) for message in request.messages) == 1
     assert world.history()[-1].metadata["context"]["left_out"] == [
-        {"steps": [2, 3], "why": "the list of results repeats it"}
+        {"steps": [2, 3], "why": "the agent does not see it"}
     ]
 
 
@@ -180,9 +181,10 @@ def test_a_control_ends_all_sub_tasks(act: str) -> None:
     while not children(world):
         world.deliver(world.dispatcher.queue.popleft())
     getattr(world, act)(*(["never mind"] if act == "interrupt" else []))
-    for task_id in (TASK, *children(world)):
+    begun = [child for child in children(world) if world.engine.workspace.summaries.get(child) is not None]
+    assert len(begun) == 2
+    for task_id in (TASK, *begun):
         world.settle(task_id)
-    begun = [child for child in children(world) if world.history(child)]
     assert all(world.summary(child).status is TaskStatus.CANCELLED for child in begun)
     assert all(result.is_error for result in world.history()[3].results)
     assert world.summary().status is (TaskStatus.CANCELLED if act == "stop" else TaskStatus.COMPLETED)
@@ -192,7 +194,7 @@ def test_a_control_ends_all_sub_tasks(act: str) -> None:
 
 
 def test_sub_tasks_share_the_limits_of_the_parent_and_count_for_it() -> None:
-    world = run(search_team().model_copy(update={"limits": team_of(limits={"max_tokens": 3000}).limits}))
+    world = run(search_team().model_copy(update={"limits": Limits(max_tokens=3000)}))
     limits = [world.engine.workspace.frozen_teams.get(child).limits.max_tokens for child in children(world)]
     assert limits[0] is not None
     assert 3 * limits[0] < 3000
