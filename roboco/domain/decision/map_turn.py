@@ -16,9 +16,8 @@ from roboco.domain.decision.action import AppendStep
 from roboco.domain.decision.route import Route
 from roboco.domain.history.part import ErrorPart, TextPart, ToolCall, ToolCallPart, ToolResult
 from roboco.domain.history.state import AFTER_RESULTS, History, TaskState
-from roboco.domain.history.step import MAP, ORCHESTRATOR, OUTPUT, USER, TaskStep
+from roboco.domain.history.step import MAP, MAX_ANSWER_BYTES, ORCHESTRATOR, OUTPUT, USER, TaskStep
 from roboco.domain.ids import call_id_at
-from roboco.domain.prompt.typed_answer import MAX_ANSWER_BYTES
 from roboco.domain.team.team import MAX_SUB_TASKS, Agent, Map, Team
 
 GetStep = Callable[[int], TaskStep]

@@ -52,6 +52,8 @@ REASONING = "reasoning"
 """The metadata key of a step for the beginning of its model's reasoning."""
 OUTPUT = "output"
 """The metadata key of an agent's step for the value of its answer, if the agent has a type of output."""
+MAX_ANSWER_BYTES = 256 * 1024
+"""The largest value of an answer, as JSON."""
 INVALID_OUTPUT = "invalid_output"
 """The metadata key of a step whose answer has not the type of the agent's output, for the reason."""
 MAP = "map"
