@@ -86,6 +86,24 @@ class Cursor:
         return (step.metadata.get("attempt"), step.metadata.get("chunks")) == (self.attempt, self.attempt_chunks)
 
 
+COMPLETE = "-"
+"""The place of a sub-task of which a follower has all items."""
+MAX_SUB_PLACES = 100
+"""The most sub-tasks of one step whose places are in a cursor."""
+
+
+def split_cursor(text: str) -> list[str]:
+    """Return the places in a cursor of a stream with sub-tasks: of the task, and of the sub-tasks of its open calls.
+
+    Raise UsageError if the text is no such cursor.
+    """
+    place, *places = text.split(",", MAX_SUB_PLACES + 1)
+    for one in (place, *places):
+        if one is place or one not in ("", COMPLETE):
+            Cursor.parse(one)
+    return [place, *places]
+
+
 ReadSteps = Callable[[int], Iterable[TaskStep]]
 """Reads the history from a position on."""
 
