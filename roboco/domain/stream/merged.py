@@ -98,9 +98,10 @@ def split_cursor(text: str) -> list[str]:
     Raise UsageError if the text is no such cursor.
     """
     place, *places = text.split(",", MAX_SUB_PLACES + 1)
-    for one in (place, *places):
-        if one is place or one not in ("", COMPLETE):
-            Cursor.parse(one)
+    if len(places) > MAX_SUB_PLACES:
+        raise UsageError(f"cursor {text[:80]!r} is not one of a stream item: it has more than {MAX_SUB_PLACES} places")
+    for one in (place, *(one for one in places if one not in ("", COMPLETE))):
+        Cursor.parse(one)
     return [place, *places]
 
 
