@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from roboco import StreamItem, Task
+from roboco import StreamItem, Task, parse_team
 from roboco.team_files.safe_yaml import read_yaml
 from tests.support.documents import examples
 from tests.support.received_items import comparable
@@ -30,7 +30,7 @@ def of_task(items: Iterable[StreamItem], task_id: str) -> list[str]:
 def test_a_follower_that_reconnects_gets_each_item_of_all_tasks_once(folder_stack: Stack) -> None:
     [team] = [read_yaml(one.text) for one in examples("team") if "map: {over" in one.text]
     folder_stack.model.script(answers)
-    task = folder_stack.orchestrator.run({"name": "desk"} | team, "What moves the sea?")
+    task = folder_stack.orchestrator.run(parse_team({"name": "desk"} | team), "What moves the sea?")
     dice, found = random.Random(4), list[StreamItem]()
     for _ in range(30):
         for _, item in zip(range(dice.randint(1, 9)), _stream(task, found), strict=False):
