@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from roboco.domain.builtin_tools import HANDOFF
 from roboco.domain.canonical_json import canonical_json, json_bytes
-from roboco.domain.history.step import OUTPUT
-from roboco.domain.prompt.typed_answer import MAX_ANSWER_BYTES
+from roboco.domain.history.step import MAX_ANSWER_BYTES, OUTPUT
 from roboco.domain.team.team import Agent
 from roboco.errors import UsageError
 from roboco.ports.tools import ToolContext

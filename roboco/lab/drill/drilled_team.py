@@ -103,7 +103,7 @@ class Replacement:
 
     def _models(self, team: Team) -> dict[str, ModelProfile]:
         """Return a profile for each agent, and one for summaries for each of the team's profiles."""
-        models = (agent for agent in team.agents if agent.function is None)
+        models = (agent for agent in team.agents if agent.has_model)
         agents = {_profile_name(agent): self._profile(team, agent.name, team.profile(agent)) for agent in models}
         return {name: self._profile(team, SUMMARIES, one) for name, one in team.models.items()} | agents
 
