@@ -30,9 +30,10 @@ from roboco.engine import notifications as notify
 from roboco.engine import usage
 from roboco.engine.coordinate import outage
 from roboco.engine.coordinate.archive import archive
-from roboco.engine.coordinate.delegate import start_sub_task, stop_sub_task
+from roboco.engine.coordinate.delegate import start_sub_tasks, stop_sub_task
 from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending import Repeat, Rest
+from roboco.engine.coordinate.shop_task import revoke_task
 from roboco.engine.coordinate.sub_task_result import sub_task_usage
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
@@ -85,7 +86,7 @@ def decide_and_execute(
         case StartTurn() as action:
             return Repeat() if next_step.record_and_dispatch(action) is None else Rest()
         case CallTools() as action:
-            return Rest() if _start_calls(next_step, action) else Repeat()
+            return _start_calls(next_step, action)
         case Wait() as action:
             applied.mark()
             outage.register_for_answer(engine.services, task_id, next_step.team, pending_items)
@@ -95,16 +96,14 @@ def decide_and_execute(
             return _record_end(engine, task_id, task, action)
 
 
-def _start_calls(next_step: NextStep, action: CallTools) -> bool:
-    """Record the calls, dispatch those of workers, and submit the sub-tasks. Return False if nothing was recorded."""
+def _start_calls(next_step: NextStep, action: CallTools) -> Repeat | Rest:
+    """Record the calls, dispatch those of workers, and submit the sub-tasks. The next move sends the Celery tasks."""
     epoch = next_step.record_and_dispatch(action)
     if epoch is None:
-        return False
-    for call in action.calls:
-        if call.tool_name == DELEGATE:
-            assignment = next_step.assignment(call, epoch)
-            start_sub_task(next_step.engine, next_step.team, next_step.task, assignment, call)
-    return True
+        return Repeat()
+    calls = [(next_step.assignment(call, epoch), call) for call in action.calls if call.tool_name == DELEGATE]
+    start_sub_tasks(next_step.engine, next_step.team, next_step.task, calls)
+    return Repeat() if any(next_step.team.task_tool(call.tool_name) for call in action.calls) else Rest()
 
 
 def _append_step(
@@ -112,7 +111,10 @@ def _append_step(
 ) -> None:
     engine, task_id, team, task = next_step.engine, next_step.task_id, next_step.team, next_step.task
     metadata = dict(action.metadata) | usage.unfinished_usage_metadata(team, task)
-    for call in action.abandoned_sub_tasks:
+    for call in action.abandoned:
+        if (tool := team.task_tool(call.tool_name)) is not None:
+            revoke_task(engine, task_id, task.position.seq - 1, call, tool)
+            continue
         stop_sub_task(engine, task_id, call, "its parent task does not need the result any more")
         used, before = sub_task_usage(engine, task_id, call), metadata.get("usage") or {}
         metadata["usage"] = {name: before.get(name, 0) + used.get(name, 0) for name in {*before, *used}}

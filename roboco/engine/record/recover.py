@@ -8,11 +8,12 @@ messages and leases from before the loss are refused.
 """
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from roboco.domain.decision.tool_answers import needs_resolution
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState, fold
-from roboco.domain.history.step import ORCHESTRATOR, USER, TaskStep, parse_step, verify_chain
+from roboco.domain.history.step import HANDED_OFF_BY, ORCHESTRATOR, USER, TaskStep, parse_step, verify_chain
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import (
@@ -29,6 +30,8 @@ from roboco.domain.paths import (
 from roboco.domain.removal.erasure import ErasureRequest
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import (
+    AgentHandedOff,
+    AgentSelected,
     AnyEvent,
     StatusChanged,
     StepEnded,
@@ -204,6 +207,8 @@ def step_events(
         ToolCalled(task_id=task_id, timestamp=now, step_id=step.step_id, agent_name=step.agent_name, tool_call=call)
         for call in step.calls
     ]
+    if step.begins_function:
+        events = [*_selection(task_id, now, step), *events]
     for outcome in unpublished_results:
         name = names.get(outcome.result.tool_call_id, "")
         events.append(ToolReturned(task_id=task_id, timestamp=now, tool_name=name, tool_result=outcome.result))
@@ -218,3 +223,14 @@ def step_events(
             UserInterrupted(task_id=task_id, timestamp=now, reason=reason, item_id=item_id, by=by, receipt=receipt)
         )
     return [*events, StepEnded(task_id=task_id, timestamp=now, step=step)]
+
+
+def _selection(task_id: str, now: datetime, step: TaskStep) -> Iterator[AnyEvent]:
+    """Yield the events of the choice of a function as the agent. A turn of a model has them before its step."""
+    routing = step.metadata["routing"]
+    chosen, reason, source = step.agent_name, str(routing["reason"]), step.metadata.get(HANDED_OFF_BY)
+    if source is not None:
+        yield AgentHandedOff(task_id=task_id, timestamp=now, from_agent=source, to_agent=chosen, reason=reason)
+    yield AgentSelected(
+        task_id=task_id, timestamp=now, agent_name=chosen, step_id=step.step_id, reason=reason, routing=routing
+    )

@@ -88,7 +88,7 @@ def content_of_reply(
         call_id = call_id_at(claim.assignment.task_id, claim.assignment.seq, index, name, raw if invalid_args else args)
         if isinstance(parsed, InvalidArguments):
             invalid[call_id] = parsed.reason
-        elif problem := _schema_error(services, claim.snapshot.state, requested.name, parsed, until):
+        elif problem := _schema_error(services, team, claim.snapshot.state, requested.name, parsed, until):
             invalid[call_id] = problem
         if why := unlisted_tool_error(team, team.agent(claim.snapshot.position.agent), name, listings):
             lacking[call_id] = why
@@ -164,12 +164,14 @@ def parse_arguments(requested: RequestedCall, truncated: bool) -> dict[str, obje
     return args
 
 
-def _schema_error(services: Services, state: TaskState, name: str, args: dict[str, object], until: float) -> str | None:
-    """Return why the arguments do not fit the schema of a goal's or client's tool, or None if they do.
+def _schema_error(
+    services: Services, team: Team, state: TaskState, name: str, args: dict[str, object], until: float
+) -> str | None:
+    """Return why the arguments do not fit the schema of `schema_of`, or None if they do.
 
     They are not checked after `until`, in seconds of this thread's processor time, and count as unfit then.
     """
-    schema = schema_of(state, name)
+    schema = schema_of(team, state, name)
     if schema is not None and time.thread_time() > until:
         limit = f"{MAX_CHECK_SECONDS:g} s"
         return f"not checked: the arguments of this answer's calls take more than {limit}; make fewer calls"

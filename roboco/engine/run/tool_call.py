@@ -10,14 +10,16 @@ The execution between claim and record is in `claimed_call.py`, with the two pha
 import threading
 from contextlib import AbstractContextManager, nullcontext
 
-from roboco.domain.builtin_tools import DELEGATE
-from roboco.domain.decision.tool_answers import local_answers, needs_approval, spec_of, waits_for_client
+from roboco.domain.decision.tool_answers import by_coordinator, local_answers, needs_approval, spec_of, waits_for_client
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
+from roboco.domain.prompt.chat import ChatMessage
+from roboco.domain.prompt.working_memory import conversation
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
 from roboco.domain.switch import Switch, SwitchableWork
 from roboco.domain.team.team import Team
+from roboco.domain.team.tool_spec import AgentFunction
 from roboco.engine.accept.answer import approved_call
 from roboco.engine.coordinate.close_call import close_call, result_event
 from roboco.engine.coordinate.pending_calls import restart_call
@@ -103,6 +105,7 @@ def _run(
         user=user_of(task),
         context=task.steps.first.metadata.get("context") or {},
         state=task.state.values,
+        messages=_conversation(engine, team, task, order, step) if isinstance(spec, AgentFunction) else (),
     )
     claimed = ClaimedCall(engine, team, order, token, call, spec, context)
     span.annotate(agent=step.agent_name, tool=call.tool_name)
@@ -113,6 +116,15 @@ def _run(
             return CallOutcome.HANDED_OVER if held.reason else CallOutcome.DONE
         recorded = _complete(claimed, outcome, task, began, span)
     return CallOutcome.DONE if recorded or not held.reason else CallOutcome.HANDED_OVER
+
+
+def _conversation(
+    engine: Engine, team: Team, task: Snapshot, order: ToolAssignment, step: TaskStep
+) -> tuple[ChatMessage, ...]:
+    """Return the messages for a function that is an agent. Cost: as the history of a turn's request."""
+    loaded = engine.tasks.task_store.load(order.task_id, team.tail_length) or task
+    loaded = engine.workspace.tails.complete(order.task_id, loaded, team.tail_length)
+    return conversation(team.agent(step.agent_name), loaded.steps.first, loaded.steps.tail)
 
 
 def _holding(claimed: ClaimedCall, work: SwitchableWork) -> AbstractContextManager[HeldItem]:
@@ -185,7 +197,7 @@ def _count_unattended(team: Team, task: Snapshot, step: TaskStep) -> int:
     """Return how many of the step's calls tools workers run without approval or a client."""
     here = local_answers(team, task.state, step)
     others = [call for call in step.calls if call.id not in here and not waits_for_client(team, call)]
-    return sum(1 for call in others if call.tool_name != DELEGATE and not needs_approval(team, call))
+    return sum(1 for call in others if not by_coordinator(team, call) and not needs_approval(team, call))
 
 
 def close_overdue_call(engine: Engine, order: ToolAssignment, timeout: float) -> None:

@@ -65,6 +65,7 @@ from tests.support.memory_ports.schedule import (
     MemorySchedule,
 )
 from tests.support.memory_ports.server import MemoryServer
+from tests.support.memory_ports.shop import MemoryShop
 from tests.support.memory_ports.sweeping import sweep
 from tests.support.memory_ports.task_index import MemoryTaskIndex
 from tests.support.memory_ports.task_store import MemoryTaskStore
@@ -110,6 +111,7 @@ class World:
         renewals = MemoryLeaseRenewals(self.server, self.clock, given.policy.lease)
         self.heartbeat = ManualHeartbeat(watch_port(renewals, "renewals", lambda name, call: self.watch(name, call)))
         self.notifier = MemoryNotifier()
+        self.shop = MemoryShop()
         self.failures: list[Exception] = []
         self.telemetry = MemoryTelemetry()
         self.host = MemoryHost()
@@ -145,6 +147,7 @@ class World:
                 deliver=lambda *notice: watch_port(self.notifier, "notifier", watch).deliver(*notice),
                 listen=self.server.listen,
                 workers=workers,
+                shop=watch_port(self.shop, "shop", watch),
                 telemetry=self.telemetry,
             ),
             process=Process(self.heartbeat, ManualHeldWork(self.host, switches), switches),

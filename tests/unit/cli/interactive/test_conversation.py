@@ -38,7 +38,7 @@ class ScriptedTask:
         for item in items:
             self._items.put(item)
 
-    async def astream(self) -> AsyncGenerator[StreamItem, None]:
+    async def astream(self, *, subtasks: bool = False) -> AsyncGenerator[StreamItem, None]:
         while True:
             while self._items.empty():
                 await asyncio.sleep(0.01)
