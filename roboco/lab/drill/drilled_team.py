@@ -123,7 +123,7 @@ class Replacement:
         kept = [name for name in tools if name in known or not self._is_replaced(team, name)]
         changes: dict[str, Any] = {"tools": tuple(dict.fromkeys(kept))}
         if agent.turn_call is None:
-            return agent.model_copy(update=changes | {"model": _profile_name(agent)})
+            return agent.model_copy(update=changes | ({"model": _profile_name(agent)} if agent.has_model else {}))
         turn = self._function(agent.turn_call)
         return agent.model_copy(update=changes | {"function": turn.function, "timeout": turn.timeout})
 
