@@ -2,8 +2,9 @@
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from roboco.domain.builtin_tools import BUILTIN_TOOLS
@@ -28,6 +29,7 @@ from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
 from roboco.errors import NotRunnable, TransientError, UsageError
 from roboco.ports.tools import Listings, TaskOwner, ToolContext
 from roboco.ports.workspace import Files
+from roboco.process.credentials import Credentials
 from roboco.schemas.json_schema import schema_error, value_error
 from roboco.tools.builtin import BuiltinTools
 from roboco.tools.function_loader import FunctionLoader
@@ -35,7 +37,7 @@ from roboco.tools.function_tool import FunctionTool
 from roboco.tools.mcp.listing import build_listing, find_listed_tool
 from roboco.tools.mcp.servers import McpServers
 from roboco.tools.output_types import OutputTypes
-from roboco.tools.tool_failure import Mask, error_text, failure_lines, result_text
+from roboco.tools.tool_failure import error_text, failure_lines, result_text
 from roboco.tools.tool_output import log_output
 from roboco.workspace.artifacts.large_result import offload_large, truncate_large
 from roboco.workspace.artifacts.media import remove_media, store_media
@@ -62,8 +64,8 @@ class _CallResult:
 class FunctionToolbox:
     """Built-in tools, tools of MCP servers, and functions of the modules that the operator allows.
 
-    `time_limit_error` is the exception with which the pool ends a tool at its time limit. `mask` removes secrets from a
-    tool's exceptions, and from its output in the log.
+    `time_limit_error` is the exception with which the pool ends a tool at its time limit. The mask of `credentials`
+    removes secrets from a tool's result, its exceptions, and its output in the log.
     """
 
     def __init__(
@@ -73,15 +75,16 @@ class FunctionToolbox:
         servers: McpServers,
         functions: FunctionLoader,
         time_limit_error: type[Exception] = TimeoutError,
-        mask: Mask = str,
+        credentials: Credentials | None = None,
     ) -> None:
         self._files = files
         self._builtin = builtin
         self._servers = servers
         self._functions = functions
-        self._outputs = OutputTypes(functions, mask)
+        self._credentials = credentials or Credentials()
+        self._mask = self._credentials.mask
+        self._outputs = OutputTypes(functions, self._mask)
         self._time_limit_error = time_limit_error
-        self._mask = mask
 
     def describe(self, team: Team, agent: Agent, listings: Listings) -> tuple[dict[str, Any], ...]:
         """Return the agent's tools in the format of the chat completions protocol. Raise UsageError if one is unknown.
@@ -149,10 +152,11 @@ class FunctionToolbox:
         made = {
             "artifacts": result.artifacts,
             "media": result.media,
-            "state": dict(context.state_changes),
+            "state": self._credentials.mask_json(dict(context.state_changes)),
             "failed_before": tuple(failed_before),
         }
-        return successful_outcome(call, result.result, _elapsed_ms(started_at)).model_copy(update=made)
+        shown = self._credentials.mask_json(result.result) if isinstance(spec, ToolSpec) else result.result
+        return successful_outcome(call, shown, _elapsed_ms(started_at)).model_copy(update=made)
 
     def offload_large(self, outcome: ToolOutcome, context: ToolContext) -> ToolOutcome:
         """Return the outcome after storing its media, and a result too large for the history, as files of the task."""
@@ -236,10 +240,20 @@ class FunctionToolbox:
             case ToolSpec():
                 function = self._functions.tool(spec.function)
                 function.check_declaration(spec)
+                context = replace(context, ask_credential=partial(self._credential, spec, context.tenant))
                 with log_output(call.tool_name, context.task_id, self._mask):
                     return _CallResult(function.call(call.args, context))
             case _:
                 raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
+
+    def _credential(self, spec: ToolSpec, tenant: str, name: str) -> str:
+        """Return the credential. A failure for now ends an irreversible call, which cannot run again."""
+        try:
+            return self._credentials.get(tenant, name)
+        except TransientError as error:
+            if spec.effect != "irreversible":
+                raise
+            raise UsageError(f"{error}; call the tool again later") from error
 
     def _store_failure(self, call: ToolCall, context: ToolContext, error: Exception) -> None:
         """Log where the tool raised, and store it for `roboco show`. The result of the call does not depend on this."""

@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from roboco.ports.workspace import Files, Histories
+from roboco.process.credentials import Credentials
 from roboco.tools.builtin import BuiltinTools
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.mcp.servers import McpServers
@@ -20,8 +21,9 @@ def toolbox_of(
     modules: tuple[str, ...],
     folder: Path,
     time_up: type[Exception] = TimeoutError,
+    credentials: str | None = None,
 ) -> FunctionToolbox:
     """Return a toolbox that keeps its index in the folder, and may start no MCP servers."""
     index = MemoryIndex(histories, artifact_reader(files), folder)
     builtin = BuiltinTools(files, index, partial(run_code, files, Sandbox()))
-    return FunctionToolbox(files, builtin, McpServers(()), FunctionLoader(modules), time_up)
+    return FunctionToolbox(files, builtin, McpServers(()), FunctionLoader(modules), time_up, Credentials(credentials))

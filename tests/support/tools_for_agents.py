@@ -155,3 +155,14 @@ def hang_once(stubborn: bool = False) -> str:
     begun = (_folder() / "calls.txt").exists()
     _log_call("hangs")
     return "woke up" if begun else hang(600, stubborn)
+
+
+@tool
+def spill_credential(context: ToolContext, fails: bool = False) -> str:
+    """Print the tenant's credential, note it in the state, and return it or raise it."""
+    secret = context.credential("crm")
+    print(f"the secret is {secret}")
+    context.update_state(noted=secret)
+    if fails:
+        raise RuntimeError(f"the server refuses {secret}")
+    return f"{len(secret)} characters: {secret}"

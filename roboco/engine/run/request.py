@@ -8,6 +8,7 @@ from roboco.domain.artifact_limits import MAX_IMAGE_BYTES, MAX_IMAGES
 from roboco.domain.artifact_name import artifact_name
 from roboco.domain.decision.budget import limit_reached, reserve
 from roboco.domain.history.state import AFTER_INVALID_OUTPUT, AFTER_RESULTS, WRAP_UP_RULE
+from roboco.domain.ids import tenant_of
 from roboco.domain.limits import Limits
 from roboco.domain.paths import artifact_path
 from roboco.domain.prompt.chat import ChatMessage, image_mime_type
@@ -136,6 +137,7 @@ def prepare_request(
         tool_choice="required" if required else "auto",
         output=None if required else output,
         max_tokens=None if last_turn else reserved.max_tokens,
+        tenant=tenant_of(task_id),
     )
     return PreparedRequest(memory, request, refused, summary, choice.fallback, choice.spent, listings, output)
 

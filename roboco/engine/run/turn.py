@@ -279,7 +279,7 @@ def _record_reply(turn: ClaimedTurn, profile: ModelProfile, reply: Reply, awaite
         used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000
         engine.services.rate_limiter.record_usage(profile, turn.ticket, used, ago)
         if awaited:
-            outage.schedule_resumptions(engine, profile)
+            outage.schedule_resumptions(engine, profile, turn.ticket.tenant)
     except TransientError as error:
         _log.warning("a reply of model %s is not recorded for its rate limit: %s", profile.model, error)
 

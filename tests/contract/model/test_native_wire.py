@@ -17,6 +17,7 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.model.errors import ServerFailure
 from roboco.model.learned import Learner
+from roboco.model.native import provider as provider_module
 from roboco.model.native.wire import NativeWire
 from roboco.model.openai_model import OpenAIModel
 from roboco.model.reply_assembly import ReplyAssembly
@@ -533,6 +534,17 @@ def test_packages_are_imported_by_no_other_profile() -> None:
     code = "import sys, roboco.model.openai_model; print([m for m in sys.modules if 'pydantic_ai' in m])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
+
+
+def test_each_credential_has_its_own_client_up_to_a_number(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider_module, "MAX_CLIENTS", 2)
+    caller.server.answers = [events(message_start(), *text_block("Four."), *message_end("end_turn"))]
+    profile = caller.profile("anthropic", api_key_env=None, api_key={"credential": "model-key"})
+    for key in ("canary-1", "canary-2", "canary-3", "canary-1"):
+        caller.call(Request(profile, PROMPT, (), credential=key))
+        assert key in str(caller.server.received[-1].headers)
+    exchanges: Any = caller.wire._wire
+    assert len(exchanges._providers._models) == 2
 
 
 def stream(caller: Caller, profile: ModelProfile) -> Iterator[str | Reply]:
