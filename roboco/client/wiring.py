@@ -4,7 +4,6 @@ import importlib
 import os
 import socket
 from dataclasses import dataclass, field
-from functools import partial
 
 import redis
 from celery import Celery
@@ -56,7 +55,6 @@ from roboco.tools.builtin import BuiltinTools
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.mcp.confinement import Confinement
 from roboco.tools.mcp.servers import McpServers
-from roboco.tools.python_tool import run_code
 from roboco.tools.sandbox.budget import read_budget
 from roboco.tools.sandbox.sandbox import Sandbox
 from roboco.tools.search.index_cache import cache_folder
@@ -190,7 +188,7 @@ def _build_toolbox(
     index = MemoryIndex(
         workspace.histories, artifact_reader(workspace.files), cache_folder(), rank, workspace=settings.workspace
     )
-    builtin = BuiltinTools(workspace.files, index, partial(run_code, workspace.files, Sandbox(budget=budget)))
+    builtin = BuiltinTools(workspace.files, index, Sandbox(budget=budget))
     servers, functions = build_mcp_servers(settings, credentials), FunctionLoader(settings.tool_modules)
     return FunctionToolbox(workspace.files, builtin, servers, functions, host.timeout_error, credentials)
 

@@ -126,7 +126,22 @@ def request_body(request: Request, lessons: Lessons) -> dict[str, Any]:
         messages = [one for pair in zip([{}, *messages], messages, strict=False) for one in _answered(*pair)]
     if lessons.system_as_user:
         messages = [message | {"role": "user"} if message["role"] == "system" else message for message in messages]
+    if profile.provider == "mistral":
+        messages = [_with_document_urls(message) for message in messages]
     return body | {"messages": messages}
+
+
+def _with_document_urls(message: dict[str, Any]) -> dict[str, Any]:
+    """Return the message with PDFs in the form of Mistral."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    files = [part.get("file") for part in content]
+    changed = [
+        {"type": "document_url", "document_url": file["file_data"], "document_name": file["filename"]} if file else part
+        for part, file in zip(content, files, strict=True)
+    ]
+    return message | {"content": changed}
 
 
 def _answered(before: dict[str, Any], message: dict[str, Any]) -> tuple[dict[str, Any], ...]:

@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from roboco.domain.canonical_json import canonical_json
+from roboco.domain.prompt.attached import attached_tokens, data_of
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.tokens import IMAGE_TOKENS, estimate_tokens
+from roboco.domain.tokens import estimate_tokens
 from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.model import reply_assembly
@@ -512,14 +513,15 @@ def _native_correction(request: Request, mistake: str) -> Request:
 
 def _estimated_prompt(request: Request) -> int:
     """Return an estimate of the tokens of the request's messages and tools."""
-    images = 0
+    files = 0
     texts: list[Any] = [list(request.tools)] if request.tools else []
     for message in request.messages:
         content = message.get("content")
-        shown = [part for part in content if part.get("type") != "image_url"] if isinstance(content, list) else content
-        images += len(content) - len(shown) if isinstance(content, list) and isinstance(shown, list) else 0
-        texts.append(message | {"content": shown})
-    return estimate_tokens(canonical_json(texts)) + images * IMAGE_TOKENS
+        if isinstance(content, list):
+            files += sum(map(attached_tokens, content))
+            content = [part for part in content if data_of(part) is None]
+        texts.append(message | {"content": content})
+    return estimate_tokens(canonical_json(texts)) + files
 
 
 def _ignore(_: str) -> None:

@@ -14,6 +14,7 @@ from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_listing import Listing
 from roboco.domain.team.tool_spec import ToolDeclaration
 from roboco.errors import UsageError
+from roboco.ports.file import File
 
 Listings = Mapping[str, Listing]
 """The listings that a turn needs, by server."""
@@ -36,6 +37,10 @@ class TaskOwner:
     tenant: str = ""
     user: str | None = None
     """The caller that created the task."""
+
+
+def _no_artifact(name: str) -> File:
+    raise UsageError(f"artifact {name!r}: only a tools worker reads files of tasks")
 
 
 def _no_credential(name: str) -> str:
@@ -66,8 +71,17 @@ class ToolContext:
     state_changes: dict[str, Any] = field(default_factory=dict, compare=False)
     """The values that the call changes."""
 
+    read_artifact: Callable[[str], File] = field(default=_no_artifact, compare=False, repr=False)
+    """Reads a file of the task."""
     ask_credential: Callable[[str], str] = field(default=_no_credential, compare=False, repr=False)
     """Returns a credential of the tenant."""
+
+    def artifact(self, name: str) -> File:
+        """Return the file of the task with this name or URI, with its `data`, of up to 64 MiB.
+
+        Raise UsageError, which names the files, if there is none.
+        """
+        return self.read_artifact(name)
 
     def credential(self, name: str) -> str:
         """Return the secret of this name that the function of ROBOCO_CREDENTIALS has for the tenant of the task.

@@ -2,10 +2,11 @@
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from roboco.domain.builtin_tools import BUILTIN_TOOLS
 from roboco.domain.decision.router import Router
@@ -27,6 +28,7 @@ from roboco.domain.team.team import Agent, Team, default_prefix
 from roboco.domain.team.tool_listing import Listing
 from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
 from roboco.errors import NotRunnable, TransientError, UsageError
+from roboco.ports.file import MAX_FILES_BYTES, File
 from roboco.ports.tools import Listings, TaskOwner, ToolContext
 from roboco.ports.workspace import Files
 from roboco.process.credentials import Credentials
@@ -41,9 +43,11 @@ from roboco.tools.tool_failure import error_text, failure_lines, result_text
 from roboco.tools.tool_output import log_output
 from roboco.workspace.artifacts.large_result import offload_large, truncate_large
 from roboco.workspace.artifacts.media import remove_media, store_media
+from roboco.workspace.artifacts.store import find_artifact, iter_pieces
 
 _log = logging.getLogger(__name__)
 
+Found = TypeVar("Found")
 MAX_LOGGED_FRAMES = 20
 """Maximum number of frames of a tool's exception in the log."""
 MAX_CHAIN = 20
@@ -240,20 +244,23 @@ class FunctionToolbox:
             case ToolSpec():
                 function = self._functions.tool(spec.function)
                 function.check_declaration(spec)
-                context = replace(context, ask_credential=partial(self._credential, spec, context.tenant))
+                context = replace(
+                    context,
+                    ask_credential=_once(spec, partial(self._credentials.get, context.tenant)),
+                    read_artifact=_once(spec, partial(self._read_artifact, context.task_id)),
+                )
                 with log_output(call.tool_name, context.task_id, self._mask):
-                    return _CallResult(function.call(call.args, context))
+                    returned, files = function.call_with_files(call.args, context)
+                return _CallResult(returned, media=files)
             case _:
                 raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
 
-    def _credential(self, spec: ToolSpec, tenant: str, name: str) -> str:
-        """Return the credential. A failure for now ends an irreversible call, which cannot run again."""
-        try:
-            return self._credentials.get(tenant, name)
-        except TransientError as error:
-            if spec.effect != "irreversible":
-                raise
-            raise UsageError(f"{error}; call the tool again later") from error
+    def _read_artifact(self, task_id: str, name: str) -> File:
+        found = find_artifact(self._files, task_id, name)
+        if found.size > MAX_FILES_BYTES:
+            raise UsageError(f"artifact {name!r} has {found.size} bytes, at most {MAX_FILES_BYTES} are read as a whole")
+        data = b"".join(iter_pieces(self._files, task_id, found))
+        return File(found.name, data, mime_type=found.mime_type)
 
     def _store_failure(self, call: ToolCall, context: ToolContext, error: Exception) -> None:
         """Log where the tool raised, and store it for `roboco show`. The result of the call does not depend on this."""
@@ -295,6 +302,20 @@ class FunctionToolbox:
             raise NotRunnable(f"tool {name!r}: {error}", error.module) from error
         function.check_declaration(spec)
         return function
+
+
+def _once(spec: ToolSpec, read: Callable[[str], Found]) -> Callable[[str], Found]:
+    """Return a function that reads for the call. A failure for now ends an irreversible one, which cannot run again."""
+
+    def found(name: str) -> Found:
+        try:
+            return read(name)
+        except TransientError as error:
+            if spec.effect != "irreversible":
+                raise
+            raise UsageError(f"{error}; call the tool again later") from error
+
+    return found
 
 
 def _timed_out(team: Team, call: ToolCall, spec: ToolDeclaration | None, runtime_ms: int) -> ToolOutcome:

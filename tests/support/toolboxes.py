@@ -1,6 +1,5 @@
 """A real toolbox over any workspace, for tests."""
 
-from functools import partial
 from pathlib import Path
 
 from roboco.ports.workspace import Files, Histories
@@ -8,7 +7,6 @@ from roboco.process.credentials import Credentials
 from roboco.tools.builtin import BuiltinTools
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.mcp.servers import McpServers
-from roboco.tools.python_tool import run_code
 from roboco.tools.sandbox.sandbox import Sandbox
 from roboco.tools.search.memory_index import MemoryIndex
 from roboco.tools.toolbox import FunctionToolbox
@@ -25,5 +23,5 @@ def toolbox_of(
 ) -> FunctionToolbox:
     """Return a toolbox that keeps its index in the folder, and may start no MCP servers."""
     index = MemoryIndex(histories, artifact_reader(files), folder)
-    builtin = BuiltinTools(files, index, partial(run_code, files, Sandbox()))
+    builtin = BuiltinTools(files, index, Sandbox())
     return FunctionToolbox(files, builtin, McpServers(()), FunctionLoader(modules), time_up, Credentials(credentials))

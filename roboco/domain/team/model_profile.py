@@ -35,6 +35,16 @@ OWN_HEADERS = frozenset(
     {"host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding"}
 )
 NEVER_OMITTED = frozenset({"model", "messages"})
+FileKind = Literal["image", "pdf", "audio"]
+"""A kind of files that models accept."""
+_NOT_SENT: dict[str, frozenset[FileKind]] = {
+    "openai-responses": frozenset({"audio"}),
+    "anthropic": frozenset({"audio"}),
+    "bedrock": frozenset({"audio"}),
+    "mistral": frozenset({"audio"}),
+    "groq": frozenset({"pdf", "audio"}),
+}
+"""The kinds that the protocol of a provider has no part for."""
 Provider = Literal["openai", "openai-responses", "anthropic", "google", "bedrock", "mistral", "groq"]
 
 
@@ -70,8 +80,10 @@ class ModelProfile(InputModel):
     idle_timeout: Annotated[float, Field(gt=0)] = 60.0
     tool_calls: Literal["native", "json"] = "native"
     """The way the model calls tools: by the protocol's native means, or by a JSON reply that contains its calls."""
+    accepts: tuple[FileKind, ...] = ()
+    """The kinds of files that the model accepts. The others are named to it."""
     images: bool = False
-    """True if the model accepts images."""
+    """The earlier form of `accepts: [image]`, which is still read."""
     price_in: Price = 0.0
     """The price of a million input tokens, in the currency of the limits."""
     price_out: Price = 0.0
@@ -133,6 +145,12 @@ class ModelProfile(InputModel):
         return value
 
     @model_validator(mode="after")
+    def _files_of_the_protocol(self) -> Self:
+        if wrong := sorted(_NOT_SENT.get(self.provider, frozenset()).intersection(self.accepts)):
+            raise ValueError(f"accepts: provider {self.provider!r} takes no {wrong[0]}")
+        return self
+
+    @model_validator(mode="after")
     def _one_source_of_the_key(self) -> Self:
         if self.api_key is not None and self.api_key_env is not None:
             raise ValueError("api_key and api_key_env exclude each other")
@@ -143,6 +161,11 @@ class ModelProfile(InputModel):
         if self.price is None and (self.price_cached_in or self.price_cache_write) and not self.price_in:
             raise ValueError("price_cached_in and price_cache_write need price_in")
         return self
+
+    @property
+    def accepted(self) -> frozenset[FileKind]:
+        """Return the kinds of files that the model accepts."""
+        return frozenset(self.accepts).union(("image",) if self.images else ())
 
     def key_name(self, tenant: str) -> str:
         """Return what names the key among those of the server for tasks of the tenant, or "" for the usual one."""

@@ -87,7 +87,12 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
         ("agents/1/context", {"strategy": "budget", "tokens": 5}, "agents[1].context.tokens", "(found 5)"),
         ("models/standard/model", ..., "models.standard.model", "is missing"),
         ("models/standard/temperature", 3, "models.standard.temperature", "(found 3)"),
-        ("models/standard/api_key", "sk-1", "models.standard.api_key", "keys are no part of a team file: use {credential: NAME}"),
+        (
+            "models/standard/api_key",
+            "sk-1",
+            "models.standard.api_key",
+            "keys are no part of a team file: use {credential: NAME}",
+        ),
         ("models/standard/api_key", {"credential": "a b"}, "models.standard.api_key.credential", "match pattern"),
         ("models/local/api_key_env", "A KEY", "models.local.api_key_env", "'A KEY'"),
         ("models/local/default", True, "models", "'standard', 'local' are all marked as default, only one can be"),
