@@ -1,5 +1,6 @@
 """Tools of the tests' teams."""
 
+import base64
 import contextlib
 import os
 import signal
@@ -7,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from roboco import ToolContext, tool
+from roboco import File, ToolContext, tool
 
 
 @tool
@@ -166,3 +167,10 @@ def spill_credential(context: ToolContext, fails: bool = False) -> str:
     if fails:
         raise RuntimeError(f"the server refuses {secret}")
     return f"{len(secret)} characters: {secret}"
+
+
+@tool
+def draw(name: str) -> list[Any]:
+    """Draw a dot."""
+    data = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    return ["a dot", File(name, base64.b64decode(data))]

@@ -513,6 +513,29 @@ def test_image_is_sent_only_as_data(caller: Caller) -> None:
     assert address["type"] == "text"
 
 
+PDF = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}}
+SOUND = {"type": "input_audio", "input_audio": {"data": "SUQzBA==", "format": "mp3"}}
+
+
+@pytest.mark.parametrize(
+    ("provider", "content", "place", "expected"),
+    [
+        ("anthropic", PDF, ("messages", 0, "content", 0, "source"), ("application/pdf", "JVBERi0=")),
+        ("google", PDF, ("contents", 0, "parts", 0, "inlineData"), ("application/pdf", "JVBERi0=")),
+        ("google", SOUND, ("contents", 0, "parts", 0, "inlineData"), ("audio/mpeg", "SUQzBA==")),
+        ("bedrock", PDF, ("messages", 0, "content"), ('"document": {"name"', '"format": "pdf"', "JVBERi0=")),
+        ("openai-responses", PDF, ("input", 0, "content", 0), ("input_file", "data:application/pdf;base64,JVBERi0=")),
+    ],
+)
+def test_files_are_sent_as_each_protocol_wants_them(
+    caller: Caller, provider: str, content: dict[str, Any], place: tuple[str | int, ...], expected: tuple[str, ...]
+) -> None:
+    found: Any = body_of(caller, Request(caller.profile(provider), ({"role": "user", "content": [content]},), ()))
+    for step in place:
+        found = found[step]
+    assert all(value in json.dumps(found) for value in expected), found
+
+
 def test_rest_of_a_budget_is_not_sent_below_the_budget_of_thinking(caller: Caller) -> None:
     thinking = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
     request = Request(caller.profile("anthropic", parameters=thinking), PROMPT, (), max_tokens=500)

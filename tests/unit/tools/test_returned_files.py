@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,13 @@ def test_files_of_a_result_are_stored_beside_its_values(tmp_path: Path) -> None:
     assert outcome.media == ()
 
 
+def _write(data: str, _: ToolContext) -> File:
+    return File("a.txt", data)
+
+
 def test_a_call_that_runs_twice_leaves_one_file() -> None:
     files = MemoryFiles()
-    first, again, other = (run(lambda _, data=data: File("a.txt", data), files) for data in ("x", "x", "y"))
+    first, again, other = (run(partial(_write, data), files) for data in "xxy")
     assert first.artifacts == again.artifacts
     assert [one.name for one in other.artifacts] == ["a-2.txt"]
 
@@ -108,7 +113,7 @@ def test_a_file_inside_another_value_is_an_error() -> None:
 def test_a_function_reads_a_file_of_its_task() -> None:
     files = MemoryFiles()
     write_artifact(files, TASK, NewArtifact("in.bin"), b"\0\1")
-    outcome = run(lambda context: File("out.bin", (context.artifact("in.bin").data or b"") + b"\2"), files)
+    outcome = run(lambda context: File("out.bin", context.artifact("in.bin").content + b"\2"), files)
     assert read_artifact(files, TASK, outcome.artifacts[0].name) == b"\0\1\2"
     missing = run(lambda context: context.artifact("other.bin"), files)
     assert "no artifact 'other.bin' in this task; artifacts: in.bin, out.bin" in str(missing.result.error)
