@@ -110,9 +110,9 @@ class Replacement:
     def _profile(self, team: Team, agent: str, profile: ModelProfile) -> ModelProfile:
         changes: dict[str, Any] = {"base_url": f"{self.server}/{team.name}/{agent}/v1", "default": False}
         if self.real_model:
-            key = profile.api_key_env or (None if profile.base_url else "OPENAI_API_KEY")
+            key = profile.api_key_env or (None if profile.base_url or profile.api_key else "OPENAI_API_KEY")
             return profile.model_copy(update=changes | {"api_key_env": key})
-        changes |= {"api_key_env": None, "requests_per_minute": None, "tokens_per_minute": None}
+        changes |= {"api_key_env": None, "api_key": None, "requests_per_minute": None, "tokens_per_minute": None}
         for name in ("first_token_timeout", "idle_timeout"):
             changes[name] = min(getattr(profile, name), MAX_MODEL_TIMEOUT)
         return profile.model_copy(update=changes)
