@@ -189,7 +189,7 @@ def _answer(team: Team, state: TaskState, agent: Agent, call: ToolCall, done: se
         goal.tool_name == name and agent.achieves(goal.name, team) for goal in state.goals
     ):
         return _achieve(state, call, name in done)
-    if name in state.client_tools or (team.may_call(agent, name) and _exists(team, name)):
+    if name in state.client_tools_of(agent.name) or (team.may_call(agent, name) and _exists(team, name)):
         return None
     return failed_outcome(call.id, _not_allowed(name, _possible(team, state, agent)))
 
@@ -204,7 +204,7 @@ def _possible(team: Team, state: TaskState, agent: Agent) -> list[str]:
     return [
         *tools,
         *own,
-        *state.client_tools,
+        *state.client_tools_of(agent.name),
         *(goal.tool_name for goal in state.goals if agent.achieves(goal.name, team)),
     ]
 

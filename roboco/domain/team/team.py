@@ -1,5 +1,6 @@
 """Team: the declared group of agents, as a team file contains it and as the workspace freezes it."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -104,6 +105,12 @@ class Team(InputModel):
         if name is not None and not self.has_agent(name):
             possible = ", ".join(agent.name for agent in self.agents)
             raise UsageError(f"agent: no agent {name!r} in team {self.name!r}, possible are {possible}")
+
+    def check_message(self, agent: str | None, attachments: Mapping[str, Any]) -> None:
+        """Raise UsageError if a message, or a client tool that it declares, names an agent that the team lacks."""
+        tools = attachments.get("client_tools", ())
+        for name in (agent, *(name for tool in tools for name in tool.get("agents", ()))):
+            self.check_agent(name)
 
     def has_agent(self, name: str | None) -> bool:
         """Return True if the team has an agent with this name.
