@@ -104,6 +104,8 @@ def external_results(
 
 def denial(verdict: ApprovalDecision) -> ToolOutcome:
     """Return the outcome of a call that a person denied."""
+    if verdict.expired is not None:
+        return failed_outcome(verdict.call_id, f"{verdict.reason}, and the call was not run")
     why = f": {verdict.reason}" if verdict.reason else ""
     return failed_outcome(verdict.call_id, f"a person did not approve this call, and it was not run{why}")
 

@@ -54,6 +54,8 @@ OUTPUT = "output"
 """The metadata key of an agent's step for the value of its answer, if the agent has a type of output."""
 INVALID_OUTPUT = "invalid_output"
 """The metadata key of a step whose answer has not the type of the agent's output, for the reason."""
+EXPIRED = "expired"
+"""The key of an approval in the metadata of a step of results, if no person has decided in time: see `OnExpiry`."""
 RETRY = "retry"
 """The metadata key of the step with which a failed task continues, for the record of its retry."""
 
@@ -171,6 +173,14 @@ class TaskStep(RecordModel):
         """Return the ids of the calls that a person denied, if this is a step of results."""
         approvals = self.metadata.get("approvals") or {}
         return frozenset(call_id for call_id, one in approvals.items() if (one or {}).get("approved") is False)
+
+    @property
+    def expired(self) -> tuple[str, str] | None:
+        """Return what happens, and the reason, if the task ends because no person has decided on a call in time."""
+        for one in (self.metadata.get("approvals") or {}).values():
+            if (one or {}).get(EXPIRED) in ("stop", "fail"):
+                return one[EXPIRED], str(one.get("reason"))
+        return None
 
     @property
     def is_interruption(self) -> bool:

@@ -8,6 +8,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from roboco.domain.limits import Limits
 from roboco.domain.schema import FUNCTION_PATTERN, InputModel, Name
+from roboco.domain.team.approval import OnExpiry
 from roboco.domain.team.collaboration import Collaboration, Custom, Graph, Sequential
 from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, RecentContext, SummaryContext
 from roboco.domain.team.mcp_server import McpServer
@@ -112,6 +113,11 @@ class Team(InputModel):
         for name in (agent, *(name for tool in tools for name in tool.get("agents", ()))):
             self.check_agent(name)
 
+    def on_expiry(self, tool: str) -> OnExpiry:
+        """Return what happens when no person has decided on a call of the tool in time."""
+        spec = self.tool(tool)
+        return "deny" if spec is None else spec.on_expiry
+
     def has_agent(self, name: str | None) -> bool:
         """Return True if the team has an agent with this name.
 
@@ -174,6 +180,7 @@ class Team(InputModel):
                     description=settings.description,
                     effect=settings.effect or "irreversible",
                     approval=settings.approval,
+                    **settings.terms,
                     timeout=server.timeout,
                     longest=server.time_limit,
                     price=settings.price,

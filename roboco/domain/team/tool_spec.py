@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from roboco.domain.schema import FUNCTION_PATTERN, InputModel, Price, ToolName
-from roboco.domain.team.approval import ArgumentCondition
+from roboco.domain.team.approval import ApprovalTerms, ArgumentCondition
 from roboco.domain.team.effect import Effect
 
 
@@ -20,7 +20,7 @@ Approval = Annotated[
 """The approval policy of a tool's calls, or a condition on the arguments of calls that need approval."""
 
 
-class ToolDeclaration(InputModel):
+class ToolDeclaration(ApprovalTerms):
     """The declaration of a tool, wherever it runs."""
 
     name: ToolName
