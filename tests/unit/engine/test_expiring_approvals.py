@@ -111,7 +111,7 @@ def test_the_decision_of_a_person_counts_if_it_is_stored_first() -> None:
     assert [result.result for result in results_of(world)] == ["paid"]
 
 
-def test_a_person_who_decides_after_the_expiry_is_told_so() -> None:
+def test_a_decision_after_the_expiry_is_refused() -> None:
     world = world_with_calls(("pay", {}), ("pay", {}), expires="2h")
     first, second = world.history()[1].calls
     world.decide_approval(first.id, approved=True)
