@@ -7,10 +7,10 @@ import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from roboco.cli.commands.demo import shipped_team
 from roboco.domain.decision.route import Route
@@ -18,6 +18,7 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.team.effect import Effect
 from roboco.domain.team.team import Team
+from roboco.domain.team.tool_listing import ListedTool, Listing
 from roboco.domain.team.tool_spec import ToolSpec
 from roboco.domain.team.validation import validate_team
 from roboco.engine.record.call_failures import call_failures
@@ -41,6 +42,16 @@ class Amount(BaseModel):
     """A number."""
 
     value: float
+
+
+def refuse_seven(value: int) -> int:
+    """Raise KeyError for seven, as a faulty validator of a user may."""
+    if value == 7:
+        raise KeyError(f"TOKEN={value}")
+    return value
+
+
+Choosy = Annotated[int, AfterValidator(refuse_seven)]
 
 
 class TimeLimitReached(Exception):
@@ -553,3 +564,55 @@ def test_tool_whose_credential_may_come_later_runs_again_only_if_it_may(monkeypa
     outcome = crm_outcome(monkeypatch, tenant_credentials.busy(), "irreversible")
     assert not outcome.unknown
     assert "call the tool again later" in str(outcome.result.error)
+
+
+@tool
+def choosy(amount: Choosy) -> int:
+    """Return the amount."""
+    raise AssertionError(amount)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "expected"),
+    [
+        ("add", {"a": 1, "b": "2"}, ""),
+        (
+            "add",
+            {"a": "x"},
+            "wrong arguments: a: Input should be a valid integer, unable to parse string as an integer",
+        ),
+        ("add", {f"x{n}": n for n in range(999)}, "; and 996 mistakes more; parameters are: a, b"),
+        ("choosy", {"amount": 7}, "KeyError: "),
+        ("lost", {}, ""),
+    ],
+)
+def test_the_arguments_of_a_call_are_checked_without_running_it(name: str, args: dict[str, Any], expected: str) -> None:
+    team = TEAM.model_copy(
+        update={
+            "tools": (
+                *TEAM.tools,
+                ToolSpec(name="choosy", function=f"{THIS_MODULE}:choosy"),
+                ToolSpec(name="lost", function="elsewhere:lost"),
+            )
+        }
+    )
+    found = toolbox().call_error(team, ToolCall(id=CONTEXT.call_id, tool_name=name, args=args), {})
+    assert found == expected or (expected and expected in found)
+    assert len(found) < 1000
+
+
+def test_the_arguments_of_an_mcp_tool_are_checked_with_its_listed_schema() -> None:
+    team = validate_team(
+        {
+            "name": "t",
+            "agents": [{"name": "one", "prompt": "p", "tools": ["shop_buy"]}],
+            "mcp_servers": {"shop": {"command": ["shop"], "tools": {"buy": {"approval": "required"}}}},
+            "models": {"default": {"model": "m"}},
+        }
+    )
+    listed = ListedTool(description="d", input_schema={"type": "object", "required": ["what"]}, effect="pure")
+    listings = {"shop": Listing(tools={"buy": listed})}
+    call = ToolCall(id=CONTEXT.call_id, tool_name="shop_buy", args={})
+    assert toolbox().call_error(team, call, listings) == 'wrong arguments: $: "what" is a required property'
+    assert toolbox().call_error(team, call.model_copy(update={"args": {"what": 1}}), listings) == ""
+    assert toolbox().call_error(team, call, {}) == ""
