@@ -83,16 +83,6 @@ def test_message_that_exceeds_a_limit_returns_and_the_attempt_counts(error: Exce
     assert unfinished_attempts(world) == 1
 
 
-def test_message_that_exceeds_the_time_limit_in_the_pause_returns_with_its_own_error() -> None:
-    world, error = empty_world(), TransientError("redis is away")
-
-    def interrupted(seconds: float) -> None:
-        raise TimeLimit
-
-    vars(world.clock)["sleep"] = interrupted
-    assert process(world.engine, Received(world), raising(error)) == Requeue(error)
-
-
 def test_message_that_another_worker_processes_returns_and_is_not_accepted() -> None:
     world, accepted = empty_world(), list[int]()
     assert world.engine.tasks.leases.start_attempt(ATTEMPTS_KEY) == 0
@@ -113,19 +103,6 @@ def test_message_whose_attempts_are_exhausted_becomes_a_dead_letter_and_is_not_a
     assert attempts == POLICY.max_attempts
     assert not accepted
     assert unfinished_attempts(world) == 0
-
-
-def test_a_dead_letter_that_needs_too_much_memory_is_stored_without_its_body() -> None:
-    """Otherwise the message would return to its queue for ever."""
-    world = empty_world()
-    for _ in range(POLICY.max_attempts):
-        process(world.engine, Received(world), raising(MemoryError()))
-        world.clock.sleep(POLICY.lease + 1)
-    message = Received(world, exhausts_memory=True)
-    assert process(world.engine, message, lambda: None) == Acknowledge()
-    [(reason, attempts)] = dead_letters_of(world)
-    assert reason.endswith("its content is not kept, because the worker ran out of memory again")
-    assert attempts == POLICY.max_attempts
 
 
 @pytest.mark.parametrize(
@@ -153,18 +130,6 @@ def test_unexpected_error_raises_after_a_dead_letter_was_stored() -> None:
         process(world.engine, Received(world), raising(KeyError("x")))
     assert dead_letters_of(world) == [("KeyError: 'x'", 1)]
     assert unfinished_attempts(world) == 0
-
-
-def test_refusal_that_cannot_be_stored_returns_the_message() -> None:
-    world, error = empty_world(), TransientError("redis is away")
-
-    class Unstorable(Received):
-        def refuse(self, error: UsageError | Overloaded, reason: str | None) -> None:
-            raise TransientError("redis is away")
-
-    disposition = process(world.engine, Unstorable(world), raising(UsageError("no team")))
-    assert isinstance(disposition, Requeue)
-    assert str(disposition.error) == str(error)
 
 
 def test_a_submission_of_an_erased_task_leaves_no_dead_letter() -> None:
