@@ -8,21 +8,12 @@ import pytest
 from roboco.allowlist import Allowlist
 from roboco.errors import UsageError
 from roboco.gateway.settings import (
-    DEFAULT_LIMITS,
-    DEFAULT_TENANT_LIMITS,
     GatewaySettings,
     load_gateway_settings,
 )
 from roboco.removed_settings import REMOVED
 from roboco.settings import Settings, load_settings, variable_of
 from tests.support.stack import ROOT
-
-
-def test_every_setting_has_a_default() -> None:
-    settings = load_settings({})
-    assert settings == Settings()
-    assert settings.broker == settings.redis_url == "redis://127.0.0.1:6379/0"
-    assert settings.workspace.startswith("file:///")
 
 
 def test_each_setting_is_an_environment_variable() -> None:
@@ -75,14 +66,6 @@ def test_each_setting_is_an_environment_variable() -> None:
     }
     assert load_settings(settings.environment()) == settings
     assert "secret" not in str(settings.environment())
-
-
-def test_the_environment_of_the_defaults_gives_the_defaults() -> None:
-    assert load_settings(Settings().environment()) == Settings()
-
-
-def test_an_empty_variable_is_none() -> None:
-    assert load_settings({"ROBOCO_REDIS_URL": "", "ROBOCO_TOOL_MODULES": ""}) == Settings()
 
 
 @pytest.mark.parametrize(
@@ -151,38 +134,9 @@ def test_child_processes_get_the_entries_of_the_allowlist(tmp_path: Path) -> Non
     assert load_settings(settings.environment()) == settings
 
 
-def test_limits_of_the_gateway_change_the_defaults() -> None:
-    settings = load_gateway_settings(
-        {"ROBOCO_GATEWAY_LIMITS": "open_tasks=5, max_steps=0", "ROBOCO_GATEWAY_TENANT_LIMITS": "cost_per_day=2.5"}
-    )
-    assert settings.limits == DEFAULT_LIMITS.model_copy(update={"open_tasks": 5, "max_steps": None})
-    assert settings.tenant_limits == DEFAULT_TENANT_LIMITS.model_copy(update={"cost_per_day": 2.5})
-    for name, value, message in (
-        ("LIMITS", "steps=5", "LIMITS must hold NAME=VALUE with names of requests_per_minute, "),
-        ("LIMITS", "open_tasks=many", "LIMITS='many': "),
-        ("TENANT_LIMITS", "max_steps=5", "TENANT_LIMITS must hold NAME=VALUE with names of requests_per_minute, "),
-        ("OIDC_CLAIMS", "team=groups", "OIDC_CLAIMS must hold NAME=VALUE with names of tenant, scope, teams (found "),
-    ):
-        with pytest.raises(UsageError) as raised:
-            load_gateway_settings({f"ROBOCO_GATEWAY_{name}": value})
-        assert str(raised.value).startswith(f"ROBOCO_GATEWAY_{message}")
-
-
 def test_an_unknown_variable_is_refused() -> None:
     with pytest.raises(UsageError, match=r"^ROBOCO_XYZZY_42 is not a setting; `roboco docs settings` lists all$"):
         load_settings({"ROBOCO_XYZZY_42": "1"})
-
-
-def test_all_invalid_variables_are_in_one_error() -> None:
-    with pytest.raises(UsageError) as raised:
-        load_settings({"ROBOCO_MAX_ATTEMPTS": "many", "ROBOCO_RETENTION": "0", "ROBOCO_NOTHING": "1", "NOTHING": "1"})
-    for name in ("ROBOCO_MAX_ATTEMPTS", "ROBOCO_RETENTION", "ROBOCO_NOTHING"):
-        assert name in str(raised.value)
-
-
-def test_settings_cannot_be_changed() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        Settings().max_attempts = 7  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -235,10 +189,6 @@ def test_repr_hides_passwords() -> None:
     assert "?ssl_keyfile=/me.pem&ssl_password=***&db=2" in repr(lists)
     assert "kkk" not in repr(Settings(signing_keys=("k" * 32,)))
     assert settings.environment()["ROBOCO_REDIS_URL"] == "redis://user:canary@h:1/0"
-
-
-def test_a_folder_may_have_an_at_sign() -> None:
-    assert Settings(workspace="file:///srv/me@home/work").workspace == "file:///srv/me@home/work"
 
 
 def test_the_settings_of_a_new_project_are_settings() -> None:

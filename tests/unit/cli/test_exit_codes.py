@@ -8,7 +8,6 @@ import pytest
 
 from roboco import errors
 from roboco.cli import main
-from roboco.cli.terminal.exit import EXIT_CODES
 from roboco.cli.terminal.signals import Interrupted
 
 UNSUPPORTED = {
@@ -73,12 +72,6 @@ def test_signal_has_the_exit_code_of_a_shell(monkeypatch: pytest.MonkeyPatch) ->
         assert main.run(["tasks"]) == 128 + number
 
 
-def test_unexpected_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_with(monkeypatch, ZeroDivisionError("bug"))
-    with pytest.raises(ZeroDivisionError):
-        main.run(["tasks", "--json"])
-
-
 @pytest.mark.parametrize(
     "arguments",
     [["submit", "--json"], ["--json"], ["nonsense", "--json"], ["show", "--jsom", "--json"], ["limits", "t", "--json"]],
@@ -92,11 +85,6 @@ def test_wrong_command_line_is_json_too(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert json.loads(printed.err)["code"] == ("not_found" if arguments[0] == "limits" else "invalid")
-
-
-def test_json_after_two_dashes_is_an_argument(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["validate", "--", "--json"]) == 2
-    assert capsys.readouterr().err.startswith("error: ")
 
 
 def leaf_commands(command: click.Command, path: str = "") -> list[tuple[str, click.Command]]:
@@ -114,12 +102,3 @@ def leaf_commands(command: click.Command, path: str = "") -> list[tuple[str, cli
 def test_each_command_that_prints_data_has_json(path: str, command: click.Command) -> None:
     has_json = any("--json" in parameter.opts for parameter in command.params)
     assert has_json is (path not in UNSUPPORTED)
-
-
-def test_help_documents_the_exit_codes_and_the_errors(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["--help"]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "Exit codes:" in printed
-    for code, meaning in EXIT_CODES:
-        assert f"{code} {meaning}" in printed
-    assert "With --json, an error is one JSON object" in printed

@@ -94,14 +94,6 @@ def test_calls_of_a_process_share_a_bounded_pool_and_do_not_block_the_loop() -> 
     assert caller.max_running == MAX_THREADS
 
 
-def test_async_form_calls_the_method_of_a_subclass() -> None:
-    class Other(Caller):
-        def add(self, a: int, b: int = 1) -> int:
-            return 100
-
-    assert asyncio.run(Other().aadd(1)) == 100
-
-
 @pytest.mark.parametrize("name", [*CONTROLS, *READS, "fork", "set_limits"])
 def test_task_has_an_async_form_of_each_method_beside_it(name: str) -> None:
     assert callable(getattr(Task, name))
@@ -111,20 +103,6 @@ def test_task_has_an_async_form_of_each_method_beside_it(name: str) -> None:
 @pytest.mark.parametrize("name", ["run", "task", "upload"])
 def test_orchestrator_has_an_async_form_of_each_method_for_services(name: str) -> None:
     assert isinstance(inspect.getattr_static(Orchestrator, f"a{name}"), in_thread)
-
-
-def test_async_controls_of_a_task_reach_its_controls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    sent: list[tuple[object, ...]] = []
-
-    def send(self: Task, message: str, **options: object) -> Receipt:
-        sent.append((self.task_id, message, options))
-        return Receipt("i", datetime.now(UTC))
-
-    monkeypatch.setattr(Task, "send", send)
-    with Orchestrator(Settings(workspace=tmp_path.as_uri(), redis_url="redis://127.0.0.1:1/0")) as orchestrator:
-        task = orchestrator._task("t")
-        assert asyncio.run(task.asend("hello", item_id="i")).item_id == "i"
-    assert sent == [("t", "hello", {"item_id": "i"})]
 
 
 @pytest.mark.parametrize("control", ["astop", "ainterrupt"])
@@ -158,90 +136,3 @@ def test_waiting_for_an_effect_occupies_no_thread(
     with Orchestrator(Settings(workspace=tmp_path.as_uri(), redis_url="redis://127.0.0.1:1/0")) as orchestrator:
         receipts = asyncio.run(call_together(orchestrator._task("t")))
     assert [one.applied_at_seq for one in receipts] == [1] * (2 * MAX_THREADS)
-
-
-@pytest.mark.parametrize("reading", ["history", "upload"])
-def test_blocked_reads_and_uploads_do_not_delay_controls(
-    reading: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A slow store holds every thread that reads, or that stores files, and callers wait in line behind them."""
-    go = threading.Event()
-    sent: list[str] = []
-    held: list[int] = []
-
-    def block(self: Task, *_: object) -> None:
-        held.append(1)
-        assert go.wait(60)
-
-    def accept(self: Task, name: str, item_id: str | None, arguments: object) -> Receipt:
-        sent.append(name.removeprefix("roboco."))
-        return Receipt("i", datetime.now(UTC))
-
-    def receipt(self: Task, item_id: str) -> Receipt:
-        return Receipt(item_id, datetime.now(UTC), applied_at_seq=1)
-
-    for name, method in ((reading, block), ("_accept", accept), ("receipt", receipt)):
-        monkeypatch.setattr(Task, name, method)
-
-    async def control(task: Task) -> None:
-        arguments = [tmp_path] if reading == "upload" else []
-        blocked = [asyncio.create_task(getattr(task, f"a{reading}")(*arguments)) for _ in range(2 * MAX_THREADS)]
-        while len(held) < MAX_THREADS:
-            await asyncio.sleep(0.001)
-        async with asyncio.timeout(60):
-            assert (await task.astop(timeout=10)).applied_at_seq == 1
-            assert (await task.ainterrupt(timeout=10)).applied_at_seq == 1
-            await asyncio.gather(task.asend("more"), task.apause(), task.astep(), task.aresume(), task.areceipt("i"))
-            await asyncio.gather(task.aanswer("c", 1), task.aapprove("c"), task.adeny("c"), task.aresolve("c", True))
-            await task.aset_limits(max_steps=9)
-        assert len(held) == MAX_THREADS
-        go.set()
-        await asyncio.gather(*blocked)
-
-    with Orchestrator(Settings(workspace=tmp_path.as_uri(), redis_url="redis://127.0.0.1:1/0")) as orchestrator:
-        asyncio.run(control(orchestrator._task("t")))
-    kinds = (
-        "stop",
-        "interrupt",
-        "send",
-        "pause",
-        "step",
-        "resume",
-        "answer",
-        "approve",
-        "deny",
-        "resolve",
-        "set_limits",
-    )
-    assert sorted(sent) == sorted(kinds)
-
-
-def test_wait_for_an_effect_ends_in_time_though_the_store_does_not_answer(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    go = threading.Event()
-
-    def accept(self: Task, name: str, item_id: str | None, arguments: object) -> Receipt:
-        return Receipt("i", datetime.now(UTC))
-
-    def receipt(self: Task, item_id: str) -> Receipt:
-        assert go.wait(60)
-        return Receipt(item_id, datetime.now(UTC), applied_at_seq=1)
-
-    monkeypatch.setattr(Task, "_accept", accept)
-    monkeypatch.setattr(Task, "receipt", receipt)
-
-    async def stop(task: Task) -> Receipt:
-        try:
-            return await asyncio.wait_for(task.astop(timeout=0.05), 60)
-        finally:
-            go.set()
-
-    with Orchestrator(Settings(workspace=tmp_path.as_uri(), redis_url="redis://127.0.0.1:1/0")) as orchestrator:
-        assert asyncio.run(stop(orchestrator._task("t"))).applied_at_seq is None
-
-
-def test_a_wrong_submission_fails_in_the_loop_as_in_a_thread(tmp_path: Path) -> None:
-    settings = Settings(workspace=tmp_path.as_uri(), redis_url="redis://127.0.0.1:1/0")
-    with Orchestrator(settings) as orchestrator, pytest.raises(UsageError, match=r"none\.yaml"):
-        asyncio.run(orchestrator.arun("none.yaml", "hello"))

@@ -42,13 +42,6 @@ class ChangingIndex(MemoryTaskIndex):
         return page
 
 
-def test_all_pages_are_yielded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_list, "_PAGE_SIZE", 2)
-    index = ChangingIndex(lambda number: None)
-    index.put([entry(f"t{minute}", minute) for minute in range(5)])
-    assert [one.task_id for one in iterate(index, TaskFilter())] == ["t4", "t3", "t2", "t1", "t0"]
-
-
 def test_a_task_that_moves_to_the_front_meanwhile_is_yielded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_list, "_PAGE_SIZE", 2)
 
@@ -63,12 +56,6 @@ def test_a_task_that_moves_to_the_front_meanwhile_is_yielded_once(monkeypatch: p
     assert [one.task_id for one in iterate(index, TaskFilter())] == ["t4", "t3", "t2", "t1", "t0", "new"]
 
 
-def test_an_empty_list_needs_one_read() -> None:
-    index = ChangingIndex(lambda number: None)
-    assert list(iterate(index, TaskFilter())) == []
-    assert index.reads == 1
-
-
 def test_the_options_become_a_filter() -> None:
     assert task_filter(None, {}) == TaskFilter()
     options = TaskFilterOptions(status=TaskStatus.APPROVAL, tenant="acme", team="desk", since=NOON, text="x")
@@ -79,14 +66,6 @@ def test_the_options_become_a_filter() -> None:
         TaskStatus.PAUSED,
         TaskStatus.FAILED,
     }
-
-
-def test_a_client_of_a_tenant_lists_that_tenant_only() -> None:
-    assert task_filter("acme", {}).tenant == "acme"
-    assert task_filter("acme", {"tenant": "acme"}).tenant == "acme"
-    for tenant in ("other", ""):
-        with pytest.raises(UsageError, match="lists the tasks of tenant 'acme' alone"):
-            task_filter("acme", {"tenant": tenant})
 
 
 @pytest.mark.parametrize(

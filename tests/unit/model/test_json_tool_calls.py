@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.model.json_tool_calls import MAX_CALLS, json_request, parse_reply, response_format
+from roboco.model.json_tool_calls import json_request, parse_reply, response_format
 from roboco.model.plain_messages import plain_messages
 from roboco.model.strict_schema import ANY_VALUE, is_strict, strict_schema
 from roboco.model.tool_descriptions import describe_tools
@@ -97,10 +97,6 @@ def test_a_schema_is_narrowed(case: str) -> None:
     assert strict_schema(schema) == narrowed
 
 
-def test_properties_keep_their_order() -> None:
-    assert list(strict_schema(closed_object(z=TEXT, a=TEXT))["properties"]) == ["z", "a"]
-
-
 @pytest.mark.parametrize(
     ("schema", "strict"),
     [
@@ -174,28 +170,6 @@ def _keywords(schema: dict[str, Any]) -> list[str]:
     return [*schema, *(word for one in inner for word in _keywords(one))]
 
 
-def test_tools_are_described_briefly() -> None:
-    schema = closed_object(
-        a={"type": "integer", "minimum": 1, "description": "how\n  many"},
-        b={"type": "array", "items": {"$ref": "#/$defs/P"}},
-        c={"enum": ["x", None]},
-        d={"anyOf": [TEXT, {"type": "null"}], "default": None},
-    ) | {"$defs": {"P": closed_object(ü=TEXT)}, "required": ["a", "b", "c"]}
-    assert describe_tools((tool(schema, "find", "finds\n  things"), tool(None))).splitlines() == [
-        "- find: finds things",
-        '  args: {"a": integer (minimum 1; how many), "b": [{"ü": string}], "c": "x" | null,'
-        ' "d": string | null (optional; default null)}',
-        "- go: goes",
-        "  args: any",
-    ]
-
-
-def test_long_descriptions_are_truncated() -> None:
-    assert (
-        len(describe_tools((tool(closed_object(a=TEXT | {"description": "y" * 9000}), description="x" * 9000),))) < 1100
-    )
-
-
 def message(role: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
 
@@ -225,16 +199,6 @@ def test_every_conversation_becomes_plain_messages(roles: list[str], instruction
     assert roles_of_turns == [("user", "assistant")[n % 2] for n in range(len(roles_of_turns))]
     assert [turn["role"] for turn in turns[1:] if turn["role"] == "system"] == []
     assert [turn for turn in turns if not turn["content"]] == []
-
-
-def test_images_stay_in_plain_messages() -> None:
-    """Images stay also if their message is merged with another."""
-    picture = {"type": "image_url", "image_url": {"url": "data:,"}}
-    parts = [{"type": "text", "text": "look"}, picture]
-    [turn] = plain_messages((message("user", "one"), message("user", parts)))
-    assert turn["content"] == [{"type": "text", "text": "one"}, *parts]
-    [turn] = plain_messages((message("user", parts),))
-    assert turn["content"] == parts
 
 
 def test_earlier_replies_have_the_requested_format() -> None:
@@ -271,17 +235,6 @@ def test_a_reply_is_parsed_in_bounded_time(said: str) -> None:
     start = time.thread_time()
     assert parse_reply(said, request(tool()), cut_off=False).mistake
     assert time.thread_time() - start < 5
-
-
-def test_lone_surrogates_are_replaced() -> None:
-    answer = parse_reply('{"text": "\\ud83d", "calls": []}', request(tool()), cut_off=False)
-    assert answer.text.encode()
-
-
-def test_a_reply_may_contain_the_maximum_number_of_calls() -> None:
-    calls = [{"tool": "go", "args": {"n": n}} for n in range(MAX_CALLS)]
-    answer = parse_reply(json.dumps({"calls": calls}), request(tool({})), cut_off=False)
-    assert len(answer.calls) == MAX_CALLS
 
 
 FIVE_THOUSAND_NAMES = [f"n{n}" for n in range(5000)]

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -78,14 +77,6 @@ def test_spans_of_two_processes_form_one_trace() -> None:
     assert not spans["execute_tool search"].status.is_ok
 
 
-def test_a_discarded_operation_leaves_no_span_and_no_context() -> None:
-    process = TracedProcess()
-    with process.telemetry.operation(Operation("turn", "task_1", 1, 1)) as turn:
-        turn.discard()
-        assert not trace.get_current_span().get_span_context().is_valid
-    assert not process.spans()
-
-
 def test_only_the_type_of_an_exception_is_recorded() -> None:
     process = TracedProcess()
     with pytest.raises(ValueError, match="secret"), process.telemetry.operation(Operation("advance", "task_1")):
@@ -93,12 +84,6 @@ def test_only_the_type_of_an_exception_is_recorded() -> None:
     span = process.spans()["advance"]
     assert attributes_of(span)["error.type"] == "ValueError"
     assert "secret" not in span.to_json()
-
-
-def test_the_span_of_a_failed_task_has_an_error_type() -> None:
-    process = TracedProcess()
-    process.telemetry.task_ended(summary(TaskStatus.FAILED))
-    assert attributes_of(process.spans()["invoke_workflow desk"])["error.type"] == "failed"
 
 
 def test_all_spans_of_a_task_are_sampled_or_none(monkeypatch: pytest.MonkeyPatch) -> None:

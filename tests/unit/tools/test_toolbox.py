@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 import tempfile
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -184,21 +183,6 @@ def run(name: str, files: MemoryFiles | None = None, /, **args: Any) -> ToolOutc
     return ToolOutcome.model_validate_json(outcome.model_dump_json())
 
 
-def test_the_tools_of_an_agent_are_described() -> None:
-    schemas = {one["function"]["name"]: one["function"] for one in toolbox().describe(TEAM, TEAM.agent("one"), {})}
-    assert set(schemas) == set(TEAM.agent("one").tools)
-    assert schemas["add"]["description"] == "adds"
-    assert schemas["add"]["parameters"]["required"] == ["a", "b"]
-    assert "context" not in json.dumps(schemas)
-    assert toolbox().describe(TEAM, TEAM.agent("two"), {}) == ()
-
-
-def test_a_tool_function_runs() -> None:
-    outcome = run("add", a=1, b="2")
-    assert (outcome.result.result, outcome.result.is_error, outcome.artifacts) == (3, False, ())
-    assert outcome.result.runtime_ms >= 0
-
-
 @pytest.mark.parametrize(
     ("name", "args", "expected"),
     [
@@ -261,15 +245,6 @@ def test_a_function_does_not_run_again_after_its_time(limit: bool, timeout: floa
     assert len(CALLS) == 1
 
 
-def test_a_cancelled_call_does_not_run_again() -> None:
-    CALLS.clear()
-    context = replace(CONTEXT, cancellation=threading.Event(), state_changes={})
-    context.cancellation.set()
-    call = ToolCall(id=CONTEXT.call_id, tool_name="flaky", args={"errors": ["refused"]})
-    assert toolbox().run(TEAM, call, TEAM.tool("flaky"), context).result.is_error
-    assert len(CALLS) == 1
-
-
 def test_frames_of_an_exception_are_kept_and_logged_but_not_in_the_outcome(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
     outcome = run("give", files, what="error")
@@ -281,23 +256,6 @@ def test_frames_of_an_exception_are_kept_and_logged_but_not_in_the_outcome(caplo
     named = f"tool 'give' of task {TASK}, call {CONTEXT.call_id}, attempt 1: the tool raised"
     [line] = [record.getMessage() for record in caplog.records if record.getMessage().startswith(named)]
     assert line.endswith("\n      raise exceptions[what]\n  ValueError: went wrong")
-
-
-@pytest.mark.parametrize("what", ["usage", "time"])
-def test_answer_of_a_tool_is_no_exception(what: str, caplog: pytest.LogCaptureFixture) -> None:
-    files = MemoryFiles()
-    run("give", files, what=what)
-    assert call_failures(files, TASK) == {}
-    assert "the tool raised" not in caplog.text
-
-
-def test_result_of_a_call_does_not_depend_on_the_store_of_its_frames(caplog: pytest.LogCaptureFixture) -> None:
-    class UnavailableFiles(MemoryFiles):
-        def put(self, path: str, data: bytes) -> None:
-            raise TransientError("the store is away")
-
-    assert run("give", UnavailableFiles(), what="error").result.error == "ValueError: went wrong"
-    assert f"the frames of call {CONTEXT.call_id} of task {TASK} are not kept" in caplog.text
 
 
 @pytest.mark.parametrize(("name", "on_unknown"), [("pay", "ask"), ("blind", "tell")])
@@ -330,17 +288,6 @@ def test_a_tool_without_a_verified_effect_leaves_it_unknown(name: str, what: str
     assert verify_call(name, what) is None
 
 
-def test_an_unavailable_workspace_does_not_verify_a_call() -> None:
-    with pytest.raises(TransientError):
-        verify_call("pay", "transient")
-
-
-def test_a_large_verified_result_becomes_an_artifact() -> None:
-    outcome = verify_call("pay", "text")
-    assert outcome is not None
-    assert len(toolbox().offload_large(outcome, CONTEXT).artifacts) == 1
-
-
 def verify_call(name: str, what: str) -> ToolOutcome | None:
     """Return the result of the tool's `verify` for a lost call, or None."""
     call = ToolCall(id=CONTEXT.call_id, tool_name=name, args={"what": what})
@@ -358,22 +305,6 @@ def test_a_large_result_that_cannot_be_stored_is_truncated() -> None:
     assert str(cut.result.result).endswith("the rest could not be stored]")
     assert len(str(cut.result.result).encode()) < EXCERPT_BYTES + 100
     assert box.truncate_large(cut) == cut
-
-
-def test_a_long_error_is_truncated() -> None:
-    assert len(str(run("give", what="long").result.error)) <= 2000
-
-
-def test_an_unavailable_workspace_raises_transient_error() -> None:
-    with pytest.raises(TransientError, match="the store is away"):
-        run("give", what="transient")
-
-
-@pytest.mark.parametrize(("what", "expected"), [("tuple", ["a", "\ufffd"]), ("keys", {"1": "a"})])
-def test_results_are_converted_to_json_values(what: str, expected: object) -> None:
-    outcome = run("give", what=what)
-    assert outcome.result.error is None
-    assert outcome.result.result == expected
 
 
 @pytest.mark.parametrize(
@@ -418,12 +349,6 @@ def test_only_functions_of_allowed_modules_are_routers() -> None:
         toolbox().router(f"{THIS_MODULE}:NO_FUNCTION")
 
 
-def test_a_result_of_the_maximum_size_is_kept_whole() -> None:
-    outcome = run("give", what="edge")
-    assert len(outcome.result.result) == MAX_RESULT_BYTES
-    assert outcome.artifacts == ()
-
-
 @pytest.mark.parametrize(("what", "mime_type"), [("text", "text/plain"), ("json", "application/json")])
 def test_a_larger_result_becomes_an_artifact(what: str, mime_type: str) -> None:
     files = MemoryFiles()
@@ -441,12 +366,6 @@ def test_a_larger_result_becomes_an_artifact(what: str, mime_type: str) -> None:
         if what == "json"
         else stored.decode() == "ü" * MAX_RESULT_BYTES
     )
-
-
-def test_the_same_large_result_is_stored_as_one_artifact() -> None:
-    files = MemoryFiles()
-    assert run("give", files, what="json").artifacts == run("give", files, what="json").artifacts
-    assert len([path for path in files.held if "/artifacts/" in path]) == 1
 
 
 def test_memory_search_searches_the_whole_history() -> None:
@@ -474,12 +393,6 @@ def test_artifacts_are_written_listed_and_read() -> None:
     read = run("artifact_read", files, uri="a.md", offset=2, limit=4).result.result
     assert read == {"text": "üße ", "offset": 2, "more": True, "total_bytes": 16}
     assert run("artifact_read", files, uri="file://artifacts/a.md").result.result["text"] == "Grüße und mehr"
-
-
-def test_a_binary_artifact_is_refused_by_artifact_read() -> None:
-    files = MemoryFiles()
-    files.put(f"{TASK}/artifacts/a.bin", b"\xff\xfe")
-    assert "is not a text in UTF-8" in str(run("artifact_read", files, uri="a.bin").result.error)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from click.testing import CliRunner, Result
 
 from roboco.cli.main import commands
 from tests.support.servers.dialects import DIALECTS
-from tests.support.servers.model_server import ModelServer, Refusal, Reply, Request
+from tests.support.servers.model_server import ModelServer, Reply, Request
 
-UNREACHABLE = "http://127.0.0.1:9/v1"
 STEPS = ["text", "tool call", "limit", "interrupt"]
 
 
@@ -123,48 +122,3 @@ def test_nothing_else_is_tried_after_a_refused_key_and_the_key_is_not_shown(team
     assert "auth: model 'gpt-4o-mini' refuses the key in TEST_KEY" in result.stdout
     assert "sk-secret" not in result.output
     assert "tool call" not in result.stdout
-
-
-def test_a_missing_key_names_its_variable(team: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = team(UNREACHABLE)
-    text = Path(path).read_text().replace(f"    base_url: {UNREACHABLE}\n", "")
-    Path(path).write_text(text)
-    monkeypatch.setenv("ROBOCO_ALLOWLIST", '{"model_servers": ["TEST_KEY"]}')
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.delenv("TEST_KEY")
-    [profile] = check(path)["profiles"]
-    assert "no_key" in profile["checks"][0]["found"]
-    assert "TEST_KEY is not set" in profile["checks"][0]["found"]
-
-
-def test_an_address_that_is_not_allowed_names_the_setting(team: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = team(UNREACHABLE)
-    monkeypatch.delenv("ROBOCO_ALLOWLIST")
-    [profile] = check(path)["profiles"]
-    assert "model_servers of ROBOCO_ALLOWLIST" in json.dumps(profile["checks"][0])
-
-
-def test_an_unreachable_server_is_named_in_both_commands(team: Any) -> None:
-    path = team(UNREACHABLE)
-    [profile] = check(path)["profiles"]
-    assert profile["checks"][0]["found"].startswith("connection: model 'gpt-4o-mini' cannot be reached")
-    assert profile["cost"] is None
-    checks = json.loads(call("doctor", "--models", path, "--json").stdout)["checks"]
-    assert [one["state"] for one in checks if one["name"] == "model m, text"] == ["fail"]
-
-
-def test_an_unknown_profile_is_refused(team: Any) -> None:
-    error = call("models", "check", team(UNREACHABLE), "--profile", "other").exception
-    assert "no profile 'other', possible are m" in str(error)
-
-
-def test_a_refused_parameter_of_the_reply_fails_one_check(team: Any) -> None:
-    def refuse_tools(request: Request) -> Reply:
-        if request.tools:
-            raise Refusal("tools are broken here", status=400)
-        return respond(request)
-
-    with ModelServer(dialect="lenient") as server:
-        server.script(refuse_tools)
-        [profile] = check(team(server.base_url))["profiles"]
-    assert [one["state"] for one in profile["checks"]] == ["ok", "fail", "ok", "ok"]

@@ -5,13 +5,11 @@ import pytest
 from roboco.cli.interactive.next_command import next_command
 from roboco.client.pending_actions import PendingActions
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.status import TaskStatus
-from roboco.engine.accept.answer import CallApproval, answer, decide_approval
+from roboco.engine.accept.answer import CallApproval, decide_approval
 from tests.support.memory_ports.world import TASK, World
 from tests.unit.engine.accept.test_resolve import world_with_unknown_outcome
 from tests.unit.engine.test_external_calls import world_with_calls
-from tests.unit.engine.test_listings import listing, run_shop_task
 
 PAY, WIRE, ASK = ("pay", {"amount": 5}), ("wire", {"amount": 500}), ("client_ask", {"q": "how many?"})
 
@@ -34,35 +32,6 @@ def test_next_command_approves_the_calls_that_need_it() -> None:
     assert command == f"roboco approve {TASK} {wire.id}, or roboco deny {TASK} {wire.id}"
     decide_approval(world.engine, TASK, wire.id, CallApproval(True))
     assert pending.unapproved() == pending.unknown() == []
-
-
-def test_next_command_answers_the_calls_of_the_client() -> None:
-    world = world_with_calls(ASK, ASK)
-    pending, (first, second) = pending_of(world)
-    assert pending.unanswered() == [first, second]
-    answer(world.engine, TASK, successful_outcome(first, 7))
-    assert pending.unanswered() == [second]
-    command = f"roboco answer {TASK} {second.id} --result JSON"
-    assert next_command(TASK, pending, TaskStatus.CLIENT_TOOL_TURN, False) == command
-
-
-def test_next_command_resolves_calls_of_unknown_outcome() -> None:
-    world = world_with_unknown_outcome()
-    pay, *_ = world.history()[1].calls
-    pending = PendingActions(world.engine, TASK)
-    assert pending.unknown() == [pay]
-    assert pending.unapproved() == []
-    command = f"roboco resolve {TASK} {pay.id} --happened, or --did-not-happen"
-    assert next_command(TASK, pending, TaskStatus.APPROVAL, False) == command
-
-
-def test_next_command_shows_how_a_tool_has_changed() -> None:
-    world, _ = run_shop_task(2, later=listing("Sell."))
-    world.settle()
-    pending = PendingActions(world.engine, TASK)
-    assert pending.changes().keys() == {call.id for call in pending.unapproved()}
-    command = next_command(TASK, pending, TaskStatus.APPROVAL, False)
-    assert f"roboco why {TASK} shows how a tool has changed" in command
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import yaml
@@ -12,16 +12,14 @@ import yaml
 from roboco.broker.queue_stats import QueueStats
 from roboco.client.operator.operations import Operations
 from roboco.client.operator.stuck import StuckTask
-from roboco.client.task_list import with_current_reason
 from roboco.domain.day_budget import TenantBudgets
-from roboco.domain.inbox.item import parse_item
 from roboco.domain.task_filter import TaskFilter
 from roboco.domain.usage import DayUsage, day_of
 from roboco.engine.accept.wait_cause import default_threshold, why_unattended
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.ports.registry import POOLS, Registration, WorkspaceIdentity
 from tests.support.gateway_rest import DESK, RestWorld, rest_world
-from tests.support.memory_ports.dispatcher import Message, QueueDispatcher, ToolMessage, TurnMessage
+from tests.support.memory_ports.dispatcher import Message, QueueDispatcher, TurnMessage
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.task_store import MemoryTaskStore
@@ -69,18 +67,6 @@ def deliver_before(rest: RestWorld, kind: type[Message]) -> None:
         rest.world.deliver(queue.popleft())
 
 
-def test_a_task_without_a_worker_is_stuck_and_the_pool_is_named(rest: RestWorld) -> None:
-    submit(rest)
-    deliver_before(rest, TurnMessage)
-    assert stuck(rest) == []  # it has progressed a moment ago
-    wait(rest)
-    start_workers(rest, "coordinator", "tools")
-    [found] = stuck(rest)
-    assert (found.task_id, found.kind) == ("acme:t", "no_worker")
-    assert found.cause == "no agents worker is registered; start one: celery -A roboco.workers.agents worker"
-    assert found.stuck_for >= default_threshold(rest.world.engine).total_seconds()
-
-
 def test_a_task_whose_message_waits_in_a_long_queue_names_its_depth(rest: RestWorld) -> None:
     submit(rest)
     deliver_before(rest, TurnMessage)
@@ -105,42 +91,6 @@ def test_a_server_that_takes_no_writes_is_the_cause_before_a_missing_worker(
     assert found.kind == kind
     assert found.cause.endswith("it is full; make room")
     assert why_unattended(rest.world.engine, "", "acme:t") == found.cause
-
-
-def test_work_that_was_sent_a_moment_ago_has_no_cause(rest: RestWorld) -> None:
-    submit(rest)
-    deliver_before(rest, TurnMessage)
-    start_workers(rest, *POOLS)
-    assert why_unattended(rest.world.process(), "", "acme:t") == ""
-    wait(rest)
-    start_workers(rest, *POOLS)
-    assert "its work was sent to agents workers" in why_unattended(rest.world.process(), "", "acme:t")
-
-
-def test_a_silent_broker_does_not_hide_the_task(rest: RestWorld) -> None:
-    def fail() -> Any:
-        raise TransientError("the broker is silent")
-
-    submit(rest)
-    deliver_before(rest, TurnMessage)
-    wait(rest)
-    start_workers(rest, *POOLS)
-    rest.orchestrator._operations._queues = fail
-    [found] = stuck(rest)
-    assert found.kind == "unknown"
-    assert "the queues are not known: the broker is silent" in found.cause
-
-
-def test_a_task_whose_message_was_lost_says_when_its_work_was_sent(rest: RestWorld) -> None:
-    submit(rest)
-    deliver_before(rest, TurnMessage)
-    rest.world.dispatcher.queue.clear()
-    wait(rest)
-    start_workers(rest, *POOLS)
-    rest.queues = []
-    [found] = stuck(rest)
-    assert found.kind == "unknown"
-    assert "its work was sent to agents workers" in found.cause
 
 
 @pytest.mark.parametrize(
@@ -208,82 +158,10 @@ def test_an_answer_that_the_workspace_does_not_take_is_named_with_the_error(rest
     assert len(world.history("acme:t")) == 2
 
 
-@pytest.mark.parametrize("target", ["agent:writer", "tool:ship"])
-def test_work_that_is_switched_off_names_the_switch_here_and_in_its_row(rest: RestWorld, target: str) -> None:
-    """A call that is switched off was sent before, so only the reason of its task says why it does not run."""
-    world = rest.world
-    world.engine.process.switches.repair()  # as coordinators do
-    rest.run("acme:done")
-    rest.replies = [says("I ship", ("ship", {}))]
-    world.engine.process.switches.switch_off(target, "the server is down", False, None, world.engine.now())
-    world.clock.move(1)  # longer than a process relies on what it has read
-    submit(rest, team="shippers")
-    deliver_before(rest, TurnMessage)
-    world.deliver(world.dispatcher.queue.popleft())
-    if target == "tool:ship":
-        deliver_before(rest, ToolMessage)
-        world.deliver(world.dispatcher.queue.popleft())
-    wait(rest)
-    start_workers(rest, *POOLS)
-    [found] = stuck(rest)
-    cause = f"{target} is switched off: the server is down"
-    assert (found.kind, found.cause) == ("switched_off", f"{cause}; on again: roboco switch on {target}")
-    page = rest.orchestrator.task_page(status="open")
-    [row] = rest.orchestrator.with_current_reasons(page.entries)
-    assert (page.entries[0].reason, row.reason) == ("", cause)
-    ended = rest.orchestrator.task_page(status="ended").entries
-    assert len(ended) == 1
-    assert rest.orchestrator.with_current_reasons(ended) == list(ended)
-
-
-def test_a_task_whose_state_cannot_be_read_keeps_the_reason_of_the_index(rest: RestWorld) -> None:
-    class BrokenStore:
-        def load(self, task_id: str, tail: int) -> Any:
-            return parse_item('{"kind": "of a newer release"}')
-
-    submit(rest)
-    [entry] = rest.orchestrator.task_page(status="open").entries
-    assert with_current_reason(cast(Any, BrokenStore()), entry) == entry
-
-
-def test_a_running_turn_is_not_stuck_and_one_that_lost_workers_is(rest: RestWorld) -> None:
-    submit(rest)
-    deliver_before(rest, TurnMessage)
-    message = rest.world.dispatcher.queue.popleft()
-    assert isinstance(message, TurnMessage)
-    rest.world.engine.tasks.leases.claim_turn(message.assignment, "agents@x", 1)
-    start_workers(rest, *POOLS)
-    older = {"until": rest.world.engine.now()}
-    assert stuck(rest, **older) == []
-    with rest.world.server as held:
-        held.tasks["acme:t"].attempt = 3
-    [found] = stuck(rest, **older)
-    assert found.kind == "lost_attempts"
-    assert found.cause.startswith("attempts at the turn of writer that workers lost: 2;")
-
-
 def test_a_call_that_a_person_must_approve_is_not_stuck(rest: RestWorld) -> None:
     rest.replies = [says("I ship", ("ship", {}))]
     submit(rest)
     rest.world.settle("acme:t")
-    wait(rest)
-    assert stuck(rest) == []
-
-
-def test_a_task_that_redis_has_lost_is_stuck_until_a_coordinator_restores_it(rest: RestWorld) -> None:
-    submit(rest)
-    wait(rest)
-    start_workers(rest, *POOLS)
-    with rest.world.server as held:
-        del held.tasks["acme:t"]
-    [found] = stuck(rest)
-    assert found.kind == "no_state"
-
-
-def test_a_task_that_starts_later_or_waits_or_has_ended_is_not_stuck(rest: RestWorld) -> None:
-    rest.run("acme:ended")
-    rest.run("acme:waits", conversation=True)
-    submit(rest, "acme:later", countdown=9000)
     wait(rest)
     assert stuck(rest) == []
 

@@ -2,12 +2,10 @@
 
 from typing import Any
 
-import pytest
-
-from roboco import Team, UsageError, parse_team
+from roboco import Team, parse_team
 from roboco.cli.doctor.server_tools import ListingResult, TeamServer
 from roboco.domain.team.tool_listing import ListedTool
-from roboco.lab.drill.drilled_team import Replacement, check_real_tools, model_addresses
+from roboco.lab.drill.drilled_team import Replacement
 from roboco.lab.drill.stand_ins import function_name
 from roboco.lab.drill.weaknesses import find_weaknesses
 from roboco.tools.function_loader import FunctionLoader
@@ -51,14 +49,6 @@ def test_functions_and_servers_become_stand_ins() -> None:
     assert "MCP server 'other' is not listed, so the drill leaves it out" in done.notes[0]
 
 
-def test_without_a_listing_the_named_tools_of_a_server_remain() -> None:
-    team, _ = replaced(listed=False)
-    assert [(spec.name, spec.effect, spec.approval) for spec in team.tools[1:]] == [
-        ("lib_look", "pure", "never"),
-        ("lib_write", "irreversible", "required"),
-    ]
-
-
 def test_prompts_stay_and_models_are_the_drills() -> None:
     team, _ = replaced()
     assert [agent.prompt for agent in team.agents] == [agent.prompt for agent in TEAM.agents]
@@ -77,20 +67,6 @@ def test_real_servers_and_tools_stay() -> None:
     assert team.tools[0].timeout == 30
     assert team.agent("clerk").tools == ("pay", "mcp:lib", "artifact_read")
     assert team.agent("boss").tools == ("lib_look",)
-
-
-def test_an_unknown_real_tool_is_a_usage_error() -> None:
-    assert check_real_tools(TEAM, ["pay", "mcp:lib"]) == {"pay", "mcp:lib"}
-    with pytest.raises(UsageError, match="no tool 'refund', possible are mcp:lib, mcp:other, pay"):
-        check_real_tools(TEAM, ["refund"])
-
-
-def test_real_models_keep_their_addresses() -> None:
-    assert model_addresses(TEAM, "https://default/v1") == {
-        ("shop", "clerk"): "https://models.example/v1",
-        ("shop", "boss"): "https://models.example/v1",
-        ("shop", "summaries"): "https://models.example/v1",
-    }
 
 
 def codes(changes: dict[str, Any]) -> list[tuple[str, str]]:
@@ -115,21 +91,6 @@ def test_weaknesses_of_a_careless_team() -> None:
         ("growing_context", "agents[0].context"),
         ("growing_context", "agents[1].context"),
         ("no_limits", "collaboration_model"),
-    ]
-
-
-def test_weaknesses_of_servers_summaries_and_a_team_without_models() -> None:
-    tools = {"pay": {"effect": "irreversible"}, "ask": {"effect": "irreversible", "approval": "required"}, "look": {}}
-    agents = [
-        {"name": "a", "prompt": "a", "context": {"strategy": "summary", "steps": 100}},
-        {"name": "b", "prompt": "b", "context": {"strategy": "summary"}},
-    ]
-    servers = {"lib": {"command": ["lib"], "tools": tools, "timeout": 5}}
-    changes = {"tools": [], "agents": agents, "mcp_servers": servers, "models": {}, "limits": {"max_cost": 1}}
-    assert codes(changes) == [
-        ("no_verify", "mcp_servers.lib.tools.pay"),
-        ("no_limits", "models.(none)"),
-        ("growing_context", "agents[0].context"),
     ]
 
 

@@ -3,20 +3,15 @@
 import base64
 import hashlib
 import io
-import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
-from roboco import UsageError
 from roboco.cli.terminal.screen import Screen
-from roboco.lab.drill.faults import FAULTS, select
 from roboco.lab.drill.report import DrillReport, render_html
 from roboco.lab.drill.result import DrillResult, FaultOutcome, FaultResult
-from roboco.lab.drill.scene import Baseline
 from roboco.lab.drill.weaknesses import Weakness
 
 HOSTILE = "<script>alert('1')</script>\" onload=x \x1b[31m\u202e&amp;"
@@ -73,34 +68,6 @@ def test_the_text_never_shows_a_fault_that_did_not_strike_as_passed() -> None:
     assert "all promises held (1 fault struck in 0 s, 1 not hit)" in text
 
 
-def test_the_text_names_a_broken_promise() -> None:
-    text = text_of(result(fault("broken")))
-    assert "broken P1: step 1 is lost" in text
-    assert "✗ P1   no step is lost, and none is committed twice: broken in 1 of 1 runs" in text
-    assert "a promise was broken in 1 run (" in text
-
-
-def test_the_text_says_that_a_drill_is_incomplete() -> None:
-    interrupted = result(fault("held"), interrupted=True)
-    assert "interrupted, so this is not all" in text_of(interrupted)
-    assert "all promises held so far (" in text_of(interrupted)
-    assert "all promises held so far (" in render_html(interrupted, strict=False)
-    assert "the drill ended early: no worker" in text_of(result(error="no worker"))
-    assert "--strict counts weaknesses" in text_of(result(fault("held"), weaknesses=[WEAKNESS]), strict=True)
-
-
-def test_the_json_holds_the_promises_and_the_outcome() -> None:
-    record = json.loads(json.dumps(result(fault("broken"), fault("held")).record(strict=False)))
-    assert record["failed"] is True
-    assert record["promises"]["P1"] == {
-        "text": "no step is lost, and none is committed twice",
-        "held": 1,
-        "checked": 2,
-    }
-    assert record["faults"][0]["broken"] == ["P1: step 1 is lost"]
-    assert record["faults"][1]["promises"] == {"P1": True}
-
-
 class Page(HTMLParser):
     """The elements of a page, and the attributes that they have."""
 
@@ -141,29 +108,3 @@ def test_the_page_escapes_everything_and_loads_nothing() -> None:
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert page.policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}'")
     assert "http" not in text.replace("http-equiv", "")
-
-
-def test_faults_are_selected_by_name_pattern_and_group() -> None:
-    assert select(()) == FAULTS
-    assert len({one.name for one in FAULTS}) == len(FAULTS)
-    assert [one.name for one in select(("redis-emptied",))] == ["redis-emptied"]
-    assert {one.group for one in select(("redis", "model-4*"))} == {"redis", "model"}
-    with pytest.raises(UsageError, match="no fault matches 'nothing'"):
-        select(("redis", "nothing"))
-
-
-@pytest.mark.parametrize(
-    ("name", "baseline", "reason"),
-    [
-        ("tool-dies", Baseline(calls=1), "no tool that has a stand-in"),
-        ("tools-kill-outcome", Baseline(), "the team called no tool"),
-        ("store-late", Baseline(), "the store is a folder here"),
-        ("model-silent", Baseline(), "only the scripted model"),
-        ("agents-kill-mid-turn", Baseline(), ""),
-    ],
-)
-def test_a_fault_says_why_it_does_not_apply(name: str, baseline: Baseline, reason: str) -> None:
-    [one] = select((name,))
-    why = one.why_not(replace(baseline, without_store="no S3 server is installed", real_model=True))
-    assert reason in why
-    assert bool(reason) == bool(why)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from roboco.tools.mcp.transport import MAX_LINE_CHARS, MAX_LOGGED_LINES, ServerExit
-from roboco.tools.mcp.watchdog import describe_status
+from roboco.tools.mcp.transport import MAX_LINE_CHARS, ServerExit
 
 
 def read_report(report: bytes) -> ServerExit:
@@ -23,25 +22,6 @@ def read_report(report: bytes) -> ServerExit:
 )
 def test_the_cause_is_reported(report: bytes, expected: str) -> None:
     assert read_report(report).message == expected
-
-
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        (1, "with exit status 1"),
-        (-11, "because of signal SIGSEGV"),
-        (137, "with exit status 137, as after signal SIGKILL"),
-        (255, "with exit status 255"),
-    ],
-)
-def test_the_exit_status_is_described(status: int, expected: str) -> None:
-    assert describe_status(status) == f"its process ended {expected}"
-
-
-def test_logged_lines_are_few_short_and_printable() -> None:
-    lines = read_report(b"1\n" + b"line\n" * 50 + b"x" * 1000 + b"\r\x1b[2J\xff\t\xe2\x80\xaeend\n\n").log_lines(str)
-    assert len(lines) == MAX_LOGGED_LINES
-    assert lines[-2:] == ["x" * MAX_LINE_CHARS + "...", "\ufffd ?end"]
 
 
 def test_secrets_are_redacted_before_a_line_is_truncated() -> None:

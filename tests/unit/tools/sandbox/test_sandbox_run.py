@@ -92,30 +92,10 @@ print(open('same.txt').read()); os.chmod('new.bin', 0); os.chmod('.', 0)
     assert (result.output, result.skipped) == ("abc\n", ())
 
 
-HOSTILE_FILES = r"""
-import os, socket
-open('kept.txt', 'w').write('x')
-for name in (b'line\nbreak', b'\xff\xfe', b'..x', b'.hidden', 'ü'.encode(), b'a' * 255, b'a b', b'-rf', b'\x1b[31m'):
-    open(name, 'w').write('x')
-os.mkdir('below'); open('below/deep.txt', 'w').write('x')
-os.symlink('/etc/passwd', 'link'); os.symlink('kept.txt', 'link2'); os.mkfifo('pipe')
-socket.socket(socket.AF_UNIX).bind('socket'); os.link('kept.txt', 'twice.txt')
-"""
-
-
 @pytest.mark.usefixtures("sandbox_available")
 def test_code_with_a_nul_is_refused_and_not_truncated() -> None:
     with pytest.raises(UsageError, match="NUL character at position 8"):
         run_code("print(1)\0print(2)")
-
-
-@pytest.mark.usefixtures("sandbox_available")
-def test_each_skipped_file_is_reported_in_one_line() -> None:
-    result = run_code(HOSTILE_FILES)
-    assert [file.name for file in result.files] == ["kept.txt", "twice.txt"]
-    assert len(result.skipped) == 14
-    assert "'below' is a folder: write files directly into the working folder" in result.skipped
-    assert all(line.isprintable() and len(line) < 300 for line in result.skipped)
 
 
 @pytest.mark.usefixtures("sandbox_available")
@@ -133,14 +113,6 @@ def test_files_are_kept_up_to_the_limits(code: str, files: int, expected: str) -
     result = run_code(code, limits=SandboxLimits(disk=8 * MIB))
     assert len(result.files) == files
     assert expected in "\n".join(result.skipped)
-
-
-@pytest.mark.usefixtures("sandbox_available")
-def test_an_unchanged_input_of_any_size_is_not_reported(tmp_path: Path) -> None:
-    (tmp_path / "large").write_bytes(bytes(3 * MIB))
-    inputs = {f"in{number}": tmp_path / "large" for number in range(5)}
-    result = run_code("print(sum(1 for _ in open('in4', 'rb').read()))", inputs, SandboxLimits(disk=2 * MIB, files=2))
-    assert (result.output, result.files, result.skipped) == (f"{3 * MIB}\n", (), ())
 
 
 @pytest.mark.usefixtures("sandbox_available")
@@ -188,11 +160,6 @@ def test_without_a_sandbox_code_is_refused_with_the_remedy(
     with pytest.raises(UsageError) as raised, Sandbox().run("print(1)", {}, lambda: False):
         pytest.fail("the code ran")
     assert str(raised.value) == refusal
-
-
-def test_the_sandbox_is_refused_on_other_systems_than_linux(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert "needs Linux" in Sandbox().refusal()
 
 
 def test_the_sandbox_is_refused_on_an_unknown_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
