@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from roboco import Orchestrator, TaskFailed, UsageError
+from roboco import UsageError
 from tests.support.journeys import GRAPH, MANUAL, PARALLEL, answer
 from tests.support.servers.model_server import Reply
 from tests.support.stack import Stack, until
@@ -27,14 +27,6 @@ def test_result_of_a_task_with_tools_holds_usage_and_files(folder_stack: Stack) 
     assert result.usage.tokens > 0
     assert result.usage.seconds > 0
     assert asyncio.run(task.aresult(60)) == result
-
-
-def test_result_of_a_failed_task_raises_with_reason_and_remedy(folder_stack: Stack) -> None:
-    folder_stack.model.fail_next(1, Reply(status=401, text="bad key"))
-    result = folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id="refused").result(60)
-    with pytest.raises(TaskFailed, match=r"task refused is failed: .*refuses the key.*Task\.fork") as raised:
-        result.raise_for_status()
-    assert raised.value.status == "failed"
 
 
 def test_status_is_equal_in_task_result_and_summary(folder_stack: Stack) -> None:
@@ -62,20 +54,3 @@ def test_texts_equal_the_history_although_an_attempt_broke_off(folder_stack: Sta
     assert "event_turn_restart" in [item.type for item in task.stream()]
     assert live == [step.text for step in task.history() if step.by_agent]
     assert list(task.text()) == asyncio.run(texts()) == live
-
-
-def test_tenant_of_a_task_is_set_by_the_caller_or_the_client(folder_stack: Stack) -> None:
-    orchestrator = folder_stack.orchestrator
-    task = orchestrator.run(GRAPH.team, GRAPH.prompt, task_id="order-1", tenant="acme")
-    assert task.task_id == "acme:order-1"
-    assert orchestrator.run(GRAPH.team, GRAPH.prompt, tenant="acme").task_id.startswith("acme:task_")
-    assert task.result(60).status == "completed"
-    with Orchestrator(folder_stack.settings.model_copy(update={"tenant": "acme"})) as acme:
-        assert acme.task("order-1").status == "completed"
-        assert acme.run(GRAPH.team, GRAPH.prompt, task_id="order-1", tenant="acme").task_id == "acme:order-1"
-        with pytest.raises(UsageError, match="tenant 'other': this client submits for tenant 'acme' alone"):
-            acme.run(GRAPH.team, GRAPH.prompt, tenant="other")
-    with pytest.raises(UsageError, match="'other:order-1' is not one of tenant 'acme'"):
-        orchestrator.run(GRAPH.team, GRAPH.prompt, task_id="other:order-1", tenant="acme")
-    with pytest.raises(UsageError, match="tenant 'ACME' is not allowed"):
-        orchestrator.run(GRAPH.team, GRAPH.prompt, tenant="ACME")
