@@ -140,18 +140,3 @@ def wait_until_cancelled(seconds: float, context: ToolContext) -> str:
 def return_scope(context: ToolContext) -> dict[str, Any] | None:
     """Return the scope of the user's message."""
     return context.scope
-
-
-@tool
-def read_source(title: str) -> str:
-    """Read a long source whose only fact is in the middle."""
-    line = "The sea was calm, and nothing was noted in the logbook of that day.\n"
-    return f"{line * 500}The name of the lighthouse keeper was Annegret.\n{line * 500}"
-
-
-@tool
-def hang_once(stubborn: bool = False) -> str:
-    """Do nothing for minutes, unless another call of it has begun before. With `stubborn`, ignore all exceptions."""
-    begun = (_folder() / "calls.txt").exists()
-    _log_call("hangs")
-    return "woke up" if begun else hang(600, stubborn)
