@@ -36,7 +36,7 @@ def empty_redis(web: WebStack) -> None:
 
 
 @pytest.mark.parametrize("team", EXAMPLES)
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), pytest.param("dark", 390, marks=pytest.mark.nightly)])
 def test_the_page_of_a_task_equals_its_history(
     web: WebStack, open_watched: OpenContext, team: str, scheme: Scheme, width: int
 ) -> None:
@@ -115,7 +115,7 @@ def test_eight_tabs_follow_a_task_each_and_a_ninth_opens(web: WebStack, open_wat
         assert_page_equals_history(page, task)
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), pytest.param("dark", 390, marks=pytest.mark.nightly)])
 def test_the_list_shows_tasks_of_each_status(
     web: WebStack, open_watched: OpenContext, scheme: Scheme, width: int
 ) -> None:

@@ -73,7 +73,7 @@ def wait_for_result(task: Task) -> ToolResult:
     return task.history()[2].results[0]
 
 
-@pytest.mark.parametrize("prompt", ["early", "late"])
+@pytest.mark.parametrize("prompt", ["early", pytest.param("late", marks=pytest.mark.nightly)])
 def test_the_agent_reads_that_the_outcome_is_unknown(stack: Stack, prompt: str) -> None:
     task = run_until_killed(stack, prompt)
     assert "outcome unknown: the worker that ran this call was lost" in str(wait_for_result(task).error)
@@ -81,7 +81,7 @@ def test_the_agent_reads_that_the_outcome_is_unknown(stack: Stack, prompt: str) 
     assert count_lines(stack)[_call_id(task)] == (prompt == "early")
 
 
-@pytest.mark.parametrize("prompt", ["early", "late"])
+@pytest.mark.parametrize("prompt", ["early", pytest.param("late", marks=pytest.mark.nightly)])
 def test_a_tool_with_verify_finds_the_outcome(stack: Stack, prompt: str) -> None:
     task = run_until_killed(stack, prompt, function="tests.support.tools_for_agents:append_known_line")
     found = wait_for_result(task)
@@ -89,7 +89,10 @@ def test_a_tool_with_verify_finds_the_outcome(stack: Stack, prompt: str) -> None
     assert count_lines(stack)[_call_id(task)] == (prompt == "early")
 
 
-@pytest.mark.parametrize("way", [pytest.param("python", marks=pytest.mark.nightly), "celery", "command"])
+@pytest.mark.parametrize(
+    "way",
+    [pytest.param("python", marks=pytest.mark.nightly), pytest.param("celery", marks=pytest.mark.nightly), "command"],
+)
 def test_a_user_resolves_an_unknown_outcome(stack: Stack, way: str, tmp_path: Path) -> None:
     task = run_until_killed(stack, "early", on_unknown="ask")
     waiting = task.result(60)

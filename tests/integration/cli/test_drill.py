@@ -131,7 +131,7 @@ def test_a_real_model_is_cut_off_and_answers_again(tmp_path: Path, model: ModelS
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_a_signal_ends_all_processes_and_prints_what_is_known(
     tmp_path: Path, model: ModelServer, number: signal.Signals
 ) -> None:

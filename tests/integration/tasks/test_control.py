@@ -22,7 +22,7 @@ TIMEOUT = 60.0
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="module", params=["once", "twice"])
+@pytest.fixture(scope="module", params=["once", pytest.param("twice", marks=pytest.mark.slow)])
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Yield three real workers, and once more with every Celery message sent twice."""
     modules = "roboco.workers" if request.param == "once" else "tests.support.double_delivery"

@@ -73,15 +73,15 @@ def failure_of(task: Task) -> str:
     ],
 )
 def test_a_refusal_by_the_model_server_fails_the_task_with_the_reason(
-    folder_stack: Stack, reply: Reply, expected: str
+    shared_stack: Stack, reply: Reply, expected: str
 ) -> None:
-    folder_stack.model.fail_next(1, reply)
-    task = run(folder_stack)
+    shared_stack.model.fail_next(1, reply)
+    task = run(shared_stack)
     assert failure_of(task).startswith(expected)
     assert "test-key" not in str(task.history())
-    desk = Desk(folder_stack, folder_stack.folder)
+    desk = Desk(shared_stack, shared_stack.folder)
     assert expected.partition(": ")[2] in desk.call("why", task.task_id)
-    continued = folder_stack.orchestrator.task(desk.call("fork", task.task_id).strip())
+    continued = shared_stack.orchestrator.task(desk.call("fork", task.task_id).strip())
     assert continued.result(60).status == "completed"
 
 
@@ -100,17 +100,17 @@ def test_a_refusal_by_the_model_server_fails_the_task_with_the_reason(
         (("artifact_read", {"uri": "file://artifacts/none.md"}), "no artifact 'none.md' in this task; artifacts: none"),
     ],
 )
-def test_a_failed_tool_call_is_an_error_result(folder_stack: Stack, call: tuple[str, Any], expected: str) -> None:
-    task = run(folder_stack, call, ("add", {"a": 1, "b": 2}))
+def test_a_failed_tool_call_is_an_error_result(shared_stack: Stack, call: tuple[str, Any], expected: str) -> None:
+    task = run(shared_stack, call, ("add", {"a": 1, "b": 2}))
     assert task.summary().status == "completed"
     bad, good = task.history()[2].results
     assert bad.is_error
     assert expected in (bad.error or "")
     assert good.result == 3
-    assert folder_stack.model.violations == []
+    assert shared_stack.model.violations == []
 
 
-def test_a_tool_of_a_module_that_is_not_allowed_pauses_the_task(folder_stack: Stack) -> None:
+def test_a_tool_of_a_module_that_is_not_allowed_pauses_the_task(shared_stack: Stack) -> None:
     team = parse_team(
         {
             "name": "hostile",
@@ -118,7 +118,7 @@ def test_a_tool_of_a_module_that_is_not_allowed_pauses_the_task(folder_stack: St
             "tools": [{"name": "shell", "function": "os:system"}],
         }
     )
-    task = run(folder_stack, team=team)
+    task = run(shared_stack, team=team)
     assert (
         "module 'os' is not in ROBOCO_TOOL_MODULES, which names tests.support.tools_for_agents" in task.summary().reason
     )
@@ -126,9 +126,9 @@ def test_a_tool_of_a_module_that_is_not_allowed_pauses_the_task(folder_stack: St
     task.stop()
 
 
-def test_a_stop_during_a_tool_call_leaves_a_valid_history(folder_stack: Stack) -> None:
-    folder_stack.model.script(lambda request: Reply(tool_calls=[("hang", {"seconds": 10}), ("add", {"a": 1, "b": 1})]))
-    task = folder_stack.orchestrator.run(solo(timeout=20), "Go.")
+def test_a_stop_during_a_tool_call_leaves_a_valid_history(shared_stack: Stack) -> None:
+    shared_stack.model.script(lambda request: Reply(tool_calls=[("hang", {"seconds": 10}), ("add", {"a": 1, "b": 1})]))
+    task = shared_stack.orchestrator.run(solo(timeout=20), "Go.")
     for item in task.stream():
         if item.type == "tool_result_part":
             break
@@ -138,4 +138,4 @@ def test_a_stop_during_a_tool_call_leaves_a_valid_history(folder_stack: Stack) -
     assert [result.tool_call_id for result in answered.results] == [call.id for call in called.calls]
     assert answered.results[0].error == "not finished: stopped by the user"
     assert stopped.error is not None
-    folder_stack.model.script(answer)
+    shared_stack.model.script(answer)

@@ -13,12 +13,12 @@ pytestmark = pytest.mark.workers
 
 
 @pytest.fixture(autouse=True)
-def _script_answers(folder_stack: Stack) -> None:
-    folder_stack.model.script(answer)
+def _script_answers(shared_stack: Stack) -> None:
+    shared_stack.model.script(answer)
 
 
-def test_result_of_a_task_with_tools_holds_usage_and_files(folder_stack: Stack) -> None:
-    task = folder_stack.orchestrator.run(PARALLEL.team, PARALLEL.prompt)
+def test_result_of_a_task_with_tools_holds_usage_and_files(shared_stack: Stack) -> None:
+    task = shared_stack.orchestrator.run(PARALLEL.team, PARALLEL.prompt)
     result = task.result(60).raise_for_status()
     assert result.text == "The sums are 3 and 7."
     assert [file.name for file in result.files] == ["plan.md"]
@@ -29,8 +29,8 @@ def test_result_of_a_task_with_tools_holds_usage_and_files(folder_stack: Stack) 
     assert asyncio.run(task.aresult(60)) == result
 
 
-def test_status_is_equal_in_task_result_and_summary(folder_stack: Stack) -> None:
-    orchestrator = folder_stack.orchestrator
+def test_status_is_equal_in_task_result_and_summary(shared_stack: Stack) -> None:
+    orchestrator = shared_stack.orchestrator
     task = orchestrator.run(MANUAL.team, MANUAL.prompt)
     assert not task.status.ended
     assert task.result(60).raise_for_status().status == task.status == "user_turn"
@@ -43,9 +43,9 @@ def test_status_is_equal_in_task_result_and_summary(folder_stack: Stack) -> None
         _ = orchestrator._task("nothing").status
 
 
-def test_texts_equal_the_history_although_an_attempt_broke_off(folder_stack: Stack) -> None:
-    folder_stack.model.fail_next(1, Reply(text="half an answer that is void", break_after=3))
-    task = folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+def test_texts_equal_the_history_although_an_attempt_broke_off(shared_stack: Stack) -> None:
+    shared_stack.model.fail_next(1, Reply(text="half an answer that is void", break_after=3))
+    task = shared_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
 
     async def texts() -> list[str]:
         return [text async for text in task.atext()]
