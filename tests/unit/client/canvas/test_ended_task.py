@@ -141,7 +141,9 @@ UNSAFE_MOMENTS = {
 
 
 @pytest.mark.parametrize("kind", INJECTIONS)
-@pytest.mark.parametrize(("journey", "sent"), [(GRAPH, 2), (FAILING, 1)], ids=["completed", "failed"])
+@pytest.mark.parametrize(
+    ("journey", "sent"), [(GRAPH, 2), pytest.param(FAILING, 1, marks=pytest.mark.slow)], ids=["completed", "failed"]
+)
 def test_a_canvas_continues_once_after_a_failure_at_any_call(journey: Journey, sent: int, kind: str) -> None:
     at, reached, unsafe = 1, True, 0
     while reached:
