@@ -19,6 +19,11 @@ def test_message_ids_sort_in_the_order_of_the_history() -> None:
     assert display.advance_message_id("order-17", 1.5) == "order-17/advance/1500"
 
 
+def test_a_description_names_the_agent_and_the_work() -> None:
+    assert display.describe_work("writer", TurnAssignment("order-17", 3, 1, 1)) == "writer, order-17, step 3"
+    assert display.describe_work("writer", TurnAssignment("order-17", 3, 1, 2)) == "writer, order-17, step 3, attempt 2"
+
+
 def test_only_ids_and_flags_of_external_arguments_are_shown() -> None:
     arguments = {
         "task_id": "order-17",

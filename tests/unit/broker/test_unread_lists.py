@@ -7,7 +7,7 @@ from celery import Celery
 
 from roboco.broker.app import app_settings, create_app
 from roboco.broker.queue_stats import redis_lists
-from roboco.broker.unread_lists import UnreadLists, _cause_of
+from roboco.broker.unread_lists import UnreadList, UnreadLists, _cause_of
 from roboco.local.valkey import ValkeyServer
 
 
@@ -29,6 +29,11 @@ def test_a_list_that_no_worker_reads_names_its_cause(name: str, queue: str, sett
     assert cause is not None
     assert cause[:2] == (queue, setting)
     assert named in cause[2]
+
+
+def test_the_command_that_moves_messages_quotes_the_name_for_redis_cli() -> None:
+    one = UnreadList('a"\\ roboco.tools\x06\x1612é', 1, "roboco.tools", "sep", "")
+    assert 'LMOVE "a\\x22\\x5c roboco.tools\\x06\\x1612\\xc3\\xa9" roboco.tools RIGHT LEFT' in one.move
 
 
 @pytest.mark.redis

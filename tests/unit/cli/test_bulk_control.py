@@ -116,6 +116,12 @@ def test_an_aborted_run_says_how_it_is_resumed(
     assert sent(rest) == 3
 
 
+def test_limits_reach_all_tasks_of_the_conditions(rest: RestWorld) -> None:
+    result = call("limits", "--team", "desk", "--agent", "writer", "--max-steps", "7", "--yes", "--rate", "1000")
+    assert result.stdout == "limits: 3 accepted, 0 repeated, 0 ended, 0 failed\n"
+    assert sent(rest) == 3
+
+
 def test_an_approval_prints_its_calls_by_tool_before_it_asks(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     rest.world.settle("acme:a")
     rest.run("acme:ships", says("", ("ship", {}), ("ship", {})))
@@ -134,3 +140,14 @@ def test_an_approval_prints_its_calls_by_tool_before_it_asks(rest: RestWorld, mo
         "complete": True,
     }
     assert rest.orchestrator.task("acme:ships").pending_actions().unapproved() == []
+
+
+def test_forks_are_printed_with_their_tasks_and_messages_reach_waiting_tasks(rest: RestWorld) -> None:
+    for name in "abc":
+        rest.world.settle(f"acme:{name}")
+    result = call("fork", "--of-team", "desk", "--message", "again", "--yes")
+    pairs = [line.split() for line in result.stdout.splitlines()[:-1]]
+    assert sorted(source for source, _ in pairs) == ["acme:a", "acme:b", "acme:c"]
+    assert result.stdout.splitlines()[-1] == "fork: 3 accepted, 0 repeated, 0 ended, 0 failed"
+    assert all(rest.orchestrator.task(new).summary().team == "desk" for _, new in pairs)
+    assert call("send", "--message", "hello", "--tenant", "acme", "--yes").stdout.startswith("send: 0 accepted")

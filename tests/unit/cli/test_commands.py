@@ -3,11 +3,13 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from roboco import InvalidTeam, UsageError
+from roboco.cli.commands.schema import team_file_schema
 from roboco.cli.main import commands
 from roboco.domain.history.part import TextPart
 from roboco.domain.history.step import TaskStep
@@ -31,6 +33,14 @@ def _empty_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def call(*arguments: str) -> Result:
     return CliRunner().invoke(commands, arguments, standalone_mode=False)
+
+
+def test_help_lists_every_command() -> None:
+    result = call()
+    assert result.return_value is None
+    for name in commands.commands:
+        assert f"\n  {name}" in result.output
+        assert "..." not in call(name, "--help").output.partition("Options:")[0].replace("[ARGS]...", "")
 
 
 def test_validate_reports_all_mistakes(tmp_path: Path) -> None:
@@ -80,6 +90,39 @@ def test_validate_imports_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "ZeroDivisionError" in error.mistakes[2]
 
 
+def test_validate_reports_a_tool_without_a_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bare_of_test_commands.py").write_text(
+        "from roboco import tool\n@tool\ndef search(query: str) -> str:\n    return query\n"
+    )
+    declared: list[dict[str, str]] = [
+        {"name": name, "function": "bare_of_test_commands:search"} for name in ("one", "two")
+    ]
+    declared[1]["description"] = "Search."
+    team = {"name": "t", "agents": [{"name": "a", "prompt": "x"}], "tools": declared}
+    (tmp_path / "team.json").write_text(json.dumps(team))
+    monkeypatch.setenv("ROBOCO_TOOL_MODULES", "bare_of_test_commands")
+    result = call("validate", "team.json")
+    assert result.exception is None
+    assert result.stderr == (
+        "team.json: warning: tools[0]: tool 'one' has no description for the models: write a docstring for "
+        "'bare_of_test_commands:search', or a `description` here\n"
+    )
+    assert "is valid" in result.stdout
+    assert len(json.loads(call("validate", "team.json", "--json").stdout)["warnings"]) == 1
+
+
+def test_schema_includes_the_fields_of_team_files() -> None:
+    printed = json.loads(call("schema").output)
+    assert printed == team_file_schema()
+    definitions: dict[str, Any] = printed["$defs"]
+    assert "prompt_file" in definitions["Agent"]["properties"]
+    assert definitions["Agent"]["required"] == ["name"]
+    assert "not" in definitions["Condition"]["properties"]  # by alias
+    server = definitions["McpServer"]
+    assert [one["type"] for one in server["properties"]["tools"]["oneOf"]] == ["string", "object", "array"]
+    assert "required" not in server
+
+
 def write_history(tmp_path: Path, count: int = 3) -> Path:
     lines, digest = [], ""
     for seq in range(count):
@@ -106,6 +149,30 @@ def test_verify_reports_damage_in_a_file(tmp_path: Path) -> None:
     result = call("verify", str(path), "--json")
     assert result.return_value == 1
     assert "step 1" in json.loads(result.output)["message"]
+
+
+def test_verify_reports_missing_steps_of_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBOCO_WORKSPACE", tmp_path.as_uri())
+    folder = tmp_path / "task_1"
+    folder.mkdir()
+    write_history(folder)
+    times = {"created_at": STARTED_AT.isoformat(), "updated_at": STARTED_AT.isoformat()}
+    summary = {"task_id": "task_1", "team": "t", "status": "completed", "steps": 3} | times
+    (folder / "task.json").write_text(json.dumps(summary))
+    assert json.loads(call("verify", "task_1", "--json").output)["steps"] == 3
+    write_history(folder, 2)
+    assert (
+        "is completed with 3 steps, but its history has 2; restore 'task_1/history.jsonl'"
+        in json.loads(call("verify", "task_1", "--json").output)["message"]
+    )
+    assert isinstance(call("verify", "task_2").exception, UsageError)
+
+
+def test_tasks_skips_folders_that_are_no_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBOCO_WORKSPACE", tmp_path.as_uri())
+    (tmp_path / "_doctor").mkdir()
+    (tmp_path / "lost+found").mkdir()
+    assert json.loads(call("tasks", "--json").stdout)["tasks"] == []
 
 
 @pytest.mark.parametrize(
@@ -152,3 +219,23 @@ def test_an_unknown_task_is_refused(
     error = call(*arguments).exception
     assert isinstance(error, UsageError)
     assert "no task 'none' in this workspace" in str(error)
+
+
+MODELS = """
+name: desk
+models:
+  fast: {model: gpt-4o-mini, label: Fast, description: For most things.}
+  good: {model: gpt-4o, default: true}
+agents: [{name: a, prompt: x}]
+"""
+
+
+def test_models_lists_the_profiles_of_a_team(tmp_path: Path) -> None:
+    (tmp_path / "desk.yaml").write_text(MODELS)
+    _, fast, good = call("models", "desk.yaml").output.splitlines()
+    assert fast.split() == ["fast", "gpt-4o-mini", "Fast", "For", "most", "things."]
+    assert good.split() == ["good", "(default)", "gpt-4o"]
+    offered = json.loads(call("models", "desk.yaml", "--json").output)
+    assert [(offer["id"], offer["is_default"]) for offer in offered] == [("fast", False), ("good", True)]
+    (tmp_path / "plain.yaml").write_text("name: plain\nagents: [{name: a, prompt: x}]")
+    assert call("models", "plain.yaml").output == "the team declares no model profiles\n"

@@ -1,7 +1,9 @@
 """A component that dies is restarted, with growing delays."""
 
+import time
 from pathlib import Path
 
+from roboco.cli.stack.celery_process import kill
 from roboco.cli.stack.component import Component
 from roboco.local.process import Server, start_server
 
@@ -22,3 +24,15 @@ def test_restart_delays_grow(tmp_path: Path) -> None:
         assert not component.is_restart_due()
     assert delays == [0.5, 1.0, 2.0]
     assert [component.schedule_restart() for _ in range(6)] == [4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+
+
+def test_readiness_is_reported_once_for_each_start(tmp_path: Path) -> None:
+    component = component_in(tmp_path, "echo ' ready.'; exec sleep 60", b" ready.")
+    for _ in range(2):  # at the second start, the log holds the marker of the first
+        component.start()
+        deadline = time.monotonic() + 10
+        while not component.became_ready():
+            assert time.monotonic() < deadline
+        assert not component.became_ready()
+    assert (tmp_path / "component.log").read_text().count("ready") == 2
+    kill(component.server)

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from roboco import Settings
+from roboco.allowlist import Allowlist
 from roboco.cli.doctor.check import CheckResult
 from roboco.cli.doctor.machine import check_sandbox
 from roboco.cli.doctor.models import check_models
-from roboco.cli.doctor.teams import check_teams, loaded_teams
+from roboco.cli.doctor.teams import check_mcp, check_teams, loaded_teams
 from roboco.cli.doctor.workspace import deletes_old_objects, version_expiry_days
 from roboco.domain.builtin_tools import PYTHON
 from roboco.domain.team.team import Team
@@ -37,6 +38,16 @@ def test_teams_that_do_not_load_fail(tmp_path: Path) -> None:
     empty.mkdir()
     assert states_of(check_teams(Settings(teams_dir=empty), {})) == {"teams": "warn"}
     assert states_of(check_teams(Settings(), {})) == {}
+
+
+def test_missing_mcp_servers_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHOP_TOKEN", raising=False)
+    assert states_of(check_mcp(Settings(allowlist=Allowlist(mcp_servers=("https://shop.example/mcp",))))) == {
+        "mcp": "ok"
+    }
+    settings = Settings(allowlist=Allowlist(mcp_servers=("no-such-program --stdio",), mcp_env=("SHOP_TOKEN",)))
+    assert states_of(check_mcp(settings)) == {"mcp": "fail", "mcp variable": "warn"}
+    assert states_of(check_mcp(Settings())) == {}
 
 
 @pytest.mark.parametrize(

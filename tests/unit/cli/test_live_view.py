@@ -5,7 +5,9 @@ import json
 
 import pytest
 
+from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.terminal.json_lines import JsonLines
+from roboco.cli.terminal.screen import Screen
 from roboco.domain.history.part import TextPart
 from roboco.domain.stream.item import stream_item
 from tests.unit.cli.live_items import delta, event, final, show_items, tool_call, tool_result
@@ -45,6 +47,41 @@ def test_turn_that_is_replaced_names_the_attempts_that_were_made(attempt: int, m
     assert show_items(SELECTED, delta("half"), replaced) == f"{LABEL}half{notice}"
 
 
+RECEIPT = {
+    "requested_at": "2026-11-21T12:00:00+00:00",
+    "seen_at": "2026-11-21T12:00:00.012+00:00",
+    "closed_at": "2026-11-21T12:00:00.015+00:00",
+    "chunks_after": 1,
+}
+CUT_OFF = final("writer", TextPart(text="Once"), interrupted=True, receipt=RECEIPT)
+
+
+def test_a_stop_is_shown() -> None:
+    notice = event("user_interrupt", reason="enough", receipt=RECEIPT | {"closed_at": None, "chunks_after": 0})
+    assert show_items(CUT_OFF, notice).splitlines() == [
+        "   (interrupted)",
+        "   interrupted: enough · connection not closed yet, 0 chunks came after",
+    ]
+
+
+def test_arguments_that_a_user_changed_are_shown() -> None:
+    approvals = {"tc_1": {"approved": True, "args": {"a": 2}}, "tc_2": {"approved": True, "args": None}}
+    result = tool_result(4)
+    text = show_items(tool_call("add", a=1), result, final("tool_executor", result.part, approvals=approvals))
+    assert text.splitlines()[1:] == ["   ← add · 5 ms · 4", '   a person approved add with: {"a": 2}']
+
+
+def test_a_wait_shows_its_reason() -> None:
+    reasons = ("a person must approve: add (tc_1)", "the client must run: client_show (tc_1)", "paused by the user")
+    waits = zip(("approval", "client_tool_turn", "paused"), reasons, strict=True)
+    text = show_items(*(event("status", status=status, reason=reason) for status, reason in waits))
+    assert text.splitlines() == [
+        "   approval: a person must approve: add (tc_1)",
+        "   client_tool_turn: the client must run: client_show (tc_1)",
+        "   paused: paused by the user",
+    ]
+
+
 def test_control_characters_of_items_do_not_reach_the_terminal() -> None:
     hostile = "\x1b]0;title\x07[bold]\x1b[2Jx"
     items = [
@@ -65,6 +102,14 @@ def test_control_characters_of_items_do_not_reach_the_terminal() -> None:
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "[bold]x" in text  # and markup is text
+
+
+def test_a_result_after_a_noted_call_is_shown() -> None:
+    file = io.StringIO()
+    view = LiveView(Screen(file))
+    view.note_step(final("writer", tool_call("add", a=1).part).step)
+    view.step(final("tool_executor", tool_result(3).part).step)
+    assert file.getvalue() == "   ← add · 5 ms · 3\n"
 
 
 def test_json_lines_hold_item_and_cursor() -> None:

@@ -78,6 +78,43 @@ def test_the_view_fits_its_terminal(width: int, lines: int) -> None:
     assert "\x1b" not in text
 
 
+STATUSES = ("running", "approval", "paused", "client_tool_turn", "user_turn", "queued")
+LONG_IDS = replace(
+    SNAPSHOT,
+    tasks=tuple(
+        replace(row, task=replace(row.task, task_id=f"task_{number:02d}{'c143a3' * 5}", status=STATUSES[number % 6]))
+        for number, row in enumerate(SNAPSHOT.tasks)
+    ),
+    workers=tuple(
+        one.model_copy(update={"name": f"{one.name}@worker-host-7d9f8b6c5-x2x9z"}) for one in SNAPSHOT.workers
+    ),
+    rates=(SNAPSHOT.rates[0].model_copy(update={"model": "/var/lib/models/SmolLM2-135M-Instruct.Q4_1.gguf"}),),
+)
+
+
+@pytest.mark.parametrize("width", [200, 150, 132, 110, 80, 60])
+def test_ids_are_shortened_and_words_are_not(width: int) -> None:
+    found = render(LONG_IDS, width, 60)
+    assert max(map(len, found)) <= width
+    shortened = [word for line in found for word in line.split() if "…" in word]
+    ids = ("task_", "celery@", "…")
+    assert all(word.startswith(ids) for word in shortened)
+    assert all(word.endswith((".gguf", "…")) for word in shortened)
+    words = set(" ".join(found).split())
+    assert words >= {*STATUSES, "waiting", "workers", "worker", "runs", "heard", "model", "task", "status", "agent"}
+    assert sum("task_" in line for line in found) > 10
+    names = [line.split()[0].rstrip("…") for line in found if line.startswith("task_")]
+    assert all(len(name) >= 12 for name in names)
+    assert len(set(names)) == len(names)
+
+
+def test_a_worker_that_is_lost_or_drains_consumes_nothing() -> None:
+    assert [SNAPSHOT.consumers(name) for name in QUEUES] == [0, 1, 0]
+    record = SNAPSHOT.record()
+    assert [one["alive"] for one in record["workers"]] == [True, False, True]
+    assert [one["workers"] for one in record["queues"]] == [0, 1, 0]
+
+
 def test_the_view_of_an_empty_stack_names_outages() -> None:
     unknown = TopSnapshot(NOW, queues=tuple(queue(number, 0) for number in range(3)), errors=("redis is away",))
     text = "\n".join(render(unknown, 80, 24))

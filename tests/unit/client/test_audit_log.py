@@ -15,7 +15,9 @@ from roboco.broker import names
 from roboco.cli.terminal import caller
 from roboco.client.audit import IN_REQUEST, Act, audited
 from roboco.client.commands import handle
+from roboco.client.operator.operator import Operator
 from roboco.client.task_commands import handle_task_command
+from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.paths import lineage_path
 from roboco.errors import UsageError
 from roboco.ports.model import Request
@@ -217,6 +219,20 @@ def test_nothing_is_done_if_its_beginning_cannot_be_written(
     assert not acts
 
 
+def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="cannot be opened"), audited(Act("stop", BY), pipe):
+        pass
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        for path in (pipe, Path("/dev/full")):
+            with pytest.raises(UsageError, match="is neither a file nor the output"), audited(Act("stop", BY), path):
+                pass
+    finally:
+        os.close(reader)
+
+
 def test_without_a_file_the_line_goes_to_the_logger_and_in_a_request_to_neither(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -229,6 +245,35 @@ def test_without_a_file_the_line_goes_to_the_logger_and_in_a_request_to_neither(
     handle(world.engine, Settings(), names.RESUME_TASK, {"task_id": TASK}, "j")
     IN_REQUEST.reset(token)
     assert len([one for one in caplog.records if one.name == "roboco.audit"]) == 1
+
+
+def test_a_tenants_task_over_celery_is_named_in_whole(tmp_path: Path) -> None:
+    log, arguments = tmp_path / "audit.log", {"task_id": "t9", "tenant": "acme"}
+    with pytest.raises(UsageError):
+        handle(waiting_world().engine, Settings(audit_log=log), names.PAUSE_TASK, arguments, "i")
+    assert [(line["task"], line["tenant"]) for line in lines(log)] == [("acme:t9", "acme")]
+
+
+def test_acts_of_an_operator_are_in_the_audit_log(tmp_path: Path) -> None:
+    world, log = waiting_world(), tmp_path / "audit.log"
+    unused: Any = None
+    operator = Operator(world.engine, Settings(audit_log=log, caller="cli:me"), unused, unused)
+    letter = dead_letter_of_lost_work("turn", TASK, "lead, step 3", "lost", 5, world.engine.now())
+    world.engine.tasks.dead_letters.add(letter)
+    with pytest.raises(UsageError):
+        operator.requeue_dead_letter(letter.letter_id)
+    operator.dismiss_dead_letter(letter.letter_id, by=BY)
+    created = operator.create_key(name="shop")
+    operator.revoke_key(created.key.id)
+    found = [(line["action"], line["by"], line["outcome"]) for line in lines(log)]
+    assert found == [
+        ("requeue_dead_letter", "cli:me", "refused"),
+        ("dismiss_dead_letter", BY, "accepted"),
+        ("create_key", "cli:me", "accepted"),
+        ("revoke_key", "cli:me", "accepted"),
+    ]
+    assert [line.get("key") for line in lines(log)][2:] == [created.key.id] * 2
+    assert created.text not in log.read_text()
 
 
 def test_a_command_acts_for_the_user_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:

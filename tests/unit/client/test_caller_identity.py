@@ -11,6 +11,7 @@ from roboco.client.task_control import TaskControl
 from roboco.domain.inbox.item import Pause, Stop, UserMessage, parse_item
 from roboco.domain.recorded.explain import explain
 from roboco.domain.recorded.recorded_task import RecordedTask
+from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from roboco.settings import Settings
 from tests.support.memory_ports.journeys import MANUAL
@@ -41,6 +42,37 @@ def story(world: World) -> str:
 def recorded(world: World) -> RecordedTask:
     team, steps = world.engine.workspace.frozen_teams.get(TASK), tuple(world.history())
     return RecordedTask(team, steps, world.status(), "", started_at=steps[0].created_at)
+
+
+def test_callers_of_a_pause_a_step_and_a_resumption_are_in_the_events_of_the_status() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    task = control(world)
+    task.pause(by="alice")
+    world.settle()
+    assert (world.status(), world.server.held.tasks[TASK].reason) == (TaskStatus.PAUSED, "paused by alice")
+    task.step(by="bob")
+    world.settle()
+    assert world.server.held.tasks[TASK].reason == "paused by bob"
+    task.resume(by="carol")
+    world.settle()
+    assert [(event["status"], event.get("by")) for event in events(world, "event_status")] == [
+        ("paused", "alice"),
+        ("running", "bob"),
+        ("paused", "bob"),
+        ("user_turn", "carol"),
+    ]
+
+
+def test_caller_of_changed_limits_is_in_the_step() -> None:
+    world = world_in_user_turn()
+    control(world).set_limits(max_steps=50, by="alice")
+    world.settle()
+    [change] = [step for step in world.history() if step.agent_name == "orchestrator"]
+    assert change.metadata["by"] == "alice"
+    control(world).send("more")
+    world.settle()
+    assert "the limits were raised (alice)" in story(world)
 
 
 def test_same_item_of_another_caller_is_the_same_item() -> None:

@@ -90,6 +90,15 @@ def test_artifact_without_an_id_has_the_name_in_its_uri(uri: str, artifact_id: s
     assert Artifact(artifact_id="a1", **record).artifact_id == "a1"
 
 
+def test_artifact_part_may_have_the_fields_of_its_artifact() -> None:
+    flat = {"artifact_id": "a1", "uri": "file://./artifacts/a1.bin", "mime_type": "image/png"}
+    part = ArtifactPart.model_validate(flat)
+    assert part.artifact == Artifact(artifact_id="a1", uri="file://./artifacts/a1.bin", mime_type="image/png")
+    step = parse_step(json.dumps(STEP | {"parts": [{"type": "artifact"} | flat]}))
+    assert step.parts == (part,)
+    assert (part.artifact_id, part.uri, part.mime_type) == tuple(flat.values())
+
+
 def test_tool_use_may_have_a_null_input() -> None:
     use = SessionToolUse.model_validate({"tool_name": "look", "tool_use_id": "t1", "input": None})
     assert use.input is None

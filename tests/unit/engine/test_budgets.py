@@ -293,6 +293,14 @@ def test_a_mandatory_limit_cannot_be_removed() -> None:
     assert world.server.held.tasks[TASK].reason.startswith("the task has 5 steps, max_steps is 4")
 
 
+def test_a_wrapped_up_task_with_open_goals_fails_them() -> None:
+    world = World(world_parts(lambda request: says("on")))
+    goal = {"name": "answer", "description": "the number", "schema": {"type": "object"}}
+    world.submit(team({"max_steps": 3, "at_limit": "wrap_up", "goal_prompts": 9}), goals=[goal])
+    world.settle()
+    assert world.summary().status is TaskStatus.GOALS_FAILED
+
+
 @pytest.mark.parametrize("limits", [{"max_tokens": 600}, {"max_cost": 0.3}, {"max_tokens_in": 250}])
 def test_summaries_count_against_the_limits(limits: dict[str, Any]) -> None:
     def script(request: Any) -> ScriptedReply:

@@ -13,6 +13,19 @@ from tests.unit.engine.accept.test_fork import FORK, fork_task
 from tests.unit.engine.test_late_and_repeated_items import waiting_task
 
 
+def test_a_fork_of_a_task_with_failed_goals_tries_again() -> None:
+    goal = {"name": "answer", "description": "n", "schema": {"type": "object"}}
+    for limit in (0, 2):
+        world = World(world_parts(lambda request: says("no")))
+        world.submit(team_of(agents=[member("a")], limits={"goal_prompts": limit}), goals=[goal])
+        world.settle()
+        before = len(world.given.model.requests)
+        fork_task(world)
+        world.settle(FORK)
+        assert len(world.given.model.requests) == before + 1
+        assert world.summary(FORK).status is TaskStatus.GOALS_FAILED
+
+
 def test_a_fork_with_a_team_that_lacks_the_next_agent_waits_for_the_user() -> None:
     def script(request: Any) -> ScriptedReply:
         if speaker(request) == "writer" and own_turns(request) == 0:

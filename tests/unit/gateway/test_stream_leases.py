@@ -11,6 +11,7 @@ from roboco.domain.access_key import CallerLimits
 from roboco.errors import TransientError
 from roboco.gateway import stream_leases
 from roboco.gateway.calls import CallLine
+from roboco.gateway.problem import Problem
 from roboco.gateway.stream_leases import StreamLeases
 
 FREE = CallerLimits()
@@ -92,6 +93,20 @@ def test_many_streams_that_close_together_cost_one_command() -> None:
         assert counts.commands - before <= 2
 
     run(test, RELEASE_DELAY=0.05)
+
+
+def test_a_refused_stream_is_not_counted() -> None:
+    async def test(leases: StreamLeases, counts: Counts) -> None:
+        async with leases.stream(account(limit=1)):
+            with pytest.raises(Problem) as raised:
+                async with leases.stream(account(limit=1)):
+                    pass
+            assert (raised.value.status, raised.value.headers["Retry-After"]) == (429, "5")
+            await until(lambda: counts.held == {"key:one": (1, 1)})
+        async with leases.stream(account(limit=1)):
+            pass
+
+    run(test, RELEASE_DELAY=0.01)
 
 
 def test_while_redis_is_silent_streams_are_refused_and_open_ones_stay() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.model.json_tool_calls import json_request, parse_reply, response_format
+from roboco.model.json_tool_calls import MAX_CALLS, json_request, parse_reply, response_format
 from roboco.model.plain_messages import plain_messages
 from roboco.model.strict_schema import ANY_VALUE, is_strict, strict_schema
 from roboco.model.tool_descriptions import describe_tools
@@ -201,6 +201,16 @@ def test_every_conversation_becomes_plain_messages(roles: list[str], instruction
     assert [turn for turn in turns if not turn["content"]] == []
 
 
+def test_images_stay_in_plain_messages() -> None:
+    """Images stay also if their message is merged with another."""
+    picture = {"type": "image_url", "image_url": {"url": "data:,"}}
+    parts = [{"type": "text", "text": "look"}, picture]
+    [turn] = plain_messages((message("user", "one"), message("user", parts)))
+    assert turn["content"] == [{"type": "text", "text": "one"}, *parts]
+    [turn] = plain_messages((message("user", parts),))
+    assert turn["content"] == parts
+
+
 def test_earlier_replies_have_the_requested_format() -> None:
     """With the names of the tools that returned the results."""
     calls = [
@@ -235,6 +245,12 @@ def test_a_reply_is_parsed_in_bounded_time(said: str) -> None:
     start = time.thread_time()
     assert parse_reply(said, request(tool()), cut_off=False).mistake
     assert time.thread_time() - start < 5
+
+
+def test_a_reply_may_contain_the_maximum_number_of_calls() -> None:
+    calls = [{"tool": "go", "args": {"n": n}} for n in range(MAX_CALLS)]
+    answer = parse_reply(json.dumps({"calls": calls}), request(tool({})), cut_off=False)
+    assert len(answer.calls) == MAX_CALLS
 
 
 FIVE_THOUSAND_NAMES = [f"n{n}" for n in range(5000)]

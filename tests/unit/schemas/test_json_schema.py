@@ -98,6 +98,13 @@ def test_an_unsupported_pattern_of_a_tool_function_is_ignored() -> None:
     assert "is not of type" in value_error({"properties": {"x": {"pattern": "^(?!a)", "type": "string"}}}, {"x": 1})
 
 
+def test_an_error_names_the_reason_of_each_alternative() -> None:
+    kinds = {"properties": {"x": {"anyOf": [{"type": "integer"}, {"items": {"enum": ["a", "b"]}, "type": "array"}]}}}
+    found = value_error(kinds, {"x": ["c"]})
+    assert found.startswith('$.x: ["c"] is not valid under any of the schemas')
+    assert found.endswith('$.x: ["c"] is not of type "integer"; $.x[0]: "c" is not one of "a", "b"')
+
+
 def test_the_dialect_of_a_schema_is_neither_fetched_nor_used() -> None:
     schema = {
         "$schema": "http://127.0.0.1:1/x",

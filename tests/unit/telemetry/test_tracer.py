@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -75,6 +76,14 @@ def test_spans_of_two_processes_form_one_trace() -> None:
     assert attributes_of(spans["execute_tool search"])["gen_ai.tool.call.id"] == "tc_1"
     assert attributes_of(spans["execute_tool search"])["error.type"] == "tool_error"
     assert not spans["execute_tool search"].status.is_ok
+
+
+def test_a_discarded_operation_leaves_no_span_and_no_context() -> None:
+    process = TracedProcess()
+    with process.telemetry.operation(Operation("turn", "task_1", 1, 1)) as turn:
+        turn.discard()
+        assert not trace.get_current_span().get_span_context().is_valid
+    assert not process.spans()
 
 
 def test_only_the_type_of_an_exception_is_recorded() -> None:

@@ -1,6 +1,8 @@
 """The output of tools is logged line by line with the task and the tool, within limits, without secrets."""
 
 import asyncio
+import contextlib
+import io
 import logging
 import sys
 import threading
@@ -51,6 +53,17 @@ def test_streams_are_restored_if_the_time_limit_interrupts_it(monkeypatch: pytes
         pass
     assert (sys.stdout, sys.stderr) == before
     assert tool_output._running_calls == []
+
+
+def test_streams_are_context_managers_that_leave_the_workers_open(caplog: pytest.LogCaptureFixture) -> None:
+    below = io.StringIO("to read\n")
+    with contextlib.redirect_stdout(below), log_output("refund", "t", SECRET_MASK):
+        with sys.stdout as stream:
+            print("one", file=stream)
+        print("two")
+        assert list(sys.stdout) == ["to read\n"]
+    assert logged_lines(caplog) == ["stdout: one", "stdout: two"]
+    assert not below.closed
 
 
 @pytest.mark.parametrize("text", ["x\n" * 100_000, "y" * 10_000_000, "\r" * 1000 + "z\n" * 100_000])

@@ -183,6 +183,15 @@ def run(name: str, files: MemoryFiles | None = None, /, **args: Any) -> ToolOutc
     return ToolOutcome.model_validate_json(outcome.model_dump_json())
 
 
+def test_the_tools_of_an_agent_are_described() -> None:
+    schemas = {one["function"]["name"]: one["function"] for one in toolbox().describe(TEAM, TEAM.agent("one"), {})}
+    assert set(schemas) == set(TEAM.agent("one").tools)
+    assert schemas["add"]["description"] == "adds"
+    assert schemas["add"]["parameters"]["required"] == ["a", "b"]
+    assert "context" not in json.dumps(schemas)
+    assert toolbox().describe(TEAM, TEAM.agent("two"), {}) == ()
+
+
 @pytest.mark.parametrize(
     ("name", "args", "expected"),
     [

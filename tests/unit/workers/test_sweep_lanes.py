@@ -165,6 +165,33 @@ def test_a_fill_without_an_answer_closes_the_lanes_for_a_limited_time() -> None:
     assert is_open_after(fill, lanes) is False
 
 
+def test_the_end_of_a_silence_of_redis_lets_failed_shards_be_swept_at_once() -> None:
+    shards, clock, answers, silences = Shards(), Clock(), [False, True, False], list[float]()
+    lanes = lanes_of(shards, clock)
+
+    def step() -> FillStep:
+        if not answers.pop():
+            raise TransientError("time-out")
+        return FillStep(moved=False, blocks_passes=False)
+
+    def on_answer(seconds: float) -> None:
+        silences.append(seconds)
+        lanes.retry_failed()
+
+    fill = ScheduleFill(lanes, step, on_answer, clock)
+    shards.failing = {7}
+    for _ in range(28):
+        lanes.run()
+        clock.now += INTERVAL
+    fill.run()
+    assert silences == []
+    shards.failing, before = set(), shards.swept.count(7)
+    fill.run()
+    lanes.run()
+    assert silences == [28 * INTERVAL]
+    assert shards.swept.count(7) == before + 1
+
+
 def is_open_after(fill: ScheduleFill, lanes: SweepLanes) -> bool:
     """Run the fill once. Return True if passes may start then."""
     fill.run()

@@ -13,6 +13,7 @@ from roboco.cli.main import commands
 from tests.support.servers.dialects import DIALECTS
 from tests.support.servers.model_server import ModelServer, Reply, Request
 
+UNREACHABLE = "http://127.0.0.1:9/v1"
 STEPS = ["text", "tool call", "limit", "interrupt"]
 
 
@@ -122,3 +123,24 @@ def test_nothing_else_is_tried_after_a_refused_key_and_the_key_is_not_shown(team
     assert "auth: model 'gpt-4o-mini' refuses the key in TEST_KEY" in result.stdout
     assert "sk-secret" not in result.output
     assert "tool call" not in result.stdout
+
+
+def test_a_missing_key_names_its_variable(team: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = team(UNREACHABLE)
+    text = Path(path).read_text().replace(f"    base_url: {UNREACHABLE}\n", "")
+    Path(path).write_text(text)
+    monkeypatch.setenv("ROBOCO_ALLOWLIST", '{"model_servers": ["TEST_KEY"]}')
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.delenv("TEST_KEY")
+    [profile] = check(path)["profiles"]
+    assert "no_key" in profile["checks"][0]["found"]
+    assert "TEST_KEY is not set" in profile["checks"][0]["found"]
+
+
+def test_an_unreachable_server_is_named_in_both_commands(team: Any) -> None:
+    path = team(UNREACHABLE)
+    [profile] = check(path)["profiles"]
+    assert profile["checks"][0]["found"].startswith("connection: model 'gpt-4o-mini' cannot be reached")
+    assert profile["cost"] is None
+    checks = json.loads(call("doctor", "--models", path, "--json").stdout)["checks"]
+    assert [one["state"] for one in checks if one["name"] == "model m, text"] == ["fail"]

@@ -112,6 +112,15 @@ def test_the_user_is_not_asked_about_a_past_wait() -> None:
 
 
 @pytest.mark.usefixtures("_signals")
+def test_ctrl_c_lets_the_user_interject() -> None:
+    task = ScriptedTask(RUNNING, status=TaskStatus.RUNNING, answers=(MESSAGE, ENDED))
+    user, shown = ScriptedUser(task, "be brief"), ShownItems(pressed=1)
+    assert conversation(task, shown, user=user).follow() is TaskStatus.COMPLETED
+    assert user.questions == ["interject"]
+    assert [item.data for item in shown] == [RUNNING, MESSAGE, ENDED]
+
+
+@pytest.mark.usefixtures("_signals")
 @pytest.mark.parametrize("has_user", [True, False])
 def test_ctrl_c_without_a_terminal_ends_the_conversation(has_user: bool) -> None:
     task = ScriptedTask(RUNNING, ENDED, status=TaskStatus.RUNNING)

@@ -104,6 +104,21 @@ def continuation_target(made: Shop, changed: Mapping[str, Any] = MappingProxyTyp
     return {"celery": {"task": "roboco.ended"}, "confirmed": True, "continuation": text} | fields
 
 
+def run_shop(journey: Journey, watch: Watch = make_call, **fields: Any) -> Shop:
+    """Run the journey to its end, and return its shop."""
+    made = start_shop(journey, watch)
+    replace(journey, options={"notify": [continuation_target(made, **fields)]}).run(made.world)
+    made.settle()
+    return made
+
+
+def test_a_completed_team_continues_its_canvas() -> None:
+    made = run_shop(GRAPH)
+    assert made.sent == [("shop.hear", "callback"), ("shop.publish", f"{made.celery_id}-next")]
+    result = made.app.AsyncResult(made.celery_id)
+    assert (result.state, result.result) == ("SUCCESS", "APPROVED at last")
+
+
 def test_a_revoked_task_stays_revoked_if_its_team_completes() -> None:
     made = start_shop(GRAPH)
     made.app.backend.mark_as_revoked(made.celery_id, "revoked")

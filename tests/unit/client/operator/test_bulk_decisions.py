@@ -125,6 +125,15 @@ def test_each_task_is_forked_once_and_no_fork_is_forked(rest: RestWorld) -> None
     assert sorted(stopped) == sorted([*tasks, *new.values()])
 
 
+def test_a_fork_gets_another_team_and_other_content_under_its_id_fails(rest: RestWorld) -> None:
+    task_id = run(rest, "a")
+    fork = bulk(rest, "fork", new_team="lab")
+    new_id = outcomes(fork)[task_id].new_task_id
+    assert rest.orchestrator.task(new_id).team().name == "lab"
+    failed = outcomes(bulk(rest, "fork", team="desk", bulk_id=fork.bulk_id))[task_id]
+    assert (failed.outcome, failed.code, failed.new_task_id) == ("failed", "conflict", "")
+
+
 @pytest.mark.parametrize(
     ("control", "options", "message"),
     [

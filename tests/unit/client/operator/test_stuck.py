@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -12,7 +12,9 @@ import yaml
 from roboco.broker.queue_stats import QueueStats
 from roboco.client.operator.operations import Operations
 from roboco.client.operator.stuck import StuckTask
+from roboco.client.task_list import with_current_reason
 from roboco.domain.day_budget import TenantBudgets
+from roboco.domain.inbox.item import parse_item
 from roboco.domain.task_filter import TaskFilter
 from roboco.domain.usage import DayUsage, day_of
 from roboco.engine.accept.wait_cause import default_threshold, why_unattended
@@ -156,6 +158,32 @@ def test_an_answer_that_the_workspace_does_not_take_is_named_with_the_error(rest
     assert seen[1] == "the answer of model 'small' waits until the workspace takes it: the disk is full: make room"
     assert "the disk is full" not in seen[2], "the answer is stored"
     assert len(world.history("acme:t")) == 2
+
+
+def test_a_task_whose_state_cannot_be_read_keeps_the_reason_of_the_index(rest: RestWorld) -> None:
+    class BrokenStore:
+        def load(self, task_id: str, tail: int) -> Any:
+            return parse_item('{"kind": "of a newer release"}')
+
+    submit(rest)
+    [entry] = rest.orchestrator.task_page(status="open").entries
+    assert with_current_reason(cast(Any, BrokenStore()), entry) == entry
+
+
+def test_a_running_turn_is_not_stuck_and_one_that_lost_workers_is(rest: RestWorld) -> None:
+    submit(rest)
+    deliver_before(rest, TurnMessage)
+    message = rest.world.dispatcher.queue.popleft()
+    assert isinstance(message, TurnMessage)
+    rest.world.engine.tasks.leases.claim_turn(message.assignment, "agents@x", 1)
+    start_workers(rest, *POOLS)
+    older = {"until": rest.world.engine.now()}
+    assert stuck(rest, **older) == []
+    with rest.world.server as held:
+        held.tasks["acme:t"].attempt = 3
+    [found] = stuck(rest, **older)
+    assert found.kind == "lost_attempts"
+    assert found.cause.startswith("attempts at the turn of writer that workers lost: 2;")
 
 
 def test_a_call_that_a_person_must_approve_is_not_stuck(rest: RestWorld) -> None:

@@ -22,6 +22,7 @@ from roboco.domain.task_summary import TaskSummary
 from roboco.domain.usage_table import UsageRow
 from roboco.engine.operate.rebuild_index import rebuild_index
 from roboco.engine.operate.what_if import start_runs
+from roboco.engine.task_usages import STORE_INTERVAL, task_usage
 from roboco.errors import Forbidden, UsageError
 from tests.support.memory_ports.world import World, world_parts
 from tests.unit.engine.accept.test_retry_task import failed_world
@@ -127,6 +128,16 @@ def test_a_broken_or_foreign_file_is_computed_again(data: bytes) -> None:
     world.files.put(usage_path("t1"), data)
     assert report(world).total.turns == 2
     assert world.files.get(usage_path("t1")) not in (data, None)
+
+
+def test_a_history_that_was_restored_to_an_earlier_step_is_counted_again() -> None:
+    world = new_world()
+    append(world, "t1", [("a", "small", 5, 0)] * STORE_INTERVAL)
+    assert task_usage(world.engine.workspace, "t1", None).steps == STORE_INTERVAL
+    restored = new_world()
+    restored.files.put(usage_path("t1"), world.files.get(usage_path("t1")) or b"")
+    append(restored, "t1", [("b", "small", 5, 0)] * (STORE_INTERVAL + 1))
+    assert {cell.agent for cell in task_usage(restored.engine.workspace, "t1", None).cells} == {"b"}
 
 
 def test_the_conditions_choose_days_teams_and_tenants() -> None:

@@ -43,6 +43,12 @@ def test_a_slice_has_the_same_steps(part: slice) -> None:
     assert list(StepsOnDemand(Reader(), len(STEPS))[part]) == STEPS[part]
 
 
+def test_all_steps_are_read_once() -> None:
+    read = Reader()
+    assert list(StepsOnDemand(read, 400)) == STEPS[:400]
+    assert read.count == 400
+
+
 def test_a_history_that_has_lost_steps_is_corrupt() -> None:
     with pytest.raises(CorruptHistory, match="no step 600"):
         StepsOnDemand(Reader(), 700)[600]

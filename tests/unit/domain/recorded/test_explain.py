@@ -8,6 +8,7 @@ from roboco.domain.history.part import TextPart
 from roboco.domain.recorded.explain import StepExplanation, current_status, explain
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
+from roboco.errors import UsageError
 from tests.unit.domain.recorded_tasks import RECORDED_TASKS, graph_task
 
 
@@ -98,3 +99,9 @@ def test_current_status_names_the_next_action() -> None:
     assert current_status(running_after(RECORDED_TASKS["custom"](), 2)) == "it is being worked on (running)"
     deferred = replace(running_after(graph_task(), 2), reason="writer waits: model 'm' cannot be reached")
     assert current_status(deferred) == "it waits (running): writer waits: model 'm' cannot be reached"
+
+
+def test_an_unknown_step_is_refused() -> None:
+    for wrong in ("7", "-1", "step_of_nobody"):
+        with pytest.raises(UsageError, match=r"the steps 0 to 6, those of agents are 1, 2, 3, 4, 5, 6"):
+            explain(graph_task(), wrong)

@@ -1,7 +1,7 @@
 """Sessions in the form of roboto.ai have its names, roles and statuses."""
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -9,12 +9,15 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.session.agent_session import (
     AgentMessage,
     AgentRole,
+    SessionForm,
     agent_delta,
     agent_session,
+    is_roboto,
 )
 from roboco.domain.session.goal import goals_of
 from roboco.domain.session.session import Lineage, MessageStatus, Session, SessionDelta, messages_of
 from roboco.domain.status import TaskStatus
+from roboco.errors import UsageError
 from tests.unit.domain.steps import START, Line, artifact, call, failed, result, steps_of, text
 
 STEPS = steps_of(
@@ -142,3 +145,9 @@ def test_agent_message_knows_whether_it_is_complete() -> None:
     }
     assert [status for status, message in messages.items() if message.is_complete()] == ["completed"]
     assert [status for status, message in messages.items() if message.is_unsuccessful()] == ["failed", "cancelled"]
+
+
+def test_form_of_another_name_is_refused() -> None:
+    assert [is_roboto(form) for form in get_args(SessionForm)] == [False, True]
+    with pytest.raises(UsageError, match=r"form: must be one of 'roboco', 'roboto' \(found 'robot'\)"):
+        is_roboto("robot")  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ from roboco.domain.stream.event import (
     TurnRestarted,
     unnumbered_json,
 )
-from roboco.domain.stream.item import StreamItem
+from roboco.domain.stream.item import StreamItem, final_text
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.errors import UsageError
 from tests.support.memory_ports.reader import ItemReader, items_of, read_items
@@ -251,6 +251,14 @@ def test_a_follower_that_resumes_after_each_item_receives_every_step_once(operat
         reader.show(rest[0].data)
         cursor = rest[0].cursor
     assert reader.steps == server.steps
+
+
+@given(operation_lists(OPERATIONS_AND_LOSSES))
+def test_texts_of_committed_steps_are_those_of_the_history(operations: list[tuple[str, str]]) -> None:
+    server = apply_operations(operations)
+    written = [step.text for step in server.steps if step.by_agent]
+    assert [final_text(item) for item in follow_live(server) if final_text(item)] == [text for text in written if text]
+    assert "".join(final_text(item) for item in resume(server, str(Cursor()))) == "".join(written)
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "1.2.3.4", ".0.0.0.0x", "g.0.0.0.0", "..0.0.0", "a.0.0.0.-1"])

@@ -81,6 +81,11 @@ def test_an_ambiguous_url_is_refused(url: str) -> None:
     assert "url" in validation_error(WEB | {"url": url})
 
 
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/mcp", "https://[::1]:8000/mcp?tenant=a%20b", "https://mcp"])
+def test_a_valid_url_is_accepted(url: str) -> None:
+    assert McpServer.model_validate(WEB | {"url": url}).url == url
+
+
 def test_the_cache_key_depends_on_the_declaration() -> None:
     keys = {
         McpServer.model_validate(data).cache_key
@@ -90,3 +95,8 @@ def test_the_cache_key_depends_on_the_declaration() -> None:
     listed = McpServer.model_validate(COMMAND)
     assert listed.cache_key == McpServer.model_validate(COMMAND | {"tools": {"search": {}, "read": {}}}).cache_key
     assert listed.cache_key == McpServer.model_validate_json(listed.model_dump_json()).cache_key
+
+
+def test_the_location_is_short_and_has_no_query() -> None:
+    assert McpServer.model_validate(WEB | {"url": "https://mcp.example.com/mcp?key=1"}).location == WEB["url"]
+    assert len(McpServer.model_validate(COMMAND | {"command": ["a", "b" * 1000]}).location) < 130

@@ -166,6 +166,13 @@ def test_a_task_that_runs_or_has_changed_its_wait_does_not_rest() -> None:
     assert stays_at_rest(world.engine, before), "the workspace alone says so"
 
 
+def test_a_client_call_that_was_refused_needs_no_answer() -> None:
+    world = world_with_calls(("client_ask", {"q": 1}), ("client_ask", {"bad": 1}))
+    assert is_at_rest(world)
+    answer(0)(world)
+    assert not is_at_rest(world)
+
+
 def test_a_resumption_counts_until_the_work_is_recorded() -> None:
     """A worker removes it from the inbox, with its pauses, before that."""
     world, found = paused(), list[bool]()

@@ -8,7 +8,7 @@ import pytest
 
 from roboco.client.worker_check import WorkerCheck
 from roboco.domain.paths import summary_path
-from roboco.engine.accept.wait_cause import why_unattended
+from roboco.engine.accept.wait_cause import missing_worker_messages, why_unattended
 from roboco.engine.registration import check_workspace, register
 from roboco.engine.run.tool_call import run_call
 from roboco.engine.run.turn import run_turn
@@ -113,6 +113,16 @@ def test_a_task_that_waits_for_the_user_awaits_no_worker_until_a_message_arrives
     assert missing_worker(world) == ""
     world.resume()
     assert missing_worker(world).startswith("no worker")
+
+
+def test_the_pools_without_a_worker_are_listed() -> None:
+    world = world_without_workers()
+    register_worker(world, "agents")
+    world.clock.move(5)
+    assert [text.split(";")[0] for text in missing_worker_messages(world.process())] == [
+        "no coordinator worker is registered",
+        "no tools worker is registered",
+    ]
 
 
 def test_a_workspace_other_than_that_of_the_coordinators_is_named() -> None:

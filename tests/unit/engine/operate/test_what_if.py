@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.decision.what_if_effects import effects_to_keep
 from roboco.domain.history.part import ToolResult
 from roboco.domain.ids import what_if_id
 from roboco.domain.limits import UsageLimits
@@ -217,6 +218,45 @@ def test_a_team_that_calls_an_irreversible_tool_pure_cannot_run_it(changed: dict
         for one in results(world, path.partition("/")[0])
     ]
     assert any("its effect is irreversible in the task's own team" in error for error in errors)
+
+
+SERVER = {"url": "https://tools.example/mcp"}
+
+
+@pytest.mark.parametrize(
+    ("servers", "changed", "kept"),
+    [
+        ({"a": SERVER | {"tools": {"pay": {"effect": "irreversible"}}}}, {"a": SERVER}, {"a_pay": "irreversible"}),
+        (
+            {"a": SERVER | {"tools": {"pay": {"effect": "idempotent"}}}},
+            {"b": SERVER | {"tools": {"pay": {"effect": "pure"}}}},
+            {"b_pay": "idempotent"},
+        ),
+        ({"a": SERVER}, {"b": SERVER | {"tools": {"pay": {"effect": "pure"}}}}, {"b_pay": "irreversible"}),
+        (
+            {"a": SERVER | {"tools": {"pay": {"effect": "irreversible"}}}},
+            {"a": {"command": ["other"], "tools": {"pay": {"effect": "pure"}}}},
+            {"a_pay": "irreversible"},
+        ),
+        (
+            {"a": SERVER | {"tools": {"look": {"effect": "pure"}}}},
+            {"b": SERVER | {"tools": {"look": {"effect": "pure"}}}},
+            {},
+        ),
+        ({"a": SERVER}, {"a": SERVER}, {}),
+        ({}, {"a": SERVER | {"tools": {"pay": {"effect": "pure"}}}}, {}),
+    ],
+)
+def test_tools_of_servers_keep_the_effects_that_the_team_of_the_task_declares(
+    servers: dict[str, Any], changed: dict[str, Any], kept: dict[str, str]
+) -> None:
+    agents = [{"name": "clerk", "prompt": "Work."}]
+    source, team = (team_of(agents=agents, mcp_servers=one) for one in (servers, changed))
+    assert effects_to_keep(team, source) == kept
+    outer = team_of(
+        agents=agents, teams={"inner": source.model_dump(mode="json", exclude_none=True) | {"name": "inner"}}
+    )
+    assert effects_to_keep(team, outer) == kept
 
 
 DELEGATING = team_of(

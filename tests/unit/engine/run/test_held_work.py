@@ -175,3 +175,21 @@ def test_a_call_is_not_interrupted_while_its_outcome_is_recorded(operation: str,
     assert task is not None
     assert task.calls[message.assignment.call_id].outcome is not None
     assert not any(isinstance(one, ToolMessage) for one in world.dispatcher.queue)
+
+
+def test_an_interruption_that_fails_does_not_keep_other_work_from_its_own() -> None:
+    world = world_with_turn()
+    held_work, interrupted = world.engine.process.held_work, []
+
+    def fail() -> None:
+        raise OSError
+
+    world.host.shutdown_due = True
+    with (
+        held_work.holding(WORK, fail, lambda reason: None) as first,
+        held_work.holding(WORK, lambda: interrupted.append(1), lambda reason: None) as second,
+    ):
+        first.ended.set()  # so that `check` does not wait
+        second.ended.set()
+        held_work.check()
+    assert interrupted == [1]

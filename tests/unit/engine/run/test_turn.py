@@ -9,6 +9,7 @@ import pytest
 from roboco.domain.status import TaskStatus
 from roboco.engine.coordinate.advance import advance
 from roboco.engine.run.reply import InvalidArguments, parse_arguments
+from roboco.engine.run.turn import run_turn
 from roboco.errors import ModelError
 from roboco.ports.model import Request, RequestedCall
 from tests.support.memory_ports.dispatcher import TurnMessage
@@ -160,6 +161,28 @@ def test_a_missing_tool_fails_the_task() -> None:
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
     assert "no tool 'add'" in world.summary().reason
+
+
+def test_a_turn_delivered_twice_runs_once() -> None:
+    world = world_of(lambda request: says("text"))
+    world.submit(ONE_AGENT)
+    advance(world.engine, TASK)
+    message = take_turn(world)
+    inside: list[int] = []
+
+    def watch(name: str, call: Any) -> Any:
+        answer = call()
+        if name == "leases.emit" and not inside:
+            inside.append(1)
+            run_turn(world.engine, message.assignment)
+        return answer
+
+    world.watch = watch
+    world.deliver(message)
+    world.deliver(message)
+    world.settle()
+    assert len(world.given.model.requests) == 1
+    assert [step.agent_name for step in world.history()] == ["user", "one"]
 
 
 def test_a_late_worker_stops_at_its_next_token() -> None:

@@ -58,3 +58,9 @@ def test_an_attempt_after_several_timeouts_finds_the_task(attempts: int, age: fl
 @pytest.mark.parametrize(("attempts", "age"), [(0, 1), (1, 1500), (2, 3000), (10**9, 10**6)])
 def test_a_task_of_another_request_is_not_found(attempts: int, age: float) -> None:
     assert not find(replace(REQUEST, attempts=attempts), age)
+
+
+def test_an_answer_that_begins_at_once_is_repeated_soon() -> None:
+    assert find(REQUEST, 100, immediate=True)
+    assert not find(REQUEST, 400, immediate=True)
+    assert not find(replace(REQUEST, key="k"), 1)

@@ -4,17 +4,58 @@ from typing import Any
 
 import pytest
 
+from roboco.gateway.openai.chat_messages import chat_entries
 from roboco.gateway.openai.ids import ResponseId, shown_call_id, split_call_id
 from roboco.gateway.openai.parameters import CHAT, RESPONSES, check_parameters
 from roboco.gateway.openai.response_items import input_entries
 from roboco.gateway.openai.tools import client_tools
-from roboco.gateway.openai.turn import Turn, turn_of
+from roboco.gateway.openai.turn import Decided, Said, Turn, turn_of
 from roboco.gateway.problem import Problem
+
+CALL = {"id": "tc_1.task_a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def chat(*messages: dict[str, Any]) -> Turn:
+    """Return the turn of chat messages."""
+    return turn_of(chat_entries(messages), "messages", continues=False)
 
 
 def response(given: Any, continues: bool = False) -> Turn:
     """Return the turn of a response's input."""
     return turn_of(input_entries(given), "input", continues)
+
+
+def test_the_last_message_is_the_prompt_and_the_others_are_history() -> None:
+    turn = chat(
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "tc_1.task_a", "content": "sun"},
+        {"role": "assistant", "content": "It is sunny."},
+        {"role": "user", "content": [{"type": "text", "text": "two"}]},
+    )
+    assert (turn.prompt, turn.instructions) == ("two", "Be brief.")
+    assert turn.history == (
+        Said("user", "one"),
+        Said("assistant", "(called f with {})"),
+        Said("assistant", "(the result of call tc_1: sun)"),
+        Said("assistant", "It is sunny."),
+    )
+
+
+def test_a_response_may_be_a_text_items_or_decisions() -> None:
+    assert response("hi").prompt == "hi"
+    assert response([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}], True).prompt == "a\n\nb"
+    given = [{"type": "mcp_approval_response", "approval_request_id": "mcpr_tc_1.task_a", "approve": False}]
+    assert response(given).answers == (Decided("mcpr_tc_1.task_a", False, ""),)
+    assert response(given).answered_task == "task_a"
+    replayed = [
+        {"role": "user", "content": "a"},
+        {"type": "reasoning", "id": "r", "summary": []},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "b"}]},
+        {"role": "user", "content": "c"},
+    ]
+    assert response(replayed).history == (Said("user", "a"), Said("assistant", "b"))
 
 
 @pytest.mark.parametrize(

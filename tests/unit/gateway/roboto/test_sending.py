@@ -14,11 +14,12 @@ from roboco.domain.session.session import SessionDelta
 from roboco.domain.status import TaskStatus
 from roboco.errors import NotFound
 from roboco.gateway.problem import Problem
-from roboco.gateway.roboto.requests import SendRequest
-from roboco.gateway.roboto.sending import REPEAT_SECONDS, item_id_at, send_message
+from roboco.gateway.roboto.requests import SendRequest, ToolResultsRequest
+from roboco.gateway.roboto.sending import REPEAT_SECONDS, answer_tools, item_id_at, send_message, sender_prefix
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 TASK = "task_1"
+TOOL = {"name": "client_old", "description": "d", "input_schema": {"type": "object"}}
 
 
 @dataclass
@@ -121,6 +122,13 @@ def test_a_fork_that_no_worker_has_seen_takes_a_message_after_an_answer() -> Non
     assert len(task.sent) == 1
 
 
+def test_goals_alone_make_a_message_that_the_client_does_not_have() -> None:
+    task = StubTask([user_step(0, "go"), agent_step(1)])
+    send(task, request(None, goals=[{"goal_type": "dataset_summary", "dataset_id": "ds_1"}]))
+    assert task.sent[0]["message"] == "Summarize the dataset ds_1."
+    assert not task.sent[0]["item_id"].startswith(sender_prefix("key:a"))
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -134,3 +142,31 @@ def test_a_wrong_message_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(Problem):
         send(task, SendRequest.model_validate(fields))
     assert task.sent == []
+
+
+def test_client_tools_are_added_to_the_declared_ones() -> None:
+    old = TOOL | {"name": "client_new", "description": "old"}
+    task = StubTask([user_step(0, "go", client_tools=[TOOL, old]), agent_step(1)])
+    send(task, request("more", client_tools=[{"name": "client_new", "description": "", "input_schema": {}}]))
+    tools = task.sent[0]["client_tools"]
+    assert [(tool["name"], tool["description"]) for tool in tools] == [
+        ("client_old", "d"),
+        ("client_new", "client_new"),
+    ]
+
+
+def test_results_of_tools_are_answers() -> None:
+    task = StubTask([user_step(0, "go", client_tools=[TOOL])])
+    results = [
+        {"tool_use_id": "tc_1", "tool_name": "t", "runtime_ms": 3, "status": "success", "output": {"n": 1}},
+        {"tool_use_id": "tc_2", "tool_name": "t", "runtime_ms": 4, "status": "error", "output": {"error": "no"}},
+        {"tool_use_id": "tc_3", "tool_name": "t", "runtime_ms": 5, "status": "declined", "output": None},
+    ]
+    body = {"tool_results": results, "client_tools": [TOOL]}
+    answer_tools(cast(Task, task), "key:a", ToolResultsRequest.model_validate(body))
+    assert [(call_id, result, options["error"]) for call_id, result, options in task.answers] == [
+        ("tc_1", {"n": 1}, None),
+        ("tc_2", None, "no"),
+        ("tc_3", None, "{}"),
+    ]
+    assert all(options["by"] == "key:a" for _, _, options in task.answers)

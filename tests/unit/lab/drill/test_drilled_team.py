@@ -2,10 +2,12 @@
 
 from typing import Any
 
-from roboco import Team, parse_team
+import pytest
+
+from roboco import Team, UsageError, parse_team
 from roboco.cli.doctor.server_tools import ListingResult, TeamServer
 from roboco.domain.team.tool_listing import ListedTool
-from roboco.lab.drill.drilled_team import Replacement
+from roboco.lab.drill.drilled_team import Replacement, check_real_tools, model_addresses
 from roboco.lab.drill.stand_ins import function_name
 from roboco.lab.drill.weaknesses import find_weaknesses
 from roboco.tools.function_loader import FunctionLoader
@@ -67,6 +69,20 @@ def test_real_servers_and_tools_stay() -> None:
     assert team.tools[0].timeout == 30
     assert team.agent("clerk").tools == ("pay", "mcp:lib", "artifact_read")
     assert team.agent("boss").tools == ("lib_look",)
+
+
+def test_an_unknown_real_tool_is_a_usage_error() -> None:
+    assert check_real_tools(TEAM, ["pay", "mcp:lib"]) == {"pay", "mcp:lib"}
+    with pytest.raises(UsageError, match="no tool 'refund', possible are mcp:lib, mcp:other, pay"):
+        check_real_tools(TEAM, ["refund"])
+
+
+def test_real_models_keep_their_addresses() -> None:
+    assert model_addresses(TEAM, "https://default/v1") == {
+        ("shop", "clerk"): "https://models.example/v1",
+        ("shop", "boss"): "https://models.example/v1",
+        ("shop", "summaries"): "https://models.example/v1",
+    }
 
 
 def codes(changes: dict[str, Any]) -> list[tuple[str, str]]:

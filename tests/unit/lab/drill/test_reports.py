@@ -3,15 +3,19 @@
 import base64
 import hashlib
 import io
+import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
 from roboco.cli.terminal.screen import Screen
+from roboco.lab.drill.faults import select
 from roboco.lab.drill.report import DrillReport, render_html
 from roboco.lab.drill.result import DrillResult, FaultOutcome, FaultResult
+from roboco.lab.drill.scene import Baseline
 from roboco.lab.drill.weaknesses import Weakness
 
 HOSTILE = "<script>alert('1')</script>\" onload=x \x1b[31m\u202e&amp;"
@@ -68,6 +72,18 @@ def test_the_text_never_shows_a_fault_that_did_not_strike_as_passed() -> None:
     assert "all promises held (1 fault struck in 0 s, 1 not hit)" in text
 
 
+def test_the_json_holds_the_promises_and_the_outcome() -> None:
+    record = json.loads(json.dumps(result(fault("broken"), fault("held")).record(strict=False)))
+    assert record["failed"] is True
+    assert record["promises"]["P1"] == {
+        "text": "no step is lost, and none is committed twice",
+        "held": 1,
+        "checked": 2,
+    }
+    assert record["faults"][0]["broken"] == ["P1: step 1 is lost"]
+    assert record["faults"][1]["promises"] == {"P1": True}
+
+
 class Page(HTMLParser):
     """The elements of a page, and the attributes that they have."""
 
@@ -108,3 +124,20 @@ def test_the_page_escapes_everything_and_loads_nothing() -> None:
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert page.policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}'")
     assert "http" not in text.replace("http-equiv", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "baseline", "reason"),
+    [
+        ("tool-dies", Baseline(calls=1), "no tool that has a stand-in"),
+        ("tools-kill-outcome", Baseline(), "the team called no tool"),
+        ("store-late", Baseline(), "the store is a folder here"),
+        ("model-silent", Baseline(), "only the scripted model"),
+        ("agents-kill-mid-turn", Baseline(), ""),
+    ],
+)
+def test_a_fault_says_why_it_does_not_apply(name: str, baseline: Baseline, reason: str) -> None:
+    [one] = select((name,))
+    why = one.why_not(replace(baseline, without_store="no S3 server is installed", real_model=True))
+    assert reason in why
+    assert bool(reason) == bool(why)

@@ -1,5 +1,6 @@
 """The scripted model: values for schemas, ways through graphs, and replies."""
 
+import json
 import random
 from typing import Any
 
@@ -11,8 +12,10 @@ from roboco.domain.decision.edge_conditions import holds
 from roboco.domain.history.part import TextPart
 from roboco.domain.history.step import TaskStep
 from roboco.domain.team.collaboration import Graph
+from roboco.lab.drill.replies import ScriptedModel
 from roboco.lab.drill.route_plan import RoutePlan
 from roboco.lab.drill.schema_sample import sample
+from roboco.lab.servers.chat_protocol import ChatReply, ChatRequest
 
 SCHEMAS: list[dict[str, Any]] = [
     {"type": "string", "minLength": 12, "maxLength": 12},
@@ -88,4 +91,46 @@ def test_a_plan_visits_all_agents_and_reaches_the_end(graph: dict[str, Any], exp
     assert " ".join(walk(graph_team(graph))) == expected
 
 
+TEAM = parse_team({"name": "team", "agents": [{"name": "writer", "prompt": "writer"}]})
+SEARCH = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+
+
+def ask(messages: list[dict[str, Any]], **body: Any) -> ChatReply:
+    request = ChatRequest("POST", "/team/writer/v1/chat/completions", {}, {"messages": messages, **body})
+    reply = ScriptedModel(TEAM, seed=1)(request)
+    assert reply == ScriptedModel(TEAM, seed=1)(request)
+    return reply
+
+
+def native(*names: str) -> list[dict[str, Any]]:
+    return [{"type": "function", "function": {"name": name, "parameters": SEARCH}} for name in names]
+
+
 USER = {"role": "user", "content": "Hello."}
+
+
+def test_the_model_calls_each_tool_once() -> None:
+    tools = native("search", "handoff")
+    first = ask([USER], tools=tools)
+    assert [name for name, _ in first.tool_calls] == ["search"]
+    jsonschema.validate(first.tool_calls[0][1], SEARCH)
+    called = {"role": "assistant", "tool_calls": [{"function": {"name": "search"}}]}
+    second = ask([USER, called, {"role": "tool", "tool_call_id": "1", "content": "x"}], tools=tools)
+    assert [name for name, _ in second.tool_calls] == ["handoff"]
+
+
+def test_the_model_answers_in_json_where_calls_are_json() -> None:
+    option = {"type": "object", "properties": {"tool": {"enum": ["search"]}, "args": SEARCH}}
+    calls = {"type": "array", "items": {"anyOf": [option]}, "minItems": 1}
+    schema = {"type": "object", "properties": {"calls": calls}}
+    reply = ask([USER], response_format={"json_schema": {"schema": schema}})
+    assert reply.tool_calls == ()
+    [call] = json.loads(reply.text)["calls"]
+    assert call["tool"] == "search"
+    jsonschema.validate(call["args"], SEARCH)
+
+
+def test_the_model_of_an_unknown_agent_says_a_text() -> None:
+    reply = ScriptedModel(TEAM, 1)(ChatRequest("POST", "/v1/chat/completions", {}, {"messages": [USER]}))
+    assert reply.text
+    assert not reply.tool_calls

@@ -49,6 +49,14 @@ def test_a_stand_in_is_described_as_the_users_tool(executions: Executions, numbe
     assert load(number).schema("name") == own.schema("name")
 
 
+def test_a_stand_in_of_a_server_has_the_listed_arguments(executions: Executions) -> None:
+    described = load(LEVELS).schema("levels")["function"]
+    assert described["description"] == "High water levels."
+    assert described["parameters"]["properties"]["place"]["enum"] == ["here"]
+    assert described["parameters"]["required"] == ["place"]
+    assert load(LEVELS).call({"place": "here"}, context())
+
+
 def test_a_stand_in_counts_and_does_not_call_the_users_function(executions: Executions) -> None:
     result = load(PAY).call({"order": "o", "amount": 1}, context())
     TypeAdapter(drilled_tools.Receipt).validate_python(result)
@@ -64,3 +72,15 @@ def test_verify_knows_whether_the_stand_in_ran(executions: Executions) -> None:
     assert found is not None
     assert found.happened
     assert load(PAY).verify_call({}, context()) is None
+
+
+def test_one_execution_takes_an_order(executions: Executions) -> None:
+    executions.order("pay", "raise")
+    load(SEND_MAIL).call({"to": "x"}, context())
+    assert not executions.was_taken()
+    with pytest.raises(RuntimeError, match="the drill lets"):
+        load(PAY).call({"order": "o", "amount": 1}, context())
+    assert executions.was_taken()
+    load(PAY).call({"order": "o", "amount": 1}, context())
+    executions.withdraw()
+    assert not executions.was_taken()

@@ -257,3 +257,12 @@ def test_the_exported_test_fails_readably_for_a_changed_team() -> None:
     assert code == 1
     assert f"{len(names)} failed" in output
     assert output.count("AssertionError: Lists differ: ['writer'") == len(names)
+
+
+def test_export_with_a_changed_router_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    install_router(monkeypatch)
+    store_tasks(run_journey(CUSTOM))
+    Path("shop/routers.py").write_text(ROUTERS.replace("names[-1]", "names[0]"))
+    error = call(export_test, TASK).exception
+    assert isinstance(error, UsageError)
+    assert "at step 1 its team chooses otherwise than was recorded" in str(error)

@@ -17,7 +17,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
 from roboco.lab.replay.replay import ReplayStep, replay
-from tests.support.memory_ports.journeys import CUSTOM, GRAPH
+from tests.support.memory_ports.journeys import CUSTOM, GRAPH, MANUAL
 from tests.unit.domain.recorded_tasks import RECORDED_TASKS, graph_task, recorded_task, run_journey
 
 
@@ -113,3 +113,12 @@ def test_a_changed_edge_differs() -> None:
     positions = replay(graph_task(), other)
     assert differences(positions) == {3: "differs", 5: "differs", None: "differs"}
     assert positions[2].chosen.startswith("waits (user_turn)")
+
+
+def test_a_message_differs_if_the_other_team_would_not_wait() -> None:
+    other = change_team(MANUAL.team, collaboration_model={"type": "sequential"})
+    position = replay(recorded_task(run_journey(MANUAL)), other)[1]
+    assert (position.comparison, position.note) == (
+        "differs",
+        "without the message: expert acts (sequential: next)",
+    )

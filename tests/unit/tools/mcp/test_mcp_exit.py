@@ -3,6 +3,7 @@
 import pytest
 
 from roboco.tools.mcp.transport import MAX_LINE_CHARS, ServerExit
+from roboco.tools.mcp.watchdog import describe_status
 
 
 def read_report(report: bytes) -> ServerExit:
@@ -22,6 +23,19 @@ def read_report(report: bytes) -> ServerExit:
 )
 def test_the_cause_is_reported(report: bytes, expected: str) -> None:
     assert read_report(report).message == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (1, "with exit status 1"),
+        (-11, "because of signal SIGSEGV"),
+        (137, "with exit status 137, as after signal SIGKILL"),
+        (255, "with exit status 255"),
+    ],
+)
+def test_the_exit_status_is_described(status: int, expected: str) -> None:
+    assert describe_status(status) == f"its process ended {expected}"
 
 
 def test_secrets_are_redacted_before_a_line_is_truncated() -> None:

@@ -184,6 +184,14 @@ def test_a_damaged_index_file_is_rebuilt(workspace: str, tmp_path: Path, damage:
     assert search(workspace, folder, "w1") == steps_of_word(1)
 
 
+def test_an_index_that_cannot_be_built_is_reported(
+    workspace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_file, "_MATCH_QUERY", "SELECT nonsense")
+    with pytest.raises(TransientError, match="memory index of task 't1' was made anew and is broken: no such column"):
+        search(workspace, tmp_path / "index", "w1")
+
+
 def test_an_unreadable_artifact_leaves_the_index_unchanged(tmp_path: Path) -> None:
     histories = open_workspace(f"file://{tmp_path}/workspace").histories
     for step in steps_of(("user", "one"), ("one", [artifact("a.txt")])):
