@@ -90,7 +90,7 @@ def stack_of_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack
 
 @pytest.fixture(scope="module")
 def shared_stack(stack_of_process: Stack) -> Stack:
-    """Return workers that other modules use as well: no test restarts them, empties Redis, or counts all tasks or requests."""
+    """Return workers that other modules use too: no test restarts them, empties Redis or counts all requests."""
     stack_of_process.model.script(answer)
     return stack_of_process
 
