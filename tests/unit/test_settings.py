@@ -8,6 +8,8 @@ import pytest
 from roboco.allowlist import Allowlist
 from roboco.errors import UsageError
 from roboco.gateway.settings import (
+    DEFAULT_LIMITS,
+    DEFAULT_TENANT_LIMITS,
     GatewaySettings,
     load_gateway_settings,
 )
@@ -132,6 +134,23 @@ def test_child_processes_get_the_entries_of_the_allowlist(tmp_path: Path) -> Non
     assert settings.allowlist == Allowlist(mcp_servers=("files --only=a,b", "https://mcp.example/"))
     path.unlink()
     assert load_settings(settings.environment()) == settings
+
+
+def test_limits_of_the_gateway_change_the_defaults() -> None:
+    settings = load_gateway_settings(
+        {"ROBOCO_GATEWAY_LIMITS": "open_tasks=5, max_steps=0", "ROBOCO_GATEWAY_TENANT_LIMITS": "cost_per_day=2.5"}
+    )
+    assert settings.limits == DEFAULT_LIMITS.model_copy(update={"open_tasks": 5, "max_steps": None})
+    assert settings.tenant_limits == DEFAULT_TENANT_LIMITS.model_copy(update={"cost_per_day": 2.5})
+    for name, value, message in (
+        ("LIMITS", "steps=5", "LIMITS must hold NAME=VALUE with names of requests_per_minute, "),
+        ("LIMITS", "open_tasks=many", "LIMITS='many': "),
+        ("TENANT_LIMITS", "max_steps=5", "TENANT_LIMITS must hold NAME=VALUE with names of requests_per_minute, "),
+        ("OIDC_CLAIMS", "team=groups", "OIDC_CLAIMS must hold NAME=VALUE with names of tenant, scope, teams (found "),
+    ):
+        with pytest.raises(UsageError) as raised:
+            load_gateway_settings({f"ROBOCO_GATEWAY_{name}": value})
+        assert str(raised.value).startswith(f"ROBOCO_GATEWAY_{message}")
 
 
 def test_an_unknown_variable_is_refused() -> None:

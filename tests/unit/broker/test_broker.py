@@ -7,6 +7,7 @@ from roboco.broker.app import app_settings, create_app
 from roboco.broker.broker import broker_settings, producer_settings
 from roboco.broker.broker_fault import write_fault
 from roboco.broker.transport import SentinelTransport, Transport
+from roboco.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,11 @@ def test_a_producer_reuses_its_clients_of_redis_and_other_applications_keep_komb
     used = own.connection_for_write().get_transport_cls()
     assert used is (transport or kept)
     assert kept.__module__.startswith("kombu.")
+
+
+def test_the_error_for_an_unknown_certificate_check_lists_the_allowed_values() -> None:
+    with pytest.raises(UsageError, match="required, optional, none"):
+        broker_settings("rediss://host/0?ssl_cert_reqs=perhaps")
 
 
 def test_a_broker_that_refuses_connections_is_a_fault_with_a_remedy() -> None:

@@ -19,6 +19,15 @@ def test_message_ids_sort_in_the_order_of_the_history() -> None:
     assert display.advance_message_id("order-17", 1.5) == "order-17/advance/1500"
 
 
+def test_message_ids_of_two_tasks_and_two_attempts_differ() -> None:
+    """Also if the id of one task looks like another task's id followed by a position."""
+    orders = [
+        TurnAssignment(task_id, 1, 1, attempt) for task_id in ("a", "a.0001", "a.0001.turn.1") for attempt in (1, 2)
+    ]
+    assert len(set(map(display.turn_message_id, orders))) == 6
+    assert len(display.turn_message_id(TurnAssignment("x" * 128, 10**6, 1, 100))) < 255  # what a broker takes as an id
+
+
 def test_a_description_names_the_agent_and_the_work() -> None:
     assert display.describe_work("writer", TurnAssignment("order-17", 3, 1, 1)) == "writer, order-17, step 3"
     assert display.describe_work("writer", TurnAssignment("order-17", 3, 1, 2)) == "writer, order-17, step 3, attempt 2"

@@ -96,6 +96,13 @@ def test_the_routing_key_of_a_message_is_the_queue_it_was_read_from() -> None:
     assert info == {"exchange": "", "routing_key": AGENTS_QUEUE, "redelivered": True}
 
 
+@given(st.one_of(st.binary(max_size=400), st.recursive(st.none() | st.floats() | st.text(), st.lists).map(raw)))
+def test_any_bytes_are_refused(data: bytes) -> None:
+    assert refusal_of(data)
+    with pytest.raises(UnreadableError):
+        read_broadcast(data, "celery.pidbox")
+
+
 _JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -157,6 +164,12 @@ def test_a_large_envelope_is_refused_without_being_parsed(piece: bytes) -> None:
     reason = read_envelope(data, AGENTS_QUEUE)["headers"][REFUSED_HEADER]
     assert time.thread_time() - start < 5
     assert "beside its body" in reason or "is no JSON" in reason
+
+
+def test_a_large_body_passes() -> None:
+    body = json.dumps([[], {"prompt": "é, " * 3_000_000}, {}]).encode()
+    for whole in (message(body), message(body) | {"body": body.decode(), "properties": properties(body_encoding=None)}):
+        assert refusal_of(raw(whole)) is None
 
 
 def test_the_nesting_of_a_body_is_limited() -> None:

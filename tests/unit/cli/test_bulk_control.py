@@ -116,6 +116,14 @@ def test_an_aborted_run_says_how_it_is_resumed(
     assert sent(rest) == 3
 
 
+def test_tasks_that_the_rebuilt_index_may_lack_are_reported(rest: RestWorld) -> None:
+    with rest.world.server as held:
+        del held.scans[Rebuild]
+    result = call("stop", "--tenant", "acme", "--yes")
+    assert result.return_value == 1
+    assert "tasks may be left" in result.stderr
+
+
 def test_limits_reach_all_tasks_of_the_conditions(rest: RestWorld) -> None:
     result = call("limits", "--team", "desk", "--agent", "writer", "--max-steps", "7", "--yes", "--rate", "1000")
     assert result.stdout == "limits: 3 accepted, 0 repeated, 0 ended, 0 failed\n"

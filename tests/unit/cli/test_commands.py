@@ -9,7 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from roboco import InvalidTeam, UsageError
+from roboco.cli.commands.demo import shipped_team
 from roboco.cli.commands.schema import team_file_schema
+from roboco.cli.doctor.machine import check_model
 from roboco.cli.main import commands
 from roboco.domain.history.part import TextPart
 from roboco.domain.history.step import TaskStep
@@ -41,6 +43,12 @@ def test_help_lists_every_command() -> None:
     for name in commands.commands:
         assert f"\n  {name}" in result.output
         assert "..." not in call(name, "--help").output.partition("Options:")[0].replace("[ARGS]...", "")
+
+
+def test_demo_team_is_small() -> None:
+    team = shipped_team("demo")
+    assert [agent.name for agent in team.agents] == ["writer", "critic"]
+    assert sum(len(agent.prompt) for agent in team.agents) < 4 * 500
 
 
 def test_validate_reports_all_mistakes(tmp_path: Path) -> None:
@@ -239,3 +247,9 @@ def test_models_lists_the_profiles_of_a_team(tmp_path: Path) -> None:
     assert [(offer["id"], offer["is_default"]) for offer in offered] == [("fast", False), ("good", True)]
     (tmp_path / "plain.yaml").write_text("name: plain\nagents: [{name: a, prompt: x}]")
     assert call("models", "plain.yaml").output == "the team declares no model profiles\n"
+
+
+def test_check_model_warns_without_a_server() -> None:
+    assert check_model({}).state == "warn"
+    assert check_model({"OPENAI_BASE_URL": "http://x"}).state == "ok"
+    assert check_model({"OPENAI_API_KEY": "sk-..."}).state == "fail"

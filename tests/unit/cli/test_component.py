@@ -3,8 +3,12 @@
 import time
 from pathlib import Path
 
+import pytest
+
+from roboco.cli.stack import component as module
 from roboco.cli.stack.celery_process import kill
 from roboco.cli.stack.component import Component
+from roboco.errors import TransientError
 from roboco.local.process import Server, start_server
 
 
@@ -26,6 +30,15 @@ def test_restart_delays_grow(tmp_path: Path) -> None:
     assert [component.schedule_restart() for _ in range(6)] == [4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
 
 
+def test_a_component_that_was_stable_is_restarted_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    component = component_in(tmp_path, "exit 3")
+    for uptime, delay in ((60.0, 0.5), (60.0, 1.0), (-1.0, 0.5)):
+        monkeypatch.setattr(module, "_STABLE_UPTIME", uptime)
+        component.start()
+        component.server.process.wait()
+        assert component.detect_death() == delay
+
+
 def test_readiness_is_reported_once_for_each_start(tmp_path: Path) -> None:
     component = component_in(tmp_path, "echo ' ready.'; exec sleep 60", b" ready.")
     for _ in range(2):  # at the second start, the log holds the marker of the first
@@ -36,3 +49,13 @@ def test_readiness_is_reported_once_for_each_start(tmp_path: Path) -> None:
         assert not component.became_ready()
     assert (tmp_path / "component.log").read_text().count("ready") == 2
     kill(component.server)
+
+
+def test_a_failed_start_is_delayed(tmp_path: Path) -> None:
+    def fail_to_start() -> Server:
+        raise TransientError("no port")
+
+    component = Component("component", tmp_path / "component.log", fail_to_start)
+    with pytest.raises(TransientError):
+        component.start()
+    assert component.schedule_restart() == 0.5

@@ -1,5 +1,6 @@
 """Checks of `roboco doctor` that need no server."""
 
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,14 @@ import pytest
 from roboco import Settings
 from roboco.allowlist import Allowlist
 from roboco.cli.doctor.check import CheckResult
-from roboco.cli.doctor.machine import check_sandbox
+from roboco.cli.doctor.machine import check_limits, check_sandbox
 from roboco.cli.doctor.models import check_models
-from roboco.cli.doctor.teams import check_mcp, check_teams, loaded_teams
+from roboco.cli.doctor.teams import check_mcp, check_teams, check_tools, loaded_teams
 from roboco.cli.doctor.workspace import deletes_old_objects, version_expiry_days
 from roboco.domain.builtin_tools import PYTHON
 from roboco.domain.team.team import Team
 from roboco.tools.sandbox.budget import read_budget
+from roboco.tools.sandbox.sandbox import Sandbox
 
 GOOD = "agents: [{name: a, prompt: x}]"
 
@@ -23,6 +25,16 @@ def states_of(checks: Any) -> dict[str, str]:
     made: list[CheckResult] = list(checks)
     assert all(check.todo for check in made if check.state != "ok")
     return {check.name: check.state for check in made}
+
+
+def test_tools_that_cannot_be_imported_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    (tmp_path / "broken_shop.py").write_text("raise OSError('no licence')")
+    (tmp_path / "good_shop.py").write_text("def add(): ...")
+    settings = Settings(tool_modules=("good_shop", "broken_shop", "missing_shop"))
+    expected = {"tools good_shop": "ok", "tools broken_shop": "fail", "tools missing_shop": "fail"}
+    assert states_of(check_tools(settings)) == expected
 
 
 def test_teams_that_do_not_load_fail(tmp_path: Path) -> None:
@@ -50,6 +62,12 @@ def test_missing_mcp_servers_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     assert states_of(check_mcp(Settings())) == {}
 
 
+def test_a_model_without_a_key_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert states_of(check_models([])) == {"model gpt-4o-mini": "fail"}
+
+
 @pytest.mark.parametrize(
     ("profile", "allowed", "state", "found"),
     [
@@ -67,6 +85,23 @@ def test_models_are_asked_by_the_rules_of_the_agents_workers(
     [check] = check_models([Team.model_validate(declared)], allowed)
     assert check.state == state
     assert found in check.found
+
+
+def test_too_few_open_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 4096))
+    assert states_of(check_limits(100)) == {"open files": "warn", "sqlite": "ok"}
+    assert states_of(check_limits(10)) == {"open files": "ok", "sqlite": "ok"}
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert states_of(check_limits(1000)) == {"open files": "ok", "sqlite": "ok"}
+
+
+def test_a_machine_without_a_sandbox_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sandbox, "refusal", lambda self: "bwrap cannot start: install it")
+    check = check_sandbox()
+    assert (check.state, check.found) == ("warn", "bwrap cannot start")
+    assert "install it" in check.todo
+    monkeypatch.setattr(Sandbox, "refusal", lambda self: "")
+    assert check_sandbox().state == "ok"
 
 
 def test_check_sandbox_with_too_little_memory_names_the_setting() -> None:

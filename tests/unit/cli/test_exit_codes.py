@@ -8,6 +8,7 @@ import pytest
 
 from roboco import errors
 from roboco.cli import main
+from roboco.cli.terminal.exit import EXIT_CODES
 from roboco.cli.terminal.signals import Interrupted
 
 UNSUPPORTED = {
@@ -102,3 +103,12 @@ def leaf_commands(command: click.Command, path: str = "") -> list[tuple[str, cli
 def test_each_command_that_prints_data_has_json(path: str, command: click.Command) -> None:
     has_json = any("--json" in parameter.opts for parameter in command.params)
     assert has_json is (path not in UNSUPPORTED)
+
+
+def test_help_documents_the_exit_codes_and_the_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--help"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Exit codes:" in printed
+    for code, meaning in EXIT_CODES:
+        assert f"{code} {meaning}" in printed
+    assert "With --json, an error is one JSON object" in printed

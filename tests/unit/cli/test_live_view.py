@@ -56,6 +56,19 @@ RECEIPT = {
 CUT_OFF = final("writer", TextPart(text="Once"), interrupted=True, receipt=RECEIPT)
 
 
+def test_an_interrupting_message_is_shown() -> None:
+    message = event("user_message", step_id="step_2", text="be brief")
+    notice = event("user_interrupt", reason="be brief", receipt=RECEIPT)
+    closed = "   connection closed after 15 ms, 1 chunk came after\n"
+    assert show_items(SELECTED, delta("Once"), CUT_OFF, message, notice) == (
+        f"{LABEL}Once\n   (interrupted)\n\n── you\nbe brief\n{closed}"
+    )
+    assert show_items(CUT_OFF, message, notice, typed=["be brief"]) == f"   (interrupted)\n{closed}"
+    assert (
+        show_items(message, event("user_interrupt", reason="be brief"), typed=["be brief"]) == ""
+    )  # no agent was writing
+
+
 def test_a_stop_is_shown() -> None:
     notice = event("user_interrupt", reason="enough", receipt=RECEIPT | {"closed_at": None, "chunks_after": 0})
     assert show_items(CUT_OFF, notice).splitlines() == [

@@ -61,3 +61,14 @@ def test_status_line_names_the_running_work(items: tuple[ItemData, ...], work: s
     file, view = view_of(*items, hint=" · Ctrl-C")
     view.show_status()
     assert file.screen()[-1] == f"   {work} · 0 s · Ctrl-C"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [event("status", status="approval", reason="add"), event("task_end", status="completed", reason="done", usage={})],
+)
+def test_status_line_is_absent_while_the_task_waits_or_has_ended(last: ItemData) -> None:
+    file, view = view_of(SELECTED, delta("Once "), last)
+    before = file.getvalue()
+    view.show_status()
+    assert file.getvalue() == before

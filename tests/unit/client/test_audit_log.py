@@ -233,6 +233,16 @@ def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
         os.close(reader)
 
 
+@pytest.mark.parametrize("limits", [{"max_steps": "all my secrets"}, {"secret": 1}, ["secret"], {"max_steps": -1}])
+def test_wrong_limits_are_not_in_the_audit_log(tmp_path: Path, limits: Any) -> None:
+    log = tmp_path / "audit.log"
+    for name in (names.SET_LIMITS_TASK, names.RETRY_TASK):
+        with pytest.raises(UsageError):
+            handle(waiting_world().engine, Settings(audit_log=log), name, {"task_id": TASK, "limits": limits}, "i")
+    assert [(line["outcome"], line["limits"]) for line in lines(log)] == [("refused", None)] * 2
+    assert "secret" not in log.read_text()
+
+
 def test_without_a_file_the_line_goes_to_the_logger_and_in_a_request_to_neither(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

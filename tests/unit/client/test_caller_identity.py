@@ -1,5 +1,6 @@
 """`by`, the identity of a caller: where the history, the session, the story and the stream of a task show it."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,9 +14,19 @@ from roboco.domain.recorded.explain import explain
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
+from roboco.lab.replay.replay import replay
+from roboco.ports.model import Request
 from roboco.settings import Settings
-from tests.support.memory_ports.journeys import MANUAL
-from tests.support.memory_ports.world import TASK, World
+from tests.support.memory_ports.journeys import MANUAL, member, own_turns
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+
+ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
+TEAM = team_of(
+    agents=[member("lead", tools=["pay"])],
+    tools=[{"name": "pay", "function": "shop.sums:pay", "effect": "irreversible", "approval": "required"}],
+    collaboration_model={"type": "manual"},
+)
 
 
 def world_in_user_turn() -> World:
@@ -42,6 +53,17 @@ def story(world: World) -> str:
 def recorded(world: World) -> RecordedTask:
     team, steps = world.engine.workspace.frozen_teams.get(TASK), tuple(world.history())
     return RecordedTask(team, steps, world.status(), "", started_at=steps[0].created_at)
+
+
+def test_callers_of_an_interruption_and_a_stop_are_in_their_events() -> None:
+    world = world_in_user_turn()
+    control(world).interrupt("now", by="alice")
+    world.settle()
+    control(world).stop("enough", by="bob")
+    world.settle()
+    assert [event.get("by") for event in events(world, "event_user_interrupt")] == ["alice", "bob"]
+    assert world.history()[-1].metadata["by"] == "bob"
+    assert "stopped (bob): enough" in story(world)
 
 
 def test_callers_of_a_pause_a_step_and_a_resumption_are_in_the_events_of_the_status() -> None:
@@ -73,6 +95,31 @@ def test_caller_of_changed_limits_is_in_the_step() -> None:
     control(world).send("more")
     world.settle()
     assert "the limits were raised (alice)" in story(world)
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_callers_of_answers_and_decisions_are_in_the_step_of_results(approved: bool) -> None:
+    def script(request: Request) -> ScriptedReply:
+        calls: tuple[tuple[str, Any], ...] = (("client_ask", {}), ("pay", {"amount": 5}))
+        return says("calling", *calls) if own_turns(request) == 0 else says("done")
+
+    world = World(world_parts(script, {"pay": lambda args, context: "paid"}))
+    world.submit(TEAM, client_tools=[ASK])
+    world.settle()
+    asked, paid = world.history()[1].calls
+    task = control(world)
+    task.answer(asked.id, 1, by="client-7")
+    decide: Callable[..., None] = task.approve if approved else task.deny
+    decide(paid.id, by="alice")
+    decide(paid.id, by="bob")  # the same decision again: the first caller counts
+    world.settle()
+    results = world.history()[2]
+    assert results.metadata["resolved_by"] == {asked.id: "client-7"}
+    assert results.metadata["approvals"][paid.id]["by"] == "alice"
+    lines = story(world)
+    assert f"a person (alice) {'approved' if approved else 'did not approve'} pay" in lines
+    assert "the answer to client_ask came from outside (client-7)" in lines
+    assert {step.comparison for step in replay(recorded(world)) if step.seq is not None} == {"same"}
 
 
 def test_same_item_of_another_caller_is_the_same_item() -> None:

@@ -136,3 +136,59 @@ def test_waiting_for_an_effect_occupies_no_thread(
     with Orchestrator(Settings(workspace=tmp_path.as_uri(), redis_url="redis://127.0.0.1:1/0")) as orchestrator:
         receipts = asyncio.run(call_together(orchestrator._task("t")))
     assert [one.applied_at_seq for one in receipts] == [1] * (2 * MAX_THREADS)
+
+
+@pytest.mark.parametrize("reading", ["history", "upload"])
+def test_blocked_reads_and_uploads_do_not_delay_controls(
+    reading: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A slow store holds every thread that reads, or that stores files, and callers wait in line behind them."""
+    go = threading.Event()
+    sent: list[str] = []
+    held: list[int] = []
+
+    def block(self: Task, *_: object) -> None:
+        held.append(1)
+        assert go.wait(60)
+
+    def accept(self: Task, name: str, item_id: str | None, arguments: object) -> Receipt:
+        sent.append(name.removeprefix("roboco."))
+        return Receipt("i", datetime.now(UTC))
+
+    def receipt(self: Task, item_id: str) -> Receipt:
+        return Receipt(item_id, datetime.now(UTC), applied_at_seq=1)
+
+    for name, method in ((reading, block), ("_accept", accept), ("receipt", receipt)):
+        monkeypatch.setattr(Task, name, method)
+
+    async def control(task: Task) -> None:
+        arguments = [tmp_path] if reading == "upload" else []
+        blocked = [asyncio.create_task(getattr(task, f"a{reading}")(*arguments)) for _ in range(2 * MAX_THREADS)]
+        while len(held) < MAX_THREADS:
+            await asyncio.sleep(0.001)
+        async with asyncio.timeout(60):
+            assert (await task.astop(timeout=10)).applied_at_seq == 1
+            assert (await task.ainterrupt(timeout=10)).applied_at_seq == 1
+            await asyncio.gather(task.asend("more"), task.apause(), task.astep(), task.aresume(), task.areceipt("i"))
+            await asyncio.gather(task.aanswer("c", 1), task.aapprove("c"), task.adeny("c"), task.aresolve("c", True))
+            await task.aset_limits(max_steps=9)
+        assert len(held) == MAX_THREADS
+        go.set()
+        await asyncio.gather(*blocked)
+
+    with Orchestrator(Settings(workspace=tmp_path.as_uri(), redis_url="redis://127.0.0.1:1/0")) as orchestrator:
+        asyncio.run(control(orchestrator._task("t")))
+    kinds = (
+        "stop",
+        "interrupt",
+        "send",
+        "pause",
+        "step",
+        "resume",
+        "answer",
+        "approve",
+        "deny",
+        "resolve",
+        "set_limits",
+    )
+    assert sorted(sent) == sorted(kinds)

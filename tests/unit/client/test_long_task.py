@@ -94,6 +94,12 @@ def test_the_usage_reads_no_step(world: World) -> None:
     assert (histories.steps, histories.lines_read) == (0, 0)
 
 
+def test_the_limits_of_an_open_task_that_redis_has_lost_are_those_of_the_history() -> None:
+    world = long_world()
+    world.server.wipe()
+    assert reader(world)[0].limits().max_cost == 7
+
+
 def test_pending_calls_are_those_of_the_newest_step_alone(world: World) -> None:
     task, histories = reader(world)
     pending = PendingActions(task._engine, TASK)

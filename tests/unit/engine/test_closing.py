@@ -1,22 +1,42 @@
 """Closing a task: what it waits for, and the bounds of its inbox."""
 
+import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from roboco.domain.paths import (
     closing_marker,
+    events_path,
     inbox_path,
     open_marker_path,
 )
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept import accept_item
 from roboco.engine.accept.accept_item import MAX_CONTROLS, MAX_ITEMS
-from roboco.errors import UsageError
+from roboco.errors import TransientError, UsageError
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
+from tests.support.memory_ports.reader import items_of, read_items
 from tests.support.memory_ports.watch import PortCall
 from tests.support.memory_ports.world import TASK, World
+
+
+def assert_ended(world: World, status: TaskStatus) -> None:
+    """Settle the task, and assert that every source agrees on its end with this status."""
+    world.settle()
+    assert world.summary().status is status
+    assert world.summary().steps == len(world.history())
+    stored = [json.loads(line) for line in world.files.held[events_path(TASK)].splitlines()]
+    assert [record["type"] for record in stored].count("event_task_end") == 1
+    assert stored[-1]["type"] == "event_task_end"
+    if TASK in world.server.held.tasks:
+        assert world.events()[-1] | {"step": 0} == stored[-1] | {"step": 0}
+    reader = read_items(items_of(world.published(), partial(world.histories.read, TASK)))
+    assert reader.ended
+    assert reader.steps == world.history()
+    assert world.pending_item_ids() == []
 
 
 def test_a_task_whose_close_was_interrupted_accepts_items_again() -> None:
@@ -98,6 +118,22 @@ def test_stops_of_a_task_that_is_never_submitted_are_limited() -> None:
     with pytest.raises(UsageError, match="already has 100 stops; send no more"):
         world.stop("stop-one-too-many")
     assert len([path for path in world.files.held if path.startswith(inbox_path(TASK))]) == MAX_CONTROLS
+
+
+def test_a_task_whose_history_is_not_compacted_stays_open() -> None:
+    world = SEQUENTIAL.world()
+    compacted = False
+
+    def watch(name: str, call: PortCall) -> Any:
+        return call() and compacted if name == "histories.compact" else call()
+
+    world.watch = watch
+    world.submit(SEQUENTIAL.team)
+    world.drain()
+    assert isinstance(world.failures[-1], TransientError)
+    assert open_marker_path(TASK) in world.files.held
+    compacted = True
+    assert_ended(world, TaskStatus.COMPLETED)
 
 
 def test_a_task_is_loaded_once_for_its_end() -> None:

@@ -113,6 +113,21 @@ def test_a_truncated_text_is_marked() -> None:
     assert notice.model_copy(update={"text": "x", "truncated": True}).body()["data"]["truncated"]
 
 
+def test_a_target_is_not_tried_before_its_retry_time() -> None:
+    world = GRAPH.world()
+    world.notifier.error = RetryLater("the server is busy", 1000.0)
+    replace(GRAPH, options={"notify": [SHOP]}).run(world)
+    world.drain()
+    assert world.server.held.schedule[notify.schedule_key(TASK)] == pytest.approx(world.clock.now() + 1000.0, abs=1)
+    world.notifier.error = RetryLater("the server is busy", 1.0)
+    world.clock.move(1000.0)
+    world.sweep()
+    world.drain()
+    assert world.server.held.schedule[notify.schedule_key(TASK)] > world.clock.now() + FIRST_RETRY_DELAY, (
+        "not sooner than after other errors"
+    )
+
+
 def test_a_target_cannot_delay_a_notification_beyond_the_delivery_period() -> None:
     world = GRAPH.world()
     world.notifier.error = RetryLater("the server is busy", 10 * DELIVERY_PERIOD)

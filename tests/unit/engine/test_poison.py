@@ -160,3 +160,16 @@ def test_dead_letter_of_an_ended_task_can_be_deleted() -> None:
     assert dismiss(world.engine.tasks, letter.letter_id) is None
     world.settle()
     assert world.engine.tasks.dead_letters.entries() == []
+
+
+def test_a_task_without_a_history_is_quarantined() -> None:
+    world = GRAPH.world()
+    world.submit(GRAPH.team)
+    world.dispatcher.queue.clear()
+    world.server.wipe()
+    world.histories.held.clear()
+    for _ in range(20):
+        world.sweep()
+    [letter] = world.engine.tasks.dead_letters.entries()
+    assert "has no history" in letter.reason
+    assert world.server.held.schedule[TASK] > world.clock.now() + 3000

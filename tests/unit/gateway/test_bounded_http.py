@@ -160,6 +160,23 @@ def test_a_client_that_reads_nothing_loses_its_connection(closes: bool, monkeypa
     asyncio.run(asyncio.wait_for(main(), 60))
 
 
+def test_a_client_that_reads_slowly_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MAX_UNREAD_SECONDS", 1.5)
+
+    async def main() -> None:
+        async with _serving(False) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(REQUEST)
+            received = 0
+            while data := await reader.read(PIECES * LARGE // 60):
+                received += len(data)
+                await asyncio.sleep(0.05)
+            assert received > PIECES * LARGE
+            writer.close()
+
+    asyncio.run(asyncio.wait_for(main(), 120))
+
+
 @asynccontextmanager
 async def _serving(closes: bool) -> AsyncIterator[tuple[ServerState, int]]:
     """Serve a large response on a port of this machine. If it `closes`, the application leaves it unfinished."""

@@ -17,6 +17,11 @@ def test_a_team_gets_the_smaller_limits() -> None:
     assert found == Limits(max_steps=3, max_cost=5, max_tokens=100, at_limit="pause")
 
 
+def test_a_team_within_the_budget_stays_as_it_is() -> None:
+    assert within_budget(TEAM, LimitOverrides()) is TEAM
+    assert within_budget(TEAM, LimitOverrides(max_steps=10)) is TEAM
+
+
 @pytest.mark.parametrize("wanted", [{"max_steps": 11}, {"max_steps": None}])
 def test_a_caller_cannot_raise_a_limit_beyond_the_budget(wanted: dict[str, int | None]) -> None:
     limits = LimitOverrides.model_validate(wanted)

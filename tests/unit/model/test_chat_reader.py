@@ -25,6 +25,14 @@ def test_fields_without_end_are_not_kept() -> None:
     assert len(json.dumps(assembly.provider)) <= 2 * MAX_PROVIDER_BYTES
 
 
+def test_fields_of_calls_without_end_are_not_kept() -> None:
+    assembly, chunks = reader()
+    for _ in range(300):
+        chunks.add_chunk(delta(tool_calls=[{"index": 0, "id": "x", "function": {"name": "add"}, "y": ["z" * 10_000]}]))
+    assert assembly.reply().provider == {"left_out": MAX_PROVIDER_BYTES}
+    assert len(json.dumps(assembly.calls[0].provider)) <= 2 * MAX_PROVIDER_BYTES
+
+
 def test_long_arguments_in_small_pieces_take_little_time() -> None:
     """Each piece has the name again and may end the arguments: they are not read again for each."""
     assembly, chunks = reader()

@@ -247,6 +247,11 @@ def test_a_reply_is_parsed_in_bounded_time(said: str) -> None:
     assert time.thread_time() - start < 5
 
 
+def test_lone_surrogates_are_replaced() -> None:
+    answer = parse_reply('{"text": "\\ud83d", "calls": []}', request(tool()), cut_off=False)
+    assert answer.text.encode()
+
+
 def test_a_reply_may_contain_the_maximum_number_of_calls() -> None:
     calls = [{"tool": "go", "args": {"n": n}} for n in range(MAX_CALLS)]
     answer = parse_reply(json.dumps({"calls": calls}), request(tool({})), cut_off=False)

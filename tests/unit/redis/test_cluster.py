@@ -8,8 +8,10 @@ import pytest
 import redis
 
 from roboco.domain.url import strip_credentials
-from roboco.redis.client import TIMEOUT, connect_for_renewals
+from roboco.errors import TransientError
+from roboco.redis.client import TIMEOUT, connect, connect_for_renewals
 from roboco.redis.cluster import is_cluster, node_urls
+from roboco.redis.scripts import translating_errors
 from roboco.settings import Settings
 
 CLUSTER_URL = "rediss+cluster://user:p%40ss@one:7000,two:7001,three/?ssl_ca_certs=/ca.pem"
@@ -24,6 +26,11 @@ def test_a_cluster_url_names_several_nodes_and_one_user() -> None:
 
 def test_a_displayed_cluster_url_contains_no_secret() -> None:
     assert strip_credentials(CLUSTER_URL).startswith("rediss+cluster://***@one:7000,two:7001,three/")
+
+
+def test_a_cluster_client_connects_at_its_first_use() -> None:
+    with connect("redis+cluster://127.0.0.1:1") as client, pytest.raises(TransientError), translating_errors():
+        client.get("key")
 
 
 def test_a_batch_for_a_cluster_that_hangs_waits_once() -> None:

@@ -78,6 +78,15 @@ def test_description_names_the_omitted_keywords() -> None:
     assert len(tool.description.encode()) < 500
 
 
+def test_description_does_not_depend_on_the_order_of_sets() -> None:
+    odd, other = {"pattern": "(?=x)"}, {"type": "file"}
+    schemas = [
+        {"properties": {"a": {"anyOf": [odd, STRING, other]}, "b": odd}},
+        {"properties": {"b": odd, "a": {"anyOf": [STRING, other, odd]}}},
+    ]
+    assert len({_listed("Buy.", schema).description for schema in schemas}) == 1
+
+
 def test_reduction_takes_a_bounded_time() -> None:
     schema = {"properties": {f"p{number}": {"pattern": f"(?=x){'a' * 20}{number}"} for number in range(900)}}
     start = time.thread_time()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from roboco.errors import UsageError
+from roboco.errors import TransientError, UsageError
 from roboco.local.process import free_port
 from roboco.ports.telemetry import (
     LEASE_EXPIRATIONS,
@@ -155,3 +155,10 @@ def test_backlog_gauges_are_read_at_most_every_few_seconds() -> None:
     assert reads == ["tasks"]
     uncached = BacklogGauges(tasks, lambda: 2, dict, max_age=0.0)
     assert [next(iter(uncached())).samples[0].value for _ in range(2)] == [2, 3]
+
+
+def test_unreadable_backlog_gauges_are_left_out() -> None:
+    def fail() -> int:
+        raise TransientError("redis does not answer")
+
+    assert list(BacklogGauges(fail, lambda: 1, dict)()) == []

@@ -168,6 +168,12 @@ def test_shared_models_are_counted_before_they_are_serialized(
     assert serialized == []
 
 
+def test_a_field_without_a_value_is_named() -> None:
+    for kind in (Visit, Stay):
+        with pytest.raises(TypeError, match=rf"field '\w+' of a {kind.__name__} has no value; return"):
+            to_json([object.__new__(kind)], "t")
+
+
 def test_shared_values_are_counted_at_each_occurrence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_result, "MAX_VALUES", 1000)
     value: list[object] = []

@@ -267,6 +267,14 @@ def test_frames_of_an_exception_are_kept_and_logged_but_not_in_the_outcome(caplo
     assert line.endswith("\n      raise exceptions[what]\n  ValueError: went wrong")
 
 
+@pytest.mark.parametrize("what", ["usage", "time"])
+def test_answer_of_a_tool_is_no_exception(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    files = MemoryFiles()
+    run("give", files, what=what)
+    assert call_failures(files, TASK) == {}
+    assert "the tool raised" not in caplog.text
+
+
 @pytest.mark.parametrize(("name", "on_unknown"), [("pay", "ask"), ("blind", "tell")])
 def test_the_outcome_of_an_irreversible_call_that_timed_out_is_unknown(name: str, on_unknown: str) -> None:
     outcome = run(name, what="time")
@@ -402,6 +410,12 @@ def test_artifacts_are_written_listed_and_read() -> None:
     read = run("artifact_read", files, uri="a.md", offset=2, limit=4).result.result
     assert read == {"text": "üße ", "offset": 2, "more": True, "total_bytes": 16}
     assert run("artifact_read", files, uri="file://artifacts/a.md").result.result["text"] == "Grüße und mehr"
+
+
+def test_a_binary_artifact_is_refused_by_artifact_read() -> None:
+    files = MemoryFiles()
+    files.put(f"{TASK}/artifacts/a.bin", b"\xff\xfe")
+    assert "is not a text in UTF-8" in str(run("artifact_read", files, uri="a.bin").result.error)
 
 
 @pytest.mark.parametrize(

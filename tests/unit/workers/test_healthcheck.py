@@ -67,3 +67,7 @@ def test_health_without_its_setting_names_the_remedy(command: list[str]) -> None
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith("ROBOCO_HEALTH_DIR is not set here, ")
     assert "set it to a folder of this worker's own" in ran.stderr
+
+
+def test_a_missing_file_is_a_problem(tmp_path: Path) -> None:
+    assert "it does not consume yet" in str(find_problem(tmp_path / "agents.json", 0.0))

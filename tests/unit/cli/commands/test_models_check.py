@@ -137,6 +137,13 @@ def test_a_missing_key_names_its_variable(team: Any, monkeypatch: pytest.MonkeyP
     assert "TEST_KEY is not set" in profile["checks"][0]["found"]
 
 
+def test_an_address_that_is_not_allowed_names_the_setting(team: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = team(UNREACHABLE)
+    monkeypatch.delenv("ROBOCO_ALLOWLIST")
+    [profile] = check(path)["profiles"]
+    assert "model_servers of ROBOCO_ALLOWLIST" in json.dumps(profile["checks"][0])
+
+
 def test_an_unreachable_server_is_named_in_both_commands(team: Any) -> None:
     path = team(UNREACHABLE)
     [profile] = check(path)["profiles"]

@@ -24,3 +24,10 @@ def test_eight_servers_are_asked_in_parallel_and_keep_their_order(monkeypatch: p
 
     monkeypatch.setattr(server_tools, "_fetch", answer)
     assert [one.server for one in fetch_tools(Settings(), SERVERS)] == SERVERS
+
+
+def test_an_exception_in_a_thread_is_raised_to_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_tools, "guard_process", lambda: None)
+    monkeypatch.setattr(server_tools, "_fetch", lambda adapter, server: {}[server.name])
+    with pytest.raises(KeyError):
+        fetch_tools(Settings(), SERVERS)

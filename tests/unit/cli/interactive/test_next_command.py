@@ -5,8 +5,9 @@ import pytest
 from roboco.cli.interactive.next_command import next_command
 from roboco.client.pending_actions import PendingActions
 from roboco.domain.history.part import ToolCall
+from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.status import TaskStatus
-from roboco.engine.accept.answer import CallApproval, decide_approval
+from roboco.engine.accept.answer import CallApproval, answer, decide_approval
 from tests.support.memory_ports.world import TASK, World
 from tests.unit.engine.accept.test_resolve import world_with_unknown_outcome
 from tests.unit.engine.test_external_calls import world_with_calls
@@ -32,6 +33,16 @@ def test_next_command_approves_the_calls_that_need_it() -> None:
     assert command == f"roboco approve {TASK} {wire.id}, or roboco deny {TASK} {wire.id}"
     decide_approval(world.engine, TASK, wire.id, CallApproval(True))
     assert pending.unapproved() == pending.unknown() == []
+
+
+def test_next_command_answers_the_calls_of_the_client() -> None:
+    world = world_with_calls(ASK, ASK)
+    pending, (first, second) = pending_of(world)
+    assert pending.unanswered() == [first, second]
+    answer(world.engine, TASK, successful_outcome(first, 7))
+    assert pending.unanswered() == [second]
+    command = f"roboco answer {TASK} {second.id} --result JSON"
+    assert next_command(TASK, pending, TaskStatus.CLIENT_TOOL_TURN, False) == command
 
 
 @pytest.mark.parametrize(

@@ -36,3 +36,12 @@ def test_broker_that_roboco_does_not_know_names_both_and_the_remedy(settings: Se
         "Roboco's coordinators and for the workers of this application. If both addresses are names of one broker, set "
         "it for the workers of this application to the first"
     )
+
+
+def test_broker_with_failover_is_known_by_one_of_its_addresses() -> None:
+    app = Celery(broker="redis://a/1;redis://b/1", set_as_current=False)
+    failing_over = Celery(broker="redis://:pw@a/1;redis://:pw@b/1", set_as_current=False)
+    assert broker_mistake(app, Settings(redis_url="redis://b/1")) == ""
+    assert broker_mistake(failing_over, Settings(redis_url="redis://:pw@a/1")) == ""
+    assert "redis://***@a/1;redis://***@b/1" in broker_mistake(failing_over, Settings(redis_url="redis://c/1"))
+    assert "redis://a/1;redis://b/1" in broker_mistake(app, Settings(redis_url="redis://c/1"))

@@ -18,7 +18,7 @@ from roboco.client.canvas.ended_task import continue_canvas
 from roboco.domain.notification import Notification, NotifyTarget
 from roboco.domain.paths import NOTIFY_MARKERS, continued_path, finished_notifications_path
 from roboco.engine.operate.notification_delivery import CONFIRM_TIMEOUT
-from roboco.errors import TransientError, UsageError
+from roboco.errors import TaskFailed, TransientError, UsageError
 from tests.faults.enumerated import INJECTIONS, FaultedCall
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, Journey
 from tests.support.memory_ports.watch import Crash, PortCall, Watch, make_call
@@ -117,6 +117,21 @@ def test_a_completed_team_continues_its_canvas() -> None:
     assert made.sent == [("shop.hear", "callback"), ("shop.publish", f"{made.celery_id}-next")]
     result = made.app.AsyncResult(made.celery_id)
     assert (result.state, result.result) == ("SUCCESS", "APPROVED at last")
+
+
+def test_a_failed_team_calls_errbacks_and_fails_the_rest_of_the_chain() -> None:
+    made = run_shop(FAILING)
+    assert made.sent == [("shop.complain", "errback")]
+    for celery_id in (made.celery_id, f"{made.celery_id}-next"):
+        result = made.app.AsyncResult(celery_id)
+        assert result.state == "FAILURE"
+        assert isinstance(result.result, TaskFailed)
+
+
+def test_a_stopped_team_is_revoked() -> None:
+    made = run_shop(MANUAL)
+    assert made.sent == []
+    assert made.state() == "REVOKED"
 
 
 def test_a_revoked_task_stays_revoked_if_its_team_completes() -> None:

@@ -82,6 +82,13 @@ def test_a_run_that_is_resumed_sends_no_task_its_item_twice(rest: RestWorld) -> 
     assert rest.orchestrator.task("acme:e").receipt(item).by == "key:night"
 
 
+def test_a_page_that_is_lost_after_some_of_its_tasks_is_repeated_without_effect(rest: RestWorld) -> None:
+    tasks = submit(rest, *"abc")
+    run = bulk(rest)
+    rest.orchestrator.task("acme:b").stop("stopped by an operator", bulk_item_id(run.bulk_id, "acme:b"))
+    assert outcomes(run.page()) == dict.fromkeys(tasks, "accepted") | {"acme:b": "repeated"}
+
+
 def test_a_broken_task_in_the_middle_fails_alone_and_its_outcome_has_the_cause(rest: RestWorld) -> None:
     tasks = submit(rest, *"abc")
     rest.world.files.held[summary_path("acme:b")] = b"poison"

@@ -21,7 +21,7 @@ from roboco.engine.accept.wait_cause import default_threshold, why_unattended
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.ports.registry import POOLS, Registration, WorkspaceIdentity
 from tests.support.gateway_rest import DESK, RestWorld, rest_world
-from tests.support.memory_ports.dispatcher import Message, QueueDispatcher, TurnMessage
+from tests.support.memory_ports.dispatcher import Message, QueueDispatcher, ToolMessage, TurnMessage
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
 from tests.support.memory_ports.task_store import MemoryTaskStore
@@ -95,6 +95,20 @@ def test_a_server_that_takes_no_writes_is_the_cause_before_a_missing_worker(
     assert why_unattended(rest.world.engine, "", "acme:t") == found.cause
 
 
+def test_a_silent_broker_does_not_hide_the_task(rest: RestWorld) -> None:
+    def fail() -> Any:
+        raise TransientError("the broker is silent")
+
+    submit(rest)
+    deliver_before(rest, TurnMessage)
+    wait(rest)
+    start_workers(rest, *POOLS)
+    rest.orchestrator._operations._queues = fail
+    [found] = stuck(rest)
+    assert found.kind == "unknown"
+    assert "the queues are not known: the broker is silent" in found.cause
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "cause"),
     [
@@ -158,6 +172,34 @@ def test_an_answer_that_the_workspace_does_not_take_is_named_with_the_error(rest
     assert seen[1] == "the answer of model 'small' waits until the workspace takes it: the disk is full: make room"
     assert "the disk is full" not in seen[2], "the answer is stored"
     assert len(world.history("acme:t")) == 2
+
+
+@pytest.mark.parametrize("target", ["agent:writer", "tool:ship"])
+def test_work_that_is_switched_off_names_the_switch_here_and_in_its_row(rest: RestWorld, target: str) -> None:
+    """A call that is switched off was sent before, so only the reason of its task says why it does not run."""
+    world = rest.world
+    world.engine.process.switches.repair()  # as coordinators do
+    rest.run("acme:done")
+    rest.replies = [says("I ship", ("ship", {}))]
+    world.engine.process.switches.switch_off(target, "the server is down", False, None, world.engine.now())
+    world.clock.move(1)  # longer than a process relies on what it has read
+    submit(rest, team="shippers")
+    deliver_before(rest, TurnMessage)
+    world.deliver(world.dispatcher.queue.popleft())
+    if target == "tool:ship":
+        deliver_before(rest, ToolMessage)
+        world.deliver(world.dispatcher.queue.popleft())
+    wait(rest)
+    start_workers(rest, *POOLS)
+    [found] = stuck(rest)
+    cause = f"{target} is switched off: the server is down"
+    assert (found.kind, found.cause) == ("switched_off", f"{cause}; on again: roboco switch on {target}")
+    page = rest.orchestrator.task_page(status="open")
+    [row] = rest.orchestrator.with_current_reasons(page.entries)
+    assert (page.entries[0].reason, row.reason) == ("", cause)
+    ended = rest.orchestrator.task_page(status="ended").entries
+    assert len(ended) == 1
+    assert rest.orchestrator.with_current_reasons(ended) == list(ended)
 
 
 def test_a_task_whose_state_cannot_be_read_keeps_the_reason_of_the_index(rest: RestWorld) -> None:

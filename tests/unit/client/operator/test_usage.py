@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roboco.client.operator.usage import UsageCollector, UsageSummary
-from roboco.client.operator.usage_formats import csv_lines
+from roboco.client.operator.usage_formats import csv_lines, json_lines
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import summary_path, usage_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary
-from roboco.domain.usage_table import UsageRow
+from roboco.domain.usage_table import UsageRow, UsageTable
 from roboco.engine.operate.rebuild_index import rebuild_index
 from roboco.engine.operate.what_if import start_runs
 from roboco.engine.task_usages import STORE_INTERVAL, task_usage
@@ -202,6 +203,17 @@ def test_runs_of_what_if_and_retried_tasks_count_what_they_ran_themselves() -> N
     assert (after.tokens_in, after.tokens_out) == (summary.tokens_in, summary.tokens_out)
 
 
+def test_no_name_of_a_model_controls_the_terminal_that_shows_a_report() -> None:
+    world, name = new_world(), "\x1b]0;owned\x07\x9b2J\u202e\n=gr\u00f6\u00dfe"
+    append(world, "t1", [("a", name, 5, 0)])
+    enter(world, "t1")
+    found = report(world, "model")
+    assert "\\u001b]0;owned\\u0007\\u009b2J\\u202e\\n=gr\u00f6\u00dfe" in "".join(csv_lines(found))
+    lines = list(json_lines(found))
+    assert json.loads(lines[0])["model"] == name
+    assert all(line.removesuffix("\n").isprintable() for line in lines)
+
+
 @pytest.mark.parametrize(
     "sign", ["=", "+", "-", "@", "\t", "\r", " =", "\n=", "\u3000=", "\uff1d", "\uff0b", "\uff0d", "\uff20"]
 )
@@ -226,3 +238,13 @@ def test_no_cell_of_a_text_begins_with_a_sign_of_a_formula(sign: str) -> None:
 def test_a_wrong_dimension_is_refused(by: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         report(new_world(), by)
+
+
+def test_a_table_has_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roboco.domain.usage_table.MAX_ROWS", 3)
+    world, numbers = new_world(), count()
+    append(world, "t1", [("a", f"m{next(numbers)}", 1, 0) for _ in range(4)])
+    usage = task_usage(world.engine.workspace, "t1", None)
+    UsageTable(("agent",)).add("desk", usage)
+    with pytest.raises(UsageError, match="more than 3 rows"):
+        UsageTable(("model",)).add("desk", usage)

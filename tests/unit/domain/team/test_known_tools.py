@@ -33,6 +33,14 @@ def test_missing_tools_are_those_that_are_named_anywhere() -> None:
     assert "no tool 'serch'" in missing_tools_error(team({}, "mcp:shop", limits=("shop_serch",)), "shop", ["find"])
 
 
+def test_the_error_for_missing_tools_is_short() -> None:
+    found = missing_tools_error(
+        team({"tools": [f"tool{n}" for n in range(200)]}), "shop", [], [f"other{n}" for n in range(1000)]
+    )
+    assert len(found) < 1000
+    assert "'tool19' and 180 more, which" in found
+
+
 def test_server_entry_expands_to_the_listed_tools() -> None:
     shop = team({}, "mcp:shop", "artifact_list", "shop_find")
     (agent,) = shop.agents

@@ -18,6 +18,20 @@ def validation_error(data: dict[str, Any]) -> str:
     return str(raised.value)
 
 
+def test_a_server_has_a_command_or_a_url() -> None:
+    files = McpServer.model_validate(COMMAND | {"env": ["SHOP_TOKEN"], "prefix": "files_", "timeout": 30})
+    assert files.remote_names("ignored_") == {"files_search": "search", "files_read": "read"}
+    assert files.location == "python -m shop.files_server"
+    web = McpServer.model_validate(WEB | {"headers": {"Authorization": "WEB_AUTH_HEADER"}})
+    assert web.remote_names("web_") == {"web_search": "search", "web_buy": "buy"}
+    assert (web.named_tools["search"].effect, web.named_tools["buy"].effect, web.named_tools["buy"].approval) == (
+        "pure",
+        None,
+        "never",
+    )
+    assert (web.timeout, web.connect_timeout, web.prefix) == (60.0, 10.0, None)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

@@ -6,6 +6,7 @@ import pytest
 
 from roboco.domain.team.collaboration import Graph
 from roboco.domain.team.context_policy import RecentContext
+from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
 
 DESIGN: dict[str, Any] = {
@@ -90,3 +91,20 @@ def test_an_edge_may_be_just_a_name(edges: Any, targets: list[str]) -> None:
 def test_the_tail_is_as_long_as_the_longest_memory(contexts: list[dict[str, Any]], tail: int) -> None:
     agents = [{"name": f"a{n}", "prompt": "hi", "context": context} for n, context in enumerate(contexts)]
     assert validate_team({"name": "solo", "agents": agents}).tail_length == tail
+
+
+def test_a_frozen_team_is_read_back_the_same() -> None:
+    whole = DESIGN | {
+        "collaboration_model": {
+            "type": "graph",
+            "routing_graph": {
+                "writer": [
+                    {"to": "critic", "when": {"not": {"any": [{"contains": "a"}, {"matches": "b+"}]}}},
+                    {"to": "END", "when": {"all": [{"tool_called": "web_search"}, {"metadata": {"a.b": 1}}]}},
+                    {"to": "USER", "when": {"tool_failed": "web_search", "artifact": "*.md"}, "max_times": 2},
+                ]
+            },
+        }
+    }
+    team = validate_team(whole)
+    assert Team.model_validate_json(team.model_dump_json(by_alias=True, exclude_none=True)) == team

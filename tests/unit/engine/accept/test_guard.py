@@ -105,6 +105,19 @@ def test_message_whose_attempts_are_exhausted_becomes_a_dead_letter_and_is_not_a
     assert unfinished_attempts(world) == 0
 
 
+def test_a_dead_letter_that_needs_too_much_memory_is_stored_without_its_body() -> None:
+    """Otherwise the message would return to its queue for ever."""
+    world = empty_world()
+    for _ in range(POLICY.max_attempts):
+        process(world.engine, Received(world), raising(MemoryError()))
+        world.clock.sleep(POLICY.lease + 1)
+    message = Received(world, exhausts_memory=True)
+    assert process(world.engine, message, lambda: None) == Acknowledge()
+    [(reason, attempts)] = dead_letters_of(world)
+    assert reason.endswith("its content is not kept, because the worker ran out of memory again")
+    assert attempts == POLICY.max_attempts
+
+
 @pytest.mark.parametrize(
     ("error", "creates_task", "reason"),
     [

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from roboco.domain.paths import (
+    ENTER_PREFIX,
+    RESTART_PREFIX,
+    RESUME_PREFIX,
     inbox_path,
     team_path,
 )
@@ -154,6 +157,42 @@ def _crash_in_turns(world: World, where: str) -> Any:
         return _crash_at(where)(name, call)
 
     return watch
+
+
+@pytest.mark.parametrize("kind", [ENTER_PREFIX, RESTART_PREFIX, RESUME_PREFIX])
+def test_a_job_that_is_entered_again_while_it_runs_is_kept(kind: str) -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.engine.tasks.schedule.set(f"{kind}{TASK}")
+
+    def watch(name: str, call: Any) -> Any:
+        if name in ("task_store.load", "files.names"):
+            world.server.held.schedule[f"{kind}{TASK}"] = world.clock.now()
+        return call()
+
+    world.watch = watch
+    sweep_shard(world.engine, shard_of(TASK), 1)
+    assert world.server.held.schedule[f"{kind}{TASK}"] <= world.clock.now()
+    world.watch = make_call
+    world.sweep()
+    assert f"{kind}{TASK}" not in world.server.held.schedule
+
+
+def test_a_task_that_cannot_be_reconciled_is_retried_with_a_delay() -> None:
+    world = with_lost_message(GRAPH.world())
+    passes: list[float] = []
+
+    def watch(name: str, call: Any) -> Any:
+        if name == "task_store.load":
+            passes.append(world.clock.now())
+            raise TransientError("no answer")
+        return call()
+
+    world.watch = watch
+    for _ in range(60):
+        world.sweep()
+    assert 5 <= len(passes) <= 7
 
 
 def test_the_first_success_after_an_outage_hurries_the_other_entries() -> None:

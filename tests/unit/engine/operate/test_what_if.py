@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from roboco.domain.decision.what_if_effects import effects_to_keep
-from roboco.domain.history.part import ToolResult
+from roboco.domain.history.part import Artifact, ToolResult
+from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import what_if_id
 from roboco.domain.limits import UsageLimits
-from roboco.domain.paths import recorded_calls_path
+from roboco.domain.paths import artifact_path, recorded_calls_path
 from roboco.domain.recorded.run_comparison import CallCounts, Difference, RunRow, row_of_run, row_of_task
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
@@ -143,6 +144,29 @@ def test_a_call_without_a_record_runs_if_it_is_pure_and_is_refused_otherwise() -
     found = row(world)
     assert found.calls == CallCounts(recorded=2, run=1, refused=2)
     assert (found.difference, found.route_differs_at) == (Difference(seq=1, what="calls"), 1)
+
+
+def test_equal_calls_get_the_recorded_results_in_their_order() -> None:
+    """The third equal call has no recorded result."""
+    rome = ("weather", {"city": "Rome"})
+
+    def again(request: Request) -> ScriptedReply:
+        turns = sum(message["role"] == "tool" for message in request.messages)
+        wanted = 3 if "new" in str(request.messages[0]["content"]) else 2
+        return says("", rome) if turns < wanted else says("done")
+
+    world = shop_world()
+    world.given.model.script = again
+    world.submit(SHOP)
+    world.settle()
+    start_runs(world.engine, request(team=with_prompt("You are new.")))
+    world.settle(RUN)
+    assert [one.result for one in results(world)] == ["weather number 1", "weather number 2", "weather number 3"]
+    assert effects(world) == [f"{RUN} weather {{'city': 'Rome'}}"]
+    start_runs(world.engine, request(group="whatif-0b", seq=2, team=with_prompt("You are new.")))
+    world.settle("whatif-0b-1")
+    assert [one.result for one in results(world, "whatif-0b-1")][:2] == ["weather number 1", "weather number 2"]
+    assert row(world, "whatif-0b-1").calls == CallCounts(recorded=1, run=1)
 
 
 def test_no_crash_lets_a_run_have_an_effect() -> None:
@@ -293,6 +317,23 @@ def test_a_sub_task_is_answered_from_the_record_or_is_a_run_too() -> None:
     assert what_if_id(child) == "whatif-0b"
     assert "its effect is idempotent" in str(results(world, child)[0].error)
     assert len(world.effects) == 1  # type: ignore[attr-defined]
+
+
+def test_files_of_recorded_results_are_copied() -> None:
+    def keep_file(args: dict[str, Any], context: ToolContext) -> ToolOutcome:
+        world.files.create(artifact_path(context.task_id, "map.txt"), b"7")
+        artifact = Artifact(artifact_id="map.txt", uri="file://artifacts/map.txt", mime_type="text/plain")
+        return ToolOutcome(result=ToolResult(tool_call_id=context.call_id, result="kept"), artifacts=(artifact,))
+
+    world = shop_world()
+    world.given.toolbox.functions = dict(world.given.toolbox.functions) | {"weather": keep_file}
+    world.given.model.script = lambda request: (
+        says("done") if request.messages[-1]["role"] == "tool" else says("", CALLS[0])
+    )
+    world.submit(SHOP)
+    world.settle()
+    start_runs(world.engine, request())
+    assert world.files.held[artifact_path(RUN, "map.txt")] == b"7"
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,14 @@ def test_a_reply_that_is_complete_is_committed_and_not_handed_over() -> None:
     assert "event_turn_restart" not in [event["type"] for event in world.published()]
 
 
+def test_work_that_ends_is_not_taken() -> None:
+    world = world_with_turn()
+    assert run_turn(world.engine, take(world).assignment) is TurnOutcome.COMMITTED
+    world.host.shutdown_due = True
+    world.engine.process.held_work.check()
+    assert (world.host.interrupts, world.host.kills) == (0, 0)
+
+
 class InterruptedCallError(Exception):
     """The exception with which a pool interrupts a call."""
 
@@ -175,6 +183,27 @@ def test_a_call_is_not_interrupted_while_its_outcome_is_recorded(operation: str,
     assert task is not None
     assert task.calls[message.assignment.call_id].outcome is not None
     assert not any(isinstance(one, ToolMessage) for one in world.dispatcher.queue)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_call_that_ends_as_it_is_interrupted_is_recorded_or_handed_over(fails: bool) -> None:
+    """A result counts. An error may be the interruption, so another worker runs the call."""
+
+    def run(args: Any, context: Any) -> int:
+        for item in world.engine.process.held_work._held:
+            item.reason = SHUTDOWN_REASON
+            item.interrupt()
+        if fails:
+            raise InterruptedCallError
+        return 3
+
+    world, message = world_with_call(run)
+    expected = CallOutcome.HANDED_OVER if fails else CallOutcome.DONE
+    assert run_call(world.engine, message.assignment) is expected
+    task = world.engine.tasks.task_store.load(TASK, 1)
+    assert task is not None
+    assert (task.calls[message.assignment.call_id].outcome is None) is fails
+    assert sum(isinstance(one, ToolMessage) for one in world.dispatcher.queue) == fails
 
 
 def test_an_interruption_that_fails_does_not_keep_other_work_from_its_own() -> None:

@@ -15,6 +15,7 @@ from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.parts import with_parts
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
+from tests.support.memory_ports.watch import make_call
 from tests.support.memory_ports.world import TASK, WORKER, World, team_of, world_parts
 
 WORKSPACE = WorkspaceIdentity("w", "file:///w")
@@ -140,6 +141,25 @@ def test_a_declined_call_is_dispatched_a_limited_number_of_times_while_another_c
         assert not world.dispatcher.queue, "the coordinator dispatches the call forever"
         world.sweep()
     assert dispatched == MIN_DECLINES
+
+
+def test_a_pause_that_was_resumed_before_it_was_applied_is_followed_by_another() -> None:
+    world = world_calling()
+    world.given.toolbox.missing = {"shop"}
+
+    def resume_immediately(name: str, call: Any) -> Any:
+        answer = call()
+        if name == "inbox.add" and world.status() is TaskStatus.RUNNING and not resumed:
+            resumed.append(name)
+            world.watch = make_call
+            world.resume("at-once")
+        return answer
+
+    resumed: list[str] = []
+    world.watch = resume_immediately
+    world.settle()
+    assert resumed
+    assert world.status() is TaskStatus.PAUSED
 
 
 def test_a_turn_whose_tools_no_worker_can_describe_pauses_the_task() -> None:

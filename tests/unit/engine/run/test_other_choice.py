@@ -128,6 +128,15 @@ def test_reasoning_is_published_apart_from_the_text() -> None:
     assert read_items(items).steps == world.history(), "a reader of text ignores it"
 
 
+def test_text_after_the_reasoning_of_a_failed_request_is_published() -> None:
+    """Chunks of one attempt have one sequence of numbers: a number that was used is dropped."""
+    models = with_fallback(reasoning="stream")
+    world = run([replace(failed("quota"), reasoning=("a", "b", "c")), says("one two three")], models)
+    chunks = [record["text"] for record in world.published() if record["type"] == "content_chunk"]
+    assert "".join(chunks) == last_step(world).text == "one two three"
+    assert last_step(world).metadata["chunks"] == 6
+
+
 @pytest.mark.parametrize(
     ("reply", "code", "words"),
     [

@@ -9,7 +9,7 @@ from roboco.gateway.openai.ids import ResponseId, shown_call_id, split_call_id
 from roboco.gateway.openai.parameters import CHAT, RESPONSES, check_parameters
 from roboco.gateway.openai.response_items import input_entries
 from roboco.gateway.openai.tools import client_tools
-from roboco.gateway.openai.turn import Decided, Said, Turn, turn_of
+from roboco.gateway.openai.turn import Decided, Returned, Said, Turn, turn_of
 from roboco.gateway.problem import Problem
 
 CALL = {"id": "tc_1.task_a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -41,6 +41,23 @@ def test_the_last_message_is_the_prompt_and_the_others_are_history() -> None:
         Said("assistant", "(the result of call tc_1: sun)"),
         Said("assistant", "It is sunny."),
     )
+
+
+def test_results_at_the_end_answer_the_task_that_their_calls_name() -> None:
+    turn = chat(
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "tc_1.task_a", "content": "sun"},
+    )
+    assert turn.answers == (Returned("tc_1.task_a", "sun"),)
+    assert turn.answered_task == "task_a"
+    with pytest.raises(Problem, match="different responses"):
+        _ = response(
+            [
+                {"type": "function_call_output", "call_id": "tc_1.task_a", "output": "1"},
+                {"type": "function_call_output", "call_id": "tc_2.task_b", "output": "2"},
+            ]
+        ).answered_task
 
 
 def test_a_response_may_be_a_text_items_or_decisions() -> None:

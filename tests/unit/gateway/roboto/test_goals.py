@@ -54,6 +54,22 @@ def test_a_goal_takes_the_input_of_roboto_and_gives_its_record_again(wire: dict[
     assert wire.items() <= read.goal_data.items()
 
 
+def test_goals_of_one_type_have_different_names() -> None:
+    declared = declared_goals(GOALS.validate_python([SUMMARY, TRIAGE, SUMMARY, SUMMARY]))
+    assert [goal["name"] for goal in declared] == [
+        "dataset_summary",
+        "dataset_triage",
+        "dataset_summary_2",
+        "dataset_summary_3",
+    ]
+    assert [record["goal_type"] for record in goal_records([stored(goal) for goal in declared])] == [
+        "dataset_summary",
+        "dataset_triage",
+        "dataset_summary",
+        "dataset_summary",
+    ]
+
+
 @pytest.mark.parametrize("schema", [{}, {"description": 7}, {"description": "text"}, {"description": "[" * 10_000}])
 def test_a_goal_of_another_client_has_no_record(schema: dict[str, Any]) -> None:
     assert goal_records([stored({"name": "plan", "description": "d", "schema": schema})]) == []

@@ -77,6 +77,14 @@ def applied(by: str = "key:a", age: float = 0.0, index: int = 2, seq: int = 2) -
     return [user_step(0, "go"), agent_step(1), user_step(seq, "more", item_id, age)]
 
 
+def test_a_message_has_the_id_of_its_sender_and_index() -> None:
+    task = StubTask([user_step(0, "go"), agent_step(1)])
+    send(task, request("more"))
+    assert [sent["item_id"] for sent in task.sent] == [item_id_at(TASK, "key:a", request("more"), 2)]
+    assert task.sent[0]["item_id"].startswith(sender_prefix("key:a"))
+    assert not task.sent[0]["item_id"].startswith(sender_prefix("key:b"))
+
+
 @pytest.mark.parametrize("status", [TaskStatus.RUNNING, TaskStatus.QUEUED, TaskStatus.APPROVAL, TaskStatus.PAUSED])
 def test_a_repetition_while_the_turn_runs_is_the_same_message(status: TaskStatus) -> None:
     task = StubTask(applied(age=100), status)
@@ -170,3 +178,10 @@ def test_results_of_tools_are_answers() -> None:
         ("tc_3", None, "{}"),
     ]
     assert all(options["by"] == "key:a" for _, _, options in task.answers)
+
+
+def test_new_tools_are_not_declared_with_results() -> None:
+    task = StubTask([user_step(0, "go")])
+    body = {"tool_results": [], "client_tools": [TOOL]}
+    with pytest.raises(Problem, match="client_old cannot be declared here"):
+        answer_tools(cast(Task, task), "key:a", ToolResultsRequest.model_validate(body))

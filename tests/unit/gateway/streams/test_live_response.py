@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from roboco.errors import CorruptHistory, TransientError
+from roboco.gateway.streams.aborting import abort_quietly
 from roboco.gateway.streams.ending import Ending
 from roboco.gateway.streams.form import Form, LinesOfJson, ServerSentEvents
 from roboco.gateway.streams.live_response import LiveResponse
@@ -223,3 +224,19 @@ def test_an_error_of_the_source_is_the_last_frame(
     play(scenario, form)
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert bool(errors) == (code == "internal"), "an error that no client should see is in the log"
+
+
+def test_an_aborted_response_is_no_error_in_the_log_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    log, message = logging.getLogger("uvicorn.error"), "ASGI callable returned without completing response."
+
+    async def respond(aborted: bool) -> None:
+        if aborted:
+            abort_quietly()
+        log.error(message)
+
+    async def main() -> None:
+        for aborted in (True, False, True):
+            await asyncio.create_task(respond(aborted))
+
+    asyncio.run(main())
+    assert [record.message for record in caplog.records] == [message]

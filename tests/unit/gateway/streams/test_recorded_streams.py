@@ -17,6 +17,7 @@ from roboco.gateway.streams.selection import ALWAYS_SHOWN, Selection, StreamChan
 from roboco.gateway.streams.task_source import TaskSource
 from roboco.gateway.streams.tasks_source import TasksSource
 from tests.support.gateway_streams import Frame, frames_of, place_after, shown
+from tests.support.memory_ports.reader import read_items
 from tests.unit.domain.stream.test_merged import OPERATIONS_AND_LOSSES, apply_operations, operation_lists
 from tests.unit.gateway.streams.recorded import RecordedTask
 
@@ -62,6 +63,22 @@ def test_a_stream_that_is_cut_anywhere_and_resumed_equals_the_whole(
         assert shown(before) + shown(read(TaskSource(recorded.task, place, selection, form), place)) == whole
     else:
         assert shown(before) == whole
+
+
+@given(LOSSES, FORMS)
+def test_a_client_that_reads_one_frame_of_each_connection_holds_every_step_once(
+    operations: list[tuple[str, str]], form: type[Form]
+) -> None:
+    recorded = RecordedTask(apply_operations(operations))
+    everything, place, kinds = Selection(), "", list[str]()
+    for _ in range(400):
+        [first, *_] = [frame for frame in read(TaskSource(recorded.task, place, everything, form)) if frame.place]
+        kinds.append(first.kind)
+        if is_end(first.place):
+            break
+        place = first.place
+    assert kinds[-1] == "stream_end"
+    assert kinds.count("step_final") == len(read_items(recorded.items()).steps)
 
 
 @given(st.lists(WHOLE_LOGS, min_size=1, max_size=4), FORMS, SELECTIONS, st.data())

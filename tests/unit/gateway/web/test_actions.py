@@ -38,6 +38,24 @@ def test_each_operation_for_operators_has_a_form_with_all_its_fields(document: d
         assert not any(one.get("required") for one in others), f"{name}: the form has no field for these parameters"
 
 
+def test_people_need_json_only_for_objects(document: dict[str, Any]) -> None:
+    [forms] = ask(("actionForms", document))
+    fields = {(name, one["name"]): one for name, form in forms.items() for one in form.get("fields", ())}
+    assert {key for key, one in fields.items() if one["kind"] == "json"} <= {
+        ("start_what_if", "team"),
+        ("start_what_if", "prompts"),
+        *((name, field) for name, field in fields if name == "control_tasks"),
+    }
+    assert fields["erase_tasks", "team"]["kind"] == "list"
+    assert fields["report_usage", "format"]["options"] == ['"json"', '"jsonl"', '"csv"']
+    assert fields["control_tasks", "what_if"]["text"] == ""  # its default is null, which is no option
+    limits = fields["control_tasks", "limits"]
+    assert limits["title"] == "limits"
+    assert [one["text"] for one in limits["fields"]] == [""] * len(limits["fields"]), "a bulk stop takes no limits"
+    stopped = next(one for one in forms["erase_task"]["fields"] if one["name"] == "stop")
+    assert stopped["text"] == "false"
+
+
 def test_requests_have_values_in_the_address_the_query_or_the_body() -> None:
     erase = {"path": "/v1/operations/erasures/{task_id}", "method": "post"}
     report = {"path": "/v1/usage", "method": "get"}

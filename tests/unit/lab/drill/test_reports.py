@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from roboco import UsageError
 from roboco.cli.terminal.screen import Screen
-from roboco.lab.drill.faults import select
+from roboco.lab.drill.faults import FAULTS, select
 from roboco.lab.drill.report import DrillReport, render_html
 from roboco.lab.drill.result import DrillResult, FaultOutcome, FaultResult
 from roboco.lab.drill.scene import Baseline
@@ -72,6 +73,15 @@ def test_the_text_never_shows_a_fault_that_did_not_strike_as_passed() -> None:
     assert "all promises held (1 fault struck in 0 s, 1 not hit)" in text
 
 
+def test_the_text_says_that_a_drill_is_incomplete() -> None:
+    interrupted = result(fault("held"), interrupted=True)
+    assert "interrupted, so this is not all" in text_of(interrupted)
+    assert "all promises held so far (" in text_of(interrupted)
+    assert "all promises held so far (" in render_html(interrupted, strict=False)
+    assert "the drill ended early: no worker" in text_of(result(error="no worker"))
+    assert "--strict counts weaknesses" in text_of(result(fault("held"), weaknesses=[WEAKNESS]), strict=True)
+
+
 def test_the_json_holds_the_promises_and_the_outcome() -> None:
     record = json.loads(json.dumps(result(fault("broken"), fault("held")).record(strict=False)))
     assert record["failed"] is True
@@ -124,6 +134,15 @@ def test_the_page_escapes_everything_and_loads_nothing() -> None:
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert page.policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}'")
     assert "http" not in text.replace("http-equiv", "")
+
+
+def test_faults_are_selected_by_name_pattern_and_group() -> None:
+    assert select(()) == FAULTS
+    assert len({one.name for one in FAULTS}) == len(FAULTS)
+    assert [one.name for one in select(("redis-emptied",))] == ["redis-emptied"]
+    assert {one.group for one in select(("redis", "model-4*"))} == {"redis", "model"}
+    with pytest.raises(UsageError, match="no fault matches 'nothing'"):
+        select(("redis", "nothing"))
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,15 @@ def test_a_sample_fits_its_schema(schema: dict[str, Any], seed: int) -> None:
     jsonschema.validate(sample(schema, random.Random(seed)), schema)
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [None, True, {}, {"$ref": "#/none"}, {"$ref": "#"}, {"type": "array", "minItems": 10**9}, {"minLength": 10**9}],
+    ids=str,
+)
+def test_a_sample_of_a_strange_schema_is_small(schema: Any) -> None:
+    assert len(json.dumps(sample(schema, random.Random(1)))) < 20_000
+
+
 def graph_team(graph: dict[str, Any], names: str = "abc") -> Team:
     agents = [{"name": name, "prompt": name} for name in names if name in graph]
     return parse_team(

@@ -204,6 +204,16 @@ def test_a_router_is_imported_only_if_the_operator_allows_it(command: click.Comm
     assert "module 'shop.routers' is not in ROBOCO_TOOL_MODULES" in str(error)
 
 
+def test_a_status_that_depends_on_the_moment_is_no_difference() -> None:
+    store_tasks(run_journey(GRAPH))
+    summary = json.loads(Path("workspace", summary_path(TASK)).read_bytes())
+    _put(summary_path(TASK), json.dumps(summary | {"status": TaskStatus.PAUSED}).encode())
+    result = call(replay_task, TASK)
+    assert result.return_value == 0
+    assert result.stdout.splitlines()[-1] == "6 of 6 choices are the same; 1 depends on the moment"
+    assert "redis does not answer" in result.stderr.lower()
+
+
 # --- export-test ---------------------------------------------------------------------------------------------------
 
 
@@ -257,6 +267,18 @@ def test_the_exported_test_fails_readably_for_a_changed_team() -> None:
     assert code == 1
     assert f"{len(names)} failed" in output
     assert output.count("AssertionError: Lists differ: ['writer'") == len(names)
+
+
+def test_an_existing_file_is_overwritten_only_with_force() -> None:
+    store_tasks(run_journey(GRAPH))
+    Path("test_mine.py").write_text("mine")
+    error = call(export_test, TASK, "-o", "test_mine.py").exception
+    assert isinstance(error, UsageError)
+    assert "--force" in str(error)
+    assert Path("test_mine.py").read_text() == "mine"
+    assert call(export_test, TASK, "-o", "test_mine.py", "--force").exception is None
+    assert "RECORDING" in Path("test_mine.py").read_text()
+    assert isinstance(call(export_test, TASK, "-o", "nowhere/test_mine.py").exception, UsageError)
 
 
 def test_export_with_a_changed_router_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roboco.tools.mcp.transport import MAX_LINE_CHARS, ServerExit
+from roboco.tools.mcp.transport import MAX_LINE_CHARS, MAX_LOGGED_LINES, ServerExit
 from roboco.tools.mcp.watchdog import describe_status
 
 
@@ -36,6 +36,12 @@ def test_the_cause_is_reported(report: bytes, expected: str) -> None:
 )
 def test_the_exit_status_is_described(status: int, expected: str) -> None:
     assert describe_status(status) == f"its process ended {expected}"
+
+
+def test_logged_lines_are_few_short_and_printable() -> None:
+    lines = read_report(b"1\n" + b"line\n" * 50 + b"x" * 1000 + b"\r\x1b[2J\xff\t\xe2\x80\xaeend\n\n").log_lines(str)
+    assert len(lines) == MAX_LOGGED_LINES
+    assert lines[-2:] == ["x" * MAX_LINE_CHARS + "...", "\ufffd ?end"]
 
 
 def test_secrets_are_redacted_before_a_line_is_truncated() -> None:

@@ -92,10 +92,30 @@ print(open('same.txt').read()); os.chmod('new.bin', 0); os.chmod('.', 0)
     assert (result.output, result.skipped) == ("abc\n", ())
 
 
+HOSTILE_FILES = r"""
+import os, socket
+open('kept.txt', 'w').write('x')
+for name in (b'line\nbreak', b'\xff\xfe', b'..x', b'.hidden', 'ü'.encode(), b'a' * 255, b'a b', b'-rf', b'\x1b[31m'):
+    open(name, 'w').write('x')
+os.mkdir('below'); open('below/deep.txt', 'w').write('x')
+os.symlink('/etc/passwd', 'link'); os.symlink('kept.txt', 'link2'); os.mkfifo('pipe')
+socket.socket(socket.AF_UNIX).bind('socket'); os.link('kept.txt', 'twice.txt')
+"""
+
+
 @pytest.mark.usefixtures("sandbox_available")
 def test_code_with_a_nul_is_refused_and_not_truncated() -> None:
     with pytest.raises(UsageError, match="NUL character at position 8"):
         run_code("print(1)\0print(2)")
+
+
+@pytest.mark.usefixtures("sandbox_available")
+def test_each_skipped_file_is_reported_in_one_line() -> None:
+    result = run_code(HOSTILE_FILES)
+    assert [file.name for file in result.files] == ["kept.txt", "twice.txt"]
+    assert len(result.skipped) == 14
+    assert "'below' is a folder: write files directly into the working folder" in result.skipped
+    assert all(line.isprintable() and len(line) < 300 for line in result.skipped)
 
 
 @pytest.mark.usefixtures("sandbox_available")

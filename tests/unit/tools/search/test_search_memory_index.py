@@ -115,6 +115,20 @@ def test_any_query_returns_a_limited_number_of_hits(tmp_path_factory: pytest.Tem
     assert len(search_over(folder, steps_of(*LINES))(query, 3)) <= 3
 
 
+def test_a_hit_names_its_step_and_part(search: SearchFunction) -> None:
+    [hit] = search("lighthouse")
+    step = steps_of(*LINES)[1]
+    assert hit.to_result() == {
+        "step_id": step.step_id,
+        "seq": 1,
+        "agent_name": "one",
+        "part": "tool_call",
+        "score": round(hit.score, 4),
+        "snippet": "web_search lines: a\nnewline\nquery: lighthouse",
+        "created_at": (START + timedelta(seconds=1)).isoformat().replace("+00:00", "Z"),
+    }
+
+
 @pytest.mark.parametrize(
     ("filters", "found"),
     [
