@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from io import StringIO
 from itertools import count
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roboco.client.operator.usage import UsageCollector, UsageSummary
+from roboco.client.operator.usage import UsageCollector, UsageSummary, parse_day
 from roboco.client.operator.usage_formats import csv_lines, json_lines
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
@@ -248,3 +248,15 @@ def test_a_table_has_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -
     UsageTable(("agent",)).add("desk", usage)
     with pytest.raises(UsageError, match="more than 3 rows"):
         UsageTable(("model",)).add("desk", usage)
+
+
+def test_a_day_is_a_date_or_a_number_of_days_ago() -> None:
+    today = date(2026, 3, 1)
+    assert [parse_day(text, today) for text in ("2026-01-31", "1d", "0d")] == [
+        date(2026, 1, 31),
+        date(2026, 2, 28),
+        today,
+    ]
+    for text in ("yesterday", "d", "99999999d", "2026-02-30", "-1d"):
+        with pytest.raises(UsageError, match="cannot be read: write YYYY-MM-DD"):
+            parse_day(text, today)

@@ -206,6 +206,19 @@ def test_a_call_that_ends_as_it_is_interrupted_is_recorded_or_handed_over(fails:
     assert sum(isinstance(one, ToolMessage) for one in world.dispatcher.queue) == fails
 
 
+def test_a_call_that_was_handed_over_before_its_outcome_is_recorded_is_shown_as_handed_over() -> None:
+    def run(args: Any, context: Any) -> int:
+        for item in world.engine.process.held_work._held:
+            item.reason = SHUTDOWN_REASON
+            item.interrupt()
+            item.hand_over()  # the tool did not end in time
+        return 3
+
+    world, message = world_with_call(run)
+    assert run_call(world.engine, message.assignment) is CallOutcome.HANDED_OVER
+    assert sum(isinstance(one, ToolMessage) for one in world.dispatcher.queue) == 1
+
+
 def test_an_interruption_that_fails_does_not_keep_other_work_from_its_own() -> None:
     world = world_with_turn()
     held_work, interrupted = world.engine.process.held_work, []
