@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import json
 import time
 from typing import Any
 
@@ -45,6 +46,11 @@ def test_every_field_that_affects_execution_is_covered(name: str) -> None:
     assert "changed" in (KEYS.signature_error(sign_headers(), BODY + b" ") or "")
 
 
+@pytest.mark.parametrize("value", [None, "", "1:", ":a", "x:a", "-1:a", "١:a", f"{'1' * 20}:a", 7, [], {"a": 1}, "1"])
+def test_a_malformed_signature_is_refused(value: Any) -> None:
+    assert "not signed" in (KEYS.signature_error(HEADERS | {SIGNATURE_HEADER: value}, BODY) or "")
+
+
 @pytest.mark.parametrize(
     ("later", "valid"),
     [(0, True), (SIGNATURE_LIFETIME - 9, True), (SIGNATURE_LIFETIME + 9, False), (-MAX_CLOCK_SKEW - 9, False)],
@@ -62,6 +68,17 @@ def test_the_first_key_signs_and_every_key_verifies() -> None:
     both.sign(headers, BODY)
     assert SigningKeys(("n" * 32,)).signature_error(headers, BODY) is None
     assert KEYS.signature_error(headers, BODY) is not None
+
+
+def test_without_keys_messages_are_neither_signed_nor_refused() -> None:
+    headers: dict[str, Any] = dict(HEADERS)
+    SigningKeys(()).sign(headers, BODY)
+    assert headers == HEADERS
+    assert SigningKeys(()).signature_error(headers, BODY) is None
+
+
+def test_the_keys_appear_in_no_text() -> None:
+    assert "kkk" not in repr(KEYS) + str(KEYS) + json.dumps({"keys": KEYS}, default=repr)
 
 
 def test_a_pool_runs_the_tasks_of_its_queues() -> None:

@@ -41,6 +41,10 @@ def test_no_control_character_is_left(text: str) -> None:
     assert strip_control(strip_control(text)) == strip_control(text)
 
 
+def test_invisible_characters_are_escaped_and_others_kept() -> None:
+    assert escape_invisible("grün\n\x1b[31m\u202e\x7f") == "grün\n\\u001b[31m\\u202e\\u007f"
+
+
 @pytest.mark.parametrize(
     "character",
     [
@@ -67,3 +71,9 @@ def test_an_invisible_character_is_escaped(character: str) -> None:
 @pytest.mark.parametrize("text", ["größer\nals ö", "漢字 и кириллица", "\U0001f388 – “quotes” …", "e\u0301 हिन्दी"])
 def test_visible_text_is_not_escaped(text: str) -> None:
     assert escape_invisible(text) == text
+
+
+def test_one_line_is_escaped_and_shortened() -> None:
+    assert one_line("two\nlines\tand \x1b[1mmore\x1b[0m", 100) == "two lines and \\u001b[1mmore\\u001b[0m"
+    assert one_line("abcdef", 6) == "abcdef"
+    assert one_line("abcdefg", 6) == "abcde…"

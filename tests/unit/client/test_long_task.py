@@ -1,5 +1,6 @@
 """Reads of a long task: those that a page of it makes read few steps, whatever their number."""
 
+import json
 from collections.abc import Iterator
 from typing import cast
 
@@ -17,6 +18,7 @@ from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.steps_on_demand import BLOCK_STEPS
 from roboco.domain.limits import LimitOverrides
+from roboco.domain.paths import summary_path
 from roboco.engine.accept.limits import set_limits
 from roboco.ports.workspace import Histories
 from roboco.redis.stream.follower import RedisFollower
@@ -92,6 +94,16 @@ def test_the_usage_reads_no_step(world: World) -> None:
     task, histories = reader(world)
     assert usage_report(task).limits.max_cost == 7
     assert (histories.steps, histories.lines_read) == (0, 0)
+
+
+def test_the_limits_of_a_summary_without_them_are_those_of_the_history() -> None:
+    world = ended_world()
+    record = json.loads(world.files.held[summary_path(TASK)])
+    assert record.pop("limit_overrides") == {"max_cost": 7}
+    world.files.held[summary_path(TASK)] = json.dumps(record).encode()
+    task, histories = reader(world)
+    assert task.limits().max_cost == 7
+    assert histories.steps == 0
 
 
 def test_the_limits_of_an_open_task_that_redis_has_lost_are_those_of_the_history() -> None:

@@ -34,6 +34,11 @@ from roboco.errors import UsageError
 PIECES = st.sampled_from(["a", "Z", "0", "_", "-", ".", "..", "/", "\\", "{", "}", ":", "\n", "\0", " ", "ü", "_open"])
 
 
+@pytest.mark.parametrize("task_id", ["a", "task_1", "Task-1.2", "0", "x" * 128, "acme:1", "a-b_c:Task.1"])
+def test_valid_task_ids_are_accepted(task_id: str) -> None:
+    assert check_task_id(task_id) == task_id
+
+
 @pytest.mark.parametrize(
     "task_id",
     [
@@ -68,6 +73,12 @@ def test_invalid_item_ids_are_refused(item_id: object) -> None:
     with pytest.raises(UsageError, match="is not allowed: use 1 to 64"):
         check_item_id(item_id)
     assert check_item_id("a-B_9") == "a-B_9"
+
+
+def test_error_for_a_long_id_is_short() -> None:
+    with pytest.raises(UsageError) as raised:
+        check_task_id("/" * 10_000)
+    assert len(str(raised.value)) < 300
 
 
 def test_derived_ids_are_stable_and_differ_by_position() -> None:
@@ -105,6 +116,18 @@ def test_no_path_leaves_the_tasks_folder(name: str) -> None:
         assert path.startswith("task/")
         assert path.count("/") == 2
         assert not {"", ".", ".."} & set(path.split("/"))
+
+
+def test_paths_are_below_the_folder_of_the_task() -> None:
+    assert team_path("t") == "t/team.json"
+    assert summary_path("t") == "t/task.json"
+    assert history_path("t") == "t/history.jsonl"
+    assert segments_path("t") == "t/history/"
+    assert events_path("t") == "t/events.jsonl"
+    assert artifact_path("t", "a.md") == "t/artifacts/a.md"
+    assert item_path("t", "i") == "t/inbox/i.json"
+    assert intent_path("t", "tc_1") == "t/effects/tc_1.json"
+    assert outcome_path("t", "tc_1") == "t/effects/tc_1.outcome.json"
 
 
 def test_ids_are_qualified_with_the_tenant() -> None:

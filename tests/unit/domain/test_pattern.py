@@ -55,6 +55,17 @@ def test_a_heavy_pattern_is_refused(pattern: str) -> None:
         check_pattern(pattern)
 
 
+@pytest.mark.parametrize(
+    "pattern", [r"\(?x\)?", r"^[a-zA-Z0-9_-]{1,64}$", r"^\d{4}-\d{2}-\d{2}$", "(?i)approved|ok", ""]
+)
+def test_usual_patterns_are_accepted(pattern: str) -> None:
+    assert check_pattern(pattern) == pattern
+
+
+def test_none_is_accepted_as_no_pattern() -> None:
+    assert check_pattern(None) is None
+
+
 def test_the_end_of_a_long_text_is_searched() -> None:
     heavy = "a" * MAX_WEIGHT
     assert max_searched_chars("a") == MAX_SEARCH_COST

@@ -2,6 +2,7 @@
 
 import pytest
 
+from roboco.domain.log_text import MAX_PROCESSED_CHARS, log_text
 from roboco.domain.url import covers, strip_credentials, url_error
 
 ENTRY = "https://h.example/team"
@@ -91,3 +92,13 @@ def test_an_entry_covers_urls_below_it(entry: str, url: str) -> None:
 )
 def test_credentials_are_stripped_from_each_url(text: str, stripped: str) -> None:
     assert strip_credentials(text) == stripped
+
+
+def test_a_password_across_the_length_limit_is_stripped() -> None:
+    for length in range(MAX_PROCESSED_CHARS - 30, MAX_PROCESSED_CHARS + 5):
+        assert "cana" not in log_text(f"{'x' * length} redis://u:canary@h", MAX_PROCESSED_CHARS)
+
+
+@pytest.mark.parametrize("url", ["https://h.example/teams", "https://h.example/TEAM", "https://h.example:8443/team"])
+def test_an_entry_does_not_cover_urls_beside_it(url: str) -> None:
+    assert not covers(ENTRY, url)

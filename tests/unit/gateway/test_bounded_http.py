@@ -113,6 +113,12 @@ def test_a_connection_without_a_request_ends(sent: bytes, monkeypatch: pytest.Mo
     assert not asyncio.run(wait(REQUEST))
 
 
+def test_trailers_are_no_headers() -> None:
+    connection = _sent(CHUNKED + b"2\r\nhi\r\n0\r\nX-API-Key: forged\r\nHost: evil\r\n\r\n")
+    assert connection.transport.sent.startswith(b"HTTP/1.1 204")
+    assert connection.headers == [b"host", b"transfer-encoding"]
+
+
 @pytest.mark.parametrize("trailers", [TRAILER * 1000, b"X-Trailer: " + b"a" * 1_000_000], ids=["many", "one"])
 def test_endless_trailers_close_the_connection(trailers: bytes) -> None:
     connection = _sent(CHUNKED + b"2\r\nhi\r\n0\r\n" + trailers)
@@ -124,6 +130,13 @@ def test_an_endless_head_gets_431() -> None:
     connection = _sent(b"GET / HTTP/1.1\r\nHost: " + b"a" * 2 * MAX_HEAD)
     assert connection.transport.sent.startswith(b"HTTP/1.1 431")
     assert connection.transport.closed
+
+
+def test_a_long_body_in_small_chunks_is_no_head() -> None:
+    whole = CHUNKED + b"2\r\nhi\r\n" * 20_000 + b"0\r\n\r\n"
+    connection = _sent(whole, b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+    assert not connection.transport.closed
+    assert connection.transport.sent.count(b"HTTP/1.1 204") == 2
 
 
 def test_a_large_piece_of_a_body_is_no_trailer() -> None:

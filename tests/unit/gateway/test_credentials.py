@@ -26,6 +26,11 @@ def test_a_bearer_key_is_found(value: bytes) -> None:
     assert found((b"authorization", value)) == TEXT
 
 
+def test_the_other_header_is_found() -> None:
+    assert found((b"x-api-key", KEY)) == TEXT
+    assert found((b"x-api-key", KEY), (b"authorization", b"Bearer " + KEY)) == TEXT
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -56,6 +61,12 @@ def test_two_credentials_are_refused() -> None:
     assert found((b"x-api-key", KEY), (b"x-api-key", KEY)) == "refused"
     assert found((b"cookie", b"roboco_session=a; x=y; roboco_session=b")) == "refused"
     assert found((b"cookie", b"roboco_session=a"), (b"cookie", b"roboco_session=b")) == "refused"
+
+
+def test_a_cookie_is_found_by_its_exact_name() -> None:
+    assert found((b"cookie", b"a=b; roboco_session=v1.x; c")) == "v1.x"
+    assert found((b"cookie", b"__Host-roboco_session=v1.x; xroboco_session=1; Roboco_Session=2")) is None
+    assert found() is None
 
 
 @given(st.lists(st.tuples(st.sampled_from([b"authorization", b"x-api-key", b"cookie", b"x"]), st.binary(max_size=200))))

@@ -75,6 +75,18 @@ def test_a_fresh_key_is_read_once(store: Store) -> None:
     run(work())
 
 
+def test_concurrent_requests_share_a_read(store: Store) -> None:
+    async def work() -> None:
+        store.open.clear()
+        waiting = [asyncio.create_task(store.cache.get(GOOD)) for _ in range(50)]
+        await asyncio.sleep(0.05)
+        store.open.set()
+        assert await asyncio.gather(*waiting) == [key()] * 50
+        assert store.reads == [GOOD]
+
+    run(work())
+
+
 def test_a_known_key_works_for_a_bounded_time_while_the_store_is_down(store: Store) -> None:
     async def work() -> None:
         await store.cache.get(GOOD)
@@ -114,5 +126,15 @@ def test_a_flood_of_wrong_ids_neither_delays_nor_evicts_a_known_key(
         store.now = FRESH_SECONDS + 1
         assert await store.cache.get(GOOD) == key()
         assert list(store.cache._keys) == [GOOD]
+
+    run(work())
+
+
+def test_a_deleted_key_ends(store: Store) -> None:
+    async def work() -> None:
+        await store.cache.get(GOOD)
+        del store.keys[GOOD]
+        store.now = FRESH_SECONDS + 0.1
+        assert await store.cache.get(GOOD) is None
 
     run(work())

@@ -90,6 +90,11 @@ def token(key: Any = RSA, header: dict[str, Any] | None = None, **claims: Any) -
     return jwt.encode(chosen, given, key, algorithms=["RS256", "ES256", "HS256", "PS256", "RS512"])
 
 
+def test_claims_name_the_caller() -> None:
+    expected = Principal("oidc:ann", "acme", frozenset({Scope.READ, Scope.SUBMIT}), None, LIMITS)
+    assert Provider().callers(token(), token(EC)) == [expected, expected]
+
+
 def test_scopes_may_be_a_list_and_teams_a_claim() -> None:
     provider = Provider(oidc_claims=OidcClaims(scope="roles", teams="teams"))
     many, one = ["roboco:read", 5, "roboco:approve"], "roboco:read write"
@@ -146,6 +151,11 @@ def test_wrong_claims_are_refused(claims: dict[str, Any]) -> None:
     assert Provider().callers(token(**claims)) == [401]
 
 
+def test_clocks_may_differ_a_little_and_the_audience_may_be_a_list() -> None:
+    found = Provider().callers(token(exp=NOW - 59), token(nbf=NOW + 59), token(aud=["other", AUDIENCE]))
+    assert all(isinstance(one, Principal) for one in found)
+
+
 def unsigned(head: Any, signature: str = "", **claims: Any) -> str:
     """Return a token with this header."""
     body = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": NOW + 300, "tenant": "acme"} | claims
@@ -190,6 +200,14 @@ def signed_with_public_key() -> str:
 )
 def test_attacks_are_refused(attack: str) -> None:
     assert Provider().callers(attack) == [401]
+
+
+def test_a_token_without_a_key_id_needs_a_single_key() -> None:
+    provider = Provider()
+    assert provider.callers(token(RSA, {"alg": "RS256"})) == [401]
+    del provider.documents[f"{ISSUER}/keys"]["keys"][1]
+    [found] = provider.callers(token(RSA, {"alg": "RS256"}))
+    assert isinstance(found, Principal)
 
 
 def test_a_new_key_is_read_once_and_invented_ids_cause_no_flood() -> None:
@@ -245,3 +263,10 @@ def test_keys_for_other_purposes_sign_no_token() -> None:
     known, *refused = provider.callers(*tokens, token(small, {"alg": "RS256", "kid": "d"}))
     assert isinstance(known, Principal)
     assert refused == [401] * 3
+
+
+@pytest.mark.parametrize("keys", [[], "x", [None], [{"kty": "RSA", "n": "!", "e": 3.1}]])
+def test_a_provider_without_valid_keys_is_unavailable(keys: Any) -> None:
+    provider = Provider()
+    provider.documents[f"{ISSUER}/keys"]["keys"] = keys
+    assert provider.callers(token()) == [503]

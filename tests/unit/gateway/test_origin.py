@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from roboco.gateway.origin import check_host, check_origin
+from roboco.gateway.origin import check_host, check_origin, is_same_host
 from roboco.gateway.problem import Problem
 
 
@@ -52,6 +52,12 @@ def test_a_link_may_be_followed_but_a_cross_site_read_is_refused() -> None:
     assert is_refused(scope("GET", sec_fetch_site="cross-site", sec_fetch_mode="no-cors"))
 
 
+def test_two_values_of_a_header_match_nothing() -> None:
+    request = scope("GET", sec_fetch_site="same-origin")
+    request["headers"].append((b"sec-fetch-site", b"cross-site"))
+    assert is_refused(request)
+
+
 def test_a_cookie_without_proof_of_its_origin_may_only_read() -> None:
     assert is_refused(scope(host="gw"), needs_proof=True)
     assert not is_refused(scope("GET", host="gw"), needs_proof=True)
@@ -76,12 +82,32 @@ def test_without_authentication_other_names_are_refused(host: str) -> None:
         check_host(scope(host=host), (), local_only=True)
 
 
+def test_no_host_or_two_are_refused() -> None:
+    twice = scope(host="localhost")
+    twice["headers"].append((b"host", b"evil.example"))
+    for request in (scope(), twice):
+        with pytest.raises(Problem):
+            check_host(request, (), local_only=True)
+
+
+def test_without_authentication_other_machines_are_refused() -> None:
+    with pytest.raises(Problem):
+        check_host(scope(client="192.0.2.1", host="localhost"), (), local_only=True)
+    check_host(scope(client="::1", host="localhost"), (), local_only=True)
+
+
 def test_with_authentication_each_name_passes_unless_some_are_listed() -> None:
     check_host(scope(client="192.0.2.1", host="any.example"), (), local_only=False)
     with pytest.raises(Problem):
         check_host(scope(host="any.example"), ("gw.example",), local_only=False)
     with pytest.raises(Problem):
         check_host(scope(host="localhost"), ("gw.example",), local_only=False)
+
+
+def test_same_host_compares_the_port_of_the_scheme_only() -> None:
+    assert is_same_host("http://gw", "gw:80")
+    assert not is_same_host("http://gw", "gw:443")
+    assert not is_same_host("ftp://gw", "gw")
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,19 @@ def test_a_cookie_is_valid_until_its_end() -> None:
     assert key_id_of(text) == KEY.id
 
 
+def test_a_cookie_is_for_one_key() -> None:
+    text = issue(KEY, SECRETS, 1000, 600)
+    assert not check(text, KEY.model_copy(update={"digest": sha256("other")}))
+    assert not check(text.replace("abcdefgh", "abcdefgi"), KEY.model_copy(update={"id": "abcdefgi"}))
+
+
+def test_secrets_are_rotated() -> None:
+    text = issue(KEY, SECRETS, 1000, 600)
+    assert check(text, secrets=("b" * 32, *SECRETS))
+    assert not check(text, secrets=("b" * 32,))
+    assert not check(text, secrets=())
+
+
 @given(st.integers(0, 100), st.characters(codec="ascii"))
 def test_a_changed_cookie_is_invalid(place: int, character: str) -> None:
     text = issue(KEY, SECRETS, 1000, 600)

@@ -1,6 +1,7 @@
 """The open streams of a process: counted at once, stored in batches, and corrected by renewals."""
 
 import asyncio
+import threading
 from collections.abc import Coroutine
 from typing import Any
 
@@ -109,6 +110,20 @@ def test_a_refused_stream_is_not_counted() -> None:
     run(test, RELEASE_DELAY=0.01)
 
 
+def test_a_busy_caller_does_not_delay_the_renewal_of_a_silent_one() -> None:
+    async def test(leases: StreamLeases, counts: Counts) -> None:
+        async with leases.stream(account("key:silent")):
+            counts.held.clear()  # Redis was emptied
+            for _ in range(100):
+                async with leases.stream(account("key:busy")):
+                    await asyncio.sleep(0.005)
+                if "key:silent" in counts.held:
+                    return
+            raise AssertionError("the silent caller's lease was not renewed")
+
+    run(test, RENEW_SECONDS=0.1, RELEASE_DELAY=0.01)
+
+
 def test_while_redis_is_silent_streams_are_refused_and_open_ones_stay() -> None:
     async def test(leases: StreamLeases, counts: Counts) -> None:
         async with leases.stream(account()):
@@ -122,3 +137,47 @@ def test_while_redis_is_silent_streams_are_refused_and_open_ones_stay() -> None:
             await until(lambda: counts.held == {"key:one": (1, 1)})
 
     run(test, RENEW_SECONDS=0.02, RELEASE_DELAY=0.01)
+
+
+class SlowCounts(Counts):
+    """Answers a renewal once a test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.renewing, self.may_answer = threading.Event(), threading.Event()
+
+    def hold_streams(self, account: Account, process: str, own: int, shared: int) -> LimitReached | None:
+        """Store the numbers."""
+        self.held[account.by] = (own, shared)
+        return None
+
+    def renew_streams(self, account: Account, process: str, own: int, shared: int) -> None:
+        """Store the numbers, and answer later."""
+        super().renew_streams(account, process, own, shared)
+        self.renewing.set()
+        assert self.may_answer.wait(60)
+
+
+def test_a_stream_that_closes_during_a_renewal_is_released_and_stops_no_other_renewal() -> None:
+    async def test(leases: StreamLeases, counts: SlowCounts) -> None:
+        async with leases.stream(account("key:silent")):
+            async with leases.stream(account()):
+                async with leases.stream(account()):
+                    renewing = leases._renewing
+                await until(counts.renewing.is_set)
+                assert counts.held["key:one"] == (1, 2)
+            counts.may_answer.set()
+            await until(lambda: counts.held["key:one"] == (0, 1))
+            await until(lambda: list(leases._own) == [("acme", "key:silent")])
+            assert renewing is not None
+            assert not renewing.done()
+
+    run(test, SlowCounts, RELEASE_DELAY=0.01)
+
+
+def test_without_limits_nothing_is_stored() -> None:
+    async def test(leases: StreamLeases, counts: Counts) -> None:
+        async with leases.stream(account(limit=None)), leases.stream(None):
+            assert counts.commands == 0
+
+    run(test)

@@ -30,5 +30,10 @@ def test_an_address_that_is_not_public_is_refused(host: str) -> None:
         allowed_address(host, 443, ("https://hooks.example/",))
 
 
+@pytest.mark.parametrize("host", ["8.8.8.8", "192.0.1.1", "2606:4700::1111", "2a00:1450::1"])
+def test_a_public_address_is_reached(host: str) -> None:
+    assert allowed_address(host, 443, ("https://hooks.example/",)) == host
+
+
 def test_a_network_that_the_operator_names_is_reached() -> None:
     assert allowed_address("64:ff9b::8.8.8.8", 443, ("64:ff9b::/96",)) == "64:ff9b::808:808"

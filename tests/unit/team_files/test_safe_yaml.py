@@ -38,3 +38,7 @@ def test_tags_create_no_objects(tag: str) -> None:
 def test_malformed_yaml_is_refused(text: str) -> None:
     with pytest.raises(yaml.YAMLError):
         read_yaml(text)
+
+
+def test_words_are_keys() -> None:
+    assert read_yaml("{on: [a], no: yes}") == {"on": ["a"], "no": True}

@@ -10,11 +10,11 @@ from decimal import Decimal
 from enum import Enum, StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, computed_field
+from pydantic import BaseModel, Field, PlainSerializer, RootModel, TypeAdapter, computed_field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from roboco.domain.canonical_json import canonical_json
@@ -78,6 +78,19 @@ class CheckedPair:
     right: Any
 
 
+class Tree(RootModel[list["Tree"]]):
+    """Nested lists."""
+
+
+class Short(BaseModel):
+    """A model whose JSON is shorter than its fields."""
+
+    left: int
+    hidden: list[Any] = Field(exclude=True)
+    summed: Annotated[list[int], PlainSerializer(sum)]
+    more: Tree
+
+
 serialized: list[str] = []
 
 
@@ -131,6 +144,13 @@ def test_results_are_converted_to_json(value: object, expected: object) -> None:
 
 
 @pytest.mark.parametrize(
+    "value", [date(2026, 1, 2), {"a"}, Decimal("1.10"), ID, Path("a"), "ä".encode(), Visit(date(2026, 1, 2), [])]
+)
+def test_result_is_accepted_as_an_argument(value: object) -> None:
+    assert TypeAdapter(type(value)).validate_python(to_json(value, "t")) == value
+
+
+@pytest.mark.parametrize(
     ("value", "problem"),
     [
         (object(), "returned a value of type object that is not JSON: it holds a value of type object; return texts,"),
@@ -154,6 +174,13 @@ def test_value_that_is_not_json_raises_type_error_with_the_remedy(value: object,
     assert problem in str(failed.value)
 
 
+def test_a_value_that_contains_itself_raises_type_error() -> None:
+    circle: list[object] = []
+    circle.append(circle)
+    with pytest.raises(TypeError, match="nested deeper than 64 levels"):
+        to_json(circle, "t")
+
+
 @pytest.mark.parametrize("kind", [Pair, CheckedPair])
 def test_shared_models_are_counted_before_they_are_serialized(
     monkeypatch: pytest.MonkeyPatch, kind: Callable[..., object]
@@ -168,10 +195,32 @@ def test_shared_models_are_counted_before_they_are_serialized(
     assert serialized == []
 
 
+def test_fields_that_are_not_serialized_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_result, "MAX_VALUES", 20)
+    value = Short(left=1, hidden=[1] * 100, summed=[1] * 100, more=Tree([Tree([])]))
+    value.hidden = [value]
+    assert to_json(value, "t") == {"left": 1, "summed": 100, "more": [[]]}
+
+
+def test_root_models_do_not_count_as_levels() -> None:
+    tree = Tree([])
+    for _ in range(50):
+        tree = Tree([tree])
+    assert canonical_json(to_json(tree, "t")) == "[" * 51 + "]" * 51
+
+
 def test_a_field_without_a_value_is_named() -> None:
     for kind in (Visit, Stay):
         with pytest.raises(TypeError, match=rf"field '\w+' of a {kind.__name__} has no value; return"):
             to_json([object.__new__(kind)], "t")
+
+
+def test_an_object_with_a_wrong_length_is_converted() -> None:
+    class Long(dict[str, int]):
+        def __len__(self) -> int:
+            return 5
+
+    assert to_json(Long(a=1), "t") == {"a": 1}
 
 
 def test_shared_values_are_counted_at_each_occurrence(monkeypatch: pytest.MonkeyPatch) -> None:

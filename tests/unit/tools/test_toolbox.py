@@ -305,6 +305,11 @@ def test_a_tool_without_a_verified_effect_leaves_it_unknown(name: str, what: str
     assert verify_call(name, what) is None
 
 
+def test_an_unavailable_workspace_does_not_verify_a_call() -> None:
+    with pytest.raises(TransientError):
+        verify_call("pay", "transient")
+
+
 def verify_call(name: str, what: str) -> ToolOutcome | None:
     """Return the result of the tool's `verify` for a lost call, or None."""
     call = ToolCall(id=CONTEXT.call_id, tool_name=name, args={"what": what})

@@ -24,7 +24,7 @@ from roboco.domain.usage_table import UsageRow, UsageTable
 from roboco.engine.operate.rebuild_index import rebuild_index
 from roboco.engine.operate.what_if import start_runs
 from roboco.engine.task_usages import STORE_INTERVAL, task_usage
-from roboco.errors import Forbidden, UsageError
+from roboco.errors import CorruptHistory, Forbidden, UsageError
 from tests.support.memory_ports.world import World, world_parts
 from tests.unit.engine.accept.test_retry_task import failed_world
 from tests.unit.engine.operate.test_what_if import RUN, SHOP, ended_world, request, with_prompt
@@ -139,6 +139,19 @@ def test_a_history_that_was_restored_to_an_earlier_step_is_counted_again() -> No
     restored.files.put(usage_path("t1"), world.files.get(usage_path("t1")) or b"")
     append(restored, "t1", [("b", "small", 5, 0)] * (STORE_INTERVAL + 1))
     assert {cell.agent for cell in task_usage(restored.engine.workspace, "t1", None).cells} == {"b"}
+
+
+def test_a_task_with_a_broken_history_is_named_and_the_report_is_not_complete() -> None:
+    world = new_world()
+    append(world, "t1", [("a", "small", 5, 0)])
+    enter(world, "t1", steps=3)
+    append(world, "t2", [("a", "small", 5, 0)])
+    enter(world, "t2")
+    found = report(world)
+    assert (found.total.turns, found.complete, found.tasks) == (1, False, 1)
+    assert "the history of task 't1' has 1 steps, and its summary 3" in found.problems[0]
+    with pytest.raises(CorruptHistory):
+        task_usage(world.engine.workspace, "t1", 3)
 
 
 def test_the_conditions_choose_days_teams_and_tenants() -> None:

@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait
+from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.route import WORKER_LOST_RULE, Route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import local_answers
-from roboco.domain.history.part import Artifact, ErrorPart, ToolResult
+from roboco.domain.history.part import Artifact, ErrorPart, TextPart, ToolCall, ToolResult
 from roboco.domain.history.state import TaskState
-from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
 from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
-from tests.unit.domain.steps import START, Line, call, failed, history_of, result, steps_of, text
+from tests.unit.domain.steps import START, Line, call, failed, history_of, result, routed, steps_of, text
 
 TEAM = validate_team(
     {
@@ -67,6 +67,10 @@ def test_an_agent_acts(lines: list[Line], agent: str, rule: str) -> None:
     assert (action.agent, action.route.to, action.route.rule, action.handed_off_by) == (agent, agent, rule, None)
 
 
+def test_end_completes_the_task() -> None:
+    assert decide_after(GO, ("b", "x")) == End(TaskStatus.COMPLETED, "after b always")
+
+
 def test_a_route_to_the_user_waits() -> None:
     action = decide_after(GO, ("c", "x"))
     assert isinstance(action, Wait)
@@ -105,6 +109,11 @@ def test_an_error_ends_the_task_for_any_inbox(last: Line, status: TaskStatus, in
     assert decide_after(GO, last, inbox=inbox) == End(status, "enough")
 
 
+def test_an_error_of_a_tool_ends_nothing() -> None:
+    steps: list[Line] = [GO, ("a", [call("1")]), ("tool_executor", [result("1", error="no"), failed("tool")])]
+    assert isinstance(decide_after(*steps), StartTurn)
+
+
 # --- stop ------------------------------------------------------------------------------------------------------
 
 
@@ -131,6 +140,19 @@ def test_a_stop_closes_open_calls_first() -> None:
 
 
 # --- tool calls ------------------------------------------------------------------------------------------------
+
+
+def test_calls_are_dispatched() -> None:
+    action = decide_after(GO, ("a", [text("x"), call("1"), call("2")]))
+    assert isinstance(action, CallTools)
+    assert [one.id for one in action.calls] == ["1", "2"]
+
+
+def test_only_calls_without_an_outcome_are_dispatched() -> None:
+    parts = [call("1"), call("2"), call("3", "nothing"), handoff("4", "b")]
+    action = decide_after(GO, ("a", parts), outcomes={"1": ok("1")})
+    assert isinstance(action, CallTools)
+    assert [one.id for one in action.calls] == ["2"]
 
 
 def test_results_become_a_step_in_the_order_of_the_calls() -> None:
@@ -194,6 +216,26 @@ def test_the_second_handoff_of_a_step_is_refused() -> None:
     assert "already handed off" in str(answers["2"].result.error)
 
 
+def test_a_handoff_beside_other_calls_waits_for_their_results() -> None:
+    parts = [call("1"), handoff("2", "c"), call("3", "nothing")]
+    action = decide_after(GO, ("a", parts))
+    assert action == CallTools((ToolCall(id="1", tool_name="add", args={}),))
+    action = decide_after(GO, ("a", parts), outcomes={"1": ok("1")})
+    assert isinstance(action, AppendStep)
+    assert [outcome.result.tool_call_id for outcome in action.unpublished_results] == ["2", "3"]
+    after = decide_after(GO, ("a", parts), (action.agent_name, [part.model_dump() for part in action.parts]))
+    assert isinstance(after, StartTurn)
+    assert after.agent == "c"
+
+
+def test_the_reason_of_a_handoff_may_be_missing_or_long() -> None:
+    for given, expected in (({}, "a handed off"), ({"reason": 5}, "5"), ({"reason": "x" * 900}, "x" * 500)):
+        parts = [call("1", "handoff", {"destination_agent": "b"} | given)]
+        action = decide_after(GO, ("a", parts), ("tool_executor", [result("1", "ok")]))
+        assert isinstance(action, StartTurn)
+        assert action.route.reason == expected
+
+
 def test_a_stop_gives_an_open_irreversible_call_an_unknown_outcome() -> None:
     tools = tuple(tool.model_copy(update={"effect": "irreversible"}) for tool in TEAM.tools)
     team = TEAM.model_copy(update={"tools": tools})
@@ -207,6 +249,21 @@ def test_a_stop_gives_an_open_irreversible_call_an_unknown_outcome() -> None:
 # --- messages --------------------------------------------------------------------------------------------------
 
 
+def test_a_message_becomes_a_step() -> None:
+    action = decide_after(GO, ("c", "x"), inbox=(MORE,))
+    assert isinstance(action, AppendStep)
+    assert (action.agent_name, action.parts, action.item_ids) == ("user", (TextPart(text="more"),), ("m",))
+    assert action.metadata["item_id"] == "m"
+    assert "agent" not in action.metadata
+
+
+def test_the_oldest_message_goes_first() -> None:
+    other = UserMessage(item_id="n", created_at=START, text="other")
+    action = decide_after(GO, inbox=(other, MORE))
+    assert isinstance(action, AppendStep)
+    assert action.item_ids == ("n",)
+
+
 def test_a_message_may_name_the_agent_that_answers() -> None:
     action = decide_after(GO, inbox=(MORE.model_copy(update={"agent": "b"}),))
     assert isinstance(action, AppendStep)
@@ -218,6 +275,10 @@ def test_a_message_that_ends_a_wait_keeps_the_reason_of_the_wait() -> None:
     assert isinstance(action, AppendStep)
     assert action.metadata["routing"]["rule"] == "c: no edge"
     assert action.metadata["routing"]["to"] == "USER"
+
+
+def test_a_message_waits_for_open_calls() -> None:
+    assert isinstance(decide_after(GO, ("a", [call("1")]), inbox=(MORE,)), CallTools)
 
 
 @pytest.mark.parametrize(
@@ -273,8 +334,24 @@ def test_limits_end_the_task_before_the_next_turn(limits: dict[str, Any], second
         assert action.parts[0].model_dump() == {"type": "error", "code": "limit", "message": message}
 
 
+def test_limits_do_not_affect_ends_and_waits() -> None:
+    team = TEAM.model_copy(update={"limits": TEAM.limits.model_copy(update={"max_steps": 1})})
+    assert isinstance(decide_after(GO, ("b", "x"), team=team), End)
+    assert isinstance(decide_after(GO, ("c", "x"), team=team), Wait)
+
+
 def test_exhausted_attempts_end_the_task() -> None:
     action = decide_after(GO, give_up_reason="lost 5 times", inbox=(MORE,))
     assert isinstance(action, AppendStep)
     assert action.agent_name == "orchestrator"
     assert action.parts[0].model_dump() == {"type": "error", "code": "attempts", "message": "lost 5 times"}
+
+
+def test_a_failed_outcome_holds_its_error() -> None:
+    outcome = failed_outcome("1", "no net", 12)
+    assert (outcome.result.is_error, outcome.result.error, outcome.result.runtime_ms) == (True, "no net", 12)
+
+
+def test_equal_histories_have_equal_decisions() -> None:
+    lines: list[Line] = [GO, ("a", "x", routed("a")), ("b", [call("1")])]
+    assert decide_after(*lines) == decide_after(*lines)

@@ -45,6 +45,17 @@ def test_sequential_router_takes_agents_in_order(rounds: int, agents: str, turns
     assert chosen.candidates == tuple(agents.split())
 
 
+def test_sequential_counts_no_turn_that_only_called_tools() -> None:
+    calls: list[Line] = [("a", [call("tc_1")]), ("tool_executor", [result("tc_1")])]
+    model = {"type": "sequential", "rounds": 2}
+    assert next_route(model, GO, *calls, ("a", "done"), agents="a").rule == "next round"
+    assert next_route(model, GO, *calls, ("a", "done"), *calls, ("a", "done"), agents="a").to == "END"
+
+
+def test_sequential_continues_after_a_message() -> None:
+    assert next_route({"type": "sequential"}, GO, ("a", "text"), ("user", "hurry")).to == "b"
+
+
 @pytest.mark.parametrize(
     ("model", "lines", "to", "rule"),
     [
@@ -132,6 +143,11 @@ def test_a_route_names_its_reason_and_candidates() -> None:
 def test_an_agent_that_the_user_names_acts_with_every_router(model: dict[str, Any]) -> None:
     chosen = next_route(model, GO, ("a", "x"), ("user", "more", {"agent": "c"}))
     assert (chosen.to, chosen.rule, chosen.candidates) == ("c", "named", ("a", "b", "c"))
+
+
+def test_route_refuses_a_custom_router() -> None:
+    with pytest.raises(TypeError, match="must be imported"):
+        next_route({"type": "custom", "router": "shop.routers:mine"}, GO)
 
 
 def test_a_route_needs_only_the_newest_steps() -> None:

@@ -3,18 +3,38 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from roboco.domain.artifact_name import artifact_name, artifact_uri
-from roboco.domain.history.part import Part, ToolResult
+from roboco.domain.history.part import Artifact, Part, ToolResult
+from tests.unit.domain.steps import artifact, call, failed, result, text
 
 PARTS: TypeAdapter[Any] = TypeAdapter(Part)
+
+
+@pytest.mark.parametrize("part", [text("hi"), call("tc_1"), result("tc_1", 1), artifact("a.txt"), failed("limit")])
+def test_each_kind_is_read_by_its_type(part: dict[str, Any]) -> None:
+    read = PARTS.validate_python(part)
+    assert read.type == part["type"]
+    assert PARTS.validate_python(read.model_dump(mode="json")) == read
 
 
 @pytest.mark.parametrize("part", [{"type": "unknown"}, {"text": "hi"}, {"type": "text"}, {}])
 def test_an_invalid_part_is_refused(part: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         PARTS.validate_python(part)
+
+
+def test_a_minimal_tool_result_has_defaults() -> None:
+    read = ToolResult.model_validate({"tool_call_id": "tc_1", "result": "out"})
+    assert (read.is_error, read.error, read.runtime_ms) == (False, None, 0)
+
+
+def test_a_minimal_artifact_has_defaults() -> None:
+    read = Artifact.model_validate({"artifact_id": "a", "uri": "file://./artifacts/a.bin", "mime_type": "x/y"})
+    assert (read.name, read.size, read.sha256) == ("a.bin", 0, "")
 
 
 def test_a_result_is_cleaned_of_lone_surrogates() -> None:
@@ -40,3 +60,21 @@ def test_a_name_and_its_uris_are_the_same_artifact(name: str) -> None:
 def test_a_name_cannot_leave_the_workspace(name: str) -> None:
     with pytest.raises(ValueError, match="not allowed"):
         artifact_name(name)
+
+
+PIECES = st.sampled_from(
+    ["file://", "./", "../", "artifacts/", "a", "B9", "_", ".", "-", "/", "\\", "ü", "\n", "\0", " "]
+)
+
+
+@given(st.lists(PIECES, max_size=6).map("".join))
+def test_an_allowed_name_is_one_plain_file(name: str) -> None:
+    try:
+        allowed = artifact_name(name)
+    except ValueError:
+        return
+    assert "/" not in allowed
+    assert "\\" not in allowed
+    assert not allowed.startswith(".")
+    assert allowed.isascii()
+    assert allowed.isprintable()

@@ -74,10 +74,32 @@ def test_a_removed_line_is_found(seq: int) -> None:
         verify_chain(LINES[:seq] + LINES[seq + 1 :])
 
 
+@pytest.mark.parametrize("seq", range(len(LINES) - 1))
+def test_a_swapped_pair_is_found(seq: int) -> None:
+    swapped = [*LINES]
+    swapped[seq : seq + 2] = reversed(LINES[seq : seq + 2])
+    with pytest.raises(CorruptHistory, match=f"step {seq} .*position is {seq + 1}"):
+        verify_chain(swapped)
+
+
+def test_a_step_of_another_history_is_found() -> None:
+    other = steps_of(("user", "other"), ("one", "text"), ("two", "text"))
+    with pytest.raises(CorruptHistory, match=r"step 2 .*does not follow"):
+        verify_chain([*LINES[:2], other[2].line()])
+
+
 def test_a_step_that_was_sealed_anew_is_found_by_the_next_one() -> None:
     forged = CHAIN[1].model_copy(update={"agent_name": "two"}).sealed(CHAIN[0].digest)
     with pytest.raises(CorruptHistory, match=r"step 2 .*does not follow"):
         verify_chain([LINES[0], forged.line(), *LINES[2:]])
+
+
+@pytest.mark.parametrize("line", ["", "{", "[]", "1", "null", '"text"'])
+def test_an_invalid_step_is_named(line: str) -> None:
+    with pytest.raises(CorruptHistory, match="step 1 is not"):
+        verify_chain([LINES[0], line])
+    with pytest.raises(CorruptHistory):
+        parse_step(line)
 
 
 def test_a_field_that_is_missing_is_found() -> None:
@@ -130,6 +152,28 @@ def test_the_digest_covers_all_but_itself() -> None:
     assert digest_of(record) == CHAIN[1].digest == digest_of(record | {"digest": "other"})
     for field in set(record) - {"digest"}:
         assert digest_of(record | {field: "other"}) != CHAIN[1].digest
+
+
+def test_a_step_has_parts() -> None:
+    with pytest.raises(ValueError, match="parts"):
+        TaskStep.model_validate(MINIMAL | {"id": "s", "timestamp": START, "parts": []})
+
+
+def test_a_step_exposes_its_parts() -> None:
+    user, agent, tools, orchestrator = CHAIN
+    assert [step.by_agent for step in CHAIN] == [False, True, False, False]
+    assert user.text.startswith("Grüße")
+    assert [one.id for one in agent.calls] == ["tc_1"]
+    assert [one.tool_call_id for one in tools.results] == ["tc_1"]
+    assert [one.name for one in tools.artifacts] == ["a.txt"]
+    assert orchestrator.error is not None
+    assert orchestrator.error.code == "limit"
+    assert user.error is None
+
+
+def test_a_step_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        CHAIN[0].seq = 7  # type: ignore[misc]
 
 
 def test_steps_that_were_read_leave_no_texts_in_memory() -> None:

@@ -35,6 +35,22 @@ def test_the_same_team_does_the_same(name: str) -> None:
         assert (rehearsal.status, rehearsal.reason) == (task.status, task.reason)
 
 
+def test_a_rehearsal_lists_agents_rules_and_tools() -> None:
+    rehearsal = rehearse_task(recorded_task(run_journey(TOOLS)))
+    assert rehearsal.agents == ["lead", "lead", "closer"]
+    assert rehearsal.rules == ["initial", "results", "handoff"]
+    assert rehearsal.tools == [
+        "add",
+        "add",
+        "nothing (error)",
+        "add (error)",
+        "add",
+        "handoff (error)",
+        "handoff",
+    ]
+    assert (rehearsal.status, rehearsal.reason) == ("completed", "after closer always")
+
+
 @pytest.mark.parametrize(
     ("graph", "agents", "status"),
     [

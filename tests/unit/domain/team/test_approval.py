@@ -44,6 +44,10 @@ def test_a_value_that_cannot_be_tested_requires_approval(value: Any) -> None:
     assert requires_approval({"argument": "n", "equals": 7}, n=value)
 
 
+def test_a_value_that_is_no_text_requires_approval() -> None:
+    assert requires_approval({"argument": "to", "matches": "x"}, to=5)
+
+
 def test_a_text_that_is_too_long_to_search_requires_approval() -> None:
     heavy = {"argument": "to", "matches": "a" * MAX_WEIGHT}
     assert not requires_approval(heavy, to="b" * max_searched_chars("a" * MAX_WEIGHT))
@@ -66,3 +70,10 @@ def test_a_text_that_is_too_long_to_search_requires_approval() -> None:
 def test_an_invalid_condition_is_refused(condition: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         ArgumentCondition.model_validate(condition)
+
+
+def test_a_frozen_condition_is_the_same() -> None:
+    condition = ArgumentCondition.model_validate(
+        {"any": [{"argument": "n", "above": 1}, {"argument": "to", "equals": "x"}]}
+    )
+    assert ArgumentCondition.model_validate_json(condition.model_dump_json(exclude_none=True)) == condition

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from roboco.domain.team.mcp_server import MAX_SERVER_TOOLS, McpServer
@@ -98,6 +100,27 @@ def test_an_ambiguous_url_is_refused(url: str) -> None:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8000/mcp", "https://[::1]:8000/mcp?tenant=a%20b", "https://mcp"])
 def test_a_valid_url_is_accepted(url: str) -> None:
     assert McpServer.model_validate(WEB | {"url": url}).url == url
+
+
+@given(st.text(max_size=40))
+def test_any_text_as_a_url_is_accepted_or_refused(text: str) -> None:
+    url_error(text)
+    url_error(f"https://mcp.example.com/{text}")
+    url_error(f"https://{text}")
+
+
+def test_a_server_without_named_tools_allows_all() -> None:
+    omitted = McpServer.model_validate({"command": ["x"]})
+    assert omitted == McpServer.model_validate({"command": ["x"], "tools": "all"})
+    assert (omitted.allows_all_tools, omitted.named_tools, omitted.remote_names("x_")) == (True, {}, {})
+    assert omitted.remote_of("shop_", "shop_find") == "find"
+    assert [omitted.remote_of("shop_", name) for name in ("find", "shop_", "shop_a.b", "shop_" + "x" * 60)] == [
+        None
+    ] * 4
+    assert (omitted.name_of("shop_", "find"), omitted.name_of("shop_", "a.b")) == ("shop_find", None)
+    named = McpServer.model_validate(COMMAND | {"prefix": "f_"})
+    assert (named.remote_of("shop_", "f_read"), named.remote_of("shop_", "f_find")) == ("read", None)
+    assert (named.settings_of("shop_", "find"), named.settings_of("shop_", "read") is not None) == (None, True)
 
 
 def test_the_cache_key_depends_on_the_declaration() -> None:

@@ -22,6 +22,7 @@ from roboco.engine.engine import Policy
 from roboco.engine.operate.sweep import FOREIGN_TASK_DELAY, sweep_shard
 from roboco.errors import TransientError
 from tests.support.memory_ports.clock import SkewedClock
+from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import GRAPH, MANUAL
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.reader import items_of, read_items
@@ -208,6 +209,24 @@ def test_the_first_success_after_an_outage_hurries_the_other_entries() -> None:
     due = [engine.tasks.schedule.due_at(name) or 0.0 for name in ("b", "c")]
     assert [round(at - engine.clock.now(), 2) for at in due] == [0.0, 0.01]
     assert engine.process.backoff.record_failure("b") == 1.0
+
+
+def test_tasks_continue_soon_after_redis_answers_again() -> None:
+    world = with_lost_message(GRAPH.world())
+
+    def watch(name: str, call: Any) -> Any:
+        if name.startswith("task_store"):
+            raise TransientError("no answer")
+        return call()
+
+    world.watch = watch
+    for _ in range(10):
+        world.clock.move(5)
+        world.sweep()
+    world.watch = make_call
+    world.clock.move(30)
+    world.sweep()
+    assert [message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]
 
 
 def unknown_phase() -> Any:

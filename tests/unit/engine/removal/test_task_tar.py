@@ -224,3 +224,21 @@ def _extended_headers(count: int) -> Iterator[bytes]:
         info = tarfile.TarInfo("x")
         info.type, info.size = tarfile.XHDTYPE, 0
         yield info.tobuf()
+
+
+def test_an_erasure_during_an_import_counts() -> None:
+    data, world = tar_of(ended_task()), empty_world()
+
+    def erase_meanwhile(name: str, call: object) -> object:
+        if name == "files.put_from":
+            world.watch = lambda name, call: call()
+            world.erase()
+            world.sweep_until(lambda: world.receipt().status == "erased")
+        return call()  # type: ignore[operator]
+
+    world.watch = erase_meanwhile
+    with pytest.raises(Erased, match="while it was imported"):
+        import_task(world.engine, io.BytesIO(data))
+    world.sweep_until(lambda: world.traces() == [])
+    with pytest.raises(Erased):
+        world.submit(GRAPH.team)

@@ -33,6 +33,19 @@ def test_a_header_names_a_range_of_ten_bytes(header: str | None, expected: objec
     assert requested_range(header, None, TAG, 10) == expected
 
 
+def test_a_range_of_another_file_is_ignored() -> None:
+    assert requested_range("bytes=0-3", TAG, TAG, 10) == ByteRange(0, 4)
+    assert requested_range("bytes=0-3", '"other"', TAG, 10) is None
+    assert requested_range("bytes=0-3", 'W/"abc"', TAG, 10) is None
+
+
+@pytest.mark.parametrize(("header", "size"), [("bytes=10-", 10), ("bytes=-0", 10), ("bytes=0-", 0), ("bytes=-1", 0)])
+def test_a_range_without_a_byte_is_refused(header: str, size: int) -> None:
+    with pytest.raises(Problem) as raised:
+        requested_range(header, None, TAG, size)
+    assert (raised.value.status, raised.value.headers) == (416, {"Content-Range": f"bytes */{size}"})
+
+
 @pytest.mark.parametrize("spaces", ["bytes={}x", "bytes={}-{}x", "bytes=1{}-2{}x"])
 def test_a_header_of_spaces_takes_linear_time(spaces: str) -> None:
     header = spaces.format(" " * 500_000, " " * 500_000)  # minutes, if the time were quadratic

@@ -46,6 +46,19 @@ def test_reads_return_all_bytes_in_full_pieces(pieces: list[bytes], sizes: list[
         left -= len(data)
 
 
+def test_nothing_is_pulled_before_it_is_asked_for() -> None:
+    pulled: list[int] = []
+    in_thread(lambda body: body.read(2), pieces_of([b"ab", b"cd", b"ef"], pulled))
+    assert pulled == [0]
+
+
+def test_a_body_that_is_too_long_fails_at_the_first_byte_too_many() -> None:
+    pulled: list[int] = []
+    with pytest.raises(Problem) as found:
+        in_thread(lambda body: body.read(), pieces_of([b"abc"] * 9, pulled), max_bytes=5)
+    assert (found.value.status, pulled) == (413, [0, 1])
+
+
 async def disconnecting() -> AsyncIterator[bytes]:
     yield b"begin"
     raise ClientDisconnect

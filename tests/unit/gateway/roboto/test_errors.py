@@ -37,3 +37,7 @@ def test_a_problem_becomes_an_exception_of_the_client(problem: Problem, status: 
 def test_a_request_that_makes_a_session_gets_no_status_that_is_repeated() -> None:
     assert error_response(unavailable("x"), repeatable=True).status_code == 503
     assert error_response(unavailable("x"), repeatable=False).status_code == 504
+
+
+def test_a_message_may_quote_a_lone_surrogate_of_the_request() -> None:
+    assert "\ufffd" in json.loads(bytes(error_response(Problem(400, "invalid", "no \ud800")).body))["error"]["message"]

@@ -13,7 +13,7 @@ import pytest
 from roboco.errors import TransientError
 from roboco.tools.search.embeddings import BATCH_SIZE, OpenAIEmbedder
 from roboco.tools.search.memory_index import MAX_NEWEST, MemoryIndex
-from roboco.tools.search.result import SearchResult
+from roboco.tools.search.result import SearchFilters, SearchResult
 from roboco.tools.search.vector import unit_vector
 from tests.support.memory_ports.workspace import MemoryHistories
 from tests.unit.domain.steps import steps_of
@@ -114,6 +114,10 @@ def test_a_query_without_common_words_finds_a_text_of_the_same_meaning(
     assert endpoint.requests[0]["path"] == "/v1/embeddings"
     assert endpoint.requests[0]["model"] == "m"
     assert set(endpoint.keys) == {f"Bearer {SECRET}"}
+
+
+def test_filters_apply_to_hits_by_meaning(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
+    assert not index_of(tmp_path, embedder_of(endpoint)).search(TASK, "sailing", 5, SearchFilters(agent="two")).hits
 
 
 def test_a_vector_is_requested_once(endpoint: EmbeddingsServer, tmp_path: Path) -> None:

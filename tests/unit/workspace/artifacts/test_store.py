@@ -1,5 +1,6 @@
 """Artifacts: immutable, and stored inside their folder whatever their name is."""
 
+import hashlib
 from contextlib import suppress
 
 import pytest
@@ -19,6 +20,23 @@ NAME_PIECES = st.sampled_from(
 
 def write(files: MemoryFiles, name: str, data: bytes = b"x") -> Artifact:
     return write_artifact(files, "t1", NewArtifact(name, "text/plain", "step_1"), data)
+
+
+def test_an_artifact_describes_its_content() -> None:
+    files = MemoryFiles()
+    artifact = write(files, "a.txt", b"hello")
+    assert artifact.model_dump() == {
+        "artifact_id": "a.txt",
+        "uri": "file://artifacts/a.txt",
+        "mime_type": "text/plain",
+        "size": 5,
+        "sha256": hashlib.sha256(b"hello").hexdigest(),
+        "base": "a.txt",
+        "version": 1,
+        "step_id": "step_1",
+    }
+    assert files.held.pop("t1/artifacts/a.txt") == b"hello"
+    assert list(files.held) == ["t1/artifact_info/a.txt.json"]
 
 
 @pytest.mark.parametrize("name", ["a.txt", "file://artifacts/a.txt", "file://./artifacts/a.txt"])
@@ -44,6 +62,13 @@ def test_other_data_under_the_same_name_is_a_new_version() -> None:
     names = [write(files, "a.tar.gz", bytes([n])).name for n in range(3)]
     assert names == ["a.tar.gz", "a.tar-2.gz", "a.tar-3.gz"]
     assert [read_artifact(files, "t1", name) for name in names] == [b"\0", b"\1", b"\2"]
+
+
+def test_the_same_data_under_the_same_name_is_the_same_artifact() -> None:
+    files = MemoryFiles()
+    assert write(files, "a", b"1") == write(files, "a", b"1")
+    assert write(files, "a", b"2") == write(files, "a", b"2")
+    assert files.names("t1/artifacts/") == ["a", "a-2"]
 
 
 @pytest.mark.parametrize(
