@@ -29,14 +29,14 @@ def test_an_interrupt_requests_the_cancellation_of_the_turn(turn_task: TaskUnder
     request = turn_task.leases.cancel_request(claim)
     assert request is not None
     assert request.emitted_chunks == 1
-    assert turn_task.snapshot.cancel_requested_for is not None
+    assert turn_task.snapshot.attempt.cancel_requested_for is not None
     assert [text for _, _, text in turn_task.chunk_log()] == ["a", "b"]
 
 
 def test_a_turn_with_a_request_to_cancel_is_not_claimed(turn_task: TaskUnderTest) -> None:
     turn_task.inbox.add(TASK, ["stop"], interrupt=True)
     assert turn_task.leases.claim_turn(turn_task.turn_assignment(), "me", 10) is None
-    assert not turn_task.snapshot.claimed
+    assert not turn_task.snapshot.attempt.claimed
 
 
 def test_a_request_to_cancel_ends_with_its_epoch(turn_task: TaskUnderTest) -> None:
@@ -48,7 +48,7 @@ def test_a_request_to_cancel_ends_with_its_epoch(turn_task: TaskUnderTest) -> No
         "the late worker still reads the request for its own epoch"
     )
     turn_task.record_decision()
-    assert turn_task.snapshot.cancel_requested_for is None
+    assert turn_task.snapshot.attempt.cancel_requested_for is None
     assert turn_task.leases.renew_turn(turn_task.claim()) is LeaseStatus.HELD
 
 
@@ -69,5 +69,5 @@ def test_a_call_with_a_request_to_cancel_is_not_claimed(task: TaskUnderTest) -> 
     assert not task.leases.claim_call(task.tool_assignment("tc_2"), "me")
     assert task.leases.claim_call(task.tool_assignment("tc_1"), "me"), "the first reply was lost"
     assert task.leases.renew_call(task.tool_assignment("tc_1"), "me")
-    task.inbox.clear_cancellation(TASK, task.snapshot.epoch)
+    task.inbox.clear_cancellation(TASK, task.snapshot.position.epoch)
     assert task.leases.claim_call(task.tool_assignment("tc_2"), "me")

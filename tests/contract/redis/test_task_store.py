@@ -31,11 +31,16 @@ RESULT = ToolOutcome(result=ToolResult(tool_call_id="tc_1", result={"a": [1, "ü
 def test_a_new_task_is_undecided(task: TaskUnderTest, count: int, status: TaskStatus) -> None:
     task.create(count, status_event("a"), status_event("b"))
     now = task.snapshot
-    assert (now.seq, now.phase, now.status, now.attempt) == (count, Phase.UNDECIDED, status, 1)
-    assert (now.reason, now.agent, now.routing, now.redeliveries) == ("", "", {}, 0)
-    assert (now.claimed, now.lease_left, now.item_ids, now.calls) == (False, 0.0, (), {})
-    assert (now.first, list(now.tail), now.state) == (task.steps[0], task.steps, fold(task.steps))
-    assert now.epoch > 0
+    assert (now.position.seq, now.position.phase, now.position.status, now.attempt.number) == (
+        count,
+        Phase.UNDECIDED,
+        status,
+        1,
+    )
+    assert (now.position.reason, now.position.agent, now.position.routing, now.position.redeliveries) == ("", "", {}, 0)
+    assert (now.attempt.claimed, now.attempt.lease_left, now.item_ids, now.calls) == (False, 0.0, (), {})
+    assert (now.steps.first, list(now.steps.tail), now.state) == (task.steps[0], task.steps, fold(task.steps))
+    assert now.position.epoch > 0
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b")]
     assert len(task.generations()) == 1
 
@@ -43,34 +48,39 @@ def test_a_new_task_is_undecided(task: TaskUnderTest, count: int, status: TaskSt
 def test_the_store_keeps_the_newest_steps(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_task_store, "MAX_TAIL_STEPS", 5)
     redis_task.create(8)
-    assert list(redis_task.snapshot.tail) == redis_task.steps[-5:]
+    assert list(redis_task.snapshot.steps.tail) == redis_task.steps[-5:]
     for _ in range(3):
         redis_task.record_decision()
         assert redis_task.commit()
-    assert list(redis_task.snapshot.tail) == redis_task.steps[-5:]
-    assert redis_task.snapshot.first == redis_task.steps[0]
+    assert list(redis_task.snapshot.steps.tail) == redis_task.steps[-5:]
+    assert redis_task.snapshot.steps.first == redis_task.steps[0]
 
 
 def test_a_decision_is_recorded(task: TaskUnderTest) -> None:
     task.create(2, status_event("a"))
     before = task.snapshot
     decision = Decision(Phase.WAIT, TaskStatus.USER_TURN, "für dich", "writer", {"rule": "ü", "candidates": ["a", "b"]})
-    epoch = task.store.record_decision(TASK, before.epoch, decision, [status_event("b"), status_event("c")])
+    epoch = task.store.record_decision(TASK, before.position.epoch, decision, [status_event("b"), status_event("c")])
     now = task.snapshot
-    assert epoch == now.epoch
-    assert now.epoch > before.epoch
-    assert (now.phase, now.status, now.reason, now.agent) == (Phase.WAIT, TaskStatus.USER_TURN, "für dich", "writer")
-    assert now.routing == {"rule": "ü", "candidates": ["a", "b"]}
-    assert (now.seq, now.tail, now.state) == (before.seq, before.tail, before.state)
+    assert epoch == now.position.epoch
+    assert now.position.epoch > before.position.epoch
+    assert (now.position.phase, now.position.status, now.position.reason, now.position.agent) == (
+        Phase.WAIT,
+        TaskStatus.USER_TURN,
+        "für dich",
+        "writer",
+    )
+    assert now.position.routing == {"rule": "ü", "candidates": ["a", "b"]}
+    assert (now.position.seq, now.steps.tail, now.state) == (before.position.seq, before.steps.tail, before.state)
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b"), (3, 0, "c")]
 
 
 def test_a_decision_with_another_fence_is_refused(task: TaskUnderTest) -> None:
     task.create()
-    old = task.snapshot.epoch
+    old = task.snapshot.position.epoch
     task.record_decision(Phase.TURN, status_event("a"))
     before = task.snapshot
-    for epoch in (old, before.epoch + 1, 0):
+    for epoch in (old, before.position.epoch + 1, 0):
         assert (
             task.store.record_decision(TASK, epoch, Decision(Phase.END, TaskStatus.FAILED), [status_event("b")]) is None
         )
@@ -86,23 +96,32 @@ def test_a_decision_is_refused_if_it_has_not_seen_a_new_item(task: TaskUnderTest
         replace(TURN, seen_item_ids=frozenset({"one"})),
         replace(TURN, seen_item_ids=frozenset({"one", "two", "gone"})),
     )
-    assert task.store.record_decision(TASK, before.epoch, late, [status_event("void")]) is None
+    assert task.store.record_decision(TASK, before.position.epoch, late, [status_event("void")]) is None
     assert task.snapshot == before
-    assert task.store.record_decision(TASK, before.epoch, complete, [status_event("a")]) == task.snapshot.epoch
+    assert (
+        task.store.record_decision(TASK, before.position.epoch, complete, [status_event("a")])
+        == task.snapshot.position.epoch
+    )
     task.inbox.remove(TASK, "one")
     task.inbox.add(TASK, ["three"])
-    assert task.store.record_decision(TASK, task.snapshot.epoch, complete, [status_event("void")]) is None, (
+    assert task.store.record_decision(TASK, task.snapshot.position.epoch, complete, [status_event("void")]) is None, (
         "the number of items is the same, but one is another item"
     )
     task.inbox.remove(TASK, "three")
-    assert task.store.record_decision(TASK, task.snapshot.epoch, complete, [status_event("b")]) == task.snapshot.epoch
+    assert (
+        task.store.record_decision(TASK, task.snapshot.position.epoch, complete, [status_event("b")])
+        == task.snapshot.position.epoch
+    )
     assert (
         task.store.record_decision(
-            TASK, task.snapshot.epoch, replace(TURN, seen_item_ids=frozenset()), [status_event("void")]
+            TASK, task.snapshot.position.epoch, replace(TURN, seen_item_ids=frozenset()), [status_event("void")]
         )
         is None
     )
-    assert task.store.record_decision(TASK, task.snapshot.epoch, TURN, [status_event("c")]) == task.snapshot.epoch
+    assert (
+        task.store.record_decision(TASK, task.snapshot.position.epoch, TURN, [status_event("c")])
+        == task.snapshot.position.epoch
+    )
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b"), (3, 0, "c")]
 
 
@@ -111,9 +130,9 @@ def test_a_reset_of_the_logs_moves_the_fence_while_no_work_is_pending(task: Task
     task.create()
     if phase is Phase.WAIT:
         task.record_decision(Phase.WAIT)
-    before = task.snapshot.epoch
+    before = task.snapshot.position.epoch
     assert task.store.reset_logs(TASK, before, [status_event("again")])
-    assert task.snapshot.epoch > before
+    assert task.snapshot.position.epoch > before
     assert task.store.record_decision(TASK, before, TURN, [status_event("void")]) is None
     assert task.event_log() == [(1, 0, "again")]
 
@@ -125,12 +144,17 @@ def test_a_step_is_committed(task: TaskUnderTest) -> None:
     old = task.snapshot
     assert task.commit(status_event("a"), status_event("b"))
     now = task.snapshot
-    assert now.epoch > old.epoch
-    assert (now.seq, now.phase, now.status) == (2, Phase.UNDECIDED, TaskStatus.RUNNING)
-    assert (now.attempt, now.claimed, now.lease_left, now.redeliveries) == (1, False, 0.0, 0)
-    assert (list(now.tail), now.state, now.first) == (task.steps, fold(task.steps), task.steps[0])
+    assert now.position.epoch > old.position.epoch
+    assert (now.position.seq, now.position.phase, now.position.status) == (2, Phase.UNDECIDED, TaskStatus.RUNNING)
+    assert (now.attempt.number, now.attempt.claimed, now.attempt.lease_left, now.position.redeliveries) == (
+        1,
+        False,
+        0.0,
+        0,
+    )
+    assert (list(now.steps.tail), now.state, now.steps.first) == (task.steps, fold(task.steps), task.steps[0])
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b")]
-    assert task.store.record_decision(TASK, old.epoch, TURN, []) is None
+    assert task.store.record_decision(TASK, old.position.epoch, TURN, []) is None
 
 
 def test_a_commit_drops_its_decision_if_an_item_waits(task: TaskUnderTest) -> None:
@@ -138,20 +162,24 @@ def test_a_commit_drops_its_decision_if_an_item_waits(task: TaskUnderTest) -> No
     task.record_decision()
     task.inbox.add(TASK, ["one"])
     assert task.commit_with_decision(status_event("a"), status_event("b")) is None
-    assert (task.snapshot.seq, task.snapshot.phase, task.snapshot.item_ids) == (2, Phase.UNDECIDED, ("one",))
+    assert (task.snapshot.position.seq, task.snapshot.position.phase, task.snapshot.item_ids) == (
+        2,
+        Phase.UNDECIDED,
+        ("one",),
+    )
     assert task.event_log() == [(1, 0, "a")]
 
 
 def test_a_second_commit_of_a_step_publishes_nothing(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
-    epoch = task.snapshot.epoch
+    epoch = task.snapshot.position.epoch
     assert task.commit(status_event("a"))
     task.record_decision()
     assert task.commit(status_event("b"))
     before = task.snapshot
     for seq in (1, 2):
-        for fence in (epoch, before.epoch):
+        for fence in (epoch, before.position.epoch):
             step, state = task.steps[seq], fold(task.steps[: seq + 1])
             assert task.store.commit(TASK, fence, Commit(step, state, [status_event("late")]))
     assert task.snapshot == before
@@ -160,12 +188,12 @@ def test_a_second_commit_of_a_step_publishes_nothing(task: TaskUnderTest) -> Non
 
 def test_a_commit_with_another_fence_or_position_is_refused(task: TaskUnderTest) -> None:
     task.create(2)
-    old = task.snapshot.epoch
+    old = task.snapshot.position.epoch
     task.record_decision()
     before = task.snapshot
     steps = make_chain(4)
     assert not task.store.commit(TASK, old, Commit(steps[2], fold(steps[:3]), [status_event("fenced out")]))
-    assert not task.store.commit(TASK, before.epoch, Commit(steps[3], fold(steps), [status_event("too far")]))
+    assert not task.store.commit(TASK, before.position.epoch, Commit(steps[3], fold(steps), [status_event("too far")]))
     assert task.snapshot == before
     assert task.event_log() == []
 
@@ -189,16 +217,16 @@ def test_only_an_ended_task_of_the_same_generation_expires(task: TaskUnderTest) 
     task.record_decision()
     task.claim()
     task.inbox.add(TASK, ["one"])
-    assert not task.store.expire(TASK, 0, task.snapshot.generation)
-    assert task.snapshot.seq == 2, "a task that has not ended does not expire"
+    assert not task.store.expire(TASK, 0, task.snapshot.logs.generation)
+    assert task.snapshot.position.seq == 2, "a task that has not ended does not expire"
     task.record_decision(Phase.END)
-    generation = task.snapshot.generation
-    assert task.store.reset_logs(TASK, task.snapshot.epoch, [])
+    generation = task.snapshot.logs.generation
+    assert task.store.reset_logs(TASK, task.snapshot.position.epoch, [])
     assert not task.store.expire(TASK, 0, generation)
-    assert task.snapshot.seq == 2, "its logs were reset since"
-    assert task.store.expire(TASK, 100, task.snapshot.generation)
-    assert task.snapshot.seq == 2
-    assert task.store.expire(TASK, 0, task.snapshot.generation)
+    assert task.snapshot.position.seq == 2, "its logs were reset since"
+    assert task.store.expire(TASK, 100, task.snapshot.logs.generation)
+    assert task.snapshot.position.seq == 2
+    assert task.store.expire(TASK, 0, task.snapshot.logs.generation)
     assert task.store.load(TASK, 1) is None
     assert task.event_log() == []
     task.create(1, status_event("b"))
@@ -210,13 +238,13 @@ def test_a_task_that_is_created_after_a_wipe_has_a_new_generation_and_fence(task
     task.create(2, status_event("a"))
     task.record_decision()
     claim, assignment = task.claim(), task.turn_assignment()
-    epoch, generations = task.snapshot.epoch, task.generations()
+    epoch, generations = task.snapshot.position.epoch, task.generations()
     emit_chunk(task.leases, claim, 1, text_chunk("c"), USAGE)
     task.wipe()
     assert task.store.load(TASK, 10) is None
     task.create(2, status_event("b"))
     assert task.generations().isdisjoint(generations)
-    assert task.snapshot.epoch > epoch
+    assert task.snapshot.position.epoch > epoch
     task.record_decision()
     before = task.snapshot
     assert task.leases.claim_turn(assignment, "me", 10) is None
@@ -245,7 +273,7 @@ def test_a_commit_keeps_the_chunks_of_its_attempt_if_they_are_few(
             emit_chunk(task.leases, claim, number, text_chunk(str(number)), USAGE)
         assert task.commit(chunks=chunks)
     assert [seq for seq, _, _ in task.chunk_log()] == kept
-    assert task.snapshot.chunks == 11
+    assert task.snapshot.logs.chunks == 11
 
 
 def test_the_tail_is_bounded_in_bytes(task: TaskUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,17 +281,17 @@ def test_the_tail_is_bounded_in_bytes(task: TaskUnderTest, monkeypatch: pytest.M
         monkeypatch.setattr(module, "MAX_TAIL_BYTES", 4000)
     task.create(30)
     for _ in range(20):
-        kept = sum(len(step.line().encode()) for step in task.snapshot.tail)
+        kept = sum(len(step.line().encode()) for step in task.snapshot.steps.tail)
         assert 2000 < kept <= 4000
         task.record_decision()
         task.commit()
-        assert list(task.snapshot.tail) == task.steps[-len(task.snapshot.tail) :]
+        assert list(task.snapshot.steps.tail) == task.steps[-len(task.snapshot.steps.tail) :]
     task.record_decision()
     task.commit(text="long " * 1000)
-    assert list(task.snapshot.tail) == task.steps[-1:]
+    assert list(task.snapshot.steps.tail) == task.steps[-1:]
     task.record_decision()
     task.commit()
-    assert list(task.snapshot.tail) == task.steps[-1:]
+    assert list(task.snapshot.steps.tail) == task.steps[-1:]
 
 
 def test_large_steps_are_loaded_and_do_not_fill_redis(redis_task: TaskOnRedis) -> None:
@@ -276,13 +304,13 @@ def test_large_steps_are_loaded_and_do_not_fill_redis(redis_task: TaskOnRedis) -
     assert task.store.create(TASK, task.steps, fold(task.steps), events)
     task.record_decision()
     claimed = task.claim().snapshot
-    assert (claimed.first, claimed.tail, task.snapshot.tail) == (first, (first,), (first,))
+    assert (claimed.steps.first, claimed.steps.tail, task.snapshot.steps.tail) == (first, (first,), (first,))
     client: Any = task.client
     assert sum(client.memory_usage(name, samples=0) for name in task.names() if TASK in name) < 8192
     message, end = (with_step(record, first) for record in task.events())
     assert (message["text"], end["step"]) == (text, first.model_dump(mode="json"))
     assert task.commit()
-    assert (task.snapshot.first, task.snapshot.tail) == (first, (task.steps[1],))
+    assert (task.snapshot.steps.first, task.snapshot.steps.tail) == (first, (task.steps[1],))
 
 
 def use_every_key(task: TaskOnRedis) -> None:
@@ -295,7 +323,7 @@ def use_every_key(task: TaskOnRedis) -> None:
     task.leases.claim_call(task.tool_assignment("tc_1"), "me")
     task.leases.claim_call(task.tool_assignment("tc_2"), "me")
     task.leases.record_outcome(task.tool_assignment("tc_2"), "me", RESULT, status_event("b"))
-    task.leases.restart_turn(TASK, task.snapshot.epoch, status_event("c"))
+    task.leases.restart_turn(TASK, task.snapshot.position.epoch, status_event("c"))
     task.record_decision(Phase.TURN)
     task.claim()
     task.inbox.add(TASK, ["one"])
@@ -311,10 +339,10 @@ def test_all_keys_of_a_task_are_in_one_slot(redis_task: TaskOnRedis) -> None:
 def test_all_keys_of_an_expired_task_have_a_time_to_live(redis_task: TaskOnRedis) -> None:
     use_every_key(redis_task)
     redis_task.record_decision(Phase.END, status_event("end"))
-    assert redis_task.store.expire(TASK, 100, redis_task.snapshot.generation)
+    assert redis_task.store.expire(TASK, 100, redis_task.snapshot.logs.generation)
     lives: dict[str, Any] = {name: redis_task.client.ttl(name) for name in redis_task.names()}
     assert {name: left for name, left in lives.items() if not 0 < left <= 100} == {}
-    redis_task.store.expire(TASK, 0, redis_task.snapshot.generation)
+    redis_task.store.expire(TASK, 0, redis_task.snapshot.logs.generation)
     assert [name for name in redis_task.names() if "lease" not in name] == []
 
 
@@ -339,7 +367,7 @@ def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnR
 
 def test_an_erased_task_is_gone_and_is_not_created_again(task: TaskUnderTest) -> None:
     task.create(2, status_event("a"))
-    epoch = task.snapshot.epoch
+    epoch = task.snapshot.position.epoch
     task.inbox.add(TASK, ["item1"])
     task.store.erase(TASK, 100)
     task.store.erase(TASK, 100)

@@ -190,7 +190,7 @@ def release_waiting(tools_task: TaskUnderTest, call_id: str, reason: str) -> Non
 def waits_of(tools_task: TaskUnderTest) -> tuple[str, list[str]]:
     """Return the reason of the task, and the ids of the calls that wait."""
     found = tools_task.snapshot
-    return found.reason, sorted(call_id for call_id, call in found.calls.items() if call.waits)
+    return found.position.reason, sorted(call_id for call_id, call in found.calls.items() if call.waits)
 
 
 def test_the_end_of_a_wait_is_dispatched_once_and_names_why_others_wait(tools_task: TaskUnderTest) -> None:

@@ -32,7 +32,7 @@ def test_a_claim_of_another_turn_is_refused(turn_task: TaskUnderTest, field: str
     assert (
         turn_task.leases.claim_turn(replace(assignment, **{field: getattr(assignment, field) + by}), "me", 10) is None
     )
-    assert not turn_task.snapshot.claimed
+    assert not turn_task.snapshot.attempt.claimed
     assert turn_task.leases.claim_turn(replace(assignment, task_id="another"), "me", 10) is None
 
 
@@ -42,7 +42,7 @@ def test_a_turn_is_claimed_only_in_the_phase_turn(task: TaskUnderTest, phase: Ph
     if phase is not Phase.UNDECIDED:
         task.record_decision(phase)
     assert task.leases.claim_turn(task.turn_assignment(), "me", 10) is None
-    assert not task.snapshot.claimed
+    assert not task.snapshot.attempt.claimed
 
 
 def test_an_attempt_is_claimed_once(turn_task: TaskUnderTest) -> None:
@@ -54,7 +54,7 @@ def test_an_attempt_is_claimed_once(turn_task: TaskUnderTest) -> None:
 
 def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(turn_task: TaskUnderTest) -> None:
     lost = turn_task.let_claim_expire()
-    assert (turn_task.snapshot.claimed, turn_task.snapshot.lease_left) == (True, 0.0)
+    assert (turn_task.snapshot.attempt.claimed, turn_task.snapshot.attempt.lease_left) == (True, 0.0)
     assert turn_task.leases.claim_turn(lost.assignment, "you", 10) is None
 
 
@@ -84,11 +84,11 @@ def test_a_chunk_renews_the_lease(turn_task: TaskUnderTest) -> None:
     brief = turn_task.short_lease.claim_turn(turn_task.turn_assignment(), "me", 10)
     assert brief is not None
     assert emit_chunk(turn_task.leases, brief, 1, text_chunk("c"), USAGE)
-    assert turn_task.snapshot.lease_left > SHORT_LEASE
+    assert turn_task.snapshot.attempt.lease_left > SHORT_LEASE
     turn_task.short_lease.renew_turn(brief)
-    assert turn_task.snapshot.lease_left <= SHORT_LEASE
+    assert turn_task.snapshot.attempt.lease_left <= SHORT_LEASE
     assert emit_chunk(turn_task.leases, brief, 1, text_chunk("c"), USAGE)
-    assert turn_task.snapshot.lease_left > SHORT_LEASE, "a repeated chunk renews the lease too"
+    assert turn_task.snapshot.attempt.lease_left > SHORT_LEASE, "a repeated chunk renews the lease too"
 
 
 def test_only_the_owner_emits_and_renews(turn_task: TaskUnderTest) -> None:
@@ -127,9 +127,15 @@ def test_a_lost_attempt_is_voided(turn_task: TaskUnderTest) -> None:
     turn_task.pass_time(SHORT_LEASE)
     epoch = turn_task.leases.restart_turn(TASK, lost.assignment.epoch, status_event("again"))
     now = turn_task.snapshot
-    assert epoch == now.epoch
+    assert epoch == now.position.epoch
     assert epoch > lost.assignment.epoch
-    assert (now.attempt, now.claimed, now.redeliveries, now.phase, now.agent) == (2, False, 0, Phase.TURN, "writer")
+    assert (
+        now.attempt.number,
+        now.attempt.claimed,
+        now.position.redeliveries,
+        now.position.phase,
+        now.position.agent,
+    ) == (2, False, 0, Phase.TURN, "writer")
     assert turn_task.event_log() == [(1, 1, "again")]
     again = turn_task.leases.claim_turn(TurnAssignment(TASK, 3, epoch, 2), "you", 10)
     assert again is not None
@@ -140,26 +146,26 @@ def test_a_lost_attempt_is_voided(turn_task: TaskUnderTest) -> None:
 
 def test_the_usage_of_voided_attempts_is_kept_until_the_commit(turn_task: TaskUnderTest) -> None:
     claim = turn_task.claim("me")
-    assert turn_task.snapshot.unfinished_usage == TokenUsage()
+    assert turn_task.snapshot.attempt.unfinished_usage == TokenUsage()
     assert emit_chunk(turn_task.leases, claim, 1, text_chunk("a"), TokenUsage(100, 1))
     assert emit_chunk(turn_task.leases, claim, 2, text_chunk("b"), TokenUsage(100, 2))
     assert emit_chunk(turn_task.leases, claim, 1, text_chunk("a"), TokenUsage(100, 1))
-    assert turn_task.snapshot.unfinished_usage == TokenUsage(100, 2)
+    assert turn_task.snapshot.attempt.unfinished_usage == TokenUsage(100, 2)
     again: TurnClaim | None = None
     for attempt in (2, 3):  # the second attempt is lost before its first chunk
-        epoch = turn_task.leases.restart_turn(TASK, turn_task.snapshot.epoch, status_event("again"), "me")
+        epoch = turn_task.leases.restart_turn(TASK, turn_task.snapshot.position.epoch, status_event("again"), "me")
         assert epoch is not None
-        assert turn_task.snapshot.unfinished_usage == TokenUsage(100, 2)
+        assert turn_task.snapshot.attempt.unfinished_usage == TokenUsage(100, 2)
         again = turn_task.leases.claim_turn(TurnAssignment(TASK, 3, epoch, attempt), "me", 10)
         assert again is not None
-        assert again.snapshot.unfinished_usage == TokenUsage(100, 2)
+        assert again.snapshot.attempt.unfinished_usage == TokenUsage(100, 2)
     assert again is not None
     assert emit_chunk(turn_task.leases, again, 1, text_chunk("c"), TokenUsage(90, 3))
-    assert turn_task.snapshot.unfinished_usage == TokenUsage(190, 5)
+    assert turn_task.snapshot.attempt.unfinished_usage == TokenUsage(190, 5)
     turn_task.commit()
-    assert turn_task.snapshot.unfinished_usage == TokenUsage()
+    assert turn_task.snapshot.attempt.unfinished_usage == TokenUsage()
     turn_task.record_decision()
-    assert turn_task.snapshot.unfinished_usage == TokenUsage()
+    assert turn_task.snapshot.attempt.unfinished_usage == TokenUsage()
 
 
 def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:

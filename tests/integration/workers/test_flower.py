@@ -137,7 +137,7 @@ def wait_until_claimed(stack: Stack, task_id: str, attempt: int = 1) -> None:
 
     def reached() -> int:
         now = stack.orchestrator._engine.tasks.task_store.load(task_id, 1)
-        at_turn = now.attempt if now is not None and now.claimed else 0
+        at_turn = now.attempt.number if now is not None and now.attempt.claimed else 0
         return max([at_turn, *(call.attempt for call in (now.calls if now else {}).values() if call.claimed)])
 
     until(lambda: reached() == attempt, 60, f"a worker has claimed attempt {attempt} of {task_id}")

@@ -186,8 +186,13 @@ def test_a_deferred_turn_is_claimed_again_later(task: TaskUnderTest, refused: bo
     start = time.monotonic()
     assert task.leases.defer_turn(claim, 0.3, event, refused)
     now = task.snapshot
-    assert (now.claimed, now.attempt, now.reason, now.refusals) == (False, 1, "waits", int(refused))
-    assert now.refused_for == 0
+    assert (now.attempt.claimed, now.attempt.number, now.position.reason, now.refusals.count) == (
+        False,
+        1,
+        "waits",
+        int(refused),
+    )
+    assert now.refusals.seconds == 0
     due = deferral_left(task)
     assert max(0.0, 0.3 - (time.monotonic() - start) - 0.005) <= due <= 0.3
     assert not task.leases.renew_turn(claim)
@@ -197,15 +202,15 @@ def test_a_deferred_turn_is_claimed_again_later(task: TaskUnderTest, refused: bo
     assert deferral_left(task) == 0
     again = task.claim("you")
     assert again.assignment == claim.assignment
-    assert task.snapshot.reason == "", "the deferral has ended"
+    assert task.snapshot.position.reason == "", "the deferral has ended"
     assert deferral_left(task) == -1
     assert task.leases.defer_turn(again, 0.1, event, True)
-    assert task.snapshot.refusals == 1 + refused
-    assert (task.snapshot.refused_for >= 0.3) is refused
+    assert task.snapshot.refusals.count == 1 + refused
+    assert (task.snapshot.refusals.seconds >= 0.3) is refused
     assert task.event_log()[-1][2] == "waits"
 
 
 def deferral_left(task: TaskUnderTest) -> float:
     """Return the seconds until the end of the turn's deferral, or -1 if it is not deferred."""
-    seconds = task.snapshot.deferred_for
+    seconds = task.snapshot.attempt.deferred_for
     return -1 if seconds is None else seconds
