@@ -120,15 +120,6 @@ def test_a_wide_view_shows_everything() -> None:
     assert "and 4950 more open tasks" in text
 
 
-def test_the_number_one_has_a_singular_noun() -> None:
-    row = SNAPSHOT.tasks[0]
-    followed = replace(row, task=replace(row.task, followers=1))
-    lines = render(replace(SNAPSHOT, open_tasks=2, tasks=(followed,), dead_letters=1), 200, None)
-    assert " · 2 open tasks · 1 follower · 1 dead letter · " in lines[0]
-    assert lines[-1].rstrip() == "and 1 more open task"
-    assert " · 1 open task · " in render(replace(SNAPSHOT, open_tasks=1), 200, None)[0]
-
-
 def test_a_worker_that_is_lost_or_drains_consumes_nothing() -> None:
     assert [SNAPSHOT.consumers(name) for name in QUEUES] == [0, 1, 0]
     record = SNAPSHOT.record()
