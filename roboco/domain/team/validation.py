@@ -115,6 +115,8 @@ def _mistake_of(detail: ErrorDetails) -> str:
     if kind == "union_tag_invalid":
         context = detail.get("ctx") or {}
         return f"{path}: found {_short(context.get('tag'))}, possible are {context.get('expected_tags')}"
+    if path.endswith(".api_key") and isinstance(detail["input"], str):
+        return f"{path}: keys are no part of a team file: use {{credential: NAME}}, or api_key_env"
     return f"{path}: {detail['msg'].removeprefix('Value error, ')} (found {found})"
 
 

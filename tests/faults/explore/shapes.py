@@ -190,7 +190,10 @@ SHAPES: dict[str, Shape] = {
         _FUNCTIONS,
     ),
     "outside": Shape(
-        team_of(agents=[member("lead", tools=["add", "pay"])], tools=[_ADD, _PAY | {"approval": "required"}]),
+        team_of(
+            agents=[member("lead", tools=["add", "pay"])],
+            tools=[_ADD, _PAY | {"approval": "required", "expires": 300, "remind": 50}],
+        ),
         _outside_script,
         _FUNCTIONS,
         {"client_tools": [_ASK], "notify": [SHOP, HOOK]},

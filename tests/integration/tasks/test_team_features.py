@@ -17,7 +17,7 @@ from roboco.cli.commands.demo import shipped_team
 from roboco.tools.sandbox.sandbox import Sandbox
 from tests.integration.cli.shell import Shell
 from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import Stack, until
+from tests.support.stack import TOOLS, Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -85,91 +85,6 @@ def test_the_shipped_research_team_completes(stack: Stack) -> None:
     assert looked_up.metadata["effects"] == {"library_measurements": "pure"}
 
 
-def test_a_server_that_is_not_allowed_fails_the_task_with_the_remedy(stack: Stack) -> None:
-    data = {
-        "name": "evil",
-        "agents": [{"name": "one", "prompt": "hi", "tools": ["mcp:shell"]}],
-        "mcp_servers": {"shell": {"command": ["sh", "-c", "touch /tmp/owned"], "tools": ["x"]}},
-    }
-    task = run(stack, parse_team(data), lambda request: Reply(text="x"))
-    result = task.result(60)
-    assert result.status == "failed"
-    assert "is not allowed on this worker: name its command line in mcp_servers of ROBOCO_ALLOWLIST" in result.reason
-
-
-DESK = {
-    "name": "desk",
-    "collaboration_model": {
-        "type": "graph",
-        "initial_agent": "researcher",
-        "routing_graph": {
-            "researcher": ["writer"],
-            "writer": ["critic"],
-            "critic": [
-                {"to": "END", "when": {"contains": "APPROVED"}},
-                {"to": "USER", "when": {"contains": "QUESTION"}},
-                {"to": "writer"},
-            ],
-        },
-    },
-    "agents": [
-        {"name": "researcher", "prompt": "researcher", "tools": ["read_source"]},
-        {
-            "name": "writer",
-            "prompt": "writer",
-            "tools": ["memory_search", "artifact_read", "artifact_write"],
-            "context": {"steps": 2},
-        },
-        {"name": "critic", "prompt": "critic"},
-    ],
-    "tools": [{"name": "read_source", "function": "tests.support.tools_for_agents:read_source", "effect": "pure"}],
-}
-
-
-def desk_reply(request: Request) -> Reply:
-    """Return the reply of a researcher, a writer that searches, or a critic that asks the user once."""
-    transcript = "\n".join(str(message.get("content")) for message in request.messages)
-    results = [str(result) for _, result in request.tool_results]
-    if request.system == "researcher":
-        return Reply(text="kept") if results else Reply(tool_calls=[("read_source", {"title": "logbook"})])
-    if request.system == "critic":
-        return Reply(text="APPROVED" if "in German" in transcript else "QUESTION: in which language?")
-    return _writer_reply(transcript, results)
-
-
-def _writer_reply(transcript: str, results: list[str]) -> Reply:
-    if "QUESTION" in transcript or "in German" in transcript:
-        return Reply(text="Die Leuchtturmwärterin hieß Annegret.")
-    if not results:
-        return Reply(tool_calls=[("memory_search", {"query": "name of the lighthouse keeper", "part": "artifact"})])
-    if "snippet" in results[0]:
-        [hit, *_] = json.loads(results[0])
-        return Reply(tool_calls=[("artifact_read", {"uri": hit["artifact"], "offset": hit["offset"], "limit": 400})])
-    text = json.loads(results[0])["text"]
-    return Reply(text=f"I found: {'Annegret' if 'Annegret' in text else 'nothing'}")
-
-
-def test_a_writer_searches_a_large_result(stack: Stack) -> None:
-    """Researcher, writer and critic work on a graph, and the critic asks the user."""
-    task = run(stack, parse_team(DESK), desk_reply, "Who kept the lighthouse?")
-    waiting = task.result(60)
-    assert waiting.status == "user_turn", waiting.reason
-    steps = task.history()
-    large = next(step for step in steps if step.artifacts)
-    assert large.artifacts[0].size > 60_000
-    assert len(large.line()) < 8_000
-    assert "Annegret" not in large.line()
-    assert [name for name, _ in calls(task)] == ["read_source", "memory_search", "artifact_read"]
-    assert steps[-2].text == "I found: Annegret"
-    before = len(steps)
-    task.send("in German, please", agent="writer")
-    until(lambda: len(task.history()) > before, 60, "the message is a step")
-    until(lambda: task.summary().status != "user_turn", 60, "the team continues")
-    result = task.result(60)
-    assert (result.status, result.text) == ("completed", "APPROVED")
-    assert [step.agent_name for step in task.history()[before:]] == ["user", "writer", "critic"]
-
-
 def describe_images(request: Request) -> Reply:
     shown = [part["type"] for message in request.messages for part in message["content"] if isinstance(part, dict)]
     urls = [
@@ -203,6 +118,43 @@ def test_attached_images_are_sent_to_the_model(stack: Stack, tmp_path: Path) -> 
     until(lambda: len(task.history()) == 4, 60, "the agent has answered")
     assert task.history()[3].text == "I was shown ['text', 'image_url', 'text', 'image_url'] and see 2"
     assert task.history()[2].artifacts[0].name == "again.png"
+
+
+def describe_files(request: Request) -> Reply:
+    """Return a call of the tool that draws, and then what the model was shown."""
+    if not request.tool_results:
+        return Reply(tool_calls=[("draw", {"name": "dot.png"})])
+    parts = [
+        part for message in request.messages if isinstance(message["content"], list) for part in message["content"]
+    ]
+    hidden = [part["text"].count("not shown") for part in parts if part["type"] == "text"]
+    return Reply(text=f"{[part['type'] for part in parts]} {hidden}")
+
+
+def test_files_of_users_and_of_functions_are_sent_to_models_that_accept_them(stack: Stack, tmp_path: Path) -> None:
+    report = tmp_path / "report.pdf"
+    report.write_bytes(b"%PDF-1.7\n\xe2\xe3\xcf\xd3\n")
+    team = parse_team(
+        {
+            "name": "drawers",
+            "models": {
+                "all": {"model": "scripted", "accepts": ["image", "pdf"]},
+                "images": {"model": "scripted", "images": True},
+            },
+            "agents": [
+                {"name": "one", "prompt": "hi", "model": "all", "tools": ["draw"], "tool_choice": "first"},
+                {"name": "two", "prompt": "hi", "model": "images"},
+            ],
+            "tools": [{"name": "draw", "function": f"{TOOLS}:draw", "effect": "pure"}],
+        }
+    )
+    task = run(stack, team, describe_files, "draw it", files=[report])
+    assert task.result(60).raise_for_status().text == "['text', 'image_url'] [0]"
+    history = task.history()
+    assert history[3].text == "['text', 'file', 'text', 'image_url'] [0, 0]"
+    assert [(one.name, one.mime_type) for one in history[2].artifacts] == [("dot.png", "image/png")]
+    first = next(message for message in stack.model.requests[-1].request.messages if message["role"] == "user")
+    assert "(not shown: file://artifacts/report.pdf, since your model accepts no pdf)" in json.dumps(first)
 
 
 LIMITED = {

@@ -116,14 +116,6 @@ def test_a_wide_view_shows_everything() -> None:
     assert "writer waits 12 s for the rate limit of model gpt" in text
 
 
-def test_the_number_one_has_a_singular_noun() -> None:
-    row = SNAPSHOT.tasks[0]
-    followed = replace(row, task=replace(row.task, followers=1))
-    lines = render(replace(SNAPSHOT, open_tasks=2, tasks=(followed,), dead_letters=1), 200, None)
-    assert " · 2 open tasks · 1 dead letter · 1 follower · " in lines[0]
-    assert " · 1 open task · " in render(replace(SNAPSHOT, open_tasks=1), 200, None)[0]
-
-
 def test_a_worker_that_is_lost_or_drains_consumes_nothing() -> None:
     assert [SNAPSHOT.consumers(name) for name in QUEUES] == [0, 1, 0]
     record = SNAPSHOT.record()

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 
@@ -28,20 +27,6 @@ async def served_again(line: CallLine) -> None:
         while await refused(line):
             await asyncio.sleep(0.001)
     line.close()
-
-
-def test_a_result_and_an_error_of_a_call_reach_its_request() -> None:
-    def fail() -> None:
-        raise TimeoutError("of the call itself")
-
-    async def serve() -> None:
-        line = CallLine("read", 1, 1, LONG_SECONDS)
-        assert await line.run(divmod, 7, 2) == (3, 1)
-        with pytest.raises(TimeoutError, match="of the call itself"):
-            await line.run(fail)
-        line.close()
-
-    asyncio.run(serve())
 
 
 def test_a_full_line_refuses_immediately_until_a_call_has_ended() -> None:
@@ -135,20 +120,3 @@ def test_slow_uploads_of_one_owner_leave_half_of_the_threads_to_others() -> None
         calls.close()
 
     asyncio.run(serve())
-
-
-def test_owners_take_turns_at_a_free_thread() -> None:
-    go, begun = threading.Event(), list[str]()
-
-    async def serve() -> None:
-        line = CallLine("read", 1, 9, LONG_SECONDS, LinePart(1, 9))
-        calls = [asyncio.create_task(held_by(line, "first", lambda: go.wait(LONG_SECONDS)))]
-        for name in ("acme 1", "acme 2", "acme 3", "other 1", "third 1", "other 2"):
-            calls.append(asyncio.create_task(held_by(line, name.split()[0], partial(begun.append, name))))
-        await asyncio.sleep(0)
-        go.set()
-        await asyncio.gather(*calls)
-        line.close()
-
-    asyncio.run(serve())
-    assert begun == ["acme 1", "other 1", "third 1", "acme 2", "other 2", "acme 3"]

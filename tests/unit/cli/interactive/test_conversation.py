@@ -108,25 +108,6 @@ def _signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def test_no_user_is_asked_without_a_terminal() -> None:
-    task, shown = ScriptedTask(RUNNING, WAITS, status=TaskStatus.USER_TURN), ShownItems()
-    assert conversation(task, shown).follow() is TaskStatus.USER_TURN
-    assert [item.data for item in shown] == [RUNNING, WAITS]
-
-
-def test_the_answer_of_the_user_is_sent() -> None:
-    task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN, answers=(MESSAGE, RUNNING, ENDED))
-    assert conversation(task, ShownItems(), user=ScriptedUser(task, "go on")).follow() is TaskStatus.COMPLETED
-    assert task.sent == ["go on"]
-
-
-def test_no_answer_leaves_the_task_waiting() -> None:
-    task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN)
-    user = ScriptedUser(task)
-    assert conversation(task, ShownItems(), user=user).follow() is TaskStatus.USER_TURN
-    assert user.questions == [TaskStatus.USER_TURN]
-
-
 def test_the_user_is_not_asked_about_a_past_wait() -> None:
     task = ScriptedTask(WAITS, MESSAGE, RUNNING, WAITS, RUNNING, ENDED, status=TaskStatus.COMPLETED)
     user = ScriptedUser(task)
@@ -141,38 +122,6 @@ def test_ctrl_c_lets_the_user_interject() -> None:
     assert conversation(task, shown, user=user).follow() is TaskStatus.COMPLETED
     assert user.questions == ["interject"]
     assert [item.data for item in shown] == [RUNNING, MESSAGE, ENDED]
-
-
-@pytest.mark.usefixtures("_signals")
-def test_ctrl_c_without_a_message_continues() -> None:
-    task = ScriptedTask(RUNNING, MESSAGE, ENDED, status=TaskStatus.RUNNING)
-    user = ScriptedUser(task)
-    assert conversation(task, ShownItems(pressed=1), user=user).follow() is TaskStatus.COMPLETED
-    assert user.questions == ["interject"]
-    assert task.sent == []
-
-
-@pytest.mark.usefixtures("_signals")
-def test_after_an_interjection_the_user_is_not_asked_about_the_wait() -> None:
-    """The step that ends the wait may be committed later."""
-    task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN)
-    user, next_items = ScriptedUser(task, "be brief"), iter((None, ENDED))
-
-    def check() -> None:
-        if (item := next(next_items, None)) is not None:
-            task._put(item)
-
-    assert conversation(task, ShownItems(pressed=1), user=user, check=check).follow() is TaskStatus.COMPLETED
-    assert user.questions == ["interject"]
-
-
-@pytest.mark.usefixtures("_signals")
-def test_ctrl_c_twice_ends_the_conversation() -> None:
-    task = ScriptedTask(RUNNING, ENDED, status=TaskStatus.RUNNING)
-    user = ScriptedUser(task)
-    with pytest.raises(Interrupted):
-        conversation(task, ShownItems(pressed=2), user=user).follow()
-    assert user.questions == []
 
 
 @pytest.mark.usefixtures("_signals")

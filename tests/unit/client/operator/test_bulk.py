@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,11 @@ from roboco.client.operator import bulk as bulk_module
 from roboco.client.operator.bulk import PARALLEL, Bulk
 from roboco.client.operator.bulk_report import BulkReport
 from roboco.client.operator.bulk_sender import bulk_item_id
-from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_filter import TaskFilter
-from roboco.errors import ModelError, TransientError, UsageError
+from roboco.errors import TransientError, UsageError
 from roboco.ports.scans import Rebuild
 from tests.support.gateway_rest import RestWorld, rest_world
-from tests.support.memory_ports.model import ScriptedReply
 
 
 @pytest.fixture
@@ -154,16 +151,6 @@ def test_a_count_has_parts(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(outcomes(*bulk(rest).pages(first.start))) == 3
 
 
-def test_a_broken_task_in_the_middle_fails_alone_and_its_outcome_has_the_cause(rest: RestWorld) -> None:
-    tasks = submit(rest, *"abc")
-    rest.world.files.held[summary_path("acme:b")] = b"poison"
-    rest.world.histories.held["acme:b"] = [b"poison"]
-    found = {one.task_id: one for page in bulk(rest).pages() for one in page.outcomes}
-    assert {name: one.outcome for name, one in found.items()} == dict.fromkeys(tasks, "accepted") | {"acme:b": "failed"}
-    assert found["acme:b"].code == "corrupt_history"
-    assert "is not a step" in found["acme:b"].cause
-
-
 @pytest.mark.parametrize(
     ("control", "options", "message"),
     [
@@ -211,33 +198,6 @@ def test_each_control_is_accepted_by_its_task(rest: RestWorld, control: str, opt
     assert len(items(rest, task_id)) == 1
 
 
-def test_retry_reaches_failed_tasks_alone_and_each_once(rest: RestWorld) -> None:
-    broken = ScriptedReply(error=ModelError("auth", "the key is refused", retryable=False))
-    rest.replies.extend([broken] * 9)
-    failed = submit(rest, *"ab")
-    for task_id in failed:
-        rest.world.settle(task_id)
-    submit(rest, "queued")
-    options = {"reason": "the key is valid again", "by": "key:night", "limits": {"max_steps": 50}}
-    run = bulk(rest, "retry", **options)
-    assert run.count().matching == 2
-    assert outcomes(*run.pages(limit=1)) == dict.fromkeys(failed, "accepted")
-    rest.world.settle("acme:a")
-    assert rest.orchestrator.task("acme:a").summary().status == "failed"
-    again = bulk(rest, "retry", bulk_id=run.bulk_id, **options)
-    assert {outcomes(*again.pages())[task_id] for task_id in failed} == {"repeated"}
-    new = rest.orchestrator.task("acme:a").summary().retried_as
-    retries = [step.metadata["by"] for step in rest.orchestrator.task(new).history() if step.is_retry]
-    assert retries == ["key:night"]
-
-
-def test_resume_reaches_paused_tasks_alone(rest: RestWorld) -> None:
-    submit(rest, *"ab")
-    rest.orchestrator.task("acme:a").pause()
-    rest.world.settle("acme:a")
-    assert outcomes(*bulk(rest, "resume").pages()) == {"acme:a": "accepted"}
-
-
 def test_a_tenants_client_reaches_its_own_tasks_alone(rest: RestWorld) -> None:
     submit(rest, "a")
     rest.orchestrator.settings = rest.orchestrator.settings.model_copy(update={"tenant": "other"})
@@ -252,12 +212,3 @@ def test_the_rate_of_a_run_holds_across_its_pages(rest: RestWorld, monkeypatch: 
     submit(rest, *"abcd")
     list(bulk(rest, rate=4).pages(limit=3))
     assert waits == [0.25] * 4
-
-
-def test_two_gateways_that_run_one_bulk_control_at_the_same_time_reach_each_task_once(rest: RestWorld) -> None:
-    tasks = submit(rest, *"abcd")
-    first, second = (bulk(rest, "pause", bulk_id="bulk_one") for _ in range(2))
-    pages = zip_longest(first.pages(limit=1), second.pages(limit=1))
-    found = [outcomes(*filter(None, both)) for both in pages]
-    assert {task_id for page in found for task_id in page} == set(tasks)
-    assert [len(items(rest, task_id)) for task_id in tasks] == [1, 1, 1, 1]

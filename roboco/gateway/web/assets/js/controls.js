@@ -253,6 +253,7 @@ export function CallActions({ taskId, call, task, wants = wantOf(task, call), ch
   const decided = decisionIn(task?.steps[call.resultSeq], call.id);
   return html`
     ${change && html`<p>The tool has changed since the task began; the call did not run. Approve or deny it.<//>${facts(change)}`}
+    ${wants && timeLeft(task)}
     ${wants && html`<div class="row">${OF_CALL[wants].map(name => (name !== "edit" || !change) && button(name))}<//>`}
     ${rest}${decided && facts(decided)}`;
 }
@@ -269,6 +270,12 @@ export function SubTaskCalls({ taskId, can }) {
   const { unapproved = [], unanswered = [], unknown = [] } = data ?? {};
   if (!unapproved.length && !unanswered.length && !unknown.length) return null;
   return html`<section class="card" aria-label="Sub-tasks"><p>A sub-task waits:<//><${PendingCalls} taskId=${taskId} pending=${data} can=${can} /><//>`;
+}
+
+/** Return when the call of a waiting task expires, from its reason, or "". */
+export function timeLeft(task, now = Date.now()) {
+  const [, day, time] = /; until (\S+) (\S+) UTC/.exec(task?.reason) ?? [];
+  return day ? `Waits until ${day} ${time} UTC: ${duration(Date.parse(`${day}T${time}Z`) - now)} left` : "";
 }
 
 const changeOf = (task, call) => task?.changes.find(change => change.call_id === call.id);
