@@ -88,6 +88,7 @@ class Run:
         self._held: list[HeldProcess] = []
         self._running: SimulatedProcess | None = None
         self._idle_engines: list[Engine] = []
+        self._undelivered: list[ShopTask] = []  # Celery tasks of the shop whose answers returned to their queue
         self.copies = [self.world.server.copy()]
         self._trace = trace
         self._names = Counter[str]()
@@ -281,7 +282,9 @@ class Run:
         self._start("heartbeat", lambda engine: self.world.heartbeat.beat())
 
     def sweep(self) -> None:
-        """Start a sweep."""
+        """Start a sweep. Answers that returned to their queue are delivered again."""
+        self.world.shop.queue += self._undelivered
+        self._undelivered = []
         self._start("sweep", lambda engine: sweep(engine, self.world.server))
 
     def retain(self) -> None:
@@ -303,7 +306,7 @@ class Run:
                 self._start("notify", lambda engine: deliver(engine, message.task_id))
 
     def _answer(self, task: ShopTask) -> None:
-        """Run a Celery task of the shop, and start a coordinator with its answer. A lost answer is delivered again."""
+        """Run a Celery task of the shop, and start a coordinator with its answer. It may be delivered again."""
 
         def accept(engine: Engine) -> None:
             try:
@@ -311,7 +314,7 @@ class Run:
             except UsageError:
                 return  # it is late
             except TransientError:
-                self.world.shop.queue.append(task)
+                self._undelivered.append(task)
 
         self._start("answer of the shop", accept)
 
