@@ -103,6 +103,8 @@ def missing_functions(team: Team, settings: Settings) -> Iterator[str]:
         yield from _import_mistake("collaboration_model.router", functions.router, model.router)
     types = OutputTypes(functions)
     for index, agent in enumerate(team.agents):
+        if (turn := agent.turn_call) is not None:
+            yield from _import_mistake(f"agents[{index}].function", functions.turn, turn)
         if agent.output is not None:
             yield from _import_mistake(f"agents[{index}].output", types.schema, agent)
 

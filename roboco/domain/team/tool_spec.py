@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from roboco.domain.schema import FUNCTION_PATTERN, InputModel, Price, ToolName
+from roboco.domain.schema import FunctionName, InputModel, Price, ToolName
 from roboco.domain.team.approval import ArgumentCondition
 from roboco.domain.team.effect import Effect
 
@@ -19,6 +19,8 @@ Approval = Annotated[
 ]
 """The approval policy of a tool's calls, or a condition on the arguments of calls that need approval."""
 
+Timeout = Annotated[float, Field(gt=0, le=86_400)]
+
 
 class ToolDeclaration(InputModel):
     """The declaration of a tool, wherever it runs."""
@@ -30,7 +32,7 @@ class ToolDeclaration(InputModel):
     """The policy if it is unknown whether an irreversible call had its effect: inform the agent, or ask a person."""
     approval: Approval = "never"
     """Whether a person must approve a call before it runs, or a condition on the arguments of such calls."""
-    timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    timeout: Timeout = 60.0
     """The timeout of a call, in seconds."""
     price: Price = 0.0
     """The cost of each call, in the currency of the profiles' prices. A call counts once, however often it runs."""
@@ -60,7 +62,7 @@ class ToolRetry(InputModel):
 class ToolSpec(ToolDeclaration):
     """A tool of the team."""
 
-    function: Annotated[str, Field(pattern=FUNCTION_PATTERN)]
+    function: FunctionName
     """The function, as "package.module:name"."""
     retry: ToolRetry | None = None
     """When the function runs again. By default an exception is the result."""
@@ -75,6 +77,10 @@ class ToolSpec(ToolDeclaration):
         if self.retry is not None and self.effect == "irreversible":
             raise ValueError("retry: needs effect: pure or idempotent, because the function runs again")
         return self
+
+
+class AgentFunction(ToolSpec):
+    """The function of an agent. A call of it is the agent's turn, and what it returns is the agent's answer."""
 
 
 DEFAULT_QUEUE = "celery"

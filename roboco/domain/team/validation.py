@@ -156,6 +156,7 @@ class _NameValidator:
         self.teams: dict[str, Any] = teams if isinstance(teams, dict) else {}
         self.agent_names = _names(self.agents)
         self.tool_names = _names(self.tools)
+        self.function_names = _names([agent for agent in self.agents if agent.get("function") is not None])
         self.servers = ServerNames(data.get("mcp_servers"))
         limits = data.get("limits")
         self.limits: dict[str, Any] = limits if isinstance(limits, dict) else {}
@@ -165,7 +166,7 @@ class _NameValidator:
             *self._duplicates("agents", self.agent_names, _RESERVED),
             *self._duplicates("tools", self.tool_names, BUILTIN_TOOLS),
             *self._prefixes(),
-            *self.servers.mistakes({*self.tool_names, *BUILTIN_TOOLS}),
+            *self.servers.mistakes({*self.tool_names, *self.function_names, *BUILTIN_TOOLS}),
             *self._of_teams(),
             *self._of_models(),
             *self._of_fallbacks(),
@@ -186,6 +187,10 @@ class _NameValidator:
             for prefix, of in ((CLIENT_PREFIX, "tools that the client runs"), (GOAL_PREFIX, "goals")):
                 if name.startswith(prefix):
                     yield f"tools[{index}].name: names that begin with {prefix!r} are for {of}, choose another one"
+        for name in self.function_names:  # a call of this name is its turn
+            if name in self.tool_names or name in BUILTIN_TOOLS or name.startswith((CLIENT_PREFIX, GOAL_PREFIX)):
+                at = f"agents[{self.agent_names.index(name)}].name"
+                yield f"{at}: {name!r} is the name of a tool, or reserved for one; a function needs another one"
 
     def _of_teams(self) -> Iterator[str]:
         for name, team in self.teams.items():
@@ -208,7 +213,7 @@ class _NameValidator:
             yield f"models: {', '.join(map(repr, defaults))} are all marked as default, only one can be"
         if len(self.models) > 1 and not defaults:
             for index, agent in enumerate(self.agents):
-                if agent.get("model") is None:
+                if agent.get("model") is None and agent.get("function") is None:
                     yield (
                         f"agents[{index}].model: is missing, and no profile is the default; "
                         f"possible are {_listed(self.models)}"

@@ -110,7 +110,7 @@ class PendingCalls:
 
     def _switched_off(self, unclaimed: list[tuple[ToolCall, CallState]]) -> dict[str, str]:
         """Return the causes for which calls are switched off, by their ids."""
-        agent, blocking = self.task.tail[-1].agent_name, self.engine.process.switches.blocking
+        agent, blocking = self.task.steps.tail[-1].agent_name, self.engine.process.switches.blocking
         found = {call.id: blocking(call_work(self.team, self.task_id, agent, call)) for call, _ in unclaimed}
         return {call_id: switch.cause for call_id, switch in found.items() if switch is not None}
 
@@ -148,7 +148,7 @@ class PendingCalls:
             (schedule.set if alone else schedule.schedule_no_later_than)(self.task_id, min(delays) + EXPIRY_MARGIN)
 
     def _open_calls(self) -> list[tuple[ToolCall, CallState]]:
-        step, calls = self.task.tail[-1], self.task.calls
+        step, calls = self.task.steps.tail[-1], self.task.calls
         outcomes = {call_id: state.outcome for call_id, state in calls.items() if state.outcome is not None}
         done = {**local_answers(self.team, self.task.state, step), **outcomes}
         external, approvals = external_results(step, self.inbox, outcomes), approval_decisions(step, self.inbox)
@@ -161,12 +161,19 @@ class PendingCalls:
 
     def _is_blocked(self, call: ToolCall, state: CallState) -> bool:
         """Return True if no worker can run the call, so that the task has to be paused."""
-        held = (item for item in self.inbox if isinstance(item, Pause) and item.at == self.task.seq)
+        held = (item for item in self.inbox if isinstance(item, Pause) and item.at == self.task.position.seq)
         return not state.claimed and any(item.call_id == call.id for item in held)
 
     def _assignment(self, call: ToolCall, state: CallState) -> ToolAssignment:
         task = self.task
-        return ToolAssignment(self.task_id, task.seq - 1, task.epoch, call.id, state.attempt, priority_of(task.first))
+        return ToolAssignment(
+            self.task_id,
+            task.position.seq - 1,
+            task.position.epoch,
+            call.id,
+            state.attempt,
+            priority_of(task.steps.first),
+        )
 
 
 def restart_call(

@@ -62,7 +62,10 @@ def check_shop_task(
         return min(left, MAX_CHECK_DELAY)
     elif not by_sweeper:
         return _Sending(engine, team, task, assignment, call).run()
-    elif engine.process.switches.blocking(call_work(team, assignment.task_id, task.tail[-1].agent_name, call)) is None:
+    elif (
+        engine.process.switches.blocking(call_work(team, assignment.task_id, task.steps.tail[-1].agent_name, call))
+        is None
+    ):
         engine.services.dispatcher.advance(assignment.task_id)
     return check_delay(engine, task)
 
@@ -107,7 +110,7 @@ class _Sending:
 
     def _send(self) -> float:
         engine, task_id, tool = self._engine, self._assignment.task_id, self._tool
-        work = call_work(self._team, task_id, self._task.tail[-1].agent_name, self._call)
+        work = call_work(self._team, task_id, self._task.steps.tail[-1].agent_name, self._call)
         if (switch := engine.process.switches.blocking(work)) is not None:
             self._release(switch.cause)
             return check_delay(engine, self._task)

@@ -66,7 +66,7 @@ def accept_task_answer(engine: Engine, given: TaskAnswer) -> None:
     state = task.calls.get(call_id, CallState())
     if state.outcome is not None and not needs_resolution(state.outcome):
         raise StateConflict(f"call_id: call {call_id!r} has a result already; this answer of its Celery task is late")
-    assignment = ToolAssignment(task_id, step.seq, task.epoch, call_id, state.attempt)
+    assignment = ToolAssignment(task_id, step.seq, task.position.epoch, call_id, state.attempt)
     outcome = _outcome(given, call, tool, describe_shop_task(assignment, call, tool))
     took = round(max(0.0, engine.clock.now() - sent.at) * 1000)
     outcome = outcome.model_copy(update={"result": outcome.result.model_copy(update={"runtime_ms": took})})

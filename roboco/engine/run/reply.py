@@ -56,7 +56,7 @@ class StepContent:
 
 def content_of_failure(claim: TurnClaim, code: str, message: str, text: str = "") -> StepContent:
     """Return the content of a step whose model call failed after this text."""
-    error = ErrorPart(code=code, message=f"{claim.snapshot.agent}: {message}")
+    error = ErrorPart(code=code, message=f"{claim.snapshot.position.agent}: {message}")
     return StepContent((TextPart(text=text), error) if text else (error,))
 
 
@@ -67,7 +67,12 @@ def content_of_reply(
     error, listings, answer = _error_of(claim, text, reply), prepared.listings, TypedAnswer()
     if prepared.output is not None and error is None and not reply.calls:
         answer = typed_answer(
-            services, team.agent(claim.snapshot.agent), claim, prepared.output, text, reply.finish_reason == "length"
+            services,
+            team.agent(claim.snapshot.position.agent),
+            claim,
+            prepared.output,
+            text,
+            reply.finish_reason == "length",
         )
         error = answer.error
     parts: list[Part] = [TextPart(text=text)] if text or not (reply.calls or error) else []
@@ -85,7 +90,7 @@ def content_of_reply(
             invalid[call_id] = parsed.reason
         elif problem := _schema_error(services, team, claim.snapshot.state, requested.name, parsed, until):
             invalid[call_id] = problem
-        if why := unlisted_tool_error(team, team.agent(claim.snapshot.agent), name, listings):
+        if why := unlisted_tool_error(team, team.agent(claim.snapshot.position.agent), name, listings):
             lacking[call_id] = why
         if (effect := _declared_effect(team, name, listings)) is not None:
             effects[name] = effect
@@ -97,7 +102,7 @@ def content_of_reply(
 
 def _error_of(claim: TurnClaim, text: str, reply: Reply) -> ErrorPart | None:
     """Return why the reply is no answer, or None if it is one."""
-    who = f"{claim.snapshot.agent}: model {reply.model!r}"
+    who = f"{claim.snapshot.position.agent}: model {reply.model!r}"
     if reply.mistake:
         return _malformed(claim, reply)
     if reply.refusal:
@@ -115,7 +120,7 @@ def _malformed(claim: TurnClaim, reply: Reply) -> ErrorPart:
     """Return the error of a step whose model wrote no readable tool call, and was asked again in vain."""
     times = f"{reply.reprompts + 1} times" if reply.reprompts else "once"
     message = (
-        f"{claim.snapshot.agent}: model {reply.model!r} was asked {times} and wrote no readable tool call: "
+        f"{claim.snapshot.position.agent}: model {reply.model!r} was asked {times} and wrote no readable tool call: "
         f"{reply.mistake[:300]}; use a larger model, or one with native tool calls"
     )
     return ErrorPart(code=MALFORMED, message=message)

@@ -103,7 +103,8 @@ class Replacement:
 
     def _models(self, team: Team) -> dict[str, ModelProfile]:
         """Return a profile for each agent, and one for summaries for each of the team's profiles."""
-        agents = {_profile_name(agent): self._profile(team, agent.name, team.profile(agent)) for agent in team.agents}
+        models = (agent for agent in team.agents if agent.function is None)
+        agents = {_profile_name(agent): self._profile(team, agent.name, team.profile(agent)) for agent in models}
         return {name: self._profile(team, SUMMARIES, one) for name, one in team.models.items()} | agents
 
     def _profile(self, team: Team, agent: str, profile: ModelProfile) -> ModelProfile:
@@ -120,7 +121,11 @@ class Replacement:
         """Return the agent with its own model profile, and without tools of servers that are left out."""
         tools = [one for name in agent.tools for one in names.get(name, [name])]
         kept = [name for name in tools if name in known or not self._is_replaced(team, name)]
-        return agent.model_copy(update={"model": _profile_name(agent), "tools": tuple(dict.fromkeys(kept))})
+        changes: dict[str, Any] = {"tools": tuple(dict.fromkeys(kept))}
+        if agent.turn_call is None:
+            return agent.model_copy(update=changes | {"model": _profile_name(agent)})
+        turn = self._function(agent.turn_call)
+        return agent.model_copy(update=changes | {"function": turn.function, "timeout": turn.timeout})
 
     def _is_replaced(self, team: Team, name: str) -> bool:
         spec = team.tool(name)
@@ -130,7 +135,7 @@ class Replacement:
 def check_real_tools(team: Team, names: Iterable[str]) -> frozenset[str]:
     """Return the names. Raise UsageError if one is neither a tool nor `mcp:SERVER` of the team or of a team in it."""
     teams = list(all_teams(team))
-    known = {tool.name for one in teams for tool in one.tools}
+    known = {tool.name for one in teams for tool in one.function_tools}
     known |= {f"{SERVER_TOOLS_PREFIX}{name}" for one in teams for name in one.mcp_servers}
     real = frozenset(names)
     if unknown := sorted(real - known):

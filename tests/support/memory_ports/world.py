@@ -294,11 +294,13 @@ class World:
         )
         outcomes = {call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None}
         team = FrozenTeams(self.files).get(task_id)
-        sub_task = parent_of(task_id, task.first) is not None
+        sub_task = parent_of(task_id, task.steps.first) is not None
         model = team.collaboration_model
         router = self.given.toolbox.router(model.router) if isinstance(model, Custom) else route
-        action = decide(team, History(task.state, task.tail), Situation(inbox, outcomes, sub_task=sub_task), router)
-        return isinstance(action, Wait) and action.status is task.status
+        action = decide(
+            team, History(task.state, task.steps.tail), Situation(inbox, outcomes, sub_task=sub_task), router
+        )
+        return isinstance(action, Wait) and action.status is task.position.status
 
     def pending_item_ids(self, task_id: str = TASK) -> list[str]:
         """Return the ids of the accepted items in the workspace that are not applied yet."""
