@@ -206,7 +206,7 @@ class _NameValidator:
             yield f"models: {', '.join(map(repr, defaults))} are all marked as default, only one can be"
         if len(self.models) > 1 and not defaults:
             for index, agent in enumerate(self.agents):
-                if agent.get("model") is None:
+                if agent.get("model") is None and agent.get("map") is None:
                     yield (
                         f"agents[{index}].model: is missing, and no profile is the default; "
                         f"possible are {_listed(self.models)}"
