@@ -263,12 +263,10 @@ export const PendingCalls = ({ taskId, pending: { unapproved, unanswered, unknow
     calls.map(({ id, tool_name: tool, args }) => html`<div key=${id} data-pending=${id}><code dir="auto">${tool} ${json(args, 400)}<//>
       <${CallActions} taskId=${taskId} task=${null} wants=${wants} can=${can} change=${changes[id]} call=${{ id, tool, args, result: null }} /><//>`));
 
-/** What open sub-tasks ask of a person or a client. The stream of their task does not say when. */
+/** What open sub-tasks ask. The stream of their task does not say when. */
 export function SubTaskCalls({ taskId, can }) {
   const { data } = useLoad(() => request(taskPath(taskId, "pending")), [], 3000);
-  const { unapproved = [], unanswered = [], unknown = [] } = data ?? {};
-  if (!unapproved.length && !unanswered.length && !unknown.length) return null;
-  return html`<section class="card" aria-label="Sub-tasks"><p>A sub-task waits:<//><${PendingCalls} taskId=${taskId} pending=${data} can=${can} /><//>`;
+  return data && html`<${PendingCalls} taskId=${taskId} pending=${data} can=${can} />`;
 }
 
 const changeOf = (task, call) => task?.changes.find(change => change.call_id === call.id);
