@@ -164,6 +164,16 @@ def test_an_approved_call_runs(web: WebStack, light_page: Page) -> None:
     assert_page_equals_history(light_page, task)
 
 
+def test_a_call_of_a_sub_task_is_approved_on_the_page_of_its_task(web: WebStack, light_page: Page) -> None:
+    task = web.run("asking", "Have it added.")
+    open_task(light_page, web, task)
+    button(light_page, "approve").first.click()
+    web.wait_status(task, "completed")
+    [result] = results(task)
+    assert results(web.stack.orchestrator.task(result["task_id"])) == [5]
+    assert_page_equals_history(light_page, task)
+
+
 def test_a_denied_call_does_not_run_and_the_agent_reads_the_reason(web: WebStack, light_page: Page) -> None:
     task = run_example(web, "approval")
     open_task(light_page, web, task)

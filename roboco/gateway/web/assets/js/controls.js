@@ -258,10 +258,10 @@ export function CallActions({ taskId, call, task, wants = wantOf(task, call), ch
 }
 
 /** The calls that wait for a person or a client, as `pending` of the task names them. */
-export const PendingCalls = ({ taskId, pending: { unapproved, unanswered, unknown, changes }, can }) =>
+export const PendingCalls = ({ taskId, pending: { unapproved, unanswered, unknown, changes, sub_tasks: of }, can }) =>
   Object.entries({ approval: unapproved, answer: unanswered, resolution: unknown }).map(([wants, calls]) =>
-    calls.map(({ id, tool_name: tool, args }) => html`<div key=${id} data-pending=${id}><code dir="auto">${tool} ${json(args, 400)}<//>
-      <${CallActions} taskId=${taskId} task=${null} wants=${wants} can=${can} change=${changes[id]} call=${{ id, tool, args, result: null }} /><//>`));
+    calls.map(({ id, tool_name: tool, args }) => html`<div key=${id}><code dir="auto">${tool} ${json(args, 400)}<//>
+      <${CallActions} taskId=${of[id] ?? taskId} task=${null} wants=${wants} can=${can} change=${changes[id]} call=${{ id, tool, args, result: null }} /><//>`));
 
 /** What open sub-tasks ask. The stream of their task does not say when. */
 export function SubTaskCalls({ taskId, can }) {
