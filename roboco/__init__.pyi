@@ -76,10 +76,12 @@ from roboco.errors import (
     TransientError,
     UsageError,
 )
+from roboco.ports.file import File
 from roboco.ports.task_index import TaskPage
 from roboco.ports.tools import ToolContext
 from roboco.settings import Settings, load_settings
 from roboco.team_files.file import load_team, parse_team
+from roboco.tools.function_answer import Answer
 from roboco.tools.function_tool import check, tool
 
 __all__ = [
@@ -89,6 +91,7 @@ __all__ = [
     "AgentSessionDelta",
     "AgentSessionRecord",
     "AlreadyEnded",
+    "Answer",
     "Artifact",
     "ArtifactPart",
     "Conflict",
@@ -97,6 +100,7 @@ __all__ = [
     "ErrorOccurred",
     "ErrorPart",
     "ExecutionEvent",
+    "File",
     "Forbidden",
     "History",
     "InvalidTeam",

@@ -81,7 +81,7 @@ class PendingActions:
         """Return the task, and those of its open sub-tasks that wait."""
         tasks = self._engine.tasks
         found = open_sub_tasks(tasks, self._task_id, tasks.task_store.load(self._task_id, 1))
-        return [self._task_id, *(child for child, task in found if task.status.waiting)]
+        return [self._task_id, *(child for child, task in found if task.position.status.waiting)]
 
     def _has_item(self, task_id: str, item_id: str) -> bool:
         return stored_item(self._engine.workspace, task_id, item_id) is not None
@@ -97,7 +97,7 @@ def waiting_calls(engine: Engine, task_id: str, decision: PendingDecision) -> It
         return
     team, live = engine.workspace.frozen_teams.get(task_id), engine.tasks.task_store.load(task_id, 1)
     known = {} if live is None else live.calls
-    local = local_answers(team, live.state, step) if live is not None and live.seq == step.seq + 1 else {}
+    local = local_answers(team, live.state, step) if live is not None and live.position.seq == step.seq + 1 else {}
     for call in step.calls:
         outcome = known[call.id].outcome if call.id in known else None
         if _waits(decision, team, call, outcome) and not (outcome is None and call.id in local):

@@ -87,7 +87,7 @@ class TaskStream:
     def is_over(self) -> bool:
         """Return True if the task has ended, also if its workspace does not have the end yet."""
         task = self._retrying(lambda: self._engine.tasks.task_store.load(self.task_id, 1))
-        return self.has_ended() if task is None else task.status.ended
+        return self.has_ended() if task is None else task.position.status.ended
 
     def summary(self) -> TaskSummary:
         """Return the task at a glance."""

@@ -9,10 +9,12 @@ from typing import Any, Literal, TypeVar, get_args, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from roboco.domain.history.media import Media
 from roboco.domain.team.effect import Effect
 from roboco.domain.team.tool_spec import ToolDeclaration
 from roboco.errors import UsageError
 from roboco.ports.tools import ToolContext
+from roboco.tools.returned_files import split_files
 from roboco.tools.tool_result import to_json
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -138,10 +140,19 @@ class FunctionTool:
         }
 
     def call(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        """Return the function's result as JSON.
+        """Return the function's result as JSON, with descriptions in place of files, as `call_with_files` does."""
+        return self.call_with_files(args, context)[0]
+
+    def call_with_files(self, args: Mapping[str, Any], context: ToolContext) -> tuple[Any, tuple[Media, ...]]:
+        """Return the function's result as JSON, and the files in it.
 
         Raise UsageError if the arguments do not fit, and TypeError if the result has no JSON.
         """
+        result, files = self.returned(args, context)
+        return to_json(result, self._full_name), files
+
+    def returned(self, args: Mapping[str, Any], context: ToolContext) -> tuple[Any, tuple[Media, ...]]:
+        """Return what the function returns, and the files in it. Raise UsageError if the arguments do not fit."""
         try:
             checked = self.arguments.model_validate(args)
         except ValidationError as error:
@@ -150,23 +161,27 @@ class FunctionTool:
         keywords = {str(field.alias): getattr(checked, name) for name, field in fields.items()}
         if self.context is not None:
             keywords[self.context] = context
-        return self._run_to_json(self.function(**keywords))
+        return split_files(_finished(self.function(**keywords)))
 
     def verify_call(self, args: dict[str, Any], context: ToolContext) -> Verified | None:
         """Return the outcome of a call that was started, or None if the tool cannot determine it."""
         if self.verify is None:
             return None
-        found = self._run_to_json(self.verify(args, context.idempotency_key))
+        found = to_json(_finished(self.verify(args, context.idempotency_key)), self._full_name)
         if found is None:
             return None
         if found is False:
             return Verified(happened=False)
         return Verified(happened=True, result="the call had its effect" if found is True else found)
 
-    def _run_to_json(self, result: Any) -> Any:
-        """Return the function's result as JSON. If it is a coroutine, run it first."""
-        name = f"{getattr(self.function, '__module__', '')}:{_name(self.function)}"
-        return to_json(asyncio.run(result) if inspect.iscoroutine(result) else result, name)
+    @property
+    def _full_name(self) -> str:
+        return f"{getattr(self.function, '__module__', '')}:{_name(self.function)}"
+
+
+def _finished(result: Any) -> Any:
+    """Return the result. If it is a coroutine, run it first."""
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 
 def describe_function(function: Callable[..., Any]) -> FunctionTool:

@@ -1,5 +1,7 @@
 """Tools of the tests' teams."""
 
+import asyncio
+import base64
 import contextlib
 import os
 import signal
@@ -7,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from roboco import ToolContext, tool
+from roboco import Answer, File, ToolContext, tool
 
 
 @tool
@@ -22,6 +24,14 @@ def slow_add(a: int, b: int, seconds: float, context: ToolContext) -> int:
     _log_call(f"{context.call_id} {context.attempt} {context.idempotency_key}")
     time.sleep(seconds)
     return a + b
+
+
+@tool
+async def triage(context: ToolContext) -> Answer:
+    """Hand over to the clerk."""
+    _log_call(f"{context.call_id} {context.attempt} {context.idempotency_key}")
+    await asyncio.sleep(0.4)
+    return Answer(f"heard {context.messages[-1]['content']}", handoff="clerk")
 
 
 @tool
@@ -155,3 +165,21 @@ def hang_once(stubborn: bool = False) -> str:
     begun = (_folder() / "calls.txt").exists()
     _log_call("hangs")
     return "woke up" if begun else hang(600, stubborn)
+
+
+@tool
+def spill_credential(context: ToolContext, fails: bool = False) -> str:
+    """Print the tenant's credential, note it in the state, and return it or raise it."""
+    secret = context.credential("crm")
+    print(f"the secret is {secret}")
+    context.update_state(noted=secret)
+    if fails:
+        raise RuntimeError(f"the server refuses {secret}")
+    return f"{len(secret)} characters: {secret}"
+
+
+@tool
+def draw(name: str) -> list[Any]:
+    """Draw a dot."""
+    data = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    return ["a dot", File(name, base64.b64decode(data))]

@@ -17,11 +17,13 @@ from typing import Any, assert_never
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.step import USER, TaskStep
+from roboco.domain.prompt.attached import attached_tokens
 from roboco.domain.prompt.chat import ChatMessage, StepGroup, group_by_call, is_empty, messages_of
 from roboco.domain.prompt.summary import HistorySummary
 from roboco.domain.team.context_policy import BudgetContext, RecentContext, SummaryContext
+from roboco.domain.team.model_profile import FileKind
 from roboco.domain.team.team import Agent
-from roboco.domain.tokens import ESTIMATING_TOKENIZER, IMAGE_TOKENS, Tokenizer
+from roboco.domain.tokens import ESTIMATING_TOKENIZER, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class PromptInputs:
     """The reason why there is no summary, or ""."""
     limit: str | None = None
     """The reason why this turn is the last one, or None."""
-    images: bool = False
-    """True if the model accepts images."""
+    accepted: frozenset[FileKind] = frozenset()
+    """The kinds of files that the model accepts."""
     max_tokens: int | None = None
     """The most tokens of the request, whatever the agent's strategy, or None if that is not known."""
     tokens: Tokenizer = ESTIMATING_TOKENIZER
@@ -78,17 +80,26 @@ def build_working_memory(agent: Agent, prompt: str, seen: PromptInputs) -> Worki
     }
     if seen.output is not None:  # in the prompt and in the response format
         fixed["output"] = 2 * seen.tokens.count(canonical_json(seen.output))
-    opening = messages_of(agent.name, head, seen.images)
+    opening = messages_of(agent.name, head, seen.accepted)
     summary = _summary_messages(seen)
     closing: list[ChatMessage] = [{"role": USER, "content": text} for text in after]
     spent = sum(fixed.values()) + _tokens(seen, [*opening, *summary, *closing])
     chosen = _newest(agent, seen, rest, spent)
     messages = [system, *opening, *summary, *chosen.messages, *closing]
     if messages[-1]["role"] == "assistant":
-        messages.append({"role": USER, "content": "Go on."})
+        messages.append(_GO_ON)
     included = [step.seq for group in (head, *chosen.groups) for step in group]
     counted = fixed | {"summary": _tokens(seen, summary), "steps": _tokens(seen, [*opening, *closing]) + chosen.tokens}
     return WorkingMemory(tuple(messages), _report(agent, seen, included, (hidden, chosen.why), counted))
+
+
+def conversation(agent: Agent, first: TaskStep, tail: tuple[TaskStep, ...]) -> tuple[ChatMessage, ...]:
+    """Return the messages that a function sees at its turn: the working memory of its agent, without a prompt."""
+    messages = build_working_memory(agent, "", PromptInputs(first, tail)).messages[1:]
+    return messages[:-1] if messages[-1] is _GO_ON else messages
+
+
+_GO_ON: ChatMessage = {"role": USER, "content": "Go on."}
 
 
 def _seen(agent: Agent, group: StepGroup) -> StepGroup:
@@ -192,7 +203,7 @@ def _newest(agent: Agent, seen: PromptInputs, groups: list[StepGroup], spent: in
     for group in reversed(groups):
         if chosen and group[-1 if seen.summary is not None else 0].seq < begin:
             break
-        messages = messages_of(agent.name, group, seen.images)
+        messages = messages_of(agent.name, group, seen.accepted)
         size = _tokens(seen, messages)
         if chosen and size > left:
             chosen, why = _from_round_position(chosen, total // 2), most
@@ -267,8 +278,7 @@ def _message_tokens(tokens: Tokenizer, message: ChatMessage) -> int:
     content = message["content"]
     if isinstance(content, str):
         return tokens.count(canonical_json(message))
-    images = sum(1 for part in content if part["type"] == "image_url")
-    return tokens.count(canonical_json(message)) + images * IMAGE_TOKENS
+    return tokens.count(canonical_json(message)) + sum(map(attached_tokens, content))
 
 
 def ranges(numbers: list[int]) -> list[list[int]]:

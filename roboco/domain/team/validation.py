@@ -115,6 +115,8 @@ def _mistake_of(detail: ErrorDetails) -> str:
     if kind == "union_tag_invalid":
         context = detail.get("ctx") or {}
         return f"{path}: found {_short(context.get('tag'))}, possible are {context.get('expected_tags')}"
+    if path.endswith(".api_key") and isinstance(detail["input"], str):
+        return f"{path}: keys are no part of a team file: use {{credential: NAME}}, or api_key_env"
     return f"{path}: {detail['msg'].removeprefix('Value error, ')} (found {found})"
 
 
@@ -125,9 +127,11 @@ _TAGS = frozenset(
 
 def _path(loc: tuple[int | str, ...]) -> str:
     text = ""
-    for before, key in zip((None, *loc), loc, strict=False):
+    for place, (before, key) in enumerate(zip((None, *loc), loc, strict=False)):
         if key in _TAGS and before in ("collaboration_model", "context", "approval", "tools"):
             continue
+        if key in ("function", "task") and isinstance(before, int) and loc[place - 2] == "tools":
+            continue  # the kind of the tool
         text += f"[{key}]" if isinstance(key, int) else f".{key}"
     return text.lstrip(".") or "the file"
 
@@ -154,6 +158,7 @@ class _NameValidator:
         self.teams: dict[str, Any] = teams if isinstance(teams, dict) else {}
         self.agent_names = _names(self.agents)
         self.tool_names = _names(self.tools)
+        self.function_names = _names([agent for agent in self.agents if agent.get("function") is not None])
         self.servers = ServerNames(data.get("mcp_servers"))
         limits = data.get("limits")
         self.limits: dict[str, Any] = limits if isinstance(limits, dict) else {}
@@ -163,7 +168,7 @@ class _NameValidator:
             *self._duplicates("agents", self.agent_names, _RESERVED),
             *self._duplicates("tools", self.tool_names, BUILTIN_TOOLS),
             *self._prefixes(),
-            *self.servers.mistakes({*self.tool_names, *BUILTIN_TOOLS}),
+            *self.servers.mistakes({*self.tool_names, *self.function_names, *BUILTIN_TOOLS}),
             *self._of_teams(),
             *self._of_models(),
             *self._of_fallbacks(),
@@ -184,6 +189,10 @@ class _NameValidator:
             for prefix, of in ((CLIENT_PREFIX, "tools that the client runs"), (GOAL_PREFIX, "goals")):
                 if name.startswith(prefix):
                     yield f"tools[{index}].name: names that begin with {prefix!r} are for {of}, choose another one"
+        for name in self.function_names:  # a call of this name is its turn
+            if name in self.tool_names or name in BUILTIN_TOOLS or name.startswith((CLIENT_PREFIX, GOAL_PREFIX)):
+                at = f"agents[{self.agent_names.index(name)}].name"
+                yield f"{at}: {name!r} is the name of a tool, or reserved for one; a function needs another one"
 
     def _of_teams(self) -> Iterator[str]:
         for name, team in self.teams.items():
@@ -206,7 +215,7 @@ class _NameValidator:
             yield f"models: {', '.join(map(repr, defaults))} are all marked as default, only one can be"
         if len(self.models) > 1 and not defaults:
             for index, agent in enumerate(self.agents):
-                if agent.get("model") is None and agent.get("map") is None:
+                if all(agent.get(name) is None for name in ("model", "map", "function")):
                     yield (
                         f"agents[{index}].model: is missing, and no profile is the default; "
                         f"possible are {_listed(self.models)}"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.team.credential import CredentialName
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admitted, Ticket
 from roboco.redis.rate_limits import Buckets, RedisRateLimiter
@@ -116,8 +117,8 @@ def test_the_data_of_old_windows_is_removed(redis_task: TaskOnRedis) -> None:
 
 def test_the_longest_pause_of_a_model_applies_to_all_its_requests(task: TaskUnderTest) -> None:
     rates = task.rates
-    rates.pause(UNLIMITED, 60)
-    rates.pause(TOKEN_LIMITED, 10)
+    rates.pause(UNLIMITED, "", 60)
+    rates.pause(TOKEN_LIMITED, "", 10)
     waits = [
         wait_of(rates, UNLIMITED, make_ticket("a"), 1),
         wait_of(rates, TOKEN_LIMITED, make_ticket("b"), 1),
@@ -126,9 +127,19 @@ def test_the_longest_pause_of_a_model_applies_to_all_its_requests(task: TaskUnde
     assert all(30 < wait <= 60 for wait in waits)
     other = ModelProfile(model="other", tokens_per_minute=100)
     assert wait_of(rates, other, make_ticket("d"), 1) == 0
-    rates.pause(other, 0.1)
+    rates.pause(other, "", 0.1)
     task.pass_time(0.1)
     assert wait_of(rates, other, make_ticket("e"), 1) == 0
+
+
+def test_a_pause_and_an_outage_of_a_tenants_key_concern_that_tenant_alone(task: TaskUnderTest) -> None:
+    rates, profile = task.rates, ModelProfile(model="m", api_key=CredentialName(credential="model-key"))
+    rates.pause(profile, "acme", 60)
+    tickets = [make_ticket("a", "acme"), make_ticket("b", "globex")]
+    assert [wait_of(rates, profile, ticket, 1) > 0 for ticket in tickets] == [True, False]
+    assert wait_of(rates, UNLIMITED, make_ticket("c", "acme"), 1) == 0
+    rates.add_waiting_task(profile, "acme:t1")
+    assert [rates.waiting_tasks(profile, tenant) for tenant in ("acme", "globex")] == [["acme:t1"], []]
 
 
 @pytest.mark.parametrize("other", [make_ticket("b", "globex"), make_ticket("b", "acme", "kiosk")])
@@ -218,20 +229,20 @@ def test_concurrent_reservations_stay_within_the_limit(redis_task: TaskOnRedis) 
 
 def test_tasks_wait_for_a_model_until_they_are_removed(task: TaskUnderTest) -> None:
     rates, tasks = task.rates, [f"t{number:03}" for number in range(MAX_RESUMED_TASKS + 1)]
-    assert rates.waiting_tasks(UNLIMITED) == []
+    assert rates.waiting_tasks(UNLIMITED, "") == []
     assert wait_of(rates, UNLIMITED, make_ticket("a"), 1) == 0
     for task_id in tasks:
         rates.add_waiting_task(UNLIMITED, task_id)
         rates.add_waiting_task(UNLIMITED, task_id)
-    assert sorted(rates.waiting_tasks(UNLIMITED)) == tasks[:MAX_RESUMED_TASKS]
+    assert sorted(rates.waiting_tasks(UNLIMITED, "")) == tasks[:MAX_RESUMED_TASKS]
     assert rates.reserve(UNLIMITED, make_ticket("b"), 1) == Admitted(tasks_waiting=True)
     assert isinstance(rates.reserve(REQUEST_LIMITED, make_ticket("c"), 1), Admitted)
-    assert rates.waiting_tasks(UNLIMITED.model_copy(update={"model": "another"})) == []
-    rates.remove_waiting_tasks(UNLIMITED, rates.waiting_tasks(UNLIMITED))
-    assert rates.waiting_tasks(UNLIMITED) == tasks[MAX_RESUMED_TASKS:]
-    rates.remove_waiting_tasks(UNLIMITED, tasks)
-    rates.remove_waiting_tasks(UNLIMITED, [])
-    assert rates.waiting_tasks(UNLIMITED) == []
+    assert rates.waiting_tasks(UNLIMITED.model_copy(update={"model": "another"}), "") == []
+    rates.remove_waiting_tasks(UNLIMITED, "", rates.waiting_tasks(UNLIMITED, ""))
+    assert rates.waiting_tasks(UNLIMITED, "") == tasks[MAX_RESUMED_TASKS:]
+    rates.remove_waiting_tasks(UNLIMITED, "", tasks)
+    rates.remove_waiting_tasks(UNLIMITED, "", [])
+    assert rates.waiting_tasks(UNLIMITED, "") == []
     assert wait_of(rates, UNLIMITED, make_ticket("d"), 1) == 0
 
 
@@ -244,8 +255,13 @@ def test_a_deferred_turn_is_claimed_again_later(task: TaskUnderTest, refused: bo
     start = time.monotonic()
     assert task.leases.defer_turn(claim, 0.3, event, refused)
     now = task.snapshot
-    assert (now.claimed, now.attempt, now.reason, now.refusals) == (False, 1, "waits", int(refused))
-    assert now.refused_for == 0
+    assert (now.attempt.claimed, now.attempt.number, now.position.reason, now.refusals.count) == (
+        False,
+        1,
+        "waits",
+        int(refused),
+    )
+    assert now.refusals.seconds == 0
     due = deferral_left(task)
     assert max(0.0, 0.3 - (time.monotonic() - start) - 0.005) <= due <= 0.3
     assert not task.leases.renew_turn(claim)
@@ -255,11 +271,11 @@ def test_a_deferred_turn_is_claimed_again_later(task: TaskUnderTest, refused: bo
     assert deferral_left(task) == 0
     again = task.claim("you")
     assert again.assignment == claim.assignment
-    assert task.snapshot.reason == "", "the deferral has ended"
+    assert task.snapshot.position.reason == "", "the deferral has ended"
     assert deferral_left(task) == -1
     assert task.leases.defer_turn(again, 0.1, event, True)
-    assert task.snapshot.refusals == 1 + refused
-    assert (task.snapshot.refused_for >= 0.3) is refused
+    assert task.snapshot.refusals.count == 1 + refused
+    assert (task.snapshot.refusals.seconds >= 0.3) is refused
     assert task.event_log()[-1][2] == "waits"
 
 
@@ -270,22 +286,22 @@ def test_a_turn_without_the_time_of_its_first_refusal_is_deferred_again(redis_ta
     task.record_decision()
     task.leases.defer_turn(task.claim(), 0, status_event("waits"), True)
     task.client.hdel(task.keys.state(TASK), "first_refused_at", "refused_for")
-    assert (task.snapshot.refusals, task.snapshot.refused_for) == (1, 0)
+    assert (task.snapshot.refusals.count, task.snapshot.refusals.seconds) == (1, 0)
     assert task.leases.defer_turn(task.claim(), 0, status_event("waits"), True)
-    assert (task.snapshot.refusals, task.snapshot.refused_for) == (2, 0)
+    assert (task.snapshot.refusals.count, task.snapshot.refusals.seconds) == (2, 0)
 
 
 def test_a_dispatch_ends_the_deferral_of_a_turn(task: TaskUnderTest) -> None:
     task.create(3)
     task.record_decision()
     task.leases.defer_turn(task.claim(), 5, status_event("waits"), True)
-    assert task.leases.count_redelivery(TASK, task.snapshot.epoch, True) == 1
+    assert task.leases.count_redelivery(TASK, task.snapshot.position.epoch, True) == 1
     assert deferral_left(task) == -1
     task.record_decision()
-    assert (deferral_left(task), task.snapshot.refusals) == (-1, 0)
+    assert (deferral_left(task), task.snapshot.refusals.count) == (-1, 0)
 
 
 def deferral_left(task: TaskUnderTest) -> float:
     """Return the seconds until the end of the turn's deferral, or -1 if it is not deferred."""
-    seconds = task.snapshot.deferred_for
+    seconds = task.snapshot.attempt.deferred_for
     return -1 if seconds is None else seconds

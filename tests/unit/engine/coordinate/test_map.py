@@ -94,7 +94,7 @@ def test_no_more_sub_tasks_run_at_the_same_time_than_the_map_allows() -> None:
         if speaker(request) == "finder":
             store = worlds[0].engine.tasks.task_store
             states = [store.load(child, 1) for child in children(worlds[0])]
-            running.append(sum(state is not None and not state.status.ended for state in states))
+            running.append(sum(state is not None and not state.position.status.ended for state in states))
         return says("done")
 
     worlds.append(World(world_parts(script)))
