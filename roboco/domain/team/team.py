@@ -320,7 +320,7 @@ class Team(InputModel):
         if name not in self.models:
             possible = ", ".join(self.models) or "none: the team declares no models"
             raise UsageError(f"model: no profile {name[:80]!r} in team {self.name!r}, possible are {possible}")
-        if all(agent.model is not None for agent in self.agents):
+        if all(agent.model is not None or not agent.has_model for agent in self.agents):
             raise UsageError(f"model: every agent of team {self.name!r} names its profile, so none can be chosen")
         models = {one: profile.model_copy(update={"default": one == name}) for one, profile in self.models.items()}
         return self.model_copy(update={"models": models})
