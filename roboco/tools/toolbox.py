@@ -244,7 +244,7 @@ class FunctionToolbox:
                     if not isinstance(spec, AgentFunction):
                         return _CallResult(function.call(call.args, context))
                     returned = function.returned(call.args, context)
-                    answer = recorded_form(team.agent(context.agent), returned, self._outputs, context)
+                    answer = recorded_form(team.agent(context.agent), returned, self._outputs.checked, context)
                     return _CallResult("answered", answer=answer)
             case _:
                 raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
