@@ -24,7 +24,7 @@ from roboco.domain.prompt.coordinator_tools import function_schema
 from roboco.domain.team.known_tools import known_tools
 from roboco.domain.team.team import Agent, Team, default_prefix
 from roboco.domain.team.tool_listing import Listing
-from roboco.domain.team.tool_spec import AgentFunction, ServerTool, ToolDeclaration, ToolSpec
+from roboco.domain.team.tool_spec import AgentFunction, ServerTool, TaskTool, ToolDeclaration, ToolSpec
 from roboco.errors import NotRunnable, TransientError, UsageError
 from roboco.ports.tools import Listings, TaskOwner, ToolContext
 from roboco.ports.workspace import Files
@@ -278,6 +278,8 @@ class FunctionToolbox:
             return None if found is None else function_schema(name, found.description, found.input_schema)
         if isinstance(spec, ToolSpec):
             return self._function_tool(name, spec).schema(name, spec.description)
+        if isinstance(spec, TaskTool):
+            return function_schema(name, spec.description, spec.parameters)
         if name in BUILTIN_TOOLS:
             return self._builtin.schema(name)
         raise UsageError(f"no tool {name!r} in team {team.name!r}")

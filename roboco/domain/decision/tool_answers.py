@@ -52,6 +52,11 @@ def is_client_call(call: ToolCall) -> bool:
     return call.tool_name.startswith(CLIENT_PREFIX)
 
 
+def by_coordinator(team: Team, call: ToolCall) -> bool:
+    """Return True if a coordinator starts the work for the call elsewhere: a sub-task, or a shop's Celery task."""
+    return call.tool_name == DELEGATE or team.task_tool(call.tool_name) is not None
+
+
 def waits_for_client(team: Team, call: ToolCall) -> bool:
     """Return True if the task waits until the client has run the call. A run of `what-if` has no client."""
     return is_client_call(call) and team.what_if is None
@@ -93,7 +98,7 @@ def external_results(
                     item.call_id,
                     ExternalResult(item.item_id, _resolved_outcome(calls[item.call_id], item, known), item.by),
                 )
-            case ExternalToolResult() if item.at_seq == step.seq:
+            case ExternalToolResult() if item.at_seq == step.seq and not is_reported(item.call_id, outcomes):
                 results.setdefault(item.call_id, ExternalResult(item.item_id, item.outcome, item.by))
             case ApprovalDecision() if item.at_seq == step.seq and not item.approved:
                 results.setdefault(item.call_id, ExternalResult(item.item_id, denial(item)))

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roboco.domain.builtin_tools import DELEGATE, GOAL_PREFIX
+from roboco.domain.builtin_tools import GOAL_PREFIX
 from roboco.domain.decision.action import Action, AppendStep, CallTools, Wait
 from roboco.domain.decision.function_turn import recorded_answer
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import (
     approval_decisions,
+    by_coordinator,
     external_results,
     is_reported,
     local_answers,
@@ -47,7 +48,7 @@ def next_for_calls(team: Team, history: History, situation: Situation) -> Action
     else:
         closed = {call.id: _aborted_outcome(team, step, call, situation, situation.abort_reason) for call in step.calls}
         answers = closed | answers
-        given_up = tuple(call for call in missing if call.tool_name == DELEGATE)
+        given_up = tuple(call for call in missing if by_coordinator(team, call))
     outcomes = [answers[call.id] for call in step.calls]
     unpublished = tuple(
         outcome for outcome in outcomes if not is_reported(outcome.result.tool_call_id, situation.outcomes)

@@ -17,6 +17,8 @@ from roboco.domain.team.tool_spec import (
     AgentFunction,
     Approval,
     ServerTool,
+    TaskTool,
+    TeamTool,
     Timeout,
     ToolDeclaration,
     ToolRetry,
@@ -142,7 +144,7 @@ class Team(InputModel):
     models: dict[str, ModelProfile] = {}
     collaboration_model: Collaboration = Sequential(type="sequential")
     agents: Annotated[tuple[Agent, ...], Field(min_length=1)]
-    tools: tuple[ToolSpec, ...] = ()
+    tools: tuple[TeamTool, ...] = ()
     mcp_servers: dict[Name, McpServer] = {}
     limits: Limits = Limits()
     if_busy: Literal["queue", "interrupt", "reject"] = "queue"
@@ -181,10 +183,20 @@ class Team(InputModel):
         return (*(tool.function for tool in self.function_tools), *router, *types)
 
     @property
-    def function_tools(self) -> tuple[ToolSpec, ...]:
+    def declared_tools(self) -> tuple[ToolSpec | TaskTool, ...]:
         """Return the team's tools, then the calls that are the turns of its agents that are functions."""
         turns = (agent.turn_call for agent in self.agents)
         return (*self.tools, *(call for call in turns if call is not None))
+
+    @property
+    def function_tools(self) -> tuple[ToolSpec, ...]:
+        """Return those of the declared tools that are functions."""
+        return tuple(tool for tool in self.declared_tools if isinstance(tool, ToolSpec))
+
+    def task_tool(self, name: str) -> TaskTool | None:
+        """Return the Celery task of this name among the team's tools, or None."""
+        found = self.tool(name)
+        return found if isinstance(found, TaskTool) else None
 
     def tool(self, name: str) -> ToolDeclaration | None:
         """Return the team's own tool with this name, or that of one of its servers; None for a built-in tool.

@@ -1,4 +1,4 @@
-"""ToolSpec: a tool of a team, as its team file declares it."""
+"""ToolSpec and TaskTool: a tool of a team, as its team file declares it."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -67,6 +67,11 @@ class ToolSpec(ToolDeclaration):
     retry: ToolRetry | None = None
     """When the function runs again. By default an exception is the result."""
 
+    @property
+    def implementation(self) -> str:
+        """Return the name of the function."""
+        return self.function
+
     @model_validator(mode="after")
     def _repeatable(self) -> Self:
         if self.retry is not None and self.effect == "irreversible":
@@ -76,6 +81,38 @@ class ToolSpec(ToolDeclaration):
 
 class AgentFunction(ToolSpec):
     """The function of an agent. A call of it is the agent's turn, and what it returns is the agent's answer."""
+
+
+DEFAULT_QUEUE = "celery"
+"""The default queue of a Celery application."""
+
+
+class TaskTool(ToolDeclaration):
+    """A tool that is a Celery task of another application."""
+
+    task: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.:-]{0,199}$")]
+    """The name of the Celery task, which `tasks` of the operator's allowlist names."""
+    queue: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$")] = DEFAULT_QUEUE
+    """The queue from which its workers take it."""
+    description: Annotated[str, Field(min_length=1, max_length=4000)]
+    """The description for the models."""
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    """The JSON Schema of its arguments, which the Celery task gets by name."""
+    on_stop: Literal["leave", "revoke", "terminate"] = "leave"
+    """If its result is no longer needed: leave the Celery task, revoke it before it runs, or end its process too."""
+
+    @property
+    def implementation(self) -> str:
+        """Return the name of the Celery task."""
+        return self.task
+
+
+def _tool_kind(value: Any) -> str:
+    return "task" if isinstance(value, TaskTool) or (isinstance(value, dict) and "task" in value) else "function"
+
+
+TeamTool = Annotated[Annotated[ToolSpec, Tag("function")] | Annotated[TaskTool, Tag("task")], Discriminator(_tool_kind)]
+"""A tool that a team declares under `tools`."""
 
 
 class ServerTool(ToolDeclaration):

@@ -125,9 +125,11 @@ _TAGS = frozenset(
 
 def _path(loc: tuple[int | str, ...]) -> str:
     text = ""
-    for before, key in zip((None, *loc), loc, strict=False):
+    for place, (before, key) in enumerate(zip((None, *loc), loc, strict=False)):
         if key in _TAGS and before in ("collaboration_model", "context", "approval", "tools"):
             continue
+        if key in ("function", "task") and isinstance(before, int) and loc[place - 2] == "tools":
+            continue  # the kind of the tool
         text += f"[{key}]" if isinstance(key, int) else f".{key}"
     return text.lstrip(".") or "the file"
 

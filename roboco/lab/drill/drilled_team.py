@@ -11,7 +11,7 @@ from roboco.cli.doctor.server_tools import ListingResult
 from roboco.domain.team.mcp_server import McpToolSettings
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import SERVER_TOOLS_PREFIX, Agent, Team, default_prefix
-from roboco.domain.team.tool_spec import ServerTool, ToolSpec
+from roboco.domain.team.tool_spec import ServerTool, TaskTool, TeamTool, ToolSpec
 from roboco.errors import UsageError
 from roboco.lab.drill.stand_ins import StandIn, function_name
 from roboco.tools.function_loader import FunctionLoader
@@ -63,12 +63,20 @@ class Replacement:
         self.stand_ins.append(stand_in)
         return function_name(len(self.stand_ins) - 1)
 
-    def _function(self, spec: ToolSpec) -> ToolSpec:
+    def _function(self, spec: TeamTool) -> ToolSpec:
+        if isinstance(spec, TaskTool):
+            return self._task(spec)
         description = spec.description or self.functions.tool(spec.function).description
         real = spec.name in self.real_tools
         function = self._add(StandIn(spec.name, spec.function, description, real=real))
         timeout = spec.timeout if real else min(spec.timeout, MAX_TOOL_TIMEOUT)
         return spec.model_copy(update={"function": function, "timeout": timeout})
+
+    def _task(self, spec: TaskTool) -> ToolSpec:
+        """Return a stand-in for a Celery task of another application, which a drill never runs."""
+        common = {key: getattr(spec, key) for key in ("name", "effect", "approval", "on_unknown", "price")}
+        function = self._add(StandIn(spec.name, "", spec.description, spec.parameters))
+        return ToolSpec(**common, timeout=min(spec.timeout, MAX_TOOL_TIMEOUT), function=function)
 
     def _server_tools(self, team: Team, server: str) -> list[ToolSpec]:
         """Return stand-ins for the tools of a server, as it lists them, or without arguments if it is not listed."""

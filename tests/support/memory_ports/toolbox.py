@@ -9,7 +9,7 @@ from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, succ
 from roboco.domain.team.known_tools import known_tools
 from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_listing import Listing
-from roboco.domain.team.tool_spec import AgentFunction, ServerTool, ToolDeclaration, ToolSpec
+from roboco.domain.team.tool_spec import AgentFunction, ServerTool, TaskTool, ToolDeclaration, ToolSpec
 from roboco.errors import NotRunnable, UsageError
 from roboco.ports.tools import Listings, TaskOwner, ToolContext
 from roboco.schemas.json_schema import schema_error, value_error
@@ -37,7 +37,7 @@ class MemoryToolbox:
         names = known_tools(team, agent, listings)
         for name in names:
             self.check(team.tool(name))
-            if not isinstance(team.tool(name), ServerTool):
+            if not isinstance(team.tool(name), ServerTool | TaskTool):
                 self._function(name)
         self.described.append(listings)
         return tuple({"type": "function", "function": {"name": name}} for name in names)
