@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pydantic_core import to_jsonable_python
+
 from roboco.domain.builtin_tools import HANDOFF
 from roboco.domain.canonical_json import canonical_json, json_bytes
-from roboco.domain.history.step import OUTPUT
+from roboco.domain.history.step import OUTPUT, PROVIDER
 from roboco.domain.prompt.typed_answer import MAX_ANSWER_BYTES
 from roboco.domain.team.team import Agent
 from roboco.errors import UsageError
@@ -47,13 +49,40 @@ def recorded_form(
         calls.append({"name": HANDOFF, "args": {"destination_agent": answer.handoff, "reason": ""}})
     if any(one["name"] == agent.name for one in calls):
         raise UsageError("it called itself: return an answer, or loop within the function")
-    if len(calls) > MAX_CALLS:
-        raise UsageError(f"it made {len(calls)} calls, at most {MAX_CALLS} are possible in one answer")
     found: dict[str, Any] = {"text": answer.text} | ({"calls": calls} if calls else {})
     if agent.output is not None and (answer.output is not None or not calls):
         value = checked(agent, to_json(answer.output, agent.name))
         context.update_state(**{name: value[name] for name in agent.state if isinstance(value, dict) and name in value})
         found |= {"text": answer.text or canonical_json(value), OUTPUT: value}
+    return _bounded(found)
+
+
+def recorded_reply(agent: Agent, run: Any, output: Any, checked: Callable[[Agent, Any], Any]) -> dict[str, Any]:
+    """Return what an agent of pydantic-ai has replied, in the form that its outcome records: calls, or its output.
+
+    `run` is a `Run` of `pydantic_agents`. The messages of its model are recorded as that library writes them.
+    """
+    key = "messages" if not run.left else "replies"
+    provider: dict[str, Any] = {key: to_jsonable_python(run.replies), "calls": [call_id for call_id, *_ in run.left]}
+    found: dict[str, Any] = {PROVIDER: {"pydantic_ai": provider}}
+    if run.left:
+        provider["from"] = len(run.conversation.replies)
+        calls = [{"name": f"{agent.name}__{name}", "args": to_json(args, name)} for _, name, args in run.left]
+        for call in calls:
+            agent.own_tool(str(call["name"]))  # raise ValueError if the name is too long
+        found |= {"text": "", "calls": calls}
+    elif isinstance(output, str) and agent.output is None:
+        found |= {"text": output}
+    else:
+        value = to_json(output, agent.name)
+        value = value if agent.output is None else checked(agent, value)
+        found |= {"text": canonical_json(value), OUTPUT: value}
+    return _bounded(found)
+
+
+def _bounded(found: dict[str, Any]) -> dict[str, Any]:
+    if len(found.get("calls") or ()) > MAX_CALLS:
+        raise UsageError(f"it made {len(found['calls'])} calls, at most {MAX_CALLS} are possible in one answer")
     if (size := json_bytes(found)) > MAX_ANSWER_BYTES:
         raise UsageError(f"its answer has {size} bytes of JSON, at most {MAX_ANSWER_BYTES} are possible")
     return found

@@ -179,7 +179,7 @@ def _next_turn(team: Team, limits: Limits, history: History, situation: Situatio
     if (limit := limit_reached(limits, history.state, chosen.to, situation.seconds)) is not None:
         return limit_step(limit, chosen.to)
     agent = team.agent(chosen.to)
-    if agent.function is None:
+    if agent.code is None:
         return StartTurn(chosen.to, chosen, handed_off_by)
     refused = refused_turn(agent, limits, history)
     return begin_turn(agent, history, chosen, handed_off_by) if refused is None else limit_step(refused, chosen.to)
@@ -203,7 +203,7 @@ def _wrap_up(team: Team, history: History) -> Action:
     """Return the action at a limit of a team that wraps up: one last turn, and then the end."""
     state, kind = history.state, team.collaboration_model.type
     agent = state.limited_agent if team.has_agent(state.limited_agent) else team.initial_agent
-    wrapped_up = state.wrapped_up or team.agent(agent).function is not None  # a function has no turn without calls
+    wrapped_up = state.wrapped_up or team.agent(agent).code is not None  # a function has no turn without calls
     if wrapped_up and state.open_goals:
         return _error(GOALS, f"not achieved: {', '.join(goal.name for goal in state.open_goals)}; {state.limit}")
     if wrapped_up:

@@ -16,6 +16,8 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.tool_spec import (
     AgentFunction,
     Approval,
+    PydanticTool,
+    PydanticTurn,
     ServerTool,
     TaskTool,
     TeamTool,
@@ -48,8 +50,12 @@ class Agent(InputModel):
     description: str = ""
     function: FunctionName | None = None
     """A function "package.module:name" that has its turns in place of a model."""
+    pydantic_ai: FunctionName | None = None
+    """An agent of pydantic-ai "package.module:name" that has its turns, with its own model and tools."""
+    deps: FunctionName | None = None
+    """A function "package.module:name" that returns the `deps` of that agent."""
     effect: Effect | None = None
-    """The effect of the function; by default that of tools."""
+    """The effect of the function, or of the tools of the agent of pydantic-ai; by default that of tools."""
     approval: Approval | None = None
     """Whether a person must approve each of the function's turns; by default that of tools."""
     timeout: Timeout | None = None
@@ -85,16 +91,18 @@ class Agent(InputModel):
     @field_validator("prompt")
     @classmethod
     def _prompt_or_function(cls, value: str, info: ValidationInfo) -> str:
-        if "function" not in info.data or (info.data["function"] is None) is bool(value):
+        if "function" not in info.data or "pydantic_ai" not in info.data:
+            return value
+        if bool(info.data["function"] or info.data["pydantic_ai"]) is not bool(value):
             return value
         if not value:
             raise PydanticCustomError("missing", "Field required")
-        raise ValueError("an agent with the field function has no prompt")
+        raise ValueError("an agent with the field function or pydantic_ai has no prompt")
 
     @model_validator(mode="after")
     def _has_one_kind(self) -> Self:
         """Refuse fields of functions for an agent with a model, and fields of models for a function."""
-        if self.function is None:
+        if self.code is None:
             for name in _OF_FUNCTIONS:
                 if getattr(self, name) is not None:
                     raise ValueError(f"{name}: needs the field function")
@@ -104,18 +112,43 @@ class Agent(InputModel):
             raise ValueError("retry: needs effect: pure or idempotent, because the function runs again")
         return self
 
+    @model_validator(mode="after")
+    def _has_own_tools(self) -> Self:
+        if self.deps is not None and self.pydantic_ai is None:
+            raise ValueError("deps: needs the field pydantic_ai")
+        others = self.function or self.tools or self.handoffs or self.delegates or self.retry
+        if self.pydantic_ai is not None and others:
+            raise ValueError(
+                "an agent of pydantic-ai has no function, tools, handoffs, delegates and retry of the team"
+            )
+        return self
+
+    @property
+    def code(self) -> str | None:
+        """Return the name of the function, or agent of pydantic-ai, that has its turns, or None if a model has them."""
+        return self.function or self.pydantic_ai
+
+    def own_tool(self, name: str) -> PydanticTool | None:
+        """Return the tool that the agent of pydantic-ai itself has under this name, or None for any other name."""
+        if self.pydantic_ai is None or not name.startswith(f"{self.name}__"):
+            return None
+        return PydanticTool(name=name, function=self.pydantic_ai, **self._given())
+
+    def _given(self) -> dict[str, Any]:
+        return {name: value for name in _OF_FUNCTIONS if (value := getattr(self, name)) is not None}
+
     @property
     def turn_call(self) -> AgentFunction | None:
         """Return the tool whose call is the agent's turn, or None if a model has its turns.
 
         If it is unknown whether its function had an effect, a person is asked: no model can find out.
         """
-        if self.function is None:
-            return None
-        given = {name: value for name in _OF_FUNCTIONS if (value := getattr(self, name)) is not None}
-        return AgentFunction(
-            name=self.name, description=self.description, function=self.function, on_unknown="ask", **given
-        )
+        about: dict[str, Any] = {"name": self.name, "description": self.description, "on_unknown": "ask"}
+        if self.function is not None:
+            return AgentFunction(**about, **self._given(), function=self.function)
+        if self.pydantic_ai is not None:  # its tools have the fields of the agent
+            return PydanticTurn(**about, function=self.pydantic_ai, effect="idempotent", timeout=self.timeout or 60.0)
+        return None
 
     @model_validator(mode="after")
     def _validates_an_output(self) -> Self:
@@ -204,7 +237,8 @@ class Team(InputModel):
         The name of an agent that is a function is that of the call which is its turn.
         """
         own = next((tool for tool in self.tools if tool.name == name), None)
-        turn = next((agent.turn_call for agent in self.agents if agent.name == name), None)
+        turn: ToolSpec | None = next((agent.turn_call for agent in self.agents if agent.name == name), None)
+        turn = turn or next((tool for agent in self.agents if (tool := agent.own_tool(name)) is not None), None)
         return own or turn or self._server_tool(name)
 
     def tools_of(self, agent: Agent) -> tuple[str, ...]:
