@@ -60,7 +60,7 @@ def recorded_form(
 def recorded_reply(agent: Agent, run: Any, output: Any, checked: Callable[[Agent, Any], Any]) -> dict[str, Any]:
     """Return what an agent of pydantic-ai has replied, in the form that its outcome records: calls, or its output.
 
-    `run` is a `Run` of `pydantic_agents`. The messages of its model are recorded as that library writes them.
+    `run` is an `AgentRerun` of `pydantic_agents`. The messages of its model are recorded as that library writes them.
     """
     key = "messages" if not run.left else "replies"
     provider: dict[str, Any] = {key: to_jsonable_python(run.replies), "calls": [call_id for call_id, *_ in run.left]}

@@ -33,7 +33,7 @@ class _CallsAreLeft(Exception):
 
 
 @dataclass
-class Conversation:
+class RunSoFar:
     """What is recorded of the agent: the messages of finished runs, and the replies and results of the open one."""
 
     before: list[ModelMessage] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Conversation:
     """The model's id of each call by its id in the history."""
 
     @classmethod
-    def of(cls, context: ToolContext) -> "Conversation":
+    def of(cls, context: ToolContext) -> "RunSoFar":
         """Return the conversation as the messages of the context show it."""
         found = cls()
         for message in context.messages:
@@ -67,10 +67,10 @@ class Conversation:
 
 
 @dataclass
-class Run:
+class AgentRerun:
     """One run of the agent: what it has newly asked, and what it has left to others."""
 
-    conversation: Conversation
+    conversation: RunSoFar
     runs: str = ""
     """The model's id of the call that runs, or "" for a turn, in which none does."""
     replies: list[ModelMessage] = field(default_factory=list)
@@ -94,7 +94,7 @@ class Run:
 class _Model(WrapperModel):
     """The agent's model. It answers from the record as far as that goes."""
 
-    def __init__(self, wrapped: models.Model, run: Run) -> None:
+    def __init__(self, wrapped: models.Model, run: AgentRerun) -> None:
         super().__init__(wrapped)
         self._run = run
 
@@ -113,7 +113,7 @@ class _Model(WrapperModel):
 class _Toolset(WrapperToolset[Any]):
     """A toolset of the agent. It returns recorded results, and runs at most the one call that is this task's."""
 
-    run: Run
+    run: AgentRerun
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
@@ -133,12 +133,12 @@ def is_agent(found: object) -> bool:
     return isinstance(found, AbstractAgent)
 
 
-def take_turn(agent: AbstractAgent[Any, Any], deps: Any, context: ToolContext) -> tuple[Run, Any]:
+def take_turn(agent: AbstractAgent[Any, Any], deps: Any, context: ToolContext) -> tuple[AgentRerun, Any]:
     """Return the run after the next request of the agent's model, and the output if that has ended it.
 
     If calls are left, there is no output yet. The last value is the output, or None.
     """
-    run = Run(Conversation.of(context))
+    run = AgentRerun(RunSoFar.of(context))
     ended = asyncio.run(_continue(agent, deps, run))
     if ended is None or run.left:
         return run, None
@@ -150,13 +150,13 @@ def take_turn(agent: AbstractAgent[Any, Any], deps: Any, context: ToolContext) -
 
 def run_call(agent: AbstractAgent[Any, Any], deps: Any, context: ToolContext) -> Any:
     """Return the result of the call of the agent's tool that the context names."""
-    conversation = Conversation.of(context)
-    run = Run(conversation, runs=conversation.ids[context.call_id])
+    conversation = RunSoFar.of(context)
+    run = AgentRerun(conversation, runs=conversation.ids[context.call_id])
     asyncio.run(_continue(agent, deps, run))
     return run.result
 
 
-async def _continue(agent: AbstractAgent[Any, Any], deps: Any, run: Run) -> AgentRunResult[Any] | None:
+async def _continue(agent: AbstractAgent[Any, Any], deps: Any, run: AgentRerun) -> AgentRunResult[Any] | None:
     """Run the agent. Return None if it ended because calls are left."""
     if agent.model is None:
         raise UsageError("an agent of pydantic-ai in a team needs a model")

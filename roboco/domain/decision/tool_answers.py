@@ -194,7 +194,7 @@ def _answer(team: Team, state: TaskState, agent: Agent, call: ToolCall, done: se
         goal.tool_name == name and agent.achieves(goal.name, team) for goal in state.goals
     ):
         return _achieve(state, call, name in done)
-    if (agent.code is not None and name == agent.name) or agent.own_tool(name):  # its turn, or a tool of its own code
+    if (agent.code is not None and name == agent.name) or agent.own_tool(name):  # its turn, or a tool of its code
         return None
     if name in state.client_tools or (team.may_call(agent, name) and _exists(team, name)):
         return None
