@@ -104,7 +104,9 @@ def missing_functions(team: Team, settings: Settings) -> Iterator[str]:
     types = OutputTypes(functions)
     for index, agent in enumerate(team.agents):
         if (turn := agent.turn_call) is not None:
-            yield from _import_mistake(f"agents[{index}].function", functions.turn, turn)
+            yield from _import_mistake(f"agents[{index}].function", functions.check_turn, turn)
+        if agent.deps is not None:
+            yield from _import_mistake(f"agents[{index}].deps", functions.tool, agent.deps)
         if agent.output is not None:
             yield from _import_mistake(f"agents[{index}].output", types.schema, agent)
 

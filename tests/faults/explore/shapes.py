@@ -16,7 +16,7 @@ from roboco.errors import ModelError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from roboco.ports.workspace import StoredFile
-from roboco.tools.function_answer import Answer
+from roboco.tools.function_answer import AgentAnswer
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.controlled import search_script, search_team
 from tests.support.memory_ports.journeys import member, own_turns, speaker
@@ -177,12 +177,12 @@ _ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "o
 
 def _triage(args: dict[str, Any], context: ToolContext) -> object:
     context.update_state(asked=len(context.messages))
-    return Answer("to the booker", handoff="booker")
+    return AgentAnswer("to the booker", handoff="booker")
 
 
 def _booker(args: dict[str, Any], context: ToolContext) -> object:
     paid = context.messages[-1]["role"] == "tool"
-    return "booked" if paid else Answer(calls=[("pay", {"to": len(context.messages)})])
+    return "booked" if paid else AgentAnswer(calls=[("pay", {"to": len(context.messages)})])
 
 
 SHAPES: dict[str, Shape] = {
