@@ -148,6 +148,11 @@ class FunctionTool:
 
         Raise UsageError if the arguments do not fit, and TypeError if the result has no JSON.
         """
+        result, files = split_files(self.returned(args, context))
+        return to_json(result, self._full_name), files
+
+    def returned(self, args: Mapping[str, Any], context: ToolContext) -> Any:
+        """Return what the function returns. Raise UsageError if the arguments do not fit."""
         try:
             checked = self.arguments.model_validate(args)
         except ValidationError as error:
@@ -156,25 +161,25 @@ class FunctionTool:
         keywords = {str(field.alias): getattr(checked, name) for name, field in fields.items()}
         if self.context is not None:
             keywords[self.context] = context
-        result, files = split_files(_ended(self.function(**keywords)))
-        return self._to_json(result), files
+        return _finished(self.function(**keywords))
 
     def verify_call(self, args: dict[str, Any], context: ToolContext) -> Verified | None:
         """Return the outcome of a call that was started, or None if the tool cannot determine it."""
         if self.verify is None:
             return None
-        found = self._to_json(_ended(self.verify(args, context.idempotency_key)))
+        found = to_json(_finished(self.verify(args, context.idempotency_key)), self._full_name)
         if found is None:
             return None
         if found is False:
             return Verified(happened=False)
         return Verified(happened=True, result="the call had its effect" if found is True else found)
 
-    def _to_json(self, result: Any) -> Any:
-        return to_json(result, f"{getattr(self.function, '__module__', '')}:{_name(self.function)}")
+    @property
+    def _full_name(self) -> str:
+        return f"{getattr(self.function, '__module__', '')}:{_name(self.function)}"
 
 
-def _ended(result: Any) -> Any:
+def _finished(result: Any) -> Any:
     """Return the result. If it is a coroutine, run it first."""
     return asyncio.run(result) if inspect.iscoroutine(result) else result
 

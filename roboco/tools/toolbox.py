@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ from roboco.domain.prompt.coordinator_tools import function_schema
 from roboco.domain.team.known_tools import known_tools
 from roboco.domain.team.team import Agent, Team, default_prefix
 from roboco.domain.team.tool_listing import Listing
-from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
+from roboco.domain.team.tool_spec import AgentFunction, ServerTool, TaskTool, ToolDeclaration, ToolSpec
 from roboco.errors import NotRunnable, TransientError, UsageError
 from roboco.ports.file import MAX_FILES_BYTES, File
 from roboco.ports.tools import Listings, TaskOwner, ToolContext
@@ -34,6 +34,7 @@ from roboco.ports.workspace import Files
 from roboco.process.credentials import Credentials
 from roboco.schemas.json_schema import schema_error, value_error
 from roboco.tools.builtin import BuiltinTools
+from roboco.tools.function_answer import recorded_form
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.function_tool import FunctionTool
 from roboco.tools.mcp.listing import build_listing, find_listed_tool
@@ -63,6 +64,8 @@ class _CallResult:
     result: Any
     artifacts: tuple[Artifact, ...] = ()
     media: tuple[Media, ...] = ()
+    answer: dict[str, Any] = field(default_factory=dict)
+    """The answer of an agent's function."""
 
 
 class FunctionToolbox:
@@ -157,6 +160,7 @@ class FunctionToolbox:
             "artifacts": result.artifacts,
             "media": result.media,
             "state": self._credentials.mask_json(dict(context.state_changes)),
+            "answer": self._credentials.mask_json(result.answer),
             "failed_before": tuple(failed_before),
         }
         shown = self._credentials.mask_json(result.result) if isinstance(spec, ToolSpec) else result.result
@@ -250,8 +254,12 @@ class FunctionToolbox:
                     read_artifact=_once(spec, partial(self._read_artifact, context.task_id)),
                 )
                 with log_output(call.tool_name, context.task_id, self._mask):
-                    returned, files = function.call_with_files(call.args, context)
-                return _CallResult(returned, media=files)
+                    if not isinstance(spec, AgentFunction):
+                        shown, files = function.call_with_files(call.args, context)
+                        return _CallResult(shown, media=files)
+                    returned = function.returned(call.args, context)
+                    answer = recorded_form(team.agent(context.agent), returned, self._outputs, context)
+                    return _CallResult("answered", answer=answer)
             case _:
                 raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
 
@@ -291,6 +299,8 @@ class FunctionToolbox:
             return None if found is None else function_schema(name, found.description, found.input_schema)
         if isinstance(spec, ToolSpec):
             return self._function_tool(name, spec).schema(name, spec.description)
+        if isinstance(spec, TaskTool):
+            return function_schema(name, spec.description, spec.parameters)
         if name in BUILTIN_TOOLS:
             return self._builtin.schema(name)
         raise UsageError(f"no tool {name!r} in team {team.name!r}")

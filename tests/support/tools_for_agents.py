@@ -1,5 +1,6 @@
 """Tools of the tests' teams."""
 
+import asyncio
 import base64
 import contextlib
 import os
@@ -8,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from roboco import File, ToolContext, tool
+from roboco import Answer, File, ToolContext, tool
 
 
 @tool
@@ -23,6 +24,14 @@ def slow_add(a: int, b: int, seconds: float, context: ToolContext) -> int:
     _log_call(f"{context.call_id} {context.attempt} {context.idempotency_key}")
     time.sleep(seconds)
     return a + b
+
+
+@tool
+async def triage(context: ToolContext) -> Answer:
+    """Hand over to the clerk."""
+    _log_call(f"{context.call_id} {context.attempt} {context.idempotency_key}")
+    await asyncio.sleep(0.4)
+    return Answer(f"heard {context.messages[-1]['content']}", handoff="clerk")
 
 
 @tool

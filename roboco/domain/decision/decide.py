@@ -9,6 +9,8 @@ from roboco.domain.builtin_tools import HANDOFF
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait
 from roboco.domain.decision.budget import limit_reached
+from roboco.domain.decision.function_turn import answer_step, begin_turn, refused_turn
+from roboco.domain.decision.map_turn import finish_map, start_map
 from roboco.domain.decision.route import WORKER_LOST_RULE, Route
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import ATTEMPTS, INTERRUPTED, Situation
@@ -46,8 +48,8 @@ def decide(team: Team, history: History, situation: Situation, router: Router = 
     waits = ended is not None and _waits_after_failure(ended, history, situation)
     if ended is not None and not waits:
         return ended
-    if open_calls(history):
-        return next_for_calls(team, history, situation)
+    if begun := next_for_calls(team, history, situation) if open_calls(history) else answer_step(team, history):
+        return begun
     if (unasked := _immediate_step(situation, waits)) is not None:
         return unasked
     paused_at_limit = history.state.limit is not None and limits.at_limit == "pause"
@@ -173,11 +175,26 @@ def _next_turn(team: Team, limits: Limits, history: History, situation: Situatio
         problem = f"router {chosen.router!r} chose {chosen.to!r}, possible are {possible}, {END} and {TO_USER}"
         code = ROUTER_LOST if chosen.rule == WORKER_LOST_RULE else ROUTER
         return _error(code, f"{problem} ({chosen.reason})")
+    return _turn_of(team, limits, history, situation, chosen, handed_off_by)
+
+
+def _turn_of(
+    team: Team, limits: Limits, history: History, situation: Situation, chosen: Route, handed_off_by: str | None
+) -> Action:
+    """Return the turn of the chosen agent, or the step in place of it: of a map, a function, a loop or a limit."""
+    agent = team.agent(chosen.to)
+    if (results := finish_map(agent, history, chosen)) is not None:
+        return results
     if (loop := history.state.loop.detect(limits)) is not None:
         return _error(LOOP, loop)
     if (limit := limit_reached(limits, history.state, chosen.to, situation.seconds)) is not None:
         return limit_step(limit, chosen.to)
-    return StartTurn(chosen.to, chosen, handed_off_by)
+    if agent.map is not None:
+        return start_map(agent.name, agent.map, history, situation.outputs, chosen)
+    if agent.function is None:
+        return StartTurn(chosen.to, chosen, handed_off_by)
+    refused = refused_turn(agent, limits, history)
+    return begin_turn(agent, history, chosen, handed_off_by) if refused is None else limit_step(refused, chosen.to)
 
 
 def limit_step(limit: str, agent: str) -> AppendStep:
@@ -201,8 +218,16 @@ def _wrap_up(team: Team, history: History) -> Action:
         return _error(GOALS, f"not achieved: {', '.join(goal.name for goal in state.open_goals)}; {state.limit}")
     if state.wrapped_up:
         return End(TaskStatus.COMPLETED, f"wrapped up, since {state.limit}")
-    agent = state.limited_agent if team.has_agent(state.limited_agent) else team.initial_agent
+    agent = _wrapping_agent(team, state)
+    if agent is None:
+        return End(TaskStatus.COMPLETED, f"ended, since {state.limit}")
     return StartTurn(agent, Route(agent, kind, WRAP_UP_RULE, str(state.limit)))
+
+
+def _wrapping_agent(team: Team, state: TaskState) -> str | None:
+    """Return the agent that makes the last turn, or None if no agent has a model."""
+    names = [agent.name for agent in team.agents if agent.has_model]
+    return next((name for name in (state.limited_agent, team.initial_agent, *names) if name in names), None)
 
 
 def _finished_or_waiting(team: Team, limits: Limits, history: History, situation: Situation, chosen: Route) -> Action:

@@ -127,9 +127,11 @@ _TAGS = frozenset(
 
 def _path(loc: tuple[int | str, ...]) -> str:
     text = ""
-    for before, key in zip((None, *loc), loc, strict=False):
+    for place, (before, key) in enumerate(zip((None, *loc), loc, strict=False)):
         if key in _TAGS and before in ("collaboration_model", "context", "approval", "tools"):
             continue
+        if key in ("function", "task") and isinstance(before, int) and loc[place - 2] == "tools":
+            continue  # the kind of the tool
         text += f"[{key}]" if isinstance(key, int) else f".{key}"
     return text.lstrip(".") or "the file"
 
@@ -156,6 +158,7 @@ class _NameValidator:
         self.teams: dict[str, Any] = teams if isinstance(teams, dict) else {}
         self.agent_names = _names(self.agents)
         self.tool_names = _names(self.tools)
+        self.function_names = _names([agent for agent in self.agents if agent.get("function") is not None])
         self.servers = ServerNames(data.get("mcp_servers"))
         limits = data.get("limits")
         self.limits: dict[str, Any] = limits if isinstance(limits, dict) else {}
@@ -165,7 +168,7 @@ class _NameValidator:
             *self._duplicates("agents", self.agent_names, _RESERVED),
             *self._duplicates("tools", self.tool_names, BUILTIN_TOOLS),
             *self._prefixes(),
-            *self.servers.mistakes({*self.tool_names, *BUILTIN_TOOLS}),
+            *self.servers.mistakes({*self.tool_names, *self.function_names, *BUILTIN_TOOLS}),
             *self._of_teams(),
             *self._of_models(),
             *self._of_fallbacks(),
@@ -186,6 +189,10 @@ class _NameValidator:
             for prefix, of in ((CLIENT_PREFIX, "tools that the client runs"), (GOAL_PREFIX, "goals")):
                 if name.startswith(prefix):
                     yield f"tools[{index}].name: names that begin with {prefix!r} are for {of}, choose another one"
+        for name in self.function_names:  # a call of this name is its turn
+            if name in self.tool_names or name in BUILTIN_TOOLS or name.startswith((CLIENT_PREFIX, GOAL_PREFIX)):
+                at = f"agents[{self.agent_names.index(name)}].name"
+                yield f"{at}: {name!r} is the name of a tool, or reserved for one; a function needs another one"
 
     def _of_teams(self) -> Iterator[str]:
         for name, team in self.teams.items():
@@ -208,7 +215,7 @@ class _NameValidator:
             yield f"models: {', '.join(map(repr, defaults))} are all marked as default, only one can be"
         if len(self.models) > 1 and not defaults:
             for index, agent in enumerate(self.agents):
-                if agent.get("model") is None:
+                if agent.get("model") is None and agent.get("function") is None:
                     yield (
                         f"agents[{index}].model: is missing, and no profile is the default; "
                         f"possible are {_listed(self.models)}"
@@ -230,8 +237,20 @@ class _NameValidator:
             others = [name for name in self.agent_names if name != agent.get("name")]
             yield from self._listed_names(f"{at}.handoffs", agent.get("handoffs"), others)
             yield from self._listed_names(f"{at}.delegates", agent.get("delegates"), list(self.teams))
+            if isinstance(agent.get("map"), dict):
+                yield from self._of_map(at, agent)
             seen = context.get("see") if isinstance(context, dict) else None
             yield from self._listed_names(f"{at}.context.see", seen, self.agent_names)
+
+    def _of_map(self, at: str, agent: dict[str, Any]) -> Iterator[str]:
+        team, over = agent["map"].get("team"), str(agent["map"].get("over")).split(".")
+        if isinstance(team, str) and team not in self.teams:
+            yield f"{at}.map.team: no team {_short(team)}, possible are {_listed(self.teams)}"
+        typed = [one.get("name") for one in self.agents if one.get("output") is not None or one.get("map") is not None]
+        if over[0] == "output" and len(over) > 1 and over[1] not in typed:
+            yield f"{at}.map.over: no agent {_short(over[1])} with an output, possible are {_listed(typed)}"
+        for name in agent.keys() - {"name", "description", "map"}:
+            yield f"{at}.{name}: an agent with a map has no turn of a model, leave this out"
 
     def _possible_tools(self) -> list[str]:
         servers = [f"{SERVER_TOOLS_PREFIX}{name}" for name in self.servers.servers]

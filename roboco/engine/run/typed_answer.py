@@ -12,8 +12,8 @@ from typing import Any
 from roboco.domain.canonical_json import json_bytes
 from roboco.domain.history.part import ErrorPart
 from roboco.domain.history.shared_state import STATE, checked_changes
-from roboco.domain.history.step import INVALID_OUTPUT, OUTPUT
-from roboco.domain.prompt.typed_answer import MAX_ANSWER_BYTES, answer_value
+from roboco.domain.history.step import INVALID_OUTPUT, MAX_ANSWER_BYTES, OUTPUT
+from roboco.domain.prompt.typed_answer import answer_value
 from roboco.domain.team.team import Agent
 from roboco.engine.engine import Services
 from roboco.errors import UsageError
@@ -62,7 +62,7 @@ def typed_answer(
 def _prompts_before(agent: str, claim: TurnClaim) -> int:
     """Return how many of the agent's newest steps were wrong answers."""
     count = 0
-    for step in reversed(claim.snapshot.tail):
+    for step in reversed(claim.snapshot.steps.tail):
         if step.agent_name != agent or not step.invalid_output:
             break
         count += 1
