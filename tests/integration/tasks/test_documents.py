@@ -16,6 +16,7 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.team.tool_spec import ToolSpec
 from roboco.local.process import start_server
 from roboco.team_files.file import parse_team
+from roboco.workspace.artifacts.store import NewArtifact, read_artifact, write_artifact
 from tests.support.documents import example, examples, write_files
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 from tests.support.servers.model_server import Reply, Request
@@ -200,6 +201,19 @@ def test_tool_of_the_documents_verifies_its_effect(tmp_path: Path, monkeypatch: 
     after = toolbox.verify(call, spec, context)
     assert after is not None
     assert after.result.result == "sent"
+
+
+def test_files_of_the_guide_are_read_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    files, context = MemoryFiles(), ToolContext("t", "one", "tc_1", "t/tc_1", 1)
+    write_artifact(files, "t", NewArtifact("orders.csv"), b"article,price\ntea,3.5\nmilk,1\n")
+    toolbox = toolbox_of(files, MemoryHistories(), ("shop_reports",), tmp_path / "index")
+    spec = ToolSpec(name="summarize", function="shop_reports:summarize_orders", effect="pure")
+    call = ToolCall(id="tc_1", tool_name="summarize", args={"name": "orders.csv"})
+    outcome = toolbox.offload_large(toolbox.run(parse_team(TEAM), call, spec, context), context)
+    assert outcome.result.result[0] == "2 orders"
+    assert read_artifact(files, "t", outcome.artifacts[0].name) == b"orders,total\n2,4.5\n"
 
 
 def test_credentials_of_the_guide_differ_by_tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
