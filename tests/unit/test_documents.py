@@ -12,7 +12,7 @@ from tests.support.documents import GUIDES, PAGES, Example, example, examples
 from tests.support.stack import ROOT
 
 MAX_FRONT_PAGE_LINES = 200
-TESTED = {"python": ("file", "example"), "yaml": ("file", "team"), "json": ("message",)}
+TESTED = {"python": ("file", "example", "before"), "yaml": ("file", "team"), "json": ("message",)}
 """The kinds of examples that are tested, by language."""
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 PATH = re.compile(r"`((?:(?:tests|workers|deploy|\.ci)/[\w./*-]+)|(?:roboco/[\w./*-]+\.\w+))(?:::(\w+))?`")
