@@ -74,6 +74,20 @@ def webhook_for(*statuses: str) -> dict[str, Any]:
     return HOOK | {"on": list(statuses)}
 
 
+def test_a_status_that_recurs_at_the_same_position_is_delivered_again() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team, notify=[webhook_for("paused", "user_turn")])
+    world.settle()
+    world.pause()
+    world.settle()
+    world.resume()
+    world.settle()
+    deliver_all(world)
+    statuses = [str(notice.status) for _, notice in world.notifier.deliveries]
+    assert statuses == ["user_turn", "paused", "user_turn"]
+    assert len({notice.notification_id for _, notice in world.notifier.deliveries}) == 3
+
+
 def test_a_file_with_an_invalid_name_does_not_keep_a_task_open(caplog: pytest.LogCaptureFixture) -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team, notify=[webhook_for("user_turn", "cancelled")])
