@@ -192,6 +192,34 @@ def _refuse_target(name: str) -> Watch:
     return watch
 
 
+def test_later_notifications_wait_for_earlier_ones() -> None:
+    world = MANUAL.world()
+    world.notifier.error = TransientError("away")
+    replace(MANUAL, options={"notify": [HOOK]}).run(world)
+    world.drain()
+    assert len(world.files.names(notifications_path(TASK))) == 4
+    world.notifier.error = None
+    deliver_all(world)
+    assert [str(notice.status) for _, notice in world.notifier.deliveries] == [*["user_turn"] * 3, "cancelled"]
+
+
+def test_a_notification_that_failed_once_is_delivered_before_later_ones() -> None:
+    attempts = 0
+
+    def fail_once(port: str, call: Any) -> Any:
+        nonlocal attempts
+        attempts += port == "notifier.deliver"
+        if port == "notifier.deliver" and attempts == 1:
+            raise TransientError("away")
+        return call()
+
+    world = MANUAL.world(fail_once)
+    replace(MANUAL, options={"notify": [HOOK]}).run(world)
+    deliver_all(world)
+    assert attempts == 5
+    assert world.notifier.statuses(URL) == [*["user_turn"] * 3, "cancelled"]
+
+
 @pytest.mark.parametrize("error", [UsageError("it is not allowed"), TransientError("it is away")])
 def test_an_undeliverable_notification_becomes_a_dead_letter_and_can_be_requeued(error: Exception) -> None:
     world = GRAPH.world()
