@@ -147,6 +147,12 @@ class Toolbox(Protocol):
     def args_error(self, schema: dict[str, Any], args: dict[str, Any]) -> str:
         """Return why the arguments do not fit the JSON Schema, or "" if they fit."""
 
+    def call_error(self, team: Team, call: ToolCall, listings: Listings) -> str:
+        """Return why the arguments of a call of the team's own tool do not fit, or "" if they fit or are not known.
+
+        The tool does not run, and no server is called.
+        """
+
     def run(self, team: Team, call: ToolCall, spec: ToolDeclaration | None, context: ToolContext) -> ToolOutcome:
         """Run the call of a built-in (`spec` None) or another tool. Errors are returned in the outcome."""
 

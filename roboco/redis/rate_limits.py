@@ -16,11 +16,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from roboco.domain.canonical_json import canonical_json, sha256
+from roboco.domain.day_budget import DayBudget
 from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_limits import ModelLimit, ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.usage import DayUsage
-from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admission, Admitted, Queued, Ticket
+from roboco.domain.usage import DayUsage, billionths
+from roboco.ports.rate_limits import MAX_RESUMED_TASKS, RESERVATION_SECONDS, Admission, Admitted, Queued, Ticket
 from roboco.redis.keys import Keys
 from roboco.redis.scripts import Scripts, translating_errors
 
@@ -182,9 +183,29 @@ class RedisRateLimiter:
     def count_day(self, task_id: str, by: str | None, steps: int, used: DayUsage) -> None:
         """Replace the usage of the task, unless a newer one is stored. Cost: one script."""
         tenant, day = tenant_of(task_id), used.day
-        names = [self._keys.tenant_of_callers(tenant, f"usage:tasks:{day}"), self._sums(tenant, day, None)]
+        names = [self._keys.tenant_of_callers(tenant, f"usage:tasks:{day}"), *self._budget_keys(tenant, day)]
         names += [self._sums(tenant, day, by)] if by else []
         self._scripts.run("day_usage_count", names, task_id, DAY_TTL, steps, used.tokens, used.cost_billionths)
+
+    def reserve_day(self, task_id: str, wanted: DayUsage, budget: DayBudget | None) -> DayUsage | None:
+        """Reserve the usage of the task's next reply, or end its reservation. Cost: one script."""
+        limits = budget or DayBudget()
+        found = self._scripts.run(
+            "day_reserve",
+            self._budget_keys(tenant_of(task_id), wanted.day),
+            task_id,
+            RESERVATION_SECONDS if budget else 0,
+            DAY_TTL,
+            wanted.tokens,
+            wanted.cost_billionths,
+            "" if limits.tokens is None else limits.tokens,
+            "" if limits.cost is None else billionths(limits.cost),
+        )
+        return DayUsage(day=wanted.day, tokens=int(found[0]), cost_billionths=int(found[1])) if found else None
+
+    def _budget_keys(self, tenant: str, day: str) -> list[str]:
+        names = (f"usage:spent:{day}", f"usage:reserved:{day}", f"usage:ends:{day}")
+        return [self._keys.tenant_of_callers(tenant, name) for name in names]
 
     def spent(self, tenant: str, day: str, by: str | None = None) -> DayUsage:
         """Return the usage of the day. Cost: one HMGET."""

@@ -129,6 +129,22 @@ class FunctionToolbox:
         """Return why the arguments do not fit the JSON Schema, or "" if they fit."""
         return value_error(schema, args)
 
+    def call_error(self, team: Team, call: ToolCall, listings: Listings) -> str:
+        """Return why the arguments of a call of the team's own tool do not fit, or "" if they fit or are not known."""
+        spec = team.tool(call.tool_name)
+        if isinstance(spec, ServerTool):
+            listed = find_listed_tool(team, spec, listings.get(spec.server))
+            found = "" if listed is None else value_error(listed.input_schema, call.args)
+            return f"wrong arguments: {found}" if found else ""
+        try:
+            if isinstance(spec, ToolSpec):
+                self._functions.tool(spec.function).checked_args(call.args)
+        except NotRunnable:
+            return ""  # the tools worker that has the function checks them
+        except Exception as error:  # types of parameters are the user's
+            return self._mask(str(error) if isinstance(error, UsageError) else result_text(error))[:2000]
+        return ""
+
     def output_schema(self, agent: Agent) -> dict[str, Any]:
         """Return the JSON Schema of the agent's answer. Raise NotRunnable if this process lacks its module."""
         return self._outputs.schema(agent)

@@ -36,6 +36,7 @@ from roboco.domain.team.team import Team
 STOPPED = "stopped"
 GOALS = "goals"
 LOOP = "loop"
+APPROVAL_EXPIRED = "approval_expired"
 ROUTER = "router"
 ROUTER_LOST = "router_lost"
 RAISE_LIMIT_HINT = "raise the limit to go on"
@@ -50,7 +51,7 @@ def decide(team: Team, history: History, situation: Situation, router: Router = 
         return ended
     if begun := next_for_calls(team, history, situation) if open_calls(history) else answer_step(team, history):
         return begun
-    if (unasked := _immediate_step(situation, waits)) is not None:
+    if (unasked := _immediate_step(history.last, situation, waits)) is not None:
         return unasked
     paused_at_limit = history.state.limit is not None and limits.at_limit == "pause"
     pause = blocking_pause(situation.inbox, history.state.steps)
@@ -79,13 +80,16 @@ def _current_limits(team: Team, history: History, situation: Situation) -> Limit
     return limits.model_copy(update={"at_limit": "end"}) if ends else limits
 
 
-def _immediate_step(situation: Situation, waits: bool) -> AppendStep | None:
+def _immediate_step(last: TaskStep, situation: Situation, waits: bool) -> AppendStep | None:
     """Return the step that takes precedence over the team's routing: an end, or raised limits.
 
     None if there is none. A conversation that `waits` after a failure has no work to give up.
     """
     if situation.stop is not None:
         return _error(STOPPED, situation.stop.reason, situation.stop)
+    if last.expired is not None:
+        action, reason = last.expired
+        return _error(STOPPED if action == "stop" else APPROVAL_EXPIRED, reason)
     if situation.give_up_reason is not None and not waits:
         return _error(ATTEMPTS, situation.give_up_reason)
     if (raised := situation.limit_change) is not None:

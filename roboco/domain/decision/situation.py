@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roboco.domain.history.tool_outcome import ToolOutcome
-from roboco.domain.inbox.item import Interrupt, Item, LimitChange, Stop, UserMessage
+from roboco.domain.inbox.item import ApprovalDecision, Interrupt, Item, LimitChange, Stop, UserMessage
 
 ATTEMPTS = "attempts"
 """The code of the error of exhausted attempts."""
@@ -64,4 +64,7 @@ class Situation:
         """Return the reason why the result of the running work is no longer needed, or None."""
         if self.stop is not None:
             return self.stop.reason
+        expired = next((item for item in self.inbox if isinstance(item, ApprovalDecision) and item.ends_task), None)
+        if self.give_up_reason is None and expired is not None:
+            return expired.reason
         return self.give_up_reason or (INTERRUPTED if self.interruption else None)

@@ -109,6 +109,8 @@ def external_results(
 
 def denial(verdict: ApprovalDecision) -> ToolOutcome:
     """Return the outcome of a call that a person denied."""
+    if verdict.expired is not None:
+        return failed_outcome(verdict.call_id, f"{verdict.reason}, and the call was not run")
     why = f": {verdict.reason}" if verdict.reason else ""
     return failed_outcome(verdict.call_id, f"a person did not approve this call, and it was not run{why}")
 
@@ -196,7 +198,7 @@ def _answer(team: Team, state: TaskState, agent: Agent, call: ToolCall, done: se
         return _achieve(state, call, name in done)
     if agent.function is not None and name == agent.name:  # its turn
         return None
-    if name in state.client_tools or (team.may_call(agent, name) and _exists(team, name)):
+    if name in state.client_tools_of(agent.name) or (team.may_call(agent, name) and _exists(team, name)):
         return None
     return failed_outcome(call.id, _not_allowed(name, _possible(team, state, agent)))
 
@@ -211,7 +213,7 @@ def _possible(team: Team, state: TaskState, agent: Agent) -> list[str]:
     return [
         *tools,
         *own,
-        *state.client_tools,
+        *state.client_tools_of(agent.name),
         *(goal.tool_name for goal in state.goals if agent.achieves(goal.name, team)),
     ]
 

@@ -64,6 +64,8 @@ ANSWER = "answer"
 """The metadata key of a step of results for what such a function has answered, until the next step has it."""
 MAP = "map"
 """The metadata key of the steps of an agent with a map, for the place of its list; the code of the error of a map."""
+EXPIRED = "expired"
+"""The key of an approval in the metadata of a step of results, if no person has decided in time: see `OnExpiry`."""
 RETRY = "retry"
 """The metadata key of the step with which a failed task continues, for the record of its retry."""
 
@@ -191,6 +193,14 @@ class TaskStep(RecordModel):
         """Return the ids of the calls that a person denied, if this is a step of results."""
         approvals = self.metadata.get("approvals") or {}
         return frozenset(call_id for call_id, one in approvals.items() if (one or {}).get("approved") is False)
+
+    @property
+    def expired(self) -> tuple[str, str] | None:
+        """Return what happens, and the reason, if the task ends because no person has decided on a call in time."""
+        for one in (self.metadata.get("approvals") or {}).values():
+            if (one or {}).get(EXPIRED) in ("stop", "fail"):
+                return one[EXPIRED], str(one.get("reason"))
+        return None
 
     @property
     def is_interruption(self) -> bool:

@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.schema import EnvVarName, InputModel, Price
+from roboco.domain.team.approval import ApprovalTerms
 from roboco.domain.team.credential import CredentialName
 from roboco.domain.team.effect import Effect
 from roboco.domain.team.server_tool_names import is_plain, names_by_short_name, short_names
@@ -27,7 +28,7 @@ Header = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 RemoteName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,128}$")]
 
 
-class McpToolSettings(InputModel):
+class McpToolSettings(ApprovalTerms):
     """The team's settings of a server's tool."""
 
     effect: Effect | None = None

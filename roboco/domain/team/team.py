@@ -1,5 +1,6 @@
 """Team: the declared group of agents, as a team file contains it and as the workspace freezes it."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -8,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from roboco.domain.limits import Limits
 from roboco.domain.schema import FunctionName, InputModel, Name, Price
+from roboco.domain.team.approval import OnExpiry
 from roboco.domain.team.collaboration import Collaboration, Custom, Graph, Sequential
 from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, RecentContext, SummaryContext
 from roboco.domain.team.effect import Effect
@@ -207,6 +209,17 @@ class Team(InputModel):
             possible = ", ".join(agent.name for agent in self.agents)
             raise UsageError(f"agent: no agent {name!r} in team {self.name!r}, possible are {possible}")
 
+    def check_message(self, agent: str | None, attachments: Mapping[str, Any]) -> None:
+        """Raise UsageError if a message, or a client tool that it declares, names an agent that the team lacks."""
+        tools = attachments.get("client_tools", ())
+        for name in (agent, *(name for tool in tools for name in tool.get("agents", ()))):
+            self.check_agent(name)
+
+    def on_expiry(self, tool: str) -> OnExpiry:
+        """Return what happens when no person has decided on a call of the tool in time."""
+        spec = self.tool(tool)
+        return "deny" if spec is None else spec.on_expiry
+
     def has_agent(self, name: str | None) -> bool:
         """Return True if the team has an agent with this name.
 
@@ -290,6 +303,7 @@ class Team(InputModel):
                     description=settings.description,
                     effect=settings.effect or "irreversible",
                     approval=settings.approval,
+                    **settings.terms,
                     timeout=server.timeout,
                     longest=server.time_limit,
                     price=settings.price,

@@ -20,7 +20,7 @@ from roboco.domain.team.context_policy import BudgetContext
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
 from roboco.domain.tokens import ESTIMATING_TOKENIZER
-from roboco.domain.usage import Usage
+from roboco.domain.usage import ModelUsage, Usage
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.prompt import newest_outputs, render_prompt
 from roboco.engine.run.summarize import Failed, Ready, Refused, SummaryResult, ready_of
@@ -63,6 +63,12 @@ class PreparedRequest:
         """The tokens that the turn is expected to use, in and out."""
         usual = self.request.profile.max_tokens or EXPECTED_REPLY_TOKENS
         return self.memory.tokens + min(usual, self.request.max_tokens or usual)
+
+    @property
+    def possible_usage(self) -> ModelUsage:
+        """The tokens that the turn may use. A reply that nothing bounds counts with `DEFAULT_REPLY_TOKENS`."""
+        limits = (self.request.max_tokens, self.request.profile.max_tokens)
+        return ModelUsage(self.memory.tokens, min((one for one in limits if one), default=DEFAULT_REPLY_TOKENS))
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,31 @@ ANSWERS = Journey(
     options={"client_tools": [ASK], "goals": [GOAL]},
 )
 
+
+def _let_days_pass(days: int, decided: int) -> Act:
+    """Return the act that lets days pass until this number of decisions is stored."""
+
+    def act(world: World) -> None:
+        world.clock.move(days * 86_400.0)
+        while sum("/verdict-" in path for path in world.files.held) < decided:
+            world.settle_for(1)
+
+    return act
+
+
+EXPIRING = Journey(
+    team_of(
+        agents=[member("lead", tools=["pay"])],
+        tools=[
+            {"name": "pay", "function": "shop.sums:pay", "effect": "pure", "approval": "required"}
+            | {"expires": "1d", "remind": "1d"},
+        ],
+    ),
+    lambda request: says("", ("pay", {"amount": 5}), ("pay", {"amount": 7})) if own_turns(request) == 0 else says("so"),
+    {"pay": lambda args, context: f"paid {args['amount']}"},
+    acts=(_judge(1, True), _let_days_pass(1, 2)),
+)
+
 HELD = Journey(
     team_of(agents=[member("helper")], collaboration_model={"type": "manual"}),
     lambda request: says(f"{speaker(request)} answers {request.messages[-1]['content']}"),
@@ -203,6 +228,7 @@ RETRIED = Journey(
 CONTROLLED = {
     "answers": ANSWERS,
     "conversation": CONVERSATION,
+    "expiring": EXPIRING,
     "halted": HALTED,
     "held": HELD,
     "imported": IMPORTED,

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from roboco.domain.day_budget import DayBudget
 from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_limits import ModelLimit, ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.usage import DayUsage
+from roboco.domain.usage import DayUsage, billionths
 from roboco.ports.clock import Clock
-from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admission, Admitted, Queued, Ticket
+from roboco.ports.rate_limits import MAX_RESUMED_TASKS, RESERVATION_SECONDS, Admission, Admitted, Queued, Ticket
 from tests.support.memory_ports.server import MemoryServer, StoredBucket, StoredRequest, StoredWait
 
 WINDOW = 60.0
@@ -178,6 +179,33 @@ class MemoryRates:
             stored = held.day_usages.get((task_id, used.day))
             if stored is None or stored[1] < steps:
                 held.day_usages[task_id, used.day] = (by, steps, used)
+                held.day_reservations.pop((task_id, used.day), None)
+
+    def reserve_day(self, task_id: str, wanted: DayUsage, budget: DayBudget | None) -> DayUsage | None:
+        """Reserve the usage of the task's next reply, or end its reservation."""
+        used, now = self.spent(tenant_of(task_id), wanted.day), self._clock.now()
+        with self._server as held:
+            known, own = held.day_reservations, (task_id, wanted.day)
+            known.pop(own, None)
+            if budget is None:
+                return None
+            same = [
+                one
+                for (task, day), (until, one) in known.items()
+                if day == wanted.day and until > now and tenant_of(task) == tenant_of(task_id)
+            ]
+            others = DayUsage(
+                day=wanted.day,
+                tokens=sum(one.tokens for one in same),
+                cost_billionths=sum(one.cost_billionths for one in same),
+            )
+            tokens = used.tokens + others.tokens + wanted.tokens
+            cost = used.cost_billionths + others.cost_billionths + wanted.cost_billionths
+            full = budget.tokens is not None and others.tokens > 0 and tokens > budget.tokens
+            if full or (budget.cost is not None and others.cost_billionths > 0 and cost > billionths(budget.cost)):
+                return others
+            known[own] = (now + RESERVATION_SECONDS, wanted)
+            return None
 
     def spent(self, tenant: str, day: str, by: str | None = None) -> DayUsage:
         """Return the usage of the day."""

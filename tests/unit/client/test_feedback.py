@@ -21,14 +21,6 @@ def store(world: World, seq: int = 1, by: str = "key:a", **changes: Any) -> Feed
     return store_feedback(world.engine, TASK, seq, by, GOOD | changes)
 
 
-def test_the_same_rating_again_changes_nothing() -> None:
-    world = finished()
-    first = store(world)
-    world.clock.move(10)
-    assert store(world) == first
-    assert read_feedback(world.engine.workspace, TASK) == [first]
-
-
 def test_a_newer_rating_replaces_the_callers_older_one() -> None:
     world = finished()
     first = store(world)
@@ -37,13 +29,6 @@ def test_a_newer_rating_replaces_the_callers_older_one() -> None:
     assert (newer.feedback_id, newer.created_at) == (first.feedback_id, first.created_at)
     assert newer.modified_at > first.modified_at
     assert read_feedback(world.engine.workspace, TASK) == [newer]
-
-
-def test_each_caller_and_step_has_a_rating_of_its_own() -> None:
-    world = finished()
-    stored = [store(world, 2), store(world, 1), store(world, 1, "key:b")]
-    assert len({feedback.feedback_id for feedback in stored}) == 3
-    assert [feedback.seq for feedback in read_feedback(world.engine.workspace, TASK)] == [1, 1, 2]
 
 
 def test_a_rating_that_is_overtaken_by_another_write_is_stored_after_it() -> None:

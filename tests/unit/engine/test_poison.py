@@ -11,7 +11,7 @@ from roboco.domain.history.state import History
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
-from roboco.errors import TransientError, UsageError
+from roboco.errors import UsageError
 from tests.support.memory_ports.journeys import CUSTOM, GRAPH, TOOLS, Journey
 from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import TASK, World
@@ -79,27 +79,6 @@ def test_a_task_whose_passes_kill_the_sweeper_is_abandoned() -> None:
     assert dead_letters_of(world) == [("advance", MAX_ATTEMPTS)]
 
 
-def test_failed_passes_do_not_count_as_crashes() -> None:
-    world = GRAPH.world()
-    world.submit(GRAPH.team)
-
-    def crash_watch(name: str, call: PortCall) -> Any:
-        if name == "task_store.record_decision":
-            raise TransientError("refused")
-        return call()
-
-    world.watch = crash_watch
-    for _ in range(50):
-        world.drain()
-        world.clock.move(60)
-        world.sweep()
-    assert world.status() is TaskStatus.QUEUED
-    world.watch = make_call
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert not dead_letters_of(world)
-
-
 def journey_with_router(router: Any) -> Journey:
     """Return the journey of the custom team with another router."""
     return Journey(CUSTOM.team, CUSTOM.script, routers={"shop.routers:by_turns": router})
@@ -140,21 +119,6 @@ def test_the_sweeper_never_calls_a_custom_router() -> None:
     now[0] = "child"
     world.settle()
     assert processes == ["child"]
-    assert world.summary().status is TaskStatus.COMPLETED
-
-
-def test_a_temporarily_unavailable_router_is_called_again() -> None:
-    router_calls: list[int] = []
-
-    def router(team: Team, history: History) -> Route:
-        router_calls.append(1)
-        if len(router_calls) <= 2 * MAX_ATTEMPTS:
-            raise TransientError("the store is away")
-        return Route(END, "mine", "r", "why")
-
-    world = journey_with_router(router).world()
-    world.submit(CUSTOM.team)
-    world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
 
 
@@ -209,25 +173,3 @@ def test_a_task_without_a_history_is_quarantined() -> None:
     [letter] = world.engine.tasks.dead_letters.entries()
     assert "has no history" in letter.reason
     assert world.server.held.schedule[TASK] > world.clock.now() + 3000
-
-
-def test_a_task_that_could_not_be_abandoned_keeps_its_count_of_attempts() -> None:
-    world = crash_at("dispatcher.turn")
-    crash_watch, crashes = world.watch, 0
-
-    def without_letters(name: str, call: PortCall) -> Any:
-        nonlocal crashes
-        crashes += name == "dispatcher.turn"
-        if name == "dead_letters.add":
-            raise TransientError("no answer")
-        return crash_watch(name, call)
-
-    world.watch = without_letters
-    for _ in range(30):
-        world.dispatcher.queue.clear()
-        world.clock.move(400)
-        world.sweep()
-    assert crashes == MAX_ATTEMPTS, "once the task is exhausted, the sweeper makes no further ordinary pass"
-    world.watch = crash_watch
-    world.settle()
-    assert world.summary().status is TaskStatus.FAILED

@@ -7,19 +7,16 @@ from typing import Any
 import pytest
 
 from roboco.domain.day_budget import DayBudget, TenantBudgets, parse_budget
-from roboco.domain.history.state import fold
-from roboco.domain.inbox.imported_message import ImportedMessage
-from roboco.domain.inbox.item import UserMessage
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_usage import TaskUsage
 from roboco.domain.usage import BILLION, day_of
-from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.engine.day_budgets import MAX_WAIT
 from roboco.engine.engine import Policy
 from roboco.errors import UsageError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import TOOLS, member
 from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.watch import Crash, Fault, PortCall, make_call
 from tests.support.memory_ports.world import POLICY, World, team_of, world_parts
 
 TASK = "acme:t1"
@@ -31,10 +28,6 @@ TEAM = team_of(
 
 
 TEAM_OF_TWO = team_of(agents=[member("one"), member("two")])
-TALK = [
-    ImportedMessage(role="user", text="Who are you?"),
-    ImportedMessage(role="assistant", text="An expert."),
-]
 
 
 def world_of(*entries: str) -> World:
@@ -98,99 +91,6 @@ def test_a_turn_counts_before_the_one_that_its_worker_starts() -> None:
     assert reason(world).startswith("two waits: tenant acme has used")
 
 
-def test_other_tenants_and_tasks_without_a_tenant_continue() -> None:
-    world = world_of("acme=/1")
-    for task_id in ("other:t2", "t3"):
-        world.submit(TEAM, task_id=task_id)
-        world.settle(task_id)
-        world.send("more", f"item-{task_id[:2]}1".replace(":", ""), task_id=task_id)
-        world.settle(task_id)
-        assert len(world.history(task_id)) == 4
-    assert spent(world, "other") == spent(world, "") == (0, 0)
-
-
-def test_a_raised_budget_lets_the_task_continue() -> None:
-    world = world_of("acme=/1")
-    world.submit(TEAM, task_id=TASK)
-    world.settle(TASK)
-    world.send("more", task_id=TASK)
-    for _ in range(5):
-        world.drain()
-        world.sweep()
-    assert len(world.history(TASK)) == 3
-    world.given = replace(world.given, policy=replace(POLICY, budgets=TenantBudgets(("acme=/1000000",))))
-    world.engine = world.process()
-    world.clock.move(MAX_WAIT + 1)
-    world.settle(TASK)
-    assert len(world.history(TASK)) == 4
-
-
-def test_a_waiting_task_can_be_stopped() -> None:
-    world = world_of("*=/1")
-    world.submit(TEAM, task_id=TASK)
-    world.settle(TASK)
-    world.send("more", task_id=TASK)
-    for _ in range(5):
-        world.drain()
-        world.sweep()
-    world.stop("stop1", task_id=TASK)
-    world.settle(TASK)
-    assert world.summary(TASK).status is TaskStatus.CANCELLED
-
-
-def test_an_emptied_redis_counts_open_tasks_again() -> None:
-    world = world_of("acme=1000")
-    world.submit(TEAM, task_id=TASK)
-    world.settle(TASK)
-    before = spent(world)
-    world.server.held.day_usages.clear()
-    world.server.held.tasks.clear()
-    assert spent(world) == (0, 0)
-    world.send("more", task_id=TASK)
-    world.settle(TASK)
-    assert spent(world) == recorded(world, TASK)
-    assert spent(world) > before
-
-
-def test_a_day_begins_with_its_first_step_and_earlier_days_are_not_counted_again() -> None:
-    world = world_of("acme=1000")
-    world.submit(TEAM, task_id=TASK)
-    world.settle(TASK)
-    world.clock.move(2 * 86_400)
-    world.engine.day_budgets.count(TASK, world.history(TASK)[0], fold(world.history(TASK), TASK))
-    assert spent(world) == (0, 0)
-    world.send("more", task_id=TASK)
-    world.settle(TASK)
-    assert spent(world) == recorded(world, TASK) != (0, 0)
-
-
-def test_steps_that_a_fork_has_copied_count_for_its_source_only() -> None:
-    world = world_of("acme=1000")
-    world.submit(TEAM, task_id=TASK)
-    world.settle(TASK)
-    fork(world.engine, ForkRequest(TASK, "acme:fork1", message=message_of("again")))
-    world.settle("acme:fork1")
-    assert len(world.history("acme:fork1")) == 4
-    assert spent(world) == recorded(world, TASK, "acme:fork1")
-
-
-def message_of(text: str) -> UserMessage:
-    """Return a message with this text."""
-    return UserMessage(item_id="of-a-fork", created_at=datetime(2026, 1, 1, tzinfo=UTC), text=text)
-
-
-@pytest.mark.parametrize("history", [[], TALK])
-def test_the_usage_is_that_of_the_caller_that_created_the_task(history: list[ImportedMessage]) -> None:
-    world = world_of()
-    world.submit(TEAM, task_id=TASK, by="alice", history=history)
-    world.settle(TASK)
-    assert spent(world, by="alice") == spent(world) == recorded(world, TASK) != (0, 0)
-    fork(world.engine, ForkRequest(TASK, "acme:fork1", message=message_of("again"), by="bob"))
-    world.settle("acme:fork1")
-    assert spent(world, by="alice") == recorded(world, TASK)
-    assert spent(world, by="bob") == recorded(world, "acme:fork1") != (0, 0)
-
-
 @pytest.mark.parametrize("entries", [(), ("acme=1000",)])
 def test_the_next_step_counts_what_redis_has_lost_of_the_usage_of_a_caller(entries: tuple[str, ...]) -> None:
     world = world_of(*entries)
@@ -247,3 +147,76 @@ def test_a_tenant_without_an_entry_has_that_of_all_others_and_no_tenant_has_none
     assert [budgets.of(name) for name in ("acme", "other", "")] == [DayBudget(5.0), DayBudget(None, 7), None]
     assert TenantBudgets().of("acme") is None
     assert Policy().budgets.of("acme") is None
+
+
+def test_turns_that_run_together_exceed_the_budget_by_one_reply_at_most() -> None:
+    others = [f"acme:t{n}" for n in range(2, 8)]
+    worlds: list[World] = []
+
+    def submit_others() -> None:
+        for task_id in others:
+            worlds[0].submit(TEAM, task_id=task_id)
+        worlds[0].drain()
+
+    def script(request: Request) -> ScriptedReply:
+        first = worlds[0].engine.services.rate_limiter.spent("acme", day_of(worlds[0].engine.now())).tokens == 0
+        alone = first and len(worlds[0].given.model.requests) == 1
+        return ScriptedReply(("an answer",), meanwhile=submit_others if alone else lambda: None)
+
+    policy = replace(POLICY, budgets=TenantBudgets(("acme=/20",)))
+    worlds.append(World(world_parts(script, policy=policy)))
+    world = worlds[0]
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+    assert len(world.given.model.requests) == 1
+    assert reason(world, others[0]).startswith("writer waits: tenant acme nears its budget, ")
+    assert "tokens and 0.00" in reason(world, others[0])
+    for _ in range(40):
+        world.drain()
+        world.sweep()
+    one = spent(world)[0] // len(world.given.model.requests)
+    assert len(world.given.model.requests) == -(-20 // one)  # each of the others began alone, below the budget
+    assert spent(world)[0] < 20 + one
+
+
+def test_a_turn_that_waits_for_a_rate_limit_reserves_nothing() -> None:
+    models = {"standard": {"model": "m", "requests_per_minute": 1}}
+    team = team_of(agents=[member("writer")], models=models, collaboration_model={"type": "manual"})
+    world = world_of("acme=/999999")
+    world.submit(team, task_id=TASK)
+    world.submit(team, task_id="acme:t2")
+    world.drain()
+    assert "rate limit" in reason(world, "acme:t2")
+    assert not world.server.held.day_reservations
+
+
+def test_a_reservation_of_a_dead_worker_is_replaced_by_that_of_the_next_attempt() -> None:
+    world = world_of("acme=/999999")
+
+    def watch(name: str, call: PortCall) -> Any:
+        if name == "model.stream":
+            raise Crash
+        return call()
+
+    world.watch = watch
+    world.submit(TEAM, task_id=TASK)
+    world.drain()
+    assert [task for task, _ in world.server.held.day_reservations] == [TASK]
+    world.watch = make_call
+    world.settle(TASK)
+    assert not world.server.held.day_reservations
+    assert world.status(TASK) is TaskStatus.USER_TURN
+
+
+def test_a_turn_without_a_budget_has_no_round_trip_for_it() -> None:
+    calls: dict[str, list[str]] = {}
+    for tenant in ("acme", "free"):
+        world = world_of("acme=/999999")
+        world.watch = Fault(0, lambda: None)
+        world.submit(TEAM, task_id=f"{tenant}:t1")
+        world.settle(f"{tenant}:t1")
+        calls[tenant] = world.watch.seen
+    budget = [name for name in calls["acme"] if name in ("rates.spent", "rates.reserve_day", "rates.count_day")]
+    assert "rates.reserve_day" in budget
+    assert not [name for name in calls["free"] if name.startswith("rates.") and name in budget]
+    assert len(calls["acme"]) - len(calls["free"]) == len(budget)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from roboco.domain.stream.merged import Cursor
 from roboco.gateway.problem import Problem
-from roboco.gateway.streams.place import MAX_TASKS, check_place, end_place, is_end, join_places, split_places
+from roboco.gateway.streams.place import MAX_TASKS, check_place, end_place, join_places, split_places
 from roboco.gateway.streams.query import MAX_PLACES_CHARS
 from roboco.gateway.streams.task_list_source import check_list_place
 
@@ -31,13 +31,6 @@ def test_an_id_of_several_tasks_holds_the_place_of_each(names: list[str], data: 
 def test_an_id_of_more_tasks_than_the_stream_has_is_refused() -> None:
     with pytest.raises(Problem, match="the id has 3 places, and the stream 2 tasks"):
         split_places(",,a.0.0.0.1.0", ["one", "two"])
-
-
-@given(PLACES)
-def test_the_end_is_a_place_after_any_other(place: str) -> None:
-    assert check_place(place) == place
-    assert check_place(end_place(place)) == end_place(place)
-    assert is_end(end_place(place))
 
 
 @given(st.one_of(st.text(), st.text("0123456789abcdeft.~-,", max_size=300)))

@@ -253,6 +253,7 @@ export function CallActions({ taskId, call, task, wants = wantOf(task, call), ch
   const decided = decisionIn(task?.steps[call.resultSeq], call.id);
   return html`
     ${change && html`<p>The tool has changed since the task began; the call did not run. Approve or deny it.<//>${facts(change)}`}
+    ${wants && timeLeft(task)}
     ${wants && html`<div class="row">${OF_CALL[wants].map(name => (name !== "edit" || !change) && button(name))}<//>`}
     ${rest}${decided && facts(decided)}`;
 }
@@ -267,6 +268,12 @@ export const PendingCalls = ({ taskId, pending: { unapproved, unanswered, unknow
 export function SubTaskCalls({ taskId, can }) {
   const { data } = useLoad(() => request(taskPath(taskId, "pending")), [], 3000);
   return data && html`<${PendingCalls} taskId=${taskId} pending=${data} can=${can} />`;
+}
+
+/** Return when the call of a waiting task expires, from its reason, or "". */
+export function timeLeft(task, now = Date.now()) {
+  const [, day, time] = /; until (\S+) (\S+) UTC/.exec(task?.reason) ?? [];
+  return day ? `Waits until ${day} ${time} UTC: ${duration(Date.parse(`${day}T${time}Z`) - now)} left` : "";
 }
 
 const changeOf = (task, call) => task?.changes.find(change => change.call_id === call.id);
