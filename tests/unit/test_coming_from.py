@@ -91,3 +91,12 @@ def test_round_robin_ends_at_the_word_or_after_its_rounds() -> None:
 def test_chain_runs_in_sequence() -> None:
     done = rehearsed("celery", says("researcher", "Facts."), says("clerk", "An answer."))
     assert (done.agents, done.status) == (["researcher", "clerk"], "completed")
+
+
+@pytest.mark.parametrize(("topic", "agents"), [("refund", ["triage", "clerk"]), ("other", ["triage"])])
+def test_graph_goes_to_the_clerk_with_a_refund_alone(topic: str, agents: list[str]) -> None:
+    answer = {"text": topic, "output": {"topic": topic}}
+    done = rehearsed(
+        "langgraph", says("clerk", "Soon."), recorded=(answered("triage", "answered") | {"answer": answer},)
+    )
+    assert (done.agents, done.status) == (agents, "completed")
