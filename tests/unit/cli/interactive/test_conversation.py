@@ -125,6 +125,15 @@ def test_ctrl_c_lets_the_user_interject() -> None:
 
 
 @pytest.mark.usefixtures("_signals")
+def test_ctrl_c_without_a_message_continues() -> None:
+    task = ScriptedTask(RUNNING, MESSAGE, ENDED, status=TaskStatus.RUNNING)
+    user = ScriptedUser(task)
+    assert conversation(task, ShownItems(pressed=1), user=user).follow() is TaskStatus.COMPLETED
+    assert user.questions == ["interject"]
+    assert task.sent == []
+
+
+@pytest.mark.usefixtures("_signals")
 @pytest.mark.parametrize("has_user", [True, False])
 def test_ctrl_c_without_a_terminal_ends_the_conversation(has_user: bool) -> None:
     task = ScriptedTask(RUNNING, ENDED, status=TaskStatus.RUNNING)

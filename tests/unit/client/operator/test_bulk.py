@@ -11,6 +11,7 @@ from roboco.client.operator import bulk as bulk_module
 from roboco.client.operator.bulk import PARALLEL, Bulk
 from roboco.client.operator.bulk_report import BulkReport
 from roboco.client.operator.bulk_sender import bulk_item_id
+from roboco.domain.paths import summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_filter import TaskFilter
 from roboco.errors import TransientError, UsageError
@@ -149,6 +150,16 @@ def test_a_count_has_parts(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> 
     second = bulk(rest).count(first.cursor)
     assert (second.matching, second.cursor, second.bulk_id, second.start) == (1, "", first.bulk_id, first.start)
     assert len(outcomes(*bulk(rest).pages(first.start))) == 3
+
+
+def test_a_broken_task_in_the_middle_fails_alone_and_its_outcome_has_the_cause(rest: RestWorld) -> None:
+    tasks = submit(rest, *"abc")
+    rest.world.files.held[summary_path("acme:b")] = b"poison"
+    rest.world.histories.held["acme:b"] = [b"poison"]
+    found = {one.task_id: one for page in bulk(rest).pages() for one in page.outcomes}
+    assert {name: one.outcome for name, one in found.items()} == dict.fromkeys(tasks, "accepted") | {"acme:b": "failed"}
+    assert found["acme:b"].code == "corrupt_history"
+    assert "is not a step" in found["acme:b"].cause
 
 
 @pytest.mark.parametrize(
