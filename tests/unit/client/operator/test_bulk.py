@@ -1,5 +1,6 @@
 """Bulk controls: one control of many tasks, over the ports in memory."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,14 @@ def submit(rest: RestWorld, *names: str) -> list[str]:
 def bulk(rest: RestWorld, control: Any = "stop", **options: Any) -> Bulk:
     """Return a bulk control of the tasks of tenant acme."""
     return rest.orchestrator.bulk(control, **{"tenant": "acme", "rate": 1000.0, **options})
+
+
+def move_to_front(rest: RestWorld, task_id: str) -> None:
+    """Change the task in the index now: it waits for its user."""
+    index, now = rest.world.engine.tasks.task_index, rest.world.engine.now()
+    [entry] = [one for one in index.page(TaskFilter()).entries if one.task_id == task_id]
+    update = {"status": TaskStatus.USER_TURN, "updated_at": now, "epoch": entry.epoch + 1}
+    index.put([entry.model_copy(update=update)])
 
 
 def outcomes(*pages: BulkReport) -> dict[str, str]:
@@ -105,14 +114,6 @@ def test_tasks_whose_server_is_silent_end_the_run_which_can_be_resumed(rest: Res
     assert {one.outcome for one in run.page(first.cursor, limit=4).outcomes} == {"failed"}
     rest.world.watch = before
     assert outcomes(first, *bulk(rest).pages(first.cursor)) == dict.fromkeys(tasks, "accepted")
-
-
-def move_to_front(rest: RestWorld, task_id: str) -> None:
-    """Change the task in the index now: it waits for its user."""
-    index, now = rest.world.engine.tasks.task_index, rest.world.engine.now()
-    [entry] = [one for one in index.page(TaskFilter()).entries if one.task_id == task_id]
-    update = {"status": TaskStatus.USER_TURN, "updated_at": now, "epoch": entry.epoch + 1}
-    index.put([entry.model_copy(update=update)])
 
 
 def test_a_task_that_changes_meanwhile_gets_its_item_and_a_new_one_does_not(rest: RestWorld) -> None:
@@ -214,3 +215,11 @@ def test_a_tenants_client_reaches_its_own_tasks_alone(rest: RestWorld) -> None:
     with pytest.raises(UsageError, match="alone"):
         bulk(rest)
     assert bulk(rest, tenant=None, all_tasks=True).count().matching == 0
+
+
+def test_the_rate_of_a_run_holds_across_its_pages(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    submit(rest, *"abcd")
+    list(bulk(rest, rate=4).pages(limit=3))
+    assert waits == [0.25] * 4

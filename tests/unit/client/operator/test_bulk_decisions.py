@@ -77,6 +77,21 @@ def test_a_call_that_is_made_after_the_count_is_left(rest: RestWorld) -> None:
     assert len(rest.orchestrator.task(task_id).pending_actions().unapproved()) == 1
 
 
+def test_a_run_that_begins_with_the_start_of_its_count_leaves_later_calls_however_often_it_is_repeated(
+    rest: RestWorld,
+) -> None:
+    task_id = run(rest, "a", ("ship", {"n": 1}))
+    count = bulk(rest, "approve", bulk_id="night").count()
+    rest.replies = [says("", ("ship", {"n": 2})), says("done")]
+    rest.world.clock.move(1)
+    for decided in ([task_id], []):
+        page = bulk(rest, "approve").page(count.start)
+        assert [one.task_id for one in page.outcomes if one.outcome == "accepted"] == decided
+    rest.world.settle(task_id)
+    assert bulk(rest, "approve").page(count.start).outcomes == []
+    assert len(rest.orchestrator.task(task_id).pending_actions().unapproved()) == 1
+
+
 def test_a_task_whose_calls_cannot_be_read_is_counted_and_fails_alone(rest: RestWorld) -> None:
     task_id = run(rest, "a", ("ship", {"n": 1}))
     broken = run(rest, "b", ("ship", {"n": 1}))
