@@ -144,6 +144,12 @@ def test_a_private_authority_in_ssl_cert_file_is_trusted(tmp_path: Path, monkeyp
         assert not misnamed.posted
 
 
+def test_a_webhook_answered_with_410_is_not_retried(server: HookServer) -> None:
+    server.answer = status(410)
+    with pytest.raises(UsageError, match="gone for good"):
+        sender_for(server.url).deliver(target_of(server.url), create_notification())
+
+
 def _silent(connection: socket.socket, _: int) -> None:
     connection.recv(1)
 
