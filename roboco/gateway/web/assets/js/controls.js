@@ -258,14 +258,12 @@ export function CallActions({ taskId, call, task, wants = wantOf(task, call), ch
     ${rest}${decided && facts(decided)}`;
 }
 
-/** The calls that wait for a person or a client, as `pending` of the task names them. */
-export const PendingCalls = ({ taskId, pending: { unapproved, unanswered, unknown, changes, sub_tasks: of }, can }) =>
+export const PendingCalls = ({ taskId, pending: { unapproved, unanswered, unknown, changes, sub_tasks }, can }) =>
   Object.entries({ approval: unapproved, answer: unanswered, resolution: unknown }).map(([wants, calls]) =>
     calls.map(({ id, tool_name: tool, args }) => html`<div key=${id}><code dir="auto">${tool} ${json(args, 400)}<//>
-      <${CallActions} taskId=${of[id] ?? taskId} task=${null} wants=${wants} can=${can} change=${changes[id]} call=${{ id, tool, args, result: null }} /><//>`));
+      <${CallActions} taskId=${sub_tasks[id] ?? taskId} task=${null} wants=${wants} can=${can} change=${changes[id]} call=${{ id, tool, args, result: null }} /><//>`));
 
-/** What open sub-tasks ask. The stream of their task does not say when. */
-export function SubTaskCalls({ taskId, can }) {
+export function SubCalls({ taskId, can }) {
   const { data } = useLoad(() => request(taskPath(taskId, "pending")), [], 3000);
   return data && html`<${PendingCalls} taskId=${taskId} pending=${data} can=${can} />`;
 }
