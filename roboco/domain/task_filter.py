@@ -1,10 +1,10 @@
 """TaskFilter: the tasks that a caller asks for."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from roboco.domain.duration import seconds_of
 from roboco.domain.ids import what_if_id
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
@@ -17,8 +17,6 @@ STATUS_GROUPS = {
 }
 """Names for several statuses at once."""
 STATUS_NAMES = (*STATUS_GROUPS, *(status.value for status in TaskStatus))
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_DURATION = re.compile(r"(\d{1,6})([smhdw])")
 
 
 @dataclass(frozen=True)
@@ -71,9 +69,9 @@ def parse_time(text: str, now: datetime) -> datetime:
 
     A time without a zone is in the zone of `now`. Raise UsageError for any other text.
     """
-    if (duration := _DURATION.fullmatch(text)) is not None:
+    if (seconds := seconds_of(text)) is not None:
         try:
-            return now - timedelta(**{_UNITS[duration[2]]: int(duration[1])})
+            return now - timedelta(seconds=seconds)
         except OverflowError:
             raise UsageError(f"time {text!r} is before the first year; write a shorter duration") from None
     try:

@@ -7,8 +7,11 @@
 The state of a task holds its usage of the day, as a fold of its history. So a count carries the whole usage of
 the task, and not that of a step: a repetition, a late one and one after any loss in Redis are right. Redis may be
 emptied between a count and the write of the task: then the task is rebuilt, and the pass that loads it counts it again.
-The usage of tasks that have ended before is lost. Turns that run at the same time may exceed the budget, each by its
-own usage.
+The usage of tasks that have ended before is lost.
+
+Before a turn sends its request, it reserves what the reply may use. So turns that run at the same time cannot exceed
+the budget together: a turn waits while the reservations of others leave no room. A task has one reservation. The count
+of its next step ends it, and a later reservation replaces it: that of a dead worker, when its lease has expired.
 """
 
 import logging
@@ -20,7 +23,8 @@ from roboco.domain.day_budget import BUDGET_WAIT, TenantBudgets
 from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import tenant_of
-from roboco.domain.usage import day_of, next_day
+from roboco.domain.team.model_profile import ModelProfile
+from roboco.domain.usage import DayUsage, ModelUsage, billionths, day_of, next_day
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.errors import TransientError
 from roboco.ports.clock import Clock
@@ -30,6 +34,8 @@ _log = logging.getLogger(__name__)
 
 MAX_WAIT: Final = 300.0
 """Seconds after which a turn that waits for its tenant's budget checks it again: it may have been raised."""
+RESERVED_WAIT: Final = 5.0
+"""Seconds after which a turn asks again that waits for the replies of other tasks."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,32 @@ class DayBudgets:
         seconds = min(MAX_WAIT, (next_day(now) - now).total_seconds() + 1.0)
         until = f"{next_day(now):%Y-%m-%d %H:%M} UTC"
         return seconds, f"{agent} waits: tenant {tenant} {reached.text}; it continues at {until}, {BUDGET_WAIT}"
+
+    def reserve(self, task_id: str, agent: str, used: ModelUsage, profile: ModelProfile) -> tuple[float, str] | None:
+        """Reserve the usage of a turn's request. Return for how long the turn waits, and why, or None if it can run.
+
+        Cost: one script if the tenant has a budget, else nothing.
+        """
+        tenant, day = tenant_of(task_id), day_of(self._now())
+        if (budget := self.budgets.of(tenant)) is None:
+            return None
+        tokens = used.tokens_in + used.tokens_out
+        wanted = DayUsage(day=day, tokens=tokens, cost_billionths=billionths(profile.cost(used)))
+        if (others := self.rates.reserve_day(task_id, wanted, budget)) is None:
+            return None
+        reserved = f"{others.tokens} tokens and {others.cost:g} are reserved for replies of other tasks"
+        return (
+            RESERVED_WAIT,
+            f"{agent} waits: tenant {tenant} nears its budget, {reserved}; it asks again, {BUDGET_WAIT}",
+        )
+
+    def release(self, task_id: str) -> None:
+        """End the reservation of a turn that waits. Cost: as `reserve`. If it fails, the next one replaces it."""
+        if self.budgets.of(tenant_of(task_id)) is not None:
+            try:
+                self.rates.reserve_day(task_id, DayUsage(day=day_of(self._now())), None)
+            except TransientError as error:
+                _log.warning("the reservation of task %s ends later: %s", task_id, error)
 
     def _count(self, task_id: str, by: str | None, state: TaskState) -> None:
         if state.day_usage.day >= day_of(self._now()):

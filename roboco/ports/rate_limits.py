@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from roboco.domain.day_budget import DayBudget
 from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.usage import DayUsage
 
 MAX_RESUMED_TASKS = 100
 """The largest number of tasks that one reply of a model resumes."""
+
+RESERVATION_SECONDS = 3600
+"""Seconds after which a reservation of the budget of a day ends by itself: no request to a model takes longer."""
 
 
 @dataclass(frozen=True)
@@ -78,23 +82,31 @@ class RateLimiter(Protocol):
     def add_waiting_task(self, profile: ModelProfile, task_id: str) -> None:
         """Record that the task is paused until this profile's model has answered a request with this key."""
 
-    def waiting_tasks(self, profile: ModelProfile) -> list[str]:
-        """Return tasks that await a reply of this model, those with the longest wait first.
+    def waiting_tasks(self, profile: ModelProfile, tenant: str) -> list[str]:
+        """Return tasks that await a reply of this model to a request with this key, longest wait first.
 
         There are at most MAX_RESUMED_TASKS.
         """
 
-    def remove_waiting_tasks(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
+    def remove_waiting_tasks(self, profile: ModelProfile, tenant: str, task_ids: Sequence[str]) -> None:
         """Remove these tasks from those that await a reply."""
 
-    def pause(self, profile: ModelProfile, seconds: float) -> None:
-        """Pause all requests to this profile's server with its key, as it demands. A longer pause remains."""
+    def pause(self, profile: ModelProfile, tenant: str, seconds: float) -> None:
+        """Pause all requests to this profile's server with its key for the tenant. A longer pause remains."""
 
     def count_day(self, task_id: str, by: str | None, steps: int, used: DayUsage) -> None:
         """Replace the usage of the task on this day, unless a value after as many steps, or after more, is stored.
 
         It counts for the tenant of the task, and for the caller `by` that created the task, if there is one. An emptied
         server has lost the sums; the next count of each task restores its part.
+        """
+
+    def reserve_day(self, task_id: str, wanted: DayUsage, budget: DayBudget | None) -> DayUsage | None:
+        """Reserve what the next reply of the task may use of its tenant's budget for the day.
+
+        Return None if it is reserved: it fits, or no other task has reserved any. Else return what others have
+        reserved. The reservation ends with the next count of the task, with its next reservation, with one without a
+        `budget`, which reserves nothing, or after RESERVATION_SECONDS. Cost: O(log of the reservations).
         """
 
     def spent(self, tenant: str, day: str, by: str | None = None) -> DayUsage:

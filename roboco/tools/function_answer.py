@@ -8,10 +8,10 @@ from pydantic_core import to_jsonable_python
 
 from roboco.domain.builtin_tools import HANDOFF
 from roboco.domain.canonical_json import canonical_json, json_bytes
-from roboco.domain.history.step import OUTPUT, PROVIDER
-from roboco.domain.prompt.typed_answer import MAX_ANSWER_BYTES
+from roboco.domain.history.step import MAX_ANSWER_BYTES, OUTPUT, PROVIDER
 from roboco.domain.team.team import Agent
 from roboco.errors import UsageError
+from roboco.ports.file import File
 from roboco.ports.tools import ToolContext
 from roboco.tools.tool_result import to_json
 
@@ -30,6 +30,8 @@ class AgentAnswer:
     """The agent to which it hands over."""
     calls: Sequence[tuple[str, Mapping[str, Any]]] = ()
     """Calls of the agent's tools, by name, with their arguments. With their results the function has a turn again."""
+    files: Sequence[File] = ()
+    """Files, which become artifacts of the task."""
 
 
 def recorded_form(

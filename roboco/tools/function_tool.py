@@ -9,10 +9,12 @@ from typing import Any, Literal, TypeVar, get_args, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from roboco.domain.history.media import Media
 from roboco.domain.team.effect import Effect
 from roboco.domain.team.tool_spec import ToolDeclaration
 from roboco.errors import UsageError
 from roboco.ports.tools import ToolContext
+from roboco.tools.returned_files import split_files
 from roboco.tools.tool_result import to_json
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -25,6 +27,8 @@ _VERIFY_ATTRIBUTE = "__roboco_verify__"
 _LEAST_ATTRIBUTE = "__roboco_least__"
 _CHECK_ATTRIBUTE = "__roboco_check__"
 ApprovalFloor = Literal["never", "required"]
+MAX_MISTAKES = 5
+"""The largest number of mistakes of a value that are shown to the model."""
 _EFFECTS: tuple[Effect, ...] = get_args(Effect)
 """The effects, each stricter than the one before."""
 
@@ -138,23 +142,34 @@ class FunctionTool:
         }
 
     def call(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        """Return the function's result as JSON.
+        """Return the function's result as JSON, with descriptions in place of files, as `call_with_files` does."""
+        return self.call_with_files(args, context)[0]
+
+    def call_with_files(self, args: Mapping[str, Any], context: ToolContext) -> tuple[Any, tuple[Media, ...]]:
+        """Return the function's result as JSON, and the files in it.
 
         Raise UsageError if the arguments do not fit, and TypeError if the result has no JSON.
         """
-        return to_json(self.returned(args, context), self._full_name)
+        result, files = self.returned(args, context)
+        return to_json(result, self._full_name), files
 
-    def returned(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        """Return what the function returns. Raise UsageError if the arguments do not fit."""
-        try:
-            checked = self.arguments.model_validate(args)
-        except ValidationError as error:
-            raise UsageError(_argument_errors(error, self.arguments)) from error
+    def returned(self, args: Mapping[str, Any], context: ToolContext) -> tuple[Any, tuple[Media, ...]]:
+        """Return what the function returns, and the files in it. Raise UsageError if the arguments do not fit."""
+        checked = self.checked_args(args)
         fields = type(checked).model_fields
         keywords = {str(field.alias): getattr(checked, name) for name, field in fields.items()}
         if self.context is not None:
             keywords[self.context] = context
-        return _finished(self.function(**keywords))
+        return split_files(_finished(self.function(**keywords)))
+
+    def checked_args(self, args: Mapping[str, Any]) -> BaseModel:
+        """Return the arguments as the types of the parameters make them. Raise UsageError if they do not fit."""
+        try:
+            return self.arguments.model_validate(args)
+        except ValidationError as error:
+            possible = ", ".join(str(field.alias) for field in self.arguments.model_fields.values()) or "none"
+            found = mistakes_of(error, "arguments")
+            raise UsageError(f"wrong arguments: {found}; parameters are: {possible}") from error
 
     def verify_call(self, args: dict[str, Any], context: ToolContext) -> Verified | None:
         """Return the outcome of a call that was started, or None if the tool cannot determine it."""
@@ -201,10 +216,9 @@ def _name(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", repr(function))
 
 
-def _argument_errors(error: ValidationError, arguments: type[BaseModel]) -> str:
-    possible = ", ".join(str(field.alias) for field in arguments.model_fields.values()) or "none"
-    lines = [
-        f"{'.'.join(map(str, detail['loc'])) or 'arguments'}: {detail['msg']} (found {detail['input']!r:.80})"
-        for detail in error.errors()
-    ]
-    return f"wrong arguments: {'; '.join(lines)}; parameters are: {possible}"
+def mistakes_of(error: ValidationError, whole: str) -> str:
+    """Return the first mistakes of a value, each with its place, which is `whole` for the value itself."""
+    found = error.errors(include_url=False, include_context=False)
+    lines = [f"{'.'.join(map(str, one['loc'])) or whole}: {one['msg']} (found {one['input']!r:.80})" for one in found]
+    more = [f"and {len(lines) - MAX_MISTAKES} mistakes more"] if len(lines) > MAX_MISTAKES else []
+    return "; ".join(lines[:MAX_MISTAKES] + more)

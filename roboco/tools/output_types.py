@@ -10,11 +10,9 @@ from roboco.domain.team.team import Agent
 from roboco.errors import UsageError
 from roboco.schemas.json_schema import value_error
 from roboco.tools.function_loader import FunctionLoader
+from roboco.tools.function_tool import mistakes_of
 from roboco.tools.tool_failure import Mask
 from roboco.tools.tool_result import to_json
-
-_MAX_MISTAKES = 5
-"""Maximum number of mistakes of a value that are shown to the model."""
 
 
 class OutputTypes:
@@ -43,7 +41,7 @@ class OutputTypes:
         try:
             return self._checked(agent, value)
         except ValidationError as error:
-            raise ValueError(self._mask(_mistakes(error))) from error
+            raise ValueError(self._mask(mistakes_of(error, "the value"))) from error
         except ValueError as error:
             raise ValueError(self._mask(str(error))) from error
         except Exception as error:  # types and checks are the user's
@@ -68,12 +66,3 @@ class OutputTypes:
             except (PydanticSchemaGenerationError, PydanticUserError) as error:  # its text may quote objects
                 raise UsageError(f"output {name!r} is no type of JSON values ({type(error).__name__})") from error
         return self._adapters[name]
-
-
-def _mistakes(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False)
-    lines = [
-        f"{'.'.join(map(str, one['loc'])) or 'the value'}: {one['msg']} (found {one['input']!r:.80})" for one in found
-    ]
-    more = [f"and {len(lines) - _MAX_MISTAKES} mistakes more"] if len(lines) > _MAX_MISTAKES else []
-    return "; ".join(lines[:_MAX_MISTAKES] + more)

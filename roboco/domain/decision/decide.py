@@ -10,6 +10,7 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait
 from roboco.domain.decision.budget import limit_reached
 from roboco.domain.decision.function_turn import answer_step, begin_turn, refused_turn
+from roboco.domain.decision.map_turn import finish_map, start_map
 from roboco.domain.decision.route import WORKER_LOST_RULE, Route
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import ATTEMPTS, INTERRUPTED, Situation
@@ -35,6 +36,7 @@ from roboco.domain.team.team import Team
 STOPPED = "stopped"
 GOALS = "goals"
 LOOP = "loop"
+APPROVAL_EXPIRED = "approval_expired"
 ROUTER = "router"
 ROUTER_LOST = "router_lost"
 RAISE_LIMIT_HINT = "raise the limit to go on"
@@ -49,7 +51,7 @@ def decide(team: Team, history: History, situation: Situation, router: Router = 
         return ended
     if begun := next_for_calls(team, history, situation) if open_calls(history) else answer_step(team, history):
         return begun
-    if (unasked := _immediate_step(situation, waits)) is not None:
+    if (unasked := _immediate_step(history.last, situation, waits)) is not None:
         return unasked
     paused_at_limit = history.state.limit is not None and limits.at_limit == "pause"
     pause = blocking_pause(situation.inbox, history.state.steps)
@@ -78,13 +80,16 @@ def _current_limits(team: Team, history: History, situation: Situation) -> Limit
     return limits.model_copy(update={"at_limit": "end"}) if ends else limits
 
 
-def _immediate_step(situation: Situation, waits: bool) -> AppendStep | None:
+def _immediate_step(last: TaskStep, situation: Situation, waits: bool) -> AppendStep | None:
     """Return the step that takes precedence over the team's routing: an end, or raised limits.
 
     None if there is none. A conversation that `waits` after a failure has no work to give up.
     """
     if situation.stop is not None:
         return _error(STOPPED, situation.stop.reason, situation.stop)
+    if last.expired is not None:
+        action, reason = last.expired
+        return _error(STOPPED if action == "stop" else APPROVAL_EXPIRED, reason)
     if situation.give_up_reason is not None and not waits:
         return _error(ATTEMPTS, situation.give_up_reason)
     if (raised := situation.limit_change) is not None:
@@ -174,11 +179,22 @@ def _next_turn(team: Team, limits: Limits, history: History, situation: Situatio
         problem = f"router {chosen.router!r} chose {chosen.to!r}, possible are {possible}, {END} and {TO_USER}"
         code = ROUTER_LOST if chosen.rule == WORKER_LOST_RULE else ROUTER
         return _error(code, f"{problem} ({chosen.reason})")
+    return _turn_of(team, limits, history, situation, chosen, handed_off_by)
+
+
+def _turn_of(
+    team: Team, limits: Limits, history: History, situation: Situation, chosen: Route, handed_off_by: str | None
+) -> Action:
+    """Return the turn of the chosen agent, or the step in place of it: of a map, a function, a loop or a limit."""
+    agent = team.agent(chosen.to)
+    if (results := finish_map(agent, history, chosen)) is not None:
+        return results
     if (loop := history.state.loop.detect(limits)) is not None:
         return _error(LOOP, loop)
     if (limit := limit_reached(limits, history.state, chosen.to, situation.seconds)) is not None:
         return limit_step(limit, chosen.to)
-    agent = team.agent(chosen.to)
+    if agent.map is not None:
+        return start_map(agent.name, agent.map, history, situation.outputs, chosen)
     if agent.code is None:
         return StartTurn(chosen.to, chosen, handed_off_by)
     refused = refused_turn(agent, limits, history)
@@ -202,13 +218,20 @@ def without_notices(history: History) -> History:
 def _wrap_up(team: Team, history: History) -> Action:
     """Return the action at a limit of a team that wraps up: one last turn, and then the end."""
     state, kind = history.state, team.collaboration_model.type
-    agent = state.limited_agent if team.has_agent(state.limited_agent) else team.initial_agent
-    wrapped_up = state.wrapped_up or team.agent(agent).code is not None  # a function has no turn without calls
-    if wrapped_up and state.open_goals:
+    if state.wrapped_up and state.open_goals:
         return _error(GOALS, f"not achieved: {', '.join(goal.name for goal in state.open_goals)}; {state.limit}")
-    if wrapped_up:
+    if state.wrapped_up:
         return End(TaskStatus.COMPLETED, f"wrapped up, since {state.limit}")
+    agent = _wrapping_agent(team, state)
+    if agent is None:
+        return End(TaskStatus.COMPLETED, f"ended, since {state.limit}")
     return StartTurn(agent, Route(agent, kind, WRAP_UP_RULE, str(state.limit)))
+
+
+def _wrapping_agent(team: Team, state: TaskState) -> str | None:
+    """Return the agent that makes the last turn, or None if no agent has a model."""
+    names = [agent.name for agent in team.agents if agent.has_model]
+    return next((name for name in (state.limited_agent, team.initial_agent, *names) if name in names), None)
 
 
 def _finished_or_waiting(team: Team, limits: Limits, history: History, situation: Situation, chosen: Route) -> Action:

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from roboco.domain.history.tool_outcome import ToolOutcome
-from roboco.domain.inbox.item import Interrupt, Item, LimitChange, Stop, UserMessage
+from roboco.domain.inbox.item import ApprovalDecision, Interrupt, Item, LimitChange, Stop, UserMessage
 
 ATTEMPTS = "attempts"
 """The code of the error of exhausted attempts."""
@@ -27,6 +28,8 @@ class Situation:
     """True for a sub-task. It has no user: instead of waiting for a message it ends."""
     pending_turn: bool = False
     """True if a turn is recorded whose step is not committed."""
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    """The newest outputs of the agents over whose outputs the team's maps go, by agent."""
 
     @property
     def stop(self) -> Stop | None:
@@ -61,4 +64,7 @@ class Situation:
         """Return the reason why the result of the running work is no longer needed, or None."""
         if self.stop is not None:
             return self.stop.reason
+        expired = next((item for item in self.inbox if isinstance(item, ApprovalDecision) and item.ends_task), None)
+        if self.give_up_reason is None and expired is not None:
+            return expired.reason
         return self.give_up_reason or (INTERRUPTED if self.interruption else None)

@@ -109,6 +109,8 @@ def external_results(
 
 def denial(verdict: ApprovalDecision) -> ToolOutcome:
     """Return the outcome of a call that a person denied."""
+    if verdict.expired is not None:
+        return failed_outcome(verdict.call_id, f"{verdict.reason}, and the call was not run")
     why = f": {verdict.reason}" if verdict.reason else ""
     return failed_outcome(verdict.call_id, f"a person did not approve this call, and it was not run{why}")
 
@@ -188,15 +190,15 @@ def _answer(team: Team, state: TaskState, agent: Agent, call: ToolCall, done: se
     name = call.tool_name
     if name == HANDOFF and agent.handoffs:
         return _hand_off(call, agent.handoffs, HANDOFF in done)
-    if name == DELEGATE and agent.delegates:
-        return _refused_delegation(call, agent.delegates)
+    if name == DELEGATE and agent.sub_teams:
+        return _refused_delegation(call, agent.sub_teams)
     if name.startswith(GOAL_PREFIX) and any(
         goal.tool_name == name and agent.achieves(goal.name, team) for goal in state.goals
     ):
         return _achieve(state, call, name in done)
     if (agent.code is not None and name == agent.name) or agent.own_tool(name):  # its turn, or a tool of its code
         return None
-    if name in state.client_tools or (team.may_call(agent, name) and _exists(team, name)):
+    if name in state.client_tools_of(agent.name) or (team.may_call(agent, name) and _exists(team, name)):
         return None
     return failed_outcome(call.id, _not_allowed(name, _possible(team, state, agent)))
 
@@ -211,7 +213,7 @@ def _possible(team: Team, state: TaskState, agent: Agent) -> list[str]:
     return [
         *tools,
         *own,
-        *state.client_tools,
+        *state.client_tools_of(agent.name),
         *(goal.tool_name for goal in state.goals if agent.achieves(goal.name, team)),
     ]
 

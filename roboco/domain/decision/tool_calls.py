@@ -6,6 +6,7 @@ from typing import Any
 
 from roboco.domain.builtin_tools import GOAL_PREFIX
 from roboco.domain.decision.action import Action, AppendStep, CallTools, Wait
+from roboco.domain.decision.approval_times import UNTIL, expiry_of
 from roboco.domain.decision.function_turn import recorded_answer
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import Situation
@@ -23,10 +24,10 @@ from roboco.domain.decision.tool_answers import (
 )
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
 from roboco.domain.history.shared_state import STATE, merged_changes
-from roboco.domain.history.state import ACHIEVED_GOALS, History
-from roboco.domain.history.step import ANSWER, FAILED_BEFORE, NOT_RUN, RESOLVED_BY, TOOL_EXECUTOR, TaskStep
+from roboco.domain.history.state import ACHIEVED_GOALS, History, TaskState
+from roboco.domain.history.step import ANSWER, EXPIRED, FAILED_BEFORE, NOT_RUN, RESOLVED_BY, TOOL_EXECUTOR, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
-from roboco.domain.inbox.item import Pause, blocking_pause
+from roboco.domain.inbox.item import Item, Pause, blocking_pause
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import TO_USER
 from roboco.domain.team.team import Team
@@ -63,15 +64,29 @@ def next_for_calls(team: Team, history: History, situation: Situation) -> Action
 
 def _run_or_wait(team: Team, history: History, situation: Situation, missing: tuple[ToolCall, ...]) -> Action:
     """Return the action that runs the allowed calls, or waits for a person or client."""
-    decided = approval_decisions(history.last, situation.inbox)
-    asked = [call for call in missing if needs_approval(team, call) and call.id not in decided]
+    step = history.last
+    asked = unapproved_calls(team, history.state, step, situation.inbox, situation.outcomes)
     run = tuple(call for call in missing if call not in asked and not waits_for_client(team, call))
     if run:
         pause = blocking_pause(situation.inbox, history.state.steps)
         return CallTools(run) if pause is None else paused(team, pause)
     if asked:
-        return waiting(team, TaskStatus.APPROVAL, "approval", "a person must approve", asked)
+        wait = waiting(team, TaskStatus.APPROVAL, "approval", "a person must approve", asked)
+        expiries = [expiry for call in asked if (expiry := expiry_of(team, step, call)) is not None]
+        until = f"{UNTIL}{min(expiries):%Y-%m-%d %H:%M:%S} UTC" if expiries else ""
+        return replace(wait, route=replace(wait.route, reason=wait.route.reason + until))
     return waiting(team, TaskStatus.CLIENT_TOOL_TURN, "client tools", "the client must run", missing)
+
+
+def unapproved_calls(
+    team: Team, state: TaskState, step: TaskStep, inbox: Sequence[Item], outcomes: Mapping[str, ToolOutcome]
+) -> list[ToolCall]:
+    """Return the calls of the step that wait for the approval of a person."""
+    calls = [call for call in step.calls if needs_approval(team, call) and call.id not in outcomes]
+    if not calls:
+        return []
+    done = {**local_answers(team, state, step), **approval_decisions(step, inbox)}
+    return [call for call in calls if call.id not in done]
 
 
 def _parts(outcomes: list[ToolOutcome]) -> tuple[Part, ...]:
@@ -89,7 +104,9 @@ def _results_metadata(
     step = history.last
     external = external_results(step, situation.inbox, situation.outcomes)
     approvals = {
-        call_id: {"approved": one.approved, "reason": one.reason, "args": one.args} | one.origin()
+        call_id: {"approved": one.approved, "reason": one.reason, "args": one.args}
+        | ({} if one.expired is None else {EXPIRED: one.expired})
+        | one.origin()
         for call_id, one in approval_decisions(step, situation.inbox).items()
     }
     succeeded = {outcome.result.tool_call_id for outcome in outcomes if not outcome.result.is_error}

@@ -148,6 +148,10 @@ class TaskState(RecordModel):
         own, tokens_in, tokens_out = self.steps - self.imported, self.tokens_in, self.tokens_out
         return Usage(steps=own, tokens_in=tokens_in, tokens_out=tokens_out, calls=self.calls, cost=self.cost)
 
+    def client_tools_of(self, agent: str) -> dict[str, dict[str, Any]]:
+        """Return the client tools that the agent may call, by name."""
+        return {name: tool for name, tool in self.client_tools.items() if agent in tool.get("agents", (agent,))}
+
     def agent_usage(self, name: str) -> Usage:
         """Return the usage of the agent: its turns, their tokens, time and cost, and its calls that were run."""
         return self.agents.get(name, Usage())

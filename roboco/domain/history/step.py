@@ -52,6 +52,8 @@ REASONING = "reasoning"
 """The metadata key of a step for the beginning of its model's reasoning."""
 OUTPUT = "output"
 """The metadata key of an agent's step for the value of its answer, if the agent has a type of output."""
+MAX_ANSWER_BYTES = 256 * 1024
+"""The largest value of an answer, as JSON."""
 INVALID_OUTPUT = "invalid_output"
 """The metadata key of a step whose answer has not the type of the agent's output, for the reason."""
 FUNCTION = "function"
@@ -60,6 +62,10 @@ HANDED_OFF_BY = "handed_off_by"
 """The metadata key of such a step for the agent that has handed over to it."""
 ANSWER = "answer"
 """The metadata key of a step of results for what such a function has answered, until the next step has it."""
+MAP = "map"
+"""The metadata key of the steps of an agent with a map, for the place of its list; the code of the error of a map."""
+EXPIRED = "expired"
+"""The key of an approval in the metadata of a step of results, if no person has decided in time: see `OnExpiry`."""
 RETRY = "retry"
 """The metadata key of the step with which a failed task continues, for the record of its retry."""
 
@@ -165,6 +171,11 @@ class TaskStep(RecordModel):
         return self.metadata.get(FUNCTION) == "call"
 
     @property
+    def is_map(self) -> bool:
+        """Return True if it is a step of an agent with a map: no model wrote it."""
+        return self.by_agent and MAP in self.metadata
+
+    @property
     def is_imported(self) -> bool:
         """Return True if a caller imported the step when the task was submitted."""
         return self.metadata.get(IMPORTED) is True
@@ -182,6 +193,14 @@ class TaskStep(RecordModel):
         """Return the ids of the calls that a person denied, if this is a step of results."""
         approvals = self.metadata.get("approvals") or {}
         return frozenset(call_id for call_id, one in approvals.items() if (one or {}).get("approved") is False)
+
+    @property
+    def expired(self) -> tuple[str, str] | None:
+        """Return what happens, and the reason, if the task ends because no person has decided on a call in time."""
+        for one in (self.metadata.get("approvals") or {}).values():
+            if (one or {}).get(EXPIRED) in ("stop", "fail"):
+                return one[EXPIRED], str(one.get("reason"))
+        return None
 
     @property
     def is_interruption(self) -> bool:

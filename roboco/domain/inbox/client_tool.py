@@ -21,3 +21,5 @@ class ClientTool(InputModel):
     """The JSON Schema of its arguments."""
     output_schema: dict[str, JsonValue] | None = None
     """The JSON Schema of its result, for the form of a person who answers a call. No answer is checked against it."""
+    agents: Annotated[list[str], Field(min_length=1, max_length=100)] | None = None
+    """The agents that may call it. By default all agents of the team may."""

@@ -9,6 +9,7 @@ from pydantic import Field, TypeAdapter
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.schema import RecordedCaller, RecordModel
+from roboco.domain.team.approval import OnExpiry
 
 
 class _Item(RecordModel):
@@ -117,6 +118,13 @@ class ApprovalDecision(_Item):
     reason: str = ""
     args: dict[str, Any] | None = None
     """The approved arguments if they differ from the requested ones, else None."""
+    expired: OnExpiry | None = None
+    """What the team wants if no person has decided in time; None for the decision of a person."""
+
+    @property
+    def ends_task(self) -> bool:
+        """Return True if the task ends because no person has decided."""
+        return self.expired in ("stop", "fail")
 
 
 class UnknownResolution(_Item):

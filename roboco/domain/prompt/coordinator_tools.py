@@ -13,7 +13,8 @@ ToolSchema = dict[str, Any]
 def coordinator_tools(team: Team, agent: Agent, state: TaskState) -> tuple[ToolSchema, ...]:
     """Return these tools of the agent in the format of the chat completions protocol."""
     tools = [
-        function_schema(tool["name"], tool["description"], tool["input_schema"]) for tool in state.client_tools.values()
+        function_schema(tool["name"], tool["description"], tool["input_schema"])
+        for tool in state.client_tools_of(agent.name).values()
     ]
     tools += [
         function_schema(goal.tool_name, f"Achieve the goal: {goal.description}", goal.outcome)

@@ -7,6 +7,7 @@ from roboco.domain.history.lineage import retry_of
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.state import ACHIEVED_GOALS, REMINDED_GOALS
 from roboco.domain.history.step import (
+    EXPIRED,
     FAILED_BEFORE,
     NEW_LIMITS,
     ORCHESTRATOR,
@@ -63,7 +64,9 @@ def _result_events(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
     for result in step.results:
         name = calls[result.tool_call_id].tool_name if result.tool_call_id in calls else "a tool"
         verdict = verdicts.get(result.tool_call_id)
-        if verdict is not None:
+        if verdict is not None and EXPIRED in verdict:
+            yield f"no person decided on {name} in time"
+        elif verdict is not None:
             person = f"a person{_in_brackets(verdict.get('by'))}"
             yield f"{person} {'approved' if verdict.get('approved') else 'did not approve'} {name}"
         elif result.tool_call_id in resolved:

@@ -1,13 +1,44 @@
-"""Approval: the condition under which a person must approve a tool call before it runs."""
+"""Approval: the condition under which a person must approve a tool call before it runs, and for how long it waits."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
+from roboco.domain.duration import Duration
 from roboco.domain.pattern import check_pattern, matches, max_searched_chars
+from roboco.domain.schema import InputModel
 
 MAX_CONDITIONS = 50
 """The largest number of conditions in one, including itself. Each may search a whole argument."""
+
+
+OnExpiry = Literal["deny", "stop", "fail"]
+"""What happens when no person has decided in time: the call is denied, or the task is stopped, or it fails."""
+
+
+class ApprovalTerms(InputModel):
+    """For how long a call of a tool waits for a person's approval."""
+
+    expires: Duration | None = None
+    """How long after its step a call waits for a person, for example `2h`. By default it waits without an end."""
+    on_expiry: OnExpiry = "deny"
+    """What happens then: the call is denied, or the task is stopped, or it fails."""
+    remind: Duration | None = None
+    """When the person is reminded, after the step that made the call; the interval doubles each time."""
+
+    @model_validator(mode="after")
+    def _of_an_approval(self) -> Self:
+        terms = self.terms
+        if terms and getattr(self, "approval", None) == "never":
+            raise ValueError(f"{next(iter(terms))}: needs 'approval', without which no call waits for a person")
+        if self.expires is None and self.on_expiry != "deny":
+            raise ValueError("on_expiry: needs 'expires'")
+        return self
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """Return the terms that differ from the defaults."""
+        return self.model_dump(include={*ApprovalTerms.model_fields}, exclude_defaults=True)
 
 
 class ArgumentCondition(BaseModel):

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from roboco.domain.schema import FunctionName, InputModel, Price, ToolName
-from roboco.domain.team.approval import ArgumentCondition
+from roboco.domain.team.approval import ApprovalTerms, ArgumentCondition
 from roboco.domain.team.effect import Effect
 
 
@@ -22,7 +22,7 @@ Approval = Annotated[
 Timeout = Annotated[float, Field(gt=0, le=86_400)]
 
 
-class ToolDeclaration(InputModel):
+class ToolDeclaration(ApprovalTerms):
     """The declaration of a tool, wherever it runs."""
 
     name: ToolName

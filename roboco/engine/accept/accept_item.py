@@ -206,13 +206,13 @@ def check_open(engine: Engine, task_id: str) -> None:
 def _is_admissible(engine: Engine, task_id: str, message: UserMessage) -> bool:
     """Return True if the message can be accepted, False if it was applied before the task ended.
 
-    Raise UsageError if the task takes no messages, or if its team lacks the agent to which the message is addressed.
+    Raise UsageError if the task takes no messages, or if its team lacks an agent that the message names.
     """
     if not _seems_open(engine, task_id):
         check_idempotent(message, _require_applied(engine, task_id, message))
         return False
-    if message.agent is not None:
-        engine.workspace.frozen_teams.get(task_id).check_agent(message.agent)
+    if message.agent is not None or message.attachments.get("client_tools"):
+        engine.workspace.frozen_teams.get(task_id).check_message(message.agent, message.attachments)
     return True
 
 

@@ -91,7 +91,7 @@ def accept_task(
         check_no_run_id(task_id)
     if submission.model is not None:
         team = team.with_profile(submission.model)
-    team.check_agent(submission.agent)
+    team.check_message(submission.agent, submission.metadata())
     if submission.artifacts:
         early_files.take(engine, task_id, submission.by)
     artifacts = check_attachments(engine, task_id, submission)

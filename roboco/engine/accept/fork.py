@@ -97,8 +97,7 @@ def fork(engine: Engine, request: ForkRequest) -> bool:
         steps = fork_prefix(steps, _fork_position(engine.workspace, request))
     team = request.team or engine.workspace.frozen_teams.get(request.source)
     team = team if request.model is None else team.with_profile(request.model)
-    _check_run(request, team)
-    team.check_agent(None if request.message is None else request.message.agent)
+    _check_team(request, team)
     check_capacity(engine, task_id)
     engine.tasks.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     check_not_erased(engine.workspace.files, task_id)
@@ -121,8 +120,13 @@ def fork(engine: Engine, request: ForkRequest) -> bool:
     return is_created
 
 
-def _check_run(request: ForkRequest, team: Team) -> None:
-    """Raise UsageError for a task that would be a run of `what-if` by its team or its id, and is none."""
+def _check_team(request: ForkRequest, team: Team) -> None:
+    """Raise UsageError if the team lacks an agent that the message names.
+
+    Raise it for a task that would be a run of `what-if` by its team or its id, and is none.
+    """
+    if request.message is not None:
+        team.check_message(request.message.agent, request.message.attachments)
     if request.recorded is not None:
         return
     check_no_run_id(request.task_id)

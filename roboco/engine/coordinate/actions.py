@@ -28,9 +28,9 @@ from roboco.domain.stream.event import StatusChanged
 from roboco.domain.team.tool_difference import MAX_EVENT_CALLS, MAX_EVENT_TEXT_CHARS, ToolDifference
 from roboco.engine import notifications as notify
 from roboco.engine import usage
-from roboco.engine.coordinate import outage
+from roboco.engine.coordinate import approval_times, outage
 from roboco.engine.coordinate.archive import archive
-from roboco.engine.coordinate.delegate import start_sub_task, stop_sub_task
+from roboco.engine.coordinate.delegate import start_sub_tasks, stop_sub_task
 from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending import Repeat, Rest
 from roboco.engine.coordinate.shop_task import revoke_task
@@ -90,7 +90,7 @@ def decide_and_execute(
         case Wait() as action:
             applied.mark()
             outage.register_for_answer(engine.services, task_id, next_step.team, pending_items)
-            return Repeat() if _record_wait(next_step, action) else Rest()
+            return Repeat() if _record_wait(next_step, action, pending_items) else Rest()
         case End() as action:
             applied.mark()
             return _record_end(engine, task_id, task, action)
@@ -101,10 +101,8 @@ def _start_calls(next_step: NextStep, action: CallTools) -> Repeat | Rest:
     epoch = next_step.record_and_dispatch(action)
     if epoch is None:
         return Repeat()
-    for call in action.calls:
-        if call.tool_name == DELEGATE:
-            assignment = next_step.assignment(call, epoch)
-            start_sub_task(next_step.engine, next_step.team, next_step.task, assignment, call)
+    calls = [(next_step.assignment(call, epoch), call) for call in action.calls if call.tool_name == DELEGATE]
+    start_sub_tasks(next_step.engine, next_step.team, next_step.task, calls)
     return Repeat() if any(next_step.team.task_tool(call.tool_name) for call in action.calls) else Rest()
 
 
@@ -150,11 +148,11 @@ def _apply_stored_steps(engine: Engine, task_id: str) -> None:
         recover.catch_up(engine, task_id, now)
 
 
-def _record_wait(next_step: NextStep, action: Wait) -> bool:
-    engine, task_id, task = next_step.engine, next_step.task_id, next_step.task
-    reason = action.route.reason
+def _record_wait(next_step: NextStep, action: Wait, items: tuple[Item, ...]) -> bool:
+    engine, task_id, team, task = next_step.engine, next_step.task_id, next_step.team, next_step.task
+    reason = approval_times.reminded(engine, team, task, items, action.route.reason)
     if (task.position.phase, task.position.status, task.position.reason) == (Phase.WAIT, action.status, reason):
-        return stay_waiting(engine, task_id, task)
+        return stay_waiting(engine, task_id, task, approval_times.seconds_left(engine, team, task, items))
     changes = _tool_changes(engine.workspace, task_id, task, action)
     event = StatusChanged(
         task_id=task_id,
@@ -188,8 +186,8 @@ def _tool_changes(
     return tuple(tool_differences(workspace, task_id, ids[:MAX_EVENT_CALLS], MAX_EVENT_TEXT_CHARS))
 
 
-def stay_waiting(engine: Engine, task_id: str, task: Snapshot) -> bool:
-    """Archive the waiting task and schedule its next pass. Return True if it needs one now.
+def stay_waiting(engine: Engine, task_id: str, task: Snapshot, at_most: float | None = None) -> bool:
+    """Archive the waiting task and schedule its next pass, in `at_most` seconds. Return True if it needs one now.
 
     It does if an item has arrived meanwhile, or if Redis has lost the task. If a worker began to close the task, and
     died, and Redis lost the end, reopen the marker.
@@ -198,7 +196,8 @@ def stay_waiting(engine: Engine, task_id: str, task: Snapshot) -> bool:
     recover.reopen(engine.workspace, task_id)
     notify.enqueue(engine, task_id, task)
     waited = engine.clock.now() - task.position.dispatched_at
-    engine.tasks.schedule.set(task_id, min(max(waited, IDLE_CHECK_INTERVAL), MAX_IDLE_CHECK_INTERVAL))
+    pause = min(max(waited, IDLE_CHECK_INTERVAL), MAX_IDLE_CHECK_INTERVAL)
+    engine.tasks.schedule.set(task_id, pause if at_most is None else min(pause, at_most))
     now = engine.tasks.task_store.load(task_id, 1)
     return now is None or not set(now.item_ids) <= set(task.item_ids)
 

@@ -20,6 +20,7 @@ from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
+from roboco.engine.coordinate import approval_times
 from roboco.engine.coordinate.actions import Ended, Moved, decide_and_execute, stay_waiting
 from roboco.engine.coordinate.archive import close_again, close_task
 from roboco.engine.coordinate.next_step import NextStep
@@ -127,6 +128,8 @@ def _make_move(engine: Engine, task: Snapshot, current_pass: "Pass", give_up_rea
     team = engine.workspace.frozen_teams.get(task_id)
     task = _with_decisive_tail(engine.workspace, task_id, team, task)
     pending_items = items.pending_items(engine, task_id, task, applied.ids)
+    if approval_times.expire_approvals(engine, task_id, team, task, pending_items):
+        return Repeat()
     if give_up_reason is None:
         match _check_pending_work(engine, team, task, replace(current_pass, items=pending_items)):
             case Repeat() | Rest() as result:
@@ -186,7 +189,10 @@ def _check_pending_work(engine: Engine, team: Team, task: Snapshot, current_pass
         case Phase.TOOLS if not current_pass.urgent:
             return PendingCalls(engine, task_id, team, task, current_pass.items).check(redeliver=by_sweeper)
         case Phase.WAIT if not current_pass.items and task.position.status is not TaskStatus.PAUSED:
-            return Repeat() if stay_waiting(engine, task_id, task) else Rest()
+            if approval_times.is_reminder_due(engine, team, task):
+                return Decide()
+            left = approval_times.seconds_left(engine, team, task, ())
+            return Repeat() if stay_waiting(engine, task_id, task, left) else Rest()
         case _ if by_sweeper and isinstance(team.collaboration_model, Custom):
             if needs_redelivery(engine, task_id, task):
                 engine.services.dispatcher.advance(task_id)

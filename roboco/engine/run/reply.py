@@ -5,8 +5,8 @@ import time
 from dataclasses import dataclass, field
 
 from roboco.domain.canonical_json import validated_json, well_formed
+from roboco.domain.decision.tool_answers import requires_approval
 from roboco.domain.history.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
-from roboco.domain.history.state import TaskState
 from roboco.domain.ids import call_id_at
 from roboco.domain.prompt.coordinator_tools import schema_of
 from roboco.domain.team.known_tools import unlisted_tool_error
@@ -17,6 +17,7 @@ from roboco.engine.run.request import PreparedRequest
 from roboco.engine.run.typed_answer import TypedAnswer, typed_answer
 from roboco.ports.leases import TurnClaim
 from roboco.ports.model import Reply, RequestedCall
+from roboco.ports.task_store import Snapshot
 from roboco.ports.tools import Listings
 
 MALFORMED = "malformed_tool_call"
@@ -86,15 +87,16 @@ def content_of_reply(
         invalid_args = isinstance(parsed, InvalidArguments)
         args = {} if isinstance(parsed, InvalidArguments) else parsed
         call_id = call_id_at(claim.assignment.task_id, claim.assignment.seq, index, name, raw if invalid_args else args)
+        call = ToolCall(id=call_id, tool_name=name, args=args)
         if isinstance(parsed, InvalidArguments):
             invalid[call_id] = parsed.reason
-        elif problem := _schema_error(services, team, claim.snapshot.state, requested.name, parsed, until):
+        elif problem := _argument_error(services, team, claim.snapshot, call, listings, until):
             invalid[call_id] = problem
         if why := unlisted_tool_error(team, team.agent(claim.snapshot.position.agent), name, listings):
             lacking[call_id] = why
         if (effect := _declared_effect(team, name, listings)) is not None:
             effects[name] = effect
-        parts.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=name, args=args)))
+        parts.append(ToolCallPart(tool_call=call))
     if error is not None:
         parts.append(error)
     return StepContent(tuple(parts), invalid, effects, lacking, answer.metadata)
@@ -164,16 +166,22 @@ def parse_arguments(requested: RequestedCall, truncated: bool) -> dict[str, obje
     return args
 
 
-def _schema_error(
-    services: Services, team: Team, state: TaskState, name: str, args: dict[str, object], until: float
+def _argument_error(
+    services: Services, team: Team, task: Snapshot, call: ToolCall, listings: Listings, until: float
 ) -> str | None:
-    """Return why the arguments do not fit the schema of `schema_of`, or None if they do.
+    """Return why the arguments of a goal's or client's tool, or of a call for a person to approve, do not fit, or None.
 
     They are not checked after `until`, in seconds of this thread's processor time, and count as unfit then.
     """
-    schema = schema_of(team, state, name)
-    if schema is not None and time.thread_time() > until:
+    schema = schema_of(team, task.state, call.tool_name)
+    if schema is None and not (
+        requires_approval(team, call) and team.may_call(team.agent(task.position.agent), call.tool_name)
+    ):
+        return None
+    if time.thread_time() > until:
         limit = f"{MAX_CHECK_SECONDS:g} s"
         return f"not checked: the arguments of this answer's calls take more than {limit}; make fewer calls"
-    found = services.toolbox.args_error(schema, args) if schema is not None else ""
+    if schema is None:
+        return services.toolbox.call_error(team, call, listings) or None
+    found = services.toolbox.args_error(schema, call.args)
     return f"wrong arguments: {found}" if found else None

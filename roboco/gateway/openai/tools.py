@@ -38,6 +38,7 @@ def client_tools(tools: Sequence[dict[str, Any]], nested: bool) -> list[dict[str
             "name": f"{CLIENT_PREFIX}{name}",
             "description": function.get("description") or f"The function {name} of the client.",
             "input_schema": function.get("parameters") or {"type": "object", "properties": {}},
+            **({"agents": function["agents"]} if function.get("agents") else {}),
         }
     return list(found.values())
 

@@ -49,6 +49,7 @@ class WireTool(BaseModel):
     name: str
     description: str = ""
     input_schema: dict[str, JsonValue] = {"type": "object"}
+    agents: list[str] | None = None
 
     def declared(self) -> dict[str, Any]:
         """Return the tool as a message of Roboco declares it, which needs a description."""
@@ -56,6 +57,7 @@ class WireTool(BaseModel):
             "name": self.name,
             "description": self.description.strip() or self.name,
             "input_schema": self.input_schema,
+            **({} if self.agents is None else {"agents": self.agents}),
         }
 
 

@@ -18,6 +18,7 @@ from roboco.ports.tools import ToolContext
 from roboco.ports.workspace import StoredFile
 from roboco.tools.function_answer import AgentAnswer
 from tests.support.memory_ports.clock import ManualClock
+from tests.support.memory_ports.controlled import search_script, search_team
 from tests.support.memory_ports.journeys import member, own_turns, speaker
 from tests.support.memory_ports.model import Script, ScriptedModel, ScriptedReply, says
 from tests.support.memory_ports.notifications import HOOK, SHOP
@@ -189,7 +190,10 @@ SHAPES: dict[str, Shape] = {
         _FUNCTIONS,
     ),
     "outside": Shape(
-        team_of(agents=[member("lead", tools=["add", "pay"])], tools=[_ADD, _PAY | {"approval": "required"}]),
+        team_of(
+            agents=[member("lead", tools=["add", "pay"])],
+            tools=[_ADD, _PAY | {"approval": "required", "expires": 300, "remind": 50}],
+        ),
         _outside_script,
         _FUNCTIONS,
         {"client_tools": [_ASK], "notify": [SHOP, HOOK]},
@@ -220,6 +224,7 @@ SHAPES: dict[str, Shape] = {
         _count_turns,
         _FUNCTIONS | {"triage": _triage, "booker": _booker},
     ),
+    "mapping": Shape(search_team(parallel=1), search_script),
     "limited": Shape(
         team_of(
             agents=[member("one")],

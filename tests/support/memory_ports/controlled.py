@@ -1,13 +1,16 @@
 """Journeys with input from outside: answers, approvals, goals, pauses, sub-tasks, interruptions."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.ids import sub_task_id
 from roboco.domain.inbox.imported_message import ImportedMessage
 from roboco.domain.status import TaskStatus
+from roboco.domain.team.team import Team
 from roboco.errors import ModelError, TransientError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import Act, Journey, assert_whole, member, own_turns, speaker
@@ -49,6 +52,31 @@ ANSWERS = Journey(
     options={"client_tools": [ASK], "goals": [GOAL]},
 )
 
+
+def _let_days_pass(days: int, decided: int) -> Act:
+    """Return the act that lets days pass until this number of decisions is stored."""
+
+    def act(world: World) -> None:
+        world.clock.move(days * 86_400.0)
+        while sum("/verdict-" in path for path in world.files.held) < decided:
+            world.settle_for(1)
+
+    return act
+
+
+EXPIRING = Journey(
+    team_of(
+        agents=[member("lead", tools=["pay"])],
+        tools=[
+            {"name": "pay", "function": "shop.sums:pay", "effect": "pure", "approval": "required"}
+            | {"expires": "1d", "remind": "1d"},
+        ],
+    ),
+    lambda request: says("", ("pay", {"amount": 5}), ("pay", {"amount": 7})) if own_turns(request) == 0 else says("so"),
+    {"pay": lambda args, context: f"paid {args['amount']}"},
+    acts=(_judge(1, True), _let_days_pass(1, 2)),
+)
+
 HELD = Journey(
     team_of(agents=[member("helper")], collaboration_model={"type": "manual"}),
     lambda request: says(f"{speaker(request)} answers {request.messages[-1]['content']}"),
@@ -87,6 +115,37 @@ DELEGATING = Journey(
     ),
     _delegating_script,
 )
+
+
+SEARCHES = ["tides", {"about": "moon"}, "refuse"]
+
+
+def search_team(*more: dict[str, Any], **work: Any) -> Team:
+    """Return a team of a planner whose list is mapped over another team, and of a writer."""
+    listed = {"type": "object", "properties": {"searches": {"type": "array"}}, "required": ["searches"]}
+    mapped = {"over": "output.planner.searches", "team": "search", "parallel": 2} | work
+    search = {
+        "name": "search",
+        "agents": [member("finder") | {"prompt": "You are {{ context.item.about | default('finder') }}."}],
+    }
+    agents = [member("planner", output=listed), {"name": "searches", "map": mapped}, *more, member("writer")]
+    return team_of(agents=agents, teams={"search": search})
+
+
+def search_script(request: Request) -> ScriptedReply:
+    """Plan SEARCHES, find something for each but "refuse", and write how many were found."""
+    match speaker(request):
+        case "planner":
+            return says(json.dumps({"searches": SEARCHES}))
+        case "writer":
+            return says(f"{sum('found' in str(one['content']) for one in request.messages)} lists")
+        case _ if request.messages[1]["content"] == "refuse":
+            return ScriptedReply(error=ModelError("model", "it refuses", retryable=False))
+        case name:
+            return says(f"{name} found {request.messages[1]['content']}")
+
+
+MAPPING = Journey(search_team(), search_script)
 
 
 def _interrupting(request: Request, world: World) -> ScriptedReply:
@@ -169,10 +228,12 @@ RETRIED = Journey(
 CONTROLLED = {
     "answers": ANSWERS,
     "conversation": CONVERSATION,
+    "expiring": EXPIRING,
     "halted": HALTED,
     "held": HELD,
     "imported": IMPORTED,
     "delegating": DELEGATING,
+    "mapping": MAPPING,
     "retried": RETRIED,
 }
 """Journeys that always produce the same history."""

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from roboco.domain.day_budget import DayBudget
 from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_limits import ModelLimit, ModelLimits
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.usage import DayUsage
+from roboco.domain.usage import DayUsage, billionths
 from roboco.ports.clock import Clock
-from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admission, Admitted, Queued, Ticket
+from roboco.ports.rate_limits import MAX_RESUMED_TASKS, RESERVATION_SECONDS, Admission, Admitted, Queued, Ticket
 from tests.support.memory_ports.server import MemoryServer, StoredBucket, StoredRequest, StoredWait
 
 WINDOW = 60.0
@@ -94,10 +95,10 @@ class MemoryRates:
         now = self._clock.now()
         with self._server as held:
             buckets = self._buckets(profile, ticket)
-            at_once = Admitted(tasks_waiting=bool(held.awaiting.get(_server_of(profile))))
+            at_once = Admitted(tasks_waiting=bool(held.awaiting.get(_key_of(profile, ticket.tenant))))
             if any(ticket.name in bucket.held.made for bucket in buckets):
                 return at_once
-            pause = max(0.0, held.paused_until.get(_server_of(profile), 0.0) - now)
+            pause = max(0.0, held.paused_until.get(_key_of(profile, ticket.tenant), 0.0) - now)
             wait, seen = pause, []
             for bucket in buckets:
                 seen.append(bucket)
@@ -119,18 +120,18 @@ class MemoryRates:
     def add_waiting_task(self, profile: ModelProfile, task_id: str) -> None:
         """Note that the task is paused until this profile's model has answered a request."""
         with self._server as held:
-            held.awaiting.setdefault(_server_of(profile), {}).setdefault(task_id, self._clock.now())
+            held.awaiting.setdefault(_key_of(profile, tenant_of(task_id)), {}).setdefault(task_id, self._clock.now())
 
-    def waiting_tasks(self, profile: ModelProfile) -> list[str]:
+    def waiting_tasks(self, profile: ModelProfile, tenant: str) -> list[str]:
         """Return at most MAX_RESUMED_TASKS tasks that await an answer of this model, longest waiting first."""
         with self._server as held:
-            return sorted(held.awaiting.get(_server_of(profile), {}))[:MAX_RESUMED_TASKS]
+            return sorted(held.awaiting.get(_key_of(profile, tenant), {}))[:MAX_RESUMED_TASKS]
 
-    def remove_waiting_tasks(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
+    def remove_waiting_tasks(self, profile: ModelProfile, tenant: str, task_ids: Sequence[str]) -> None:
         """Forget that these tasks await an answer."""
         with self._server as held:
             for task_id in task_ids:
-                held.awaiting.get(_server_of(profile), {}).pop(task_id, None)
+                held.awaiting.get(_key_of(profile, tenant), {}).pop(task_id, None)
 
     def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:
         """Record the tokens that the ticket's request has used, and how many seconds ago it was made."""
@@ -145,11 +146,12 @@ class MemoryRates:
             for bucket in self._buckets(profile, ticket):
                 bucket.leave(ticket.name)
 
-    def pause(self, profile: ModelProfile, seconds: float) -> None:
+    def pause(self, profile: ModelProfile, tenant: str, seconds: float) -> None:
         """Admit no request to this profile's server for these seconds."""
         with self._server as held:
             until = self._clock.now() + seconds
-            held.paused_until[_server_of(profile)] = max(until, held.paused_until.get(_server_of(profile), 0.0))
+            name = _key_of(profile, tenant)
+            held.paused_until[name] = max(until, held.paused_until.get(name, 0.0))
 
     def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
         """Return the tickets that the limits of this ticket hold."""
@@ -177,6 +179,33 @@ class MemoryRates:
             stored = held.day_usages.get((task_id, used.day))
             if stored is None or stored[1] < steps:
                 held.day_usages[task_id, used.day] = (by, steps, used)
+                held.day_reservations.pop((task_id, used.day), None)
+
+    def reserve_day(self, task_id: str, wanted: DayUsage, budget: DayBudget | None) -> DayUsage | None:
+        """Reserve the usage of the task's next reply, or end its reservation."""
+        used, now = self.spent(tenant_of(task_id), wanted.day), self._clock.now()
+        with self._server as held:
+            known, own = held.day_reservations, (task_id, wanted.day)
+            known.pop(own, None)
+            if budget is None:
+                return None
+            same = [
+                one
+                for (task, day), (until, one) in known.items()
+                if day == wanted.day and until > now and tenant_of(task) == tenant_of(task_id)
+            ]
+            others = DayUsage(
+                day=wanted.day,
+                tokens=sum(one.tokens for one in same),
+                cost_billionths=sum(one.cost_billionths for one in same),
+            )
+            tokens = used.tokens + others.tokens + wanted.tokens
+            cost = used.cost_billionths + others.cost_billionths + wanted.cost_billionths
+            full = budget.tokens is not None and others.tokens > 0 and tokens > budget.tokens
+            if full or (budget.cost is not None and others.cost_billionths > 0 and cost > billionths(budget.cost)):
+                return others
+            known[own] = (now + RESERVATION_SECONDS, wanted)
+            return None
 
     def spent(self, tenant: str, day: str, by: str | None = None) -> DayUsage:
         """Return the usage of the day."""
@@ -187,5 +216,5 @@ class MemoryRates:
         return DayUsage(day=day, tokens=tokens, cost_billionths=cost)
 
 
-def _server_of(profile: ModelProfile) -> str:
-    return repr((profile.base_url, profile.api_key_env, profile.model))
+def _key_of(profile: ModelProfile, tenant: str) -> str:
+    return repr((profile.base_url, profile.key_name(tenant), profile.model))

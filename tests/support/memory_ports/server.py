@@ -188,6 +188,7 @@ class StoredData:
     workspace: WorkspaceIdentity | None = None
     entries: dict[str, TaskEntry] = field(default_factory=dict)
     day_usages: dict[tuple[str, str], tuple[str | None, int, DayUsage]] = field(default_factory=dict)
+    day_reservations: dict[tuple[str, str], tuple[float, DayUsage]] = field(default_factory=dict)
     index_trimmed: datetime | None = None
 
 

@@ -56,6 +56,16 @@ class MemoryToolbox:
         """Return the first violation of the JSON Schema by the arguments, or an empty text."""
         return value_error(schema, args)
 
+    def call_error(self, team: Team, call: ToolCall, listings: Listings) -> str:
+        """Return what the function `check_NAME` raises, or an empty text."""
+        check = self.functions.get(f"check_{call.tool_name}")
+        try:
+            if check is not None:
+                check(call.args, ToolContext("", "", "", "", 1))
+        except ValueError as error:
+            return str(error)
+        return ""
+
     def output_schema(self, agent: Agent) -> dict[str, Any]:
         """Return the agent's schema."""
         return dict(agent.output) if isinstance(agent.output, dict) else {}

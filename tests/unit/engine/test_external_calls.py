@@ -286,3 +286,59 @@ def test_answers_during_a_pause_are_applied_after_it() -> None:
     world.resume()
     world.settle()
     assert [result.result for result in results_of(world)] == [1, "paid 5"]
+
+
+def check_amount(args: dict[str, Any], context: ToolContext) -> None:
+    if not isinstance(args.get("amount"), int):
+        raise ValueError("wrong arguments: amount: must be an integer")
+
+
+def test_no_person_is_asked_to_approve_wrong_arguments() -> None:
+    def script(request: Request) -> ScriptedReply:
+        calls = (("pay", {"sum": 1}), ("wire", {"amount": "a lot"}), ("wire", {"amount": 1}))
+        return says("paying", *calls) if own_turns(request) == 0 else says("done")
+
+    checks = {"check_pay": check_amount, "check_wire": check_amount}
+    world = World(world_parts(script, {**FUNCTIONS, **checks}))
+    world.submit(TEAM)
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert [result.error for result in results_of(world)] == [
+        "wrong arguments: amount: must be an integer; call 'pay' again",
+        "wrong arguments: amount: must be an integer; call 'wire' again",
+        None,
+    ]
+    assert len(world.given.toolbox.runs) == 1
+    assert_whole(world, "")
+
+
+def test_the_arguments_of_a_tool_that_the_agent_may_not_call_are_not_checked() -> None:
+    asked: list[object] = []
+    team = team_of(agents=[member("lead")], tools=TEAM.model_dump(by_alias=True, mode="json")["tools"])
+    script = lambda request: says("", ("pay", {})) if own_turns(request) == 0 else says("done")  # noqa: E731
+    world = World(world_parts(script, {"check_pay": lambda args, context: asked.append(args)}))
+    world.submit(team)
+    world.settle()
+    assert "not on your list" in str(results_of(world)[0].error)
+    assert not asked
+
+
+def test_a_client_tool_is_offered_only_to_the_agents_that_it_names() -> None:
+    def script(request: Request) -> ScriptedReply:
+        return says("asking", ("client_ask", {"q": 1})) if own_turns(request) == 0 else says("done")
+
+    world = World(world_parts(script))
+    team = team_of(agents=[member("lead"), member("critic")])
+    world.submit(team, client_tools=[ASK | {"agents": ["critic"]}])
+    world.settle()
+    first, *_, last = world.given.model.requests
+    names = [[tool["function"]["name"] for tool in request.tools] for request in (first, last)]
+    assert names == [[], ["client_ask"]]
+    assert "may call: no tools" in str(results_of(world)[0].error)
+    assert world.status() is TaskStatus.CLIENT_TOOL_TURN
+
+
+def test_a_client_tool_for_an_unknown_agent_is_refused() -> None:
+    world = World(world_parts(lambda request: says("done")))
+    with pytest.raises(UsageError, match="no agent 'boss' in team"):
+        world.submit(TEAM, client_tools=[ASK | {"agents": ["boss"]}])

@@ -7,16 +7,18 @@ import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from roboco.cli.commands.demo import shipped_team
 from roboco.domain.decision.route import Route
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.team.effect import Effect
 from roboco.domain.team.team import Team
+from roboco.domain.team.tool_listing import ListedTool, Listing
 from roboco.domain.team.tool_spec import ToolSpec
 from roboco.domain.team.validation import validate_team
 from roboco.engine.record.call_failures import call_failures
@@ -27,6 +29,7 @@ from roboco.tools.function_tool import tool
 from roboco.tools.toolbox import FunctionToolbox
 from roboco.workspace.artifacts.large_result import EXCERPT_BYTES, MAX_RESULT_BYTES
 from roboco.workspace.artifacts.store import read_artifact
+from tests.support import tenant_credentials
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 from tests.support.toolboxes import toolbox_of
 from tests.unit.domain.steps import TASK, steps_of
@@ -41,6 +44,16 @@ class Amount(BaseModel):
     value: float
 
 
+def refuse_seven(value: int) -> int:
+    """Raise KeyError for seven, as a faulty validator of a user may."""
+    if value == 7:
+        raise KeyError(f"TOKEN={value}")
+    return value
+
+
+Choosy = Annotated[int, AfterValidator(refuse_seven)]
+
+
 class TimeLimitReached(Exception):
     """The exception that a pool raises in a tool when its time limit is over."""
 
@@ -49,6 +62,14 @@ class TimeLimitReached(Exception):
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+@tool
+def call_crm(context: ToolContext, name: str = "crm") -> dict[str, str]:
+    """Call a server with the tenant's credential, and return what it has received."""
+    secret = context.credential(name)
+    context.update_state(seen=f"Bearer {secret}")
+    return {"customer": context.tenant, "authorization": f"Bearer {secret}", "name": name}
 
 
 @tool(effect="irreversible", approval="required")
@@ -506,3 +527,92 @@ def test_a_team_may_only_tighten_what_a_function_demands(declared: dict[str, Any
     assert refusal in str(outcome.result.error)
     with pytest.raises(UsageError, match=refusal):
         toolbox().describe(team, team.agents[0], {})
+
+
+def crm_outcome(
+    monkeypatch: pytest.MonkeyPatch, value: object, effect: Effect = "pure", tenant: str = "acme", **args: Any
+) -> ToolOutcome:
+    """Return the outcome of a call that needs a credential, which has this value for acme."""
+    values = tenant_credentials.VALUES | {("acme", "crm"): value}
+    monkeypatch.setattr(tenant_credentials, "VALUES", values)
+    function = f"{tenant_credentials.__name__}:find"
+    box = toolbox_of(MemoryFiles(), MemoryHistories(), (THIS_MODULE,), Path(tempfile.mkdtemp()), credentials=function)
+    spec = ToolSpec(name="call_crm", function=f"{THIS_MODULE}:call_crm", effect=effect)
+    team = Team.model_validate({"name": "t", "agents": [{"name": "one", "prompt": "x", "tools": ["call_crm"]}]})
+    context = replace(CONTEXT, task_id=f"{tenant}:t1")
+    return box.run(team, ToolCall(id="tc_1", tool_name="call_crm", args=args), spec, context)
+
+
+def test_tool_gets_the_credential_of_the_tasks_tenant_and_shows_it_to_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    for tenant in ("acme", "globex"):
+        outcome = crm_outcome(monkeypatch, "canary-crm-of-acme", tenant=tenant)
+        assert outcome.result.result == {"customer": tenant, "authorization": "Bearer ***", "name": "crm"}
+        assert outcome.state == {"seen": "Bearer ***"}
+    assert tenant_credentials.ASKED[-2:] == [("acme", "crm"), ("globex", "crm")]
+
+
+def test_tool_without_a_credential_ends_with_an_error_for_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in (("other", "raised KeyError"), ("a/b", "no name")):
+        outcome = crm_outcome(monkeypatch, "canary", name=name)
+        assert outcome.result.is_error
+        assert text in str(outcome.result.error)
+
+
+def test_tool_whose_credential_may_come_later_runs_again_only_if_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TransientError, match="credential 'crm' of tenant 'acme': the vault answers 503"):
+        crm_outcome(monkeypatch, tenant_credentials.busy(), "idempotent")
+    outcome = crm_outcome(monkeypatch, tenant_credentials.busy(), "irreversible")
+    assert not outcome.unknown
+    assert "call the tool again later" in str(outcome.result.error)
+
+
+@tool
+def choosy(amount: Choosy) -> int:
+    """Return the amount."""
+    raise AssertionError(amount)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "expected"),
+    [
+        ("add", {"a": 1, "b": "2"}, ""),
+        (
+            "add",
+            {"a": "x"},
+            "wrong arguments: a: Input should be a valid integer, unable to parse string as an integer",
+        ),
+        ("add", {f"x{n}": n for n in range(999)}, "; and 996 mistakes more; parameters are: a, b"),
+        ("choosy", {"amount": 7}, "KeyError: "),
+        ("lost", {}, ""),
+    ],
+)
+def test_the_arguments_of_a_call_are_checked_without_running_it(name: str, args: dict[str, Any], expected: str) -> None:
+    team = TEAM.model_copy(
+        update={
+            "tools": (
+                *TEAM.tools,
+                ToolSpec(name="choosy", function=f"{THIS_MODULE}:choosy"),
+                ToolSpec(name="lost", function="elsewhere:lost"),
+            )
+        }
+    )
+    found = toolbox().call_error(team, ToolCall(id=CONTEXT.call_id, tool_name=name, args=args), {})
+    assert found == expected or (expected and expected in found)
+    assert len(found) < 1000
+
+
+def test_the_arguments_of_an_mcp_tool_are_checked_with_its_listed_schema() -> None:
+    team = validate_team(
+        {
+            "name": "t",
+            "agents": [{"name": "one", "prompt": "p", "tools": ["shop_buy"]}],
+            "mcp_servers": {"shop": {"command": ["shop"], "tools": {"buy": {"approval": "required"}}}},
+            "models": {"default": {"model": "m"}},
+        }
+    )
+    listed = ListedTool(description="d", input_schema={"type": "object", "required": ["what"]}, effect="pure")
+    listings = {"shop": Listing(tools={"buy": listed})}
+    call = ToolCall(id=CONTEXT.call_id, tool_name="shop_buy", args={})
+    assert toolbox().call_error(team, call, listings) == 'wrong arguments: $: "what" is a required property'
+    assert toolbox().call_error(team, call.model_copy(update={"args": {"what": 1}}), listings) == ""
+    assert toolbox().call_error(team, call, {}) == ""

@@ -8,12 +8,14 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from roboco.domain.day_budget import DayBudget
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.usage import DayUsage
 from roboco.ports.rate_limits import RateLimiter
 from roboco.redis.keys import Keys
 from roboco.redis.rate_limits import DAY_TTL, RedisRateLimiter
 from roboco.redis.scripts import Scripts
+from tests.support.mcp_servers import wait_until
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.rates import MemoryRates
 from tests.support.memory_ports.server import MemoryServer
@@ -26,11 +28,16 @@ def used(tokens: int, billionths: int, day: str = DAY) -> DayUsage:
     return DayUsage(day=day, tokens=tokens, cost_billionths=billionths)
 
 
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
 @pytest.fixture(params=["memory", "redis", "cluster"])
-def usages(request: pytest.FixtureRequest, prefix: str) -> RateLimiter:
+def usages(request: pytest.FixtureRequest, prefix: str, clock: ManualClock) -> RateLimiter:
     """Return empty sums."""
     if request.param == "memory":
-        return MemoryRates(MemoryServer(), ManualClock())
+        return MemoryRates(MemoryServer(), clock)
     client: Any = request.getfixturevalue("client" if request.param == "redis" else "cluster_client")
     return RedisRateLimiter(Scripts(client), Keys(prefix), ModelLimits(()))
 
@@ -79,3 +86,56 @@ def test_the_keys_expire(client: redis.Redis, prefix: str) -> None:
     lifetimes = [client.ttl(key) for key in client.scan_iter(f"{prefix}:*")]
     assert len(lifetimes) == 3
     assert all(DAY_TTL - 60 < lifetime <= DAY_TTL for lifetime in lifetimes)
+
+
+BUDGET = DayBudget(tokens=100)
+
+
+def reserve(usages: RateLimiter, task: str, tokens: int, budget: DayBudget | None = BUDGET) -> DayUsage | None:
+    return usages.reserve_day(f"acme:{task}", used(tokens, tokens), budget)
+
+
+def test_replies_that_run_together_stay_within_the_budget(usages: RateLimiter) -> None:
+    usages.count_day("acme:t0", None, 1, used(40, 0))
+    assert [reserve(usages, f"t{n}", 20) for n in range(1, 6)] == [None, None, None, used(60, 60), used(60, 60)]
+    usages.count_day("acme:t1", None, 1, used(5, 0))  # its reply has used less
+    assert [reserve(usages, f"t{n}", 15) for n in (4, 5)] == [None, used(55, 55)]
+    assert usages.reserve_day("other:t1", used(90, 0), BUDGET) is None
+    assert reserve(usages, "t5", 90, DayBudget(cost=1.0)) is None
+    assert usages.spent("acme", DAY) == used(45, 0)
+
+
+def test_a_task_has_one_reservation(usages: RateLimiter) -> None:
+    assert [reserve(usages, task, 50) for task in ("t1", "t2", "t1", "t1")] == [None] * 4
+    assert reserve(usages, "t3", 1) == used(100, 100)
+    assert reserve(usages, "t1", 0, None) is None
+    assert reserve(usages, "t1", 0, None) is None
+    assert reserve(usages, "t3", 50) is None
+
+
+def test_a_late_count_ends_no_reservation(usages: RateLimiter) -> None:
+    usages.count_day("acme:t1", None, 3, used(0, 0))
+    assert reserve(usages, "t1", 99) is None
+    for steps in (2, 3):
+        usages.count_day("acme:t1", None, steps, used(0, 0))
+        assert reserve(usages, "t2", 10) == used(99, 99)
+    usages.count_day("acme:t1", None, 4, used(0, 0))
+    assert reserve(usages, "t2", 10) is None
+
+
+def test_one_reply_may_exceed_the_budget(usages: RateLimiter) -> None:
+    assert reserve(usages, "t1", 1000) is None
+    assert reserve(usages, "t2", 1) == used(1000, 1000)
+    assert usages.reserve_day("acme:t3", used(1, 10**9), DayBudget(cost=1.0)) == used(1000, 1000)
+
+
+def test_a_reservation_ends_after_its_time(
+    usages: RateLimiter, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("roboco.redis.rate_limits", "tests.support.memory_ports.rates"):
+        monkeypatch.setattr(f"{module}.RESERVATION_SECONDS", 0.001)
+    assert reserve(usages, "t1", 100) is None
+    monkeypatch.undo()
+    clock.move(1)
+    wait_until(lambda: reserve(usages, "t2", 100) is None)
+    assert reserve(usages, "t1", 1) == used(100, 100)

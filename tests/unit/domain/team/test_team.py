@@ -61,6 +61,9 @@ def test_the_example_of_the_design_is_a_team() -> None:
         "timeout": 20,
         "price": 0.0,
         "retry": None,
+        "expires": None,
+        "on_expiry": "deny",
+        "remind": None,
     }
     assert (team.limits.max_steps, team.limits.max_tokens, team.limits.max_seconds) == (60, 200000, 1800)
     assert team.profile(writer).temperature == 0.4

@@ -20,6 +20,7 @@ from roboco.errors import UsageError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import TOOLS, member
 from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.watch import Crash, Fault, PortCall, make_call
 from tests.support.memory_ports.world import POLICY, World, team_of, world_parts
 
 TASK = "acme:t1"
@@ -247,3 +248,76 @@ def test_a_tenant_without_an_entry_has_that_of_all_others_and_no_tenant_has_none
     assert [budgets.of(name) for name in ("acme", "other", "")] == [DayBudget(5.0), DayBudget(None, 7), None]
     assert TenantBudgets().of("acme") is None
     assert Policy().budgets.of("acme") is None
+
+
+def test_turns_that_run_together_exceed_the_budget_by_one_reply_at_most() -> None:
+    others = [f"acme:t{n}" for n in range(2, 8)]
+    worlds: list[World] = []
+
+    def submit_others() -> None:
+        for task_id in others:
+            worlds[0].submit(TEAM, task_id=task_id)
+        worlds[0].drain()
+
+    def script(request: Request) -> ScriptedReply:
+        first = worlds[0].engine.services.rate_limiter.spent("acme", day_of(worlds[0].engine.now())).tokens == 0
+        alone = first and len(worlds[0].given.model.requests) == 1
+        return ScriptedReply(("an answer",), meanwhile=submit_others if alone else lambda: None)
+
+    policy = replace(POLICY, budgets=TenantBudgets(("acme=/20",)))
+    worlds.append(World(world_parts(script, policy=policy)))
+    world = worlds[0]
+    world.submit(TEAM, task_id=TASK)
+    world.settle(TASK)
+    assert len(world.given.model.requests) == 1
+    assert reason(world, others[0]).startswith("writer waits: tenant acme nears its budget, ")
+    assert "tokens and 0.00" in reason(world, others[0])
+    for _ in range(40):
+        world.drain()
+        world.sweep()
+    one = spent(world)[0] // len(world.given.model.requests)
+    assert len(world.given.model.requests) == -(-20 // one)  # each of the others began alone, below the budget
+    assert spent(world)[0] < 20 + one
+
+
+def test_a_turn_that_waits_for_a_rate_limit_reserves_nothing() -> None:
+    models = {"standard": {"model": "m", "requests_per_minute": 1}}
+    team = team_of(agents=[member("writer")], models=models, collaboration_model={"type": "manual"})
+    world = world_of("acme=/999999")
+    world.submit(team, task_id=TASK)
+    world.submit(team, task_id="acme:t2")
+    world.drain()
+    assert "rate limit" in reason(world, "acme:t2")
+    assert not world.server.held.day_reservations
+
+
+def test_a_reservation_of_a_dead_worker_is_replaced_by_that_of_the_next_attempt() -> None:
+    world = world_of("acme=/999999")
+
+    def watch(name: str, call: PortCall) -> Any:
+        if name == "model.stream":
+            raise Crash
+        return call()
+
+    world.watch = watch
+    world.submit(TEAM, task_id=TASK)
+    world.drain()
+    assert [task for task, _ in world.server.held.day_reservations] == [TASK]
+    world.watch = make_call
+    world.settle(TASK)
+    assert not world.server.held.day_reservations
+    assert world.status(TASK) is TaskStatus.USER_TURN
+
+
+def test_a_turn_without_a_budget_has_no_round_trip_for_it() -> None:
+    calls: dict[str, list[str]] = {}
+    for tenant in ("acme", "free"):
+        world = world_of("acme=/999999")
+        world.watch = Fault(0, lambda: None)
+        world.submit(TEAM, task_id=f"{tenant}:t1")
+        world.settle(f"{tenant}:t1")
+        calls[tenant] = world.watch.seen
+    budget = [name for name in calls["acme"] if name in ("rates.spent", "rates.reserve_day", "rates.count_day")]
+    assert "rates.reserve_day" in budget
+    assert not [name for name in calls["free"] if name.startswith("rates.") and name in budget]
+    assert len(calls["acme"]) - len(calls["free"]) == len(budget)

@@ -122,3 +122,8 @@ def test_ids_name_a_task_and_a_position() -> None:
     for text in ("", "resp_", "resp_a", "resp__1", "resp_../x_1", "resp_a_" + "9" * 10, "resp_" + "a" * 300 + "_1"):
         with pytest.raises(Problem):
             ResponseId.parse(text)
+
+
+def test_a_function_for_some_agents_is_a_client_tool_for_them() -> None:
+    [tool] = client_tools([{"type": "function", "name": "f", "agents": ["critic"]}], nested=False)
+    assert tool["agents"] == ["critic"]

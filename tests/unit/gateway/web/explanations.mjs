@@ -5,7 +5,7 @@ import { pathToFileURL } from "node:url";
 
 const load = name => import(pathToFileURL(`${process.argv[2]}/js/${name}.js`).href);
 const { indent, verifyHistory } = await load("inspector");
-const { changedLimits, decisionIn, formOf, receiptLines, valueOf, whyNot } = await load("controls");
+const { changedLimits, decisionIn, formOf, receiptLines, timeLeft, valueOf, whyNot } = await load("controls");
 const { actionsOf, confirmed, joined, partsOf, requestOf } = await load("actions");
 
 const OPERATIONS = {
@@ -35,6 +35,7 @@ const OPERATIONS = {
   joined: pages => pages.reduce(joined, null),
   parts: answer => partsOf(answer),
   confirmed,
+  left: ({ reason, now }) => timeLeft({ reason }, now),
   decision: ({ step, call }) => decisionIn(step, call),
 };
 

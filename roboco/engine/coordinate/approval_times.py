@@ -1,0 +1,78 @@
+"""approval_times: remind persons of calls that wait for their approval, and decide in their place when time is over.
+
+    step with the call ─► reminder, reminder, ... ─► expiry: item verdict-CALL (create)
+                          (the wait is recorded          └── a person's verdict is stored: that one counts
+                          again: event, notification)
+
+The times follow from the history, and the schedule wakes the task at the next one. A sweeper that finds the task later
+makes up for all that is due: one reminder, and the expiry. An expiry is an item of the name that a person's decision on
+the call has, so one of both is stored, and the other is refused. So a worker may die at any line, and a pass of another
+one repeats it.
+"""
+
+from roboco.domain.decision.approval_times import REMINDER, count_reminders, expiry_of, next_time
+from roboco.domain.decision.tool_calls import unapproved_calls
+from roboco.domain.duration import duration_text
+from roboco.domain.history.part import ToolCall
+from roboco.domain.ids import approval_id
+from roboco.domain.inbox.item import ApprovalDecision, Item
+from roboco.domain.team.team import Team
+from roboco.engine.accept.accept_item import accept_item
+from roboco.engine.engine import Engine
+from roboco.errors import AlreadyEnded, StateConflict
+from roboco.ports.task_store import Snapshot
+
+MIN_DELAY = 1.0
+"""Seconds until a pass over a task of which something is due already, and was not done."""
+
+
+def expire_approvals(engine: Engine, task_id: str, team: Team, task: Snapshot, items: tuple[Item, ...]) -> bool:
+    """Decide the calls for which no person has decided in time. Return True if there were some."""
+    step, accepted = task.steps.tail[-1], False
+    for call in _waiting_calls(team, task, items):
+        expiry = expiry_of(team, step, call)
+        if expiry is None or expiry > engine.now():
+            continue
+        wait = duration_text((expiry - step.created_at).total_seconds())
+        decision = ApprovalDecision(
+            item_id=approval_id(call.id),
+            created_at=engine.now(),
+            call_id=call.id,
+            at_seq=step.seq,
+            approved=False,
+            reason=f"no person decided on {call.tool_name} within {wait}",
+            expired=team.on_expiry(call.tool_name),
+        )
+        try:
+            accept_item(engine, task_id, decision)
+        except (AlreadyEnded, StateConflict):  # a person's decision is stored: it is announced again, and counts
+            continue
+        accepted = True
+    return accepted
+
+
+def reminded(engine: Engine, team: Team, task: Snapshot, items: tuple[Item, ...], reason: str) -> str:
+    """Return the reason of a wait with the number of the reminders that are due."""
+    count = count_reminders(team, _waiting_calls(team, task, items), _age(engine, task))
+    return f"{reason}{REMINDER}{count}" if count else reason
+
+
+def is_reminder_due(engine: Engine, team: Team, task: Snapshot) -> bool:
+    """Return True if the reason of the waiting task, in whose inbox no item is, lacks a reminder."""
+    return reminded(engine, team, task, (), task.position.reason.partition(REMINDER)[0]) != task.position.reason
+
+
+def seconds_left(engine: Engine, team: Team, task: Snapshot, items: tuple[Item, ...]) -> float | None:
+    """Return the seconds until the next reminder or expiry, or None if there is none."""
+    age = _age(engine, task)
+    due = next_time(team, task.steps.tail[-1], _waiting_calls(team, task, items), age)
+    return None if due is None else max(MIN_DELAY, due - age)
+
+
+def _waiting_calls(team: Team, task: Snapshot, items: tuple[Item, ...]) -> list[ToolCall]:
+    outcomes = {call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None}
+    return unapproved_calls(team, task.state, task.steps.tail[-1], items, outcomes)
+
+
+def _age(engine: Engine, task: Snapshot) -> float:
+    return engine.clock.now() - task.steps.tail[-1].created_at.timestamp()

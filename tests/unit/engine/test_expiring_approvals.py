@@ -1,0 +1,153 @@
+"""Approvals that remind and expire: a call waits for a person for a limited time."""
+
+from typing import Any
+
+import pytest
+
+from roboco.domain.history.part import ToolResult
+from roboco.domain.status import TaskStatus
+from roboco.domain.team.validation import validate_team
+from roboco.errors import InvalidTeam, StateConflict
+from roboco.ports.model import Request
+from tests.support.memory_ports.journeys import assert_whole, member, own_turns
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.notifications import HOOK, URL
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+
+ASK = {"name": "client_ask", "description": "asks"}
+HOUR = 3600.0
+
+
+def world_with_calls(*calls: tuple[str, Any], **terms: Any) -> World:
+    """Return a world whose agent has made these calls of a tool with these terms of approval."""
+    tool = {"name": "pay", "function": "shop.sums:pay", "effect": "pure", "approval": "required"}
+    team = team_of(agents=[member("lead", tools=["pay"])], tools=[tool | terms])
+
+    def script(request: Request) -> ScriptedReply:
+        return says("", *calls) if own_turns(request) == 0 else says("done")
+
+    world = World(world_parts(script, {"pay": lambda args, context: "paid"}))
+    world.submit(team, client_tools=[ASK], notify=[HOOK | {"on": ["approval", "completed", "cancelled", "failed"]}])
+    world.settle()
+    return world
+
+
+def pass_time(world: World, seconds: float) -> None:
+    """Let time pass, with a sweep at its end and the deliveries that follow."""
+    world.clock.move(seconds)
+    world.settle_for(3)
+
+
+def results_of(world: World) -> list[ToolResult]:
+    return list(world.history()[2].results)
+
+
+def reason_of(world: World) -> str:
+    return str(world.server.held.tasks[TASK].reason)
+
+
+def test_a_call_without_a_decision_in_time_is_denied() -> None:
+    world = world_with_calls(("pay", {}), expires="2h")
+    until = world.history()[1].created_at.timestamp() + 2 * HOUR
+    assert reason_of(world).endswith(f"; until {world.engine.time_at(until):%Y-%m-%d %H:%M:%S} UTC")
+    pass_time(world, 1.9 * HOUR)
+    assert world.status() is TaskStatus.APPROVAL
+    pass_time(world, 0.2 * HOUR)
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert [result.error for result in results_of(world)] == [
+        "no person decided on pay within 2h, and the call was not run"
+    ]
+    [approval] = world.history()[2].metadata["approvals"].values()
+    assert (approval["approved"], approval["expired"]) == (False, "deny")
+    assert not world.given.toolbox.runs
+    assert_whole(world, "")
+
+
+@pytest.mark.parametrize(("on_expiry", "status"), [("stop", TaskStatus.CANCELLED), ("fail", TaskStatus.FAILED)])
+def test_the_task_ends_without_a_decision_in_time(on_expiry: str, status: TaskStatus) -> None:
+    world = world_with_calls(("pay", {}), ("client_ask", {}), expires="2h", on_expiry=on_expiry)
+    pass_time(world, 2 * HOUR)
+    assert (world.summary().status, world.summary().reason) == (status, "no person decided on pay within 2h")
+    assert all(result.is_error for result in results_of(world))
+    assert not world.given.toolbox.runs
+    assert_whole(world, "")
+
+
+def test_a_task_that_failed_without_a_decision_is_retried() -> None:
+    world = world_with_calls(("pay", {}), expires="2h", on_expiry="fail")
+    pass_time(world, 2 * HOUR)
+    retry = world.retry()
+    world.settle(retry)
+    assert world.summary(retry).status is TaskStatus.COMPLETED
+
+
+@pytest.mark.parametrize("wiped", [False, True])
+def test_a_person_is_reminded_at_growing_intervals(wiped: bool) -> None:
+    world = world_with_calls(("pay", {}), expires="5h", remind="1h")
+    assert len(world.notifier.statuses(URL)) == 1
+    for hours, reminders in ((1.0, 1), (0.5, 1), (0.5, 2), (1.5, 2), (0.5, 3)):
+        if wiped:
+            world.server.wipe()
+        pass_time(world, hours * HOUR)
+        assert world.notifier.statuses(URL) == ["approval"] * (1 + reminders)
+        assert reason_of(world).endswith(f"; reminder {reminders}")
+    pass_time(world, HOUR)
+    assert world.notifier.statuses(URL) == ["approval"] * 4 + ["completed"]
+    assert_whole(world, "")
+
+
+def test_reminders_that_are_due_together_are_one() -> None:
+    world = world_with_calls(("pay", {}), remind="1h")
+    pass_time(world, 100 * HOUR)
+    assert world.notifier.statuses(URL) == ["approval"] * 2
+    assert reason_of(world).endswith("; reminder 7")
+
+
+def test_the_decision_of_a_person_counts_if_it_is_stored_first() -> None:
+    world = world_with_calls(("pay", {}), expires="2h")
+    world.clock.move(2 * HOUR)
+    world.decide_approval(world.history()[1].calls[0].id, approved=True)
+    world.settle()
+    assert [result.result for result in results_of(world)] == ["paid"]
+
+
+def test_a_decision_after_the_expiry_is_refused() -> None:
+    world = world_with_calls(("pay", {}), ("pay", {}), expires="2h")
+    first, second = world.history()[1].calls
+    world.decide_approval(first.id, approved=True)
+    world.settle()
+    world.clock.move(2 * HOUR)
+    world.sweep()
+    with pytest.raises(StateConflict, match="answered before, in another way; its first answer counts"):
+        world.decide_approval(second.id, approved=True)
+    world.settle()
+    assert [result.result for result in results_of(world)] == ["paid", None]
+
+
+@pytest.mark.parametrize(
+    ("terms", "mistake"),
+    [
+        ({"approval": "never", "expires": "2h"}, "expires: needs 'approval'"),
+        ({"approval": "never", "remind": 30}, "remind: needs 'approval'"),
+        ({"approval": "required", "on_expiry": "stop"}, "on_expiry: needs 'expires'"),
+        ({"approval": "required", "expires": "soon"}, "expires"),
+        ({"approval": "required", "expires": "9999w"}, "expires"),
+    ],
+)
+def test_mistaken_terms_are_refused(terms: dict[str, Any], mistake: str) -> None:
+    team = {"name": "t", "agents": [{"name": "a", "prompt": "p", "model": {"model": "m"}, "tools": ["s_buy"]}]}
+    for place in (
+        {"tools": [{"name": "s_buy", "function": "shop:buy"} | terms]},
+        {"mcp_servers": {"s": {"command": ["s"], "tools": {"buy": terms}}}},
+    ):
+        with pytest.raises(InvalidTeam) as refused:
+            validate_team(team | place)
+        assert any(mistake in one for one in refused.value.mistakes)
+
+
+def test_a_tool_of_an_mcp_server_has_the_terms_of_its_team() -> None:
+    tools = {"buy": {"approval": "required", "expires": "90m", "remind": "1d", "on_expiry": "stop"}}
+    team = team_of(agents=[member("a", tools=["s_buy"])], mcp_servers={"s": {"command": ["s"], "tools": tools}})
+    spec = team.tool("s_buy")
+    assert spec is not None
+    assert (spec.expires, spec.remind, spec.on_expiry) == (5400, 86_400, "stop")
