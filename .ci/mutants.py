@@ -201,8 +201,8 @@ BUGS = (
     Bug(
         "an inbox without a bound",
         f"{INTAKE}accept_item.py",
-        "if (waiting := engine.tasks.inbox.count(task_id)) >= max_items:",
-        "if (waiting := engine.tasks.inbox.count(task_id)) >= 10**9:",
+        "if (waiting := tasks.inbox.count(task_id)) >= max_items:",
+        "if (waiting := tasks.inbox.count(task_id)) >= 10**9:",
         "tests/unit/engine/test_closing.py",
     ),
     Bug(
@@ -398,21 +398,21 @@ BUGS = (
     Bug(
         "events are trimmed that no file has",
         "engine/record/event_archive.py",
-        "return max(task.first_event, min(first, archived + 1))",
-        "return max(task.first_event, first + 1)",
+        "return max(task.logs.first_event, min(first, archived + 1))",
+        "return max(task.logs.first_event, first + 1)",
         EVENTS,
     ),
     Bug(
         "a waiting task keeps its log",
         "engine/record/event_archive.py",
-        "_Kept(1, 0, task.chunks + 1)",
+        "_Kept(1, 0, task.logs.chunks + 1)",
         "_Kept(10**6, 10**9)",
         EVENTS,
     ),
     Bug(
         "a merge lacks the events between log and segments",
         "engine/record/event_archive.py",
-        "            log = _log_lines(engine, task_id)\n",
+        "            log = _log_lines(engine.tasks, task_id)\n",
         "",
         EVENTS,
     ),
@@ -433,8 +433,8 @@ BUGS = (
     Bug(
         "a turn is restarted although its step is stored",
         "engine/record/recover.py",
-        "missing = iter(engine.workspace.histories.read(task_id, task.seq))",
-        "missing = iter(())",
+        "for step in engine.workspace.histories.read(task_id, task.position.seq):",
+        "for step in iter(()):",
         "tests/unit/engine/test_attempt_end.py tests/unit/engine/run",
     ),
     Bug(
@@ -454,8 +454,8 @@ BUGS = (
     Bug(
         "a step of a paused task is two",
         f"{INTAKE}pause.py",
-        "until = 1 if task is None else task.seq + 1",
-        "until = 1 if task is None else task.seq + 2",
+        "until = 1 if task is None else task.position.seq + 1",
+        "until = 1 if task is None else task.position.seq + 2",
         "tests/unit/engine/test_pause.py",
     ),
 )

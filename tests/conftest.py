@@ -69,7 +69,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     yield from running(start_seaweed(tmp_path_factory.mktemp("seaweed")))
 
 
-@pytest.fixture(scope="module", params=["folder", "s3"])
+@pytest.fixture(scope="module", params=["folder", pytest.param("s3", marks=pytest.mark.slow)])
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Yield three real workers over a workspace in a folder, and once more in S3."""
     server: S3Server | None = request.getfixturevalue("s3") if request.param == "s3" else None
@@ -79,6 +79,20 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     ):
         started.model.script(answer)
         yield started
+
+
+@pytest.fixture(scope="session")
+def stack_of_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Yield three real workers that stay until the test process ends."""
+    with Stack(tmp_path_factory.mktemp("stack"), lease_seconds=LONG_LEASE) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def shared_stack(stack_of_process: Stack) -> Stack:
+    """Return workers that other modules use too: no test restarts them, empties Redis or counts all requests."""
+    stack_of_process.model.script(answer)
+    return stack_of_process
 
 
 @pytest.fixture(scope="module")

@@ -87,34 +87,8 @@ def test_a_linked_step_stays_visible_while_the_steps_after_it_are_read(page: Pag
     assert 50 in draw(page, 220)
 
 
-def test_a_linked_last_step_is_visible_once_all_steps_are_read(page: Page) -> None:
-    draw(page, 40, selected=199)
-    assert 199 in draw(page, 200)
-    assert 199 in draw(page, 200, ready=True)
-
-
 def test_a_reader_who_scrolls_while_steps_are_read_stays_there(page: Page) -> None:
     draw(page, 60, selected=50)
     top = scroll(page, 0)
     assert top[0] == 0
     assert draw(page, 200, ready=True) == top
-
-
-def test_a_reader_who_scrolls_away_from_a_chosen_step_stays_there_in_a_replay(page: Page) -> None:
-    """Each moment of a replay is another object, which is given as `ready`."""
-    assert 100 in draw(page, 200, ready=True, selected=100)
-    top = scroll(page, 0)
-    for _ in range(2):
-        assert draw(page, 200, ready={}) == top
-
-
-def test_a_visible_step_is_chosen_without_a_move(page: Page) -> None:
-    end = draw(page, 200, ready=True)
-    assert end[-1] == 199
-    assert draw(page, 200, selected=198) == end
-
-
-def test_the_end_stays_visible_if_the_last_step_is_chosen(page: Page) -> None:
-    draw(page, 200, ready=True)
-    draw(page, 200, selected=199)
-    assert draw(page, 220)[-1] == 219

@@ -5,7 +5,6 @@ import json
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.browser.axe import assert_accessible
 from tests.support.browser.page import assert_page_equals_history, button, step
 from tests.support.browser.stack import WebStack
 from tests.support.browser.states import open_task, run_example
@@ -24,26 +23,6 @@ def expect_tab(page: Page, name: str) -> None:
     expect(panel.get_by_role("alert")).to_have_count(0)
 
 
-def test_a_click_on_a_bar_explains_its_step(web: WebStack, light_page: Page) -> None:
-    task = run_example(web, "handoffs")
-    open_task(light_page, web, task)
-    for name in ("user", "planner", "solver"):
-        expect(light_page.locator(f'[data-lane="{name}"]').first).to_be_visible()
-    last = len(task.history()) - 1
-    light_page.locator(f'[data-turn="{last}"]').first.click()
-    inspector = light_page.locator("[data-inspector]")
-    expect(inspector).to_have_attribute("data-inspector", str(last))
-    assert light_page.url.endswith(f"/steps/{last}")
-    expect(step(light_page, last)).to_have_attribute("aria-current", "step")
-    for name in TABS:
-        light_page.get_by_role("tab", name=name).click()
-        expect_tab(light_page, name)
-    assert_accessible(light_page)
-    light_page.get_by_role("button", name="Close the inspector").click()
-    expect(inspector).to_have_count(0)
-    assert_page_equals_history(light_page, task)
-
-
 def test_the_inspector_needs_no_mouse_and_the_lanes_follow(web: WebStack, light_page: Page) -> None:
     task = run_example(web, "handoffs")
     open_task(light_page, web, task, 0)
@@ -59,34 +38,6 @@ def test_the_inspector_needs_no_mouse_and_the_lanes_follow(web: WebStack, light_
         expect_tab(light_page, name)
     keyboard.press("Escape")
     expect(light_page.locator("[data-inspector]")).to_have_count(0)
-
-
-def test_bars_of_the_lanes_are_reached_by_tab_and_arrows(web: WebStack, light_page: Page) -> None:
-    """The box is one stop. Zoomed in, the next bar is no element before the arrow."""
-    task = run_example(web, "handoffs")
-    open_task(light_page, web, task)
-    assert_page_equals_history(light_page, task)
-    zoom = light_page.get_by_role("button", name="Zoom in")
-    for _ in range(12):
-        zoom.click()
-    light_page.get_by_role("button", name="Show all").focus()
-    keyboard = light_page.keyboard
-    keyboard.press("Tab")
-    expect(light_page.locator(".lanes-box")).to_be_focused()
-    for _ in range(6):  # to the first lane, from the bar that was visible
-        keyboard.press("ArrowUp")
-        expect(light_page.locator(".lane :focus")).to_be_in_viewport()
-    for key, lane in (
-        ("ArrowUp", "user"),
-        ("ArrowDown", "planner"),
-        ("ArrowRight", "planner"),
-        ("ArrowDown", "solver"),
-    ):
-        keyboard.press(key)
-        expect(light_page.locator(f'[data-lane="{lane}"] :focus')).to_be_in_viewport()
-    seq = light_page.locator(".lane :focus").get_attribute("data-turn")
-    keyboard.press("Enter")
-    expect(light_page.locator("[data-inspector]")).to_have_attribute("data-inspector", str(seq))
 
 
 def test_the_browser_finds_a_step_that_was_changed_in_the_workspace(web: WebStack, light_page: Page) -> None:
@@ -131,26 +82,3 @@ def test_the_replay_shows_the_past_and_returns(web: WebStack, light_page: Page) 
     button(light_page, "live").click()
     expect(button(light_page, "fork")).to_be_enabled()
     assert_page_equals_history(light_page, task)
-
-
-def test_steps_are_reached_by_keys_and_links(web: WebStack, light_page: Page) -> None:
-    task = run_example(web, "delegation")
-    open_task(light_page, web, task, 1)
-    expect(step(light_page, 1)).to_have_attribute("aria-current", "step")
-    expect(step(light_page, 2)).to_be_attached()
-    keyboard = light_page.keyboard
-    keyboard.press("j")
-    expect(step(light_page, 2)).to_be_focused()
-    expect(light_page.locator("[data-inspector]")).to_have_attribute("data-inspector", "2")
-    keyboard.press("Escape")
-    expect(light_page.locator("[data-inspector]")).to_have_count(0)
-    keyboard.press("k")
-    expect(step(light_page, 1)).to_be_focused()
-    keyboard.press("Enter")
-    expect(light_page.locator("[data-inspector]")).to_have_attribute("data-inspector", "1")
-    card = light_page.locator("[data-call]")
-    expect(card).to_contain_text("done")
-    expect(card).not_to_contain_text("person")
-    card.locator("[data-sub-task]").click()
-    light_page.locator("[data-parent]").click()
-    expect(step(light_page, 1)).to_have_attribute("aria-current", "step")

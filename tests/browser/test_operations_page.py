@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from roboco import Task
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from tests.browser.test_controls import ENDLESS, tab_to
 from tests.support.browser.axe import assert_accessible
@@ -16,7 +15,6 @@ from tests.support.browser.hostile import HOSTILE_TEXT
 from tests.support.browser.page import assert_no_injection, assert_no_sideways_scroll, button, open_view
 from tests.support.browser.stack import WebStack
 from tests.support.browser.states import example, open_operation, open_task, run_example
-from tests.support.stack import until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
@@ -97,60 +95,6 @@ def test_an_operator_without_a_mouse_switches_a_team_off_and_on(web: WebStack, o
     assert web.stack.orchestrator.operator.switches() == []
 
 
-def test_a_stuck_task_is_listed_with_its_cause(web: WebStack, light_page: Page) -> None:
-    web.stack.orchestrator.operator.switch_off("team:chat", "wrong <b>answers</b>")
-    try:
-        task = web.run("chat", "Is anyone there?")
-        open_operation(light_page, web, "list_stuck_tasks", older="0s", team="chat")
-
-        def is_listed() -> bool:
-            """Return True if the row has the cause. A task that no worker has taken yet has another one."""
-            expect(light_page.get_by_role("dialog").locator("dl")).to_be_visible()
-            if row(light_page, task.task_id).filter(has_text="wrong <b>answers</b>").count():
-                return True
-            light_page.wait_for_timeout(500)
-            light_page.reload()
-            button(light_page, "run").click()
-            return False
-
-        until(is_listed, 60, lambda: f"{task.task_id} is listed with its cause: {light_page.content()[:3000]}")
-    finally:
-        web.stack.orchestrator.operator.switch_on("team:chat")
-
-
-def test_a_worker_is_asked_to_drain_by_its_row(web: WebStack, open_watched: OpenContext) -> None:
-    watched = open_watched()
-    watched.watch.allow(REFUSED)
-    page = watched.page
-    open_view(page, web.url, "#/operations", "operations")
-    workers = page.get_by_role("region", name="Workers")
-    name = web.stack.orchestrator.operator.operations.workers(10).workers[0].name
-    row(page, name).get_by_role("link", name="Drain").click()
-    expect(field(page, "worker")).to_have_value(name)
-    field(page, "worker").fill("celery@gone")
-    button(page, "run").click()
-    alert = page.get_by_role("dialog").get_by_role("alert")
-    expect(alert).to_contain_text("celery@gone")
-    expect(alert).to_contain_text("list workers")
-    button(page, "close").click()
-    expect(workers).not_to_contain_text("drains")
-
-
-def test_usage_is_reported_as_a_table_and_as_a_file(web: WebStack, light_page: Page) -> None:
-    example(web, "line")
-    open_view(light_page, web.url, "#/operations", "operations")
-    light_page.get_by_role("link", name="team", exact=True).click()
-    table = light_page.get_by_role("dialog").get_by_role("table")
-    expect(table.get_by_role("row", name="line")).to_contain_text("$")
-    expect(table.get_by_role("row").nth(1)).to_contain_text("total")
-    light_page.get_by_text("Request", exact=True).click()
-    field(light_page, "format").select_option(label="csv")
-    with light_page.expect_download() as download:
-        button(light_page, "run").click()
-    assert download.value.suggested_filename == "report_usage.csv"
-    assert "line" in Path(download.value.path()).read_text()
-
-
 def test_a_task_is_exported_and_an_import_that_is_refused_says_why(
     web: WebStack, open_watched: OpenContext, tmp_path: Path
 ) -> None:
@@ -174,20 +118,6 @@ def test_a_task_is_exported_and_an_import_that_is_refused_says_why(
     page.get_by_label("File").set_input_files(tar)
     button(page, "run").click()
     expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("erased")
-
-
-def test_a_task_is_erased_with_a_reason_and_shows_its_receipt(web: WebStack, light_page: Page) -> None:
-    task = run_example(web, "line")
-    open_task(light_page, web, task)
-    light_page.get_by_role("link", name="Erase").click()
-    expect(field(light_page, "task_id")).to_have_value(task.task_id)
-    button(light_page, "run").click()
-    expect(light_page.get_by_role("dialog").get_by_role("alert")).to_contain_text("The reason is missing")
-    field(light_page, "reason").fill("asked by the customer")
-    button(light_page, "run").click()
-    receipt = light_page.get_by_role("dialog", name="Show the receipt of an erased task").locator("dl").first
-    expect(receipt).to_contain_text("statuserased")
-    assert web.stack.orchestrator.operator.erasure(task.task_id).reason == "asked by the customer"
 
 
 def test_tasks_that_a_filter_shows_are_counted_and_then_erased(web: WebStack, light_page: Page) -> None:
@@ -253,23 +183,6 @@ def test_a_bulk_control_goes_on_after_an_error_and_shows_what_failed(web: WebSta
     assert_no_injection(page)
     for task in tasks:
         task.stop()
-
-
-def test_a_comparison_is_started_from_a_task_and_shows_its_runs(web: WebStack, light_page: Page) -> None:
-    task: Task = run_example(web, "line")
-    open_task(light_page, web, task, 1)
-    light_page.get_by_role("link", name="What if").click()
-    expect(field(light_page, "task_id")).to_have_value(task.task_id)
-    expect(field(light_page, "seq")).to_have_value("1")
-    field(light_page, "runs").fill("2")
-    button(light_page, "run").click()
-    dialog = light_page.get_by_role("dialog", name="Compare a task with its runs")
-    runs = dialog.get_by_role("region", name="runs").locator("tbody tr")
-    expect(runs).to_have_count(3)
-    expect(dialog.get_by_text("completed")).to_have_count(3)
-    expect(runs.first).to_contain_text("task")
-    runs.nth(1).get_by_role("link").click()
-    expect(light_page.locator('main[data-page="task"]')).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

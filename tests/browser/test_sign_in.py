@@ -72,16 +72,6 @@ def test_a_key_opens_the_page_that_was_asked_for(web: WebStack, signed_out: Watc
     expect(root(page, "sign-in")).to_be_visible()
 
 
-def test_a_wrong_key_is_refused(web: WebStack, signed_out: WatchedContext) -> None:
-    page = signed_out.page
-    page.goto(web.url)
-    sign_in(page, "rbk_0123456789abcdef_wrong")
-    expect(page.get_by_role("alert")).to_be_visible()
-    expect(root(page, "sign-in")).to_be_visible()
-    sign_in(page, new_key(web, "acme"))
-    expect(root(page, "list")).to_be_visible()
-
-
 def test_controls_say_which_scope_the_key_lacks(web: WebStack, signed_out: WatchedContext) -> None:
     page = signed_out.page
     page.goto(f"{web.url}/#/tasks/{start_task(web, new_key(web, 'acme'))}")

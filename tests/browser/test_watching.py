@@ -1,28 +1,16 @@
 """The helpers of the browser's tests, on small pages: each finds the mistake that it is for, and nothing else."""
 
 import json
-import socket
 from collections.abc import Sequence
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
-from roboco import TaskStep
-from roboco.domain.history.part import TextPart
-from tests.support.browser.axe import violations
-from tests.support.browser.chromium import HEIGHTS, SCHEMES, Scheme, WatchedContext
+from tests.support.browser.chromium import WatchedContext
 from tests.support.browser.fixtures import OpenContext
-from tests.support.browser.hostile import HOSTILE_TEXT
 from tests.support.browser.page import (
     assert_no_injection,
-    assert_no_sideways_scroll,
-    difference_of,
-    open_view,
-    read_steps,
-    scrolling_box,
 )
-from tests.support.browser.speed import measured, scroll
-from tests.support.browser.watch import OUTAGE, ForeignRequests
 from tests.support.stack import until
 
 pytestmark = pytest.mark.slow
@@ -85,11 +73,6 @@ def writing(texts: Sequence[str], virtual: bool = False) -> str:
     return f"const texts = {json.dumps(texts)}\n{new}\n{VIRTUAL_LIST if virtual else write}"
 
 
-def steps_of(texts: Sequence[str]) -> list[TaskStep]:
-    """Return steps with these texts."""
-    return [TaskStep(seq=seq, agent_name="writer", parts=(TextPart(text=text),)) for seq, text in enumerate(texts)]
-
-
 def wait_for_problem(watched: WatchedContext, part: str) -> None:
     """Wait until the watch has found a problem with this text. The page's events arrive only during calls of it."""
 
@@ -98,14 +81,6 @@ def wait_for_problem(watched: WatchedContext, part: str) -> None:
         return any(part in problem for problem in watched.watch.problems)
 
     until(is_found, 20, lambda: f"{part!r} is among {watched.watch.problems}")
-
-
-def test_a_quiet_page_has_no_problems(open_watched: OpenContext) -> None:
-    watched = open_watched(origin=ORIGIN)
-    serve(watched.page, conversation(["Hello."]))
-    open_view(watched.page, ORIGIN, "", "task")
-    assert watched.watch.problems == []
-    assert f"{ORIGIN}/ui/page.js" in watched.watch.requests
 
 
 @pytest.mark.parametrize(
@@ -146,52 +121,6 @@ def test_requests_of_a_shared_worker_to_another_host_fail_the_test(open_watched:
     watched.watch.allow("attacker")
 
 
-def test_other_programs_at_the_port_of_the_proxy_are_no_requests_of_a_page() -> None:
-    with ForeignRequests() as foreign:
-        port = int(foreign.url.rpartition(":")[2])
-        for line in (b"PRI * HTTP/2.0", b"GET http://attacker.invalid/ HTTP/1.1"):
-            with socket.create_connection(("127.0.0.1", port)) as connection:
-                connection.sendall(line + b"\r\n\r\n")
-                assert connection.recv(1) == b"", "it is recorded, and the connection ended"
-        assert foreign.lines == ["GET http://attacker.invalid/ HTTP/1.1"]
-
-
-def test_errors_of_an_outage_can_be_allowed(open_watched: OpenContext) -> None:
-    watched = open_watched(origin=ORIGIN)
-    serve(watched.page, "<main></main>", "fetch('/v1/tasks').catch(() => {})")
-    wait_for_problem(watched, "console error")
-    watched.watch.allow(*OUTAGE)
-    watched.watch.check()
-
-
-@pytest.mark.parametrize("virtual", [False, True])
-def test_the_texts_of_all_steps_are_read_from_a_conversation_that_scrolls(
-    open_watched: OpenContext, virtual: bool
-) -> None:
-    texts = [*(f"step {seq}\n" * (seq % 5) for seq in range(60)), HOSTILE_TEXT, "The end."]
-    page = open_watched(origin=ORIGIN).page
-    serve(page, conversation(texts, "box virtual" if virtual else "box"), writing(texts, virtual))
-    page.locator("[data-text]").first.wait_for(state="attached")
-    assert difference_of(read_steps(page), steps_of(texts)) is None
-    assert_no_injection(page)
-    assert_no_sideways_scroll(page)
-
-
-@pytest.mark.parametrize(
-    ("shown", "difference"),
-    [
-        (["one", "two"], "step 2 of writer is not on the page"),
-        (["one", "two ", "three"], "step 1 of writer: at character 3 the page has 'two ', the history 'two'"),
-        (["one", "two", "threE"], "at character 4 the page has 'threE', the history 'three'"),
-        (["one", "two", "three", "four"], "the page has the steps [3], which the history has not"),
-    ],
-)
-def test_a_page_that_differs_from_the_history_by_a_character_is_found(shown: list[str], difference: str) -> None:
-    found = difference_of(dict(enumerate(shown)), steps_of(["one", "two", "three"]))
-    assert found is not None
-    assert difference in found
-
-
 @pytest.mark.parametrize(
     ("body", "found"),
     [
@@ -206,35 +135,3 @@ def test_injected_markup_is_found(open_watched: OpenContext, body: str, found: s
     serve(page, f"<main>{body}</main>", "document.querySelectorAll('p').forEach(p => p.style.unicodeBidi = 'normal')")
     with pytest.raises(AssertionError, match=found):
         assert_no_injection(page)
-
-
-def test_axe_runs_under_the_policy_of_the_page(open_watched: OpenContext) -> None:
-    page = open_watched(origin=ORIGIN).page
-    serve(page, conversation(["Hello."]))
-    assert violations(page) == []
-    serve(page, conversation(["Hello."]) + "<button></button>")
-    assert [line.split()[0] for line in violations(page, without=("region",))] == ["button-name"]
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", HEIGHTS)
-def test_a_context_has_its_scheme_and_width(open_watched: OpenContext, scheme: Scheme, width: int) -> None:
-    page = open_watched(origin=ORIGIN, scheme=scheme, width=width).page
-    serve(page, "<main></main>")
-    seen = page.evaluate(f"[matchMedia('(prefers-color-scheme: {scheme})').matches, innerWidth]")
-    assert seen == [True, width]
-
-
-def test_frames_and_work_are_measured(open_watched: OpenContext) -> None:
-    page = open_watched(origin=ORIGIN).page
-    texts = ["word " * 50] * 100
-    serve(page, conversation(texts), writing(texts))
-    browser = page.context.browser
-    assert browser is not None
-    expect(page.locator("pre").last).to_contain_text("word")
-    with measured(browser, page) as work:
-        frames = scroll(scrolling_box(page), 0.5)
-    assert 0.1 <= frames.per_second <= 1000
-    assert frames.percentile(0.5) <= max(frames.gaps)
-    assert 0 < work.cores < 8
-    assert work.main.keys() == {"task", "script", "layout", "recalcstyle"}

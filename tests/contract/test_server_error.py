@@ -13,7 +13,6 @@ from roboco.redis.client import connect_fail_fast
 from roboco.redis.keys import Keys
 from roboco.redis.monitor import RedisMonitor
 from roboco.redis.scripts import ScriptCall, Scripts, translating_errors
-from roboco.redis.server_error import explain
 from tests.support.servers.refusing_redis import RefusingRedis
 
 TEMPORARY = {
@@ -99,20 +98,8 @@ def test_an_error_of_the_command_is_final(proxy: RefusingRedis, answer: str) -> 
     assert not isinstance(found, TransientError)
 
 
-def test_an_answer_that_is_no_redis_is_temporary(proxy: RefusingRedis) -> None:
-    with (
-        refused(proxy, "HTTP/1.1 502 Bad Gateway\r\n\r\n<html>", raw=True) as scripts,
-        pytest.raises(TransientError, match="check ROBOCO_REDIS_URL"),
-    ):
-        scripts.run(*WRITE[:2], *WRITE.arguments)
-
-
 def test_the_command_of_a_pipeline_does_not_decide_whether_its_error_is_final() -> None:
     text = "Command # 1 (SET key 'WRONGTYPE syntax error') of pipeline caused error: Redis is BUSY"
     with pytest.raises(TransientError, match="SCRIPT KILL") as caught, translating_errors():
         raise redis.ResponseError(text)
     assert "SET key" not in str(caught.value)
-
-
-def test_the_setting_of_the_server_is_named() -> None:
-    assert "ROBOCO_BROKER_URL" in str(explain(redis.ConnectionError("refused"), "ROBOCO_BROKER_URL"))

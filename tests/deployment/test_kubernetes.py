@@ -1,7 +1,6 @@
 """deploy/kubernetes: each object matches the schemas of Kubernetes or KEDA, and names objects that exist."""
 
 import ipaddress
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,10 @@ import jsonschema
 import kubernetes_validate  # type: ignore[import-untyped]
 import yaml
 
-from roboco.gateway.closing import EXIT_SECONDS
-from roboco.gateway.origin import HEALTH_PATHS
 from roboco.tools.sandbox.budget import read_budget
 from roboco.tools.sandbox.limits import MIB, SandboxLimits
 from tests.deployment.files import DEPLOY, documents, missing_modules, unknown_variables
 from tests.deployment.queries import unknown_metrics
-from tests.support.documents import example
 
 FOLDER = DEPLOY / "kubernetes"
 FOLDERS = ("base", "small", "external", "keda", "sandbox")
@@ -72,25 +68,6 @@ def test_each_scaled_object_matches_the_schema_of_keda() -> None:
         assert one["spec"]["scaleTargetRef"]["name"] in DEPLOYMENTS
         for trigger in one["spec"]["triggers"]:
             assert unknown_metrics(trigger["metadata"]["query"]) == set()
-
-
-def test_kustomization_names_exactly_the_existing_files() -> None:
-    """Every file and folder that it names exists, and it names every file of its folder."""
-    for folder in FOLDERS:
-        one = kustomization(folder)
-        resources = one.get("resources", []) + one.get("components", [])
-        assert all((FOLDER / folder / name).exists() for name in resources)
-        files = {path.name for path in (FOLDER / folder).glob("*.yaml")} - {"kustomization.yaml"}
-        assert files == {name for name in resources if name.endswith(".yaml")}
-        assert one["kind"] == ("Component" if folder in ("keda", "sandbox") else "Kustomization")
-        for generated in one.get("configMapGenerator", ()):
-            assert all((FOLDER / folder / name).exists() for name in generated["files"])
-
-
-def test_no_object_is_defined_twice() -> None:
-    for overlay in OVERLAYS:
-        names = [kind_and_name(one) for folder in ("base", "keda", overlay) for one in objects(folder)]
-        assert len(names) == len(set(names))
 
 
 def test_redis_refuses_writes_before_the_kernel_kills_it() -> None:
@@ -156,13 +133,6 @@ def test_variables_are_known_and_secrets_are_references() -> None:
             assert f"--from-literal={one['valueFrom']['secretKeyRef']['key']}=" in readme
 
 
-def test_flower_has_no_keys() -> None:
-    names = {name: {one["name"] for one in container(name)["env"]} for name in DEPLOYMENTS}
-    assert {"ROBOCO_SIGNING_KEYS", "AWS_ACCESS_KEY_ID"}.isdisjoint(names["roboco-flower"])
-    users = (*POOLS, "gateway")
-    assert all({"ROBOCO_SIGNING_KEYS", "AWS_ACCESS_KEY_ID"} <= names[f"roboco-{user}"] for user in users)
-
-
 def test_every_image_must_be_named_with_a_digest() -> None:
     """The manifests name images of a host that does not exist, which an overlay replaces by images with digests."""
     workloads = [one for one in OBJECTS if one["kind"] in ("Deployment", "StatefulSet")]
@@ -183,22 +153,6 @@ def test_only_agents_have_the_models_key() -> None:
     assert holders == ["roboco-agents"]
 
 
-def selectors(one: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the selectors of an object."""
-    spec = one["spec"]
-    match one["kind"]:
-        case "PodDisruptionBudget":
-            yield spec["selector"]
-        case "NetworkPolicy":
-            yield spec["podSelector"]
-        case "Deployment" | "StatefulSet":
-            yield spec["selector"]
-            for spread in spec["template"]["spec"].get("topologySpreadConstraints", ()):
-                yield spread["labelSelector"]
-        case _:  # without selectors
-            pass
-
-
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     """Return True if a selector matches a pod with these labels."""
     wanted = selector.get("matchLabels", {}).items()
@@ -215,14 +169,6 @@ def all_labels() -> dict[str, dict[str, str]]:
         for one in OBJECTS
         if one["kind"] in ("Deployment", "StatefulSet")
     }
-
-
-def test_selectors_match_pods() -> None:
-    for one in [one for one in OBJECTS if one["kind"] not in ("Service", "ConfigMap", "ServiceAccount")]:
-        for selector in selectors(one):
-            matched = [name for name, labels in all_labels().items() if selects(selector, labels)]
-            assert matched
-            assert one["kind"] not in ("Deployment", "StatefulSet") or matched == [one["metadata"]["name"]]
 
 
 def reachable_networks(name: str, overlay: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
@@ -279,68 +225,11 @@ def test_only_the_ingress_controller_and_prometheus_reach_the_gateway() -> None:
         assert set(allowed) == {(("roboco.example.com/ingress", "true"), 8080), (monitoring, 9464), (monitoring, 5555)}
 
 
-def test_the_gateway_serves_until_load_balancers_know_that_it_ends() -> None:
-    """Its probes are its own routes; liveness depends on no server."""
-    gateway, spec = container("roboco-gateway"), pod("roboco-gateway")
-    paths = {probe: gateway[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "readiness", "liveness")}
-    assert paths == {"startup": "/readyz", "readiness": "/readyz", "liveness": "/healthz"}
-    assert set(paths.values()) == HEALTH_PATHS
-    waits = gateway["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert spec["terminationGracePeriodSeconds"] > waits + EXIT_SECONDS
-    (service,) = (one for one in OBJECTS if kind_and_name(one) == "Service/roboco-gateway")
-    assert selects({"matchLabels": service["spec"]["selector"]}, all_labels()["roboco-gateway"])
-    assert "type" not in service["spec"], "it has no address outside of the cluster"
-
-
-def test_the_documented_ingress_leads_to_the_gateway() -> None:
-    ingress = yaml.safe_load(example("file", "ingress.yaml"))
-    for version in VERSIONS:
-        kubernetes_validate.validate(ingress, version, strict=True)
-    (path,) = (path for rule in ingress["spec"]["rules"] for path in rule["http"]["paths"])
-    (service,) = (one for one in OBJECTS if kind_and_name(one) == "Service/roboco-gateway")
-    assert path["backend"]["service"]["name"] == service["metadata"]["name"]
-    assert path["backend"]["service"]["port"]["name"] in {port["name"] for port in service["spec"]["ports"]}
-
-
 def test_traffic_without_a_policy_is_denied() -> None:
     closed = next(one for one in objects("base") if kind_and_name(one) == "NetworkPolicy/roboco-nothing")
     assert set(closed["spec"]) == {"podSelector", "policyTypes"}
     assert set(closed["spec"]["policyTypes"]) == {"Ingress", "Egress"}
     assert all(selects(closed["spec"]["podSelector"], all_labels()[name]) for name in DEPLOYMENTS)
-
-
-def test_the_patch_of_the_sandbox_keeps_the_tools_pods_valid() -> None:
-    """The patched tools pods are valid, run in a user namespace and still drop all capabilities."""
-    (patch,) = kustomization("sandbox")["patches"]
-    change = yaml.safe_load(patch["patch"])
-    before = DEPLOYMENTS[patch["target"]["name"]]
-    after = merged(before, change)
-    kubernetes_validate.validate(after, "1.37", strict=True)
-    (worker,) = after["spec"]["template"]["spec"]["containers"]
-    assert after["spec"]["template"]["spec"]["hostUsers"] is False
-    assert worker["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert worker["args"] == container("roboco-tools")["args"]
-
-
-def merged(before: Any, change: Any) -> Any:
-    """Return a strategic merge as Kubernetes does it: lists of named items are merged by name."""
-    match before, change:
-        case dict(), dict():
-            return before | {key: merged(before.get(key), value) for key, value in change.items()}
-        case [{"name": _}, *_], [{"name": _}, *_]:
-            changes = {one["name"]: one for one in change}
-            assert set(changes) <= {one["name"] for one in before}
-            return [merged(one, changes.get(one["name"], {})) for one in before]
-        case _:
-            return change
-
-
-def test_scaled_deployments_leave_their_replicas_to_keda() -> None:
-    (patch,) = kustomization("keda")["patches"]
-    assert yaml.safe_load(patch["patch"]) == [{"op": "remove", "path": "/spec/replicas"}]
-    scaled = {one["spec"]["scaleTargetRef"]["name"] for one in objects("keda")}
-    assert scaled == {f"roboco-{name}" for name in (*POOLS, "gateway")}
-    assert patch["target"]["name"] == f"roboco-({'|'.join((*POOLS, 'gateway'))})"
 
 
 def test_the_tools_pods_have_memory_for_their_sandboxes(tmp_path: Path) -> None:

@@ -47,14 +47,6 @@ def test_the_first_run_makes_secrets_and_starts_everything(tmp_path: Path) -> No
     assert values["S3_SECRET_KEY_OPERATOR"] in commands[2]
 
 
-def test_a_later_run_keeps_the_secrets(tmp_path: Path) -> None:
-    run_try(tmp_path, OPENAI_BASE_URL="http://host.docker.internal:11434/v1")
-    before = (tmp_path / ".env").read_text()
-    assert "OPENAI_BASE_URL=http://host.docker.internal:11434/v1\n" in before
-    assert run_try(tmp_path).returncode == 0
-    assert (tmp_path / ".env").read_text() == before
-
-
 def test_without_a_model_nothing_is_made(tmp_path: Path) -> None:
     done = run_try(tmp_path)
     assert (done.returncode, "set OPENAI_API_KEY" in done.stderr) == (64, True)

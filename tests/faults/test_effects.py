@@ -1,6 +1,5 @@
 """A tools worker killed during an irreversible call: the effect happens at most once, and its outcome is resolved."""
 
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +10,9 @@ from celery import Celery
 
 from roboco import Task, Team, parse_team
 from roboco.domain.history.part import ToolResult
-from tests.faults.moments import SHUTDOWN_TIMEOUT
 from tests.integration.cli.shell import Desk, Shell
 from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import LONG_LEASE, Stack, until
+from tests.support.stack import Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -75,7 +73,7 @@ def wait_for_result(task: Task) -> ToolResult:
     return task.history()[2].results[0]
 
 
-@pytest.mark.parametrize("prompt", ["early", "late"])
+@pytest.mark.parametrize("prompt", ["early", pytest.param("late", marks=pytest.mark.nightly)])
 def test_the_agent_reads_that_the_outcome_is_unknown(stack: Stack, prompt: str) -> None:
     task = run_until_killed(stack, prompt)
     assert "outcome unknown: the worker that ran this call was lost" in str(wait_for_result(task).error)
@@ -83,7 +81,7 @@ def test_the_agent_reads_that_the_outcome_is_unknown(stack: Stack, prompt: str) 
     assert count_lines(stack)[_call_id(task)] == (prompt == "early")
 
 
-@pytest.mark.parametrize("prompt", ["early", "late"])
+@pytest.mark.parametrize("prompt", ["early", pytest.param("late", marks=pytest.mark.nightly)])
 def test_a_tool_with_verify_finds_the_outcome(stack: Stack, prompt: str) -> None:
     task = run_until_killed(stack, prompt, function="tests.support.tools_for_agents:append_known_line")
     found = wait_for_result(task)
@@ -91,7 +89,10 @@ def test_a_tool_with_verify_finds_the_outcome(stack: Stack, prompt: str) -> None
     assert count_lines(stack)[_call_id(task)] == (prompt == "early")
 
 
-@pytest.mark.parametrize("way", [pytest.param("python", marks=pytest.mark.nightly), "celery", "command"])
+@pytest.mark.parametrize(
+    "way",
+    [pytest.param("python", marks=pytest.mark.nightly), pytest.param("celery", marks=pytest.mark.nightly), "command"],
+)
 def test_a_user_resolves_an_unknown_outcome(stack: Stack, way: str, tmp_path: Path) -> None:
     task = run_until_killed(stack, "early", on_unknown="ask")
     waiting = task.result(60)
@@ -114,22 +115,3 @@ def test_a_user_resolves_an_unknown_outcome(stack: Stack, way: str, tmp_path: Pa
     )  # its step is stored before that
     assert wait_for_result(task).result == "there"
     assert count_lines(stack)[call_id] == 1
-
-
-def test_the_outcome_of_a_call_killed_at_its_time_limit_is_unknown(stack: Stack) -> None:
-    """The tool ignores the exception of the time limit, so the worker kills its child process."""
-    task = stack.orchestrator.run(team(timeout=1), "late")
-    assert "outcome unknown" in str(wait_for_result(task).error)
-    assert count_lines(stack)[_call_id(task)] == 0
-
-
-def test_a_terminated_worker_finishes_its_call(tmp_path: Path) -> None:
-    with Stack(tmp_path, lease_seconds=LONG_LEASE) as stack:
-        stack.model.script(answer)
-        task = stack.orchestrator.run(team(), "soon")
-        until(stack.count_tool_lines, 60, "the call runs")
-        stack.kill("tools", signal.SIGTERM)
-        assert stack.workers["tools"].process.wait(SHUTDOWN_TIMEOUT) == 0
-        stack.start("tools")
-        assert wait_for_result(task).result == "appended"
-        assert count_lines(stack)[_call_id(task)] == 1

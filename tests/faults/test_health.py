@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 
 from roboco import Team
-from roboco.broker.health.bootstep import QUEUE_INFIX
 from roboco.broker.names import TOOLS_QUEUE
 from roboco.cli.main import commands
 from roboco.lab.servers.gate import Gate
@@ -94,18 +93,6 @@ def assert_stays_healthy(pool: str, folder: Path, beats: int = 15) -> None:
         assert run_health_check(pool, folder) == (0, f"{pool} is healthy\n")
 
 
-def child_pids(pid: int) -> list[int]:
-    """Return the child processes of a process."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-@pytest.mark.parametrize("pool", ["agents", "tools"])
-def test_an_idle_worker_stays_healthy(request: pytest.FixtureRequest, pool: str) -> None:
-    folder: Path = request.getfixturevalue(pool)
-    wait_for_report(pool, folder, 0, "is healthy")
-    assert_stays_healthy(pool, folder)
-
-
 def test_a_stopped_process_is_unhealthy(stack: Stack, agents: Path) -> None:
     wait_for_report("agents", agents, 0, "is healthy")
     os.kill(stack.workers["agents"].pid, signal.SIGSTOP)
@@ -128,26 +115,6 @@ def test_a_worker_that_does_not_consume_its_queue_is_unhealthy(stack: Stack, too
     control.cancel_consumer(TOOLS_QUEUE, destination=names)
     wait_for_report("tools", tools, 1, "it does not consume roboco.tools")
     control.add_consumer(TOOLS_QUEUE, exchange="", routing_key=TOOLS_QUEUE, destination=names)
-    wait_for_report("tools", tools, 0, "is healthy")
-
-
-def test_a_worker_whose_pool_is_stopped_is_unhealthy(stack: Stack, tools: Path) -> None:
-    wait_for_report("tools", tools, 0, "is healthy")
-    stopped = child_pids(stack.workers["tools"].pid)
-    for child in stopped:
-        os.kill(child, signal.SIGSTOP)
-    wait_for_report("tools", tools, 1, "its pool has free slots, but has not answered")
-    for child in stopped:
-        os.kill(child, signal.SIGCONT)
-    wait_for_report("tools", tools, 0, "is healthy")
-
-
-def test_a_worker_whose_broker_does_not_answer_is_unhealthy(tools: Path, gate: Gate) -> None:
-    """The connection stays open, and passes no data."""
-    wait_for_report("tools", tools, 0, "is healthy")
-    held = gate.hold(f"{TOOLS_QUEUE}{QUEUE_INFIX}".encode())
-    wait_for_report("tools", tools, 1, "is unhealthy")
-    held.drop()
     wait_for_report("tools", tools, 0, "is healthy")
 
 

@@ -51,17 +51,6 @@ def test_server_sees_no_process_of_the_worker(mode: ConfinementMode, monkeypatch
     assert set(found["environment"]) <= {"HOME", "LC_CTYPE", "PATH", "PWD"}
 
 
-def test_server_without_sandbox_reads_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The attack is real: this is the server's view if the operator sets ROBOCO_MCP_SANDBOX=off."""
-    monkeypatch.setenv("WORKER_SECRET", SECRET)
-    holder = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    try:
-        found = call_thief("steal", {"word": SECRET}, "off")
-    finally:
-        holder.communicate(b"\n")
-    assert str(holder.pid) in found["found"]
-
-
 def test_server_reads_no_file_of_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace, home = tmp_path / "workspace", tmp_path / "home"
     for folder in (workspace, home):

@@ -19,7 +19,7 @@ ECHO = parse_team({"name": "echo", "agents": [{"name": "echo", "prompt": "echo"}
 KEY = "a key of the shop with 32 characters and more"
 
 
-@pytest.fixture(params=[(), (KEY,)], ids=["unsigned", "signed"])
+@pytest.fixture(params=[pytest.param((), marks=pytest.mark.nightly), (KEY,)], ids=["unsigned", "signed"])
 def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
     with Stack(tmp_path, signing_keys=request.param) as running:
         running.model.script(lambda asked: Reply(text="hello"))

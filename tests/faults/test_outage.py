@@ -16,7 +16,7 @@ ECHO = team_of(
 )
 
 
-@pytest.mark.parametrize("way", ["another task", "command"])
+@pytest.mark.parametrize("way", ["another task", pytest.param("command", marks=pytest.mark.nightly)])
 def test_tasks_wait_while_the_model_server_fails_and_then_continue(tmp_path: Path, way: str) -> None:
     with Stack(tmp_path) as stack:
         stack.model.script(lambda request: Reply(status=503, text="down for a moment"))

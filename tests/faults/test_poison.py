@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,37 +73,6 @@ def test_a_turn_that_kills_its_worker_fails_its_task(stack: Stack) -> None:
     assert result.reason.startswith("echo's turn was lost 3 times, with its worker")
     assert len(stack.model.requests) == 3
     assert wait_for_letter(stack).detail == "echo, step 1"
-
-
-def test_a_turn_that_kills_its_worker_fails_no_other_task(stack: Stack) -> None:
-    """All turns run side by side and lose an attempt together. After that each turn runs alone."""
-    healthy, asked = 4, threading.Semaphore(0)
-    kills: list[int] = []
-
-    def script(request: Request) -> Reply:
-        if "poison" not in str(request.messages):
-            asked.release()
-            return Reply(text="hello", delay=1.0)
-        for _ in range(healthy):  # waits for the requests of the healthy tasks
-            asked.acquire(timeout=0.5)
-        kills.append(stack.workers["agents"].pid)
-        os.kill(kills[-1], signal.SIGKILL)
-        return Reply(text="too late", delay=1.0)
-
-    stack.model.script(script)
-    tasks = [stack.orchestrator.run(parse_team(ECHO), "Go.") for _ in range(healthy)]
-    poison = stack.orchestrator.run(parse_team(ECHO), "poison")
-    open_tasks = [poison, *tasks]
-
-    def settled() -> bool:
-        if not stack.workers["agents"].alive():
-            stack.start("agents")
-        return all(task.summary().status.ended for task in open_tasks)
-
-    until(settled, 300, "all have ended")
-    assert poison.summary().status == "failed"
-    assert [task.summary().status for task in tasks] == ["completed"] * healthy
-    assert len(kills) == 3
 
 
 def test_a_submission_that_kills_its_worker_can_be_requeued(tmp_path: Path) -> None:

@@ -48,7 +48,9 @@ def test_a_task_survives_flushall_during_a_turn(folder_stack: Stack, words: int)
     assert transcript.texts == {step.step_id: step.text for step in task.history() if step.by_agent}
 
 
-@pytest.mark.parametrize("keep", [True, False], ids=["with its data", "without its data"])
+@pytest.mark.parametrize(
+    "keep", [pytest.param(True, marks=pytest.mark.nightly), False], ids=["with its data", "without its data"]
+)
 def test_a_task_survives_a_restart_of_redis(folder_stack: Stack, keep: bool) -> None:
     """Workers that end because of the loss are restarted, as a process manager does."""
     folder_stack.model.script(answer_slowly)
@@ -68,7 +70,10 @@ def test_a_task_survives_a_restart_of_redis(folder_stack: Stack, keep: bool) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("refuse", "accept"),
-    [("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"), ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0")],
+    [
+        pytest.param("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", marks=pytest.mark.nightly),
+        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
+    ],
     ids=["while it is a replica", "while its memory is full"],
 )
 def test_a_task_waits_for_a_redis_that_refuses_writes(folder_stack: Stack, refuse: str, accept: str) -> None:

@@ -13,7 +13,7 @@ from roboco.domain.history.step import verify_chain
 from roboco.lab.transcript import Transcript
 from tests.faults.moments import SHUTDOWN_TIMEOUT
 from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import Stack, until
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.workers
 
@@ -37,7 +37,6 @@ CLERKS = parse_team(
         "limits": {"max_steps": 1000},
     }
 )
-SPEAKER = parse_team({"name": "speaker", "agents": [{"name": "speaker", "prompt": "Speak."}]})
 
 
 class ClerkScript:
@@ -134,20 +133,3 @@ def check_lines(stack: Stack, tasks: list[Task]) -> None:
     lines = Counter(Path(stack.folder / "lines.txt").read_text().split())
     assert len(lines) == len(tasks)
     assert set(lines.values()) == {1}
-
-
-def test_a_turn_longer_than_the_grace_period_is_repeated(tmp_path: Path) -> None:
-    """The worker is killed at the end of the grace period. One lease later another worker repeats the turn."""
-    with Stack(tmp_path, ["coordinator", "agents-1", "agents-2"], lease_seconds=8.0) as stack:
-        stack.model.script(
-            lambda request: Reply(text="word " * 200, interval=0.01 if len(stack.model.requests) > 1 else 1)
-        )
-        task = stack.orchestrator.run(SPEAKER, "Speak.")
-        stack.model.wait_for(lambda records: bool(records) and records[0].chunks_sent > 1, 60)
-        busy = next(name for name in ("agents-1", "agents-2") if "roboco.turn[" in stack.log(name))
-        stack.kill(busy, signal.SIGTERM)
-        until(lambda: "Warm shutdown" in stack.log(busy), 60, "the worker shuts down")
-        stack.kill(busy)
-        assert task.result(60).status == "completed"
-        assert [step.metadata.get("attempt", 1) for step in task.history() if step.by_agent] == [2]
-        assert len(stack.model.requests) == 2

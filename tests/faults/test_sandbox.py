@@ -18,7 +18,6 @@ from subprocess import PIPE
 
 import pytest
 
-from roboco.errors import UsageError
 from roboco.tools.sandbox.limits import SandboxLimits
 from roboco.tools.sandbox.programs import find_programs
 from roboco.tools.sandbox.sandbox import Sandbox
@@ -67,12 +66,6 @@ def test_an_attack_is_contained(attack: Attack, tmp_path: Path) -> None:
                 listener.recv(1) if listener is udp else listener.accept()
 
 
-def test_a_run_with_endless_output_ends_at_its_time_limit() -> None:
-    with Sandbox(SandboxLimits(seconds=4, printed=1 << 40)).run(ENDLESS_OUTPUT, {}, never) as ran:
-        assert ran.end_reason == "time"
-        assert "bytes of output left out here" in ran.output
-
-
 @pytest.mark.parametrize("code", ["while True: pass", ENDLESS_OUTPUT, FORK_BOMB, DAEMON + "time.sleep(60)"])
 def test_a_cancelled_run_ends(code: str) -> None:
     asked: list[float] = []
@@ -83,21 +76,6 @@ def test_a_cancelled_run_ends(code: str) -> None:
 
     with Sandbox(SandboxLimits(printed=1 << 40)).run(code, {}, cancelled) as ran:
         assert ran.end_reason == "cancelled"
-
-
-def test_a_block_that_raises_leaves_no_file() -> None:
-    read: list[str] = []
-    with pytest.raises(ZeroDivisionError), Sandbox().run("open('a', 'w').write('a')", {}, never) as ran:
-        read.append(ran.files[0].path.read_text() * (1 // len(ran.output)))
-    assert not read
-
-
-def test_a_cancellation_check_that_raises_ends_the_run() -> None:
-    def cancelled() -> bool:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError), Sandbox().run("while True: pass", {}, cancelled):
-        pytest.fail("the run went on")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -152,18 +130,6 @@ def test_a_run_changes_only_its_copy_of_an_input(tmp_path: Path) -> None:
     with Sandbox().run(code, {"data.csv": original}, never) as ran:
         assert [(file.name, file.path.read_text()) for file in ran.files] == [("data.csv", "a,b\n1,2")]
     assert original.read_text() == "a,b\n"
-
-
-def test_code_and_inputs_beyond_the_limits_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "big").write_bytes(bytes(2000))
-    for code, inputs in (
-        ("#" * 2000, {}),
-        ("print(1)\0", {}),
-        ("", {"big": tmp_path / "big"}),
-        ("", {"../x": tmp_path / "secret"}),
-    ):
-        with pytest.raises(UsageError), Sandbox(SandboxLimits(code=1000, inputs=1000)).run(code, inputs, never):
-            pytest.fail("it ran")
 
 
 @contextmanager

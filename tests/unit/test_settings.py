@@ -18,13 +18,6 @@ from roboco.settings import Settings, load_settings, variable_of
 from tests.support.stack import ROOT
 
 
-def test_every_setting_has_a_default() -> None:
-    settings = load_settings({})
-    assert settings == Settings()
-    assert settings.broker == settings.redis_url == "redis://127.0.0.1:6379/0"
-    assert settings.workspace.startswith("file:///")
-
-
 def test_each_setting_is_an_environment_variable() -> None:
     environment = {
         "ROBOCO_REDIS_URL": "redis://r:1/2",
@@ -76,14 +69,6 @@ def test_each_setting_is_an_environment_variable() -> None:
     }
     assert load_settings(settings.environment()) == settings
     assert "secret" not in str(settings.environment())
-
-
-def test_the_environment_of_the_defaults_gives_the_defaults() -> None:
-    assert load_settings(Settings().environment()) == Settings()
-
-
-def test_an_empty_variable_is_none() -> None:
-    assert load_settings({"ROBOCO_REDIS_URL": "", "ROBOCO_TOOL_MODULES": ""}) == Settings()
 
 
 @pytest.mark.parametrize(
@@ -174,18 +159,6 @@ def test_an_unknown_variable_is_refused() -> None:
         load_settings({"ROBOCO_XYZZY_42": "1"})
 
 
-def test_all_invalid_variables_are_in_one_error() -> None:
-    with pytest.raises(UsageError) as raised:
-        load_settings({"ROBOCO_MAX_ATTEMPTS": "many", "ROBOCO_RETENTION": "0", "ROBOCO_NOTHING": "1", "NOTHING": "1"})
-    for name in ("ROBOCO_MAX_ATTEMPTS", "ROBOCO_RETENTION", "ROBOCO_NOTHING"):
-        assert name in str(raised.value)
-
-
-def test_settings_cannot_be_changed() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        Settings().max_attempts = 7  # type: ignore[misc]
-
-
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
@@ -236,10 +209,6 @@ def test_repr_hides_passwords() -> None:
     assert "?ssl_keyfile=/me.pem&ssl_password=***&db=2" in repr(lists)
     assert "kkk" not in repr(Settings(signing_keys=("k" * 32,)))
     assert settings.environment()["ROBOCO_REDIS_URL"] == "redis://user:canary@h:1/0"
-
-
-def test_a_folder_may_have_an_at_sign() -> None:
-    assert Settings(workspace="file:///srv/me@home/work").workspace == "file:///srv/me@home/work"
 
 
 def test_the_settings_of_a_new_project_are_settings() -> None:

@@ -44,8 +44,6 @@ def default_prefix(server: str) -> str:
     return f"{server.removeprefix(SERVER_TOOLS_PREFIX)}_"
 
 
-_KINDS = ("function", "pydantic_ai", "map")
-"""The fields in place of a prompt."""
 _OF_FUNCTIONS = ("effect", "approval", "timeout", "retry", "price")
 
 
@@ -114,10 +112,11 @@ class Agent(InputModel):
     @field_validator("prompt")
     @classmethod
     def _has_one_kind(cls, value: str, info: ValidationInfo) -> str:
-        """Require exactly one of a prompt, a function and a map, unless these are wrong themselves."""
-        if not {*_KINDS} <= info.data.keys():
+        """Require exactly one of a prompt, a function, an agent of pydantic-ai and a map, unless these are wrong."""
+        others = ("function", "pydantic_ai", "map")
+        if any(name not in info.data for name in others):
             return value
-        kinds = [name for name in _KINDS if info.data[name] is not None] + (["prompt"] if value else [])
+        kinds = [name for name in others if info.data[name] is not None] + (["prompt"] if value else [])
         if not kinds:
             raise PydanticCustomError("missing", "Field required")
         if len(kinds) > 1:
@@ -164,7 +163,7 @@ class Agent(InputModel):
 
     @property
     def has_model(self) -> bool:
-        """Return True if a model has the agent's turns: it is no function, and has no map."""
+        """Return True if a profile of the team has the agent's turns: it has no code, and no map."""
         return self.code is None and self.map is None
 
     @property
@@ -354,7 +353,7 @@ class Team(InputModel):
         if name not in self.models:
             possible = ", ".join(self.models) or "none: the team declares no models"
             raise UsageError(f"model: no profile {name[:80]!r} in team {self.name!r}, possible are {possible}")
-        if all(agent.model is not None for agent in self.agents):
+        if all(agent.model is not None or not agent.has_model for agent in self.agents):
             raise UsageError(f"model: every agent of team {self.name!r} names its profile, so none can be chosen")
         models = {one: profile.model_copy(update={"default": one == name}) for one, profile in self.models.items()}
         return self.model_copy(update={"models": models})

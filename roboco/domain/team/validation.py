@@ -217,7 +217,7 @@ class _NameValidator:
             yield f"models: {', '.join(map(repr, defaults))} are all marked as default, only one can be"
         if len(self.models) > 1 and not defaults:
             for index, agent in enumerate(self.agents):
-                if agent.get("model") is None and not (agent.get("function") or agent.get("pydantic_ai")):
+                if all(agent.get(name) is None for name in ("model", "map", "function", "pydantic_ai")):
                     yield (
                         f"agents[{index}].model: is missing, and no profile is the default; "
                         f"possible are {_listed(self.models)}"

@@ -1,7 +1,6 @@
 """The tasks of streams: found while the workspace is silent, and followed beside a damaged one."""
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Any
@@ -67,13 +66,6 @@ def test_an_open_task_is_followed_while_the_workspace_is_silent(
     assert find(silent_workspace, caller, task_id) == found
 
 
-def test_a_task_of_another_team_is_not_followed_while_the_workspace_is_silent(
-    silent_workspace: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(silent_workspace.orchestrator._engine.tasks.task_index, "team", lambda _: "lab")
-    assert find(silent_workspace, "desk", "open") == "transient"
-
-
 async def one_item(task: Task, cursor: str | None = None) -> AsyncGenerator[Any, None]:
     """Yield the first item of a stream, and the end, unless the task is damaged."""
     if task.task_id == "acme:damaged":
@@ -108,28 +100,6 @@ def test_a_damaged_task_leaves_the_others_of_its_stream_alone(
     assert "KeyError" in caplog.text
     again = followed(rest, "damaged,odd,whole", frames[-1].place)
     assert [frame.kind for frame in again if frame.data is not None] == ["task_error", "task_error", "stream_end"]
-
-
-def test_a_damaged_summary_leaves_the_other_tasks_of_its_stream_alone(
-    rest: RestWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rest.run("acme:broken")
-    rest.run("acme:whole", conversation=True)
-    get = Summaries.get
-
-    def get_whole(summaries: Summaries, task_id: str) -> Any:
-        if task_id == "acme:broken":
-            raise CorruptHistory("task.json of 'acme:broken' cannot be read")
-        return get(summaries, task_id)
-
-    monkeypatch.setattr(Summaries, "get", get_whole)
-    monkeypatch.setattr(Task, "astream", one_item)
-    kinds = [(frame.kind, (frame.data or {}).get("task_id")) for frame in followed(rest, "broken,whole")]
-    assert kinds[1:3] == [("task_error", "acme:broken"), ("event_task_start", "acme:whole")]
-    assert rest.get("/v1/tasks/broken", "desk").status_code == 500
-    monkeypatch.setattr(rest.world.engine.tasks.task_index, "team", lambda _: "lab")
-    assert rest.get("/v1/tasks/broken", "desk").status_code == 404
-    assert json.loads(rest.get("/v1/tasks/broken", "acme").text)["status"] == 500
 
 
 async def no_records(*_: object) -> AsyncGenerator[None, None]:

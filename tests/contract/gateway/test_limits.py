@@ -16,7 +16,6 @@ from roboco.gateway.principal import ALL_SCOPES, Principal, Scope
 from roboco.local.valkey import ValkeyServer
 from tests.support.gateway_callers import choose_callers
 from tests.support.gateway_rest import RestWorld, rest_world
-from tests.support.memory_ports.model import says
 
 SAID: Final = {"role": "user", "content": [{"text": "go"}]}
 RESPONSES: Final = "/openai/v1/responses"
@@ -42,9 +41,6 @@ MESSAGES: Final[Mapping[str, tuple[str, Any]]] = {
     ),
     "chat": ("/v1/ai/chats/rests/messages", {"message": SAID}),
 }
-TOOL: Final = {"name": "client_pick", "description": "Let the user pick."}
-ANSWERS: Final = ("task", "response", "completion", "chat")
-"""The protocols that bring the result of a client tool."""
 
 
 class LimitedWorld:
@@ -139,60 +135,6 @@ def test_a_message_that_is_accepted_is_not_refused_when_it_is_repeated(world: Li
     assert world.post(MESSAGES[name]).status_code in (200, 202)
 
 
-def answer_of(world: LimitedWorld, protocol: str) -> tuple[str, Any]:
-    """Return the request that answers the call for which a new task waits."""
-    world.rest.run("acme:asks", says("", ("client_pick", {"n": 1})), client_tools=[TOOL])
-    [call] = world.rest.orchestrator.task("acme:asks").pending_actions().unanswered()
-    shown, result = f"{call.id}.asks", '{"n": 2}'
-    called = {"id": shown, "type": "function", "function": {"name": "pick", "arguments": "{}"}}
-    said = [
-        {"role": "user", "content": "hello"},
-        {"role": "assistant", "content": None, "tool_calls": [called]},
-        {"role": "tool", "tool_call_id": shown, "content": result},
-    ]
-    outputs = [{"type": "function_call_output", "call_id": shown, "output": result}]
-    results = [{"tool_use_id": call.id, "status": "success", "output": {"n": 2}}]
-    return {
-        "task": (f"/v1/tasks/asks/calls/{call.id}/answer", {"result": {"n": 2}}),
-        "response": (
-            RESPONSES,
-            {"model": "desk", "input": outputs, "background": True, "previous_response_id": "resp_asks_0"},
-        ),
-        "completion": (COMPLETION[0], {"model": "desk", "messages": said}),
-        "chat": ("/v1/ai/chats/asks/tool-results", {"tool_results": results}),
-    }[protocol]
-
-
-@pytest.mark.parametrize("protocol", ANSWERS)
-def test_a_caller_that_has_used_its_day_answers_no_client_tool(world: LimitedWorld, protocol: str) -> None:
-    answer = answer_of(world, protocol)
-    world.use_up()
-    check_refusal(world.post(answer), "tokens_per_day")
-    task = world.rest.orchestrator.task("acme:asks")
-    assert len(task.pending_actions().unanswered()) == 1, "the task still waits, for an answer of the next day"
-
-
-@pytest.mark.parametrize("protocol", ["task", "response", "chat"])
-def test_an_answer_that_is_accepted_is_not_refused_when_it_is_repeated(world: LimitedWorld, protocol: str) -> None:
-    answer = answer_of(world, protocol)
-    assert world.post(answer).is_success
-    world.use_up()
-    assert world.post(answer).is_success
-    world.rest.world.settle("acme:asks")
-    assert world.post(answer).is_success
-
-
-def test_a_person_may_still_decide_on_a_call_of_a_caller_that_has_used_its_day(world: LimitedWorld) -> None:
-    """Others may wait for the decision, and the usage is that of the task's creator."""
-    world.rest.run("acme:ships", says("", ("ship", {})))
-    [call] = world.rest.orchestrator.task("acme:ships").pending_actions().unapproved()
-    decision = {"type": "mcp_approval_response", "approval_request_id": f"mcpr_{call.id}.ships", "approve": False}
-    world.use_up()
-    asked = {"model": "desk", "input": [decision], "background": True, "previous_response_id": "resp_ships_0"}
-    assert world.post((RESPONSES, asked)).is_success
-    assert world.post((f"/v1/tasks/ships/calls/{call.id}/deny", {})).is_success
-
-
 @pytest.mark.parametrize("request_of", CREATIONS.values())
 def test_a_task_gets_the_budget_of_its_caller(world: LimitedWorld, request_of: tuple[str, Any]) -> None:
     before = world.tasks()
@@ -229,13 +171,6 @@ def test_open_tasks_are_counted_for_all_protocols_together(world: LimitedWorld, 
     assert world.tasks() == before
 
 
-@pytest.mark.parametrize("name", CREATIONS)
-def test_each_protocol_counts_its_tasks(world: LimitedWorld, name: str) -> None:
-    world.limit(open_tasks=1)
-    world.post(CREATIONS[name])
-    check_refusal(world.post(CREATIONS["task"]), "open_tasks")
-
-
 @pytest.mark.parametrize("name", ["task", "response", "chat", "agent"])
 def test_a_repetition_of_a_creation_is_not_refused(world: LimitedWorld, name: str) -> None:
     key = {"Idempotency-Key": "one"}
@@ -244,14 +179,6 @@ def test_a_repetition_of_a_creation_is_not_refused(world: LimitedWorld, name: st
     world.use_up()
     assert world.post(CREATIONS[name], **key).is_success
     assert world.tasks() == created
-
-
-def test_a_wrong_request_that_names_an_open_task_does_not_make_room_for_another(world: LimitedWorld) -> None:
-    world.limit(open_tasks=1)
-    first = {"team": "desk", "prompt": "go", "task_id": "t1"}
-    assert world.post(("/v1/tasks", first)).status_code == 201
-    assert world.post(("/v1/tasks", first | {"model": "unknown"})).status_code >= 400
-    check_refusal(world.post(CREATIONS["task"]), "open_tasks")
 
 
 @pytest.mark.parametrize(
@@ -286,33 +213,8 @@ def test_a_caller_without_a_free_stream_cannot_follow_or_poll(
     assert ended.status_code == 200, "a poll of a session at rest does not wait"
 
 
-def test_no_route_takes_a_body_that_is_too_large(world: LimitedWorld) -> None:
-    documented = world.rest.client.get("/v1/openapi.json").json()["paths"]
-    requests = [
-        (method, path)
-        for path, operations in documented.items()
-        for method in operations.keys() - {"get", "head"}
-        if "/files" not in path and "sign-in" not in path and path != "/v1/operations/import"
-    ]
-    chats = ("", "/x/messages", "/x/tool-results", "/x/fork", "/x/messages/0/feedback")
-    requests += [("post", f"/v1/ai/{name}{path}") for name in ("chats", "threads") for path in chats]
-    requests += [("post", "/v1/ai/agents/x/invoke"), ("get", "/v1/tasks")]
-    assert len(requests) > 30
-    for method, path in requests:
-        answer = world.rest.client.request(method, path, content=b" " * 2001)
-        expected = 400 if path.startswith("/v1/ai/") else 413
-        assert (answer.status_code, "2001 bytes" in answer.text) == (expected, True), (method, path, answer.text)
-
-
 @pytest.mark.parametrize("request_of", [*CREATIONS.values(), *MESSAGES.values(), COMPLETION])
 def test_no_route_reads_more_than_the_largest_body(world: LimitedWorld, request_of: tuple[str, Any]) -> None:
     answer = world.rest.client.post(request_of[0], content=iter([b"[" * 1500, b"[" * 1500]))
     expected = 400 if request_of[0].startswith("/v1/ai/") else 413
     assert (answer.status_code, "longer than 2000 bytes" in answer.text) == (expected, True)
-
-
-@pytest.mark.parametrize("request_of", [COMPLETION, (RESPONSES, {"model": "desk", "input": "go", "stream": True})])
-def test_a_refused_request_releases_its_stream(world: LimitedWorld, request_of: tuple[str, Any]) -> None:
-    world.limit(open_streams=1)
-    for _ in range(3):
-        assert world.post((request_of[0], request_of[1] | {"model": "unknown"})).status_code == 404

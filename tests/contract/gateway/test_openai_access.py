@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from roboco.gateway.gateway import Gateway
 from tests.support.gateway_rest import RestWorld, rest_world
 from tests.support.memory_ports.model import says
 
@@ -73,29 +72,3 @@ def test_a_task_of_another_team_is_unknown(rest: RestWorld, route: tuple[str, st
     assert answer.status_code == 201
     rest.world.settle("acme:t2")
     assert ask(rest, "desk", route, "t2").status_code == 404
-
-
-def test_routes_need_their_scopes(rest: RestWorld) -> None:
-    rest.run("acme:t1", says("hi"))
-    for route in ROUTES:
-        answer = ask(rest, "none", route, "t1")
-        assert (answer.status_code, answer.json()["error"]["type"]) == (403, "permission_error"), route
-
-
-def test_the_first_message_of_a_conversation_needs_no_scope_to_control(rest: RestWorld) -> None:
-    """That also holds for a repetition of its request, whose answer was lost."""
-    conversation = f"conv_task_{'0' * 32}"
-    body = {"model": "desk", "input": "hello", "conversation": conversation, "background": True}
-    first = rest.post(f"{PREFIX}/responses", body, "reader")
-    again = rest.post(f"{PREFIX}/responses", body, "reader", **{"x-stainless-retry-count": "1"})
-    assert (first.status_code, again.status_code) == (200, 200), again.text
-    assert again.json()["id"] == first.json()["id"]
-    assert rest.post(f"{PREFIX}/responses", body | {"input": "more"}, "reader").status_code == 403
-
-
-def test_streams_resume_while_other_reads_fill_their_line(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All clients of a gateway that has ended resume at once. Their requests have a line of their own."""
-    gateway: Gateway = rest.app.state.gateway
-    monkeypatch.setattr(gateway.calls.histories, "_limit", 0)
-    assert rest.get(f"{PREFIX}/responses/resp_t9_0").status_code == 503
-    assert rest.get(f"{PREFIX}/responses/resp_t9_0?stream=true").status_code == 404

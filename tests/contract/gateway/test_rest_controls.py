@@ -5,18 +5,14 @@ import logging
 from typing import Any
 
 import pytest
-from pydantic_core import to_jsonable_python
 
 from roboco.client.receipt import Receipt
 from roboco.client.task import Task
-from roboco.client.task_explanation import explanation_of
 from roboco.domain.history.step import verify_chain
-from roboco.errors import CorruptHistory, ModelError, RobocoError, TransientError
+from roboco.errors import CorruptHistory, RobocoError, TransientError
 from roboco.gateway.rest import records
 from tests.support.gateway_rest import KEY, RestWorld
-from tests.support.memory_ports.model import ScriptedReply, says
-
-TOOL = {"name": "client_pick", "description": "Let the user pick."}
+from tests.support.memory_ports.model import says
 
 
 def keyed(rest: RestWorld, path: str, body: Any, key: str) -> Any:
@@ -75,27 +71,6 @@ def test_a_conflict_with_the_task_is_no_use_of_the_key(rest: RestWorld) -> None:
     assert not any("Idempotency-Key was used" in one.text for one in refused)
 
 
-def test_a_receipt_shows_the_step_that_a_message_became(rest: RestWorld) -> None:
-    call = waiting(rest)
-    sent = rest.post("/v1/tasks/t/messages", {"message": "more"})
-    assert sent.json()["applied_at_seq"] is None
-    assert rest.post(f"/v1/tasks/t/calls/{call}/approve").status_code == 200
-    rest.world.settle("acme:t")
-    applied = rest.get(sent.headers["location"]).json()["applied_at_seq"]
-    step = rest.get(f"/v1/tasks/t/history?start={applied}&limit=1").json()["steps"][0]
-    assert step["metadata"]["item_id"] == sent.json()["item_id"]
-
-
-def test_waiting_for_an_effect_ends_in_time_and_keeps_the_receipt(rest: RestWorld) -> None:
-    waiting(rest)
-    sent = rest.post("/v1/tasks/t/stop?wait=0.1")
-    assert (sent.status_code, sent.json()["applied_at_seq"]) == (202, None)
-    rest.world.settle("acme:t")
-    again = rest.post("/v1/tasks/t/stop?wait=20")
-    assert (again.status_code, again.json()["expired"]) == (202, True)
-    assert rest.post("/v1/tasks/t/stop?wait=21").status_code == 422
-
-
 @pytest.mark.parametrize("error", [TransientError("the store is silent"), CorruptHistory("the item is damaged")])
 def test_an_error_after_acceptance_hides_no_receipt(
     rest: RestWorld, monkeypatch: pytest.MonkeyPatch, error: RobocoError
@@ -125,37 +100,6 @@ def test_a_wait_for_a_result_outlasts_a_server_that_fails_for_a_moment(
     assert rest.get("/v1/tasks/t/result?wait=20").json()["text"] == "done"
 
 
-def test_an_ended_task_takes_no_message(rest: RestWorld) -> None:
-    rest.run("acme:t")
-    answer = rest.post("/v1/tasks/t/messages", {"message": "more"})
-    assert (answer.status_code, answer.json()["code"]) == (409, "ended")
-    assert "fork" in answer.json()["remedy"]
-    assert rest.get("/v1/tasks/t/receipts/nope").status_code == 404
-
-
-def test_a_failed_task_is_retried_once_by_its_caller(rest: RestWorld) -> None:
-    broken = ScriptedReply(error=ModelError("auth", "the key is refused", retryable=False))
-    rest.run("acme:t", broken)
-    assert rest.get("/v1/tasks/t").json()["status"] == "failed"
-    refused = rest.post("/v1/tasks/t/retry", {"from_step": 7})
-    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
-    body = {"reason": "a new key", "from_step": 0}
-    first, again = (rest.post("/v1/tasks/t/retry", body) for _ in range(2))
-    assert (first.status_code, again.status_code) == (201, 200), first.text
-    new = first.json()["task_id"]
-    assert first.json() == {"task_id": new, "team": "desk", "created": True} == again.json() | {"created": True}
-    other = rest.post("/v1/tasks/t/retry", {})
-    assert (other.status_code, other.json()["code"]) == (409, "conflict")
-    assert "was retried by key:acme at" in other.json()["detail"]
-    rest.world.settle(new)
-    assert rest.post("/v1/tasks/t/retry", body).status_code == 200
-    task, failed = rest.get(first.headers["location"]).json(), rest.get("/v1/tasks/t").json()
-    assert (task["status"], task["retry_of"]) == ("completed", "acme:t")
-    assert (failed["status"], failed["retried_as"]) == ("failed", new)
-    steps = rest.get(f"{first.headers['location']}/history").json()["steps"]
-    assert [step["metadata"].get("by") for step in steps if "retry" in step["metadata"]] == ["key:acme"]
-
-
 def test_an_approval_with_other_arguments_is_recorded_with_its_caller(rest: RestWorld) -> None:
     call = waiting(rest)
     path = f"/v1/tasks/t/calls/{call}"
@@ -166,34 +110,6 @@ def test_an_approval_with_other_arguments_is_recorded_with_its_caller(rest: Rest
     rest.world.settle("acme:t")
     assert "key:acme" in rest.get("/v1/tasks/t/history").text.partition('"approvals"')[2]
     assert rest.post("/v1/tasks/t/calls/tc_unknown/approve").status_code in (404, 409)
-
-
-def test_a_client_tool_is_answered(rest: RestWorld) -> None:
-    rest.run("acme:t", says("", ("client_pick", {"n": 1})), client_tools=[TOOL])
-    assert rest.get("/v1/tasks/t").json()["status"] == "client_tool_turn"
-    [call] = rest.get("/v1/tasks/t/pending").json()["unanswered"]
-    path = f"/v1/tasks/t/calls/{call['id']}/answer"
-    assert rest.post(path, {"result": {"picked": [1, 2]}}, caller="none").status_code == 403
-    assert rest.post(path, {"result": {"picked": [1, 2]}}).json()["status"] == "answered"
-    assert rest.post(path, {"result": {"picked": [1, 2]}}).status_code == 200
-    assert rest.post(path, {"result": "other"}).status_code == 409
-    assert rest.post(path, {"status": "error", "result": 1}).status_code == 400
-    rest.world.settle("acme:t")
-    assert rest.get("/v1/tasks/t/result?wait=1").json()["text"] == "done"
-
-
-def test_a_fork_continues_a_task_and_is_repeatable(rest: RestWorld) -> None:
-    rest.run("acme:t")
-    first, again = (keyed(rest, "/v1/tasks/t/fork", {"message": "again"}, "k") for _ in range(2))
-    assert (first.status_code, again.status_code) == (201, 200), first.text
-    fork = first.json()["task_id"]
-    assert again.json()["task_id"] == fork
-    assert keyed(rest, "/v1/tasks/t/fork", {"message": "other"}, "k").status_code == 422
-    rest.world.settle(fork)
-    session = rest.get(f"/v1/tasks/{fork}/session").json()
-    assert session["lineage"]["forked_from_task_id"] == "acme:t"
-    assert rest.post("/v1/tasks/t/fork", {"task_id": "other:x"}).status_code == 403
-    assert rest.post("/v1/tasks/t/fork", {"seq": 99}).status_code in (400, 404)
 
 
 def test_the_audit_log_names_each_created_task(rest: RestWorld, caplog: pytest.LogCaptureFixture) -> None:
@@ -226,37 +142,6 @@ def test_pages_of_the_history_are_the_history_with_its_digests(
     assert rest.get("/v1/tasks/t/history?start=999").json() == {"steps": [], "next": None}
 
 
-def test_records_are_those_of_the_client_library(rest: RestWorld) -> None:
-    waiting(rest)
-    task = rest.orchestrator.task("acme:t")
-    for path, expected in {
-        "why": explanation_of(task),
-        "why?step=1": explanation_of(task, "1"),
-        "context": task.context_report(),
-        "session": task.session(),
-        "session?form=roboto": task.session(form="roboto"),
-        "delta": task.delta(),
-    }.items():
-        assert rest.get(f"/v1/tasks/t/{path}").json() == to_jsonable_python(expected), path
-    token = rest.get("/v1/tasks/t/delta").json()["continuation_token"]
-    assert rest.get(f"/v1/tasks/t/delta?token={token}").json()["messages_by_idx"] == {}
-    assert rest.get("/v1/tasks/t/delta?token=x").status_code == 400
-    assert rest.get("/v1/tasks/t/why?step=99").status_code in (400, 404)
-    assert rest.get("/v1/tasks/t/context?step=0").status_code == 404
-    assert rest.get("/v1/tasks/t/usage").json()["total"]["tokens_in"] == 10
-
-
-def test_a_client_tool_may_declare_the_schema_of_its_result(rest: RestWorld) -> None:
-    schema = {"type": "object", "properties": {"degrees": {"type": "integer"}}}
-    rest.run("acme:t", client_tools=[TOOL | {"output_schema": schema}])
-    [declared] = rest.get("/v1/tasks/t/history").json()["steps"][0]["metadata"]["client_tools"]
-    assert declared["output_schema"] == schema
-    wrong = {"team": "desk", "prompt": "hello", "client_tools": [TOOL | {"output_schema": {"type": "nonsense"}}]}
-    refused = rest.post("/v1/tasks", wrong)
-    assert (refused.status_code, refused.json()["code"]) == (400, "invalid")
-    assert "client_tools.client_pick.output_schema" in refused.json()["detail"]
-
-
 def test_usage_has_the_limits_of_now(rest: RestWorld) -> None:
     call_id = waiting(rest)
     before = rest.get("/v1/tasks/t/usage").json()["limits"]
@@ -269,34 +154,3 @@ def test_usage_has_the_limits_of_now(rest: RestWorld) -> None:
     assert rest.get("/v1/tasks/t/usage").json()["limits"] == changed
     rest.world.server.wipe()
     assert rest.get("/v1/tasks/t/usage").json()["limits"] == changed, "from the history alone"
-
-
-def test_the_usage_has_the_effects_of_declared_tools_and_the_limits_of_now(rest: RestWorld) -> None:
-    rest.run("acme:t", conversation=True)
-    before = rest.get("/v1/tasks/t/usage").json()
-    assert (before["limits"]["max_steps"], before["effects"]) == (100, {"ship": "pure"})
-    assert rest.post("/v1/tasks/t/limits", {"limits": {"max_cost": 2.5}}).status_code == 202
-    rest.world.settle("acme:t")
-    assert rest.get("/v1/tasks/t/usage").json()["limits"]["max_cost"] == 2.5
-
-
-def test_a_changed_history_is_found(rest: RestWorld) -> None:
-    rest.run("acme:t")
-    assert rest.get("/v1/tasks/t/verify").json() == {"intact": True, "steps": 2, "unfinished_line": False}
-    lines = rest.world.histories.held["acme:t"]
-    lines[1] = lines[1].replace(b"done", b"gone")
-    found = rest.get("/v1/tasks/t/verify").json()
-    assert (found["intact"], found["code"]) == (False, "corrupt_history")
-
-
-def test_the_result_of_a_task_that_has_accepted_a_message_is_none_yet(rest: RestWorld) -> None:
-    """Else a client that sends a message and asks for the result would take the text before it for the answer."""
-    rest.run("acme:t", says("hello"), says("more, then"), conversation=True)
-    assert rest.get("/v1/tasks/t/result").json()["status"] == "user_turn"
-    rest.post("/v1/tasks/t/messages", {"message": "more"})
-    for wait in ("", "?wait=0.1"):
-        result = rest.get(f"/v1/tasks/t/result{wait}").json()
-        assert (result["status"], result["reason"]) == ("running", "")
-    rest.world.settle("acme:t")
-    result = rest.get("/v1/tasks/t/result?wait=1").json()
-    assert (result["status"], result["text"]) == ("user_turn", "more, then")

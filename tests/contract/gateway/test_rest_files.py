@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import threading
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -77,27 +76,6 @@ def test_a_hostile_file_is_sent_as_bytes(rest: RestWorld) -> None:
     assert "sandbox" in answer.headers["content-security-policy"]
 
 
-def test_another_content_is_another_version(stored: RestWorld) -> None:
-    assert put(stored, "/v1/tasks/t/files/a.bin", DATA).json()["artifact_id"] == "a.bin"
-    other = put(stored, "/v1/tasks/t/files/a.bin", b"other")
-    assert (other.json()["artifact_id"], other.headers["location"]) == ("a-2.bin", "/v1/tasks/t/files/a-2.bin")
-    posted = stored.client.post("/v1/tasks/t/files?name=b.txt", content=b"text", headers={KEY: "acme"})
-    assert (posted.status_code, posted.json()["artifact_id"]) == (201, "b.txt")
-
-
-def test_files_are_listed_in_pages(rest: RestWorld) -> None:
-    rest.run("acme:t")
-    for name in ("c", "a", "d", "b"):
-        assert put(rest, f"/v1/tasks/t/files/{name}", name.encode()).status_code == 201
-    found: list[str] = []
-    after: str | None = ""
-    while after is not None:
-        page = rest.get(f"/v1/tasks/t/files?limit=2&after={after}").json()
-        found += [one["artifact_id"] for one in page["files"]]
-        after = page["next"]
-    assert found == ["a", "b", "c", "d"]
-
-
 def test_a_file_that_is_too_large_leaves_nothing(tmp_path: Any) -> None:
     with rest_world(tmp_path, max_upload=2000) as rest:
 
@@ -165,39 +143,6 @@ def _scope(method: str, path: str) -> dict[str, Any]:
     }
 
 
-def test_a_client_that_disconnects_leaves_nothing(rest: RestWorld) -> None:
-    async def main() -> None:
-        messages: AsyncIterator[dict[str, Any]] = _disconnecting()
-
-        async def receive() -> dict[str, Any]:
-            return await anext(messages)
-
-        async def send(message: Any) -> None:
-            await asyncio.sleep(0)
-
-        await rest.app(_scope("PUT", "/v1/tasks/t/files/a.bin"), receive, send)
-
-    asyncio.run(main())
-    assert rest.world.files.held == {}
-
-
-async def _disconnecting() -> AsyncIterator[dict[str, Any]]:
-    for _ in range(20):
-        yield {"type": "http.request", "body": b"x" * 100_000, "more_body": True}
-    yield {"type": "http.disconnect"}
-
-
-def test_a_redirect_needs_the_operators_consent(stored: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored.world.files, "presigned_url", lambda path, seconds: f"https://s3.example/{seconds}")
-    path = "/v1/tasks/t/files/a.bin?redirect=true"
-    assert stored.get(path).status_code == 200
-    settings = stored.app.state.gateway.settings
-    monkeypatch.setattr(stored.app.state.gateway, "settings", settings.model_copy(update={"link_seconds": 60}))
-    answer = stored.get(path)
-    assert (answer.status_code, answer.headers["location"]) == (307, "https://s3.example/60")
-    assert stored.get("/v1/tasks/t/files/a.bin").status_code == 200
-
-
 def test_many_downloads_of_one_owner_do_not_delay_that_of_another(
     stored: RestWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,30 +169,6 @@ def test_many_downloads_of_one_owner_do_not_delay_that_of_another(
     task = stored.orchestrator.task("acme:t")
     monkeypatch.setattr(Task, "artifact_bytes", slow)
     assert asyncio.run(all_downloads()) == [DATA]
-
-
-def test_many_downloads_take_turns_and_all_are_whole(stored: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    gateway, read = stored.app.state.gateway, Task.artifact_bytes
-    waiting = set[int]()
-    all_wait = threading.Event()
-
-    def slow(task: Task, name: str, start: int, length: int) -> bytes:
-        assert all_wait.wait(60)
-        return read(task, name, start, length)
-
-    async def download(number: int) -> bytes:
-        waiting.add(number)
-        if len(waiting) == 100:
-            all_wait.set()
-        pieces = files._pieces(gateway, task, "a.bin", 0, len(DATA))
-        return b"".join([piece async for piece in pieces])
-
-    async def all_downloads() -> list[bytes]:
-        return await asyncio.gather(*map(download, range(100)))
-
-    task = stored.orchestrator.task("acme:t")
-    monkeypatch.setattr(Task, "artifact_bytes", slow)
-    assert set(asyncio.run(all_downloads())) == {DATA}
 
 
 def test_files_for_a_task_that_does_not_exist_belong_to_their_caller(

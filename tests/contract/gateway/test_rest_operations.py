@@ -4,17 +4,15 @@ import json
 import logging
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from roboco.client.operator.operator import Operator
 from roboco.domain.dead_letter import DeadLetter, dead_letter_of_lost_work
 from roboco.errors import TransientError
 from roboco.gateway.principal import Principal, Scope
 from roboco.ports.registry import Registration, WorkerLoad, WorkspaceIdentity
-from tests.support.gateway_rest import CALLERS, KEY, RestWorld, rest_world
+from tests.support.gateway_rest import CALLERS, KEY, RestWorld
 from tests.support.memory_ports.registry import MemoryWorkerRegistry
 
 BODIES = {
@@ -78,23 +76,6 @@ def test_the_scope_operate_of_a_tenant_or_of_some_teams_is_refused(
     assert all("all tenants" in reason for reason in refusals(rest, "limited"))
 
 
-def test_queues_and_rates_are_shown_as_they_are(rest: RestWorld) -> None:
-    agents, tools = operate(rest, "/queues")["queues"]
-    assert agents == {"name": "roboco.agents", "waiting": 0, "oldest_age": None}
-    assert tools["waiting"] == 2
-    assert 7 <= tools["oldest_age"] < 60
-    first, _ = operate(rest, "/rates")["rates"]
-    assert first == {
-        "model": "small",
-        "requests": 5,
-        "max_requests": 10,
-        "tokens": 70,
-        "max_tokens": 100,
-        "waiting": 1,
-        "pause_left": 0.5,
-    }
-
-
 def test_a_worker_is_listed_once_with_its_pools_and_its_work(rest: RestWorld) -> None:
     server, clock, workspace = rest.world.server, rest.world.clock, WorkspaceIdentity("a", "file:///a")
     load = WorkerLoad(2, ("acme:t1/0003/turn/1", "acme:t1/0004/tool/tc_1/1"), (1_800_000_000.0, 1_800_000_001.0))
@@ -150,21 +131,6 @@ def test_a_worker_that_drains_is_asked_once_and_leaves_its_pools(rest: RestWorld
     assert "no live worker 'w1'" in operate(rest, "/workers/drain", "POST", 404, {"worker": "w1"})["detail"]
 
 
-def test_a_thing_is_switched_off_and_on(rest: RestWorld, caplog: pytest.LogCaptureFixture) -> None:
-    assert operate(rest, "/switches") == {"switches": []}
-    with caplog.at_level(logging.INFO, "roboco.audit"):
-        body = {"target": "model:gpt-4o", "reason": "wrong\nanswers"}
-        off = operate(rest, "/switches/off", "POST", body=body)
-    assert (off["target"], off["reason"], off["by"]) == ("model:gpt-4o", "wrong answers", "local")
-    assert [
-        json.loads(record.getMessage())["action"] for record in caplog.records if record.name == "roboco.audit"
-    ] == ["switch_off"]
-    assert operate(rest, "/switches") == {"switches": [off]}
-    assert operate(rest, "/switches/on", "POST", body={"target": "model:gpt-4o"})["was_off"]
-    assert not operate(rest, "/switches/on", "POST", body={"target": "model:gpt-4o"})["was_off"]
-    assert operate(rest, "/switches") == {"switches": []}
-
-
 @pytest.mark.parametrize("target", ["gpt-4o", "model:", "models:gpt-4o", "queue:coordinator", "queue:x", "tool:a\tb"])
 def test_what_cannot_be_switched_off_is_refused(rest: RestWorld, target: str) -> None:
     answer = operate(rest, "/switches/off", "POST", 400, {"target": target, "reason": "why"})
@@ -209,26 +175,6 @@ def test_a_dismissed_letter_is_gone_and_its_dismissal_is_in_the_audit_log(
     assert facts == [("dismiss_dead_letter", "local", one, path) for one in ("accepted", "refused")]
 
 
-def test_a_requeued_letter_wakes_its_task_and_leaves_the_list(rest: RestWorld) -> None:
-    rest.client.post("/v1/tasks", json={"team": "desk", "prompt": "hi", "task_id": "acme:t1"}, headers={KEY: "acme"})
-    rest.world.engine.tasks.dead_letters.add(letter(1, work="advance"))
-    [entry] = operate(rest, "/dead-letters")["dead_letters"]
-    assert entry["may_requeue"]
-    assert operate(rest, "/dead-letters/dead_1/requeue", "POST")["status"] == "requeued"
-    assert operate(rest, "/dead-letters/dead_1/requeue", "POST", 404)["code"] == "not_found"
-
-
-def test_a_letter_that_cannot_be_requeued_stays_and_the_refusal_says_why(rest: RestWorld) -> None:
-    for one in (letter(1), letter(2, work=None, truncated=True), letter(3, work="advance", task_id="acme:ended")):
-        rest.world.engine.tasks.dead_letters.add(one)
-    entries = operate(rest, "/dead-letters")["dead_letters"]
-    assert [one["may_requeue"] for one in entries] == [True, False, False]
-    for number in (1, 2, 3):
-        refused = operate(rest, f"/dead-letters/dead_{number}/requeue", "POST", 409)
-        assert refused["detail"]
-    assert rest.world.engine.tasks.dead_letters.count() == 3
-
-
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -246,24 +192,3 @@ def test_a_silent_server_hides_its_own_part_only_and_is_named(rest: RestWorld, e
     assert answer["remedy"]
     assert operate(rest, "/rates")["rates"]
     assert operate(rest, "/workers")["pools"]
-
-
-def test_a_missing_right_to_dead_letters_is_named(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    def deny(*_: Any) -> Any:
-        raise TransientError("redis refuses a right: load deploy/redis-users.acl")
-
-    monkeypatch.setattr(Operator, "dead_letter_page", deny)
-    assert "redis-users.acl" in operate(rest, "/dead-letters", status=503)["detail"]
-
-
-def test_the_overview_names_flower_if_a_setting_does(tmp_path: Path) -> None:
-    with rest_world(tmp_path, flower_url="https://flower.example/roboco") as rest:
-        assert operate(rest, "")["flower_url"] == "https://flower.example/roboco"
-    with rest_world(tmp_path) as rest:
-        assert operate(rest, "") == {"open_tasks": 0, "dead_letters": 0, "flower_url": None}
-
-
-@pytest.mark.parametrize("address", ["javascript:alert(1)", "http://user:secret@flower", "flower:5555", "//flower"])
-def test_an_address_of_flower_that_is_no_plain_link_is_refused(tmp_path: Path, address: str) -> None:
-    with pytest.raises(ValueError, match="must be an address"), rest_world(tmp_path, flower_url=address):
-        pass

@@ -2,15 +2,11 @@
 
 import io
 import tarfile
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from roboco.domain.paths import erasure_path, tombstone_path
-from roboco.domain.removal.retention import parse_rule
 from tests.support.gateway_rest import KEY, RestWorld, rest_world
-from tests.support.stack import until
 
 OPERATOR = {KEY: "local"}
 
@@ -52,25 +48,6 @@ def test_a_task_is_erased_and_its_receipt_shown(rest: RestWorld) -> None:
     assert (submitted.status_code, submitted.json()["code"]) == (410, "erased")
 
 
-def test_waiting_for_an_erasure_occupies_no_thread_of_the_operators(rest: RestWorld) -> None:
-    task_id = ended(rest)
-    with ThreadPoolExecutor(6) as threads:
-        path = f"/erasures/{task_id}?wait=20"
-        waiting = [threads.submit(operate, rest, "POST", path) for _ in range(6)]
-        until(lambda: erasure_path(task_id) in rest.world.files.held, 60, "the erasure is requested")
-        operate(rest, "POST", "/erasures", json={"tenant": "acme"})
-        rest.world.sweep()
-        assert {done.result(60)["status"] for done in waiting} == {"erased"}
-
-
-def test_an_unknown_and_an_open_task_are_refused(rest: RestWorld) -> None:
-    operate(rest, "POST", "/erasures/acme:none", 404)
-    operate(rest, "GET", "/erasures/acme:none", 404)
-    rest.client.post("/v1/tasks", json={"team": "desk", "prompt": "x", "task_id": "t9"}, headers={KEY: "acme"})
-    operate(rest, "POST", "/erasures/acme:t9", 409)
-    operate(rest, "GET", "/tasks/acme:t9/export", 409)
-
-
 def test_tasks_are_listed_before_they_are_erased_by_conditions(rest: RestWorld) -> None:
     ids = [ended(rest, "t1"), ended(rest, "t2")]
     assert operate(rest, "POST", "/erasures", 400, json={})["code"] == "invalid"
@@ -84,16 +61,6 @@ def test_tasks_are_listed_before_they_are_erased_by_conditions(rest: RestWorld) 
     rest.world.clock.move(5)
     rest.world.sweep()
     assert all(tombstone_path(task_id) in rest.world.files.held for task_id in ids)
-
-
-def test_the_retention_is_previewed(rest: RestWorld) -> None:
-    task_id = ended(rest)
-    operate(rest, "GET", "/retention", 404)
-    policy = replace(rest.world.engine.policy, retention_rules=(parse_rule("tenant=acme delete=0h"),))
-    rest.orchestrator._engine = replace(rest.world.engine, policy=policy)
-    page = operate(rest, "GET", "/retention")
-    assert page["tasks"] == [{"task_id": task_id, "outcome": "matched", "cause": "tenant=acme delete=0h"}]
-    assert erasure_path(task_id) not in rest.world.files.held
 
 
 def test_a_task_moves_to_another_deployment(rest: RestWorld, tmp_path: Path) -> None:

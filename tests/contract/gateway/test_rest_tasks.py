@@ -1,20 +1,12 @@
 """Teams and tasks over HTTP: who may see and submit them, and what a repeated request does."""
 
-import threading
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
-from fastapi.testclient import TestClient
 
-from roboco.domain.limits import LimitOverrides
 from roboco.errors import TransientError
-from roboco.gateway import teams
-from roboco.gateway.rest import controls, endpoints
-from roboco.gateway.rest.caching import etag_of
 from tests.support.gateway_rest import CALLERS, DESK, KEY, RestWorld
-from tests.support.memory_ports.model import says
 
 TASK = {"team": "desk", "prompt": "hello"}
 
@@ -57,17 +49,6 @@ def test_a_path_is_no_team(rest: RestWorld) -> None:
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
-def test_a_broken_team_is_reported_without_its_file(rest: RestWorld) -> None:
-    folder = rest.orchestrator.settings.teams_dir
-    assert folder is not None
-    (folder / "broken.yaml").write_text("name: broken\nagents: secret text\n")
-    answer = rest.get("/v1/teams/broken")
-    assert (answer.status_code, answer.json()["code"]) == (500, "invalid_team")
-    assert "secret" not in answer.text
-    assert str(folder) not in answer.text
-    assert [team["name"] for team in rest.get("/v1/teams").json()["teams"]] == ["desk", "lab"]
-
-
 def test_the_same_key_is_the_same_task(rest: RestWorld) -> None:
     first, again = create(rest, TASK, "one"), create(rest, TASK, "one")
     assert (first.status_code, again.status_code) == (201, 200)
@@ -85,17 +66,6 @@ def test_the_same_task_id_with_other_content_is_a_conflict(rest: RestWorld) -> N
     other = create(rest, TASK | {"task_id": "t", "prompt": "other"})
     assert (other.status_code, other.json()["code"]) == (409, "conflict")
     assert create(rest, TASK | {"task_id": "t"}, "key").status_code == 400
-
-
-def test_a_repetition_finds_its_task_after_the_team_file_has_changed(rest: RestWorld) -> None:
-    body = TASK | {"model": "good"}
-    first = create(rest, body, "one")
-    folder = rest.orchestrator.settings.teams_dir
-    assert folder is not None
-    path = folder / "desk.yaml"
-    path.write_text(path.read_text().replace("writes notes", "writes letters"))
-    again = create(rest, body, "one")
-    assert (again.status_code, again.json()["task_id"]) == (200, first.json()["task_id"])
 
 
 def test_a_team_object_needs_its_scope_and_names_no_server(rest: RestWorld) -> None:
@@ -136,63 +106,6 @@ def test_files_of_the_server_cannot_be_named(rest: RestWorld) -> None:
     assert (answer.status_code, answer.json()["mistakes"][0]["at"]) == (422, "body.files")
 
 
-def test_a_task_gets_the_budget_of_its_caller(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    budget = LimitOverrides(max_steps=7)
-    for module in (teams, controls):
-        monkeypatch.setattr(module, "default_limits", lambda caller: budget)
-    task_id = rest.run("acme:t")
-    assert rest.orchestrator.task(task_id).team().limits.max_steps == 7
-    fork = rest.post("/v1/tasks/t/fork", {"message": "again"}).json()["task_id"]
-    assert rest.orchestrator.task(fork).team().limits.max_steps == 7
-    assert rest.post(f"/v1/tasks/{fork}/limits", {"limits": {"max_steps": 8}}).status_code == 403
-    assert rest.post(f"/v1/tasks/{fork}/limits", {"limits": {"max_steps": 6}}).status_code == 202
-
-
-def test_a_conversation_continues_imported_messages(rest: RestWorld) -> None:
-    """It waits for its user where it would end, and the next message continues the same history."""
-    earlier = [{"role": "user", "text": "hi"}, {"role": "assistant", "text": "hello", "agent": "writer"}]
-    rest.run("acme:t", says("one"), conversation=True, history=earlier)
-    assert rest.get("/v1/tasks/t/result?wait=1").json()["status"] == "user_turn"
-    assert create(rest, TASK | {"task_id": "t", "conversation": True, "history": earlier}).status_code == 200
-    assert create(rest, TASK | {"task_id": "t", "history": earlier}).status_code == 409
-    rest.replies = [says("two")]
-    assert rest.post("/v1/tasks/t/messages", {"message": "more"}).status_code == 202
-    rest.world.settle("acme:t")
-    messages = rest.get("/v1/tasks/t/session").json()["messages"]
-    texts = [message["content"][0]["text"] for message in messages]
-    assert texts == ["hi", "hello", "hello", "one", "more", "two"]
-    wrong = create(rest, TASK | {"history": [{"role": "system", "text": "x"}]})
-    assert (wrong.status_code, wrong.json()["mistakes"][0]["at"]) == (422, "body.history.0.role")
-
-
-def test_lists_are_pages_with_conditions(rest: RestWorld) -> None:
-    for number in range(3):
-        rest.run(f"acme:t{number}", title=f"note {number}")
-    rest.run("acme:w", says("I ship", ("ship", {})))
-    page = rest.get("/v1/tasks?limit=3").json()
-    rest_of_it = rest.get(f"/v1/tasks?limit=3&cursor={page['cursor']}").json()
-    assert [one["task_id"] for one in page["tasks"] + rest_of_it["tasks"]] == [
-        "acme:w",
-        "acme:t2",
-        "acme:t1",
-        "acme:t0",
-    ]
-    assert rest_of_it["cursor"] == ""
-    assert [one["task_id"] for one in rest.get("/v1/tasks?status=waiting").json()["tasks"]] == ["acme:w"]
-    assert [one["task_id"] for one in rest.get("/v1/tasks?text=NOTE%201").json()["tasks"]] == ["acme:t1"]
-    for query in ("status=nope", "cursor=x", "since=999999w", "since=soon", "limit=0", "statuses=ended"):
-        assert rest.get(f"/v1/tasks?{query}").status_code in (400, 422), query
-    assert rest.get("/v1/tasks?until=9999-12-31T23:59:59.999Z").status_code == 200
-
-
-def test_details_have_an_entity_tag(rest: RestWorld) -> None:
-    rest.run("acme:t")
-    tag = rest.get("/v1/tasks/t").headers["etag"]
-    unchanged = rest.client.get("/v1/tasks/t", headers={KEY: "acme", "If-None-Match": f'"x", W/{tag}'})
-    assert (unchanged.status_code, unchanged.content, unchanged.headers["etag"]) == (304, b"", tag)
-    assert rest.client.get("/v1/tasks/t", headers={KEY: "acme", "If-None-Match": '"x"'}).status_code == 200
-
-
 def test_unknown_routes_methods_and_bodies_are_problems(rest: RestWorld) -> None:
     json_headers = {KEY: "acme", "Content-Type": "application/json"}
     bodies = [(b"{", 422), (b"\xff", 400), (b"[" * 40_000, 400), (b'{"\\ud800": 1}', 422), (b"1" * 5000, 400)]
@@ -229,29 +142,3 @@ def test_an_unexpected_error_is_a_problem_without_its_text(rest: RestWorld, monk
     answer = rest.get("/v1/tasks/t")
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
     assert "secret" not in answer.text
-
-
-def test_the_event_loop_digests_no_body(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    rest.run("acme:t")
-    threads = list[str]()
-
-    def recorded(data: bytes) -> str:
-        threads.append(threading.current_thread().name)
-        return etag_of(data)
-
-    monkeypatch.setattr(endpoints, "etag_of", recorded)
-    for path in ("tasks", "tasks/t", "tasks/t/session", "tasks/t/history", "teams", "teams/desk"):
-        assert rest.get(f"/v1/{path}").status_code == 200
-    assert len(threads) == 6
-    assert all(name.startswith(("roboco-gateway-read", "roboco-gateway-history")) for name in threads)
-
-
-def test_a_mounted_gateway_returns_addresses_below_its_path(rest: RestWorld) -> None:
-    shop = FastAPI()
-    shop.mount("/roboco", rest.app)
-    client = TestClient(shop, headers={KEY: "acme"})
-    created = client.post("/roboco/v1/tasks", json=TASK | {"task_id": "t"})
-    sent = client.post("/roboco/v1/tasks/t/messages", json={"message": "more"})
-    stored = client.put("/roboco/v1/tasks/t/files/a.txt", content=b"text")
-    for answer in (created, sent, stored):
-        assert client.get(answer.headers["location"]).status_code == 200, answer.headers["location"]

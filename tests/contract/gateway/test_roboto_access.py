@@ -1,19 +1,17 @@
 """A session of roboto.ai's API is reached by its tenant's keys, with the scope and team that a request needs."""
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
 
 from roboco import Orchestrator, Settings
 from roboco.gateway import GatewaySettings, create_app
-from roboco.gateway.principal import ALL_SCOPES, LOCAL, Principal, Scope
+from roboco.gateway.principal import ALL_SCOPES, Principal, Scope
 from roboco.gateway.roboto import waiting
 from roboco.local.valkey import ValkeyServer
 from tests.support.gateway_callers import choose_callers
@@ -100,33 +98,6 @@ def test_a_key_without_the_scope_is_refused(api: Api, method: str, path: str, bo
     assert api.ask(Principal("key:r", "acme", frozenset({Scope.READ})), "POST", "/v1/ai/chats", START)[0] == 401
 
 
-def test_a_session_belongs_to_its_tenant_and_names_its_caller(api: Api) -> None:
-    session_id = api.start(ACME)
-    status, body = api.ask(ACME, "GET", f"/v1/ai/threads/{session_id.removeprefix('acme:')}?load_messages=True")
-    data = body["data"]
-    assert (status, data["session_id"], data["chat_id"], data["thread_id"]) == (200, *[session_id] * 3)
-    assert (data["org_id"], data["created_by"], data["status"]) == ("acme", "key:acme", "roboto_turn")
-    assert [message["content"] for message in data["messages"]] == [[{"content_type": "text", "text": "go"}]]
-
-
-def test_the_organization_of_a_request_is_the_keys_tenant(api: Api) -> None:
-    assert api.start(ACME, **{"X-Roboto-Org-Id": "acme"}).startswith("acme:")
-    assert api.start(LOCAL, **{"X-Roboto-Org-Id": "acme"}).startswith("acme:")
-    assert ":" not in api.start(LOCAL)
-    assert api.ask(ACME, "POST", "/v1/ai/chats", START, **{"X-Roboto-Org-Id": "other"})[0] == 401
-    assert api.ask(LOCAL, "POST", "/v1/ai/chats", START, **{"X-Roboto-Org-Id": "A/../b"})[0] == 400
-
-
-def test_a_key_reaches_its_teams_alone(api: Api) -> None:
-    session_id = api.start(ACME)
-    limited = Principal("key:l", "acme", ALL_SCOPES, frozenset({"secret"}))
-    assert api.ask(limited, "GET", f"/v1/ai/chats/{session_id}")[0] == 404
-    assert api.ask(limited, "POST", "/v1/ai/chats", START)[0] == 401
-    assert [one["name"] for one in api.ask(limited, "GET", "/v1/ai/agents")[1]["data"]["items"]] == ["secret"]
-    assert api.ask(limited, "GET", "/v1/ai/agents/name/chat")[0] == 404
-    assert api.ask(limited, "POST", "/v1/ai/agents/chat/invoke", {"values": {"prompt": "go"}})[0] == 404
-
-
 def test_a_team_with_mistakes_hides_no_other_and_shows_no_path(api: Api) -> None:
     assert [one["name"] for one in api.ask(ACME, "GET", "/v1/ai/agents")[1]["data"]["items"]] == ["chat", "secret"]
     status, answer = api.ask(ACME, "GET", "/v1/ai/agents/broken")
@@ -171,21 +142,6 @@ def test_a_session_that_cannot_be_as_requested_is_refused(api: Api, body: Any) -
     assert (status, answer["error"]["error_code"]) == (400, "RobotoInvalidRequestException")
 
 
-def test_the_same_idempotency_key_is_the_same_session_of_a_caller(api: Api) -> None:
-    key = {"Idempotency-Key": "one"}
-    first = api.start(ACME, **key)
-    assert (api.start(ACME, **key), api.start(Principal("key:b", "acme", ALL_SCOPES), **key) == first) == (first, False)
-    other = {"messages": [{"role": "user", "content": [{"text": "else"}]}]}
-    status, answer = api.ask(ACME, "POST", "/v1/ai/chats", other, **key)
-    assert (status, answer["error"]["error_code"]) == (409, "RobotoConflictException")
-
-
-def test_model_profiles_are_those_of_the_team(api: Api) -> None:
-    assert api.ask(ACME, "GET", "/v1/ai/model-profiles")[1]["data"] == [
-        {"id": "standard", "label": "standard", "description": "", "is_default": True}
-    ]
-
-
 @pytest.mark.parametrize(
     "token",
     [
@@ -199,28 +155,3 @@ def test_a_forged_token_is_answered(api: Api, token: str) -> None:
     session_id = api.start(ACME)
     status, body = api.ask(ACME, "GET", f"/v1/ai/chats/{session_id}/delta?next_token={token}")
     assert (status, body["data"]["status"]) == (200, "roboto_turn")
-
-
-@pytest.mark.parametrize("path", ["", "/delta"])
-def test_answers_are_written_outside_the_event_loop(api: Api, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole of a long session takes long to write. All streams of the process would wait for it."""
-    threads: list[str] = []
-
-    def written(response: JSONResponse, content: Any) -> bytes:
-        threads.append(threading.current_thread().name)
-        return json.dumps(content).encode()
-
-    session_id = api.start(ACME)
-    monkeypatch.setattr(JSONResponse, "render", written)
-    assert api.ask(ACME, "GET", f"/v1/ai/chats/{session_id}{path}")[0] == 200
-    assert threads
-    assert all(name.startswith("roboco-gateway-read") for name in threads)
-
-
-def test_text_that_is_no_unicode_is_stored_or_refused(api: Api) -> None:
-    lone = {"role": "user", "content": [{"text": "a \ud800 b"}]}
-    status, body = api.ask(ACME, "POST", "/v1/ai/chats", {"messages": [lone]})
-    assert status in (200, 400), body
-    session_id = api.start(ACME)
-    status, answer = api.ask(ACME, "POST", f"/v1/ai/chats/{session_id}/messages", {"message": lone})
-    assert (status, answer["error"]["error_code"]) == (400, "RobotoInvalidStateTransitionException")

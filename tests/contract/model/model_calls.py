@@ -24,8 +24,6 @@ IGNORE_ABANDONED_GENERATORS = pytest.mark.filterwarnings(
     "ignore:Exception ignored in. <async_generator:pytest.PytestUnraisableExceptionWarning"
 )
 """Garbage collection in one thread may find an asynchronous generator that the loop's thread is leaving."""
-COMMENT_ONLY = b": a comment, as the end of a stream\n\n"
-"""The end of a stream that lacks its last event."""
 CLOSE_TIMEOUT = 60
 """Seconds that closing a model may take."""
 

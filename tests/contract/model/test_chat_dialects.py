@@ -208,9 +208,3 @@ def test_the_largest_reported_counts_are_the_usage(
 ) -> None:
     _, reply = read(server, model, b"".join([*chunks, d("stop"), END]))
     assert (reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.estimated) == (10, 5, False)
-
-
-def test_a_malformed_call_of_gemini_is_asked_for_again(server: ModelServer, model: OpenAIModel) -> None:
-    _, reply = read(server, model, d("function_call_filter: MALFORMED_FUNCTION_CALL") + END)
-    assert reply.finish_reason == "malformed"
-    assert len(server.requests) == reply.reprompts + 1 == 3

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from roboco.model import reply_assembly as assembly
 from roboco.model.openai_model import OpenAIModel
 from roboco.ports.model import ModelStream
 from roboco.ports.model import Reply as ModelReply
 from tests.contract.model.json_requests import (
-    ADD_CALL,
     REQUESTED_ADD,
     TOOLS,
     VALID_ANSWER,
@@ -23,36 +21,16 @@ from tests.contract.model.json_requests import (
     script_answers,
 )
 from tests.contract.model.model_calls import (
-    COMMENT_ONLY,
     IGNORE_ABANDONED_GENERATORS,
     all_disconnected,
     delta,
     encode_events,
-    make_request,
-    read_failure,
     read_reply,
 )
 from tests.support.servers.model_server import ModelServer, Reply, Request
 from tests.support.stack import until
 
 pytestmark = IGNORE_ABANDONED_GENERATORS
-
-
-def test_a_call_is_read_from_a_json_answer(server: ModelServer, model: OpenAIModel) -> None:
-    script_answers(server, VALID_ANSWER)
-    text, result = read_reply(model.stream(make_json_request()))
-    assert (text, result.calls, result.finish_reason, result.reprompts) == (
-        "I add",
-        (REQUESTED_ADD,),
-        "tool_calls",
-        0,
-    )
-    [body] = request_bodies(server)
-    assert {"tools", "tool_choice"}.isdisjoint(body)
-    system, user = body["messages"]
-    assert system["content"].startswith("be short\n\n")
-    assert all(word in system["content"] for word in ("add", "does note", '"a": integer (maximum 1000)', '"calls"'))
-    assert user == {"role": "user", "content": "go"}
 
 
 def test_the_json_of_an_answer_is_not_streamed(server: ModelServer, model: OpenAIModel) -> None:
@@ -78,38 +56,6 @@ def test_the_schema_of_the_answer_is_sent(server: ModelServer, model: OpenAIMode
     assert "maximum" not in json.dumps(free)
 
 
-def test_an_answer_may_contain_several_calls(server: ModelServer, model: OpenAIModel) -> None:
-    """The calls keep their order. A repeated call with the same arguments is dropped."""
-    note = {"tool": "note", "args": {"content": 'ü漢\U0001f600 \n " {}'}}
-    script_answers(server, {"text": "", "calls": [note, ADD_CALL, note]})
-    text, result = read_reply(model.stream(make_json_request()))
-    assert text == ""
-    assert [call.name for call in result.calls] == ["note", "add"]
-    assert json.loads(result.calls[0].arguments) == note["args"]
-
-
-def test_an_answer_may_call_nothing(server: ModelServer, model: OpenAIModel) -> None:
-    script_answers(server, {"text": "ü漢\U0001f600 \n", "calls": []})
-    text, result = read_reply(model.stream(make_json_request()))
-    assert (text, result.calls, result.finish_reason) == ("ü漢\U0001f600 \n", (), "stop")
-
-
-TOLERATED = {
-    "fenced": f"```json\n{json.dumps(VALID_ANSWER)}\n```",
-    "with prose": f"Sure, here {{it}} is: {json.dumps(VALID_ANSWER)} I hope that {{helps}}!",
-    "drafted before": f"<think>{json.dumps(VALID_ANSWER | {'text': 'draft'})} no</think>\n{json.dumps(VALID_ANSWER)}",
-    "indented": json.dumps(VALID_ANSWER, indent=4) + "\n\n\n",
-    "with a word more": json.dumps(VALID_ANSWER | {"mood": "good"}),
-}
-
-
-@pytest.mark.parametrize("form", TOLERATED)
-def test_text_around_the_json_object_is_ignored(server: ModelServer, model: OpenAIModel, form: str) -> None:
-    script_answers(server, TOLERATED[form])
-    text, result = read_reply(model.stream(make_json_request()))
-    assert (text, result.calls, result.reprompts) == ("I add", (REQUESTED_ADD,), 0)
-
-
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=30), pieces=st.integers(1, 200))
 def test_an_answer_may_be_split_into_chunks_anywhere(
@@ -119,14 +65,6 @@ def test_an_answer_may_be_split_into_chunks_anywhere(
     found, result = read_reply(model.stream(make_json_request()))
     assert found == text
     assert [json.loads(call.arguments) for call in result.calls] == [{"content": text}]
-
-
-def test_a_request_without_tools_is_streamed(server: ModelServer, model: OpenAIModel) -> None:
-    server.script(lambda request: Reply(text="one two", hang_after=1))
-    stream = model.stream(make_request(tool_calls="json"))
-    assert next(iter(stream)) == "one "
-    stream.close()
-    assert "response_format" not in request_bodies(server)[0]
 
 
 def test_no_native_calls_are_sent(server: ModelServer, model: OpenAIModel) -> None:
@@ -169,52 +107,6 @@ def test_a_request_is_repeated_without_a_response_format_if_the_server_refuses_i
     ]
     read_reply(model.stream(make_json_request(model="another")))
     assert ["response_format" in body for body in request_bodies(server)] == [True, False, False, True]
-
-
-def test_another_refusal_is_reported(server: ModelServer, models: Callable[..., OpenAIModel]) -> None:
-    server.script(lambda request: Reply(status=400, text="the context is too long"))
-    _, error = read_failure(models().stream(make_json_request()))
-    assert (error.code, error.retryable) == ("status", False)
-    assert len(server.requests) == 1
-
-
-def test_a_rate_limit_of_a_reprompt_is_reported(server: ModelServer, model: OpenAIModel) -> None:
-    limited = Reply(status=429, headers={"Retry-After": "3"})
-    server.script(lambda request: limited if request.count("assistant") else Reply(text="no"))
-    text, error = read_failure(model.stream(make_json_request()))
-    assert (text, error.code, error.retry_after) == ("", "rate_limit", 3.0)
-
-
-@pytest.mark.parametrize("broken", [Reply(text="one two", break_after=1), Reply(text="{", garbage=COMMENT_ONLY)])
-def test_an_interrupted_json_answer_is_requested_again(server: ModelServer, model: OpenAIModel, broken: Reply) -> None:
-    """The client has streamed no text of the interrupted answer."""
-    script_answers(server, VALID_ANSWER)
-    server.fail_next(1, broken)
-    text, result = read_reply(model.stream(make_json_request()))
-    assert (text, result.calls, result.reprompts) == ("I add", (REQUESTED_ADD,), 0)
-    assert len(server.requests) == 2
-
-
-def test_timeouts_apply_to_each_attempt(server: ModelServer, models: Callable[..., OpenAIModel]) -> None:
-    hanging = Reply(text="no and no", hang_after=1)
-    whole = Reply(garbage=encode_events(delta("stop", content="no")))  # one chunk that includes the end
-    server.script(lambda request: hanging if request.count("assistant") else whole)
-    text, error = read_failure(
-        models(max_attempts=2, retry_delay=0.01).stream(make_json_request(first_token_timeout=5, idle_timeout=0.1))
-    )
-    assert (text, error.code, error.retryable) == ("", "silent", False)
-    assert "fell silent for 0.1 s" in str(error)
-    assert len(server.requests) == 3
-
-
-def test_a_json_answer_that_is_too_long_is_refused(
-    server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(assembly, "MAX_HELD_CHARS", 1000)
-    script_answers(server, "x" * 2000, chunks=20)
-    text, error = read_failure(model.stream(make_json_request()))
-    assert (text, error.code, error.retryable) == ("", "too_long", False)
-    assert len(server.requests) == 1
 
 
 def close_and_read_rest(stream: ModelStream) -> list[Any]:

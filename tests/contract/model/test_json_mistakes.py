@@ -62,30 +62,6 @@ def test_the_model_corrects_a_malformed_answer(server: ModelServer, model: OpenA
     assert request_bodies(server)[1]["response_format"] == request_bodies(server)[0]["response_format"]
 
 
-@pytest.mark.parametrize(
-    "truncated", ['{"text": "on and on', '{"text": "", "calls": [{"tool": "note", "args": {"content": "']
-)
-def test_a_truncated_answer_is_reprompted(server: ModelServer, model: OpenAIModel, truncated: str) -> None:
-    replies = [Reply(text=truncated, finish_reason="length"), Reply(text=json.dumps(VALID_ANSWER))]
-    server.script(lambda request: replies[request.count("assistant")])
-    _, result = read_reply(model.stream(make_json_request()))
-    assert (result.calls, result.reprompts) == ((REQUESTED_ADD,), 1)
-    assert "cut off" in request_bodies(server)[1]["messages"][-1]["content"]
-
-
-def test_text_within_a_truncated_call_is_no_answer(server: ModelServer, model: OpenAIModel) -> None:
-    truncated = '{"text": "", "calls": [{"tool": "add", "args": {"text": "not for people"}}, {"tool": '
-    server.script(lambda request: Reply(text=json.dumps(VALID_ANSWER) if request.count("assistant") else truncated))
-    text, result = read_reply(model.stream(make_json_request()))
-    assert (text, result.reprompts) == ("I add", 1)
-
-
-def test_a_complete_answer_at_the_token_limit_is_accepted(server: ModelServer, model: OpenAIModel) -> None:
-    script_answers(server, VALID_ANSWER, finish_reason="length")
-    _, result = read_reply(model.stream(make_json_request()))
-    assert (result.calls, result.finish_reason, result.reprompts) == ((REQUESTED_ADD,), "tool_calls", 0)
-
-
 def test_reprompts_are_bounded(server: ModelServer, model: OpenAIModel) -> None:
     """Each reprompt contains only the answer before it."""
     server.script(lambda request: Reply(text=f"no {len(server.requests)}", usage=(7, 2)))
@@ -134,24 +110,6 @@ def test_prose_with_brackets_is_text(server: ModelServer, model: OpenAIModel, co
     assert (text, result.finish_reason, result.mistake) == (content, "stop", "")
 
 
-def test_truncated_prose_is_incomplete(server: ModelServer, model: OpenAIModel) -> None:
-    script_answers(server, "I would add", finish_reason="length")
-    text, result = read_reply(model.stream(make_json_request()))
-    assert (text, result.finish_reason) == ("I would add", "length")
-
-
-def test_prose_without_the_required_call_is_malformed(server: ModelServer, model: OpenAIModel) -> None:
-    script_answers(server, "I would rather not.")
-    text, result = read_reply(model.stream(replace(make_json_request(), tool_choice="required")))
-    assert (text, result.finish_reason) == ("I would rather not.", "malformed")
-
-
-def test_the_text_of_an_answer_that_stays_truncated_is_shown(server: ModelServer, model: OpenAIModel) -> None:
-    script_answers(server, '{"text": "on and\\non \\ud83d\\u', finish_reason="length")
-    text, result = read_reply(model.stream(make_json_request()))
-    assert (text, result.finish_reason, result.mistake) == ("on and\non \ufffd", "length", "")
-
-
 def make_request_after_call() -> Any:
     """Return the request of an agent that has called a tool and has no tools in this turn."""
     call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
@@ -178,34 +136,3 @@ def test_an_agent_without_tools_replies_with_its_prose_only(
     script_answers(server, content.replace('"text": "", ', ""))
     text, result = read_reply(model.stream(make_request_after_call()))
     assert (text, result.finish_reason, result.reprompts) == (words, "stop", 0)
-
-
-def test_an_agent_without_tools_that_writes_only_calls_is_reprompted_for_prose(
-    server: ModelServer, model: OpenAIModel
-) -> None:
-    call = json.dumps({"calls": [ADD_CALL]})
-    server.script(lambda request: Reply(text=call if len(server.requests) == 1 else "It is 3."))
-    text, result = read_reply(model.stream(make_request_after_call()))
-    assert (text, result.reprompts, result.mistake) == ("It is 3.", 1, "")
-    assert "without JSON" in request_bodies(server)[1]["messages"][-1]["content"]
-
-
-def test_an_agent_without_tools_that_keeps_writing_calls_fails(server: ModelServer, model: OpenAIModel) -> None:
-    script_answers(server, json.dumps({"calls": [ADD_CALL]}))
-    text, result = read_reply(model.stream(make_request_after_call()))
-    assert (text, result.finish_reason, result.reprompts) == ("", "malformed", MAX_REPROMPTS)
-    assert result.mistake
-
-
-def test_json_of_an_agent_that_never_had_tools_is_its_text(server: ModelServer, model: OpenAIModel) -> None:
-    call = json.dumps({"calls": [ADD_CALL]})
-    script_answers(server, call)
-    text, _ = read_reply(model.stream(replace(make_json_request(), tools=())))
-    assert text == call
-
-
-def test_an_answer_without_the_required_call_is_reprompted(server: ModelServer, model: OpenAIModel) -> None:
-    script_answers(server, {"calls": []}, {"calls": [ADD_CALL]})
-    text, result = read_reply(model.stream(replace(make_json_request(), tool_choice="required")))
-    assert (text, result.calls, result.reprompts) == ("", (REQUESTED_ADD,), 1)
-    assert "must call one of add, note" in request_bodies(server)[1]["messages"][-1]["content"]

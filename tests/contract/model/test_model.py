@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from roboco.model.openai_model import OpenAIModel
-from roboco.ports.model import Listener, ModelStream, RequestedCall
-from roboco.ports.model import Reply as ModelReply
+from roboco.ports.model import ModelStream
 from tests.contract.model.model_calls import (
     API_KEY,
     IGNORE_ABANDONED_GENERATORS,
@@ -33,27 +32,6 @@ pytestmark = IGNORE_ABANDONED_GENERATORS
 STREAM_COUNT = 50
 
 
-@pytest.mark.parametrize("text", ["one two three", "ü漢\U0001f600 \n\n\t {}", "x" * 5000])
-def test_the_text_is_complete_and_in_order(server: ModelServer, model: OpenAIModel, text: str) -> None:
-    server.script(lambda request: Reply(text=text, chunks=40))
-    found, result = read_reply(model.stream(make_request()))
-    assert found == text
-    assert (result.model, result.finish_reason, result.calls) == ("m", "stop", ())
-
-
-def test_the_first_text_is_yielded_immediately(server: ModelServer, model: OpenAIModel) -> None:
-    server.script(lambda request: Reply(text="one two", hang_after=1))
-    stream = model.stream(make_request())
-    assert next(iter(stream)) == "one "
-    stream.close()
-
-
-def test_an_empty_answer_is_an_answer(server: ModelServer, model: OpenAIModel) -> None:
-    server.script(lambda request: Reply(finish_reason="length"))
-    text, result = read_reply(model.stream(make_request()))
-    assert (text, result.finish_reason, result.calls) == ("", "length", ())
-
-
 def test_usage_and_times_are_reported(server: ModelServer, model: OpenAIModel) -> None:
     server.script(lambda request: Reply(text="a b c d", usage=(11, 7), delay=0.05, interval=0.02))
     start = time.monotonic()
@@ -63,13 +41,6 @@ def test_usage_and_times_are_reported(server: ModelServer, model: OpenAIModel) -
     assert result.first_token_ms >= 45
     assert result.first_token_ms <= result.duration_ms
     assert 105 <= result.duration_ms <= took + 1
-
-
-def test_without_usage_the_chunks_are_counted(server: ModelServer, model: OpenAIModel) -> None:
-    server.script(lambda request: Reply(text="a b c", garbage=encode_events(delta("stop"))))
-    _, result = read_reply(model.stream(make_request()))
-    assert (result.tokens_in, result.tokens_out) == (19, 3)
-    assert result.usage.estimated
 
 
 def test_the_request_contains_the_settings_of_the_profile(server: ModelServer, model: OpenAIModel) -> None:
@@ -95,23 +66,6 @@ def test_a_call_is_required_only_of_a_model_with_tools(server: ModelServer, mode
     read_reply(model.stream(replace(make_request("go"), tool_choice="required")))
     read_reply(model.stream(make_request("go", TOOL)))
     assert [record.request.body.get("tool_choice") for record in server.requests] == ["required", None, None]
-
-
-def test_tool_calls_are_assembled_from_chunks(server: ModelServer, model: OpenAIModel) -> None:
-    """The chunks of several calls are interleaved. Arguments that are not JSON are returned unchanged."""
-    given = (("add", json.dumps({"a": 1, "text": "ü \n"})), ("find", "{no json"), ("add", ""), ("none", "[1, 2]"))
-    server.script(lambda request: Reply(text="wait", tool_calls=given))
-    text, result = read_reply(model.stream(make_request("go", TOOL)))
-    assert (text, result.finish_reason) == ("wait", "tool_calls")
-    assert result.calls == tuple(RequestedCall(name, arguments) for name, arguments in given)
-
-
-def test_tool_calls_without_an_index_are_distinguished_by_their_ids(server: ModelServer, model: OpenAIModel) -> None:
-    one, two = ({"id": f"call_{n}", "function": {"name": n, "arguments": "{}"}} for n in ("add", "find"))
-    chunks = encode_events(delta(tool_calls=[one]), delta(tool_calls=[two]), delta("tool_calls"))
-    server.script(lambda request: Reply(garbage=chunks))
-    _, result = read_reply(model.stream(make_request("go", TOOL)))
-    assert result.calls == (RequestedCall("add", "{}"), RequestedCall("find", "{}"))
 
 
 def test_fifty_streams_run_concurrently(server: ModelServer, model: OpenAIModel) -> None:
@@ -155,37 +109,10 @@ def test_a_silent_stream_is_closed(server: ModelServer, model: OpenAIModel, sent
     assert list(stream) == []
 
 
-def test_an_active_stream_is_closed(server: ModelServer, model: OpenAIModel) -> None:
-    server.script(lambda request: Reply(text="word " * 5000, interval=0.005))
-    stream = model.stream(make_request())
-    items = read_and_close(stream, lambda: server.requests and server.requests[0].chunks_sent > 10, 5)
-    assert set("".join(items).split()) <= {"word", "wor", "wo", "w"}
-    [record] = server.wait_for(all_disconnected, timeout=60)
-    assert record.chunks_sent < 1000
-
-
 def test_a_stream_is_closed_during_a_retry_delay(server: ModelServer, models: Callable[..., OpenAIModel]) -> None:
     server.script(lambda request: Reply(status=500))
     assert read_and_close(models(retry_delay=30).stream(make_request()), lambda: server.requests) == []
     assert len(server.requests) == 1
-
-
-def test_a_stream_is_closed_before_it_was_read(server: ModelServer, model: OpenAIModel) -> None:
-    server.script(lambda request: Reply(text="one two", hang_after=1))
-    for _ in range(20):
-        stream = model.stream(make_request())
-        stream.close()
-        stream.close()
-        assert [item for item in stream if isinstance(item, ModelReply)] == []
-    until(lambda: all_disconnected(server.requests) or not server.requests, 60, "all connections are closed")
-
-
-def test_a_stream_that_has_ended_is_closed(server: ModelServer, model: OpenAIModel) -> None:
-    stream = model.stream(make_request())
-    assert read_reply(stream)[0] == "echo: hello"
-    stream.close()
-    assert server.requests[0].completed
-    assert server.requests[0].client_disconnected_at is None
 
 
 def test_the_error_without_a_key_names_the_variable(
@@ -199,16 +126,6 @@ def test_the_error_without_a_key_names_the_variable(
         text, error = read_failure(model.stream(make_request(**profile)))
         assert (text, error.code, error.retryable) == ("", "no_key", False)
         assert f"{variable} is not set" in str(error)
-
-
-def test_the_key_of_the_environment_is_sent(
-    server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read_reply(model.stream(make_request()))
-    monkeypatch.setenv("OPENAI_API_KEY", "a newer key")
-    read_reply(model.stream(make_request()))
-    sent = [record.request.headers["authorization"] for record in server.requests]
-    assert sent == [f"Bearer {API_KEY}", "Bearer a newer key"]
 
 
 def test_another_address_never_gets_the_key_of_the_environment(
@@ -287,58 +204,3 @@ def test_a_key_in_a_response_of_the_server_appears_in_no_error(
         _, error = read_failure(model.stream(make_request()))
         assert API_KEY[:10] not in repr(error)
     assert API_KEY[:10] not in caplog.text
-
-
-@pytest.mark.parametrize("length", [130, 140, 145, 150, 155])
-@pytest.mark.parametrize("code", ["context_length_exceeded", "insufficient_quota"])
-def test_a_key_at_the_end_of_a_truncated_quotation_is_masked(
-    server: ModelServer, model: OpenAIModel, code: str, length: int
-) -> None:
-    text = f"{'x' * length}{API_KEY} is no good"
-    server.fail_next(1, Reply(status=429 if code == "insufficient_quota" else 400, text=text, code=code))
-    _, error = read_failure(model.stream(make_request()))
-    assert error.code in ("context_length", "quota")
-    assert API_KEY[:4] not in repr(error)
-    server.fail_next(4, Reply(text="a", garbage=encode_events({"error": {"message": text, "code": code}})))
-    _, error = read_failure(model.stream(make_request()))
-    assert error.code in ("context_length", "quota")
-    assert API_KEY[:4] not in repr(error)
-
-
-def test_the_error_of_a_refused_key_names_the_variable_of_the_profile(
-    server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = models(allowed=("TEAM_KEY",))
-    monkeypatch.setenv("TEAM_KEY", "the team's key")
-    server.script(lambda request: Reply(status=401))
-    _, error = read_failure(model.stream(make_request(base_url=server.base_url, api_key_env="TEAM_KEY")))
-    assert "TEAM_KEY" in str(error)
-    assert "the team's key" not in repr(error)
-
-
-def test_texts_are_passed_to_the_callback(server: ModelServer, model: OpenAIModel) -> None:
-    server.script(lambda request: Reply(chunks=["one ", "two ", "three"], interval=0.02))
-    texts: list[str] = []
-    [result] = model.stream(make_request(), Listener(texts.append))
-    assert isinstance(result, ModelReply)
-    assert "".join(texts) == "one two three"
-    assert texts[0].startswith("one "), "pieces of one read are joined"
-
-
-def test_the_callback_is_not_called_after_a_stream_was_closed(server: ModelServer, model: OpenAIModel) -> None:
-    server.script(lambda request: Reply(chunks=["word "] * 500, interval=0.002, hang_after=500))
-    texts: list[str] = []
-    received = threading.Event()
-
-    def on_text(text: str) -> None:
-        texts.append(text)
-        received.set()
-
-    stream = model.stream(make_request(), Listener(on_text))
-    assert received.wait(60)
-    stream.close()
-    assert list(stream) == []
-    assert stream.wait_closed(10)
-    count = len(texts)
-    until(lambda: all_disconnected(server.requests), 60, "the client has disconnected")
-    assert len(texts) == count

@@ -2,7 +2,6 @@
 
 import asyncio
 import gzip
-import json
 import zlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -12,8 +11,7 @@ import pytest
 from roboco.errors import ModelError
 from roboco.model import reply_assembly as assembly
 from roboco.model import sse
-from roboco.model.openai_model import OpenAIModel, _ModelCall
-from roboco.ports.model import Listener
+from roboco.model.openai_model import OpenAIModel
 from roboco.ports.model import Reply as ModelReply
 from tests.contract.model.model_calls import (
     IGNORE_ABANDONED_GENERATORS,
@@ -52,26 +50,12 @@ def test_a_text_without_end_is_truncated_while_it_is_streamed(
     server.wait_for(all_disconnected)
 
 
-def test_arguments_without_end_are_truncated(
-    server: ModelServer, model: OpenAIModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(assembly, "MAX_ARGUMENT_CHARS", 1000)
-    send_endless_data(server, call_delta(0, '{"a": "'), *[call_delta(1, "x" * 50)] * 30)
-    _, result = read_truncated_reply(server, model)
-    assert sum(len(requested.arguments) for requested in result.calls) == 1000
-
-
 @pytest.mark.parametrize("far", [0, 10**9, -(10**9)])
 def test_calls_without_end_are_truncated(server: ModelServer, model: OpenAIModel, far: int) -> None:
     send_endless_data(server, *(call_delta(far + index) for index in range(500)))
     _, result = read_truncated_reply(server, model)
     assert len(result.calls) == assembly.MAX_REPLY_CALLS
     assert {requested.arguments for requested in result.calls} == {"{}"}
-
-
-def test_new_ids_without_end_are_truncated(server: ModelServer, model: OpenAIModel) -> None:
-    send_endless_data(server, *(call_delta(None, id=f"c{number}") for number in range(500)))
-    assert len(read_truncated_reply(server, model)[1].calls) == assembly.MAX_REPLY_CALLS
 
 
 @pytest.mark.parametrize("chunk", [delta(), delta(content=""), call_delta(0, ""), {}], ids=str)
@@ -92,38 +76,6 @@ def test_an_answer_that_takes_too_long_is_truncated(
     server.wait_for(all_disconnected)
 
 
-def test_chunks_after_a_whole_reply_do_not_postpone_its_end(model: OpenAIModel) -> None:
-    assert len(asyncio.run(ends_after(model, lambda _: None))) == 1
-
-
-def test_text_after_a_finish_reason_is_read_to_its_end(model: OpenAIModel) -> None:
-    """Some servers mark each chunk as the last one: https://github.com/su-kaka/gcli2api/issues/403."""
-    assert len(asyncio.run(ends_after(model, lambda reply: reply.add_text("word ")))) == 3
-
-
-async def ends_after(model: OpenAIModel, more: Callable[[assembly.ReplyAssembly], object]) -> set[float | None]:
-    """Return the times at which a reply with a finish reason ends, as of each of three chunks."""
-    request, reply, found = make_request(), assembly.ReplyAssembly("m"), set[float | None]()
-    texts: list[str] = []
-    reply.finish("stop")
-    async with asyncio.timeout(100) as limit:
-        output = _ModelCall(model, request, Listener(texts.append))._output(request, reply, texts.append, limit)
-        for _ in range(3):
-            more(reply)
-            output.heard()
-            found.add(limit.when())
-            await asyncio.sleep(0.01)
-    return found
-
-
-def test_long_names_are_truncated(server: ModelServer, model: OpenAIModel) -> None:
-    chunk = delta("r" * 5000, tool_calls=[{"index": 0, "function": {"name": "n" * 5000}}]) | {"model": "m" * 5000}
-    send_endless_data(server, *[chunk] * 3)
-    server.script(lambda request: Reply(garbage=b"data: %s\n\ndata: [DONE]\n\n" % json.dumps(chunk).encode()))
-    _, result = read_reply(model.stream(make_request("hello", TOOL)))
-    assert {len(result.model), len(result.finish_reason), len(result.calls[0].name)} == {assembly.MAX_NAME_CHARS}
-
-
 @pytest.mark.parametrize("long", [b"data: " + b"x" * 5000, b": " + b"x" * 5000, b"data: x\n" * 800])
 def test_an_event_without_end_is_refused(
     server: ModelServer, model: OpenAIModel, long: bytes, monkeypatch: pytest.MonkeyPatch
@@ -141,15 +93,6 @@ def test_only_the_beginning_of_an_error_is_read(server: ModelServer, model: Open
     assert "beginning" in str(error)
     assert '{"error"' in str(error), "the client reads the body to its end"
     assert len(error.message) <= 400
-
-
-def test_a_compressed_error_is_read(server: ModelServer, model: OpenAIModel) -> None:
-    """The client asks for no compression, and some servers compress all the same."""
-    packed = gzip.compress(b'{"error": {"message": "unpacked"}}')
-    server.script(lambda request: Reply(status=400, garbage=packed, headers={"Content-Encoding": "gzip"}))
-    _, error = read_failure(model.stream(make_request()))
-    assert "unpacked" in str(error)
-    assert server.requests[0].request.headers["accept-encoding"] == "identity"
 
 
 def read_compressed(body: bytes, encoding: str, piece: int) -> list[Any]:
@@ -178,8 +121,3 @@ def test_a_stream_is_read_up_to_a_limit(
     with pytest.raises(ModelError) as failed:
         read_compressed(pack(b": x\n" * 1_000_000), encoding, 10_000)
     assert failed.value.code == "too_long"
-
-
-def test_an_encoding_that_was_not_asked_for_is_named() -> None:
-    with pytest.raises(ModelError, match="'br'"):
-        read_compressed(b"x", "br", 1)

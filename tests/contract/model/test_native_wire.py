@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -265,13 +263,6 @@ def test_server_error_is_raised_after_one_request(caller: Caller, provider: str)
     assert len(caller.server.received) == 1
 
 
-@pytest.mark.parametrize("provider", PROVIDERS.values())
-def test_unreachable_server_raises_an_os_error(caller: Caller, provider: str) -> None:
-    request = Request(caller.profile(provider, base_url="http://127.0.0.1:9"), PROMPT, ())
-    with pytest.raises(OSError, match=r".+"):
-        caller.call(request)
-
-
 def message_start(**usage: int) -> dict[str, Any]:
     """Return the first event of Anthropic."""
     usage = {"input_tokens": 10, "output_tokens": 1} | usage
@@ -314,31 +305,6 @@ def test_paused_reply_is_continued(caller: Caller) -> None:
     assert (heard.assembly.usage.tokens_in, heard.assembly.usage.tokens_out) == (20, 14)
 
 
-def test_error_within_a_stream_is_raised_as_the_server_words_it(caller: Caller) -> None:
-    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-    caller.server.answers = [events(message_start(), *text_block("Four"), error)]
-    with pytest.raises(ServerFailure) as failed:
-        caller.call(Request(caller.profile("anthropic"), PROMPT, ()))
-    assert (failed.value.status, failed.value.text) == (529, "Overloaded")
-
-
-def test_error_within_a_stream_costs_what_the_server_has_reported(caller: Caller) -> None:
-    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-    caller.server.answers = [events(message_start(), error)]
-    with pytest.raises(ModelError) as failed:
-        list(stream(caller, caller.profile("anthropic")))
-    assert (failed.value.code, failed.value.tokens_in) == ("overloaded", 20), "two requests of 10 tokens"
-
-
-def test_reply_that_a_package_cannot_read_is_repeated_once(caller: Caller) -> None:
-    caller.server.answers = [events({"candidates": [{"content": {"parts": [{"newPart": {}}]}}]})]
-    with pytest.raises(ModelError) as failed:
-        list(stream(caller, caller.profile("google")))
-    assert failed.value.code == "unreadable"
-    assert len(caller.server.received) == 2
-    assert failed.value.tokens_in > 0
-
-
 def test_parameter_that_a_provider_refuses_is_learned_once(caller: Caller, caplog: pytest.LogCaptureFixture) -> None:
     refusal = {"type": "error", "error": {"type": "invalid_request_error", "message": "`top_k` is not supported."}}
     accepted = events(message_start(), *text_block("Four."), *message_end("end_turn"))
@@ -350,56 +316,11 @@ def test_parameter_that_a_provider_refuses_is_learned_once(caller: Caller, caplo
     assert caplog.text.count("from now on this process sends no 'top_k'") == 1
 
 
-def test_maximum_that_a_provider_names_is_learned(caller: Caller) -> None:
-    words = "max_tokens: 2048 > 1024, which is the maximum allowed number of output tokens for claude-x"
-    refusal = {"type": "error", "error": {"type": "invalid_request_error", "message": words}}
-    accepted = events(message_start(), *text_block("Four."), *message_end("end_turn"))
-    caller.server.answers = [Answer(400, [json.dumps(refusal).encode()], "application/json"), accepted]
-    caller.call(Request(caller.profile("anthropic", label="small"), PROMPT, ()))
-    assert [one.body["max_tokens"] for one in caller.server.received] == [2048, 1024]
-
-
-def test_stream_that_ends_early_is_not_whole(caller: Caller) -> None:
-    caller.server.answers = [events(message_start(), *text_block("Four"))]
-    heard = caller.call(Request(caller.profile("anthropic"), PROMPT, ()))
-    assert heard.text == "Four"
-    assert not heard.assembly.is_whole
-
-
-def test_refusal_of_a_model_is_kept(caller: Caller) -> None:
-    details = {"type": "refusal", "category": "bio", "explanation": "I cannot help with that."}
-    caller.server.answers = [events(message_start(), *message_end("refusal", stop_details=details))]
-    reply = caller.call(Request(caller.profile("anthropic"), PROMPT, ())).reply
-    assert (reply.finish_reason, reply.refusal) == ("content_filter", "I cannot help with that.")
-
-
-def test_malformed_call_of_gemini_is_named(caller: Caller) -> None:
-    chunk = {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}], "usageMetadata": {"promptTokenCount": 3}}
-    caller.server.answers = [events(chunk)]
-    with pytest.raises(ServerFailure, match="MALFORMED_FUNCTION_CALL"):
-        caller.call(Request(caller.profile("google"), PROMPT, ()))
-
-
 def test_reply_without_end_is_cut(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("roboco.model.native.provider.MAX_RESPONSE_BYTES", 10_000)
     caller.server.answers = [Answer(200, [b"event: ping\ndata: " + b"x" * 20_000])]
     with pytest.raises(ModelError, match="more than 10000 bytes"):
         caller.call(Request(caller.profile("anthropic"), PROMPT, ()))
-
-
-def drips() -> Iterator[bytes]:
-    """Yield a byte now and then, without end."""
-    while True:
-        time.sleep(0.01)
-        yield b"x"
-
-
-def test_refusal_without_end_is_read_for_some_seconds(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roboco.model.native.provider.ERROR_TIMEOUT", 0.1)
-    caller.server.answers = [Answer(400, drips())]
-    with pytest.raises(ServerFailure) as refused:
-        caller.call(Request(caller.profile("anthropic"), PROMPT, ()))
-    assert refused.value.status == 400
 
 
 def body_of(caller: Caller, request: Request) -> dict[str, Any]:
@@ -410,47 +331,10 @@ def body_of(caller: Caller, request: Request) -> dict[str, Any]:
     return caller.server.received[-1].body
 
 
-PARAMETERS = {
-    "anthropic": ({"thinking": {"type": "enabled", "budget_tokens": 1024}, "top_k": 5}, ("top_k", 5)),
-    "google": ({"generationConfig": {"seed": 7}}, ("generationConfig", {"maxOutputTokens": 2048, "seed": 7})),
-    "bedrock": ({"additionalModelRequestFields": {"top_k": 5}}, ("additionalModelRequestFields", {"top_k": 5})),
-    "openai-responses": ({"reasoning": {"effort": "low"}, "store": False}, ("store", False)),
-}
-
-
-@pytest.mark.parametrize("provider", PROVIDERS.values())
-def test_parameters_become_part_of_the_body(caller: Caller, provider: str) -> None:
-    parameters, (name, value) = PARAMETERS[provider]
-    sent = body_of(caller, Request(caller.profile(provider, parameters=parameters), PROMPT, ()))[name]
-    assert (sent | value if isinstance(value, dict) else value) == sent
-
-
-@pytest.mark.parametrize("provider", PROVIDERS.values())
-def test_header_and_key_are_sent(caller: Caller, provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TEAM_HEADER", "blue")
-    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "of-the-worker")
-    body_of(caller, Request(caller.profile(provider, headers={"X-Team": "TEAM_HEADER"}), PROMPT, ()))
-    headers = caller.server.received[-1].headers
-    assert headers["x-team"] == "blue"
-    assert any(KEY in value for value in headers.values()) == (provider != "bedrock")
-    assert "of-the-worker" not in str(headers)
-    assert headers["accept-encoding"] == "identity"
-
-
 def test_key_of_bedrock_is_a_bearer_token_and_never_sent_in_plain_text(caller: Caller) -> None:
     with pytest.raises(ModelError, match="Bearer authorization requires an HTTPS endpoint"):
         caller.call(Request(caller.profile("bedrock", api_key_env="NATIVE_KEY"), PROMPT, ()))
     assert caller.server.received == []
-
-
-def test_missing_credentials_of_amazon_are_named(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
-    with pytest.raises(ModelError, match="no credentials of AWS") as failed:
-        caller.call(Request(caller.profile("bedrock", label="none"), PROMPT, ()))
-    assert failed.value.code == "no_key"
 
 
 FORCED: dict[str, Callable[[dict[str, Any]], bool]] = {
@@ -466,39 +350,6 @@ def test_required_call_is_demanded(caller: Caller, provider: str) -> None:
     model = {"bedrock": "us.anthropic.claude-sonnet-4-20250514-v1:0"}.get(provider, "m")
     request = Request(caller.profile(provider, model=model), PROMPT, (tool("find"),), tool_choice="required")
     assert FORCED[provider](body_of(caller, request))
-
-
-def test_omitted_parameters_are_left_out(caller: Caller) -> None:
-    profile = caller.profile("google", temperature=0.5, omit=("max_tokens", "temperature"))
-    assert set(body_of(caller, Request(profile, PROMPT, ()))["generationConfig"]) == {"responseModalities"}
-
-
-@pytest.mark.parametrize("provider", ["anthropic", "bedrock"])
-def test_cache_control_marks_the_prompt_and_the_last_message(caller: Caller, provider: str) -> None:
-    model = {"bedrock": "us.anthropic.claude-sonnet-4-20250514-v1:0"}.get(provider, "claude-sonnet-4-5")
-    parameters = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
-    body = body_of(caller, Request(caller.profile(provider, model=model, parameters=parameters), PROMPT, ()))
-    for marked in (body["system"], body["messages"][-1]["content"]):
-        assert "1h" in json.dumps(marked[-1])
-    assert "cache_control" not in body
-
-
-@pytest.mark.parametrize(
-    ("provider", "sent"),
-    [("anthropic", "web_search_"), ("google", "googleSearch"), ("openai-responses", "web_search")],
-)
-def test_tool_of_the_provider_is_offered(caller: Caller, provider: str, sent: str) -> None:
-    model = {"anthropic": "claude-sonnet-4-5", "google": "gemini-3-pro-preview"}.get(provider, "gpt-5")
-    profile = caller.profile(provider, model=model, parameters={"server_tools": ["web_search"]})
-    assert sent in json.dumps(body_of(caller, Request(profile, PROMPT, ()))["tools"])
-
-
-@pytest.mark.parametrize("wrong", ["mcp_server", "no_such_tool", {"kind": "web_search", "max_uses": "many"}, 7])
-def test_unknown_tool_of_the_provider_is_refused(caller: Caller, wrong: Any) -> None:
-    profile = caller.profile("anthropic", parameters={"server_tools": [wrong]})
-    with pytest.raises(ModelError, match="server_tools"):
-        caller.call(Request(profile, PROMPT, ()))
-    assert caller.server.received == []
 
 
 def test_image_is_sent_only_as_data(caller: Caller) -> None:
@@ -536,13 +387,6 @@ def test_files_are_sent_as_each_protocol_wants_them(
     assert all(value in json.dumps(found) for value in expected), found
 
 
-def test_rest_of_a_budget_is_not_sent_below_the_budget_of_thinking(caller: Caller) -> None:
-    thinking = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
-    request = Request(caller.profile("anthropic", parameters=thinking), PROMPT, (), max_tokens=500)
-    assert body_of(caller, request)["max_tokens"] == 2048
-    assert body_of(caller, replace(request, profile=caller.profile("anthropic")))["max_tokens"] == 500
-
-
 def test_missing_packages_are_named_with_their_remedy(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "roboco.model.native.exchange", None)
     with pytest.raises(ModelError, match=r"pip install 'roboco\[providers\]'"):
@@ -551,12 +395,6 @@ def test_missing_packages_are_named_with_their_remedy(caller: Caller, monkeypatc
                 Request(caller.profile("google"), PROMPT, ())
             )
         )
-
-
-def test_packages_are_imported_by_no_other_profile() -> None:
-    code = "import sys, roboco.model.openai_model; print([m for m in sys.modules if 'pydantic_ai' in m])"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout.strip() == "[]"
 
 
 def test_each_credential_has_its_own_client_up_to_a_number(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

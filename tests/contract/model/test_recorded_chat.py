@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 
-from roboco.model.chat_reader import ChatReader
-from roboco.model.openai_model import MAX_REPROMPTS, OpenAIModel
-from roboco.model.reply_assembly import MAX_REASONING_CHARS, ReplyAssembly
+from roboco.model.openai_model import OpenAIModel
+from roboco.model.reply_assembly import MAX_REASONING_CHARS
 from roboco.model.sse import iter_chunks
 from tests.contract.model.model_calls import make_request, read_failure, read_reply
 from tests.contract.model.recordings import FOLDER, Recording, recordings
 from tests.support.servers.model_server import ModelServer, Reply
 
 STREAMS = recordings("chat")
-REFUSALS = recordings("chat-error")
 
 pytestmark = pytest.mark.skipif(not STREAMS, reason=f"there are no recordings in {FOLDER.name}")
 
@@ -70,30 +68,3 @@ async def read_in_pieces(body: bytes, size: int) -> list[Any]:
             yield body[start : start + size]
 
     return [chunk async for chunk in iter_chunks(pieces())]
-
-
-@pytest.mark.parametrize("recording", REFUSALS, ids=lambda one: one.path.stem)
-def test_a_recorded_refusal_is_quoted(server: ModelServer, model: OpenAIModel, recording: Recording) -> None:
-    server.script(lambda request: Reply(status=recording.status, garbage=recording.body))
-    stream = model.stream(make_request())
-    if "tool_use_failed" in recording.path.name:
-        assert "Tool call validation failed" in read_reply(stream)[1].mistake
-        assert len(server.requests) == MAX_REPROMPTS + 1
-        return
-    _, error = read_failure(stream)
-    quoted = ("does not exist", "Content blocks", "developer", "Web search", "temporarily rate-limited")
-    assert any(words in error.message for words in quoted), error.message
-    assert len(server.requests) <= 2, "one that names a role teaches the client to send another one"
-
-
-def test_no_recorded_field_of_a_reply_is_unknown() -> None:
-    """A field that is kept for the provider must be one that it wants back."""
-    kept = {name for recording in STREAMS for chunk in recording.chunks() for name in assemble(chunk).provider}
-    assert kept <= {"reasoning_content", "reasoning", "reasoning_details"}
-
-
-def assemble(chunk: dict[str, Any]) -> ReplyAssembly:
-    assembly = ReplyAssembly("m")
-    if not chunk.get("error"):
-        ChatReader(assembly, frozenset()).add_chunk(chunk)
-    return assembly

@@ -9,7 +9,7 @@ import pytest
 from roboco.model.openai_model import OpenAIModel
 from roboco.model.typed_output import answers_by_tool
 from roboco.ports.model import Request as ModelRequest
-from tests.contract.model.json_requests import REQUESTED_ADD, TOOLS, make_tool, request_bodies, script_answers
+from tests.contract.model.json_requests import TOOLS, request_bodies, script_answers
 from tests.contract.model.model_calls import API_KEY, IGNORE_ABANDONED_GENERATORS, make_request, read_reply
 from tests.support.servers.model_server import ModelServer, Reply
 
@@ -38,23 +38,6 @@ def test_without_tools_the_schema_is_the_response_format(server: ModelServer, mo
     assert '"minLength": 1' in body["messages"][0]["content"]
 
 
-def test_with_tools_the_answer_is_a_call(server: ModelServer, model: OpenAIModel) -> None:
-    server.script(lambda request: Reply(text="I think", tool_calls=(("final_answer", ANSWER),)))
-    text, reply = read_reply(model.stream(typed_request(*TOOLS)))
-    assert (json.loads(text), reply.calls, reply.finish_reason) == (ANSWER, (), "stop")
-    [body] = request_bodies(server)
-    assert [tool["function"]["name"] for tool in body["tools"]] == ["add", "note", "final_answer"]
-    assert (body["tool_choice"], "response_format" in body) == ("required", False)
-
-
-def test_calls_of_own_tools_come_before_an_answer(server: ModelServer, model: OpenAIModel) -> None:
-    calls = (("add", {"a": 1, "b": 2}), ("final_answer", ANSWER))
-    server.script(lambda request: Reply(text="I add", tool_calls=calls))
-    text, reply = read_reply(model.stream(typed_request(*TOOLS)))
-    assert text == "I add"
-    assert [(call.name, json.loads(call.arguments)) for call in reply.calls] == [("add", {"a": 1, "b": 2})]
-
-
 def test_a_server_that_refuses_the_format_gets_the_tool(model: OpenAIModel, monkeypatch: pytest.MonkeyPatch) -> None:
     with ModelServer(dialect="deepseek") as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
@@ -65,34 +48,6 @@ def test_a_server_that_refuses_the_format_gets_the_tool(model: OpenAIModel, monk
         assert texts[0] == "no idea"
         assert json.loads(texts[1]) == ANSWER
         assert server.take_violations()
-
-
-def test_a_model_without_native_calls_answers_by_json(server: ModelServer, model: OpenAIModel) -> None:
-    script_answers(server, {"calls": [{"tool": "final_answer", "args": ANSWER}]})
-    text, reply = read_reply(model.stream(typed_request(*TOOLS, tool_calls="json")))
-    assert (json.loads(text), reply.calls) == (ANSWER, ())
-    script_answers(server, ANSWER)
-    text, reply = read_reply(model.stream(typed_request(tool_calls="json")))
-    assert (json.loads(text), reply.calls) == (ANSWER, ())
-
-
-def test_a_type_that_is_no_object_is_wrapped(server: ModelServer, model: OpenAIModel) -> None:
-    script_answers(server, {"value": ["a"]})
-    words = {"type": "array", "items": {"type": "string"}}
-    text, _ = read_reply(model.stream(replace(make_request("go"), output=words)))
-    assert json.loads(text) == {"value": ["a"]}
-    [body] = request_bodies(server)
-    assert body["response_format"]["json_schema"]["schema"]["required"] == ["value"]
-
-
-def test_an_own_tool_may_have_the_name_of_the_answer(server: ModelServer, model: OpenAIModel) -> None:
-    own = make_tool("final_answer", word={"type": "string"})
-    server.script(lambda request: Reply(tool_calls=(("final_answer", ANSWER),)))
-    _, reply = read_reply(model.stream(typed_request(own)))
-    assert [call.name for call in reply.calls] == ["final_answer"]
-    server.script(lambda request: Reply(tool_calls=(("final_answer_", ANSWER),)))
-    text, reply = read_reply(model.stream(typed_request(own)))
-    assert (json.loads(text), reply.calls) == (ANSWER, ())
 
 
 @pytest.mark.parametrize(
@@ -113,9 +68,3 @@ def test_a_format_is_chosen_where_it_does_not_forbid_calls(
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert answers_by_tool(typed_request(*tools, **profile), set()) is by_tool
     assert answers_by_tool(typed_request(*tools, **profile), {"response_format"}) is True
-
-
-def test_the_call_of_an_own_tool_is_read_as_before(server: ModelServer, model: OpenAIModel) -> None:
-    server.script(lambda request: Reply(tool_calls=(("add", {"a": 1, "b": 2}),)))
-    _, reply = read_reply(model.stream(typed_request(*TOOLS)))
-    assert [call.name for call in reply.calls] == [REQUESTED_ADD.name]

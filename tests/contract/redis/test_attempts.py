@@ -6,7 +6,6 @@ import pytest
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.dead_letter import DeadLetter, dead_letter_of_lost_work
-from roboco.errors import UsageError
 from roboco.ports.dead_letters import DeadLetters
 from roboco.ports.lease_renewals import AttemptLease, LeaseStatus
 from roboco.redis import dead_letters as dead_letters
@@ -75,33 +74,6 @@ def read_pages(dead: DeadLetters, limit: int, cursor: str = "") -> list[DeadLett
             return found
 
 
-def test_a_page_of_dead_letters_continues_after_letters_were_stored_and_removed(task: TaskUnderTest) -> None:
-    letters = [make_letter(str(number), number) for number in range(6)]
-    for one in letters[:5]:
-        task.dead_letters.add(one)
-    page = task.dead_letters.page(2)
-    assert page.letters == [letters[4], letters[3]]
-    task.dead_letters.add(letters[5])
-    task.dead_letters.remove(letters[3].letter_id)
-    task.dead_letters.remove(letters[2].letter_id)
-    assert read_pages(task.dead_letters, 2, page.cursor) == [letters[1], letters[0]]
-
-
-@pytest.mark.parametrize("cursor", ["x y", "1.2.3:dead_x", "1e+:dead_x", "+inf:dead_x", "9" * 40 + ":dead_x", "1:"])
-def test_a_cursor_that_is_none_of_a_page_is_refused(task: TaskUnderTest, cursor: str) -> None:
-    with pytest.raises(UsageError, match="leave it out"):
-        task.dead_letters.page(1, cursor)
-
-
-def test_letters_of_the_same_moment_are_on_one_page_each(redis_task: TaskOnRedis) -> None:
-    letters = [make_letter(str(number), 0) for number in range(7)]
-    for one in letters:
-        redis_task.dead_letters.add(one)
-        redis_task.client.zadd(redis_task.keys.dead_letter_order, {one.letter_id: 5.5})
-    found = read_pages(redis_task.dead_letters, 2)
-    assert sorted(one.letter_id for one in found) == sorted(one.letter_id for one in letters)
-
-
 def test_a_page_has_bounded_bytes_and_at_least_one_letter(
     redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,9 +126,3 @@ def test_the_oldest_dead_letters_are_removed_above_the_maximum_size(
     assert redis_task.dead_letters.entries() == [letters[0], *letters[4:]]
     redis_task.dead_letters.add(letters[1])
     assert redis_task.dead_letters.entries() == [letters[0], letters[1], letters[5]]
-
-
-def test_a_dead_letter_with_a_lone_surrogate_is_stored(redis_task: TaskOnRedis) -> None:
-    redis_task.dead_letters.add(make_letter("half \ud800", 1))
-    [kept] = redis_task.dead_letters.entries()
-    assert kept.task_id == "half \ufffd"

@@ -7,7 +7,7 @@ import redis
 
 from roboco.errors import UsageError
 from roboco.redis import client as redis_client
-from roboco.redis.client import connect, connect_for_renewals, connect_subscriber
+from roboco.redis.client import connect, connect_subscriber
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.unreachable_redis import wait_for_error
 
@@ -21,19 +21,6 @@ def url(unreachable_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_command_without_a_reply_fails(url: str) -> None:
     with connect(url) as client:
-        assert wait_for_error(client.ping)
-
-
-def test_a_subscription_without_a_reply_fails(url: str) -> None:
-    def subscribe() -> None:
-        with connect_subscriber(url) as client, client.pubsub() as pubsub:
-            pubsub.subscribe("channel")
-
-    assert wait_for_error(subscribe)
-
-
-def test_a_renewal_without_a_reply_fails(url: str) -> None:
-    with connect_for_renewals(url, 0.05) as client:
         assert wait_for_error(client.ping)
 
 

@@ -1,20 +1,16 @@
 """Renewals of leases: many kinds together, with one round trip to each server, and an error for each lease."""
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 import redis
-from redis.connection import AbstractConnection
 
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.errors import TransientError
 from roboco.local.valkey import find_server
-from roboco.ports.lease_renewals import AttemptLease, CallLease, Lease, LeaseStatus, TurnLease
+from roboco.ports.lease_renewals import AttemptLease, Lease, LeaseStatus, TurnLease
 from roboco.ports.leases import Leases
-from roboco.ports.task_store import Phase
 from roboco.redis.client import connect, connect_for_renewals
 from roboco.redis.keys import Keys
 from roboco.redis.large_steps import StoredSteps, no_steps
@@ -24,7 +20,7 @@ from roboco.redis.scripts import Scripts
 from tests.conftest import need
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import LONG_LEASE, TaskUnderTest
-from tests.contract.samples import TASK, status_event
+from tests.contract.samples import TASK
 from tests.support.servers.cluster import PRIMARIES, Cluster
 from tests.support.stack import until
 
@@ -41,37 +37,6 @@ def test_leases_of_all_kinds_are_renewed_together(task: TaskUnderTest) -> None:
     leases: list[Lease] = [lease, AttemptLease("a"), AttemptLease("b"), TurnLease(TASK, lease.epoch, "you")]
     assert task.renewals.renew(leases) == [HELD, HELD, LOST, LOST]
     assert task.renewals.renew([]) == []
-
-
-def test_the_lease_of_a_call_is_renewed_for_its_owner(task: TaskUnderTest) -> None:
-    task.create()
-    epoch = task.record_decision(Phase.TOOLS)
-    assert task.leases.claim_call(task.tool_assignment("tc_1"), "me")
-    owners = [("tc_1", "me"), ("tc_1", "you"), ("tc_2", "me")]
-    leases = [CallLease(TASK, epoch, call_id, token) for call_id, token in owners]
-    assert task.renewals.renew(leases) == [HELD, LOST, LOST]
-    assert task.renewals.renew([CallLease(TASK, epoch - 1, "tc_1", "me")]) == [LOST]
-
-
-def test_a_renewal_extends_the_lease(task: TaskUnderTest) -> None:
-    task.create()
-    task.record_decision()
-    claim = task.let_claim_expire()
-    assert task.renewals.renew([claim.lease]) == [HELD]
-    assert task.leases.restart_turn(TASK, claim.assignment.epoch, status_event("restart")) is None
-
-
-def test_a_renewal_reports_a_request_to_cancel_the_turn(task: TaskUnderTest) -> None:
-    task.create()
-    task.record_decision()
-    lease = task.claim().lease
-    task.inbox.add(TASK, ["stop"], interrupt=True)
-    assert task.renewals.renew([lease, lease]) == [LeaseStatus.CANCEL_REQUESTED] * 2
-
-
-@pytest.mark.redis
-def test_one_lease_that_cannot_be_sent_does_not_affect_the_others(redis_task: TaskOnRedis) -> None:
-    assert_isolated(redis_task)
 
 
 @pytest.mark.redis
@@ -93,29 +58,6 @@ def assert_isolated(task: TaskOnRedis) -> None:
 def test_each_lease_has_an_error_if_redis_does_not_answer(unreachable_task: TaskOnRedis) -> None:
     errors = unreachable_task.renewals.renew([AttemptLease("a"), AttemptLease("b")])
     assert [type(error) for error in errors] == [TransientError, TransientError]
-
-
-@pytest.mark.redis
-def test_many_leases_are_one_round_trip(redis_task: TaskOnRedis, round_trips: Counter[int]) -> None:
-    leases = start_attempts(redis_task.leases, 1000)
-    assert redis_task.renewals.renew(leases[:1]) == [HELD]  # loads the script
-    round_trips.clear()
-    assert redis_task.renewals.renew(leases) == [HELD] * 1000
-    assert list(round_trips.values()) == [1]
-
-
-@pytest.fixture
-def round_trips(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
-    """Count the messages that connections to Redis send, by the port of the server."""
-    counts = Counter[int]()
-    send: Any = AbstractConnection.send_packed_command
-
-    def count(self: Any, *args: Any, **options: Any) -> None:
-        counts[self.port] += 1
-        send(self, *args, **options)
-
-    monkeypatch.setattr(AbstractConnection, "send_packed_command", count)
-    return counts
 
 
 def start_attempts(leases: Leases, count: int) -> list[AttemptLease]:
@@ -157,21 +99,6 @@ def on_cluster(cluster: Cluster, prefix: str) -> Iterator[OnCluster]:
 
 
 @pytest.mark.redis
-def test_each_node_of_a_cluster_has_one_round_trip(on_cluster: OnCluster, round_trips: Counter[int]) -> None:
-    assert on_cluster.renewals.renew(on_cluster.leases) == [HELD] * 12
-    assert round_trips == dict.fromkeys(on_cluster.cluster.ports, 1)
-
-
-@pytest.mark.redis
-def test_a_node_that_hangs_affects_only_its_leases(on_cluster: OnCluster) -> None:
-    nodes = [on_cluster.node_of(lease) for lease in on_cluster.leases]
-    with on_cluster.cluster.hanging(1):
-        answers = on_cluster.renewals.renew(on_cluster.leases)
-    for node, answer in zip(nodes, answers, strict=True):
-        assert isinstance(answer, TransientError) if node == 1 else answer is HELD
-
-
-@pytest.mark.redis
 def test_the_heartbeat_renews_at_each_node_while_another_hangs(on_cluster: OnCluster) -> None:
     nodes = {on_cluster.node_of(lease): lease for lease in on_cluster.leases}
     heartbeat = LeaseHeartbeat(on_cluster.renewals.renew, on_cluster.renewals.server_of, 0.01)
@@ -207,30 +134,8 @@ def test_leases_are_renewed_while_and_after_their_slot_moves_to_another_node(on_
 
 
 @pytest.mark.redis
-def test_a_node_without_the_script_gets_it(on_cluster: OnCluster) -> None:
-    on_cluster.cluster.ask(2, "SCRIPT", "FLUSH")
-    assert on_cluster.renewals.renew(on_cluster.leases) == [HELD] * 12
-
-
-@pytest.mark.redis
-def test_closed_connections_are_opened_again(on_cluster: OnCluster) -> None:
-    for number in range(PRIMARIES):
-        on_cluster.cluster.ask(number, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    assert on_cluster.renewals.renew(on_cluster.leases) == [HELD] * 12
-
-
-@pytest.mark.redis
 def test_the_servers_of_leases_are_known_before_the_first_renewal(cluster: Cluster, prefix: str) -> None:
     with connect(cluster.url) as client, connect_for_renewals(cluster.url, TIMEOUT) as renewing_client:
         leases = start_attempts(RedisLeases(Scripts(client), Keys(prefix), LONG_LEASE, StoredSteps(no_steps)), 12)
         renewals = RedisLeaseRenewals(Scripts(renewing_client), Keys(prefix), LONG_LEASE, Scripts(client))
         assert {renewals.server_of(lease) for lease in leases} == {f"127.0.0.1:{port}" for port in cluster.ports}
-
-
-@pytest.mark.redis
-def test_the_server_of_a_lease_is_not_known_without_a_connection() -> None:
-    with connect_for_renewals("redis+cluster://127.0.0.1:1", TIMEOUT) as client:
-        renewals = RedisLeaseRenewals(Scripts(client), Keys("p"), LONG_LEASE)
-        assert renewals.server_of(AttemptLease("a")) == ""
-        [error] = renewals.renew([AttemptLease("a")])
-        assert isinstance(error, TransientError)

@@ -1,7 +1,6 @@
 """The logs of both channels."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,35 +9,11 @@ from roboco.domain.stream.event import ErrorOccurred
 from roboco.errors import TransientError
 from roboco.ports.logs import LogTrim
 from roboco.ports.task_store import Phase
-from roboco.redis import logs as redis_logs
-from tests.contract.redis.chunk_emission import emit_chunk
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import TaskUnderTest
-from tests.contract.samples import NOON, TASK, USAGE, status_event, text_chunk
+from tests.contract.samples import NOON, TASK, status_event
 
 REFUSED = ErrorOccurred(task_id=TASK, timestamp=NOON, code="usage", message="no such team")
-
-
-def test_events_are_read_after_a_number(task: TaskUnderTest) -> None:
-    assert list(task.logs.events(TASK, 0)) == []
-    task.create(1, *[status_event(str(number)) for number in range(1, 8)])
-    for after in range(9):
-        numbers = [json.loads(message)["seq"] for message in task.logs.events(TASK, after)]
-        assert numbers == list(range(after + 1, 8))
-
-
-@pytest.mark.parametrize("count", [6, 7])
-def test_a_log_is_read_in_pages(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """The log grows while it is read."""
-    monkeypatch.setattr(redis_logs, "PAGE_SIZE", 3)
-    redis_task.create(1, *[status_event(str(number)) for number in range(count)])
-    reading = redis_task.logs.events(TASK, 0)
-    found = [next(reading)]
-    redis_task.record_decision()
-    redis_task.commit(status_event("meanwhile"))
-    found += reading
-    assert [json.loads(message)["seq"] for message in found][:count] == list(range(1, count + 1))
-    assert len(found) in (count, count + 1)
 
 
 def trim_of(
@@ -83,29 +58,6 @@ def test_a_trim_that_is_late_or_removes_too_much_changes_nothing(task: TaskUnder
     ):
         assert not task.logs.trim(TASK, trim), trim
     assert [seq for seq, _, _ in task.event_log()] == [4, 5, 6, 7]
-
-
-def test_a_trim_removes_old_chunks(task: TaskUnderTest) -> None:
-    task.create(1, status_event("a"))
-    task.record_decision()
-    claim = task.claim()
-    for number in range(1, 6):
-        emit_chunk(task.leases, claim, number, text_chunk(str(number)), USAGE)
-    assert task.logs.trim(TASK, replace(trim_of(task, 0, 1), chunks_from=4))
-    assert [seq for seq, _, _ in task.chunk_log()] == [4, 5]
-    assert task.logs.trim(TASK, replace(trim_of(task, 0, 1), chunks_from=9))
-    assert task.chunk_log() == []
-    emit_chunk(task.leases, claim, 6, text_chunk("6"), USAGE)
-    assert task.chunk_log() == [(6, 1, "6")]
-
-
-def test_new_logs_are_not_trimmed(task: TaskUnderTest) -> None:
-    task.create(1, *[status_event(str(number)) for number in range(1, 8)])
-    task.logs.trim(TASK, trim_of(task, 5, 4))
-    assert task.store.reset_logs(TASK, task.snapshot.position.epoch, [status_event("a"), status_event("b")])
-    now = task.snapshot
-    assert (now.logs.events, now.logs.first_event, now.logs.archived_event) == (2, 1, 0)
-    assert now.logs.event_bytes == sum(map(len, task.logs.events(TASK, 0)))
 
 
 def test_an_unlogged_event_is_published_and_not_logged(redis_task: TaskOnRedis) -> None:

@@ -85,27 +85,12 @@ def test_a_user_without_the_right_to_load_scripts_waits_for_a_coordinator(
     RedisDeadLetters(lambda: other, Keys()).remove("a")
 
 
-def test_each_call_of_a_batch_reports_its_missing_script(coordinator: redis.Redis, other: redis.Redis) -> None:
-    scripts = Scripts(other)
-    first, second = scripts.run_all([RENEW, RENEW])
-    for error in (first, second):
-        assert isinstance(error, TransientError)
-        assert MISSING_SCRIPTS in str(error)
-    load_missing(coordinator, script_texts().values())
-    assert scripts.run_all([RENEW, RENEW]) == [0, 0]
-
-
 def test_only_missing_scripts_are_loaded(coordinator: redis.Redis) -> None:
     assert load_missing(coordinator, script_texts().values()) == len(script_texts())
     assert load_missing(coordinator, script_texts().values()) == 0
     coordinator.script_flush()
     Scripts(coordinator).run(*CLEAR_CANCELLATION)
     assert load_missing(coordinator, script_texts().values()) == len(script_texts()) - 1
-
-
-def test_scripts_are_loaded_under_the_hashes_by_which_they_are_called(coordinator: redis.Redis) -> None:
-    load_missing(coordinator, script_texts().values())
-    assert all(coordinator.script_exists(*map(Scripts(coordinator).hash_of, script_texts())))
 
 
 def test_kombus_scripts_are_loaded_again_once_the_broker_has_lost_them(
@@ -117,16 +102,6 @@ def test_kombus_scripts_are_loaded_again_once_the_broker_has_lost_them(
         assert all(coordinator.script_exists(*(coordinator.register_script(text).sha for text in BROKER_SCRIPTS)))
         coordinator.script_flush()
         assert scripts.load_missing() == len(BROKER_SCRIPTS)
-
-
-def test_no_script_is_loaded_into_a_broker_that_is_not_redis() -> None:
-    with producer_app(Settings(broker_url="amqp://127.0.0.1:1")) as app:
-        assert BrokerScripts(app).load_missing() == 0
-
-
-def test_a_broker_that_does_not_answer_is_named() -> None:
-    with producer_app(Settings(redis_url="redis://127.0.0.1:1")) as app, pytest.raises(TransientError, match="broker"):
-        BrokerScripts(app).load_missing()
 
 
 def test_scripts_are_loaded_into_every_reachable_primary_of_a_cluster(

@@ -1,10 +1,7 @@
 """Signals on Redis: each one reaches the listeners of its task and epoch only."""
 
-import queue
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
-from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -43,39 +40,6 @@ def test_a_listener_receives_the_signal_of_its_epoch(redis_task: TaskOnRedis, si
         redis_task.inbox.add(TASK, ["stop"], interrupt=True)
         assert received.wait(60)
     assert not others.is_set()
-
-
-def test_a_callback_runs_in_the_context_of_its_listener(redis_task: TaskOnRedis, signals: RedisSignals) -> None:
-    """Log lines of a callback then name its task, also if it fails."""
-    redis_task.create()
-    epoch = redis_task.record_decision()
-    received: queue.SimpleQueue[str] = queue.SimpleQueue()
-    name_of_work = ContextVar("name_of_work", default="none")
-    listened = ("one", "other")
-    with ExitStack() as listening:
-        for name in listened:
-            name_of_work.set(name)
-            listening.enter_context(signals.listen(TASK, epoch, lambda: received.put(name_of_work.get())))
-        name_of_work.set("changed later")
-        wait_for_subscription(redis_task)
-        redis_task.inbox.add(TASK, ["stop"], interrupt=True)
-        assert sorted(received.get(timeout=60) for _ in listened) == ["one", "other"]
-
-
-def test_a_closed_listener_receives_nothing(redis_task: TaskOnRedis, signals: RedisSignals) -> None:
-    redis_task.create()
-    epoch = redis_task.record_decision()
-    received, gone = threading.Event(), threading.Event()
-    with signals.listen(TASK, epoch, gone.set):
-        wait_for_subscription(redis_task)
-    with signals.listen(TASK, epoch, _fail), signals.listen(TASK, epoch, received.set):
-        redis_task.inbox.add(TASK, ["stop"], interrupt=True)
-        assert received.wait(60), "a callback that fails does not prevent the others"
-    assert not gone.is_set()
-
-
-def _fail() -> None:
-    raise ZeroDivisionError
 
 
 def test_a_lost_connection_is_reopened(redis_task: TaskOnRedis, signals: RedisSignals) -> None:

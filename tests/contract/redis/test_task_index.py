@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from redis.client import Pipeline
 
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry
@@ -53,69 +51,11 @@ def indexes(request: pytest.FixtureRequest, prefix: str) -> Iterator[Indexes]:
             yield index_on_redis(client, prefix)
 
 
-def test_an_entry_is_read_as_it_was_put(indexes: Indexes) -> None:
-    whole = entry(
-        "acme:order.1",
-        1.5,
-        WAITS,
-        title="Ärger \U0001f600 \n \x00",
-        reason="asks",
-        steps=7,
-        tokens_in=10,
-        tokens_out=3,
-        cost=0.25,
-        epoch=1_800_000_000_123,
-    )
-    indexes.index.put([whole])
-    assert indexes.index.page(ALL).entries == (whole,)
-
-
-def test_the_latest_change_is_first_and_equal_times_are_sorted_by_id(indexes: Indexes) -> None:
-    indexes.index.put([entry("b", 1), entry("c", 1, WAITS), entry("a", 3, ENDED), entry("acme:d", 2)])
-    for limit in (1, 2, 3, 4, 50):
-        assert ids_of(indexes.index, ALL, limit) == ["a", "acme:d", "c", "b"]
-
-
-def test_the_last_page_has_no_cursor(indexes: Indexes) -> None:
-    indexes.index.put([entry("a", 1), entry("b", 2)])
-    assert indexes.index.page(ALL, "", 1).cursor
-    assert indexes.index.page(ALL, "", 2).cursor == ""
-    assert indexes.index.page(ALL, indexes.index.page(ALL, "", 1).cursor, 1).cursor == ""
-
-
-def test_a_late_entry_does_not_replace_a_newer_one(indexes: Indexes) -> None:
-    indexes.index.put([entry("a", 2, WAITS, epoch=5)])
-    indexes.index.put([entry("a", 3, RUNNING, epoch=4)])
-    assert indexes.index.page(ALL).entries == (entry("a", 2, WAITS, epoch=5),)
-
-
-def test_a_newer_status_replaces_the_older_one_in_every_list(indexes: Indexes) -> None:
-    indexes.index.put([entry("acme:a", 1, RUNNING, epoch=1)])
-    indexes.index.put([entry("acme:a", 2, WAITS, epoch=2)])
-    for wanted in (ALL, TaskFilter(tenant="acme")):
-        assert ids_of(indexes.index, replace(wanted, statuses=frozenset({RUNNING}))) == []
-        assert ids_of(indexes.index, replace(wanted, statuses=frozenset({WAITS}))) == ["acme:a"]
-
-
 def test_an_end_is_final_whatever_its_epoch(indexes: Indexes) -> None:
     indexes.index.put([entry("a", 1, RUNNING, epoch=9)])
     indexes.index.put([entry("a", 2, ENDED, epoch=0)])
     indexes.index.put([entry("a", 3, RUNNING, epoch=10)])
     assert indexes.index.page(ALL).entries == (entry("a", 2, ENDED, epoch=0),)
-
-
-def test_a_running_task_keeps_the_time_at_which_it_began_to_run(indexes: Indexes) -> None:
-    indexes.index.put([entry("a", 1, RUNNING, epoch=1, steps=1)])
-    indexes.index.put([entry("a", 9, RUNNING, epoch=2, steps=4)])
-    assert indexes.index.page(ALL).entries == (entry("a", 1, RUNNING, epoch=2, steps=4),)
-
-
-def test_only_an_open_task_is_removed(indexes: Indexes) -> None:
-    indexes.index.put([entry("acme:a"), entry("b", 1, ENDED)])
-    for task_id in ("acme:a", "b", "unknown"):
-        indexes.index.remove_open(task_id)
-    assert ids_of(indexes.index, ALL) == ["b"]
-    assert ids_of(indexes.index, TaskFilter(tenant="acme")) == []
 
 
 def test_old_ends_are_removed_in_small_steps(indexes: Indexes) -> None:
@@ -154,19 +94,6 @@ def test_a_page_says_that_the_index_is_incomplete(indexes: Indexes) -> None:
     assert indexes.index.load_scan(Rebuild) == listed
     assert indexes.index.save_scan(listed, replace(listed, left_out=()))
     assert indexes.index.page(ALL).complete
-
-
-def test_progress_that_another_worker_has_changed_is_not_replaced(indexes: Indexes) -> None:
-    first, second = Rebuild("r1", "instance"), Rebuild("r2", "instance")
-    assert indexes.index.save_scan(None, first)
-    assert not indexes.index.save_scan(None, second)
-    assert not indexes.index.save_scan(second, replace(second, all_listed=True))
-    assert indexes.index.load_scan(Rebuild) == first
-
-
-def test_one_worker_has_the_lock(indexes: Indexes) -> None:
-    assert indexes.index.lock_scan(Rebuild, "one", 60)
-    assert not indexes.index.lock_scan(Rebuild, "two", 60)
 
 
 STATUSES = st.sampled_from([TaskStatus.QUEUED, RUNNING, WAITS, TaskStatus.APPROVAL, ENDED, TaskStatus.FAILED])
@@ -228,15 +155,6 @@ def test_a_condition_on_the_title_is_checked_on_a_bounded_number_of_entries(
 
 
 @pytest.mark.redis
-def test_runs_of_what_if_are_left_out_or_selected_page_by_page(indexes: Indexes) -> None:
-    names = [f"whatif-{number:04x}-1" if number % 2 else f"t{number}" for number in range(12)]
-    indexes.index.put([entry(name, number) for number, name in enumerate(names)])
-    newest_first = names[::-1]
-    assert ids_of(indexes.index, TaskFilter(what_if=True)) == [one for one in newest_first if one[0] == "w"]
-    assert ids_of(indexes.index, TaskFilter(what_if=False)) == [one for one in newest_first if one[0] == "t"]
-
-
-@pytest.mark.redis
 def test_a_page_says_up_to_which_change_ended_tasks_were_removed(indexes: Indexes) -> None:
     index = indexes.index
     index.put([entry(f"t{number}", number, ENDED) for number in range(4)])
@@ -247,34 +165,6 @@ def test_a_page_says_up_to_which_change_ended_tasks_were_removed(indexes: Indexe
     index.put([entry("late", 0.5, ENDED)])
     assert index.trim(NOON, 2, 100) == 1
     assert index.page(ALL).trimmed_until == NOON + timedelta(minutes=1)
-
-
-def test_a_trim_without_old_entries_reads_one_entry_of_each_status(
-    client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index, commands = index_on_redis(client, prefix).index, list[tuple[Any, ...]]()
-    index.put([entry(f"t{number}", number, ENDED) for number in range(20)])
-    send: Any = Pipeline.execute_command
-
-    def record(self: Any, *command: Any, **options: Any) -> Any:
-        commands.append(command)
-        return send(self, *command, **options)
-
-    monkeypatch.setattr(Pipeline, "execute_command", record)
-    assert index.trim(NOON, 20, 1000) == 0
-    ranges = [command for command in commands if command[0] == "ZRANGE"]
-    assert [command[-3:] for command in ranges] == [("LIMIT", 0, 1)] * len(ranges)
-    assert index.trim(NOON, 5, 1000) == 15
-
-
-@pytest.mark.redis
-def test_an_index_keeps_one_member_of_each_task_in_each_order(client: redis.Redis, prefix: str) -> None:
-    index, keys = index_on_redis(client, prefix).index, Keys(prefix)
-    for epoch, status in enumerate((TaskStatus.QUEUED, RUNNING, WAITS, RUNNING, ENDED)):
-        index.put([entry("acme:a", epoch, status, epoch=epoch)])
-    assert [client.zcard(keys.index_order(tenant)) for tenant in ("", "acme")] == [1, 1]
-    index.trim(NOON + timedelta(days=1), 10, 10)
-    assert list(client.scan_iter(f"{prefix}:*", count=1000)) == [Keys(prefix).index_trimmed]
 
 
 @pytest.mark.redis
@@ -310,27 +200,3 @@ def test_an_unreachable_redis_raises_a_transient_error_and_is_left_alone_for_a_w
             use()
     with pytest.raises(TransientError, match="did not answer lately"):
         index.put([entry("a")])
-
-
-def test_the_ends_of_tasks_are_read_together(indexes: Indexes) -> None:
-    indexes.index.put([entry("acme:a", status=ENDED), entry("b"), entry("other:c", status=WAITS)])
-    found = indexes.index.ended(["b", "acme:a", "unknown", "other:c", "acme:b"])
-    assert found == [False, True, None, False, None]
-    assert indexes.index.ended([]) == []
-
-
-def test_the_team_of_a_task_is_read_alone(indexes: Indexes) -> None:
-    indexes.index.put([entry("acme:a", status=ENDED), entry("b")])
-    assert [indexes.index.team(name) for name in ("acme:a", "b", "a", "other:b")] == [
-        *[entry("b").team] * 2,
-        None,
-        None,
-    ]
-
-
-def test_an_entry_is_removed_whatever_its_status(indexes: Indexes) -> None:
-    indexes.index.put([entry("acme:open", 1, RUNNING), entry("acme:ended", 2, ENDED), entry("other", 3, ENDED)])
-    for task_id in ("acme:open", "acme:ended", "acme:ended", "unknown"):
-        indexes.index.remove(task_id)
-    assert ids_of(indexes.index, ALL) == ["other"]
-    assert indexes.index.ended(["acme:open", "acme:ended"]) == [None, None]

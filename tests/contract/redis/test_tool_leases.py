@@ -49,16 +49,6 @@ def test_an_attempt_is_claimed_once(tools_task: TaskUnderTest) -> None:
     assert LONG_LEASE - 10 < state.lease_left <= LONG_LEASE
 
 
-def test_the_calls_of_a_step_are_independent(tools_task: TaskUnderTest) -> None:
-    assert tools_task.leases.claim_call(tools_task.tool_assignment("tc_1"), "me")
-    assert tools_task.leases.claim_call(tools_task.tool_assignment("tc_2"), "you")
-    assert tools_task.leases.record_outcome(tools_task.tool_assignment("tc_2"), "you", OUTCOME, status_event("2")) == 1
-    assert tools_task.snapshot.calls["tc_1"].outcome is None
-    assert tools_task.leases.renew_call(tools_task.tool_assignment("tc_1"), "me")
-    assert not tools_task.leases.renew_call(tools_task.tool_assignment("tc_1"), "you")
-    assert tools_task.leases.record_outcome(tools_task.tool_assignment("tc_1"), "me", OUTCOME, status_event("1")) == 2
-
-
 @pytest.mark.parametrize(("field", "by"), [("epoch", -1), ("epoch", 1), ("attempt", -1), ("attempt", 1)])
 def test_a_claim_with_another_epoch_or_attempt_is_refused(tools_task: TaskUnderTest, field: str, by: int) -> None:
     assignment = tools_task.tool_assignment()
@@ -73,31 +63,6 @@ def test_a_call_is_claimed_only_in_the_phase_tools(task: TaskUnderTest, phase: P
     if phase is not Phase.UNDECIDED:
         task.record_decision(phase)
     assert not task.leases.claim_call(task.tool_assignment(), "me")
-
-
-def test_the_attempt_of_a_lost_worker_is_voided_immediately(tools_task: TaskUnderTest) -> None:
-    assignment = tools_task.tool_assignment()
-    assert tools_task.leases.claim_call(assignment, "lost")
-    assert tools_task.leases.restart_call(assignment) is None
-    assert tools_task.leases.restart_call(assignment, worker_lost=True) == 2
-    assert tools_task.leases.restart_call(assignment, worker_lost=True) is None
-    assert tools_task.leases.claim_call(tools_task.tool_assignment(attempt=2), "you")
-    assert not tools_task.leases.renew_call(assignment, "lost")
-    assert tools_task.snapshot.calls["tc_1"].lease_left > 0
-
-
-def test_outcomes_are_kept_until_the_commit(tools_task: TaskUnderTest) -> None:
-    assert tools_task.leases.claim_call(tools_task.tool_assignment(), "me")
-    assert tools_task.leases.record_outcome(tools_task.tool_assignment(), "me", OUTCOME, status_event("1")) == 1
-    tools_task.record_decision(Phase.WAIT)
-    assert tools_task.snapshot.calls["tc_1"].outcome == OUTCOME
-    assert not tools_task.leases.claim_call(tools_task.tool_assignment("tc_2"), "me")
-    tools_task.record_decision(Phase.TOOLS)
-    assert tools_task.snapshot.calls["tc_1"].outcome == OUTCOME
-    assert not tools_task.leases.claim_call(tools_task.tool_assignment(), "me")
-    assert tools_task.leases.claim_call(tools_task.tool_assignment("tc_2"), "me")
-    tools_task.commit()
-    assert tools_task.snapshot.calls == {}
 
 
 def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(tools_task: TaskUnderTest) -> None:
@@ -121,17 +86,6 @@ def test_one_of_many_claims_wins(redis_task: TaskOnRedis) -> None:
         assert list(pool.map(claim, range(8))).count(True) == 1
 
 
-def test_a_lease_is_renewed(tools_task: TaskUnderTest) -> None:
-    assignment = tools_task.tool_assignment()
-    assert tools_task.short_lease.claim_call(assignment, "me")
-    assert tools_task.leases.renew_call(assignment, "me")
-    assert tools_task.snapshot.calls["tc_1"].lease_left > SHORT_LEASE
-    assert not tools_task.leases.renew_call(assignment, "you")
-    assert not tools_task.leases.renew_call(tools_task.tool_assignment("tc_2"), "me")
-    tools_task.pass_time(SHORT_LEASE)
-    assert tools_task.leases.restart_call(assignment) is None
-
-
 def test_an_outcome_is_recorded_once(tools_task: TaskUnderTest) -> None:
     assignment = tools_task.tool_assignment()
     assert tools_task.leases.claim_call(assignment, "me")
@@ -145,15 +99,6 @@ def test_an_outcome_is_recorded_once(tools_task: TaskUnderTest) -> None:
     assert tools_task.leases.restart_call(assignment) is None
 
 
-def test_only_the_owner_records_an_outcome(tools_task: TaskUnderTest) -> None:
-    assignment = tools_task.tool_assignment()
-    assert tools_task.leases.record_outcome(assignment, "me", OUTCOME, status_event("not claimed")) is None
-    assert tools_task.leases.claim_call(assignment, "me")
-    assert tools_task.leases.record_outcome(assignment, "you", OUTCOME, status_event("not yours")) is None
-    assert tools_task.snapshot.calls["tc_1"].outcome is None
-    assert tools_task.event_log() == []
-
-
 @pytest.mark.parametrize("claimed", [True, False])
 def test_an_outcome_without_a_token_closes_any_call(tools_task: TaskUnderTest, claimed: bool) -> None:
     assignment = tools_task.tool_assignment()
@@ -165,23 +110,6 @@ def test_an_outcome_without_a_token_closes_any_call(tools_task: TaskUnderTest, c
     assert tools_task.snapshot.calls["tc_1"].outcome == LATE_OUTCOME
     assert tools_task.event_log() == [(1, 0, "closed")]
     assert not tools_task.leases.claim_call(assignment, "you")
-
-
-def test_each_record_returns_the_number_of_outcomes(redis_task: TaskOnRedis) -> None:
-    """Workers finish the calls of a step together. Exactly one of them gets the number of all calls."""
-    redis_task.create()
-    redis_task.record_decision(Phase.TOOLS)
-    barrier = threading.Barrier(8)
-    assignments = [redis_task.tool_assignment(f"tc_{number}") for number in range(8)]
-
-    def work(assignment: ToolAssignment) -> int | None:
-        assert redis_task.leases.claim_call(assignment, "me")
-        barrier.wait()
-        return redis_task.leases.record_outcome(assignment, "me", OUTCOME, status_event(assignment.call_id))
-
-    with ThreadPoolExecutor(8) as pool:
-        assert sorted(found or 0 for found in pool.map(work, assignments)) == list(range(1, 9))
-    assert [seq for seq, _, _ in redis_task.event_log()] == list(range(1, 9))
 
 
 def test_a_lost_attempt_is_voided(tools_task: TaskUnderTest) -> None:
@@ -198,30 +126,6 @@ def test_a_lost_attempt_is_voided(tools_task: TaskUnderTest) -> None:
     assert tools_task.leases.record_outcome(assignment, "lost", LATE_OUTCOME, status_event("late")) is None
     assert tools_task.leases.record_outcome(again, "you", OUTCOME, status_event("result")) == 1
     assert tools_task.event_log() == [(1, 0, "result")]
-
-
-def test_attempts_are_counted(tools_task: TaskUnderTest) -> None:
-    for attempt in (1, 2, 3):
-        assignment = let_claim_expire(tools_task, attempt=attempt)
-        tools_task.leases.restart_call(assignment)
-        assert tools_task.snapshot.calls["tc_1"].attempt == attempt + 1
-    assert tools_task.snapshot.position.epoch == assignment.epoch
-
-
-def test_only_an_expired_attempt_is_voided(tools_task: TaskUnderTest) -> None:
-    assignment = tools_task.tool_assignment()
-    assert tools_task.leases.restart_call(assignment) is None, "no worker has claimed it"
-    assert tools_task.leases.claim_call(assignment, "me")
-    assert tools_task.leases.restart_call(assignment) is None, "its lease is live"
-    assert tools_task.leases.restart_call(replace(assignment, attempt=2)) is None
-    assert tools_task.leases.restart_call(replace(assignment, epoch=assignment.epoch - 1)) is None
-    assert tools_task.snapshot.calls["tc_1"].attempt == 1
-
-
-def test_an_owner_records_after_its_lease_expired_unless_its_attempt_was_voided(tools_task: TaskUnderTest) -> None:
-    assignment = let_claim_expire(tools_task)
-    assert tools_task.leases.renew_call(assignment, "lost")
-    assert tools_task.leases.record_outcome(assignment, "lost", OUTCOME, status_event("result")) == 1
 
 
 @pytest.mark.parametrize("move", ["choose", "commit", "restart"])
@@ -276,14 +180,6 @@ def test_the_workers_that_declined_a_call_are_kept_until_the_fence_moves(tools_t
     assert tools_task.snapshot.calls["tc_1"].declined == Declined(1, ("c@x",))
 
 
-def test_the_last_worker_that_declined_a_call_is_kept_after_many_declines(tools_task: TaskUnderTest) -> None:
-    assignment = tools_task.tool_assignment()
-    for number in range(40):
-        assert tools_task.leases.claim_call(assignment, f"t{number}")
-        tools_task.leases.release_call(assignment, f"t{number}", declined_by="a@x" if number < 39 else "b@x")
-    assert tools_task.snapshot.calls["tc_1"].declined == Declined(40, ("a@x", "b@x"))
-
-
 def release_waiting(tools_task: TaskUnderTest, call_id: str, reason: str) -> None:
     """Claim the call, and release it with this reason."""
     assignment = tools_task.tool_assignment(call_id)
@@ -297,22 +193,6 @@ def waits_of(tools_task: TaskUnderTest) -> tuple[str, list[str]]:
     return found.position.reason, sorted(call_id for call_id, call in found.calls.items() if call.waits)
 
 
-def test_a_task_has_the_reason_for_which_its_calls_wait_until_none_does(tools_task: TaskUnderTest) -> None:
-    release_waiting(tools_task, "tc_1", "off")
-    release_waiting(tools_task, "tc_2", "off")
-    assert waits_of(tools_task) == ("off", ["tc_1", "tc_2"])
-    assert tools_task.leases.claim_call(tools_task.tool_assignment("tc_3"), "me")
-    assert waits_of(tools_task) == ("off", ["tc_1", "tc_2"]), "a call that did not wait"
-    for _ in range(2):  # the answer to the first claim was lost
-        assert tools_task.leases.claim_call(tools_task.tool_assignment("tc_1"), "me")
-        assert waits_of(tools_task) == ("off", ["tc_2"])
-    release_waiting(tools_task, "tc_2", "off")  # by a worker whose message was late
-    assert waits_of(tools_task) == ("off", ["tc_2"])
-    assert tools_task.leases.claim_call(tools_task.tool_assignment("tc_2"), "me")
-    assert waits_of(tools_task) == ("", [])
-    assert [text for _, _, text in tools_task.event_log()] == ["off", "off"], "one for each time that none waited"
-
-
 def test_the_end_of_a_wait_is_dispatched_once_and_names_why_others_wait(tools_task: TaskUnderTest) -> None:
     release_waiting(tools_task, "tc_1", "one is off")
     release_waiting(tools_task, "tc_2", "two is off")
@@ -324,14 +204,3 @@ def test_the_end_of_a_wait_is_dispatched_once_and_names_why_others_wait(tools_ta
     assert tools_task.leases.end_wait(tools_task.tool_assignment("tc_1"), "")
     assert waits_of(tools_task) == ("", [])
     assert tools_task.leases.claim_call(tools_task.tool_assignment("tc_1"), "me")
-
-
-def test_a_wait_ends_when_the_fence_moves(tools_task: TaskUnderTest) -> None:
-    release_waiting(tools_task, "tc_1", "off")
-    before = tools_task.tool_assignment("tc_1")
-    tools_task.record_decision(Phase.TOOLS)
-    assert waits_of(tools_task) == ("", [])
-    assert not tools_task.leases.end_wait(before, "")
-    assert not tools_task.leases.end_wait(tools_task.tool_assignment("tc_1"), "")
-    release_waiting(tools_task, "tc_1", "off")
-    assert waits_of(tools_task) == ("off", ["tc_1"])

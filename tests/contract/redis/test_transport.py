@@ -1,7 +1,6 @@
 """The transport for Celery's messages: that of kombu, with one client for each channel."""
 
 import json
-import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ from kombu import transport as kombu_transport
 
 from roboco.broker.dead_letter import record_of
 from roboco.broker.message_validation import REFUSED_HEADER
-from roboco.broker.transport import Transport, guard_transports
+from roboco.broker.transport import guard_transports
 from roboco.local.valkey import ValkeyServer
 from tests.faults.hostile.producer import message, properties
 
@@ -27,16 +26,6 @@ def connection(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Iterato
         yield connection
 
 
-def test_commands_of_a_channel_share_a_client(connection: Connection) -> None:
-    channel: Any = connection.default_channel
-    assert isinstance(connection.transport, Transport)
-    with channel.conn_or_acquire() as one, channel.conn_or_acquire() as other:
-        assert one is other
-    asynchronous = channel.client
-    assert asynchronous is not one
-    assert asynchronous.connection_pool is channel.async_pool
-
-
 def test_lost_connections_are_reopened(connection: Connection) -> None:
     channel: Any = connection.default_channel
     with channel.conn_or_acquire() as before:
@@ -45,16 +34,6 @@ def test_lost_connections_are_reopened(connection: Connection) -> None:
     with channel.conn_or_acquire() as after:
         assert after.get("transport") == b"1"
         assert after is not before
-
-
-def test_a_message_is_delivered_once(connection: Connection) -> None:
-    with connection.SimpleQueue("transport.test") as queue:
-        queue.put({"number": 1})
-        message = queue.get(timeout=60)
-        assert message.payload == {"number": 1}
-        message.ack()
-        with pytest.raises((queue.Empty, socket.timeout)):
-            queue.get(timeout=0.1)
 
 
 def test_an_unreadable_message_reaches_the_consumer_with_the_reason_again_after_it_was_returned(
@@ -92,22 +71,6 @@ def test_a_message_gets_its_own_tag_whatever_its_sender_wrote(connection: Connec
         assert client.hlen(channel.unacked_key) == 2
         for one in received:
             one.ack()
-
-
-def test_a_message_is_that_of_kombu(connection: Connection, valkey: ValkeyServer) -> None:
-    found = []
-    with Connection(valkey.url, transport="kombu.transport.redis:Transport") as of_kombu:
-        for used in (of_kombu, connection):
-            received: list[Any] = []
-            with used.Consumer([Queue("transport.kombu")], on_message=received.append):
-                used.Producer().publish({"n": [1, "é", None, 1.5]}, routing_key="transport.kombu", priority=3)
-                used.drain_events(timeout=60)
-            [one] = received
-            one.ack()
-            read = {name: value for name, value in one.properties.items() if name != "delivery_tag"}
-            names = ("payload", "headers", "delivery_info", "content_type", "content_encoding")
-            found.append([read, *(getattr(one, name) for name in names)])
-    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

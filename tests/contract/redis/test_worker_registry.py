@@ -28,22 +28,6 @@ def test_a_worker_registers_in_its_pools_with_its_modules(task: TaskUnderTest) -
     assert 0 <= silence["agents"] < 60
 
 
-def test_a_worker_that_stops_registering_is_no_longer_live(task: TaskUnderTest) -> None:
-    task.registry("w1").register(Registration(("tools",), ("shop",), WORKSPACE_A), False)
-    task.pass_time(SHORT_LIFETIME)
-    assert task.registry("w2", SHORT_LIFETIME).modules("tools") == {}
-    silent = task.registry("").seconds_since_registration()["tools"]
-    assert silent is not None
-    assert silent >= SHORT_LIFETIME
-
-
-def test_the_last_registration_of_a_worker_replaces_its_modules(task: TaskUnderTest) -> None:
-    registry = task.registry("w1")
-    registry.register(Registration(("tools",), ("shop",), WORKSPACE_A), False)
-    registry.register(Registration(("tools",), ("bank",), WORKSPACE_A), False)
-    assert registry.modules("tools") == {"w1": {"bank"}}
-
-
 def test_the_status_of_a_pool_has_the_latest_workers_with_their_loads(task: TaskUnderTest) -> None:
     load = WorkerLoad(3, ("t/0001/turn/1", "t/0002/tool/tc_1/1"))
     task.registry("w1").register(Registration(("tools",), ("shop",), WORKSPACE_A, load), False)
@@ -82,17 +66,6 @@ def test_a_workspace_is_replaced_without_live_coordinators_and_open_tasks(task: 
     ), "tasks are open"
     assert task.registry("d", SHORT_LIFETIME).register(Registration(("coordinator",), (), WORKSPACE_A), False) is None
     assert task.registry("").workspace() == WORKSPACE_A
-
-
-def test_a_restarted_coordinator_may_register_another_workspace(task: TaskUnderTest) -> None:
-    task.registry("c").register(Registration(("coordinator",), (), WORKSPACE_A), False)
-    assert task.registry("c").register(Registration(("coordinator",), (), WORKSPACE_B), False) is None
-    assert task.registry("").workspace() == WORKSPACE_B
-
-
-def test_workers_of_other_pools_register_no_workspace(task: TaskUnderTest) -> None:
-    assert task.registry("w").register(Registration(("agents", "tools"), (), WORKSPACE_A), False) is None
-    assert task.registry("").workspace() is None
 
 
 @pytest.mark.redis

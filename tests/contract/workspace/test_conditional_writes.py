@@ -59,13 +59,3 @@ def test_a_store_without_conditions_has_a_flaw(conditions: str, flaw: str) -> No
 def test_a_check_that_fails_for_another_cause_raises_a_transient_error(conditions: str) -> None:
     with loose_s3(conditions=conditions) as store, pytest.raises(TransientError):
         conditional_write_flaw(open_store(store))
-
-
-def test_a_check_of_an_unreachable_store_raises_a_transient_error() -> None:
-    with loose_s3(unavailable=True) as store, pytest.raises(TransientError):
-        conditional_write_flaw(open_store(store))
-
-
-def test_a_commit_in_a_store_that_refuses_conditions_names_the_cause() -> None:
-    with loose_s3(conditions="501") as store, pytest.raises(TransientError, match="refuses writes with IfNoneMatch"):
-        open_store(store).put("a", b"a", if_none=True)

@@ -30,7 +30,6 @@ from tests.support.stack import s3_environment
 
 WRITER_COUNT = 8
 ROUND_COUNT = 8
-BIG_SIZE = 8 * 1024 * 1024
 OUTSIDE_PATHS = ["/etc/x", "..", "../x", "a/..", "a/../../x", "a/../b"]
 
 
@@ -40,14 +39,6 @@ def test_a_file_is_created_once(files: Files) -> None:
     assert files.create("a/b/c.json", b"one")
     assert not files.create("a/b/c.json", b"two")
     assert files.get("a/b/c.json") == b"one"
-
-
-def test_many_files_are_read_in_the_order_of_their_paths(files: Files) -> None:
-    for name in ("a", "b", "c"):
-        files.put(f"t/{name}", name.encode())
-    assert files.get_many(["t/c", "t/none", "t/a", "t/c"]) == [b"c", None, b"a", b"c"]
-    assert files.get_many(["t/b"]) == [b"b"]
-    assert files.get_many([]) == []
 
 
 def test_a_tree_has_the_files_at_any_depth(files: Files) -> None:
@@ -100,15 +91,6 @@ def test_names_of_files_are_read_in_pages(files: Files) -> None:
     assert files.names_after("nowhere/", "", 5) == []
 
 
-@pytest.mark.s3
-def test_more_names_than_a_page_of_the_store_are_read(objects: S3Objects) -> None:
-    names = [f"task{number:04}" for number in range(1030)]
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda name: objects.put(f"_open/{name}", b""), names))
-    assert objects.names_after("_open/", "", 2000) == names
-    assert objects.names_after("_open/", names[4], 1010) == names[5:1015]
-
-
 def test_folders_are_listed_in_pages(files: Files) -> None:
     """A name may begin with another one. Stores differ in the order of such names."""
     names = ["a", "a-1", "a.b", "a0", "acme:a", "b", "b-", "task_1", "task_10", "task_2", "z"]
@@ -152,20 +134,6 @@ def test_a_presigned_url_needs_no_credentials(objects: S3Objects) -> None:
         urllib.request.urlopen(url.partition("?")[0])
 
 
-def test_a_presigned_url_is_signed_for_the_region_of_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Newer regions and some stores refuse signatures of version 2."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-2")
-    url = S3Objects(connect_s3(None), "bucket").presigned_url("t/artifacts/a", 60)
-    assert "X-Amz-Algorithm=AWS4-HMAC-SHA256" in url
-    assert "%2Feu-central-2%2Fs3%2F" in url
-
-
-def test_a_folder_has_no_presigned_urls(tmp_path: Path) -> None:
-    assert FolderFiles(tmp_path).presigned_url("a", 60) is None
-
-
 @pytest.mark.parametrize("name", ["a b", "ü+漢", "50%41&=", "#?", "x" * 128, "a..b", "-_.~!*'()"])
 def test_names_may_contain_any_character(files: Files, name: str) -> None:
     assert files.create(f"f/{name}", name.encode())
@@ -189,20 +157,6 @@ def test_paths_do_not_leave_the_workspace(files: Files) -> None:
             with pytest.raises(ValueError, match="leaves the workspace"):
                 use(path)
     assert files.names("") == []
-
-
-def test_one_of_many_creators_wins(files: Files) -> None:
-    barrier = threading.Barrier(WRITER_COUNT)
-
-    def create(number: int) -> bool:
-        barrier.wait()
-        return files.create("t/contested", b"writer %d" % number)
-
-    with ThreadPoolExecutor(WRITER_COUNT) as pool:
-        won = list(pool.map(create, range(WRITER_COUNT)))
-    assert won.count(True) == 1
-    assert files.get("t/contested") == b"writer %d" % won.index(True)
-    assert files.names("t/") == ["contested"]
 
 
 def test_a_file_is_replaced_only_at_its_version(files: Files) -> None:
@@ -250,52 +204,6 @@ def test_one_of_many_replacers_wins_each_round(files: Files) -> None:
     assert files.names("t/") == ["contested"]
 
 
-def test_creators_of_the_same_bytes_all_win(files: Files) -> None:
-    with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(lambda _: files.create("t/same", b"same"), range(4)))
-
-
-def test_a_reader_of_a_big_file_sees_one_whole_version(files: Files) -> None:
-    versions = [bytes([letter]) * BIG_SIZE for letter in b"abcd"]
-    assert files.create("big", versions[0])
-    with ThreadPoolExecutor(1) as pool:
-        writing = [pool.submit(files.put, "big", version) for version in versions[1:]]
-        while not writing[-1].done():
-            data = files.get("big")
-            assert data is not None
-            assert len(data) == BIG_SIZE
-            assert data.count(data[:1]) == BIG_SIZE
-        for written in writing:
-            written.result()
-    assert files.get("big") == versions[-1]
-    assert not files.create("big", versions[0])
-
-
-def test_a_folder_that_cannot_be_used_raises_a_transient_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    files = FolderFiles(tmp_path / "file")
-    uses: list[Callable[[], object]] = [
-        lambda: files.create("a", b"1"),
-        lambda: files.put("a", b"1"),
-        lambda: files.get("a"),
-        lambda: files.delete("a"),
-        lambda: files.names(""),
-    ]
-    for use in uses:
-        with pytest.raises(TransientError, match="file"):
-            use()
-
-
-def test_a_folder_that_cannot_be_looked_up_is_no_lost_race(tmp_path: Path) -> None:
-    """A writer that has lost reads again. Here it must wait for the operator instead."""
-    files = FolderFiles(tmp_path)
-    with pytest.raises(TransientError, match="too long"):
-        files.replace(f"{'n' * 300}/file", b"1", "version")
-    (tmp_path / "file").write_text("in the way")
-    for missing in ("none/file", "file/file"):
-        assert not files.replace(missing, b"1", "version")
-
-
 def test_a_lock_of_a_stopped_process_blocks_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = FolderFiles(tmp_path)
     names = [f"t/task{number}" for number in range(20)]
@@ -318,20 +226,6 @@ def test_a_lock_of_a_stopped_process_blocks_few_files(tmp_path: Path, monkeypatc
     assert len(blocked) < 5
     for name in blocked:
         assert files.replace(name, b"2", stored.version)
-
-
-def test_a_short_read_of_a_file_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files, read = FolderFiles(tmp_path), os.read
-    files.put("t/whole", b"0123456789")
-    monkeypatch.setattr(os, "read", lambda descriptor, length: read(descriptor, min(length, 4)))
-    assert files.get("t/whole") == b"0123456789"
-
-
-def test_a_dead_writer_leaves_no_file(tmp_path: Path) -> None:
-    files = FolderFiles(tmp_path)
-    files.put("t/whole", b"1")
-    (tmp_path / "t" / f".{'0' * 32}").write_bytes(b"half of a fi")
-    assert files.names("t/") == ["whole"]
 
 
 class SmallPagesClient:
@@ -380,12 +274,6 @@ def test_another_prefix_is_another_workspace(s3: S3Server, s3_client: Any, prefi
     one.put("a", b"1")
     assert (other.get("a"), other.names("")) == (None, [])
     assert S3Files(S3Objects(s3_client, s3.bucket, prefix)).get("w/a") == b"1"
-
-
-@pytest.mark.s3
-def test_a_missing_bucket_is_reported(s3_client: Any, prefix: str) -> None:
-    with pytest.raises(TransientError, match=rf"has no bucket 'no-{prefix}': create it .* ROBOCO_WORKSPACE"):
-        S3Files(S3Objects(s3_client, f"no-{prefix}")).get("a")
 
 
 @pytest.mark.s3

@@ -5,11 +5,9 @@ from contextlib import suppress
 
 import pytest
 
-from roboco.domain import sorted_lines
 from roboco.domain.history.step import TaskStep, parse_step
 from roboco.domain.paths import history_path, segments_path
 from roboco.errors import CorruptHistory
-from roboco.workspace import s3_history
 from roboco.workspace.s3_history import S3Histories
 from tests.contract.samples import TASK, step_after
 from tests.contract.workspace.history_checks import append_steps, assert_history
@@ -63,18 +61,6 @@ def test_a_compaction_that_dies_while_it_removes_segments_loses_nothing(
     assert_history(s3_histories, steps)
 
 
-@pytest.mark.parametrize("call", ["get", "names", "put"])
-def test_a_compaction_that_dies_before_its_write_loses_nothing(
-    objects: WatchedObjects, s3_histories: S3Histories, call: str
-) -> None:
-    steps = append_steps(s3_histories, 3)
-    dying = objects.for_another_worker()
-    dying.die_before(call)
-    with pytest.raises(Killed):
-        S3Histories(dying).compact(TASK)
-    assert_history(s3_histories, steps)
-
-
 @pytest.mark.parametrize("nth", [1, 2, 3, 6, 7])
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_compaction_beside_a_compaction_and_an_append_loses_nothing(
@@ -106,44 +92,6 @@ def test_a_compaction_beside_a_compaction_and_an_append_loses_nothing(
     assert _stored(objects) == steps
     assert list(s3_histories.read(TASK)) == steps
     assert objects.names(SEGMENTS) == []
-
-
-def test_a_compaction_whose_segments_are_gone_removes_no_other(
-    objects: WatchedObjects, s3_histories: S3Histories
-) -> None:
-    """Another compaction writes before this one lists, and removes while this one reads. A step is added in between."""
-    steps = append_steps(s3_histories, 4)
-    slow, quick = objects.for_another_worker(), objects.for_another_worker()
-    quick.die_before("delete")
-
-    def meanwhile(name: str, path: str) -> None:
-        if (name, path) == ("names", SEGMENTS):
-            with pytest.raises(Killed):
-                S3Histories(quick).compact(TASK)
-            steps.append(step_after(steps))
-            s3_histories.append(TASK, steps[-1])
-        elif (name, path) == ("get", f"{SEGMENTS}00000000.json"):
-            for seq in range(4):
-                objects.delete(f"{SEGMENTS}{seq:08d}.json")
-
-    slow.before = meanwhile
-    assert not S3Histories(slow).compact(TASK)
-    assert_history(s3_histories, steps)
-
-
-def test_a_compaction_whose_write_loses_returns_false(objects: WatchedObjects, s3_histories: S3Histories) -> None:
-    steps = append_steps(s3_histories, 3)
-    slow = objects.for_another_worker()
-
-    def meanwhile(name: str, path: str) -> None:
-        if name == "put":
-            steps.append(step_after(steps))
-            s3_histories.append(TASK, steps[-1])
-            assert s3_histories.compact(TASK)
-
-    slow.before = meanwhile
-    assert not S3Histories(slow).compact(TASK)
-    assert _stored(objects) == steps
 
 
 @pytest.mark.parametrize("seq", [0, 2])
@@ -233,50 +181,6 @@ def test_a_history_without_its_step_count_keeps_its_steps(
     assert_history(s3_histories, steps)
 
 
-@pytest.mark.parametrize("appended", [0, 2])
-def test_a_compaction_restores_a_lost_step_count(
-    objects: WatchedObjects, s3_histories: S3Histories, appended: int
-) -> None:
-    steps = append_steps(s3_histories, 4)
-    s3_histories.compact(TASK)
-    _replace_metadata(objects)
-    for _ in range(appended):
-        steps.append(step_after(steps))
-        s3_histories.append(TASK, steps[-1])
-    assert s3_histories.compact(TASK)
-    assert objects.metadata(HISTORY) == {"steps": str(len(steps))}
-    assert_history(s3_histories, steps)
-    objects.calls.clear()
-    assert s3_histories.compact(TASK)
-    assert not [path for name, path in objects.calls if name == "put"], "the count is already stored"
-
-
-@pytest.mark.parametrize("size", [200_000, 300_000, 3_000_000])
-def test_a_lost_step_count_is_read_from_a_long_last_line(
-    objects: WatchedObjects, s3_histories: S3Histories, size: int
-) -> None:
-    steps = append_steps(s3_histories, 2)
-    steps.append(step_after(steps, "t" * size))
-    s3_histories.append(TASK, steps[-1])
-    s3_histories.compact(TASK)
-    _replace_metadata(objects)
-    assert_history(s3_histories, steps)
-
-
-def test_a_truncated_last_line_of_a_restored_history_is_no_step(
-    objects: WatchedObjects, s3_histories: S3Histories
-) -> None:
-    """The file may be a copy of a history in a folder."""
-    steps = append_steps(s3_histories, 3)
-    s3_histories.compact(TASK)
-    stored = objects.get(HISTORY)
-    assert stored is not None
-    objects.put(HISTORY, stored.data + b'{"step_id": "cut')
-    assert_history(s3_histories, steps)
-    assert s3_histories.compact(TASK)
-    assert objects.get(HISTORY) == stored
-
-
 @pytest.mark.parametrize("data", [b"{no line", b"no step\n", b"no step\n" * 9, b"\n"])
 def test_a_history_that_cannot_be_counted_is_corrupt_and_never_replaced(
     objects: WatchedObjects, s3_histories: S3Histories, data: bytes
@@ -297,16 +201,6 @@ def test_a_history_that_cannot_be_counted_is_corrupt_and_never_replaced(
     stored = objects.get(HISTORY)
     assert stored is not None
     assert stored.data == data
-
-
-def test_an_empty_object_is_a_history_without_steps(objects: WatchedObjects, s3_histories: S3Histories) -> None:
-    objects.put(HISTORY, b"")
-    assert s3_histories.compact(TASK)
-    assert_history(s3_histories, [])
-    steps = append_steps(s3_histories, 2)
-    assert s3_histories.compact(TASK)
-    assert_history(s3_histories, steps)
-    assert _stored(objects) == steps
 
 
 def test_a_restored_history_that_lacks_a_line_is_not_compacted(
@@ -337,34 +231,3 @@ def test_the_cost_of_an_append_and_a_read_does_not_grow_with_the_history(
         costs.append((appended, len(objects.calls) - appended))
     assert costs[0] == costs[1]
     assert max(costs[0]) <= 3
-
-
-def test_a_read_of_the_end_lists_no_older_segments(objects: WatchedObjects, s3_histories: S3Histories) -> None:
-    """No compaction may be due for thousands of steps."""
-    steps = append_steps(s3_histories, 30)
-    objects.listed = 0
-    assert list(s3_histories.read(TASK, 28)) == steps[28:]
-    assert objects.listed == 2
-
-
-def test_a_reader_that_waits_holds_a_page_of_the_history(
-    objects: WatchedObjects, s3_histories: S3Histories, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A follower may stay between two steps for long."""
-    monkeypatch.setattr(s3_history, "_MIN_PAGE", 4)
-    monkeypatch.setattr(s3_history, "_MAX_PAGE", 8)
-    monkeypatch.setattr(s3_history, "_TAIL_BYTES", 1000)
-    monkeypatch.setattr(sorted_lines, "PIECE_BYTES", 2000)
-    monkeypatch.setattr(sorted_lines, "PROBE_BYTES", 500)
-    steps = append_steps(s3_histories, 40)
-    for compacted in (False, True):
-        objects.calls.clear()
-        objects.listed = 0
-        reading = s3_histories.read(TASK, 7)
-        assert next(reading) == steps[7]
-        assert objects.listed == (0 if compacted else 4)
-        assert len([name for name, _ in objects.calls if name == "get"]) == (0 if compacted else 4)
-        s3_histories.compact(TASK)
-        assert list(reading) == steps[8:], "a compaction meanwhile changes nothing"
-        for start in range(0, 42, 3):
-            assert list(s3_histories.read(TASK, start)) == steps[start:]

@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 import pytest
 
 from roboco.domain.paths import upload_path, uploads_path
-from roboco.errors import TransientError, UsageError
+from roboco.errors import TransientError
 from roboco.ports.workspace import Files
 from roboco.workspace.artifacts.store import NewArtifact, read_artifact, write_artifact
 from roboco.workspace.artifacts.stored_stream import MAX_UPLOAD_SECONDS, store_stream
@@ -96,13 +96,6 @@ def test_a_repeated_stream_is_the_same_artifact_and_another_one_a_version(files:
     assert store(files, "a.txt", Stream(iter([b"two"]))) == "a-2.txt"
     assert store(files, "a.txt", Stream(iter([b"two"]))) == "a-2.txt"
     assert read_artifact(files, "t", "a-2.txt") == b"two"
-
-
-def test_a_name_that_leaves_the_folder_is_refused_before_the_stream_is_read(files: Files) -> None:
-    source = Stream(iter([b"one"]))
-    with pytest.raises(UsageError):
-        store(files, "../a.txt", source)
-    assert source.largest_read == 0
 
 
 def test_abandoned_uploads_are_removed_by_the_next_stream(files: Files) -> None:

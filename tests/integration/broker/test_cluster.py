@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from roboco import Orchestrator, Settings, Task
-from roboco.errors import UsageError
+from roboco import Task
 from roboco.lab.transcript import Transcript
 from roboco.local.valkey import ValkeyServer, find_server
 from roboco.redis.client import connect
@@ -48,23 +47,8 @@ def test_a_journey_on_a_cluster_ends_with_the_expected_history(cluster_stack: St
     assert shape(task.history()) == journey.expected
 
 
-def test_a_cluster_is_refused_as_the_broker() -> None:
-    with pytest.raises(UsageError, match="set ROBOCO_BROKER_URL"):
-        Orchestrator(Settings(redis_url="redis+cluster://127.0.0.1:1"))
-
-
 def slow_answer(request: Request) -> Reply:
     return Reply(text=answer(request).text, interval=0.1)
-
-
-def test_stop_reaches_a_worker_at_another_node(cluster_stack: Stack) -> None:
-    """The cluster delivers a signal that is published at one node to subscribers at every node."""
-    cluster_stack.model.script(lambda request: Reply(text="word " * 2000, interval=0.05))
-    task = cluster_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
-    next(item for item in task.stream() if item.type == "text_part_delta")
-    item = task.stop()
-    assert task.result(60).status == "cancelled"
-    assert task.receipt(item.item_id).closed_at is not None
 
 
 def test_a_turn_survives_the_migration_of_its_slot(cluster: Cluster, cluster_stack: Stack) -> None:

@@ -10,22 +10,16 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 from celery import Celery
-from celery.app.defaults import DEFAULTS
 from redis import Redis
 from redis.exceptions import ConnectionError as Unreachable
 
 from roboco.broker.app import app_settings, create_app
-from roboco.broker.consumer import GuardedConsumer
-from roboco.broker.dead_letter import MAX_BODY_BYTES
-from roboco.broker.envelope import MAX_UNREADABLE_BYTES
-from roboco.broker.names import AGENTS_QUEUE, TURN_TASK, queue_lanes
+from roboco.broker.names import AGENTS_QUEUE, TURN_TASK
 from roboco.local.process import free_port
 from tests.support.events import capture_events
 
@@ -221,53 +215,6 @@ def test_a_message_of_protocol_1_is_a_dead_letter_with_the_remedy(consumer_stack
     )
 
 
-def test_a_dead_letter_is_truncated_to_its_limits(consumer_stack: ConsumerStack) -> None:
-    consumer_stack.start_worker("threads")
-    consumer_stack.push({"long": "x" * 10_000, "short": [1, None]}, b"y" * (MAX_UNREADABLE_BYTES + 10))
-    until(consumer_stack.dead_letters)
-
-    [record] = consumer_stack.dead_letters()
-    assert (record["size"], record["digest"]) == (
-        MAX_UNREADABLE_BYTES + 10,
-        sha256(b"y" * (MAX_UNREADABLE_BYTES + 10)).hexdigest(),
-    )
-    assert record["queue"] == AGENTS_QUEUE
-    assert record["headers"] == {"long": '"' + "x" * 255, "short": [1, None]}
-    assert record["body"] == "y" * MAX_UNREADABLE_BYTES
-    assert record["truncated"]
-    assert datetime.fromisoformat(record["time"]).utcoffset() == timedelta(0)
-
-
-def test_a_message_of_a_later_release_is_kept_whole(consumer_stack: ConsumerStack) -> None:
-    consumer_stack.start_worker("threads")
-    consumer_stack.push({"task": "roboco.later", "id": "1"}, b"y" * (MAX_BODY_BYTES - 10))
-    until(consumer_stack.dead_letters)
-    [record] = consumer_stack.dead_letters()
-    assert (len(record["body"]), record["truncated"]) == (MAX_BODY_BYTES - 10, False)
-
-
-def test_a_message_is_requeued_while_dead_letters_cannot_be_stored(consumer_stack: ConsumerStack) -> None:
-    (consumer_stack.folder / "refuse").touch()
-    consumer_stack.start_worker("prefork")
-    consumer_stack.push({"task": TURN_TASK})
-    consumer_stack.push(GOOD, b'[["good"], {}, {}]')
-    until(lambda: consumer_stack.lines("ran") == ["good"])
-    (consumer_stack.folder / "refuse").unlink()
-
-    until(consumer_stack.dead_letters)
-    until(consumer_stack.is_drained)
-    [record] = consumer_stack.dead_letters()
-    waited = datetime.fromisoformat(record["time"]) - datetime.fromisoformat(consumer_stack.lines("refused")[-1])
-    assert waited.total_seconds() > GuardedConsumer.requeue_delay * 0.9  # no hot loop
-
-
-def test_a_malformed_message_is_logged_if_no_sink_is_set(consumer_stack: ConsumerStack) -> None:
-    consumer_stack.start_worker("threads", roboco_dead_letter_sink=None)
-    consumer_stack.push({"task": TURN_TASK})
-    until(lambda: consumer_stack.has_logged("was dropped, because 'roboco_dead_letter_sink' is not set: header"))
-    until(consumer_stack.is_drained)
-
-
 def test_a_message_with_an_unforeseen_error_ends_at_most_one_worker(consumer_stack: ConsumerStack) -> None:
     worker = consumer_stack.start_worker("threads")
     consumer_stack.push({"task": "test.unforeseen", "id": "key"})
@@ -278,24 +225,6 @@ def test_a_message_with_an_unforeseen_error_ends_at_most_one_worker(consumer_sta
     assert worker.wait(60) == 1
     assert [record["headers"]["id"] for record in consumer_stack.dead_letters()] == ["key", "value"]
     assert consumer_stack.is_drained()
-
-
-@for_each_pool
-def test_a_worker_continues_after_its_broker_is_flushed(consumer_stack: ConsumerStack, pool: str) -> None:
-    consumer_stack.start_worker(pool)
-    consumer_stack.app.send_task("test.hold", ["before"], queue=AGENTS_QUEUE)
-    until(lambda: consumer_stack.lines("ran") == ["before"])
-
-    assert not consumer_stack.redis.keys("_kombu.binding.roboco.*")
-    consumer_stack.redis.flushall()
-    assert not consumer_stack.redis.keys("_kombu.*")
-    consumer_stack.app.send_task(TURN_TASK, ["after"])
-    until(lambda: consumer_stack.lines("ran") == ["before", "after"])
-    (consumer_stack.folder / "release").touch()
-    until(consumer_stack.is_drained)
-
-    consumed = consumer_stack.app.control.inspect(timeout=60, limit=1).active_queues() or {}
-    assert [[queue["name"] for queue in queues] for queues in consumed.values()] == [list(queue_lanes(AGENTS_QUEUE))]
 
 
 @for_each_pool
@@ -332,32 +261,6 @@ def test_a_worker_waits_for_a_broker_that_refuses_writes(
     assert consumer_stack.lines("ran") == ["before", "after"]
 
 
-@for_each_pool
-@pytest.mark.parametrize(
-    ("refuse", "accept", "logged"),
-    [
-        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "READONLY You can't write against a read only replica"),
-        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "OOM command not allowed when used memory > 'maxmemory'"),
-    ],
-)
-def test_a_worker_starts_at_a_broker_that_refuses_writes(
-    consumer_stack: ConsumerStack, pool: str, refuse: str, accept: str, logged: str
-) -> None:
-    admin: Any = consumer_stack.redis
-    admin.execute_command(*refuse.split())
-    worker = consumer_stack.start_worker(pool)
-    until(
-        lambda: (
-            consumer_stack.has_logged(f"cannot use the broker for now: redis refuses writes: {logged}")
-            or worker.poll() is not None
-        )
-    )
-    admin.execute_command(*accept.split())
-    consumer_stack.app.send_task(TURN_TASK, ["after"])
-    until(lambda: consumer_stack.lines("ran") == ["after"] or worker.poll() is not None)
-    assert worker.poll() is None
-
-
 def test_a_lost_connection_does_not_raise_the_limit_of_received_messages(consumer_stack: ConsumerStack) -> None:
     """Celery's own limit would be one message for each thread: 16."""
     worker = consumer_stack.start_worker("threads", worker_concurrency=16)
@@ -377,13 +280,6 @@ def test_a_lost_connection_does_not_raise_the_limit_of_received_messages(consume
     assert worker.poll() is None
 
 
-def test_a_worker_neither_gossips_nor_mingles(consumer_stack: ConsumerStack) -> None:
-    consumer_stack.start_worker("threads")
-    until(lambda: consumer_stack.has_logged("ready."))
-    assert not consumer_stack.has_logged("mingle")
-    assert not consumer_stack.redis.exists("_kombu.binding.celeryev")
-
-
 @for_each_pool
 def test_a_worker_sends_its_last_events_before_it_exits(consumer_stack: ConsumerStack, pool: str) -> None:
     worker = consumer_stack.start_worker(pool)
@@ -395,19 +291,3 @@ def test_a_worker_sends_its_last_events_before_it_exits(consumer_stack: Consumer
         worker.terminate()
         assert worker.wait(60) == 0
         until(lambda: [event["type"] for event in seen.events].count("task-succeeded") == 10)
-
-
-@for_each_pool
-def test_no_event_is_lost_with_a_connection(consumer_stack: ConsumerStack, pool: str) -> None:
-    consumer_stack.start_worker(pool)
-    until(lambda: consumer_stack.has_logged("ready."))
-    with capture_events(consumer_stack.app) as seen:
-        for number in range(10):
-            consumer_stack.app.send_task(TURN_TASK, args=[str(number)])
-        until(lambda: len(consumer_stack.lines("ran")) == 10)
-        consumer_stack.redis.client_kill_filter(_type="normal", skipme=True)
-        until(lambda: [event["type"] for event in seen.events].count("task-succeeded") == 10)
-
-
-def test_celery_knows_every_setting() -> None:
-    assert app_settings("redis://").keys() - DEFAULTS.keys() == {"roboco_dead_letter_sink", "roboco_signing_keys"}

@@ -1,17 +1,13 @@
 """RabbitMQ with quorum queues as the broker, with Redis for streams and state."""
 
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from celery import Celery
 from kombu import Connection
-from kombu.exceptions import OperationalError
 
 from roboco.broker.app import app_settings, create_app
-from roboco.broker.broker_error import RABBITMQ_REFUSED
 from roboco.broker.dispatcher import CeleryDispatcher
 from roboco.broker.names import AGENTS_QUEUE, COORDINATOR_QUEUE
 from roboco.client.wiring import producer_app
@@ -19,16 +15,12 @@ from roboco.domain.history.step import verify_chain
 from roboco.errors import TransientError
 from roboco.lab.servers.gate import Gate
 from roboco.ports.assignment import TurnAssignment
-from roboco.ports.task_store import Phase
 from roboco.settings import Settings
-from roboco.workers.credentials import check_credentials
 from tests.conftest import need
 from tests.support.double_delivery import send_twice
 from tests.support.journeys import GRAPH, JOURNEYS, StackJourney, answer, shape
-from tests.support.servers.certificates import Certificates
 from tests.support.servers.model_server import Reply, Request
 from tests.support.servers.rabbitmq import RabbitServer, find_rabbitmq, start_rabbitmq
-from tests.support.servers.tls_gate import TlsGate
 from tests.support.stack import LONG_LEASE, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
@@ -110,32 +102,6 @@ def purge_queue(app: Celery, queue: str) -> None:
         channel.queue_purge(queue)
 
 
-def test_the_oldest_message_gives_the_age_of_a_queue(rabbit_stack: Stack) -> None:
-    worker = rabbit_stack.workers["agents"]
-    rabbit_stack.kill("agents")
-    worker.process.wait()
-    app = producer_app(rabbit_stack.settings)
-    purge_queue(app, AGENTS_QUEUE)
-    sender = CeleryDispatcher(app)
-    assert sender.oldest_waiting_since(Phase.TURN, "any", "normal") is None
-    began = time.time()
-    sender.turn(TurnAssignment("task_1", 1, 1, 1), "writer")
-    sent = time.time()
-    sender.turn(TurnAssignment("task_2", 1, 1, 1), "writer")
-    for _ in range(3):
-        assert began <= (sender.oldest_waiting_since(Phase.TURN, "any", "normal") or 0) <= sent, (
-            "reading the age keeps the order of messages"
-        )
-    rabbit_stack.start("agents")
-    rabbit_stack.wait_ready("agents")
-    until(
-        lambda: sender.oldest_waiting_since(Phase.TURN, "any", "normal") is None,
-        10,
-        "the worker has taken both messages",
-    )
-    app.close()
-
-
 def test_an_operator_sees_the_depth_of_queues_on_rabbitmq(rabbit_stack: Stack) -> None:
     """Lanes that no worker has declared count as empty, and their channel is usable afterwards."""
     rabbit_stack.kill("agents")
@@ -194,33 +160,3 @@ def test_each_unreadable_message_becomes_a_dead_letter(rabbit_stack: Stack, rabb
             sends.publish({"not": "ours"}, exchange="", routing_key=queue, headers={"task": f"of-{queue}", "id": "1"})
             sends.publish({"not": "ours"}, exchange="", routing_key=queue, headers={"task": f"of-{queue}", "id": "2"})
         until(lambda: len(orchestrator.operator.dead_letters()) == 2 * count, 60, "the messages are dead letters")  # noqa: B023 - called in this round
-
-
-def test_a_broker_certificate_of_an_unknown_authority_or_host_is_refused(rabbit: RabbitServer, tmp_path: Path) -> None:
-    certificates = Certificates(tmp_path)
-    with TlsGate(rabbit.port, certificates.server("127.0.0.1", clients=True)) as gate:
-        url = f"amqps://roboco:secret@127.0.0.1:{gate.port}//"
-        app = producer_app(Settings(broker_url=f"{url}?{certificates.options()}"))
-        CeleryDispatcher(app).advance("task_1")
-        app.close()
-        for options in ("", f"?ssl_ca_certs={certificates.stranger}"):
-            assert_refused(url + options)
-    with TlsGate(rabbit.port, certificates.server("elsewhere.example.org")) as gate:
-        assert_refused(f"amqps://roboco:secret@127.0.0.1:{gate.port}//?{certificates.options()}")
-
-
-def test_worker_without_the_right_password_ends_and_names_the_setting(rabbit: RabbitServer) -> None:
-    settings = Settings(broker_url=rabbit.url.replace(":secret@", ":wrong@"))
-    app = producer_app(settings)
-    with pytest.raises(SystemExit) as ended:
-        check_credentials(app, settings)
-    app.close()
-    assert str(ended.value) == f"this worker ends: {RABBITMQ_REFUSED}"
-
-
-def assert_refused(url: str) -> None:
-    """Raise AssertionError if a new connection succeeds. Celery's pools would reuse one regardless of its options."""
-    app = producer_app(Settings(broker_url=url))
-    with app.connection_for_write() as connection, pytest.raises(OperationalError, match="certificate verify failed"):
-        connection.ensure_connection(max_retries=1, interval_start=0)
-    app.close()

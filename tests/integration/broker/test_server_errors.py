@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from roboco import TransientError
 from roboco.domain.status import TaskStatus
 from roboco.local.valkey import ValkeyServer
-from tests.support.flower import flower
 from tests.support.journeys import GRAPH, PARALLEL, answer, shape
 from tests.support.servers.model_server import Reply, Request
 from tests.support.servers.refusing_redis import RefusingRedis
@@ -76,16 +74,6 @@ def test_work_waits_for_a_server_that_refuses_every_command(
     assert proxies[server].refused
 
 
-def test_flower_goes_on_after_errors_of_the_broker(stack: Stack, proxies: dict[str, RefusingRedis]) -> None:
-    with flower(stack) as seen:
-        proxies["broker"].refuse(ERRORS[0])
-        time.sleep(2 * LEASE)
-        proxies["broker"].accept()
-        task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
-        assert task.result(60).status is TaskStatus.COMPLETED
-        until(lambda: seen.rows(task.task_id), 60, "Flower shows a later task")
-
-
 def test_why_names_the_redis_that_takes_no_writes(stack: Stack, proxies: dict[str, RefusingRedis]) -> None:
     """Reads are answered, as by a full Redis or a replica."""
     stack.model.script(lambda request: Reply(text="slowly " * 100, interval=0.1))
@@ -100,17 +88,3 @@ def test_why_names_the_redis_that_takes_no_writes(stack: Stack, proxies: dict[st
         proxies["broker"].accept()
         stack.model.script(answer_slowly)
         task.stop()
-
-
-def test_a_turn_that_redis_interrupts_names_redis_as_the_reason(
-    stack: Stack, proxies: dict[str, RefusingRedis], tmp_path: Path
-) -> None:
-    task = stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
-    next(item for item in task.stream() if item.type == "text_part_delta")
-    proxies["state"].refuse(ERRORS[0])
-    time.sleep(2 * LEASE)
-    proxies["state"].accept()
-    assert task.result(60).status is TaskStatus.COMPLETED
-    reasons = [str(getattr(item.data, "reason", "")) for item in task.stream() if item.type == "event_turn_restart"]
-    assert reasons
-    assert all("BUSY" in reason or "Redis did not answer" in reason for reason in reasons), reasons

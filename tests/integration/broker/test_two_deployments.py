@@ -79,14 +79,6 @@ def test_a_worker_of_another_workspace_does_not_start_on_the_broker(folder_stack
     assert "carries the messages of another deployment" in output
 
 
-def test_a_client_of_another_prefix_does_not_submit_to_the_broker(folder_stack: Stack) -> None:
-    with Orchestrator(other_deployment(folder_stack, prefix="b")) as other:
-        with pytest.raises(UsageError, match="carries the messages of another deployment"):
-            other.run(TEAM.team, "hello", task_id="of-b")
-        with pytest.raises(UsageError, match="no task"):
-            other.task("of-b")
-
-
 def test_deployments_with_their_own_broker_databases_run_side_by_side(folder_stack: Stack, tmp_path: Path) -> None:
     redis_url = folder_stack.settings.redis_url
     own: dict[str, Any] = {
@@ -103,16 +95,6 @@ def test_deployments_with_their_own_broker_databases_run_side_by_side(folder_sta
             until(partial(has_summary, stack, task_id), 60, f"{task_id} is accepted")
             assert stack.orchestrator.task(task_id).result(60).status == "completed"
             assert len(stack.orchestrator.task(task_id).history()) == len(TEAM.expected)
-
-
-def test_a_worker_in_another_database_does_not_start_with_the_same_channels(folder_stack: Stack) -> None:
-    settings = other_deployment(folder_stack, redis_url=database(folder_stack.settings.redis_url, 2))
-    code, output = run_until_ready_or_ended(folder_stack, "app", settings, "staging")
-    assert code == 1
-    assert "database 0 of this Redis has a deployment with the same ROBOCO_PREFIX='roboco'" in output
-    assert "set ROBOCO_PREFIX of one of them to another name" in output
-    code, output = run_until_ready_or_ended(folder_stack, "app", settings.model_copy(update={"prefix": "s"}), "named")
-    assert code is None, output
 
 
 @pytest.mark.slow

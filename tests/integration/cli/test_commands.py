@@ -119,32 +119,6 @@ def test_tasks_of_a_damaged_restore_are_shown_or_reported(completed_run: tuple[S
     assert "its history has 0; restore 'stepless/history.jsonl'" in str(invoke("show", "stepless").exception)
 
 
-BAD = """
-name: bad
-agents:
-  - {name: a, tools: [none]}
-  - {name: a, prompt: x}
-"""
-
-
-def test_mistakes_are_reported_before_a_server_starts(completed_run: tuple[Shell, str]) -> None:
-    shell, _ = completed_run
-    (shell.folder / "bad.yaml").write_text(BAD)
-    with shell.start("run", "bad.yaml", "hi") as process:
-        assert process.wait_for_exit() == 2
-        lines = process.errors.splitlines()
-        assert lines[0].startswith("error: bad.yaml: ")
-        assert len(lines) == 3
-        assert process.output == ""
-    with shell.start("run", "none.yaml", "hi") as process:
-        assert process.wait_for_exit() == 2
-        assert process.errors == "error: team file 'none.yaml' cannot be read: No such file or directory\n"
-    with shell.start("run", "team.yaml", "hi", "--agent", "unknown") as process:
-        assert process.wait_for_exit() == 2
-        assert "no agent 'unknown' in team 'pair', possible are writer, critic" in process.errors
-    assert_nothing_left(shell.folder)
-
-
 def test_ctrl_c_stops_the_task(shell: Shell) -> None:
     with shell.start("run", "team.yaml", "for ever", "--context", "tone=kindly", "--id", "endless") as process:
         process.wait_for_text("on and ")
@@ -173,18 +147,6 @@ def test_a_second_ctrl_c_ends_the_command_at_once(shell: Shell) -> None:
     assert_nothing_left(shell.folder)
 
 
-def test_sigterm_cancels_the_task_and_completes_the_json_output(shell: Shell) -> None:
-    with shell.start("run", "talk.yaml", "for ever", "--json") as process:
-        process.wait_for_text("on and ")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait_for_exit() == 143
-        items = [json.loads(line) for line in process.output.splitlines()]
-    assert all({"type", "cursor"} <= set(item) for item in items)
-    assert (items[0]["type"], items[-1]["type"]) == ("event_task_start", "event_task_end")
-    assert items[-1]["status"] == "cancelled"
-    assert_nothing_left(shell.folder)
-
-
 def test_a_worker_that_dies_ends_the_run(shell: Shell) -> None:
     with shell.start("run", "talk.yaml", "for ever", "--id", "again") as process:
         process.wait_for_text("on and ")
@@ -195,21 +157,6 @@ def test_a_worker_that_dies_ends_the_run(shell: Shell) -> None:
         assert process.wait_for_exit() == 1
         assert "error: server 'run' ended with code -9; the end of '" in process.errors
         assert "Traceback" not in process.errors
-    assert_nothing_left(shell.folder)
-
-
-def test_a_user_answers_the_team_on_the_terminal(shell: Shell) -> None:
-    with shell.start_on_terminal("run", "talk.yaml", "hello") as terminal:
-        terminal.wait_for_text("you said hello")
-        terminal.wait_for_text("> ")
-        terminal.type_text("two\nlines\n\n")
-        terminal.wait_for_text("you said two\r\nlines")
-        terminal.wait_for_text("> ")
-        terminal.type_text("\n")
-        terminal.wait_for_text("--id task_")
-        terminal.wait_for_text("files: ")
-        assert terminal.wait_for_exit() == 0
-        assert terminal.screen.count("two") == 2  # typed, and quoted by the host
     assert_nothing_left(shell.folder)
 
 

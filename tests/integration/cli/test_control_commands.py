@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from roboco import Task, UsageError
-from roboco.cli.main import commands
+from roboco import Task
 from roboco.domain.ids import step_id_at
 from roboco.domain.stream.item import TextPartDelta
 from tests.integration.cli.shell import DESK, LINE, SHOW, Desk, desk_reply
@@ -67,30 +65,6 @@ def test_interrupt_prints_the_receipt_and_the_team_answers(desk: Desk) -> None:
     )
 
 
-def test_interrupt_without_a_message_ends_the_work(desk: Desk) -> None:
-    task = wait_until_speaking(desk.run("for ever"))
-    assert desk.call("interrupt", task.task_id).startswith(f"interrupted {task.task_id}: seen after ")
-    wait_for_status(task, "user_turn")
-    assert task.summary().reason == "interrupted by the user"
-    assert desk.call("interrupt", task.task_id) == (
-        f"nothing was running; continue with: roboco send {task.task_id} MESSAGE\n"
-    )
-    receipt = json.loads(desk.call("interrupt", task.task_id, "--json"))
-    assert receipt["effect"] == "already_waiting"
-    task.stop()
-
-
-def test_send_to_a_busy_team_queues_interrupts_or_is_refused(desk: Desk) -> None:
-    task = wait_until_speaking(desk.run("for ever"))
-    with pytest.raises(AssertionError, match="takes no message while its team is busy"):
-        desk.call("send", task.task_id, "hello", "--if-busy", "reject")
-    desk.call("send", task.task_id, "hello", "--if-busy", "queue")
-    desk.call("send", task.task_id, "enough", "--if-busy", "interrupt", "--agent", "host")
-    wait_for_status(task, "user_turn")
-    assert {"hello", "enough"} <= {step.text for step in task.history()}
-    assert task.history()[1].interrupted
-
-
 def test_step_runs_one_step_of_a_paused_task(desk: Desk) -> None:
     asked = threading.Event()
     desk.stack.model.script(lambda request: Reply(text=f"{request.system} speaks", held_until=asked))
@@ -112,16 +86,6 @@ def test_step_runs_one_step_of_a_paused_task(desk: Desk) -> None:
     if made["summary"]["status"] == "paused":
         assert desk.call("resume", task.task_id) == f"{task.task_id} continues\n"
     wait_for_status(task, "completed")
-
-
-def test_step_reports_a_task_that_waits_or_exceeds_the_timeout(desk: Desk) -> None:
-    task = wait_for_status(desk.run("hello"), "user_turn")
-    shown = desk.call("step", task.task_id)
-    assert "── user_turn" in shown
-    assert "no step was run" in shown
-    slow = wait_until_speaking(desk.run("for ever"))
-    assert "the step has not ended yet" in desk.call("step", slow.task_id, "--timeout", "0.2", code=1)
-    slow.stop()
 
 
 def task_awaiting_approval(desk: Desk) -> tuple[Task, str]:
@@ -168,58 +132,6 @@ def test_answer_is_the_result_of_a_client_tool(desk: Desk, options: tuple[str, .
         desk.call("answer", task.task_id, call_id, "--result", "5")
 
 
-def test_fork_starts_a_task_with_another_model_or_team(desk: Desk) -> None:
-    task = wait_for_status(desk.run("hello"), "user_turn")
-    new = f"{task.task_id}-new"
-    asked = ("fork", task.task_id, "--seq", "0", "--message", "good day", "--model", "other", "--id", new)
-    assert desk.call(*asked) == f"{new}\n"
-    assert json.loads(desk.call(*asked, "--json")) == {"task_id": new}
-    forked = wait_for_status(desk.stack.orchestrator.task(new), "user_turn")
-    assert [step.text for step in forked.history()] == ["hello", "good day", "you said good day"]
-    session = json.loads(desk.call("session", new))
-    assert session["lineage"]["forked_from_task_id"] == task.task_id
-    assert session["model_profile"] == "other"
-    (desk.folder / "other.yaml").write_text(yaml.safe_dump(DESK | {"name": "others"}))
-    third = desk.call("fork", new, "--team", str(desk.folder / "other.yaml")).strip()
-    assert desk.stack.orchestrator.task(third).summary().team == "others"
-    with pytest.raises(UsageError, match="no task 'none' in this workspace"):
-        CliRunner().invoke(
-            commands,
-            ["fork", "none"],
-            env=desk.stack.settings.environment(),
-            standalone_mode=False,
-            catch_exceptions=False,
-        )
-
-
-def test_session_and_delta_print_messages_as_json(desk: Desk) -> None:
-    submitted = desk.call(
-        "submit", str(desk.folder / "desk.yaml"), "hello", "--model", "other", "--title", "A greeting"
-    )
-    task = wait_for_status(desk.stack.orchestrator.task(submitted.strip()), "user_turn")
-    session = json.loads(desk.call("session", task.task_id))
-    assert (session["title"], session["model_profile"], session["status"]) == ("A greeting", "other", "user_turn")
-    assert [message["role"] for message in session["messages"]] == ["user", "assistant"]
-    token = session["continuation_token"]
-    assert json.loads(desk.call("delta", task.task_id, token))["messages_by_idx"] == {}
-    desk.call("send", task.task_id, "and you?")
-    until(lambda: len(task.history()) == 4, 60, "the agent has answered")
-    wait_for_status(task, "user_turn")
-    fresh = json.loads(desk.call("delta", task.task_id, token))["messages_by_idx"]
-    assert sorted(fresh) == ["2", "3"]
-    whole = json.loads(desk.call("delta", task.task_id))
-    assert sorted(whole["messages_by_idx"]) == ["0", "1", "2", "3"]
-    with pytest.raises(AssertionError, match="is not one of a session or a delta"):
-        desk.call("delta", task.task_id, "nonsense")
-    record = json.loads(desk.call("session", task.task_id, "--form", "roboto"))
-    assert record == json.loads(task.session(form="roboto").model_dump_json())
-    assert (record["session_id"], record["created_by"], record["status"]) == (task.task_id, "user", "user_turn")
-    assert record["messages"][0]["content"] == [{"content_type": "text", "text": "hello"}]
-    changed = json.loads(desk.call("delta", task.task_id, token, "--form", "roboto"))
-    assert changed == json.loads(task.delta(token, form="roboto").model_dump_json())
-    assert changed["messages_by_idx"] == {"2": record["messages"][2], "3": record["messages"][3]}
-
-
 def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
     with desk.start_on_terminal("run", "desk.yaml", "for ever") as terminal:
         terminal.wait_for_text("Ctrl-C lets you send a message to the team; twice stops the task")
@@ -248,29 +160,6 @@ def test_ctrl_c_interrupts_with_a_message(desk: Desk) -> None:
         assert terminal.screen.count("be brief") == 2  # typed, and quoted by the host
 
 
-@pytest.mark.parametrize("typed", ["", "half a mess", "a line\nand half"])
-def test_ctrl_c_twice_stops_the_task(desk: Desk, typed: str) -> None:
-    with desk.start_on_terminal("run", "desk.yaml", "for ever") as terminal:
-        terminal.wait_for_text("on and on and ")
-        terminal.type_text("\x03")
-        terminal.wait_for_text("> ")
-        terminal.type_text(typed)
-        terminal.type_text("\x03")
-        terminal.wait_for_text("stopping the task")
-        terminal.wait_for_text("(interrupted)")
-        terminal.wait_for_text("interrupted: stopped by the user")
-        terminal.wait_for_text("cancelled")
-        assert terminal.wait_for_exit() == 130
-
-
-def test_ctrl_c_with_json_stops_the_task(desk: Desk) -> None:
-    with desk.start_on_terminal("run", "desk.yaml", "for ever", "--json") as terminal:
-        terminal.wait_for_text("text_part_delta")
-        terminal.type_text("\x03")
-        terminal.wait_for_text("event_task_end")
-        assert terminal.wait_for_exit() == 130
-
-
 def test_a_user_approves_and_denies_calls_on_the_terminal(desk: Desk) -> None:
     with desk.start_on_terminal("run", "desk.yaml", "add") as terminal:
         terminal.wait_for_text("approval: a person must approve: add (tc_")
@@ -296,16 +185,3 @@ def test_a_user_approves_and_denies_calls_on_the_terminal(desk: Desk) -> None:
         terminal.wait_for_text("the task waits (approval); to continue:")
         terminal.wait_for_text("  roboco approve task_")
         assert terminal.wait_for_exit() == 0
-
-
-def test_run_without_a_terminal_prints_the_command_that_continues_the_task(desk: Desk) -> None:
-    file = str(desk.folder / "desk.yaml")
-    output = desk.call("run", file, "add", "--id", "unapproved")
-    call_id = desk.stack.orchestrator.task("unapproved").history()[-1].calls[0].id
-    assert f"roboco approve unapproved {call_id}, or roboco deny unapproved {call_id}" in output
-    desk.call("pause", "unapproved")
-    desk.call("approve", "unapproved", call_id)
-    wait_for_status(desk.stack.orchestrator.task("unapproved"), "paused")
-    assert "the task waits (paused); to continue:\n  roboco resume unapproved" in desk.call(
-        "run", file, "add", "--id", "unapproved"
-    )

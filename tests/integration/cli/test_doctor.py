@@ -16,27 +16,20 @@ from roboco.broker.broker_owner import OWNER
 from roboco.broker.names import AGENTS_QUEUE, COORDINATOR_QUEUE, queue_lanes
 from roboco.cli.doctor.broker import check_broker
 from roboco.cli.doctor.check import CheckResult
-from roboco.cli.doctor.machine import check_flower
-from roboco.cli.doctor.models import check_models
 from roboco.cli.doctor.redis import check_redis
 from roboco.cli.doctor.webhooks import check_webhooks
 from roboco.cli.doctor.workspace import check_workspace
 from roboco.client.wiring import producer_app
 from roboco.domain.paths import WORKSPACE_FILE
-from roboco.domain.shard import shard_of
 from roboco.local.process import free_port
 from roboco.local.seaweed import S3Server
 from roboco.local.valkey import ValkeyServer, find_server, start_valkey
-from roboco.redis.cluster import node_urls
 from roboco.redis.keys import Keys
 from tests.conftest import need, running
 from tests.integration.cli.process import CommandProcess
-from tests.support.flower import flower
 from tests.support.servers.certificates import Certificates
-from tests.support.servers.cluster import Cluster
 from tests.support.servers.hook_server import HookServer
 from tests.support.servers.loose_s3 import loose_s3
-from tests.support.servers.model_server import ModelServer
 from tests.support.servers.rabbitmq import find_rabbitmq, start_rabbitmq
 from tests.support.stack import Stack, s3_environment
 
@@ -78,50 +71,11 @@ def states(checks: Iterator[CheckResult]) -> dict[str, str]:
     return {name: check.state for name, check in made.items()}
 
 
-def test_a_correct_redis_passes_every_check(settings: Settings, admin: redis.Redis) -> None:
-    ours = states(check_redis(settings, True))
-    assert ours.pop("redis latency") in ("ok", "warn")  # a machine under load is slow
-    assert ours == dict.fromkeys(
-        (
-            *("redis", "redis rights", "redis clock", "redis memory", "redis disk", "redis replay", "redis keys"),
-            "redis channels",
-            "dead letters",
-        ),
-        "ok",
-    )
-    assert not admin.keys(f"{settings.prefix}:*")
-
-
-def test_a_redis_that_evicts_and_does_not_persist_is_a_warning(settings: Settings, admin: redis.Redis) -> None:
-    admin.config_set("maxmemory-policy", "allkeys-lru")
-    admin.config_set("appendonly", "no")
-    admin.config_set("maxmemory", str(int(admin.info("memory")["used_memory"] * 1.05)))
-    seen = states(check_redis(settings, True))
-    assert {name: seen[name] for name in ("redis memory", "redis room", "redis disk")} == {
-        "redis memory": "warn",
-        "redis room": "warn",
-        "redis disk": "warn",
-    }
-
-
 def test_a_redis_with_a_wrong_clock_fails(settings: Settings, server: ValkeyServer, monkeypatch: Any) -> None:
     monkeypatch.setattr(redis.Redis, "time", lambda self: (1_000_000, 0))
     check = by_name(check_redis(settings, True))["redis clock"]
     assert check.state == "fail"
     assert "behind this machine" in check.found
-
-
-def test_a_slow_redis_is_a_warning_and_an_old_one_or_a_replica_fails(
-    settings: Settings, admin: redis.Redis, monkeypatch: Any
-) -> None:
-    facts: dict[str, Any] = admin.info()
-    slow = iter(float(second) for second in range(1000))
-    monkeypatch.setattr("time.perf_counter", lambda: next(slow))
-    assert states(check_redis(settings, True))["redis latency"] == "warn"
-    monkeypatch.undo()
-    for changes in ({"redis_version": "6.2.1"}, {"role": "slave"}):
-        monkeypatch.setattr(redis.Redis, "info", lambda self, *_, changes=changes: facts | changes)
-        assert states(check_redis(settings, True))["redis"] == "fail"
 
 
 def test_missing_rights_of_a_redis_user_are_named(settings: Settings, admin: redis.Redis) -> None:
@@ -147,43 +101,6 @@ def test_a_default_user_without_rights_fails_since_redis_replays_its_file_with_t
             assert by_name(check_redis(ours, True))["redis replay"].state == "fail"
         finally:
             able.execute_command("ACL", "SETUSER", "default", "on", "+@all")
-
-
-def test_a_prefix_with_keys_of_another_application_fails(settings: Settings, admin: redis.Redis) -> None:
-    schedule = Keys(settings.prefix).schedule(shard_of("task_1"))
-    admin.zadd(schedule, {"task_1": 1})
-    admin.hset(f"{settings.prefix}:{{task_1}}:state", "status", "of another version")
-    assert states(check_redis(settings, True))["redis keys"] == "fail"
-    admin.delete(schedule)
-    admin.set(schedule, "of another application")
-    assert "expected a zset" in by_name(check_redis(settings, True))["redis keys"].found
-
-
-def test_an_unreachable_redis_fails(settings: Settings) -> None:
-    away = settings.model_copy(update={"redis_url": f"redis://127.0.0.1:{free_port()}/0"})
-    assert states(check_redis(away, True)) == {"redis": "fail"}
-    assert states(check_redis(away, False)) == {"redis": "warn"}
-    assert states(check_broker(away)) == {"broker": "fail"}
-
-
-def test_a_shared_broker_without_workers_is_reported(settings: Settings, admin: redis.Redis) -> None:
-    admin.sadd("_kombu.binding.celery", "celery\x06\x16\x06\x16celery")
-    with producer_app(settings) as app:
-        app.send_task("roboco.turn", kwargs={}, headers={"roboco_sent_at": 1_000_000})
-    seen = by_name(check_broker(settings))
-    assert {name: check.state for name, check in seen.items()} == {
-        "broker": "ok",
-        "broker database": "warn",
-        "broker deployment": "ok",
-        "unread messages": "ok",
-        "queue roboco.coordinator": "fail",
-        "queue roboco.agents": "fail",
-        "backlog agents": "warn",
-        "queue roboco.tools": "fail",
-    }
-    assert "also used for celery" in seen["broker database"].found
-    assert seen["backlog agents"].found.startswith("1 messages wait, the oldest for")
-    admin.delete("_kombu.binding.celery", AGENTS_QUEUE)
 
 
 def test_a_broker_or_channels_of_another_deployment_fail(settings: Settings, admin: redis.Redis) -> None:
@@ -218,17 +135,6 @@ def test_a_list_that_no_worker_reads_is_named_with_the_setting_of_its_producer(
         'LMOVE "shop:roboco.coordinator" roboco.coordinator RIGHT LEFT in redis-cli until it answers nil'
     )
     admin.delete("shop:roboco.coordinator")
-
-
-@pytest.mark.parametrize("queue", [COORDINATOR_QUEUE, "roboco.agents.3"])
-def test_a_queue_that_a_producer_declared_is_accepted(settings: Settings, admin: redis.Redis, queue: str) -> None:
-    """Celery declares a queue to which it sends, and kombu stores the declaration as a binding."""
-    with Celery(broker=settings.broker) as app:
-        app.send_task("roboco.submit", queue=queue)
-    declared = f"_kombu.binding.{queue}"
-    assert admin.exists(declared)
-    assert by_name(check_broker(settings))["broker database"].state == "ok"
-    admin.delete(declared, queue)
 
 
 def test_a_folder_must_be_writable_and_have_space(settings: Settings, tmp_path: Path, monkeypatch: Any) -> None:
@@ -295,30 +201,6 @@ def test_a_bucket_that_lacks_a_feature_is_reported_with_the_remedy(
         assert {"s3 metadata", "s3 links", "s3 clock", "s3 lifecycle", "s3 versions"} <= set(checks)
 
 
-@pytest.mark.s3
-def test_a_versioned_bucket_that_keeps_all_versions_is_a_warning(settings: Settings, s3: S3Server) -> None:
-    with s3_environment(s3):
-        client = boto3.client("s3", endpoint_url=s3.endpoint_url, region_name="us-east-1")
-        client.create_bucket(Bucket="versioned")
-        ours = settings.model_copy(update={"workspace": "s3://versioned/doctor", "s3_endpoint_url": s3.endpoint_url})
-        assert "is gone" in by_name(check_workspace(ours))["s3 versions"].found
-        client.put_bucket_versioning(Bucket="versioned", VersioningConfiguration={"Status": "Enabled"})
-        seen = by_name(check_workspace(ours))
-        assert {check.state for name, check in seen.items() if name != "s3 versions"} == {"ok"}, "all other checks pass"
-        assert seen["s3 versions"].state == "warn"
-        assert "NoncurrentVersionExpiration" in seen["s3 versions"].todo
-        rule: Any = {
-            "ID": "versions",
-            "Status": "Enabled",
-            "Filter": {"Prefix": ""},
-            "NoncurrentVersionExpiration": {"NoncurrentDays": 30},
-        }
-        client.put_bucket_lifecycle_configuration(Bucket="versioned", LifecycleConfiguration={"Rules": [rule]})
-        seen = by_name(check_workspace(ours))
-        assert seen["s3 versions"] == CheckResult("s3 versions", "ok", "old versions are kept for 30 days")
-        assert seen["s3 lifecycle"].state == "ok"
-
-
 def test_webhooks_need_a_known_certificate_and_a_valid_secret(tmp_path: Path, monkeypatch: Any) -> None:
     certificates = Certificates(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
@@ -347,25 +229,6 @@ def test_webhooks_need_a_known_certificate_and_a_valid_secret(tmp_path: Path, mo
     assert states(check_webhooks(Settings(), {})) == {}
     without_address = Settings(allowlist=Allowlist(webhook_env=("GOOD_SECRET",)))
     assert states(check_webhooks(without_address, environment))["webhooks"] == "fail"
-
-
-def test_a_cluster_node_that_evicts_is_named(tmp_path: Path) -> None:
-    with Cluster(tmp_path) as cluster:
-        settings = Settings(redis_url=cluster.url, broker_url="redis://127.0.0.1:1/0")
-        ours = states(check_redis(settings, True))
-        assert {ours.pop("redis latency"), *ours.values()} <= {"ok", "warn"}
-        assert {name for name, state in ours.items() if state != "ok"} == set()
-        assert {"redis", "redis rights", "redis memory", "redis disk", "redis keys"} <= set(ours)
-        with redis.Redis.from_url(node_urls(cluster.url)[1], decode_responses=True) as node:
-            node.config_set("maxmemory-policy", "allkeys-lru")
-            node.config_set("appendonly", "no")
-        seen = by_name(check_redis(settings, True))
-        assert {name: seen[name].state for name in ("redis memory", "redis disk")} == {
-            "redis memory": "warn",
-            "redis disk": "warn",
-        }
-        assert f":{cluster.ports[1]})" in seen["redis memory"].found
-    assert states(check_redis(settings, True)) == {"redis": "fail"}
 
 
 def test_rabbitmq_without_workers_or_credentials_is_reported(settings: Settings, tmp_path: Path) -> None:
@@ -401,28 +264,6 @@ def test_rabbitmq_without_workers_or_credentials_is_reported(settings: Settings,
     finally:
         rabbit.stop()
     assert states(check_broker(settings)) == {"broker": "fail"}
-
-
-def test_models_need_a_reachable_server_and_a_key_for_openai(monkeypatch: Any) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    assert states(check_models([])) == {"model gpt-4o-mini": "fail"}
-    with ModelServer(models=("gpt-4o-mini",)) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        assert states(check_models([])) == {"model gpt-4o-mini": "ok"}
-    assert states(check_models([])) == {"model gpt-4o-mini": "fail"}
-
-
-@pytest.mark.workers
-def test_flower_without_a_password_fails(tmp_path: Path) -> None:
-    with Stack(tmp_path, pools=()) as stack:
-        with flower(stack) as seen:
-            assert check_flower(seen.address) == CheckResult("flower", "ok", f"{seen.address} asks for a password")
-            address = seen.address
-        with flower(stack, password=False) as open_to_all:
-            check = check_flower(open_to_all.address)
-            assert (check.state, "FLOWER_BASIC_AUTH" in check.todo) == ("fail", True)
-    assert check_flower(address).state == "fail"
 
 
 @pytest.mark.workers

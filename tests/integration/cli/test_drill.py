@@ -2,7 +2,6 @@
 
 import json
 import signal
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,14 +57,6 @@ def note_twice(self, execution):
 
 Executions.note = note_twice
 """
-
-REPEATING = """
-from roboco.engine.run import claimed_call, tool_call
-
-assert claimed_call.is_irreversible is tool_call.is_irreversible
-claimed_call.is_irreversible = tool_call.is_irreversible = lambda spec: False  # as if a worker stored no intent
-"""
-FORGETFUL = TEAM.replace('"You check."', '"You check.", context: {steps: 1}')
 
 
 class Shop:
@@ -130,54 +121,6 @@ def test_a_doubled_execution_breaks_a_promise(tmp_path: Path, model: ModelServer
 
 
 @pytest.mark.nightly
-def test_a_retry_that_runs_an_irreversible_tool_again_breaks_a_promise(tmp_path: Path, model: ModelServer) -> None:
-    shop = Shop(tmp_path, SHOP + REPEATING, model.base_url)
-    found = shop.result("--only=tools-kill-running", code=1)
-    assert outcomes(found) == {"baseline": "held", "tools-kill-running": "broken"}
-    [wrong] = found["faults"][1]["broken"]
-    assert wrong.startswith("P4: tool 'pay': call drill-tools-kill-running/")
-    assert wrong.endswith("ran 2 times")
-    assert found["faults"][1]["executions"] == {"pay": 2}
-    assert found["faults"][1]["irreversible_calls"] == {"pay": 1}
-
-
-@pytest.mark.nightly
-def test_a_prompt_without_the_message_of_an_interruption_is_a_weakness(tmp_path: Path, model: ModelServer) -> None:
-    shop = Shop(tmp_path, SHOP, model.base_url)
-    (tmp_path / "team.yaml").write_text(FORGETFUL)
-    found = shop.result("--only=user-interrupts", code=0)
-    assert outcomes(found)["user-interrupts"] == "held"
-    lost = [one for one in found["weaknesses"] if one["code"] == "lost_message"]
-    assert [one["place"] for one in lost] == ["agents checker"]
-
-
-@pytest.mark.nightly
-def test_a_fault_whose_moment_does_not_arrive_is_not_hit(tmp_path: Path, model: ModelServer) -> None:
-    """The real model answers in one piece and calls no tool: a turn has no middle, and tools have no worker to kill."""
-    model.script(lambda request: Reply(text="Done.", chunks=1))
-    shop = Shop(tmp_path, SHOP, model.base_url)
-    only = [f"--only={name}" for name in ("agents-kill-mid-turn", "tools-kill-outcome", "tool-dies", "model-silent")]
-    found = shop.result("--model=real", *only, code=1)
-    assert outcomes(found) == {
-        "baseline": "held",
-        "agents-kill-mid-turn": "not hit",
-        "tools-kill-outcome": "does not apply",
-        "tool-dies": "does not apply",
-        "model-silent": "does not apply",
-    }
-    assert all(record.request.headers["authorization"] == "Bearer test-key" for record in model.requests)
-    assert len(model.requests) == 2 * 2
-
-
-@pytest.mark.nightly
-def test_a_real_tool_runs_if_the_user_asks_for_it(tmp_path: Path, model: ModelServer) -> None:
-    found = Shop(tmp_path, SHOP, model.base_url).result("--real-tools=look", "--only=model-500", code=0)
-    assert found["stand_ins"] == ["pay"]
-    assert (tmp_path / "looked").exists()
-    assert not (tmp_path / "paid").exists()
-
-
-@pytest.mark.nightly
 def test_a_real_model_is_cut_off_and_answers_again(tmp_path: Path, model: ModelServer) -> None:
     def answer(request: Request) -> Reply:
         return Reply(text="This is a real model.", interval=0.02)
@@ -188,7 +131,7 @@ def test_a_real_model_is_cut_off_and_answers_again(tmp_path: Path, model: ModelS
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_a_signal_ends_all_processes_and_prints_what_is_known(
     tmp_path: Path, model: ModelServer, number: signal.Signals
 ) -> None:
@@ -199,12 +142,3 @@ def test_a_signal_ends_all_processes_and_prints_what_is_known(
         assert "interrupted, so this is not all" in drill.output
         assert drill.errors == ""
     assert_nothing_left(tmp_path)
-
-
-@pytest.mark.nightly
-def test_a_team_that_fails_without_a_fault_ends_the_drill(tmp_path: Path, model: ModelServer) -> None:
-    shop = Shop(tmp_path, SHOP, model.base_url)
-    (tmp_path / "team.yaml").write_text(textwrap.dedent(TEAM).replace("max_tokens: 100000", "max_steps: 2"))
-    found = shop.result("--only=user-stops", code=1)
-    assert "the task is failed even without a fault" in found["error"]
-    assert outcomes(found) == {"baseline": "held"}

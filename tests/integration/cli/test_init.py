@@ -5,12 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
-from roboco import load_team
 from roboco.cli import main
-from roboco.cli.commands.init import FILES, team_name
 from roboco.errors import UsageError
 from tests.integration.cli.process import environment
 from tests.support.servers.model_server import ModelServer, Reply, Request
@@ -108,27 +105,3 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
     assert "has service.py already: choose another NAME" in str(result.exception)
     assert [path.name for path in (tmp_path / "shop").iterdir()] == ["service.py"]
     assert (tmp_path / "shop" / "service.py").read_text() == "mine"
-
-
-def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    result = CliRunner().invoke(main.commands, ["init", str(tmp_path / "file" / "shop")], standalone_mode=False)
-    assert isinstance(result.exception, UsageError)
-    assert "cannot be written: Not a directory" in str(result.exception)
-
-
-@pytest.mark.parametrize(
-    ("folder", "name"),
-    [("shop", "shop"), ("my shop!", "my-shop"), ("2026", "team-2026"), ("海", "team"), ("x" * 99, "x" * 64)],
-)
-def test_the_team_has_the_name_of_the_folder(tmp_path: Path, folder: str, name: str) -> None:
-    init_project(tmp_path, folder)
-    assert load_team(tmp_path / folder / "team.yaml").name == team_name(tmp_path / folder) == name
-
-
-def test_every_file_of_the_project_is_written(tmp_path: Path) -> None:
-    output = init_project(tmp_path)
-    shipped = {path.name for path in (ROOT / "roboco" / "examples" / "project").iterdir() if path.is_file()}
-    assert shipped == set(FILES) == {path.name for path in (tmp_path / "shop").iterdir()}
-    assert all(name in output for name in FILES)
-    assert yaml.safe_load((tmp_path / "shop" / "team.yaml").read_text())["name"] == "shop"

@@ -1,6 +1,5 @@
 """`roboco mcp tools`, `roboco validate` and `roboco doctor` with MCP servers that are real processes."""
 
-import json
 import shlex
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from roboco import Settings
 from roboco.allowlist import Allowlist
 from roboco.cli.doctor.servers import check_servers
 from roboco.cli.main import commands
-from roboco.errors import InvalidTeam, UsageError
+from roboco.errors import UsageError
 from roboco.team_files.file import load_team
 from tests.support.mcp_servers import HOSTILE, SHOP
 
@@ -58,42 +57,6 @@ def test_tools_of_a_server_are_listed_with_their_parameters() -> None:
         "reserve - idempotent article: string Reserve an article.",
     ]
     assert done.return_value == 0
-
-
-def test_tool_that_the_server_does_not_have_is_a_mistake() -> None:
-    write_team(shop={"tools": ["one", "won"]})
-    done = call("mcp", "tools", "shop", "--team", "desk.yaml", "--json")
-    listed = json.loads(done.stdout)
-    assert [tool["called"] for tool in listed["tools"]] == ["shop_one"]
-    mistake = "MCP server 'shop' has no tool 'won', which team 'desk' names; it lists: 'one'; correct the name"
-    assert listed["mistake"].startswith(mistake)
-    assert done.return_value == 1
-    with pytest.raises(InvalidTeam) as raised:
-        _raise_error(call("validate", "desk.yaml"))
-    assert raised.value.mistakes[0].startswith(f"mcp_servers.shop.tools: {mistake}")
-
-
-def test_team_is_optional_if_one_team_has_the_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ROBOCO_TEAMS_DIR", str(tmp_path))
-    write_team(shop={})
-    assert "shop_one" in call("mcp", "tools", "shop").output
-    write_team("other.yaml", shop={}, web={})
-    with pytest.raises(UsageError, match="teams of ROBOCO_TEAMS_DIR with it: desk, other"):
-        _raise_error(call("mcp", "tools", "shop"))
-    with pytest.raises(UsageError, match="team 'desk' has no MCP server 'web', possible are 'shop'"):
-        _raise_error(call("mcp", "tools", "web", "--team", "desk"))
-    assert "web_one" in call("mcp", "tools", "web", "--team", "other").output
-
-
-def test_server_that_dies_is_reported_without_its_secret(caplog: pytest.LogCaptureFixture) -> None:
-    write_team(dead={"command": list(DEAD), "env": ["SHOP_TOKEN"], "tools": ["a"]})
-    with pytest.raises(UsageError, match="exit status 1; the log has the end of its stderr") as raised:
-        _raise_error(call("mcp", "tools", "dead", "--team", "desk.yaml"))
-    valid = call("validate", "desk.yaml")
-    assert "team 'desk' is valid" in valid.stdout
-    assert "note: mcp_servers.dead.tools is not compared: MCP server" in valid.stderr
-    assert "no licence for ***" in caplog.text
-    assert SECRET not in caplog.text + valid.output + str(raised.value)
 
 
 def test_no_server_is_started_that_the_operator_does_not_allow(monkeypatch: pytest.MonkeyPatch) -> None:

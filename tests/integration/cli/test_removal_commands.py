@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 
 from roboco import UsageError
@@ -73,25 +72,6 @@ def test_tasks_are_erased_by_conditions_after_a_preview(desk: Desk) -> None:
     assert desk.call("erase", "--tenant", "left", "--stop", "--yes") == "0 tasks meet the conditions\n"
     lines = desk.call("erase", "--tenant", "stays", "--dry-run", "--json").splitlines()
     assert json.loads(lines[0]) == {"task_id": kept, "outcome": "matched", "cause": ""}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "mistake"),
-    [
-        ([], "name a task, or conditions"),
-        (["t", "--tenant", "acme"], "name a task, or conditions"),
-        (["t", "--dry-run"], "lists tasks that meet conditions"),
-        (["--receipt", "--tenant", "acme"], "--receipt"),
-        (["--tenant", "acme"], "use --yes in scripts"),
-        (["t"], "use --yes in scripts"),
-    ],
-)
-def test_a_wrong_command_erases_nothing(desk: Desk, arguments: list[str], mistake: str) -> None:
-    ended_task(desk, "acme:t")
-    with pytest.raises(AssertionError, match=mistake) as raised:
-        desk.call("erase", *arguments)
-    assert isinstance(raised.value.args[0], click.UsageError | UsageError)
-    assert desk.call("show", "acme:t")
 
 
 def test_the_rules_of_the_retention_are_shown_with_their_tasks(desk: Desk) -> None:

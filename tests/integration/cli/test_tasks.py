@@ -80,34 +80,11 @@ def test_conditions_select_tasks(arguments: str, expected: list[str]) -> None:
 
 @pytest.mark.redis
 @pytest.mark.usefixtures("indexed")
-def test_a_cursor_continues_after_its_page() -> None:
-    first = json.loads(call("--json", "--limit", "3").stdout)
-    assert ids_of("--limit", "3", "--cursor", first["cursor"]) == ["d"]
-    shown = call("--limit", "3")
-    assert f"more: --cursor {first['cursor']}" in shown.stderr
-    assert "more:" not in call().stderr
-
-
-@pytest.mark.redis
-@pytest.mark.usefixtures("indexed")
 def test_an_incomplete_index_is_reported() -> None:
     listed = call("--json")
     assert json.loads(listed.stdout)["complete"] is False
     assert "tasks may be missing" in listed.stderr
     assert "4 tasks are read so far" in listed.stderr
-
-
-@pytest.mark.redis
-@pytest.mark.usefixtures("indexed")
-def test_the_client_of_a_tenant_lists_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROBOCO_TENANT", "acme")
-    assert ids_of() == ["acme:a", "acme:b"]
-    assert "lists the tasks of tenant 'acme' alone" in str(call("--tenant", "other").exception)
-
-
-def test_wrong_times_and_statuses_are_refused() -> None:
-    assert "write a duration such as" in str(call("--since", "soon").exception)
-    assert "'done' is not one of" in str(call("--status", "done").exception)
 
 
 def test_without_redis_the_conditions_hold_for_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

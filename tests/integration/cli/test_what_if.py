@@ -88,25 +88,6 @@ def test_runs_are_compared_with_their_task_and_have_no_effect(desk: Desk) -> Non
     assert run_id.startswith("whatif-")
 
 
-def test_runs_begin_after_a_later_step(desk: Desk) -> None:
-    task = ended_task(desk)
-    report = report_of(desk.call("what-if", task.task_id, "--from", "2", "--json"))
-    assert (report["seq"], report["runs"][0]["route"]) == (2, ["clerk", "critic"])
-    assert report["runs"][0]["calls"] == {"recorded": 0, "run": 0, "refused": 0}
-
-
-def test_runs_that_do_not_end_are_stopped(desk: Desk) -> None:
-    task = ended_task(desk)
-    released = threading.Event()
-    desk.stack.model.script(lambda request: Reply(text="late", held_until=released))
-    try:
-        output = desk.call("what-if", task.task_id, "--runs", "2", "--timeout", "1", code=1)
-        assert output.count("it had not ended after 1 s") == 2
-        assert output.count("cancelled") >= 2
-    finally:
-        released.set()
-
-
 def test_ctrl_c_stops_the_runs(desk: Desk) -> None:
     task = ended_task(desk)
     released, asked = threading.Event(), len(desk.stack.model.requests)
@@ -123,18 +104,3 @@ def test_ctrl_c_stops_the_runs(desk: Desk) -> None:
             until(lambda run=run: run.summary().status == "cancelled", 60, "the run is stopped")  # type: ignore[misc]
     finally:
         released.set()
-
-
-def test_mistakes_are_reported_before_a_run_starts(desk: Desk) -> None:
-    task = ended_task(desk)
-    asked = len(desk.stack.model.requests)
-    for arguments, message in (
-        (("--model", "huge"), "no profile 'huge'"),
-        (("--from", "99"), "no step 99"),
-        (("--prompt", "porter=" + __file__), "no agent 'porter'"),
-        (("--prompt", "clerk"), "must be AGENT=FILE"),
-        (("--runs", "21"), "21"),
-    ):
-        with pytest.raises(AssertionError, match=message):
-            desk.call("what-if", task.task_id, *arguments)
-    assert len(desk.stack.model.requests) == asked

@@ -47,12 +47,6 @@ def test_an_allowed_page_may_call_and_read_the_headers(tmp_path: Path, authentic
             assert refused.headers["access-control-allow-origin"] == SHOP
 
 
-def test_other_pages_are_not_allowed(tmp_path: Path) -> None:
-    with auth_world(tmp_path, cors_origins=(SHOP,)) as world:
-        for origin in ("https://shop.example.evil", "http://shop.example", "null", "https://shop.example:444"):
-            assert "access-control-allow-origin" not in preflight(world, origin)
-
-
 def test_a_cookie_of_an_allowed_page_is_refused(tmp_path: Path) -> None:
     with auth_world(tmp_path, cors_origins=(SHOP,), cookie_secret=(SECRET,)) as world:
         world.client.post("/v1/sign-in", json={"key": world.key()})

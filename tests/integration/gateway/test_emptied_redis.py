@@ -52,7 +52,7 @@ class ShownText:
         return shown
 
 
-@pytest.mark.parametrize("frames", [3, 45])
+@pytest.mark.parametrize("frames", [pytest.param(3, marks=pytest.mark.nightly), 45])
 def test_clients_hold_the_exact_text_after_flushall(folder_stack: Stack, frames: int) -> None:
     folder_stack.model.script(slow_answer)
 

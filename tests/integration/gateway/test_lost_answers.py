@@ -95,22 +95,3 @@ def test_a_message_whose_answer_is_lost_is_one_message(gateways: LossyGateways, 
     assert [one.status_code for one in stopped] == [202, 202]
     late = gateways.post(f"{path}/{control}?wait=20", body, **key)
     assert [one.json()["applied_at_seq"] for one in late] == [2, 2], "the key counts after the end, too"
-
-
-def test_a_stop_whose_answer_is_lost_is_one_stop(gateways: LossyGateways) -> None:
-    path, key = gateways.waiting_task("a lost stop"), new_key()
-    gateways.lose_answer(f"{path}/stop", {"reason": "enough"}, **key)
-    again = gateways.post(f"{path}/stop?wait=20", {"reason": "enough"}, **key)
-    assert [one.status_code for one in again] == [202, 202]
-    assert len({one.json()["item_id"] for one in again}) == 1
-    assert gateways.get(f"{path}/result?wait=20")["status"] == "cancelled"
-
-
-def test_a_fork_whose_answer_is_lost_is_one_task(gateways: LossyGateways) -> None:
-    path, key, body = gateways.waiting_task("a source"), new_key(), {"message": "otherwise"}
-    gateways.lose_answer(f"{path}/fork", body, **key)
-    again = gateways.post(f"{path}/fork", body, **key)
-    assert [one.status_code for one in again] == [200, 200]
-    [task_id] = {one.json()["task_id"] for one in again}
-    assert f"/v1/tasks/{task_id}" != path
-    gateways.post(f"{path}/stop", {}, **new_key())

@@ -4,7 +4,6 @@ import asyncio
 import runpy
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -52,17 +51,3 @@ def test_a_signal_sets_the_event_and_reaches_the_servers_handler(number: signal.
         asyncio.run(work())
     finally:
         signal.signal(number, before)
-
-
-def test_a_handler_that_another_library_has_set_meanwhile_stays() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-
-    async def work() -> Any:
-        with set_at_signals(asyncio.Event()):
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        return signal.getsignal(signal.SIGTERM)
-
-    try:
-        assert asyncio.run(work()) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +17,6 @@ from openai.types.responses import ResponseFunctionToolCall
 from roboco.lab.servers.gate import Gate
 from tests.support.documents import example
 from tests.support.gateway_openai import LONG_ANSWER, GatewayProcess
-from tests.support.stack import until
 
 pytestmark = pytest.mark.workers
 WEATHER: Any = {
@@ -27,7 +25,6 @@ WEATHER: Any = {
     "description": "The weather of a city.",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
-CHAT_WEATHER: Any = {"type": "function", "function": {key: WEATHER[key] for key in WEATHER if key != "type"}}
 
 
 @pytest.fixture
@@ -58,20 +55,6 @@ def test_a_response_whole_and_read_again(client: OpenAI) -> None:
     again = client.responses.retrieve(response.id)
     assert again.output == response.output
     assert (again.status, again.instructions) == ("completed", "Be brief.")
-
-
-def test_a_response_of_several_agents_has_a_message_of_each(client: OpenAI) -> None:
-    response = client.responses.create(model="line", input="Go")
-    assert [item.type for item in response.output] == ["message", "message"]
-
-
-def test_a_streamed_response_by_the_helper(client: OpenAI) -> None:
-    with client.responses.stream(model="desk", input="a long one") as stream:
-        types = [event.type for event in stream]
-        final = stream.get_final_response()
-    assert types[:4] == ["response.created", "response.queued", "response.in_progress", "response.output_item.added"]
-    assert types[-1] == "response.completed"
-    assert final.output_text == "".join(LONG_ANSWER)
 
 
 def test_a_cut_stream_resumes_after_each_event(client: OpenAI) -> None:
@@ -119,16 +102,6 @@ def test_a_conversation_by_previous_responses_stays_one_task_and_branches(client
     assert [item.to_dict()["content"] for item in items] == [[{"type": "input_text", "text": "three"}]]
 
 
-def test_a_conversation_by_its_id(client: OpenAI) -> None:
-    conversation = client.conversations.create()
-    first = client.responses.create(model="desk", input="one", conversation=conversation.id)
-    second = client.responses.create(model="desk", input="two", conversation=conversation.id)
-    assert second.output_text == "helper answers message 2: two"
-    assert first.conversation is not None
-    assert first.conversation.id == conversation.id
-    assert client.conversations.retrieve(conversation.id).id == conversation.id
-
-
 def test_a_background_response_is_polled(client: OpenAI) -> None:
     response = client.responses.create(model="desk", input="a slow and long one, later", background=True)
     assert response.status in ("queued", "in_progress")
@@ -137,27 +110,6 @@ def test_a_background_response_is_polled(client: OpenAI) -> None:
         time.sleep(0.05)
         response = client.responses.retrieve(response.id)
     assert (response.status, response.output_text) == ("completed", "".join(LONG_ANSWER))
-
-
-def test_a_cancelled_response_keeps_its_text_and_can_be_continued(gateway: GatewayProcess, client: OpenAI) -> None:
-    stream = client.responses.create(model="desk", input="endless", stream=True)
-    response_id, texts, last = "", [], None
-    for event in stream:
-        if event.type == "response.created":
-            response_id = event.response.id
-        if event.type == "response.output_text.delta":
-            texts.append(event.delta)
-            if len(texts) == 3:
-                assert client.responses.cancel(response_id).status == "cancelled"
-        last = event
-    assert last is not None
-    assert last.type == "response.incomplete"
-    assert last.response.status == "cancelled"
-    assert last.response.output_text == "".join(texts)
-    [record] = [one for one in gateway.stack.model.requests if one.request.last_user == "endless"]
-    until(lambda: record.client_disconnected_at is not None, 60, "the connection to the model is closed")
-    after = client.responses.create(model="desk", input="go on", previous_response_id=response_id)
-    assert "go on" in after.output_text
 
 
 def test_functions_of_the_client_round_trip(client: OpenAI) -> None:
@@ -173,58 +125,6 @@ def test_functions_of_the_client_round_trip(client: OpenAI) -> None:
     assert again.id == second.id
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-def test_several_calls_are_answered_by_one_request(client: OpenAI, streamed: bool) -> None:
-    """The task applies the results one after another. The response ends when all have led to an answer."""
-    first = client.responses.create(model="desk", input="both weather?", tools=[WEATHER])
-    calls = [item for item in first.output if isinstance(item, ResponseFunctionToolCall)]
-    outputs: Any = [
-        {"type": "function_call_output", "call_id": call.call_id, "output": f"sun {number}"}
-        for number, call in enumerate(calls)
-    ]
-    second: Any = client.responses.create(
-        model="desk", input=outputs, previous_response_id=first.id, tools=[WEATHER], stream=streamed
-    )
-    second = list(second)[-1].response if streamed else second
-    assert second.output_text == "The results are ['sun 0', 'sun 1']."
-    assert client.responses.retrieve(second.id).output == second.output
-    again = list(client.responses.retrieve(second.id, stream=True))[-1]
-    assert again.type == "response.completed"
-    assert again.response.output == second.output
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_several_calls_of_a_chat_are_answered_by_one_request(client: OpenAI, streamed: bool) -> None:
-    messages: Any = [{"role": "user", "content": "both weather?"}]
-    first = client.chat.completions.create(model="desk", messages=messages, tools=[CHAT_WEATHER])
-    asked = first.choices[0].message
-    results = [
-        {"role": "tool", "tool_call_id": call.id, "content": f"sun {number}"}
-        for number, call in enumerate(asked.tool_calls or ())
-    ]
-    messages = [*messages, asked.model_dump(exclude_none=True), *results]
-    second: Any = client.chat.completions.create(model="desk", messages=messages, tools=[CHAT_WEATHER], stream=streamed)
-    if streamed:
-        text = "".join(chunk.choices[0].delta.content or "" for chunk in second)
-    else:
-        text = second.choices[0].message.content or ""
-    assert text == "The results are ['sun 0', 'sun 1']."
-
-
-def test_functions_round_trip_without_a_previous_response(client: OpenAI) -> None:
-    question: Any = {"role": "user", "content": "the weather?"}
-    with client.responses.stream(model="desk", input=[question], tools=[WEATHER]) as stream:
-        first = stream.get_final_response()
-    [call] = [item for item in first.output if item.type == "function_call"]
-    output: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}
-    items: Any = [question, *(item.to_dict() for item in first.output), output]
-    second = client.responses.create(model="desk", input=items, tools=[WEATHER], stream=True)
-    final = list(second)[-1]
-    assert final.type == "response.completed"
-    assert final.response.output_text == "The result is rain."
-    assert task_id_of(final.response.id) == task_id_of(first.id)
-
-
 def test_approvals_round_trip(client: OpenAI) -> None:
     first = client.responses.create(model="guarded", input="add")
     [asked] = [item for item in first.output if item.type == "mcp_approval_request"]
@@ -233,44 +133,6 @@ def test_approvals_round_trip(client: OpenAI) -> None:
     given: Any = {"type": "mcp_approval_response", "approval_request_id": asked.id, "approve": True}
     second = client.responses.create(model="guarded", input=[given], previous_response_id=first.id)
     assert second.output_text.startswith("The result is 3") or "3" in second.output_text
-
-
-def test_a_repeated_approval_of_a_call_at_work_finds_its_response(gateway: GatewayProcess, client: OpenAI) -> None:
-    first = client.responses.create(model="patient", input="add")
-    [asked] = [item for item in first.output if item.type == "mcp_approval_request"]
-    given: Any = {"type": "mcp_approval_response", "approval_request_id": asked.id, "approve": True}
-    options: Any = {"model": "patient", "input": [given], "previous_response_id": first.id}
-    begun = client.responses.create(**options, background=True)
-    task = gateway.stack.orchestrator.task(task_id_of(first.id))
-    until(lambda: task.summary().status == "running", 60, "the call is at work")
-    second = client.responses.create(**options)
-    assert second.id == begun.id
-    assert second.output_text == "The result is 3."
-
-
-def test_a_limit_makes_a_response_incomplete(client: OpenAI) -> None:
-    response = client.responses.create(model="limited", input="one")
-    assert response.status in ("completed", "incomplete")
-    if response.status == "completed":
-        response = client.responses.create(model="limited", input="two", previous_response_id=response.id)
-    assert response.status == "incomplete"
-    assert response.incomplete_details is not None
-    assert response.incomplete_details.reason == "max_output_tokens"
-    assert response.conversation is not None
-    patient, again = client.with_options(max_retries=0, timeout=60), {"model": "limited", "input": "again"}
-    for where in ({"previous_response_id": response.id}, {"conversation": response.conversation.id}):
-        with pytest.raises(openai.ConflictError) as refused:
-            patient.responses.create(**again, **where)  # type: ignore[call-overload]
-        assert refused.value.code == "limit_reached"
-
-
-def test_a_failed_task_is_a_failed_response(client: OpenAI) -> None:
-    response = client.responses.create(model="desk", input="fail")
-    assert response.status == "failed"
-    assert response.error is not None
-    with pytest.raises(openai.InternalServerError) as caught:
-        client.chat.completions.create(model="desk", messages=[{"role": "user", "content": "fail"}])
-    assert caught.value.code == "task_failed"
 
 
 def test_chat_completions_whole_and_streamed(client: OpenAI) -> None:
@@ -293,47 +155,6 @@ def test_chat_completions_whole_and_streamed(client: OpenAI) -> None:
     assert chunks[-2].choices[0].finish_reason == "stop"
     assert chunks[-1].usage is not None
     assert chunks[-1].usage.total_tokens > 0
-
-
-def test_chat_functions_round_trip(client: OpenAI) -> None:
-    messages: Any = [{"role": "user", "content": "the weather?"}]
-    for streamed in (False, True):
-        if streamed:
-            with client.chat.completions.stream(model="desk", messages=messages, tools=[CHAT_WEATHER]) as stream:
-                first: Any = stream.get_final_completion()
-        else:
-            first = client.chat.completions.create(model="desk", messages=messages, tools=[CHAT_WEATHER])
-        choice = first.choices[0]
-        assert choice.finish_reason == "tool_calls"
-        assert choice.message.tool_calls is not None
-        result = {"role": "tool", "tool_call_id": choice.message.tool_calls[0].id, "content": "snow"}
-        asked = choice.message.model_dump(exclude_none=True, exclude={"parsed"})
-        second = client.chat.completions.create(
-            model="desk", messages=[*messages, asked, result], tools=[CHAT_WEATHER], stream=streamed
-        )
-        if streamed:
-            text = "".join(chunk.choices[0].delta.content or "" for chunk in second)  # type: ignore[union-attr]
-        else:
-            text = second.choices[0].message.content or ""  # type: ignore[union-attr]
-        assert text == "The result is snow."
-
-
-def test_a_client_that_disconnects_stops_a_chat_if_it_says_so(gateway: GatewayProcess, client: OpenAI) -> None:
-    for header in ("stop", "continue"):
-        stream = client.chat.completions.create(
-            model="desk",
-            messages=[{"role": "user", "content": f"endless {header}"}],
-            stream=True,
-            extra_headers={"X-Roboco-On-Disconnect": header},
-        )
-        chunk = next(iter(stream))
-        stream.close()
-        task = gateway.stack.orchestrator.task(task_id_of(chunk.id))
-        if header == "stop":
-            assert task.result(60).status == "cancelled"
-        else:
-            assert not task.summary().status.ended
-            task.stop()
 
 
 def test_errors_raise_the_classes_of_the_package(client: OpenAI) -> None:
@@ -419,23 +240,6 @@ def test_an_idempotency_key_makes_one_task(client: OpenAI) -> None:
         client.responses.create(model="desk", input="twice", extra_headers=headers)
     plain = [client.responses.create(model="desk", input="same").id for _ in range(2)]
     assert len(set(plain)) == 2
-
-
-@pytest.mark.parametrize("where", ["after a response", "in a conversation", "first in a conversation"])
-def test_an_idempotency_key_makes_one_message(client: OpenAI, where: str) -> None:
-    options: Any = {"model": "desk", "extra_headers": {"Idempotency-Key": uuid.uuid4().hex}}
-    if where == "after a response":
-        options["previous_response_id"] = client.responses.create(model="desk", input="before").id
-    else:
-        options["conversation"] = client.conversations.create().id
-    if where == "in a conversation":
-        client.responses.create(model="desk", input="before", conversation=options["conversation"])
-    first = client.responses.create(input="once", **options)
-    assert client.responses.create(input="once", **options).id == first.id
-    if where != "first in a conversation":
-        with pytest.raises(openai.UnprocessableEntityError) as refused:
-            client.responses.create(input="twice", **options)
-        assert refused.value.code == "idempotency_key_reused"
 
 
 def test_the_program_of_the_guide(gateway: GatewayProcess, tmp_path: Path) -> None:

@@ -73,17 +73,3 @@ def test_an_agent_streams(gateway: GatewayProcess, kind: str) -> None:
 
     streamed, final = asyncio.run(run())
     assert streamed == final == "helper answers message 1: hello"
-
-
-def test_an_agent_continues_after_its_last_response(gateway: GatewayProcess) -> None:
-    async def run() -> str:
-        async with AsyncOpenAI(base_url=gateway.base_url, api_key="none") as client:
-            agent = Agent(name="one", model=model(client, "responses"), tools=[weather])
-            first = await Runner.run(agent, "one", run_config=QUIET)
-            second = await Runner.run(
-                agent, "the weather?", previous_response_id=first.last_response_id, run_config=QUIET
-            )
-            third = await Runner.run(agent, "three", previous_response_id=second.last_response_id, run_config=QUIET)
-            return str(third.final_output)
-
-    assert asyncio.run(run()) == "helper answers message 3: three"

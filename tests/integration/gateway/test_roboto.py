@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,26 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from roboto.ai.agent import Agent
 from roboto.ai.agent_session import (
-    AgentErrorEvent,
-    AgentMessage,
     AgentRole,
     AgentSession,
-    AgentTextDeltaEvent,
     AgentToolUseEvent,
-    FeedbackCategory,
-    FeedbackSentiment,
-    RobotoAgentGoalsFailedException,
     client_tool,
 )
-from roboto.ai.core import AnalysisScope, ClientViewingContext
 from roboto.ai.goals import DatasetSummaryAgentGoal
 from roboto.exceptions import (
     RobotoInvalidRequestException,
     RobotoInvalidStateTransitionException,
     RobotoNotFoundException,
-    RobotoUnknownOperationException,
 )
 
 from roboco.domain.status import TaskStatus
@@ -115,56 +105,6 @@ def test_start_and_run_return_the_answer(stack: Stack, start: Callable[..., Agen
     check_same(stack, session)
 
 
-def test_events_stream_the_text_in_pieces(stack: Stack, start: Callable[..., AgentSession]) -> None:
-    session = start("Explain.", slowly)
-    pieces = [event.text for event in session.events(tick=0.05, timeout=60) if isinstance(event, AgentTextDeltaEvent)]
-    assert "".join(pieces) == LONG_TEXT
-    assert len(pieces) > 3
-    check_same(stack, session)
-
-
-def test_messages_are_sent_and_answered_in_turn(
-    stack: Stack, gateways: Replicas, start: Callable[..., AgentSession]
-) -> None:
-    session = start("one").run(timeout=60)
-    session.send_text("two").run(timeout=60)
-    session.send(AgentMessage.text("three")).run(timeout=60)
-    assert [text for _, text in texts(session)] == [
-        "one", "You said: one", "two", "You said: two", "three", "You said: three",
-    ]  # fmt: skip
-    again = AgentSession.from_id(session.session_id, roboto_client=gateways.client())
-    assert texts(again) == texts(session)
-    check_same(stack, session)
-
-
-def test_earlier_messages_are_the_beginning_of_the_session(stack: Stack, start: Callable[..., AgentSession]) -> None:
-    earlier = [AgentMessage.text("one"), AgentMessage.text("first", role=AgentRole.ASSISTANT)]
-    session = start([*earlier, AgentMessage.text("two")])
-    assert texts(session) == [("user", "one"), ("assistant", "first"), ("user", "two")]
-    session.run(timeout=60)
-    assert texts(session)[-1] == ("assistant", "You said: two")
-    assert [message["content"] for message in stack.model.requests[-1].request.messages][-3:] == ["one", "first", "two"]
-    check_same(stack, session)
-
-
-def test_a_gateway_that_exits_answers_its_long_polls(
-    stack: Stack, gateways: Replicas, start: Callable[..., AgentSession]
-) -> None:
-    held = threading.Event()
-    session = start("one", lambda request: Reply(text="late", held_until=held))
-    with serving(stack.settings, replicas=1) as other, ThreadPoolExecutor(1) as pool:
-        watcher = AgentSession.from_id(session.session_id, roboto_client=other.client())
-        polling = pool.submit(watcher.refresh)
-        until(lambda: [path for path in other.paths if path.endswith("/delta")], 60, "it polls")
-        time.sleep(0.3)
-        assert not polling.done()
-        other.close()
-        polling.result(60)
-    held.set()
-    session.run(timeout=60)
-    assert texts(session)[-1] == ("assistant", "late")
-
-
 def test_trap_1_text_that_came_as_pieces_does_not_come_again(stack: Stack, start: Callable[..., AgentSession]) -> None:
     session = start("Explain.", slowly)
     for _ in range(400):
@@ -219,18 +159,6 @@ def test_trap_4_run_waits_for_a_message_that_no_worker_has_applied(
         stack.start("coordinator")
         running.result(60)
     assert texts(session)[-1] == ("assistant", "You said: two")
-
-
-def test_trap_5_after_a_failed_turn_the_session_goes_on(stack: Stack, start: Callable[..., AgentSession]) -> None:
-    session = start("one", lambda request: Reply(status=400, text="the model refuses"))
-    events = list(session.events(timeout=60))
-    assert session.status == "user_turn"
-    assert session.messages[-1].is_unsuccessful()
-    assert any(isinstance(event, AgentErrorEvent) for event in events)
-    stack.model.script(lambda request: Reply(text="better now"))
-    session.send_text("two")
-    session.run(timeout=60)
-    assert texts(session)[-1][1] == "better now"
 
 
 @pytest.mark.parametrize("repeated", ["one more", "one"])
@@ -305,19 +233,6 @@ def test_client_tools_run_in_the_client(
     check_same(stack, session)
 
 
-def calls_lookup_twice(request: Request) -> Reply:
-    """Call the client's tool for two places, and then say how many results it has returned."""
-    if not (results := request.tool_results):
-        return Reply(tool_calls=[("client_lookup", {"place": place}) for place in ("husum", "nowhere")])
-    return Reply(text=f"{len(results)} results")
-
-
-def test_several_client_tools_are_answered_by_one_request(stack: Stack, start: Callable[..., AgentSession]) -> None:
-    session = start("Look both up", calls_lookup_twice, client_tools=[client_lookup]).run(timeout=60)
-    assert texts(session)[-1] == ("assistant", "2 results")
-    check_same(stack, session)
-
-
 def achieves(request: Request) -> Reply:
     """Achieve the first goal that is open."""
     tools = request.tools
@@ -338,71 +253,6 @@ def test_a_goal_is_achieved_by_its_tool(stack: Stack, gateways: Replicas, start:
     assert (goal.goal_type, goal.status, goal.message_sequence_num) == ("dataset_summary", "achieved", 0)
     assert goal.to_agent_goal() == DatasetSummaryAgentGoal(dataset_id="ds_1")
     check_same(stack, session)
-
-
-def test_goals_that_no_agent_achieves_fail_the_session(start: Callable[..., AgentSession]) -> None:
-    session = start("Try.", lambda request: Reply(text="no"), goals=[DatasetSummaryAgentGoal(dataset_id="ds_1")])
-    with pytest.raises(RobotoAgentGoalsFailedException):
-        session.run(timeout=60)
-
-
-def test_a_fork_goes_on_from_a_message(stack: Stack, start: Callable[..., AgentSession]) -> None:
-    session = start("one").run(timeout=60)
-    session.send_text("two").run(timeout=60)
-    forked = session.fork(1)
-    assert texts(forked) == texts(session)[:2]
-    forked.send_text("else").run(timeout=60)
-    assert [text for _, text in texts(forked)] == ["one", "You said: one", "else", "You said: else"]
-    assert record_of(forked).forked_from_session_id == session.session_id
-    with pytest.raises(RobotoInvalidRequestException, match="no step 99"):
-        session.fork(99)
-    check_same(stack, forked)
-
-
-def test_feedback_is_stored_once_and_replaced(stack: Stack, start: Callable[..., AgentSession]) -> None:
-    session = start("one").run(timeout=60)
-    first = session.submit_feedback(1, FeedbackSentiment.POSITIVE, [FeedbackCategory.HELPFUL])
-    again = session.submit_feedback(1, FeedbackSentiment.POSITIVE, [FeedbackCategory.HELPFUL])
-    changed = session.submit_feedback(1, FeedbackSentiment.NEGATIVE, [FeedbackCategory.OTHER], notes="too short")
-    assert again == first
-    assert (changed.feedback_id, changed.created, changed.sentiment) == (first.feedback_id, first.created, "negative")
-    [stored] = stack.orchestrator.task(session.session_id).feedback()
-    assert (stored.seq, stored.notes, stored.categories) == (1, "too short", ("other",))
-    with pytest.raises(RobotoNotFoundException):
-        session.submit_feedback(9, FeedbackSentiment.POSITIVE)
-    with pytest.raises(RobotoInvalidRequestException):
-        session.submit_feedback(0, FeedbackSentiment.POSITIVE)
-
-
-def test_the_view_scope_profile_and_system_prompt_reach_the_agents(
-    stack: Stack, start: Callable[..., AgentSession]
-) -> None:
-    session = start(
-        "one",
-        client_context=ClientViewingContext(dataset_ids=["ds_7"]),
-        analysis_scope=AnalysisScope(start_time=5),
-        model_profile="advanced",
-        system_prompt="like a pirate",
-    ).run(timeout=60)
-    [first, *_] = stack.orchestrator.task(session.session_id).history()
-    assert first.metadata["client_context"] == {"dataset_ids": ["ds_7"]}
-    assert first.metadata["scope"] == {"start_time": 5}
-    assert "like a pirate" in stack.model.requests[-1].request.system
-    assert record_of(session).model_profile == "advanced"
-
-
-def test_an_agent_is_a_team(gateways: Replicas, stack: Stack) -> None:
-    stack.model.script(echo)
-    [agent] = Agent.for_org(roboto_client=gateways.client())
-    assert Agent.from_name("chat", roboto_client=gateways.client()).agent_id == agent.agent_id == "chat"
-    session = agent.invoke({"prompt": "by agent"}).run(timeout=60)
-    assert texts(session)[-1] == ("assistant", "You said: by agent")
-    with pytest.raises(RobotoInvalidRequestException, match="'prompt' is missing"):
-        agent.invoke()
-    with pytest.raises(RobotoNotFoundException):
-        Agent.from_id("other", roboto_client=gateways.client())
-    with pytest.raises(RobotoUnknownOperationException):
-        Agent.from_id("../chat", roboto_client=gateways.client())
 
 
 def tide(request: Request) -> Reply:

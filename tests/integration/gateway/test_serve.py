@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
-from roboco.local.process import free_port
 from roboco.local.valkey import ValkeyServer
 from tests.support.stack import BUSY_FACTOR, ROOT
 
@@ -131,22 +129,6 @@ def test_sigterm_ends_the_process_within_5_seconds_although_a_request_hangs(
             with connection:
                 assert connection.recv(1000).startswith(b"HTTP/1.1 503")
         assert "Traceback" not in gateway.log.read_text()
-
-
-def test_metrics_are_served_at_their_own_port(tmp_path: Path, valkey: ValkeyServer) -> None:
-    port = free_port()
-    with served(tmp_path, valkey, ROBOCO_METRICS_PORT=str(port), ROBOCO_METRICS_ADDRESS="127.0.0.1") as gateway:
-        assert "401 Unauthorized" in gateway.get("/v1/me")
-        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
-            text = response.read().decode()
-        assert 'roboco_gateway_requests_total{method="GET",route="/v1/me",status="401"} 1.0' in text
-        assert "roboco_gateway_open_streams 0.0" in text
-        assert "404 Not Found" in gateway.get("/metrics"), "clients of the gateway see none"
-    several = [sys.executable, "-m", "roboco.cli.main", "serve", "--port", "0", "--workers", "2"]
-    environment = os.environ | {"ROBOCO_METRICS_PORT": str(port)}
-    ended = subprocess.run(several, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=180)
-    assert ended.returncode == 2
-    assert "a port has the metrics of one process" in ended.stderr
 
 
 def test_an_endless_head_is_refused(tmp_path: Path, valkey: ValkeyServer) -> None:

@@ -13,20 +13,19 @@ from typing import Any
 import httpx2
 import pytest
 
-from roboco import Task
+from roboco import Task, parse_team
 from roboco.gateway.streams.form import Form, LinesOfJson, ServerSentEvents
 from tests.integration.streams.test_resume import long_answer
 from tests.support.gateway_process import (
     GatewayProcess,
     StreamClient,
-    cutting_proxy,
     items_of_client,
     items_of_task,
     whole_items,
 )
 from tests.support.journeys import GRAPH, MANUAL, answer
 from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import Stack, until
+from tests.support.stack import Stack
 
 pytestmark = pytest.mark.workers
 
@@ -91,19 +90,6 @@ def test_clients_that_are_cut_after_every_frame_resume_at_another_gateway(
     run(main())
 
 
-def test_a_proxy_that_cuts_every_two_seconds_costs_nothing(folder_stack: Stack, gateways: list[GatewayProcess]) -> None:
-    folder_stack.model.script(slow_answer)
-
-    async def main() -> None:
-        task = await start(folder_stack)
-        async with cutting_proxy(gateways[0].port, 2) as url:
-            client = await StreamClient([url], path_of(task)).follow()
-        assert client.connections > 1
-        await assert_same([client], task)
-
-    run(main())
-
-
 def test_filters_and_several_tasks_in_one_connection(folder_stack: Stack, gateways: list[GatewayProcess]) -> None:
     folder_stack.model.script(long_answer)
     urls = [gateway.url for gateway in gateways]
@@ -132,108 +118,38 @@ def test_filters_and_several_tasks_in_one_connection(folder_stack: Stack, gatewa
     run(main())
 
 
-def test_a_stream_may_begin_with_the_running_step(folder_stack: Stack, gateways: list[GatewayProcess]) -> None:
-    """It has the text of that step and all that follows, and nothing of earlier steps or of a task that has ended."""
-    folder_stack.model.script(slow_answer)
+def _delegate(request: Request) -> Reply:
+    """Delegate to two teams, then answer; a helper answers in many pieces."""
+    if request.system == "helper":
+        return long_answer(request)
+    if request.tool_results:
+        return Reply(text="both are in")
+    return Reply(tool_calls=[("delegate", {"team": "helpers", "prompt": prompt}) for prompt in ("one", "two")])
+
+
+def test_sub_tasks_are_in_the_stream_of_their_task(folder_stack: Stack, gateways: list[GatewayProcess]) -> None:
+    folder_stack.model.script(_delegate)
+    helpers = {"name": "helpers", "agents": [{"name": "helper", "prompt": "helper"}]}
+    lead = {"name": "lead", "prompt": "lead", "delegates": ["helpers"]}
+    team = parse_team({"name": "leads", "agents": [lead], "teams": {"helpers": helpers}})
 
     async def main() -> None:
-        urls = [gateway.url for gateway in gateways]
-        ended = await start(folder_stack)
-        await ended.aresult()
-        task = await start(folder_stack)
-        steps = set()
-        async for item in task.astream():
-            if item.type == "text_part_delta" and "wind 3, " in item.data.text:  # a delta may have several words
-                steps.add(item.data.step_id)
-                if len(steps) == 2:
-                    break
-        both = StreamClient(urls, "/v1/events", tasks=f"{ended.task_id},{task.task_id}", begin="running")
-        await both.follow()
-        own = whole_items([(one.kind, one.data["data"]) for one in both.shown if one.data["task_id"] == task.task_id])
-        whole = await asyncio.to_thread(items_of_task, task)
-        assert own == whole[-len(own) :]
-        assert 0 < sum("step_final" in item for item in own) < sum("step_final" in item for item in whole) - 1
-        assert ended_items(both, ended) <= {"event_task_end"}
+        task = await asyncio.to_thread(folder_stack.orchestrator.run, team, "go")
+        client = StreamClient([gateway.url for gateway in gateways], path_of(task), subtasks="1")
+        await client.follow(lambda frames: len(frames) > 7)
+        assert client.connections > 2
+        names = {frame.data["task_id"] for frame in client.shown}
+        assert len(names) == 3
+        for name in names:
+            own = [(one.kind, one.data["data"]) for one in client.shown if one.data["task_id"] == name]
+            assert whole_items(own) == await asyncio.to_thread(items_of_task, folder_stack.orchestrator.task(name))
+        url = f"{gateways[0].url}{path_of(task)}"
+        place = next(frame.place for frame in client.shown if "," in frame.place)
+        assert httpx2.get(url, params={"after": place}).status_code == 400
+        page = httpx2.get(url, params={"after": place, "subtasks": "1", "format": "json"}).json()
+        assert {item["data"]["task_id"] for item in page["items"]} <= names
 
     run(main())
-
-
-def ended_items(client: StreamClient, task: Task) -> set[str]:
-    """Return the types of the items of a task that a client has received."""
-    return {one.kind for one in client.shown if one.data["task_id"] == task.task_id}
-
-
-def test_pages_give_the_whole_stream_and_wait_for_what_follows(
-    folder_stack: Stack, gateways: list[GatewayProcess]
-) -> None:
-    folder_stack.model.script(long_answer)
-
-    async def main() -> None:
-        task, found, place, pages = await start(folder_stack), list[Any](), "", 0
-        async with httpx2.AsyncClient(timeout=60) as client:
-            while True:
-                query: dict[str, Any] = {"format": "json", "after": place, "wait": 20, "limit": 30}
-                url = f"{gateways[pages % 2].url}{path_of(task)}"
-                page = (await client.get(url, params=query)).raise_for_status().json()
-                found += [(item["type"], item["data"]) for item in page["items"]]
-                assert len(page["items"]) <= 30
-                place, pages = page["cursor"], pages + 1
-                if page["ended"]:
-                    break
-                assert page["items"], "a page without items only after its wait"
-            last = await client.get(url, params={"format": "json", "after": place})
-        assert last.json() == {"items": [], "cursor": place, "ended": True}
-        assert whole_items(found) == await asyncio.to_thread(items_of_task, task)
-
-    run(main())
-
-
-def test_the_list_of_tasks_is_followed_by_status(folder_stack: Stack, gateways: list[GatewayProcess]) -> None:
-    folder_stack.model.script(answer)
-    orchestrator = folder_stack.orchestrator
-
-    async def main() -> None:
-        await asyncio.to_thread(until, lambda: orchestrator.task_page().complete, 30, "the index is complete")
-        urls = [gateway.url for gateway in gateways]
-        listener = StreamClient(urls, "/v1/events", list="1", status="waiting", text="a marked title")
-        following = asyncio.create_task(listener.follow())
-
-        async def until_shown(kind: str, task: Task) -> None:
-            async with asyncio.timeout(60):
-                while not any(one.kind == kind and one.data["task_id"] == task.task_id for one in listener.shown):
-                    await asyncio.sleep(0.05)
-
-        task = await asyncio.to_thread(orchestrator.run, MANUAL.team, MANUAL.prompt, title="A marked title")
-        other = await asyncio.to_thread(orchestrator.run, MANUAL.team, MANUAL.prompt)
-        await until_shown("task_listed", task)
-        await asyncio.to_thread(task.stop)
-        await until_shown("task_unlisted", task)
-        following.cancel()
-        assert other.task_id not in str(listener.frames)
-        assert all(frame.place.startswith("list-") for frame in listener.shown)
-
-    run(main())
-
-
-def test_wrong_requests_are_refused(folder_stack: Stack, gateways: list[GatewayProcess]) -> None:
-    folder_stack.model.script(answer)
-    task = folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
-    refused = {
-        "/v1/tasks/nothing/events": 404,
-        f"/v1/events?tasks={task.task_id},nothing": 404,
-        f"{path_of(task)}?after=17": 400,
-        f"/v1/events?tasks={task.task_id}&after=17": 400,
-        "/v1/events?list=1&after=17": 400,
-        "/v1/events?list=1&status=sleeping": 400,
-        "/v1/events": 400,
-        f"/v1/events?list=1&tasks={task.task_id}": 400,
-        f"/v1/events?tasks={','.join(f'task-{number}' for number in range(21))}": 400,
-        f"{path_of(task)}?channel=noise": 422,
-        f"{path_of(task)}?unknown=1": 422,
-    }
-    for path, status in refused.items():
-        reply = httpx2.get(f"{gateways[0].url}{path}", headers={"Accept": "text/event-stream"})
-        assert (reply.status_code, reply.headers["content-type"]) == (status, "application/problem+json"), path
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -272,29 +188,6 @@ def test_clients_of_a_gateway_that_ends_hold_the_exact_text(
         run(main(), 900)
     finally:
         may_end.set()
-
-
-@pytest.mark.parametrize("keep", [True, False])
-def test_clients_end_with_the_exact_text_after_a_loss_of_redis(folder_stack: Stack, keep: bool) -> None:
-    folder_stack.model.script(slow_answer)
-
-    async def main() -> None:
-        with GatewayProcess(folder_stack) as gateway:
-            task = await start(folder_stack)
-            clients = [StreamClient([gateway.url], path_of(task)) for _ in range(5)]
-            following = [asyncio.create_task(client.follow()) for client in clients]
-            async with asyncio.timeout(120):
-                while not all(len(client.shown) > 30 for client in clients):
-                    await asyncio.sleep(0.01)
-            folder_stack.restart_redis(keep)
-            assert gateway.lives()
-            await asyncio.gather(*following)
-            finals = {step.seq: step.text for step in await asyncio.to_thread(task.history)}
-            for client in clients:
-                steps = [one.data["step"] for one in client.shown if one.kind == "step_final"]
-                assert [step["seq"] for step in steps] == sorted(finals)
-
-    run(main(), 150)
 
 
 def test_a_browser_gets_an_outage_as_a_stream_that_asks_it_to_come_back(folder_stack: Stack) -> None:

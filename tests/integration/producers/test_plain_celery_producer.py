@@ -47,11 +47,11 @@ def submit_and_listen(stack: Stack, task_id: str, arguments: dict[str, Any], las
     return messages
 
 
-def test_a_service_submits_by_name_and_reads_both_channels(folder_stack: Stack) -> None:
+def test_a_service_submits_by_name_and_reads_both_channels(shared_stack: Stack) -> None:
     team = json.loads(GRAPH.team.model_dump_json(by_alias=True, exclude_none=True))
     arguments = {"task_id": "from-elsewhere", "team": team, "prompt": GRAPH.prompt, "context": {"who": "shop"}}
-    messages = submit_and_listen(folder_stack, "from-elsewhere", arguments, "event_task_end")
-    task = folder_stack.orchestrator.task("from-elsewhere")
+    messages = submit_and_listen(shared_stack, "from-elsewhere", arguments, "event_task_end")
+    task = shared_stack.orchestrator.task("from-elsewhere")
     assert shape(task.history()) == GRAPH.expected
     chunks = [message for message in messages if message["type"] == "content_chunk"]
     events = [message for message in messages if message["type"] != "content_chunk"]
@@ -61,18 +61,18 @@ def test_a_service_submits_by_name_and_reads_both_channels(folder_stack: Stack) 
     assert events[-1]["chunks"] == len(chunks)
 
 
-def test_a_repeated_submission_changes_nothing(folder_stack: Stack) -> None:
+def test_a_repeated_submission_changes_nothing(shared_stack: Stack) -> None:
     team = json.loads(GRAPH.team.model_dump_json(by_alias=True, exclude_none=True))
     arguments = {"task_id": "again", "team": team, "prompt": GRAPH.prompt}
-    submit_with_plain_celery(folder_stack, arguments)
-    submit_with_plain_celery(folder_stack, arguments)
-    until(lambda: has_begun(folder_stack, "again"), 60, "the submission is accepted")
-    task = folder_stack.orchestrator.task("again")
+    submit_with_plain_celery(shared_stack, arguments)
+    submit_with_plain_celery(shared_stack, arguments)
+    until(lambda: has_begun(shared_stack, "again"), 60, "the submission is accepted")
+    task = shared_stack.orchestrator.task("again")
     assert task.result(60).status == "completed"
-    submit_with_plain_celery(folder_stack, arguments)
-    submit_with_plain_celery(folder_stack, arguments | {"task_id": "again-2"})
-    until(lambda: has_begun(folder_stack, "again-2"), 60, "the submission is accepted")
-    assert shape(folder_stack.orchestrator.task("again").history()) == GRAPH.expected
+    submit_with_plain_celery(shared_stack, arguments)
+    submit_with_plain_celery(shared_stack, arguments | {"task_id": "again-2"})
+    until(lambda: has_begun(shared_stack, "again-2"), 60, "the submission is accepted")
+    assert shape(shared_stack.orchestrator.task("again").history()) == GRAPH.expected
 
 
 def has_begun(stack: Stack, task_id: str) -> bool:
@@ -98,12 +98,12 @@ def is_stored(stack: Stack, task_id: str) -> bool:
         ({"context": [1]}, "context: Input should be a valid dictionary"),
     ],
 )
-def test_wrong_arguments_are_reported_on_the_channel(folder_stack: Stack, changes: dict[str, Any], error: str) -> None:
+def test_wrong_arguments_are_reported_on_the_channel(shared_stack: Stack, changes: dict[str, Any], error: str) -> None:
     team = json.loads(GRAPH.team.model_dump_json(by_alias=True, exclude_none=True))
     arguments = {"task_id": "wrong", "team": team, "prompt": "Go."} | changes
     if arguments["prompt"] is None:
         del arguments["prompt"]
         error = "prompt: is missing"
-    (message,) = submit_and_listen(folder_stack, "wrong", arguments, "event_error")
+    (message,) = submit_and_listen(shared_stack, "wrong", arguments, "event_error")
     assert error in message["message"]
-    assert not is_stored(folder_stack, "wrong")
+    assert not is_stored(shared_stack, "wrong")

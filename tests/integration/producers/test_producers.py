@@ -5,16 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 import venv
 from pathlib import Path
 from typing import Any
 
 import pytest
-from redis import Redis
 
 from roboco import Task
-from tests.support.documents import example, write_files
+from tests.support.documents import write_files
 from tests.support.journeys import GRAPH, answer, shape
 from tests.support.servers.model_server import Reply
 from tests.support.stack import ROOT, Stack
@@ -108,18 +106,3 @@ def test_a_signing_producer_in_node_submits_and_follows(tmp_path: Path) -> None:
         task = stack.orchestrator.task("by-node")
         assert shape(task.history()) == GRAPH.expected
         assert_complete([json.loads(line) for line in printed.splitlines()], task)
-
-
-def test_message_of_the_guide_is_read_by_a_worker(folder_stack: Stack) -> None:
-    """The worker reads the message of the guide unchanged, and reports that it has no team of this name."""
-    text = example("message")
-    with Redis.from_url(folder_stack.settings.redis_url, decode_responses=True) as client, client.pubsub() as pubsub:
-        pubsub.subscribe("roboco:{order-18}:events")
-        client.lpush("roboco.coordinator", text.replace("order-17", "order-18"))
-        received: Any = None
-        deadline = time.monotonic() + 30
-        while received is None and time.monotonic() < deadline:
-            received = pubsub.get_message(ignore_subscribe_messages=True, timeout=1)
-    event = json.loads(received["data"])
-    assert event["type"] == "event_error"
-    assert event["message"].startswith("team 'echo' was named, but ROBOCO_TEAMS_DIR is not set")

@@ -11,14 +11,10 @@ import redis
 
 from roboco import Orchestrator, Settings
 from roboco.broker.broker_error import translating_errors
-from roboco.cli.doctor.broker import check_broker
-from roboco.cli.doctor.redis import check_redis
 from roboco.client.wiring import producer_app
 from roboco.domain.team.team import Team
 from roboco.errors import TransientError
-from roboco.local.process import free_port
 from roboco.local.valkey import ValkeyServer, find_server, start_valkey
-from roboco.redis import client
 from tests.conftest import need, running
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
@@ -62,29 +58,12 @@ def test_client_without_the_right_password_names_the_setting(settings: Settings,
     assert SYNTAX in str(refused.value)
 
 
-def test_refused_connection_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr("redis.retry.sleep", pauses.append)
-    with client.connect(f"redis://127.0.0.1:{free_port()}") as connected, pytest.raises(redis.ConnectionError):
-        connected.ping()
-    assert len(pauses) >= 5
-
-
 @missing_or_wrong
 def test_broker_without_the_right_password_names_the_settings(settings: Settings, reason: str) -> None:
     with producer_app(settings) as app, pytest.raises(TransientError) as refused, translating_errors("roboco.turn"):
         app.send_task("roboco.turn", retry=False)
     assert "ROBOCO_BROKER_URL (or ROBOCO_REDIS_URL, if that is not set)" in str(refused.value)
     assert SYNTAX in str(refused.value)
-
-
-@missing_or_wrong
-def test_doctor_without_the_right_password_names_the_setting(settings: Settings, reason: str) -> None:
-    (redis_check,), (broker_check,) = check_redis(settings, True), check_broker(settings)
-    assert (redis_check.state, broker_check.state) == ("fail", "fail")
-    assert reason.partition(";")[0] in redis_check.found
-    assert SYNTAX in redis_check.todo
-    assert SYNTAX in broker_check.todo
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import signal
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -12,15 +11,9 @@ import redis
 from redis.exceptions import NoPermissionError
 
 from roboco.broker.broker_scripts import BROKER_SCRIPTS
-from roboco.domain.team.model_limits import ModelLimits
-from roboco.domain.team.model_profile import ModelProfile
-from roboco.errors import RobocoError, TransientError
-from roboco.ports.rate_limits import Admitted, Queued, Ticket
+from roboco.errors import RobocoError
 from roboco.redis.client import connect
-from roboco.redis.keys import Keys
-from roboco.redis.rate_limits import RedisRateLimiter
 from roboco.redis.scripts import Scripts, script_texts
-from tests.support.flower import flower
 from tests.support.journeys import GRAPH, answer, shape
 from tests.support.redis_users import StackOfUsers, take_denials, url_of
 from tests.support.servers.model_server import Reply
@@ -41,7 +34,6 @@ USERS_WITHOUT_LOAD = (
     "probe",
 )
 ENDLESS = "while true do end"
-PROFILE = ModelProfile(model="m", requests_per_minute=1, tokens_per_minute=100)
 
 
 @pytest.fixture(scope="module")
@@ -88,15 +80,6 @@ def test_no_script_is_loaded_by_another_pool_while_a_coordinator_works(acl_stack
     assert take_denials(acl_stack) == set()
 
 
-def test_a_client_without_scripts_in_redis_raises_and_may_repeat_its_call(acl_stack: Stack) -> None:
-    task_id = f"task_{uuid.uuid4().hex}"
-    with without_scripts(acl_stack), pytest.raises(TransientError, match=MISSING):
-        acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id=task_id)
-    until(lambda: holds_scripts(acl_stack), 60, "the coordinator has loaded the scripts")
-    assert acl_stack.orchestrator.run(GRAPH.team, GRAPH.prompt, task_id=task_id).result(60).status == "completed"
-    assert_only_loads_denied(acl_stack)
-
-
 def test_a_task_completes_although_redis_loses_its_scripts(acl_stack: Stack) -> None:
     acl_stack.model.script(lambda request: Reply(text=answer(request).text, interval=0.2))
     try:
@@ -128,38 +111,9 @@ def test_workers_that_start_before_a_coordinator_wait_for_the_scripts(acl_stack:
     assert_only_loads_denied(acl_stack)
 
 
-def test_flower_that_starts_before_a_coordinator_shows_the_workers_later(acl_stack: Stack) -> None:
-    log = acl_stack.folder / "flower.log"
-
-    def wait_for_failure() -> None:
-        with without_scripts(acl_stack):
-            until(
-                lambda: log.exists() and "Failed to capture events" in log.read_text(),
-                30,
-                "Flower fails without a script",
-            )
-
-    with ThreadPoolExecutor(1) as executor:
-        failure = executor.submit(wait_for_failure)
-        with flower(acl_stack, ROBOCO_REDIS_URL=url_of(acl_stack.valkey, "roboco-flower")):
-            failure.result(60)
-    assert_only_loads_denied(acl_stack)
-
-
 def assert_only_loads_denied(stack: Stack) -> None:
     """Raise AssertionError if Redis has denied another command than the loading of scripts."""
     assert {kind.partition(" ")[2] for kind in take_denials(stack)} <= {"toplevel command script|load"}
-
-
-def test_the_user_of_agents_may_use_the_rate_limits_of_a_model(acl_stack: Stack) -> None:
-    with connect(url_of(acl_stack.valkey, "roboco-agents")) as client:
-        rates = RedisRateLimiter(Scripts(client), Keys(acl_stack.settings.prefix), ModelLimits())
-        tickets = [Ticket(f"task_{uuid.uuid4().hex}", "team", str(number)) for number in range(3)]
-        admissions = [rates.reserve(PROFILE, ticket, 60) for ticket in tickets]
-        rates.record_usage(PROFILE, tickets[0], 10)
-        rates.release(PROFILE, tickets[1])
-    assert [type(admission) for admission in admissions] == [Admitted, Queued, Queued]
-    assert take_denials(acl_stack) == set()
 
 
 @pytest.mark.parametrize("window", ["0", "-1", "1e-300", "1e-9", "1e300", "nan"])

@@ -2,14 +2,10 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from roboco.broker.app import app_settings, create_app
 from roboco.local.process import start_server
-from roboco.settings import Settings
-from roboco.workers.process_engine import ProcessEngine
 from tests.support.stack import ROOT, Stack, until
 
 
@@ -25,12 +21,3 @@ def test_a_tools_worker_logs_once_that_a_share_is_too_small(tmp_path: Path, opti
         finally:
             worker.stop()
         assert log.read_text().count("ROBOCO_SANDBOX_MEMORY=100 gives each of 3 sandboxes") == 1
-
-
-def test_the_engine_of_a_child_has_the_share_of_its_worker(tmp_path: Path) -> None:
-    settings = Settings(workspace=f"file://{tmp_path}", sandbox_memory=100)
-    app = create_app(app_settings(settings.broker))
-    engine = ProcessEngine(app, settings)
-    engine.concurrency = 3
-    toolbox: Any = engine().services.toolbox
-    assert "each of 3 sandboxes" in toolbox._builtin._run_code.args[1].refusal()

@@ -2,14 +2,12 @@
 
 import asyncio
 import random
-import threading
 from collections.abc import Coroutine
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from roboco import StreamItem, Task, UsageError
+from roboco import StreamItem, Task
 from roboco.redis.keys import Keys
 from tests.integration.streams.test_resume import long_answer
 from tests.support.journeys import GRAPH, MANUAL, answer
@@ -91,24 +89,3 @@ def test_aresult_returns_once_a_task_ends_or_waits_for_its_user(folder_stack: St
         assert await waiting.aresult(60) == await asyncio.to_thread(waiting.result, 60) == result
 
     run_in_a_loop(main())
-
-
-def test_an_invalid_cursor_and_a_timeout_raise_at_once(folder_stack: Stack) -> None:
-    may_end = threading.Event()
-    folder_stack.model.script(lambda request: replace(answer(request), held_until=may_end))
-
-    async def main() -> None:
-        task = await asyncio.to_thread(folder_stack.orchestrator.run, GRAPH.team, GRAPH.prompt)
-        with pytest.raises(UsageError, match="cursor 'x' is not one of a stream item"):
-            task.astream("x")
-        with pytest.raises(TimeoutError, match=rf"task '{task.task_id}' is still open( \(\w+\))? after 0\.01 s"):
-            await task.aresult(0.01)
-        with pytest.raises(TimeoutError, match=r"is still open \(running\) after 3 s"):
-            await task.aresult(3)
-        may_end.set()
-        assert (await task.aresult(60)).status == "completed"
-
-    try:
-        run_in_a_loop(main())
-    finally:
-        may_end.set()

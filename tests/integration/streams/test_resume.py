@@ -37,9 +37,9 @@ def follow_with_disconnects(task: Task, seed: int, times: int) -> list[str]:
     return comparable([*items, *task.stream(cursor)])
 
 
-def test_fifty_disconnects_lose_and_repeat_nothing(folder_stack: Stack) -> None:
-    folder_stack.model.script(long_answer)
-    task = folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
+def test_fifty_disconnects_lose_and_repeat_nothing(shared_stack: Stack) -> None:
+    shared_stack.model.script(long_answer)
+    task = shared_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
     with ThreadPoolExecutor(4) as threads:
         whole = threads.submit(follow_to_end, task)
         parts = [threads.submit(follow_with_disconnects, task, seed, 50) for seed in range(3)]

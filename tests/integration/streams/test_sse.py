@@ -145,15 +145,6 @@ def test_clients_that_disconnect_lose_and_repeat_nothing(folder_stack: Stack, we
     until(lambda: client.pubsub_numsub(channel)[0][1] == 0, 60, "the service has unsubscribed")
 
 
-def test_an_unknown_task_or_cursor_is_answered_with_404(folder_stack: Stack, web: SseServer) -> None:
-    with web.get("/tasks/nothing/events") as answer:
-        assert (answer.status, json.load(answer)) == (404, {"detail": "no task 'nothing' in this workspace"})
-    task = folder_stack.orchestrator.run(GRAPH.team, GRAPH.prompt)
-    with web.get(f"/tasks/{task.task_id}/events", **{"Last-Event-ID": "17"}) as answer:
-        assert answer.status == 404
-        assert json.load(answer)["detail"] == "cursor '17' is not one of a stream item"
-
-
 def test_the_stream_is_empty_while_redis_is_down_so_that_a_browser_reconnects(
     folder_stack: Stack, web: SseServer
 ) -> None:

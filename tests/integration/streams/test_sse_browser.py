@@ -94,7 +94,7 @@ def browser(stack: Stack, url: str) -> Iterator[None]:
         started.stop(10)
 
 
-@pytest.mark.parametrize("module", ["sse_page", "gateway_page"])
+@pytest.mark.parametrize("module", [pytest.param("sse_page", marks=pytest.mark.nightly), "gateway_page"])
 def test_a_page_shows_exactly_the_text_of_the_task_after_restarts(folder_stack: Stack, module: str) -> None:
     for shown in folder_stack.folder.glob("*-?.json"):
         shown.unlink()

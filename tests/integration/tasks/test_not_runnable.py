@@ -57,15 +57,6 @@ def test_a_tool_without_a_worker_pauses_the_task_and_runs_after_resume(tmp_path:
         assert [step.text for step in task.history()][-1] == "five"
 
 
-def test_a_call_goes_to_the_tools_worker_that_has_its_module(tmp_path: Path) -> None:
-    with Stack(tmp_path) as stack:
-        stack.model.script(adds)
-        stack.start("tools-2", ROBOCO_TOOL_MODULES="")
-        stack.wait_ready("tools-2")
-        tasks = [stack.orchestrator.run(ADDS, "2 + 3") for _ in range(10)]
-        assert [task.result(60).status for task in tasks] == ["completed"] * 10
-
-
 def test_a_worker_and_a_client_with_another_workspace_are_refused(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack:
         stack.model.script(answer)

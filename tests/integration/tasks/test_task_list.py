@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,9 +42,3 @@ def test_lists_follow_tasks_and_are_rebuilt_after_a_loss(folder_stack: Stack) ->
     assert [entry.model_dump(exclude={"epoch"}) for entry in after] == [
         entry.model_dump(exclude={"epoch"}) for entry in before
     ]
-
-
-def test_one_worker_for_everything_builds_the_index_too(tmp_path: Path) -> None:
-    """`roboco demo` and `roboco run` start this worker."""
-    with Stack(tmp_path, ["app"]) as stack:
-        until(lambda: stack.orchestrator.task_page().complete, 60, "the index is complete")

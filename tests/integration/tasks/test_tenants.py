@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roboco import Orchestrator, Overloaded, Settings, Task, UsageError, parse_team
+from roboco import Orchestrator, Overloaded, Task, UsageError, parse_team
 from roboco.local.process import Server, start_server
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import LONG_LEASE, ROOT, Stack, until
@@ -198,8 +198,3 @@ def test_two_beats_make_one_task_in_each_slot(single_turn_stack: Stack, tmp_path
     assert min(sent) > 0
     assert sum(sent) > len(ids)
     assert single_turn_stack.orchestrator.operator.dead_letters() == []
-
-
-def test_an_invalid_tenant_name_is_refused() -> None:
-    with pytest.raises(ValueError, match="tenant"):
-        Settings(tenant="A/B")

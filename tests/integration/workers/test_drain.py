@@ -123,37 +123,6 @@ def test_a_turn_without_text_is_returned_at_no_cost(tmp_path: Path) -> None:
         assert task.history()[1].metadata["attempt"] == 1
 
 
-def test_a_turn_that_ends_in_time_is_finished_by_its_worker(tmp_path: Path) -> None:
-    with stack_of(tmp_path, "agents", drain_timeout=OUTLASTING) as stack:
-        stack.model.script(lambda request: Reply(text="word " * 20, interval=0.2))
-        task = stack.orchestrator.run(SPEAKER, "Speak.")
-        replace_worker(stack, "agents", lambda: stack.model.requests and stack.model.requests[0].chunks_sent > 1)
-        assert task.result(60).status == "completed"
-        assert len(stack.model.requests) == 1
-
-
-def test_a_second_signal_ends_the_time_in_which_turns_may_end(tmp_path: Path) -> None:
-    with stack_of(tmp_path, "agents", drain_timeout=OUTLASTING) as stack:
-        script = SlowOnce(stack)
-        stack.model.script(script)
-        task = stack.orchestrator.run(SPEAKER, "Speak.")
-        replace_worker(stack, "agents", script.begun, signals=2)
-        assert task.result(60).status == "completed"
-
-
-@pytest.mark.parametrize("stubborn", [False, True])
-def test_a_call_that_may_run_twice_continues_on_another_worker(tmp_path: Path, stubborn: bool) -> None:
-    """A stubborn tool ignores the exception that ends it, so its process is killed."""
-    with stack_of(tmp_path, "agents", "tools", max_attempts=1) as stack:
-        stack.model.script(calling("hang_once", stubborn=stubborn))
-        task = stack.orchestrator.run(caller_team("hang_once", effect="idempotent"), "Go.")
-        replace_worker(stack, "tools", stack.count_tool_lines)
-        assert task.result(60).status == "completed", task.summary().reason
-        [result] = task.history()[2].results
-        assert (result.result, result.error) == ("woke up", None)
-        assert stack.count_tool_lines() == 2
-
-
 @pytest.mark.parametrize("kill", [os.kill, os.killpg])
 def test_an_irreversible_call_runs_to_its_end(tmp_path: Path, kill: Callable[[int, int], None]) -> None:
     """Also if the signal reaches every process of the worker, as by `stopasgroup` of supervisord."""

@@ -115,17 +115,6 @@ def test_a_search_finds_everything_of_a_task_in_order(stack: Stack, seen: Flower
     assert "'prompt': '(not shown)'" in submission["kwargs"]
 
 
-def test_the_links_of_the_web_view_open_pages_of_flower(stack: Stack, seen: Flower) -> None:
-    """The operations page links to `/worker/NAME`, and a person who has an id of a turn opens `/task/ID`."""
-    workers = {one.name for one in stack.orchestrator.operator.operations.workers(50).workers if one.alive}
-    assert len(workers) == len(stack.workers)
-    for name in workers:
-        assert f"<title>{name}" in seen.get(f"/worker/{urllib.parse.quote(name, safe='')}")
-    submit(stack, "linked", one_agent("plain")).result(60)
-    wait_for_states(seen, {"linked/0001/turn/1": "SUCCESS"}, "linked/")
-    assert "plain, linked, step 1" in seen.get(f"/task/{urllib.parse.quote('linked/0001/turn/1', safe='')}")
-
-
 @pytest.mark.slow
 def test_a_turn_whose_worker_is_killed_fails_and_its_next_attempt_succeeds(stack: Stack, seen: Flower) -> None:
     task = submit(stack, "killed", one_agent("speaker"))
@@ -141,32 +130,6 @@ def test_a_turn_whose_worker_is_killed_fails_and_its_next_attempt_succeeds(stack
     assert "lost with its worker" in rows["killed/0001/turn/1"]["exception"]
     assert rows["killed/0001/turn/2"]["args"] == "speaker, killed, step 1, attempt 2"
     assert 'task="roboco.turn",type="task-failed",worker="celery@coordinator' in seen.get("/metrics")
-
-
-@pytest.mark.slow
-def test_a_turn_fails_if_the_worker_of_its_last_attempt_is_killed(stack: Stack, seen: Flower) -> None:
-    task = submit(stack, "doomed", one_agent("speaker"))
-    for attempt in range(1, MAX_ATTEMPTS + 1):
-        wait_until_claimed(stack, "doomed", attempt)
-        stack.restart("agents")
-        stack.wait_ready("agents")
-    assert task.result(60).status == "failed"
-    wait_for_states(
-        seen, {f"doomed/0001/turn/{attempt}": "FAILURE" for attempt in range(1, MAX_ATTEMPTS + 1)}, "doomed/"
-    )
-    assert "at the last attempt" in seen.rows("doomed/")[f"doomed/0001/turn/{MAX_ATTEMPTS}"]["exception"]
-
-
-def test_turn_that_ends_its_task_as_failed_is_a_failure_with_the_reason(stack: Stack, seen: Flower) -> None:
-    stack.model.fail_next(1, Reply(status=404, text="no such model"))
-    task = submit(stack, "failed", one_agent("plain"))
-    assert task.result(60).status == "failed"
-    wait_for_states(seen, {"failed/0001/turn/1": "FAILURE"}, "failed/")
-    exception = seen.rows("failed/")["failed/0001/turn/1"]["exception"]
-    assert exception.startswith("TaskFailed: task failed is failed: plain: ")
-    assert "404" in exception
-    until(lambda: "task failed ended as failed: plain: " in stack.log("coordinator"), 60, "the log has the reason")
-    assert stack.log("coordinator").count("task failed ended as failed") == 1
 
 
 def wait_until_claimed(stack: Stack, task_id: str, attempt: int = 1) -> None:
@@ -209,40 +172,6 @@ def test_unfinished_turns_and_calls_of_a_stopped_task_are_revoked(stack: Stack, 
     for pool in ("agents", "tools"):
         stack.start(pool)
         stack.wait_ready(pool)
-
-
-def test_a_tool_killed_at_its_time_limit_is_a_failure(stack: Stack, seen: Flower) -> None:
-    tool = {"name": "hang", "function": "tests.support.tools_for_agents:hang", "effect": "pure", "timeout": 0.5}
-    team = one_agent("hanger", tools=["hang"]) | {"tools": [tool]}
-    assert submit(stack, "late", team).result(60).status == "completed"
-    call = f"late/0002/tool/{call_id_at('late', 1, 0, 'hang', HANG)[:CALL_ID_CHARS]}/1"
-    wait_for_states(seen, {"late/0001/turn/1": "SUCCESS", call: "FAILURE", "late/0003/turn/1": "SUCCESS"}, "late/")
-    assert "TimeLimitExceeded" in seen.rows("late/")[call]["exception"]
-
-
-def test_a_turn_that_waits_for_its_rate_limit_is_in_state_retry(stack: Stack, seen: Flower) -> None:
-    stack.model.fail_next(1, Reply(status=429, text="slow down", headers={"Retry-After": "15"}))
-    task = submit(stack, "limited", one_agent("plain"))
-    wait_for_states(seen, {"limited/0001/turn/1": "RETRY"}, "limited/")
-    assert "rate limit" in seen.rows("limited/")["limited/0001/turn/1"]["exception"]
-    assert task.result(60).status == "completed"
-    wait_for_states(seen, {"limited/0001/turn/1": "SUCCESS"}, "limited/")
-
-
-def test_a_duplicate_message_does_not_end_the_row_of_a_running_turn(stack: Stack, seen: Flower) -> None:
-    task = submit(stack, "twice", one_agent("speaker"))
-    wait_until_claimed(stack, "twice")
-    now = stack.orchestrator._engine.tasks.task_store.load("twice", 1)
-    assert now is not None
-    assignment = {"task_id": "twice", "seq": 1, "epoch": now.position.epoch, "attempt": 1}
-    with producer_app(stack.settings) as app:
-        app.send_task("roboco.turn", kwargs=assignment, task_id="twice/0001/turn/1")
-        app.send_task("roboco.turn", kwargs=assignment | {"seq": 2}, task_id="twice/0002/turn/1")
-    wait_for_states(seen, {"twice/0001/turn/1": "STARTED", "twice/0002/turn/1": "SUCCESS"}, "twice/")
-    assert "no longer wanted" in seen.rows("twice/")["twice/0002/turn/1"]["result"]
-    task.stop()
-    assert task.result(60).status == "cancelled"
-    wait_for_states(seen, {"twice/0001/turn/1": "SUCCESS", "twice/0002/turn/1": "SUCCESS"}, "twice/")
 
 
 def test_a_turn_revoked_by_an_operator_is_redelivered(stack: Stack, seen: Flower) -> None:

@@ -42,7 +42,11 @@ def running_worker(pool: str, store: LooseS3, folder: Path, redis_url: str) -> I
 @pytest.mark.parametrize(
     ("pool", "conditions", "cause"),
     [
-        *((pool, "ignored", "does not honour If-None-Match") for pool in ("app", "agents", "tools", "coordinator")),
+        ("agents", "ignored", "does not honour If-None-Match"),
+        *(
+            pytest.param(pool, "ignored", "does not honour If-None-Match", marks=pytest.mark.nightly)
+            for pool in ("app", "tools", "coordinator")
+        ),
         ("coordinator", "501", "refuses writes with If-None-Match (501 NotImplemented)"),
     ],
 )
@@ -58,7 +62,7 @@ def test_a_worker_on_a_store_without_conditions_ends_with_the_reason(
 
 
 @pytest.mark.redis
-@pytest.mark.parametrize("conditions", ["ignored", "honoured"])
+@pytest.mark.parametrize("conditions", ["ignored", pytest.param("honoured", marks=pytest.mark.nightly)])
 def test_a_worker_whose_store_is_unreachable_starts_and_checks_it_later(
     tmp_path: Path, valkey: ValkeyServer, conditions: str
 ) -> None:

@@ -66,20 +66,6 @@ def test_a_model_is_switched_off_and_on(stack: Stack, shell: Shell) -> None:
     assert task.result(120).status == "completed"
 
 
-def test_running_turns_are_interrupted_if_the_operator_wants_it(stack: Stack, shell: Shell) -> None:
-    stack.model.script(lambda request: Reply(text="word " * 200, interval=5))
-    before = len(stack.model.requests)
-    task = stack.orchestrator.run(SPEAKER, "Speak.")
-    stack.model.wait_for(lambda records: len(records) > before and records[before].chunks_sent > 1, 120)
-    stack.model.script(lambda request: Reply(text="spoken"))
-    shell.run("switch", "off", "agent:speaker/speaker", "--reason", "it never stops", "--interrupt")
-    until(lambda: "never stops" in task.summary().reason, 60, "the turn is interrupted, and waits")
-    stack.model.wait_for(lambda records: records[before].client_disconnected_at is not None, 60)
-    assert len(stack.model.requests) == before + 1
-    shell.run("switch", "on", "agent:speaker/speaker")
-    assert task.result(120).status == "completed"
-
-
 def test_an_operator_sees_what_a_worker_runs_and_drains_it(stack: Stack, shell: Shell) -> None:
     stack.model.script(lambda request: Reply(text="word " * 200, interval=5))
     task = stack.orchestrator.run(SPEAKER, "Speak.")

@@ -1,8 +1,6 @@
 """Telemetry of real workers: metrics of all three pools, logs in JSON, and the trace of a task."""
 
 import json
-import os
-import signal
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from roboco import Orchestrator, Task, Team, parse_team
+from roboco import Task, Team, parse_team
 from roboco.client.wiring import producer_app
 from roboco.local.process import free_port
 from roboco.telemetry.tracer import trace_ids
@@ -175,32 +173,6 @@ def message_named(name: object) -> dict[str, Any]:
     }
 
 
-def test_open_tasks_are_counted_by_the_process_of_the_sweeper(stack: StackWithTelemetry, task: Task) -> None:
-    os.kill(stack.workers["agents"].pid, signal.SIGSTOP)
-    try:
-        stack.orchestrator.run(team(), "Wait.")
-        until(lambda: stack.metrics("coordinator").get("roboco_open_tasks") == 1, 60, "the open task is counted")
-    finally:
-        os.kill(stack.workers["agents"].pid, signal.SIGCONT)
-    until(lambda: stack.metrics("coordinator").get("roboco_open_tasks") == 0, 60, "no task is open")
-
-
-def test_a_tool_that_kills_its_process_keeps_the_counters(stack: StackWithTelemetry, task: Task) -> None:
-    before = stack.metrics("tools")
-    died = stack.orchestrator.run(team(), "Let it die.")
-    assert died.result(90).status == "completed"
-    after = stack.metrics("tools")
-    for name in ("roboco_tool_seconds_count outcome=ok tool=add", "roboco_queue_wait_seconds_sum queue=roboco.tools"):
-        assert after[name] >= before[name]
-    waits = "roboco_queue_wait_seconds_count queue=roboco.tools"
-    assert after[waits] >= before[waits] + 2
-    assert after["roboco_open_streams"] == 0
-    metrics = stack.metrics("coordinator")
-    restarts = metrics["roboco_attempt_restarts_total kind=tool"]
-    assert restarts == metrics["roboco_lease_expirations_total kind=tool"] >= 1
-    assert metrics["roboco_attempt_restarts_total kind=turn"] == 0
-
-
 def test_a_stop_is_counted_in_the_interrupt_latency(stack: StackWithTelemetry, task: Task) -> None:
     stopped = stack.orchestrator.run(team(), "Speak at length.")
     for item in stopped.stream():
@@ -231,15 +203,6 @@ def test_every_log_line_is_json_and_names_its_task_and_step(stack: StackWithTele
     assert (failed["level"], failed["tool"]) == ("WARNING", "raise_error")
     assert (failed["step"], failed["agent"]) == (1, "worker")
     assert "test-key" not in logs
-
-
-def test_a_line_about_a_model_call_names_its_task_step_and_agent(stack: StackWithTelemetry, task: Task) -> None:
-    """Model calls run on the loop of the process, outside the thread of their turn."""
-    stack.model.fail_next(1, Reply(status=500, text=CANARY))
-    tried = stack.orchestrator.run(team(), "Go.")
-    assert tried.result(60).status == "completed"
-    failed = [line for line in stack.lines("agents") if "model call failed before its first text" in line["message"]]
-    assert [(line["task_id"], line["step"], line["agent"]) for line in failed] == [(tried.task_id, 1, "worker")]
 
 
 def test_a_task_is_one_trace(stack: StackWithTelemetry, task: Task) -> None:
@@ -285,24 +248,3 @@ def test_a_task_is_one_trace(stack: StackWithTelemetry, task: Task) -> None:
     assert failed["error.type"] == "tool_error"
     assert failed["gen_ai.tool.call.id"].startswith("tc_")
     assert CANARY.encode() not in stack.traces.raw
-
-
-def test_the_submission_of_a_client_is_part_of_the_trace(
-    stack: StackWithTelemetry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", stack.traces.url)
-    with Orchestrator(stack.settings) as orchestrator:
-        task_id = orchestrator.run(team(), "Go.").task_id
-    assert stack.orchestrator.task(task_id).result(60).status == "completed"
-    trace_id, root = trace_ids(task_id)
-    [submit] = [one for one in stack.traces.spans() if one["trace"] == f"{trace_id:032x}" and one["name"] == "submit"]
-    assert (submit["process"], submit["above"]) == (os.getpid(), f"{root:016x}")
-
-
-def test_a_worker_on_a_metrics_port_in_use_ends_with_the_reason(stack: StackWithTelemetry) -> None:
-    taken = stack.ports["agents"]
-    worker = stack.start("tools-2", ROBOCO_METRICS_PORT=str(taken))
-    until(lambda: not worker.alive(), 60, "the worker has ended")
-    assert worker.process.returncode not in (0, None)
-    assert f"metrics cannot be served at 127.0.0.1:{taken}" in stack.log("tools-2")
-    del stack.workers["tools-2"]

@@ -10,7 +10,9 @@ import pytest
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("pool", ["app", "agents", "tools", "coordinator"])
+@pytest.mark.parametrize(
+    "pool", ["tools", *(pytest.param(pool, marks=pytest.mark.nightly) for pool in ("app", "agents", "coordinator"))]
+)
 def test_a_worker_that_cannot_import_its_tools_ends_with_the_reason(tmp_path: Path, pool: str) -> None:
     (tmp_path / "shop_tools.py").write_text("open('imported', 'w').close()\n")
     (tmp_path / "broken_tools.py").write_text("raise RuntimeError('no database')\n")
@@ -33,7 +35,10 @@ def test_a_worker_that_cannot_import_its_tools_ends_with_the_reason(tmp_path: Pa
     assert 'broken_tools.py", line 1' in output
 
 
-@pytest.mark.parametrize("pool", ["app", "agents", "tools", "coordinator", "watcher"])
+@pytest.mark.parametrize(
+    "pool",
+    ["app", *(pytest.param(pool, marks=pytest.mark.nightly) for pool in ("agents", "tools", "coordinator", "watcher"))],
+)
 def test_a_package_workers_of_a_shop_does_not_hide_those_of_roboco(tmp_path: Path, pool: str) -> None:
     (tmp_path / "workers").mkdir()
     (tmp_path / "workers" / "__init__.py").write_text("")

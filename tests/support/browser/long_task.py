@@ -79,17 +79,6 @@ def write_long_task(web: WebStack, steps: int = LONG_TASK_STEPS, task_id: str = 
     return web.stack.orchestrator.stored_task(task_id)
 
 
-def start_live_tasks(web: WebStack, count: int, word_count: int, milliseconds: int) -> list[Task]:
-    """Return tasks whose agents write at the same time, a word in each of these intervals.
-
-    The agents workers need a concurrency of at least `count`.
-    """
-    tasks = [web.run("chat", f"{word_count} words every {milliseconds} ms", title=f"live {n}") for n in range(count)]
-    for task in tasks:
-        web.wait_status(task, "running")
-    return tasks
-
-
 def _record(web: WebStack) -> tuple[_Recording, Path]:
     """Run a task with calls and a handoff, and return what the workspace has of it, with its folder."""
     task = web.run("handoffs", "Add some numbers, again and again.")
@@ -172,6 +161,3 @@ def _summary(recording: _Recording, repetitions: int) -> Json:
 
 def _count_steps(recording: _Recording, repetitions: int) -> int:
     return 1 + repetitions * recording.block_steps
-
-
-__all__ = ["LONG_TASK_STEPS", "start_live_tasks", "write_long_task"]

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from playwright.sync_api import ElementHandle, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from roboco import Task, TaskStep
 
@@ -90,13 +90,6 @@ def button(page: Page, action: str) -> Locator:
 def step(page: Page, seq: int) -> Locator:
     """Return a step of the conversation."""
     return page.locator(f'[data-step="{seq}"]')
-
-
-def scrolling_box(page: Page) -> ElementHandle:
-    """Return the element that scrolls the conversation."""
-    box: ElementHandle | None = page.evaluate_handle(f"() => {{ {FIND_BOX} return findBox() }}").as_element()
-    assert box is not None
-    return box
 
 
 def read_steps(page: Page) -> dict[int, str]:

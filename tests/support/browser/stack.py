@@ -1,6 +1,5 @@
 """A deployment for tests of the web view: a stack with the teams, and a gateway process that serves the page."""
 
-import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,15 +46,6 @@ class WebStack:
         """Wait until the history has this number of steps, and return it."""
         until(lambda: len(task.history()) >= count, seconds, lambda: f"{count} steps, but {len(task.history())}")
         return task.history()
-
-    def restart_gateway(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """End the gateway by this signal, and start it again at its port."""
-        self.gateway.end(number, 10)
-        self.gateway.start()
-
-    def restart_worker(self, pool: str) -> None:
-        """Kill the worker of the pool coordinator, agents or tools with SIGKILL, and start another one."""
-        self.stack.restart(pool)
 
     def restart_redis(self, keep: bool) -> None:
         """Kill Redis with SIGKILL, and restart it with or without its data."""

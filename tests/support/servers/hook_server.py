@@ -87,8 +87,3 @@ def status(code: int, text: str = "", **headers: str) -> Answer:
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     head = f"HTTP/1.1 {code} x\r\ncontent-length: {len(text)}\r\n{lines}\r\n{text}"
     return lambda connection, _: connection.sendall(head.encode())
-
-
-def in_turn(*answers: Answer) -> Answer:
-    """Return an answer that uses each of these once, and then repeats the last one."""
-    return lambda connection, number: answers[min(number, len(answers) - 1)](connection, number)

@@ -1,7 +1,6 @@
 """The settings of Celery that each kind of broker needs."""
 
 import pytest
-from celery import Celery
 from kombu import transport as transport_of_kombu
 
 from roboco.broker.app import app_settings, create_app
@@ -55,22 +54,9 @@ def test_a_producer_reuses_its_clients_of_redis_and_other_applications_keep_komb
     assert kept.__module__.startswith("kombu.")
 
 
-@pytest.mark.parametrize("scheme", ["redis+cluster", "rediss+cluster"])
-def test_a_cluster_is_no_broker(scheme: str) -> None:
-    with pytest.raises(UsageError, match="set ROBOCO_BROKER_URL"):
-        broker_settings(f"{scheme}://host:7000")
-
-
 def test_the_error_for_an_unknown_certificate_check_lists_the_allowed_values() -> None:
     with pytest.raises(UsageError, match="required, optional, none"):
         broker_settings("rediss://host/0?ssl_cert_reqs=perhaps")
-
-
-def test_another_application_of_the_process_keeps_its_connection_limit() -> None:
-    """Both run in one process, in which kombu has a single limit of connections."""
-    ours, others = create_app(app_settings("memory://")), Celery("shop", broker="memory://", set_as_current=False)
-    with ours.pool.acquire(), others.pool.acquire():
-        assert ours.pool.limit == others.pool.limit
 
 
 def test_a_broker_that_refuses_connections_is_a_fault_with_a_remedy() -> None:

@@ -12,27 +12,6 @@ from roboco.local.valkey import ValkeyServer
 
 
 @pytest.mark.parametrize(
-    "name", [one for queue in ("roboco.coordinator", "roboco.tools") for one in redis_lists(queue)]
-)
-def test_a_list_that_workers_read_has_no_cause(name: str) -> None:
-    assert _cause_of(name) is None
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "roboco.agents.health.0123",
-        "roboco.coordinator@host.celery.pidbox",
-        "_kombu.binding.celery",
-        "roboco.unacked",
-        "roboco:{order-17}:state",
-    ],
-)
-def test_a_key_of_roboco_or_celery_has_no_cause(name: str) -> None:
-    assert _cause_of(name) is None
-
-
-@pytest.mark.parametrize(
     ("name", "queue", "setting", "named"),
     [
         ("shop:roboco.coordinator", "roboco.coordinator", "global_keyprefix", "'shop:'"),

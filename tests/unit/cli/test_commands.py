@@ -183,13 +183,6 @@ def test_tasks_skips_folders_that_are_no_tasks(tmp_path: Path, monkeypatch: pyte
     assert json.loads(call("tasks", "--json").stdout)["tasks"] == []
 
 
-def test_context_must_be_pairs() -> None:
-    for wrong in ("tone", "=x"):
-        result = CliRunner().invoke(commands, ["run", "team.yaml", "hi", "--context", wrong])
-        assert result.exit_code == 2
-        assert "must be KEY=VALUE" in result.output
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -254,24 +247,6 @@ def test_models_lists_the_profiles_of_a_team(tmp_path: Path) -> None:
     assert [(offer["id"], offer["is_default"]) for offer in offered] == [("fast", False), ("good", True)]
     (tmp_path / "plain.yaml").write_text("name: plain\nagents: [{name: a, prompt: x}]")
     assert call("models", "plain.yaml").output == "the team declares no model profiles\n"
-
-
-def test_validate_names_a_model_without_a_listed_price(tmp_path: Path) -> None:
-    team = tmp_path / "desk.yaml"
-    team.write_text(MODELS.replace("gpt-4o-mini", "unheard-of, price: auto"))
-    error = call("validate", "desk.yaml").exception
-    assert isinstance(error, InvalidTeam)
-    assert error.mistakes[0].startswith(
-        "models.fast.price: the list of prices (genai-prices) has no model 'unheard-of'"
-    )
-    team.write_text(MODELS.replace("gpt-4o-mini", "gpt-4o-mini, price: auto"))
-    assert "is valid" in call("validate", "desk.yaml").output
-
-
-def test_help_explains_ctrl_c() -> None:
-    for name in ("run", "demo"):
-        message = "Ctrl-C asks for a message and interrupts the team with it; twice stops the task"
-        assert message in " ".join(call(name, "--help").output.split())
 
 
 def test_check_model_warns_without_a_server() -> None:

@@ -112,12 +112,6 @@ def test_check_sandbox_with_too_little_memory_names_the_setting() -> None:
     assert "raise ROBOCO_SANDBOX_MEMORY" in check.todo
 
 
-def test_check_sandbox_names_the_memory_of_one_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Sandbox, "refusal", lambda self: "")
-    assert check_sandbox(read_budget(300, 1)).found == "works, with 299 MiB if it runs alone"
-    assert check_sandbox(read_budget(3000, 1)).found == "works, with 854 MiB if it runs alone"
-
-
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [

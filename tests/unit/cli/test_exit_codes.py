@@ -73,12 +73,6 @@ def test_signal_has_the_exit_code_of_a_shell(monkeypatch: pytest.MonkeyPatch) ->
         assert main.run(["tasks"]) == 128 + number
 
 
-def test_unexpected_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_with(monkeypatch, ZeroDivisionError("bug"))
-    with pytest.raises(ZeroDivisionError):
-        main.run(["tasks", "--json"])
-
-
 @pytest.mark.parametrize(
     "arguments",
     [["submit", "--json"], ["--json"], ["nonsense", "--json"], ["show", "--jsom", "--json"], ["limits", "t", "--json"]],
@@ -92,11 +86,6 @@ def test_wrong_command_line_is_json_too(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert json.loads(printed.err)["code"] == ("not_found" if arguments[0] == "limits" else "invalid")
-
-
-def test_json_after_two_dashes_is_an_argument(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["validate", "--", "--json"]) == 2
-    assert capsys.readouterr().err.startswith("error: ")
 
 
 def leaf_commands(command: click.Command, path: str = "") -> list[tuple[str, click.Command]]:

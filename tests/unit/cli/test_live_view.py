@@ -8,7 +8,7 @@ import pytest
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.terminal.json_lines import JsonLines
 from roboco.cli.terminal.screen import Screen
-from roboco.domain.history.part import Artifact, ArtifactPart, ErrorPart, TextPart
+from roboco.domain.history.part import TextPart
 from roboco.domain.stream.item import stream_item
 from tests.unit.cli.live_items import delta, event, final, show_items, tool_call, tool_result
 
@@ -40,53 +40,11 @@ def test_a_complete_task_is_shown() -> None:
     )
 
 
-def test_a_typed_message_is_not_repeated() -> None:
-    message = event("user_message", step_id="step_3", text="go on")
-    assert show_items(message, typed=["go on"]) == ""
-    assert (
-        show_items(message, final("user", TextPart(text="go on")), typed=["else"]).count("go on") == 2
-    )  # another step
-
-
-def test_restarted_and_replaced_texts_are_marked() -> None:
-    again = event("turn_restart", step_id="step_1", attempt=2, reason="the worker was lost")
-    notice = "\n   starts again (attempt 2, discard the text above): the worker was lost\n"
-    assert show_items(SELECTED, delta("half"), again, delta("whole", 2)) == f"{LABEL}half{notice}whole"
-    assert "attempt 2, discard" in show_items(SELECTED, delta("half"), delta("whole", 2))
-    # text that is already printed is not repeated
-    assert show_items(SELECTED, delta("half"), delta("half and half", replace=True)) == f"{LABEL}half and half"
-    other = show_items(SELECTED, delta("half"), delta("other", replace=True))
-    assert other == f"{LABEL}half\n   once more, whole (discard the text above)\nother"
-    assert show_items(delta("all at once", replace=True)) == "\n── writer\nall at once"
-
-
 @pytest.mark.parametrize(("attempt", "made"), [(2, "1 attempt"), (6, "5 attempts")])
 def test_turn_that_is_replaced_names_the_attempts_that_were_made(attempt: int, made: str) -> None:
     replaced = event("turn_restart", step_id="step_1", attempt=attempt, reason="its worker was lost", replaced=True)
     notice = f"\n   ends after {made} (discard the text above): its worker was lost\n"
     assert show_items(SELECTED, delta("half"), replaced) == f"{LABEL}half{notice}"
-
-
-def test_failures_and_interruptions_are_shown() -> None:
-    text = show_items(
-        event("user_interrupt", reason="enough"),
-        event("stream_reset", steps=4),
-        event("error", code="refused", message="no\nsuch agent"),
-        event("agent_handoff", from_agent="writer", to_agent="critic", reason="ready"),
-        event("from_a_newer_release"),
-        tool_result(error="division by zero"),
-        final("orchestrator", ErrorPart(code="limit", message="max_steps is 3")),
-        final("orchestrator", ErrorPart(code="stopped", message="shown already by the interruption")),
-    )
-    assert text.splitlines() == [
-        "   interrupted: enough",
-        "   set up again from the workspace, which holds 4 steps",
-        "   error refused: no such agent",
-        "   writer hands off to critic: ready",
-        "   event_from_a_newer_release",
-        "   ← 5 ms · division by zero",
-        "   error limit: max_steps is 3",
-    ]
 
 
 RECEIPT = {
@@ -126,17 +84,6 @@ def test_arguments_that_a_user_changed_are_shown() -> None:
     assert text.splitlines()[1:] == ["   ← add · 5 ms · 4", '   a person approved add with: {"a": 2}']
 
 
-def test_the_agent_is_named_again_after_an_interjection() -> None:
-    file = io.StringIO()
-    view = LiveView(Screen(file))
-    for item in (SELECTED, delta("Once ")):
-        view.show(stream_item(item, ""))
-    view.note_interjection()
-    for item in (delta("upon "), delta("a time")):
-        view.show(stream_item(item, ""))
-    assert file.getvalue() == f"{LABEL}Once \n\n── writer · continues\nupon a time"
-
-
 def test_a_wait_shows_its_reason() -> None:
     reasons = ("a person must approve: add (tc_1)", "the client must run: client_show (tc_1)", "paused by the user")
     waits = zip(("approval", "client_tool_turn", "paused"), reasons, strict=True)
@@ -145,17 +92,6 @@ def test_a_wait_shows_its_reason() -> None:
         "   approval: a person must approve: add (tc_1)",
         "   client_tool_turn: the client must run: client_show (tc_1)",
         "   paused: paused by the user",
-    ]
-
-
-def test_parts_without_an_event_are_shown_with_their_step() -> None:
-    artifact = Artifact(artifact_id="a", uri="file://artifacts/poem.md", mime_type="text/markdown", size=12)
-    call = tool_call("add", a=1)
-    text = show_items(final("writer", call.part, ArtifactPart(artifact=artifact), finish_reason="length"))
-    assert text.splitlines() == [
-        "   → add(a=1)",
-        "   file poem.md · text/markdown · 12 bytes",
-        "   cut off here: the answer has reached its max_tokens",
     ]
 
 
@@ -179,12 +115,6 @@ def test_control_characters_of_items_do_not_reach_the_terminal() -> None:
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "[bold]x" in text  # and markup is text
-
-
-def test_a_step_of_a_history_is_shown() -> None:
-    file = io.StringIO()
-    LiveView(Screen(file)).step(final("writer", TextPart(text="poem"), routing={"reason": "is the first"}).step)
-    assert file.getvalue() == f"{LABEL}poem"
 
 
 def test_a_result_after_a_noted_call_is_shown() -> None:
@@ -215,10 +145,3 @@ def test_json_lines_keep_an_event_of_a_newer_release() -> None:
     JsonLines(file).show(stream_item(event("of_tomorrow", more=[1]), "g.1.2.3.1"))
     shown = json.loads(file.getvalue())
     assert (shown["type"], shown["more"]) == ("event_of_tomorrow", [1])
-
-
-def test_a_changed_tool_that_waits_for_approval_is_shown() -> None:
-    parts = [{"part": "description", "before": '"Buy."', "after": '"Sell\u200b."'}]
-    change = {"call_id": "c", "server": "shop", "tool": "buy", "parts": parts}
-    text = show_items(event("status", status="approval", reason="changed", changes=[change]))
-    assert '   buy: description was "Buy."\n   buy: description now "Sell\\u200b."\n' in text

@@ -29,15 +29,6 @@ def test_a_shell_without_roboco_activates_the_environment(environment: Path) -> 
     assert second == "cd shop && . ./settings.env"
 
 
-def test_an_activated_environment_needs_no_activation(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(environment))
-    assert on_shell_path()
-    assert next_commands(Path("shop"))[0] == "cd shop && . ./settings.env"
-    monkeypatch.setenv("UV", "uv")
-    monkeypatch.setenv("VIRTUAL_ENV", str(environment.parent))
-    assert on_shell_path()
-
-
 def test_the_environment_of_uvx_is_not_on_the_shells_path(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{environment}:/nowhere")
     monkeypatch.setenv("UV", "uv")

@@ -7,10 +7,9 @@ import pytest
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.word_wrap import WordWrap
-from roboco.domain.history.part import TextPart
 from roboco.domain.stream.item import ItemData, stream_item
 from tests.unit.cli.emulator import Emulator
-from tests.unit.cli.live_items import delta, event, final, tool_call, tool_result
+from tests.unit.cli.live_items import delta, event, tool_call, tool_result
 
 WORDS = [f"{'word' * (length % 5)}{length}" for length in range(120)]
 TEXT = " ".join(WORDS)
@@ -21,19 +20,6 @@ def _eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("LINES", "24")
     monkeypatch.setenv("TERM", "xterm")
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 50, 10_000])
-def test_running_text_keeps_its_words_whole(size: int) -> None:
-    file = Emulator()
-    screen = Screen(file)
-    for place in range(0, len(TEXT), size):
-        screen.write(TEXT[place : place + size])
-    screen.line("end")
-    *lines, end, last = file.screen()
-    assert " ".join(lines).split() == WORDS
-    assert (end, last) == ("end", "")
-    assert all(60 < len(line) < 80 for line in lines[:-1])
 
 
 def test_status_between_any_two_pieces_leaves_no_trace() -> None:
@@ -48,15 +34,6 @@ def test_status_between_any_two_pieces_leaves_no_trace() -> None:
             screen.status("writer is writing · 4 s")
     screen.line("end")
     assert " ".join(file.screen()).split() == [*WORDS, "end"]
-
-
-def test_status_is_cut_at_the_width_of_the_terminal() -> None:
-    file = Emulator()
-    screen = Screen(file)
-    screen.status("x" * 200)
-    assert file.screen() == ["x" * 79]
-    screen.status("")
-    assert file.screen() == [""]
 
 
 def test_paragraph_indents_its_further_lines() -> None:
@@ -115,45 +92,3 @@ def test_status_line_is_absent_while_the_task_waits_or_has_ended(last: ItemData)
     before = file.getvalue()
     view.show_status()
     assert file.getvalue() == before
-
-
-def test_status_line_does_not_reach_a_file() -> None:
-    file = Emulator()
-    file.isatty = lambda: False  # type: ignore[method-assign]
-    view = LiveView(Screen(file))
-    view.show(stream_item(SELECTED, "0.0.0.0.1"))
-    before = file.getvalue()
-    view.show_status()
-    assert file.getvalue() == before
-
-
-def test_results_of_parallel_calls_of_one_tool_name_their_arguments() -> None:
-    def numbered(number: int, item: ItemData) -> ItemData:
-        data = item.model_dump()
-        for part in data["part"].values():
-            if isinstance(part, dict):
-                part.update({"id": f"tc_{number}"} if "id" in part else {"tool_call_id": f"tc_{number}"})
-        return type(item).model_validate(data)
-
-    calls = [
-        numbered(1, tool_call("add", a=1, b=2)),
-        numbered(2, tool_call("add", a=3, b=4)),
-        numbered(3, tool_call("now")),
-    ]
-    results = [numbered(3, tool_result("noon")), numbered(2, tool_result(7)), numbered(1, tool_result(3, runtime_ms=0))]
-    file, view = view_of(*calls)
-    view.show_status()
-    assert file.screen()[-1] == "   add, now run · 0 s"
-    for item in results:
-        view.show(stream_item(item, "0.0.0.0.1"))
-    assert file.screen()[3:-1] == [
-        "   ← now · 5 ms · noon",
-        "   ← add(a=3, b=4) · 5 ms · 7",
-        "   ← add(a=1, b=2) · 3",
-    ]
-    step = final("writer", *(call.part for call in calls), TextPart(text="so"))  # type: ignore[union-attr]
-    whole = Emulator()
-    history = LiveView(Screen(whole))
-    history.step(step.step)
-    history.show(stream_item(results[1], "0.0.0.0.1"))
-    assert "   ← add(a=3, b=4) · 5 ms · 7" in whole.screen()

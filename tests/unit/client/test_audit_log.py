@@ -5,8 +5,6 @@ import json
 import logging
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from roboco.cli.terminal import caller
 from roboco.client.audit import IN_REQUEST, Act, audited
 from roboco.client.commands import handle
 from roboco.client.operator.operator import Operator
-from roboco.client.task_commands import TASK_HANDLERS, handle_task_command
+from roboco.client.task_commands import handle_task_command
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.paths import lineage_path
 from roboco.errors import UsageError
@@ -132,10 +130,6 @@ def finish(world: World) -> None:
         world.settle()
 
 
-def test_there_is_a_case_for_each_control() -> None:
-    assert set(CASES) == set(TASK_HANDLERS)
-
-
 @pytest.mark.parametrize("way", ["client", "settings", "celery", "http"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_control_names_its_caller_in_the_record_and_in_the_audit_log(name: str, way: str, tmp_path: Path) -> None:
@@ -187,18 +181,6 @@ def test_a_refused_control_is_in_the_audit_log_without_its_content(tmp_path: Pat
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
-def test_a_control_that_fails_is_in_the_audit_log(tmp_path: Path) -> None:
-    world, log = waiting_world(), tmp_path / "audit.log"
-
-    def fail(name: str, call: Any) -> Any:
-        raise OSError("broken")
-
-    world.watch = fail
-    with pytest.raises(OSError, match="broken"):
-        handle(world.engine, Settings(audit_log=log), names.STOP_TASK, {"task_id": TASK}, "i")
-    assert [(line["outcome"], line["error"]) for line in lines(log)] == [("failed", "internal")]
-
-
 def test_a_control_is_refused_while_the_audit_file_cannot_be_opened(tmp_path: Path) -> None:
     world = waiting_world()
     with pytest.raises(UsageError, match=r"ROBOCO_AUDIT_LOG: .* cannot be opened .*; nothing was done"):
@@ -237,33 +219,6 @@ def test_nothing_is_done_if_its_beginning_cannot_be_written(
     assert not acts
 
 
-def test_a_line_that_a_full_disk_cut_off_spoils_no_other(tmp_path: Path) -> None:
-    log = tmp_path / "audit.log"
-    cut_off = '{"time": "2026-'
-    log.write_text(cut_off)
-    with audited(Act("stop", BY), log):
-        pass
-    first, *lines = log.read_text().splitlines()
-    assert first == cut_off
-    assert [json.loads(line)["outcome"] for line in lines] == ["begun", "accepted"]
-
-
-def test_a_file_that_may_only_be_written_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = tmp_path / "audit.log"
-    open_file = os.open
-
-    def refuse_reading(path: Path, flags: int, *mode: int) -> int:
-        if flags & os.O_RDWR:
-            raise PermissionError(errno.EACCES, "Permission denied")
-        return open_file(path, flags, *mode)
-
-    with monkeypatch.context() as patched:
-        patched.setattr("roboco.client.audit.os.open", refuse_reading)
-        with audited(Act("stop", BY), log):
-            pass
-    assert [json.loads(line)["outcome"] for line in log.read_text().splitlines()] == ["begun", "accepted"]
-
-
 def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -276,29 +231,6 @@ def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
                 pass
     finally:
         os.close(reader)
-
-
-def test_the_output_of_the_process_is_accepted() -> None:
-    script = (
-        "from pathlib import Path; from roboco.client.audit import Act, audited\n"
-        "with audited(Act('stop', 'ops'), Path('/dev/stdout')): pass"
-    )
-    written = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert [json.loads(line)["outcome"] for line in written.splitlines()] == ["begun", "accepted"]
-
-
-def test_nothing_is_done_if_the_output_of_the_process_has_no_reader() -> None:
-    script = (
-        "from pathlib import Path; from roboco.client.audit import Act, audited\n"
-        "with audited(Act('stop', 'ops'), Path('/dev/stdout')): raise SystemExit('done')"
-    )
-    reader, writer = os.pipe()
-    os.close(reader)
-    ended = subprocess.run(
-        [sys.executable, "-c", script], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
-    )
-    os.close(writer)
-    assert "cannot be written (Broken pipe); nothing was done" in ended.stderr
 
 
 @pytest.mark.parametrize("limits", [{"max_steps": "all my secrets"}, {"secret": 1}, ["secret"], {"max_steps": -1}])

@@ -8,18 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.client.session import session
 from roboco.client.task_control import TaskControl
 from roboco.domain.inbox.item import Pause, Stop, UserMessage, parse_item
 from roboco.domain.recorded.explain import explain
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
-from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.errors import UsageError
 from roboco.lab.replay.replay import replay
 from roboco.ports.model import Request
 from roboco.settings import Settings
-from tests.support.memory_ports.journeys import MANUAL, assert_whole, member, own_turns
+from tests.support.memory_ports.journeys import MANUAL, member, own_turns
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
@@ -55,19 +53,6 @@ def story(world: World) -> str:
 def recorded(world: World) -> RecordedTask:
     team, steps = world.engine.workspace.frozen_teams.get(TASK), tuple(world.history())
     return RecordedTask(team, steps, world.status(), "", started_at=steps[0].created_at)
-
-
-def test_callers_of_a_submission_and_a_message_are_in_their_steps_messages_and_events() -> None:
-    world = world_in_user_turn()
-    receipt = control(world).send("more", by="key:17")
-    world.settle()
-    assert [step.metadata.get("by") for step in world.history()] == ["key:run", None, "key:17", None]
-    assert [one.by for one in session(world.engine, TASK).messages] == ["key:run", None, "key:17", None]
-    assert [event.get("by") for event in events(world, "event_user_message")] == ["key:run", "key:17"]
-    assert [event.get("by") for event in events(world, "event_status")] == [None, None, "key:17", None]
-    assert "the user (key:17) said: “more”" in story(world)
-    assert control(world).receipt(receipt.item_id).by == "key:17"
-    assert_whole(world, "")
 
 
 def test_callers_of_an_interruption_and_a_stop_are_in_their_events() -> None:
@@ -149,13 +134,6 @@ def test_same_item_of_another_caller_is_the_same_item() -> None:
     assert task.receipt("m1").by == "alice"
     world.submit(MANUAL.team, by="key:other")
     assert world.history()[0].metadata["by"] == "key:run"
-
-
-def test_caller_of_a_fork_is_in_its_lineage_and_the_first_counts() -> None:
-    world = world_in_user_turn()
-    for by in ("alice", "bob"):
-        fork(world.engine, ForkRequest(TASK, "fork_1", seq=1, by=by))
-    assert session(world.engine, "fork_1").lineage.forked_by == "alice"
 
 
 @pytest.mark.parametrize("by", ["", "x" * 201, "two\nlines", "bell\a", 7])

@@ -1,7 +1,6 @@
 """The codes of refused calls: each public control says why it is refused, in a word for programs."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from roboco.client.task_control import TaskControl
 from roboco.domain.ids import qualified_id
 from roboco.domain.status import TaskStatus
-from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.errors import UsageError
 from roboco.ports.model import Request
 from roboco.settings import Settings
@@ -84,19 +82,6 @@ def test_decision_on_an_unknown_call_is_not_found(name: str) -> None:
     assert code_of(lambda: CONTROLS[name](control(world))) == "not_found"
 
 
-def test_second_answer_and_second_decision_are_conflicts() -> None:
-    world = world_with_calls()
-    asked, paid = world.history()[1].calls
-    task = control(world)
-    task.answer(asked.id, 1)
-    task.approve(paid.id)
-    others: list[Callable[[], object]] = [lambda: task.answer(asked.id, 2), lambda: task.deny(paid.id)]
-    assert [code_of(other) for other in others] == ["conflict", "conflict"]
-    world.settle()
-    assert world.status() is TaskStatus.COMPLETED
-    assert [code_of(other) for other in others] == ["conflict", "conflict"]
-
-
 def test_decision_on_a_call_that_has_a_result_is_a_conflict() -> None:
     world = world_with_calls()
     asked, paid = world.history()[1].calls
@@ -108,18 +93,6 @@ def test_decision_on_a_call_that_has_a_result_is_a_conflict() -> None:
     assert code_of(lambda: task.answer(asked.id, 1)) == "conflict"
     assert code_of(lambda: task.approve(paid.id)) == "conflict"
     assert code_of(lambda: task.resolve(paid.id, True)) == "conflict"
-
-
-def test_other_content_under_an_id_is_a_conflict() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    task = control(world)
-    task.send("hello", item_id="m1")
-    assert code_of(lambda: task.send("goodbye", item_id="m1")) == "conflict"
-    assert code_of(lambda: task.stop(item_id="m1")) == "conflict"
-    assert code_of(lambda: world.submit(MANUAL.team, prompt="other")) == "conflict"
-    assert code_of(lambda: world.submit(TEAM)) == "conflict"
 
 
 def test_message_to_a_busy_team_that_rejects_it_is_a_conflict() -> None:
@@ -153,25 +126,6 @@ def test_approval_of_a_call_that_needs_none_is_invalid() -> None:
     asked, paid = world.history()[1].calls
     assert code_of(lambda: control(world).approve(asked.id)) == "invalid"
     assert code_of(lambda: control(world).answer(paid.id, 1)) == "invalid"
-
-
-def test_unknown_item_is_not_found() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    assert code_of(lambda: control(world).receipt("m1")) == "not_found"
-
-
-def test_fork_of_an_unknown_or_unfinished_step_is_refused() -> None:
-    world = world_with_calls()
-    forks: dict[str, Any] = {
-        "not_found": ForkRequest("missing", "fork_1"),
-        "forbidden": ForkRequest(TASK, "acme:fork_1"),
-        "conflict": ForkRequest(TASK, "fork_1", seq=1),
-        "invalid": ForkRequest(TASK, "fork_1", seq=99),
-    }
-    assert {code: code_of(partial(fork, world.engine, one)) for code, one in forks.items()} == {
-        code: code for code in forks
-    }
 
 
 def test_task_of_another_tenant_is_forbidden() -> None:

@@ -39,13 +39,6 @@ def test_a_newer_rating_replaces_the_callers_older_one() -> None:
     assert read_feedback(world.engine.workspace, TASK) == [newer]
 
 
-def test_each_caller_and_step_has_a_rating_of_its_own() -> None:
-    world = finished()
-    stored = [store(world, 2), store(world, 1), store(world, 1, "key:b")]
-    assert len({feedback.feedback_id for feedback in stored}) == 3
-    assert [feedback.seq for feedback in read_feedback(world.engine.workspace, TASK)] == [1, 1, 2]
-
-
 def test_a_rating_that_is_overtaken_by_another_write_is_stored_after_it() -> None:
     world = finished()
     overtaken: list[bool] = []

@@ -94,14 +94,6 @@ def test_calls_of_a_process_share_a_bounded_pool_and_do_not_block_the_loop() -> 
     assert caller.max_running == MAX_THREADS
 
 
-def test_async_form_calls_the_method_of_a_subclass() -> None:
-    class Other(Caller):
-        def add(self, a: int, b: int = 1) -> int:
-            return 100
-
-    assert asyncio.run(Other().aadd(1)) == 100
-
-
 @pytest.mark.parametrize("name", [*CONTROLS, *READS, "fork", "set_limits"])
 def test_task_has_an_async_form_of_each_method_beside_it(name: str) -> None:
     assert callable(getattr(Task, name))
@@ -111,20 +103,6 @@ def test_task_has_an_async_form_of_each_method_beside_it(name: str) -> None:
 @pytest.mark.parametrize("name", ["run", "task", "upload"])
 def test_orchestrator_has_an_async_form_of_each_method_for_services(name: str) -> None:
     assert isinstance(inspect.getattr_static(Orchestrator, f"a{name}"), in_thread)
-
-
-def test_async_controls_of_a_task_reach_its_controls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    sent: list[tuple[object, ...]] = []
-
-    def send(self: Task, message: str, **options: object) -> Receipt:
-        sent.append((self.task_id, message, options))
-        return Receipt("i", datetime.now(UTC))
-
-    monkeypatch.setattr(Task, "send", send)
-    with Orchestrator(Settings(workspace=tmp_path.as_uri(), redis_url="redis://127.0.0.1:1/0")) as orchestrator:
-        task = orchestrator._task("t")
-        assert asyncio.run(task.asend("hello", item_id="i")).item_id == "i"
-    assert sent == [("t", "hello", {"item_id": "i"})]
 
 
 @pytest.mark.parametrize("control", ["astop", "ainterrupt"])
@@ -214,31 +192,6 @@ def test_blocked_reads_and_uploads_do_not_delay_controls(
         "set_limits",
     )
     assert sorted(sent) == sorted(kinds)
-
-
-def test_wait_for_an_effect_ends_in_time_though_the_store_does_not_answer(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    go = threading.Event()
-
-    def accept(self: Task, name: str, item_id: str | None, arguments: object) -> Receipt:
-        return Receipt("i", datetime.now(UTC))
-
-    def receipt(self: Task, item_id: str) -> Receipt:
-        assert go.wait(60)
-        return Receipt(item_id, datetime.now(UTC), applied_at_seq=1)
-
-    monkeypatch.setattr(Task, "_accept", accept)
-    monkeypatch.setattr(Task, "receipt", receipt)
-
-    async def stop(task: Task) -> Receipt:
-        try:
-            return await asyncio.wait_for(task.astop(timeout=0.05), 60)
-        finally:
-            go.set()
-
-    with Orchestrator(Settings(workspace=tmp_path.as_uri(), redis_url="redis://127.0.0.1:1/0")) as orchestrator:
-        assert asyncio.run(stop(orchestrator._task("t"))).applied_at_seq is None
 
 
 def test_a_wrong_submission_fails_in_the_loop_as_in_a_thread(tmp_path: Path) -> None:

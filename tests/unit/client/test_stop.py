@@ -56,13 +56,6 @@ def test_the_task_has_ended_when_stop_returns(tmp_path: Path, in_loop: bool) -> 
         assert task.stored_summary().status is TaskStatus.CANCELLED
 
 
-def test_the_task_has_ended_when_a_stop_over_http_returns(tmp_path: Path) -> None:
-    with stopping(tmp_path) as (rest, _):
-        sent = rest.post("/v1/tasks/t/stop?wait=20", {"item_id": "stop1"})
-        assert (sent.status_code, sent.json()["applied_at_seq"]) == (202, 1), sent.text
-        assert rest.get("/v1/tasks/t/result").json()["status"] == "cancelled"
-
-
 def test_every_view_has_the_end_that_the_stream_shows_before_the_workspace_has_it(tmp_path: Path) -> None:
     with rest_world(tmp_path) as rest:
         rest.world.submit(rest.orchestrator.team("desk"), task_id=TASK)

@@ -42,13 +42,6 @@ class ChangingIndex(MemoryTaskIndex):
         return page
 
 
-def test_all_pages_are_yielded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_list, "_PAGE_SIZE", 2)
-    index = ChangingIndex(lambda number: None)
-    index.put([entry(f"t{minute}", minute) for minute in range(5)])
-    assert [one.task_id for one in iterate(index, TaskFilter())] == ["t4", "t3", "t2", "t1", "t0"]
-
-
 def test_a_task_that_moves_to_the_front_meanwhile_is_yielded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_list, "_PAGE_SIZE", 2)
 
@@ -79,14 +72,6 @@ def test_the_options_become_a_filter() -> None:
         TaskStatus.PAUSED,
         TaskStatus.FAILED,
     }
-
-
-def test_a_client_of_a_tenant_lists_that_tenant_only() -> None:
-    assert task_filter("acme", {}).tenant == "acme"
-    assert task_filter("acme", {"tenant": "acme"}).tenant == "acme"
-    for tenant in ("other", ""):
-        with pytest.raises(UsageError, match="lists the tasks of tenant 'acme' alone"):
-            task_filter("acme", {"tenant": tenant})
 
 
 @pytest.mark.parametrize(

@@ -37,17 +37,6 @@ def test_a_message_with_another_string_than_a_name_is_refused(tmp_path: Path, na
         resolve_sent_team(Settings(teams_dir=tmp_path), name)
 
 
-def test_a_name_without_a_folder_of_teams_is_refused() -> None:
-    with pytest.raises(UsageError, match="ROBOCO_TEAMS_DIR is not set"):
-        resolve_sent_team(Settings(teams_dir=None), "a")
-
-
-def test_a_local_caller_may_pass_a_path_or_a_team(tmp_path: Path) -> None:
-    path = write_team(tmp_path, "a.yaml")
-    team = resolve_team(Settings(), path)
-    assert resolve_team(Settings(), str(path)) == resolve_team(Settings(), team) == team
-
-
 def test_a_message_may_hold_the_team_itself(tmp_path: Path) -> None:
     data = json.loads(write_team(tmp_path, "a.yaml").read_text())
     assert resolve_sent_team(Settings(), data) == resolve_team(Settings(), tmp_path / "a.yaml")

@@ -1,7 +1,6 @@
 """The object shapes and the example code of the documents on Roboco's objects are accepted as written."""
 
 import json
-import uuid
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,20 +17,11 @@ from roboco.domain.history.part import (
 )
 from roboco.domain.history.step import TaskStep, parse_step, verify_chain
 from roboco.domain.session.session import SessionToolUse
-from roboco.domain.stream.event import TaskStarted, parse_stream_message
+from roboco.domain.stream.event import parse_stream_message
 from roboco.errors import CorruptHistory
 
 NOW = "2026-01-02T03:04:05Z"
 STEP = {"step_id": "step_1", "agent_name": "writer", "parts": [{"type": "text", "text": "hello"}], "created_at": NOW}
-
-
-def test_task_step_constructor_makes_ids_and_times() -> None:
-    before = datetime.now(UTC)
-    one, two = (TaskStep(agent_name="writer", parts=(TextPart(text="hello"),)) for _ in range(2))
-    assert one.step_id != two.step_id
-    assert (one.step_id[:5], uuid.UUID(one.step_id[5:]).version) == ("step_", 4)
-    assert before <= one.created_at <= two.created_at <= datetime.now(UTC)
-    assert one.created_at.tzinfo is UTC
 
 
 @pytest.mark.parametrize(
@@ -69,12 +59,6 @@ def test_task_step_of_example_parts_is_sealed_stored_and_verified() -> None:
     assert step.calls[0].id == call.id
 
 
-def test_tool_call_constructor_makes_an_id() -> None:
-    ids = {ToolCall(tool_name="add", args={}).id for _ in range(2)}
-    assert len(ids) == 2
-    assert all(one.startswith("tc_") and uuid.UUID(one[3:]).version == 4 for one in ids)
-
-
 @pytest.mark.parametrize("missing", ["step_id", "created_at"])
 def test_recorded_step_without_an_id_or_a_time_is_corrupt(missing: str) -> None:
     """Otherwise each parse would create a new value."""
@@ -85,37 +69,10 @@ def test_recorded_step_without_an_id_or_a_time_is_corrupt(missing: str) -> None:
         parse_stream_message({"type": "event_step_end", "task_id": "t1", "timestamp": NOW, "step": record})
 
 
-def test_recorded_call_without_an_id_is_corrupt() -> None:
-    part = {"type": "tool_call", "tool_call": {"tool_name": "add", "args": {}}}
-    with pytest.raises(CorruptHistory, match="a recorded ToolCall must have the field 'id'"):
-        parse_step(json.dumps(STEP | {"parts": [part]}))
-
-
 def test_recorded_time_without_a_zone_is_kept_for_its_digest() -> None:
     step = parse_step(json.dumps(STEP | {"created_at": "2026-01-02T03:04:05"})).sealed("")
     assert '"created_at":"2026-01-02T03:04:05"' in step.line()
     assert verify_chain([step.line()]) == 1
-
-
-@pytest.mark.parametrize(
-    ("given", "is_error"),
-    [
-        ({"error": "no such file"}, True),
-        ({"error": ""}, True),
-        ({"error": None}, False),
-        ({}, False),
-        ({"is_error": True}, True),
-        ({"is_error": False, "error": "a warning"}, False),
-    ],
-)
-def test_tool_result_with_an_error_is_an_error_unless_it_says_otherwise(given: dict[str, Any], is_error: bool) -> None:
-    record = {"tool_call_id": "tc_1", "result": "out"} | given
-    for read in (
-        ToolResult(**record),
-        ToolResult.model_validate(record),
-        ToolResult.model_validate_json(json.dumps(record)),
-    ):
-        assert (read.is_error, read.error, read.result) == (is_error, given.get("error"), "out")
 
 
 @pytest.mark.parametrize(
@@ -140,18 +97,6 @@ def test_artifact_part_may_have_the_fields_of_its_artifact() -> None:
     step = parse_step(json.dumps(STEP | {"parts": [{"type": "artifact"} | flat]}))
     assert step.parts == (part,)
     assert (part.artifact_id, part.uri, part.mime_type) == tuple(flat.values())
-
-
-def test_artifact_part_without_an_artifact_is_refused() -> None:
-    with pytest.raises(ValueError, match="artifact"):
-        ArtifactPart.model_validate({"mime_type": "image/png"})
-
-
-def test_event_task_start_may_name_no_team() -> None:
-    record = {"type": "event_task_start", "task_id": "t1", "timestamp": NOW}
-    event = parse_stream_message(record)
-    assert isinstance(event, TaskStarted)
-    assert (event.task_id, event.team) == ("t1", "")
 
 
 def test_tool_use_may_have_a_null_input() -> None:

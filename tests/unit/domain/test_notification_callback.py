@@ -94,8 +94,3 @@ def test_delivery_to_a_broker_that_is_not_the_applications_warns(
     CallbackSender("memory://").deliver(target, create_notification())
     assert ("set ROBOCO_CALLBACK_BROKER_URL of the coordinators" in caplog.text) is warns
     assert ("the application that waits for it is redis://h/1" in caplog.text) is warns
-
-
-def test_no_callback_is_allowed_by_default() -> None:
-    with pytest.raises(UsageError, match="allowed callbacks: none"):
-        check_callback(NotifyTarget(celery=signature()), ())

@@ -11,7 +11,6 @@ from roboco.domain.history.state import fold
 from roboco.domain.history.step import TaskStep
 from roboco.domain.task_usage import TaskUsage, parse_task_usage, step_usage
 from roboco.domain.usage import BILLION
-from roboco.domain.usage_table import UsageTable
 from tests.unit.domain.steps import TASK, histories, steps_of
 
 AGENTS, TOOLS = ("one", "two"), ("add", "find")
@@ -68,30 +67,6 @@ def test_the_sum_over_cells_is_the_sum_over_steps(steps: list[TaskStep]) -> None
     assert (tokens, calls) == (state.tokens, state.calls)
     assert cost == sum(cell.cost_billionths for step in steps for cell in step_usage(TASK, step, ""))
     assert abs(cost / BILLION - state.cost) < 1e-7
-
-
-@given(working_histories(), st.integers(0, 31), st.integers(0, 31))
-def test_usage_in_parts_is_the_usage_at_once(steps: list[TaskStep], first: int, second: int) -> None:
-    parts = counted(steps[:first])
-    for part in (steps[first : first + second], steps[first + second :]):
-        stored = parse_task_usage(parts.model_dump_json().encode())
-        assert stored is not None
-        parts = stored.after(part)
-    assert parts == counted(steps)
-    assert parts.steps == len(steps)
-
-
-@given(st.lists(working_histories(), max_size=5), st.sampled_from(["day", "tenant,agent", "model,tool", "team"]))
-def test_a_table_has_the_same_sums_in_any_order(tasks: list[list[TaskStep]], by: str) -> None:
-    usages = [counted(steps) for steps in tasks]
-    one, other = UsageTable(by.split(",")), UsageTable(by.split(","))  # type: ignore[arg-type]
-    for usage in usages:
-        one.add("desk", usage)
-    for usage in reversed(usages):
-        other.add("desk", usage)
-    assert (one.rows(), one.total()) == (other.rows(), other.total())
-    assert sum(row.tokens for row in one.rows()) == sum(sums(usage)[1] for usage in usages)
-    assert sum(row.calls for row in one.rows()) == one.total().calls == sum(sums(usage)[2] for usage in usages)
 
 
 @given(histories())

@@ -79,18 +79,6 @@ def test_the_newest_steps_are_included_and_the_report_lists_them(
     assert newest or not [step for step in steps[-tail:] if step.seq in not_empty[1:]] or tail == 1
 
 
-@given(histories(), st.integers(1, 6))
-def test_recent_includes_steps_up_to_its_limit_and_splits_no_group(steps: list[TaskStep], limit: int) -> None:
-    report = memory(steps, 1000, agent("one", steps=limit)).report
-    included = [seq for first, last in report["included"] for seq in range(first, last + 1) if seq > 0]
-    groups = [[step.seq for step in group] for group in _groups(steps[1:]) if not is_empty(group[0])]
-    kept = [group for group in groups if set(group) & set(included)]
-    assert [seq for group in kept for seq in group] == included
-    assert len(kept) <= 1 or len(included) <= limit + 1
-    begin = max(0, -(-(len(steps) - limit) // max(1, limit // 2)) * max(1, limit // 2))
-    assert kept[:-1] == [group for group in groups if group[0] >= begin][:-1]
-
-
 def shares_of_prefixes(context: dict[str, Any], steps_a_turn: int) -> list[float]:
     """Return for a hundred turns the share of a prompt that is a prefix of the next one, in characters."""
     of_agent = agent("one", **context)
@@ -130,25 +118,6 @@ def test_no_strategy_sends_more_than_the_context_of_the_model(context: dict[str,
     assert bounded.report["left_out"][0]["why"] == "does not fit into 5000 tokens"
 
 
-def _groups(steps: list[TaskStep]) -> list[list[TaskStep]]:
-    groups: list[list[TaskStep]] = []
-    for step in steps:
-        if step.agent_name == "tool_executor":
-            groups[-1].append(step)
-        else:
-            groups.append([step])
-    return groups
-
-
-@given(histories(), st.integers(100, 1500))
-def test_only_the_newest_step_may_exceed_the_budget(steps: list[TaskStep], tokens: int) -> None:
-    budget = agent("one", strategy="budget", tokens=tokens)
-    report = memory(steps, 1000, budget).report
-    newest = _groups(steps[1:])[-1:]
-    if len(steps) - count_left_out(report) - 1 > sum(map(len, newest)):
-        assert report["tokens"]["total"] <= tokens * 2
-
-
 def test_a_budget_includes_the_steps_that_fit() -> None:
     lines: list[Line] = [("user", "go"), *[("two", "x" * 400)] * 20]
     kept = [
@@ -159,28 +128,6 @@ def test_a_budget_includes_the_steps_that_fit() -> None:
     assert kept == sorted(kept)
     assert kept[-1] == 20
     assert 3 <= kept[1] <= 5
-
-
-def test_recent_keeps_the_first_message_and_the_newest_steps() -> None:
-    lines: list[Line] = [("user", "the task"), *[("two", f"text {n}") for n in range(10)]]
-    contents = [message["content"] for message in messages_of(*lines, for_agent=agent(steps=2))]
-    assert contents == ["PROMPT", "the task", "[two] text 8", "[two] text 9"]
-
-
-def test_the_first_message_is_included_if_the_tail_lacks_it() -> None:
-    steps = steps_of(("user", "the task"), *[("two", f"text {n}") for n in range(10)])
-    contents = [message["content"] for message in memory(steps, 1).messages]
-    assert contents == ["PROMPT", "the task", "[two] text 9"]
-
-
-def test_own_steps_have_the_role_assistant_and_others_the_role_user() -> None:
-    assert messages_of(("user", "go"), ("one", "mine"), ("two", "theirs"), ("user", "more")) == [
-        {"role": "system", "content": "PROMPT"},
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": "mine"},
-        {"role": "user", "content": "[two] theirs"},
-        {"role": "user", "content": "more"},
-    ]
 
 
 def test_own_calls_and_results_have_the_form_of_the_protocol() -> None:
@@ -202,18 +149,6 @@ def test_own_calls_and_results_have_the_form_of_the_protocol() -> None:
         {"role": "tool", "tool_call_id": "1", "content": '{"a":2,"b":1}'},
         {"role": "tool", "tool_call_id": "2", "content": "text"},
         {"role": "tool", "tool_call_id": "3", "content": "error: no\n(stored as file://artifacts/f)"},
-    ]
-
-
-def test_calls_of_other_agents_are_text() -> None:
-    lines: list[Line] = [
-        ("user", "go"),
-        ("two", [text("look"), call("1", "add", {"a": 1})]),
-        ("tool_executor", [result("1", 3)]),
-    ]
-    assert messages_of(*lines)[2:] == [
-        {"role": "user", "content": '[two] look\n(calls add with {"a":1})'},
-        {"role": "user", "content": "[add answered] 3"},
     ]
 
 

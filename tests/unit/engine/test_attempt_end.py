@@ -4,9 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from roboco.domain.status import TaskStatus
-from roboco.errors import ModelError
 from roboco.ports.dispatcher import AttemptStatus
-from tests.support.memory_ports.journeys import GRAPH, TOOLS, member
+from tests.support.memory_ports.journeys import TOOLS, member
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import World, team_of, world_parts
@@ -37,13 +36,6 @@ def submit_one(watch: Any = make_call, script: Any = lambda request: says("done"
     return world
 
 
-def test_no_end_is_reported_for_finished_attempts() -> None:
-    for journey in (GRAPH, TOOLS):
-        world = journey.world()
-        journey.run(world)
-        assert world.dispatcher.ends == {}
-
-
 def test_the_last_attempt_of_a_turn_is_reported_as_lost() -> None:
     world = submit_one(crash_at("model.stream"))
     world.settle()
@@ -55,25 +47,6 @@ def test_a_turn_with_a_stored_step_is_reported_as_done_although_its_worker_crash
     world = submit_one(crash_at("histories.append", after=True, times=1))
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
-    assert world.dispatcher.ends == {(1, "first", 1): AttemptStatus.DONE}
-
-
-def test_a_stored_step_is_attributed_to_the_attempt_that_created_it() -> None:
-    """The second attempt was dispatched before the first one had stored its step."""
-    world = submit_one()
-
-    def watch(name: str, call: PortCall) -> Any:
-        if name != "histories.append":
-            return call()
-        world.watch = make_call
-        world.clock.move(world.given.policy.lease + 1)
-        world.sweep()
-        call()
-        raise Crash
-
-    world.watch = watch
-    world.settle()
-    assert [step.metadata.get("attempt") for step in world.history()] == [None, 1]
     assert world.dispatcher.ends == {(1, "first", 1): AttemptStatus.DONE}
 
 
@@ -95,24 +68,6 @@ def test_a_turn_that_was_interrupted_and_lost_is_reported_as_superseded() -> Non
     worlds[0].settle()
     assert [step.text for step in worlds[0].history()] == ["go", "shorter", "brief"]
     assert worlds[0].dispatcher.ends == {(1, "first", 1): AttemptStatus.SUPERSEDED}
-
-
-def test_a_deferred_turn_that_is_stopped_is_reported_as_superseded() -> None:
-    refusal = ScriptedReply(error=ModelError("rate_limit", "at its limit", True, 600.0))
-    world = submit_one(script=lambda request: refusal)
-    world.drain()
-    world.stop()
-    world.settle()
-    assert world.summary().status is TaskStatus.CANCELLED
-    assert world.dispatcher.ends == {(1, "first", 1): AttemptStatus.SUPERSEDED}
-
-
-def test_no_end_is_reported_for_an_unclaimed_turn() -> None:
-    world = submit_one()
-    world.deliver(world.dispatcher.queue.popleft())
-    world.stop()
-    world.settle()
-    assert world.dispatcher.ends == {}
 
 
 def test_the_last_attempts_of_calls_are_reported_as_lost() -> None:

@@ -3,15 +3,12 @@
 import copy
 from dataclasses import replace
 
-import pytest
-
 from roboco.domain.paths import open_marker_path, team_path
 from roboco.engine.coordinate.advance import advance
-from roboco.engine.engine import Policy
-from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
-from tests.support.memory_ports.journeys import GRAPH, TOOLS
+from tests.support.memory_ports.dispatcher import TurnMessage
+from tests.support.memory_ports.journeys import GRAPH
 from tests.support.memory_ports.watch import Crash, make_call
-from tests.support.memory_ports.world import World, world_parts
+from tests.support.memory_ports.world import World
 
 HOUR = 3600.0
 
@@ -99,59 +96,8 @@ def test_a_turn_that_was_claimed_late_is_restarted_one_lease_after_the_crash() -
     assert seconds_until_more(world) < world.given.policy.lease + 2
 
 
-@pytest.mark.parametrize("lease", [2.0, 15.0])
-def test_a_redelivery_delay_longer_than_the_lease_does_not_delay_a_restart(lease: float) -> None:
-    made = world_parts(GRAPH.script, policy=Policy(lease=lease, redelivery_delay=300.0))
-    world = World(made, _crash_in_model_or_tool)
-    world.submit(GRAPH.team)
-    world.drain()
-    world.watch = make_call
-    assert seconds_until_more(world) < lease + 2
-
-
-def test_a_call_that_was_claimed_late_is_restarted_one_lease_after_the_crash() -> None:
-    world = world_with_queued_calls()
-    calls = len(world.dispatcher.queue)
-    sweep_for(world, HOUR)
-    assert len(world.dispatcher.queue) == calls
-    world.watch = _crash_in_model_or_tool
-    while world.dispatcher.queue:
-        world.deliver(world.dispatcher.queue.popleft())
-    world.watch = make_call
-    assert seconds_until_more(world) < world.given.policy.lease + 2
-
-
 def _crash_in_model_or_tool(name: str, call: object) -> object:
     if name in ("model.stream", "toolbox.run"):
         raise Crash
     assert callable(call)
     return call()
-
-
-def test_a_lost_call_is_restarted_while_another_call_of_its_step_waits() -> None:
-    world = world_with_queued_calls()
-    first = world.dispatcher.queue.popleft()
-    sweep_for(world, HOUR)
-    world.watch = _crash_in_model_or_tool
-    world.deliver(first)
-    world.watch = make_call
-    assert seconds_until_more(world) < world.given.policy.lease + 2
-
-
-def test_a_restarted_call_is_dispatched_once() -> None:
-    world = world_with_queued_calls()
-    world.watch = _crash_in_model_or_tool
-    world.deliver(world.dispatcher.queue.popleft())
-    world.watch = make_call
-    others = len(world.dispatcher.queue)
-    sweep_for(world, HOUR)
-    assert len(world.dispatcher.queue) == others + 1
-
-
-def world_with_queued_calls() -> World:
-    """Return a world whose queue holds the calls of a step."""
-    world = TOOLS.world()
-    world.submit(TOOLS.team)
-    while not isinstance(world.dispatcher.queue[0], ToolMessage):
-        world.deliver(world.dispatcher.queue.popleft())
-    return world

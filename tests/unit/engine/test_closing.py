@@ -12,18 +12,14 @@ from roboco.domain.paths import (
     events_path,
     inbox_path,
     open_marker_path,
-    summary_path,
 )
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept import accept_item
 from roboco.engine.accept.accept_item import MAX_CONTROLS, MAX_ITEMS
-from roboco.engine.coordinate.advance import FAILED_CHECK_DELAY, advance
-from roboco.errors import CorruptHistory, TransientError, UsageError
-from roboco.ports.task_store import Phase
-from tests.support.memory_ports.controlled import DELEGATING
+from roboco.errors import TransientError, UsageError
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
 from tests.support.memory_ports.reader import items_of, read_items
-from tests.support.memory_ports.watch import Crash, PortCall, make_call
+from tests.support.memory_ports.watch import PortCall
 from tests.support.memory_ports.world import TASK, World
 
 
@@ -41,23 +37,6 @@ def assert_ended(world: World, status: TaskStatus) -> None:
     assert reader.ended
     assert reader.steps == world.history()
     assert world.pending_item_ids() == []
-
-
-def with_decided_end(world: World) -> World:
-    """Return the world with a task whose end was decided, and whose coordinator crashed before it closed the task."""
-
-    def watch(name: str, call: PortCall) -> Any:
-        if name == "histories.compact":
-            world.watch = make_call
-            raise Crash
-        return call()
-
-    world.submit(SEQUENTIAL.team)
-    world.watch = watch
-    world.drain()
-    assert world.status() is TaskStatus.COMPLETED
-    assert open_marker_path(TASK) in world.files.held
-    return world
 
 
 def test_a_task_whose_close_was_interrupted_accepts_items_again() -> None:
@@ -132,19 +111,6 @@ def test_a_task_with_a_full_inbox_can_be_resumed(monkeypatch: pytest.MonkeyPatch
     assert len(world.pending_item_ids()) < SMALL_INBOX
 
 
-def test_a_full_inbox_accepts_the_result_of_a_sub_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accept_item, "MAX_ITEMS", SMALL_INBOX)
-    world = DELEGATING.world()
-    world.submit(DELEGATING.team, **DELEGATING.options)
-    while world.server.held.tasks[TASK].phase.value != "tools":
-        world.deliver(world.dispatcher.queue.popleft())
-    for number in range(SMALL_INBOX):
-        world.send("more", f"item{number}")
-    while len(world.history()) < 3:
-        world.deliver(world.dispatcher.queue.popleft())
-    assert world.history()[2].agent_name == "tool_executor"
-
-
 def test_stops_of_a_task_that_is_never_submitted_are_limited() -> None:
     world = SEQUENTIAL.world()
     for number in range(MAX_CONTROLS):
@@ -152,32 +118,6 @@ def test_stops_of_a_task_that_is_never_submitted_are_limited() -> None:
     with pytest.raises(UsageError, match="already has 100 stops; send no more"):
         world.stop("stop-one-too-many")
     assert len([path for path in world.files.held if path.startswith(inbox_path(TASK))]) == MAX_CONTROLS
-
-
-def test_a_task_is_not_closed_before_the_sweeper_has_recovered_a_restarted_redis() -> None:
-    """Before its logs are reset, new events may get the numbers of lost ones."""
-    world = with_decided_end(SEQUENTIAL.world())
-    world.server.restore(world.server.copy())
-    generation = world.server.held.tasks[TASK].generation
-    with pytest.raises(TransientError, match="before the sweeper has recovered"):
-        advance(world.engine, TASK)
-    assert open_marker_path(TASK) in world.files.held
-    assert_ended(world, TaskStatus.COMPLETED)
-    assert world.server.held.tasks[TASK].generation > generation
-
-
-def test_a_rebuilt_task_has_a_later_fence_than_its_summary() -> None:
-    """A server with a slow clock has replaced the lost one."""
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    ahead = world.summary().epoch + 10_000_000
-    path = summary_path(TASK)
-    world.files.held[path] = world.summary().model_copy(update={"epoch": ahead}).model_dump_json().encode()
-    world.server.wipe()
-    world.clock.move(60)
-    world.sweep()
-    assert world.server.held.tasks[TASK].epoch > ahead
 
 
 def test_a_task_whose_history_is_not_compacted_stays_open() -> None:
@@ -194,28 +134,6 @@ def test_a_task_whose_history_is_not_compacted_stays_open() -> None:
     assert open_marker_path(TASK) in world.files.held
     compacted = True
     assert_ended(world, TaskStatus.COMPLETED)
-
-
-def test_a_waiting_task_that_redis_just_lost_applies_a_message_immediately() -> None:
-    """The coordinator that decided to wait must not delay items that arrived in between."""
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    sent: list[str] = []
-
-    def watch(name: str, call: PortCall) -> Any:
-        task = world.server.held.tasks.get(TASK)
-        if name == "schedule.set" and not sent and task is not None and task.phase is Phase.WAIT:
-            sent.append("item1")
-            world.server.wipe()
-            world.send("more")
-            world.dispatcher.queue.clear()
-        return call()
-
-    world.watch = watch
-    world.drain()
-    assert sent
-    world.watch = make_call
-    assert world.server.held.tasks[TASK].phase is not Phase.WAIT or world.pending_item_ids() == []
 
 
 def test_a_task_is_loaded_once_for_its_end() -> None:
@@ -236,22 +154,3 @@ def test_a_task_is_loaded_once_for_its_end() -> None:
     assert passed.count("task_store.load") == 1
     assert passed.count("task_store.record_decision") == 1
     assert passed.count("task_store.expire") == 2, "the task is closed"
-
-
-def test_a_failed_pass_over_a_waiting_task_is_repeated_soon() -> None:
-    """When the message arrived, the last pass had delayed the next one, since the task waits."""
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    world.send("more")
-    world.server.held.schedule[TASK] = world.clock.now() + 3600
-
-    def watch(name: str, call: PortCall) -> Any:
-        if name == "task_store.load":
-            raise CorruptHistory("step 1 was changed")
-        return call()
-
-    world.watch = watch
-    with pytest.raises(CorruptHistory):
-        advance(world.engine, TASK)
-    assert world.server.held.schedule[TASK] - world.clock.now() <= FAILED_CHECK_DELAY

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from roboco.domain.history.part import ToolCall, ToolResult
-from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
+from roboco.domain.history.tool_outcome import ToolOutcome, successful_outcome
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from roboco.ports.assignment import ToolAssignment
@@ -78,12 +78,6 @@ def test_the_client_runs_a_client_tool() -> None:
     assert_whole(world, "")
 
 
-def test_a_client_tool_is_offered_to_the_model() -> None:
-    world = world_with_calls(("client_ask", {"q": "?"}))
-    names = [tool["function"]["name"] for tool in world.given.model.requests[0].tools]
-    assert names == ["add", "pay", "wire", "client_ask"]
-
-
 def test_invalid_arguments_never_reach_the_client() -> None:
     world = world_with_calls(("client_ask", {"wrong": 1}), ("client_ask", {"q": 1}))
     assert world.status() is TaskStatus.CLIENT_TOOL_TURN
@@ -99,63 +93,6 @@ def test_invalid_arguments_never_reach_the_client() -> None:
 def test_an_undeclared_client_tool_is_refused() -> None:
     world = world_with_calls(("client_other", {}))
     assert "not on your list" in str(results_of(world)[0].error)
-
-
-def test_client_results_may_arrive_in_any_order_and_among_results_of_workers() -> None:
-    world = world_with_calls(("client_ask", {"q": 1}), ("add", {"a": 1, "b": 2}), ("client_ask", {"q": 2}))
-    first, _, third = calls_of(world)
-    world.answer(successful_outcome(third, "three"))
-    world.settle()
-    assert world.status() is TaskStatus.CLIENT_TOOL_TURN
-    world.answer(failed_outcome(first.id, "declined by the client"))
-    world.settle()
-    assert [(result.result, result.error) for result in results_of(world)] == [
-        (None, "declined by the client"),
-        (3, None),
-        ("three", None),
-    ]
-    assert len(world.given.toolbox.runs) == 1
-    assert_whole(world, "")
-
-
-def test_client_results_may_arrive_while_a_worker_runs_a_tool() -> None:
-    worlds: list[World] = []
-
-    def add(args: dict[str, Any], context: ToolContext) -> int:
-        call = worlds[0].history()[1].calls[0]
-        worlds[0].answer(successful_outcome(call, "early"))
-        worlds[0].drain()
-        return 3
-
-    def script(request: Request) -> ScriptedReply:
-        calls = (("client_ask", {"q": 1}), ("add", {"a": 1, "b": 2}))
-        return says("calling", *calls) if own_turns(request) == 0 else says("done")
-
-    worlds.append(World(world_parts(script, {**FUNCTIONS, "add": add})))
-    worlds[0].submit(TEAM, client_tools=[ASK])
-    worlds[0].settle()
-    assert [result.result for result in results_of(worlds[0])] == ["early", 3]
-    assert worlds[0].summary().status is TaskStatus.COMPLETED
-    assert_whole(worlds[0], "")
-
-
-def test_a_call_has_one_answer() -> None:
-    world = world_with_calls(("client_ask", {"q": 1}), ("client_ask", {"q": 2}))
-    first, second = calls_of(world)
-    world.answer(successful_outcome(first, "one"))
-    world.answer(successful_outcome(first, "one"))
-    with pytest.raises(UsageError, match="answered before, in another way"):
-        world.answer(successful_outcome(first, "another"))
-    world.answer(successful_outcome(second, "two"))
-    world.settle()
-    world.answer(successful_outcome(first, "one"))
-    for late in (
-        successful_outcome(first, "another"),
-        successful_outcome(ToolCall(id="tc_x", tool_name="client_ask", args={}), 1),
-    ):
-        with pytest.raises(UsageError):
-            world.answer(late)
-    assert [result.result for result in results_of(world)] == ["one", "two"]
 
 
 def test_the_client_cannot_answer_a_tool_of_the_workers() -> None:
@@ -221,32 +158,6 @@ def test_a_condition_on_the_arguments_selects_the_calls_that_need_approval() -> 
         world.decide_approval(calls_of(world)[0].id, True)
 
 
-def test_the_first_decision_on_a_call_counts() -> None:
-    world = world_with_calls(("pay", {"amount": 5}), ("pay", {"amount": 6}))
-    first, second = calls_of(world)
-    world.decide_approval(first.id, True)
-    world.decide_approval(first.id, True)
-    changes: list[dict[str, Any]] = [{"approved": False}, {"approved": True, "args": {"amount": 1}}]
-    for changed in changes:
-        with pytest.raises(UsageError, match="answered before, in another way"):
-            world.decide_approval(first.id, **changed)
-    world.settle()
-    assert len(world.given.toolbox.runs) == 1, "an approved call does not wait for the others"
-    world.decide_approval(second.id, False)
-    world.settle()
-    assert [result.result for result in results_of(world)] == ["paid 5", None]
-
-
-def test_an_approval_of_a_call_that_needs_none_is_refused() -> None:
-    world = world_with_calls(("client_ask", {"q": 1}))
-    with pytest.raises(UsageError, match="needs no approval"):
-        world.decide_approval(calls_of(world)[0].id, True)
-    with pytest.raises(UsageError, match="not an open call"):
-        world.decide_approval("tc_unknown", True)
-    with pytest.raises(UsageError, match="item id"):
-        world.decide_approval("../../etc", True)
-
-
 def test_a_tools_worker_does_not_run_an_unapproved_call() -> None:
     world = world_with_calls(("pay", {"amount": 5}))
     [call] = calls_of(world)
@@ -271,21 +182,6 @@ def test_a_control_that_ends_the_wait_closes_the_calls(act: str) -> None:
         world.decide_approval(calls_of(world)[1].id, True)
     assert [result.tool_call_id for result in results_of(world)] == [call.id for call in calls_of(world)]
     assert_whole(world, "")
-
-
-def test_answers_during_a_pause_are_applied_after_it() -> None:
-    world = world_with_calls(("client_ask", {"q": 1}), ("pay", {"amount": 5}))
-    asked, paid = calls_of(world)
-    world.pause()
-    world.settle()
-    world.answer(successful_outcome(asked, 1))
-    world.decide_approval(paid.id, True)
-    world.settle()
-    assert world.status() is TaskStatus.PAUSED
-    assert not world.given.toolbox.runs
-    world.resume()
-    world.settle()
-    assert [result.result for result in results_of(world)] == [1, "paid 5"]
 
 
 def check_amount(args: dict[str, Any], context: ToolContext) -> None:

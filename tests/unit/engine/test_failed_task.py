@@ -9,9 +9,8 @@ from roboco.engine.coordinate.actions import MAX_LOGGED_REASON
 from roboco.engine.coordinate.advance import advance
 from roboco.errors import ModelError
 from tests.support.memory_ports.journeys import member
-from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.model import ScriptedReply
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
-from tests.unit.engine.test_attempt_end import crash_at
 
 ONE_AGENT = team_of(agents=[member("first")])
 
@@ -42,25 +41,9 @@ def test_failed_task_logs_one_warning_with_its_reason(caplog: pytest.LogCaptureF
     assert warnings(caplog) == ["task task_1 ended as failed: first: the model 'm' does not exist"]
 
 
-def test_failed_task_whose_closing_is_repeated_logs_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    world = submit_failing("no")
-    world.watch = crash_at("files.replace", times=3)
-    world.settle()
-    assert world.summary().status is TaskStatus.FAILED
-    assert len(warnings(caplog)) == 1
-
-
 def test_reason_in_the_log_is_one_bounded_printable_line(caplog: pytest.LogCaptureFixture) -> None:
     submit_failing(f"redis://u:pass-word@h\nERROR forged\x1b[2J{'x' * 100_000}").settle()
     [line] = warnings(caplog)
     assert line.startswith("task task_1 ended as failed: first: redis://***@h\\nERROR forged\\u001b[2Jxxx")
     assert line.isprintable()
     assert len(line) < MAX_LOGGED_REASON + 100
-
-
-def test_task_that_does_not_fail_logs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    world = World(world_parts(lambda request: says("done")))
-    world.submit(ONE_AGENT)
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert warnings(caplog) == []

@@ -49,18 +49,6 @@ def test_a_valid_call_achieves_a_goal() -> None:
     assert_whole(world, "")
 
 
-def test_an_agent_has_a_tool_for_each_goal() -> None:
-    world = settled_task(
-        answer_in_turn(says("", ("achieve_answer", {"n": 1}), ("achieve_source", {})), says("done")),
-        ANSWER_GOAL,
-        SOURCE_GOAL,
-    )
-    tools = {one["function"]["name"]: one["function"] for one in world.given.model.requests[0].tools}
-    assert tools["achieve_answer"]["parameters"] == ANSWER_GOAL["schema"]
-    assert "the origin of the number" in tools["achieve_source"]["description"]
-    assert [goal.status for goal in goals_of(world.history())] == ["achieved", "achieved"]
-
-
 def test_an_invalid_call_achieves_nothing_and_returns_the_reason() -> None:
     world = settled_task(
         answer_in_turn(says("", ("achieve_answer", {"n": "x"})), says("", ("achieve_answer", {"n": 2})), says("done")),
@@ -92,20 +80,6 @@ def test_the_time_to_check_the_calls_of_an_answer_is_limited(monkeypatch: pytest
     assert [goal.outcome for goal in goals_of(world.history())] == [{"n": 0}]
 
 
-def test_the_first_outcome_of_a_goal_counts() -> None:
-    world = settled_task(
-        answer_in_turn(
-            says("", ("achieve_answer", {"n": 1}), ("achieve_answer", {"n": 2})),
-            says("", ("achieve_answer", {"n": 3})),
-            says("done"),
-        ),
-        ANSWER_GOAL,
-    )
-    assert [goal.outcome for goal in goals_of(world.history())] == [{"n": 1}]
-    assert "achieved before" in str(world.history()[2].results[1].error)
-    assert "achieved before" in str(world.history()[4].results[0].error)
-
-
 def test_an_agent_that_ends_with_open_goals_is_reminded() -> None:
     world = settled_task(
         answer_in_turn(says("I am done"), says("", ("achieve_answer", {"n": 7})), says("really")), ANSWER_GOAL
@@ -132,15 +106,6 @@ def test_a_team_may_disable_reminders() -> None:
     team = team_of(agents=[member("lead")], limits={"goal_prompts": 0})
     world = settled_task(lambda request: says("I am done"), ANSWER_GOAL, team=team)
     assert [step.agent_name for step in world.history()] == ["user", "lead", "orchestrator"]
-
-
-def test_a_team_with_open_goals_is_reminded_before_the_users_turn() -> None:
-    team = team_of(agents=[member("lead")], collaboration_model={"type": "manual"})
-    world = settled_task(
-        answer_in_turn(says("what now?"), says("", ("achieve_answer", {"n": 1})), says("there")), ANSWER_GOAL, team=team
-    )
-    assert world.status() is TaskStatus.USER_TURN
-    assert [goal.status for goal in goals_of(world.history())] == ["achieved"]
 
 
 def test_a_message_may_have_goals() -> None:

@@ -50,14 +50,6 @@ class Reports:
         self.cancels += 1
 
 
-def test_a_lease_is_renewed_repeatedly() -> None:
-    renewals, reports = scripted(), Reports()
-    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
-    with heartbeat.renewing(LEASE, reports.lost, reports.cancel):
-        wait_for(lambda: renewals.count(LEASE.key) >= 5)
-    assert (reports.losses, reports.cancels) == (0, 0)
-
-
 def test_the_lease_of_short_work_is_not_renewed() -> None:
     renewals = scripted()
     with LeaseHeartbeat(renewals.renew, renewals.server_of, 60.0).renewing(LEASE):
@@ -75,15 +67,6 @@ def test_all_leases_of_a_server_are_one_round_trip() -> None:
         heartbeat.beat()
     [batch] = renewals.batches[""]
     assert len(batch) == 1000
-
-
-def test_each_server_has_a_round_trip() -> None:
-    renewals = ScriptedRenewals()
-    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
-    with ExitStack() as stack:
-        for key in ("a/1", "a/2", "b/1"):
-            stack.enter_context(heartbeat.renewing(AttemptLease(key)))
-        wait_for(lambda: ["a/1", "a/2"] in renewals.batches["a"] and ["b/1"] in renewals.batches["b"])
 
 
 def test_a_server_that_hangs_does_not_delay_another() -> None:
@@ -119,30 +102,6 @@ def test_a_request_to_cancel_is_reported_once_while_the_lease_is_renewed() -> No
         for _ in range(4):
             heartbeat.beat()
     assert (reports.losses, reports.cancels, renewals.count(LEASE.key)) == (0, 1, 4)
-
-
-def test_a_lease_is_not_renewed_after_its_work_has_ended() -> None:
-    renewals = scripted()
-    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
-    with heartbeat.renewing(OTHER):
-        with heartbeat.renewing(LEASE):
-            wait_for(lambda: renewals.count(LEASE.key) > 0)
-        at_end = renewals.count(LEASE.key)
-        before = renewals.count(OTHER.key)
-        wait_for(lambda: renewals.count(OTHER.key) >= before + 5)
-        assert renewals.count(LEASE.key) <= at_end + 1  # a renewal that was in progress when the work ended
-
-
-@pytest.mark.parametrize("answer", [LeaseStatus.LOST, LeaseStatus.CANCEL_REQUESTED, TransientError("no answer")])
-def test_an_answer_after_the_end_of_the_work_is_ignored(answer: Answer, caplog: pytest.LogCaptureFixture) -> None:
-    renewals, reports = ScriptedRenewals({LEASE.key: [answer]}), Reports()
-    resume = renewals.hang("")
-    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
-    with heartbeat.renewing(LEASE, reports.lost, reports.cancel):
-        wait_for(lambda: renewals.count(LEASE.key) == 1)
-    resume.set()
-    wait_for(lambda: not heartbeat_threads())
-    assert (reports.losses, reports.cancels, caplog.messages) == (0, 0, [])
 
 
 def test_the_heartbeat_threads_end_with_the_work_and_start_again() -> None:
@@ -260,11 +219,3 @@ def test_without_a_free_thread_the_renewal_is_tried_again(monkeypatch: pytest.Mo
     with heartbeat.renewing(LEASE):
         wait_for(lambda: renewals.count(LEASE.key) >= 2)
     assert len(refusals) == 2
-
-
-def test_an_error_of_the_work_is_raised() -> None:
-    renewals = scripted()
-    heartbeat = LeaseHeartbeat(renewals.renew, renewals.server_of, RENEWAL_INTERVAL)
-    with pytest.raises(ZeroDivisionError), heartbeat.renewing(LEASE):
-        raise ZeroDivisionError
-    wait_for(lambda: not heartbeat_threads())

@@ -10,7 +10,7 @@ from roboco.errors import UsageError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import TurnMessage
-from tests.support.memory_ports.journeys import MANUAL, TOOLS, assert_whole, member
+from tests.support.memory_ports.journeys import TOOLS, assert_whole, member
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.two_agents import TWO_AGENTS, world_of_two_agents
 from tests.support.memory_ports.world import POLICY, World, team_of, world_parts
@@ -18,10 +18,6 @@ from tests.support.memory_ports.world import POLICY, World, team_of, world_parts
 
 def texts_of(steps: list[TaskStep]) -> list[tuple[str, str]]:
     return [(step.agent_name, step.text) for step in steps]
-
-
-def event_types(world: World) -> list[str]:
-    return [record["type"] for record in world.published() if "chunks" in record]
 
 
 def test_the_published_text_is_kept_and_the_same_agent_continues() -> None:
@@ -56,31 +52,6 @@ def test_the_prompt_of_the_agent_mentions_the_interruption() -> None:
     ]
 
 
-def test_an_interruption_before_the_first_token_leaves_an_empty_step() -> None:
-    world = world_of_two_agents(lambda world: world.interrupt("shorter"), texts=())
-    world.settle()
-    assert texts_of(world.history())[:4] == [
-        ("user", "go"),
-        ("first", ""),
-        ("user", "shorter"),
-        ("first", "first is brief"),
-    ]
-    assert [message["content"] for message in world.given.model.requests[1].messages[1:]] == ["go", "shorter"]
-    assert_whole(world, "")
-
-
-def test_an_interrupted_turn_that_no_worker_claimed_is_superseded() -> None:
-    world = world_of_two_agents(lambda _: None)
-    world.deliver(world.dispatcher.queue.popleft())
-    [turn] = world.dispatcher.queue
-    assert isinstance(turn, TurnMessage)
-    world.interrupt("shorter")
-    world.settle()
-    assert texts_of(world.history())[:3] == [("user", "go"), ("user", "shorter"), ("first", "first is brief")]
-    assert len(world.given.model.requests) == 2
-    assert_whole(world, "")
-
-
 def test_a_worker_does_not_start_a_turn_that_was_interrupted_in_the_queue() -> None:
     world = world_of_two_agents(lambda _: None)
     world.deliver(world.dispatcher.queue.popleft())
@@ -91,71 +62,6 @@ def test_a_worker_does_not_start_a_turn_that_was_interrupted_in_the_queue() -> N
     assert not world.given.model.requests
     world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
-
-
-def test_two_interruptions_become_two_steps() -> None:
-    def interrupt_twice(world: World) -> None:
-        world.interrupt("listen", "item1")
-        world.interrupt("shorter", "item2")
-
-    world = world_of_two_agents(interrupt_twice)
-    world.settle()
-    assert texts_of(world.history())[1:5] == [
-        ("first", "half a word"),
-        ("user", "listen"),
-        ("user", "shorter"),
-        ("first", "first is brief"),
-    ]
-    assert_whole(world, "")
-
-
-def test_a_repeated_interruption_is_one_step() -> None:
-    def interrupt_twice(world: World) -> None:
-        world.interrupt("shorter")
-        world.interrupt("shorter")
-
-    world = world_of_two_agents(interrupt_twice)
-    world.settle()
-    assert [text for name, text in texts_of(world.history()) if name == "user"] == ["go", "shorter"]
-
-
-def test_an_interruption_of_a_waiting_task_is_the_next_step() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    world.interrupt("more")
-    world.settle()
-    assert texts_of(world.history())[2:] == [("user", "more"), ("helper", "helper answers more")]
-    assert event_types(world).count("event_user_interrupt") == 1
-
-
-def test_an_interruption_after_the_end_is_refused() -> None:
-    world = world_of_two_agents(lambda _: None)
-    world.given.model.script = lambda request: says("done")
-    world.settle()
-    with pytest.raises(UsageError, match="has ended"):
-        world.interrupt("too late")
-    assert len(world.history()) == 3
-
-
-def test_an_interruption_may_name_the_agent() -> None:
-    world = world_of_two_agents(lambda world: world.interrupt("shorter", agent="second"))
-    world.settle()
-    assert texts_of(world.history())[1:4] == [
-        ("first", "half a word"),
-        ("user", "shorter"),
-        ("second", "second is brief"),
-    ]
-
-
-def test_an_interruption_is_applied_before_queued_messages() -> None:
-    def send_both(world: World) -> None:
-        world.send("shorter", "item1")
-        world.interrupt("now", "item2")
-
-    world = world_of_two_agents(send_both)
-    world.settle()
-    assert texts_of(world.history())[2:4] == [("user", "now"), ("user", "shorter")]
 
 
 def test_an_interruption_closes_open_calls_and_cancels_the_tool() -> None:
@@ -278,16 +184,3 @@ def test_the_policy_of_a_team_decides_on_messages(policy: str) -> None:
     worlds[0].given.model.script = lambda request: says("done")
     worlds[0].settle()
     assert worlds[0].history()[2].text == "shorter"
-
-
-@pytest.mark.parametrize("policy", ["queue", "interrupt", "reject"])
-def test_a_repeated_message_is_applied_once_under_every_policy(policy: str) -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team.model_copy(update={"if_busy": policy}))
-    world.settle()
-    world.send("more")
-    world.send("more")
-    world.settle()
-    world.send("more")
-    world.settle()
-    assert [text for name, text in texts_of(world.history()) if name == "user"] == ["go", "more"]

@@ -7,25 +7,15 @@ import pytest
 
 from roboco.client.receipt import find_receipt
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.decision.route import Route
-from roboco.domain.history.state import History
-from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import ErrorOccurred
 from roboco.domain.stream.merged import Cursor, MergedStream
-from roboco.domain.team.collaboration import END
-from roboco.domain.team.team import Team
-from roboco.engine.accept import pause
-from roboco.engine.coordinate.advance import advance
 from roboco.errors import AlreadyEnded, ModelError, UsageError
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.dispatcher import AdvanceMessage, ToolMessage
 from tests.support.memory_ports.journeys import SEQUENTIAL, member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
-from tests.unit.engine.test_external_calls import calls_of, results_of
-from tests.unit.engine.test_external_calls import world_with_calls as asking
 
 ONE_AGENT = team_of(agents=[member("a")], collaboration_model={"type": "manual"})
 
@@ -143,28 +133,6 @@ def test_a_message_to_a_failed_task_names_the_remedy_also_before_the_summary_has
         world.send("one more")
 
 
-def test_a_slow_pass_does_not_cancel_a_turn_that_it_has_not_read() -> None:
-    world = World(world_parts(lambda request: says(f"{speaker(request)} answers")))
-    world.submit(ONE_AGENT)
-    left = ["task_store.record_decision", "inbox.add"]
-
-    def watch(name: str, call: Any) -> Any:
-        if left and name == left[0]:
-            left.pop(0)
-            if name == "task_store.record_decision":
-                world.interrupt("shorter")
-                return call()
-            if call.args[1] == ():
-                advance(world.engine, TASK)
-        return call()
-
-    world.watch = watch
-    run_coordinators(world)
-    world.settle()
-    assert world.status() is TaskStatus.USER_TURN
-    assert world.clock.now() - world.history()[0].created_at.timestamp() < 60
-
-
 def test_an_irreversible_call_does_not_start_after_a_stop_was_accepted() -> None:
     ran: list[str] = []
 
@@ -186,65 +154,6 @@ def test_an_irreversible_call_does_not_start_after_a_stop_was_accepted() -> None
     world.settle()
     assert not ran
     assert world.summary().status is TaskStatus.CANCELLED
-
-
-def test_calls_run_although_an_old_interruption_was_repeated() -> None:
-    world = World(
-        world_parts(lambda request: says("", ("add", {})) if own_turns(request) == 0 else says("well"), {"add": _add})
-    )
-    world.submit(
-        team_of(
-            agents=[member("a", tools=["add"])],
-            tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
-        )
-    )
-    while not any(isinstance(message, ToolMessage) for message in world.dispatcher.queue):
-        world.deliver(world.dispatcher.queue.popleft())
-    world.engine.tasks.inbox.add(TASK, (), interrupt=True)
-    world.settle()
-    assert [result.result for result in world.history()[2].results] == [3]
-
-
-def _add(args: dict[str, Any], context: ToolContext) -> int:
-    return 3
-
-
-def test_a_second_answer_wakes_the_task_for_the_first() -> None:
-    world = asking(("client_ask", {"q": 1}))
-    [call] = calls_of(world)
-
-    def crash(name: str, call: Callable[[], Any]) -> Any:
-        if name == "inbox.add":
-            raise Crash
-        return call()
-
-    world.watch = crash
-    with pytest.raises(AssertionError, match="three times"):
-        world.answer(successful_outcome(call, "first"))
-    world.watch = lambda name, call: call()
-    with pytest.raises(UsageError, match="first answer counts"):
-        world.answer(successful_outcome(call, "second"))
-    world.settle()
-    assert [result.result for result in results_of(world)] == ["first"]
-
-
-def test_a_resume_ends_a_pause_that_was_stored_and_not_applied() -> None:
-    world = waiting_task()
-
-    def crash(name: str, call: Callable[[], Any]) -> Any:
-        if name == "inbox.add":
-            raise Crash
-        return call()
-
-    world.watch = crash
-    with pytest.raises(Crash):
-        pause.pause(world.engine, TASK, "pause1")
-    world.watch = lambda name, call: call()
-    world.resume("resume1")
-    world.settle()
-    world.pause("pause1")
-    world.settle()
-    assert world.status() is TaskStatus.USER_TURN
 
 
 def test_one_item_id_cannot_name_two_items() -> None:
@@ -273,17 +182,6 @@ def test_the_receipt_of_a_late_message_is_expired() -> None:
     assert (receipt.expired, receipt.applied_at_seq) == (True, None)
 
 
-def test_the_newest_client_tools_count() -> None:
-    world = waiting_task()
-    for number in range(3):
-        tools = [{"name": f"client_{number}_{n}", "description": "d", "input_schema": {}} for n in range(32)]
-        world.send(f"m{number}", f"m{number}", attachments={"client_tools": tools})
-        world.settle()
-    names = [tool["function"]["name"] for tool in world.given.model.requests[-1].tools]
-    assert len(names) == 32
-    assert names[0] == "client_2_0"
-
-
 def test_only_the_current_view_of_the_user_is_sent() -> None:
     world = waiting_task()
     for number in range(3):
@@ -293,18 +191,6 @@ def test_only_the_current_view_of_the_user_is_sent() -> None:
     messages = world.given.model.requests[-1].messages
     shown = [message["content"] for message in messages if "view of the user" in str(message["content"])]
     assert shown == ['(Current view of the user: {"page":"' + "2" * 1000 + '"})']
-
-
-def test_the_agent_that_the_user_named_answers_also_after_another_message() -> None:
-    world = World(world_parts(lambda request: says(f"{speaker(request)} answers")))
-    world.submit(team_of(agents=[member("a"), member("b")], collaboration_model={"type": "manual"}))
-    world.settle()
-    world.pause()
-    world.send("one", "item1", agent="b")
-    world.send("two", "item2")
-    world.resume()
-    world.settle()
-    assert world.history()[-1].agent_name == "b"
 
 
 def test_an_error_event_does_not_move_the_cursor_of_followers() -> None:
@@ -317,54 +203,6 @@ def test_an_error_event_does_not_move_the_cursor_of_followers() -> None:
     assert items[at].cursor == items[at - 1].cursor
     assert not any(getattr(item.data, "replace", False) for item in items)
     assert view.cursor.steps == len(world.history())
-
-
-def test_an_interruption_during_a_decision_is_applied_before_the_turn() -> None:
-    worlds: list[World] = []
-    left: dict[str, Any] = {}
-
-    def watch(name: str, call: Any) -> Any:
-        if name == "task_store.record_decision" and "choose" not in left:
-            left["choose"] = call
-            worlds[0].interrupt("shorter")
-            worlds[0].dispatcher.queue.clear()
-            advance(worlds[0].engine, TASK)
-            return left["chosen"]
-        if name == "histories.append" and "choose" in left and "chosen" not in left:
-            answer = call()
-            left["chosen"] = left["choose"]()
-            return answer
-        return call()
-
-    worlds.append(World(world_parts(lambda request: says(f"{speaker(request)} answers"))))
-    worlds[0].submit(ONE_AGENT)
-    worlds[0].watch = watch
-    worlds[0].deliver(worlds[0].dispatcher.queue.popleft())
-    worlds[0].drain()
-    assert [message["content"] for message in worlds[0].given.model.requests[0].messages[1:]] == ["go", "shorter"]
-
-
-def test_the_sweeper_does_not_call_a_custom_router_after_an_interruption() -> None:
-    sweeping_states: list[bool] = []
-
-    def router(team: Team, history: History) -> Route:
-        sweeping_states.append(sweeping[0])
-        return Route("a" if history.state.last_agent is None else END, "custom", "x", "")
-
-    sweeping = [False]
-    model = {"type": "custom", "router": "shop.routers:r"}
-    world = World(world_parts(lambda request: says("hi"), routers={"shop.routers:r": router}))
-    world.submit(team_of(agents=[member("a")], collaboration_model=model))
-    world.deliver(world.dispatcher.queue.popleft())
-    world.interrupt("shorter")
-    world.dispatcher.queue.clear()
-    sweeping[0] = True
-    world.clock.move(1)
-    world.sweep()
-    sweeping[0] = False
-    world.settle()
-    assert not any(sweeping_states)
-    assert world.summary().status is TaskStatus.COMPLETED
 
 
 def test_unsupported_tool_names_are_sanitized_in_later_prompts() -> None:

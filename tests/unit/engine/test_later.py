@@ -1,6 +1,5 @@
 """Tasks that start later, and tasks that are refused for lack of capacity."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.engine.engine import Policy
 from roboco.errors import Overloaded, UsageError
 from tests.support.memory_ports.dispatcher import ToolMessage, TurnMessage
-from tests.support.memory_ports.journeys import SEQUENTIAL, assert_whole
+from tests.support.memory_ports.journeys import assert_whole
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.task_store import MemoryTaskStore
 from tests.support.memory_ports.watch import Crash
@@ -49,15 +48,6 @@ def test_a_task_starts_after_its_countdown(wiped: bool) -> None:
     assert_whole(world, "")
 
 
-def test_the_time_limit_of_a_task_counts_from_its_start() -> None:
-    world = world_with_policy()
-    limits = {"max_seconds": 5}
-    eta = world.engine.time_at(world.clock.now()) + timedelta(seconds=60)
-    world.submit(SEQUENTIAL.team.model_copy(update={"limits": TEAM.limits.with_overrides(limits)}), eta=eta.isoformat())
-    sweep_for(world, 70)
-    assert world.status() is TaskStatus.COMPLETED
-
-
 def test_a_task_can_be_stopped_and_receive_messages_before_its_start() -> None:
     world = world_with_policy()
     world.submit(TEAM, countdown=30)
@@ -76,17 +66,6 @@ def test_a_task_can_be_stopped_and_receive_messages_before_its_start() -> None:
     assert Stop not in map(type, other.pending_item_ids())
 
 
-def test_a_repeated_submission_of_a_later_task_is_the_same_task() -> None:
-    world = world_with_policy()
-    world.submit(TEAM, countdown=30)
-    sweep_for(world, 10)
-    world.submit(TEAM, countdown=30)
-    sweep_for(world, 22)
-    assert world.status() is TaskStatus.COMPLETED
-    with pytest.raises(UsageError, match="was submitted before"):
-        world.submit(TEAM, countdown=31)
-
-
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -101,13 +80,6 @@ def test_an_invalid_start_time_is_refused(options: dict[str, Any], error: str) -
     with pytest.raises(UsageError, match=error):
         world.submit(TEAM, **options)
     assert world.engine.workspace.files.names("") == []
-
-
-def test_a_task_with_a_past_start_time_starts_immediately() -> None:
-    world = world_with_policy()
-    world.submit(TEAM, eta="2020-01-01T00:00:00+01:00")
-    world.settle()
-    assert world.status() is TaskStatus.COMPLETED
 
 
 def test_a_new_task_is_refused_when_the_queue_is_full() -> None:

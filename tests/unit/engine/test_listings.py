@@ -10,13 +10,11 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.team.tool_listing import ListedTool, Listing
 from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.accept.answer import CallResolution, open_tool_changes, resolve_unknown
-from roboco.engine.record.tool_listings import changed_tool_refusal, listings_for, stored_listing
+from roboco.engine.record.tool_listings import changed_tool_refusal, stored_listing
 from roboco.errors import UsageError
-from roboco.ports.tools import MissingListing
 from tests.support.memory_ports.dispatcher import ListToolsMessage
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import says
-from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 BUY = "shop_buy"
@@ -78,23 +76,6 @@ def test_listing_wakes_the_turn_that_waits_for_it() -> None:
     assert sum(isinstance(letter, ListToolsMessage) for letter in world.dispatcher.sent) == 1
 
 
-def test_turn_that_still_waits_sends_no_second_request() -> None:
-    world, _ = run_shop_task()
-    for _ in range(3):
-        team = world.engine.workspace.frozen_teams.get(TASK)
-        listings = listings_for(world.engine, TASK, team, team.agents[0])
-        assert isinstance(listings, MissingListing)
-    assert sum(isinstance(letter, ListToolsMessage) for letter in world.dispatcher.sent) == 1
-
-
-def test_order_of_an_enum_is_no_change() -> None:
-    colours: dict[str, Any] = {"properties": {"colour": {"enum": ["red", "blue"]}}}
-    again: dict[str, Any] = {"properties": {"colour": {"enum": ["blue", "red"]}}}
-    world, runs = run_shop_task(1, later=listing("Buy  an article. ", **again), at_first=listing(**colours))
-    world.settle()
-    assert (len(runs), world.summary().status) == (1, TaskStatus.COMPLETED)
-
-
 def test_first_listing_counts() -> None:
     world, _ = run_shop_task()
     world.files.create(listing_path(TASK, "shop"), listing("The first.").model_dump_json().encode())
@@ -127,14 +108,6 @@ def test_server_that_is_not_allowed_ends_the_task() -> None:
     error = world.history()[-1].error
     assert error is not None
     assert "MCP server 'evil' is not allowed on this worker" in error.message
-
-
-def test_recovered_server_is_called_after_it_was_listed() -> None:
-    world, runs = run_shop_task(2, later=listing())
-    world.given.toolbox.servers.clear()
-    world.settle()
-    assert runs == [{"number": 1}]
-    assert ["were not known" in error for error in errors(world)] == [True]
 
 
 @pytest.mark.parametrize(
@@ -184,49 +157,11 @@ def test_shown_change_is_the_approved_change() -> None:
     assert runs == []
 
 
-def test_denied_change_is_an_error_and_asked_about_again() -> None:
-    world, runs = run_shop_task(2, later=listing("Sell."))
-    world.settle()
-    world.decide_approval(world.history()[1].calls[0].id, False, "not this one")
-    world.settle()
-    assert errors(world)[0].endswith("a person did not approve the change: not this one")
-    assert world.status() is TaskStatus.APPROVAL
-    assert runs == []
-
-
-@pytest.mark.parametrize("denied_first", [True, False])
-def test_first_decision_on_a_change_counts(denied_first: bool) -> None:
-    world, runs = run_shop_task(2, later=listing("Sell."))
-    world.settle()
-    call_id = world.history()[1].calls[0].id
-    world.decide_approval(call_id, not denied_first, "not this one" if denied_first else "")
-    with pytest.raises(UsageError, match="was answered before, in another way; its first answer counts"):
-        world.decide_approval(call_id, denied_first, "" if denied_first else "not this one")
-    world.settle()
-    assert runs == ([] if denied_first else [{"number": 1}])
-    assert world.status() is (TaskStatus.APPROVAL if denied_first else TaskStatus.COMPLETED)
-
-
 def test_call_of_a_removed_tool_is_an_error() -> None:
     world, runs = run_shop_task(later=Listing())
     world.settle()
     assert errors(world) == ["not run: MCP server 'shop' has no tool 'buy' any more"]
     assert runs == []
-
-
-def test_call_that_has_started_is_not_checked_for_changes() -> None:
-    """Its outcome may be known: a later change of the tool must not hide it."""
-    world, runs = run_shop_task(later=listing())
-
-    def buy(args: dict[str, Any], context: Any) -> str:
-        runs.append(args)
-        world.given.toolbox.servers["shop"] = listing("Sell.")
-        raise Crash
-
-    world.given.toolbox.functions = {BUY: buy}
-    world.settle()
-    assert runs == [{"number": 0}]
-    assert "outcome unknown" in errors(world)[0]
 
 
 FIND = ListedTool(description="Find.", input_schema={"type": "object"}, effect="pure")
@@ -279,19 +214,6 @@ def test_unreachable_server_with_all_of_its_tools_can_be_listed_by_a_call() -> N
         "so call the tool again if its result is still needed"
     ]
     assert runs == ["shop_find"]
-
-
-@pytest.mark.parametrize("tools", [("mcp:shop",), ("shop_find",)])
-def test_changed_tool_of_a_server_with_all_of_its_tools_waits_for_a_person(tools: tuple[str, ...]) -> None:
-    def script(request: Any) -> Any:
-        world.given.toolbox.servers["shop"] = Listing(
-            tools={"find": FIND.model_copy(update={"effect": "irreversible"})}
-        )
-        return says("done") if own_turns(request) else says("", ("shop_find", {}))
-
-    world, runs = open_shop(script, BOTH, tools)
-    world.settle()
-    assert (world.status(), runs) == (TaskStatus.APPROVAL, [])
 
 
 def test_unknown_tool_name_ends_the_task_with_the_mistake() -> None:

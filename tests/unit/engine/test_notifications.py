@@ -13,11 +13,9 @@ from roboco.engine.operate.notification_delivery import (
     CONFIRM_TIMEOUT,
     DELIVERY_PERIOD,
     FINAL_ATTEMPT_BEFORE_END,
-    deliver,
 )
 from roboco.errors import RetryLater, TransientError, UsageError
-from tests.support.memory_ports.clock import SkewedClock
-from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, SEQUENTIAL, Journey
+from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL, Journey
 from tests.support.memory_ports.notifications import HOOK, SHOP, URL, deliver_all
 from tests.support.memory_ports.watch import Crash, PortCall, Watch, make_call
 from tests.support.memory_ports.world import TASK, World
@@ -76,22 +74,6 @@ def webhook_for(*statuses: str) -> dict[str, Any]:
     return HOOK | {"on": list(statuses)}
 
 
-def test_statuses_of_one_position_are_delivered_in_their_order() -> None:
-    """By name, "completed" would precede "paused"."""
-    world = SEQUENTIAL.world()
-    world.submit(SEQUENTIAL.team, notify=[webhook_for("paused", "completed")])
-    while len(world.history()) < 5:
-        world.deliver(world.dispatcher.queue.popleft())
-    world.pause()
-    world.notifier.error = TransientError("not now")
-    world.settle()
-    world.resume()
-    world.settle()
-    world.notifier.error = None
-    deliver_all(world)
-    assert world.notifier.statuses(URL) == ["paused", "completed"]
-
-
 def test_a_status_that_recurs_at_the_same_position_is_delivered_again() -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team, notify=[webhook_for("paused", "user_turn")])
@@ -106,20 +88,6 @@ def test_a_status_that_recurs_at_the_same_position_is_delivered_again() -> None:
     assert len({notice.notification_id for _, notice in world.notifier.deliveries}) == 3
 
 
-def test_each_of_two_pauses_at_the_same_position_is_delivered() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team, notify=[webhook_for("paused")])
-    world.settle()
-    for number in range(2):
-        world.pause(f"pause{number}")
-        world.settle()
-        world.resume(f"resume{number}")
-        world.settle()
-    deliver_all(world)
-    assert world.notifier.statuses(URL) == ["paused", "paused"]
-    assert len({notice.notification_id for _, notice in world.notifier.deliveries}) == 2
-
-
 def test_a_file_with_an_invalid_name_does_not_keep_a_task_open(caplog: pytest.LogCaptureFixture) -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team, notify=[webhook_for("user_turn", "cancelled")])
@@ -131,20 +99,6 @@ def test_a_file_with_an_invalid_name_does_not_keep_a_task_open(caplog: pytest.Lo
     assert world.notifier.statuses(URL) == ["user_turn", "cancelled"]
     assert world.summary().status is TaskStatus.CANCELLED
     assert "order-17~" in caplog.text
-
-
-@pytest.mark.parametrize("skew", [-600.0, 600.0])
-def test_a_notification_is_delivered_promptly_although_the_clocks_of_workers_differ(skew: float) -> None:
-    world = GRAPH.world()
-    world.submit(GRAPH.team, notify=[SHOP])
-    engine = world.engine
-    world.engine = replace(engine, clock=SkewedClock(world.clock, skew))
-    world.drain()
-    world.engine = engine
-    start = world.clock.now()
-    deliver_all(world)
-    assert len(world.notifier.deliveries) == 1
-    assert world.clock.now() - start < 2 * notify.REDELIVERY_DELAY
 
 
 def test_a_notification_of_an_earlier_release_is_delivered() -> None:
@@ -167,31 +121,10 @@ def test_a_notification_of_an_earlier_release_is_delivered() -> None:
     assert world.summary().status is TaskStatus.CANCELLED
 
 
-def test_a_task_without_targets_makes_no_notification_calls() -> None:
-    calls: list[str] = []
-
-    def watch(name: str, call: PortCall) -> Any:
-        calls.append(name)
-        return call()
-
-    world = run_and_deliver(GRAPH, watch=watch)
-    assert not world.notifier.deliveries
-    assert not [path for path in world.files.held if "noti" in path or "told" in path]
-    assert "dispatcher.notify" not in calls
-
-
 def test_a_truncated_text_is_marked() -> None:
     notice = run_and_deliver(GRAPH, SHOP).notifier.deliveries[0][1]
     assert not notice.truncated
     assert notice.model_copy(update={"text": "x", "truncated": True}).body()["data"]["truncated"]
-
-
-def test_a_repeated_submission_with_other_targets_is_refused() -> None:
-    world = GRAPH.world()
-    world.submit(GRAPH.team, notify=[SHOP])
-    world.submit(GRAPH.team, notify=[SHOP])
-    with pytest.raises(UsageError, match="submitted before with another 'notify'"):
-        world.submit(GRAPH.team, notify=[HOOK])
 
 
 def test_a_target_is_not_tried_before_its_retry_time() -> None:
@@ -346,13 +279,6 @@ def test_a_notification_with_confirmation_is_repeated_until_it_is_confirmed() ->
     assert len(world.notifier.deliveries) == 3
     with pytest.raises(UsageError, match="no notification"):
         notify.confirm(world.engine, TASK, "0-00000001-failed")
-
-
-def test_a_concurrent_delivery_without_pending_notifications_schedules_nothing() -> None:
-    world = run_and_deliver(GRAPH, SHOP)
-    assert world.engine.tasks.leases.start_attempt(notify.schedule_key(TASK)) == 0
-    deliver(world.engine, TASK)
-    assert notify.schedule_key(TASK) not in world.server.held.schedule
 
 
 def test_retry_delays_double_up_to_an_hour_and_differ() -> None:

@@ -4,8 +4,7 @@ from typing import Any
 
 from roboco.domain.status import TaskStatus
 from roboco.engine.run.tool_call import close_overdue_call
-from roboco.errors import ModelError
-from roboco.ports.assignment import ToolAssignment, TurnAssignment
+from roboco.ports.assignment import ToolAssignment
 from roboco.ports.model import Request
 from roboco.ports.telemetry import (
     ATTEMPT_RESTARTS,
@@ -17,7 +16,6 @@ from roboco.ports.telemetry import (
     TOOL_SECONDS,
     TURN_SECONDS,
 )
-from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash, make_call
@@ -29,10 +27,6 @@ TEAM = team_of(
     agents=[member("one", tools=["add"])],
     tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
 )
-
-
-def fail(args: Any, context: Any) -> Any:
-    raise ValueError("no sum")
 
 
 def world_with_tool(add: Any = lambda args, context: 3) -> World:
@@ -79,26 +73,6 @@ def test_a_task_is_recorded_from_submit_to_end() -> None:
     assert facts["turn"] == {"agent": "one", "model": "m1", "tokens_in": 10, "tokens_out": 5}
 
 
-def test_a_failed_tool_is_recorded_as_an_error() -> None:
-    world = world_with_tool(fail)
-    world.submit(TEAM)
-    world.settle()
-    assert len(world.telemetry.values(TOOL_SECONDS, "add", "error")) == 1
-    assert {"agent": "one", "tool": "add", "error": "tool_error"} in world.telemetry.annotations
-
-
-def test_a_turn_that_is_delivered_twice_is_recorded_once() -> None:
-    world = world_with_tool()
-    world.submit(TEAM)
-    world.drain()
-    first = next(work for work in world.telemetry.operations if work.kind == "turn")
-    assert first.seq is not None
-    assert first.attempt is not None
-    world.deliver(TurnMessage(TurnAssignment(TASK, first.seq, 1, first.attempt), "one"))
-    assert world.telemetry.annotations[-1] is None
-    assert len(world.telemetry.values(TURN_SECONDS, "m1")) == 2
-
-
 def test_a_worker_lost_in_a_turn_is_recorded() -> None:
     world = world_with_tool()
     world.submit(TEAM)
@@ -107,23 +81,6 @@ def test_a_worker_lost_in_a_turn_is_recorded() -> None:
     assert world.summary().status is TaskStatus.COMPLETED
     assert world.telemetry.values(LEASE_EXPIRATIONS, "turn") == world.telemetry.values(ATTEMPT_RESTARTS, "turn") == [1]
     assert not world.telemetry.values(LEASE_EXPIRATIONS, "tool")
-
-
-def test_a_worker_lost_in_a_call_is_recorded() -> None:
-    world = world_with_tool()
-    world.submit(TEAM)
-    crash_once(world, "leases.claim_call")
-    world.settle()
-    assert world.telemetry.values(LEASE_EXPIRATIONS, "tool") == world.telemetry.values(ATTEMPT_RESTARTS, "tool") == [1]
-
-
-def test_an_interrupted_answer_is_a_restart_and_no_lost_lease() -> None:
-    answers = iter([ScriptedReply(("ha",), error=ModelError("connection", "broke", True)), says("whole")])
-    world = World(world_parts(lambda request: next(answers)))
-    world.submit(team_of(models=PRICED_MODELS, agents=[member("one")]))
-    world.settle()
-    assert world.telemetry.values(ATTEMPT_RESTARTS, "turn") == [1]
-    assert not world.telemetry.values(LEASE_EXPIRATIONS, "turn")
 
 
 def test_an_interruption_is_measured_until_the_connection_is_closed() -> None:

@@ -79,27 +79,6 @@ def test_a_task_whose_passes_kill_the_sweeper_is_abandoned() -> None:
     assert dead_letters_of(world) == [("advance", MAX_ATTEMPTS)]
 
 
-def test_failed_passes_do_not_count_as_crashes() -> None:
-    world = GRAPH.world()
-    world.submit(GRAPH.team)
-
-    def crash_watch(name: str, call: PortCall) -> Any:
-        if name == "task_store.record_decision":
-            raise TransientError("refused")
-        return call()
-
-    world.watch = crash_watch
-    for _ in range(50):
-        world.drain()
-        world.clock.move(60)
-        world.sweep()
-    assert world.status() is TaskStatus.QUEUED
-    world.watch = make_call
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert not dead_letters_of(world)
-
-
 def journey_with_router(router: Any) -> Journey:
     """Return the journey of the custom team with another router."""
     return Journey(CUSTOM.team, CUSTOM.script, routers={"shop.routers:by_turns": router})
@@ -140,21 +119,6 @@ def test_the_sweeper_never_calls_a_custom_router() -> None:
     now[0] = "child"
     world.settle()
     assert processes == ["child"]
-    assert world.summary().status is TaskStatus.COMPLETED
-
-
-def test_a_temporarily_unavailable_router_is_called_again() -> None:
-    router_calls: list[int] = []
-
-    def router(team: Team, history: History) -> Route:
-        router_calls.append(1)
-        if len(router_calls) <= 2 * MAX_ATTEMPTS:
-            raise TransientError("the store is away")
-        return Route(END, "mine", "r", "why")
-
-    world = journey_with_router(router).world()
-    world.submit(CUSTOM.team)
-    world.settle()
     assert world.summary().status is TaskStatus.COMPLETED
 
 

@@ -75,13 +75,6 @@ def test_the_tokens_of_a_reply_replace_its_estimate_in_the_operators_limit(monke
     assert [request.tokens for request in bucket.made.values()] == [80]
 
 
-def test_requests_stay_within_the_limit_of_every_minute() -> None:
-    world, provider = submit_tasks(7, requests_per_minute=3)
-    settle(world, 7)
-    times = [time for time, _ in provider.requests]
-    assert all(sum(1 for time in times if start <= time < start + 60) <= 3 for start in times)
-
-
 def test_a_deferred_turn_has_a_reason_and_no_owner() -> None:
     world, _ = submit_tasks(2, requests_per_minute=1)
     world.drain()
@@ -97,24 +90,6 @@ def test_a_pause_of_the_provider_applies_to_all_tasks() -> None:
     settle(world, 3)
     times = sorted(time for time, _ in provider.requests)
     assert times[0] - 1_800_000_000 >= 45
-
-
-def test_refusals_without_a_time_are_retried_with_growing_delays() -> None:
-    world, provider = submit_tasks(1)
-    provider.refusals = [None] * 4
-    start = world.clock.now()
-    settle(world, 1)
-    assert provider.requests[0][0] - start >= 1 + 2 + 4 + 8
-
-
-def test_a_deferred_turn_can_be_stopped() -> None:
-    world, provider = submit_tasks(2, requests_per_minute=1)
-    world.drain()
-    waiting = next(name for name, task in world.server.held.tasks.items() if task.deferral[0] == task.epoch)
-    world.stop(task_id=waiting)
-    world.drain()
-    assert world.summary(waiting).status is TaskStatus.CANCELLED
-    assert len(provider.requests) == 1
 
 
 def test_deferred_and_stopped_tasks_slow_no_other_tenant_and_no_later_task() -> None:
@@ -147,35 +122,6 @@ def test_deferred_and_stopped_tasks_slow_no_other_tenant_and_no_later_task() -> 
     assert provider.requests[-1][0] - start <= 61
 
 
-@pytest.mark.parametrize("act", ["stop", "interrupt"])
-def test_a_control_during_a_deferral_is_applied_immediately(act: str) -> None:
-    world, _ = submit_tasks(1)
-    refusal = ModelError("rate_limit", "at its limit", True, 500.0)
-
-    def send_control() -> None:
-        getattr(world, act)(*(["shorter"] if act == "interrupt" else []), task_id="t0")
-
-    requests: list[Any] = []
-
-    def script(request: Any) -> ScriptedReply:
-        requests.append(request)
-        return ScriptedReply(error=refusal, meanwhile=send_control) if len(requests) == 1 else ScriptedReply(("text",))
-
-    world.given.model.script = script
-    start = world.clock.now()
-    world.drain()
-    assert world.clock.now() - start < 5
-    task = world.server.held.tasks["t0"]
-    assert task.status is TaskStatus.CANCELLED if act == "stop" else task.seq >= 2
-
-
-def test_a_refused_request_counts_and_its_turn_waits_for_the_pause() -> None:
-    world, provider = submit_tasks(1, requests_per_minute=2)
-    provider.refusals = [0.1, 0.1, 0.1]
-    settle(world, 1)
-    assert provider.requests[0][0] - 1_800_000_000 > 60
-
-
 def test_a_pause_of_a_provider_is_limited() -> None:
     world, provider = submit_tasks(1)
     provider.refusals = [604_800.0]
@@ -184,18 +130,6 @@ def test_a_pause_of_a_provider_is_limited() -> None:
     task = world.server.held.tasks["t0"]
     assert task.deferral[1] - start < 1000
     settle(world, 1)
-
-
-def test_a_running_turn_has_no_reason_of_a_wait() -> None:
-    world, provider = submit_tasks(2, requests_per_minute=1)
-    seen: list[str] = []
-    world.given.model.script = lambda request: ScriptedReply(
-        ("text",),
-        meanwhile=lambda: seen.extend(task.reason for task in world.server.held.tasks.values() if task.owner),
-    )
-    settle(world, 2)
-    assert seen == ["", ""]
-    assert provider.requests == []
 
 
 def test_a_stopped_task_releases_the_reservation_of_its_summary() -> None:

@@ -4,43 +4,13 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.ids import fork_item_id
-from roboco.domain.inbox.item import UserMessage
 from roboco.domain.status import TaskStatus
-from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.errors import UsageError
 from tests.support.memory_ports.journeys import member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.support.memory_ports.world import World, team_of, world_parts
 from tests.unit.engine.accept.test_fork import FORK, fork_task
-from tests.unit.engine.coordinate.test_delegate import script as delegating
-from tests.unit.engine.coordinate.test_delegate import team as delegating_team
 from tests.unit.engine.test_late_and_repeated_items import waiting_task
-
-
-def test_a_fork_of_a_fork_has_its_own_message() -> None:
-    world = waiting_task()
-    fork(world.engine, ForkRequest(TASK, "one", None, _message(world, fork_item_id("one"), "one way")))
-    world.settle("one")
-    fork(world.engine, ForkRequest("one", "two", None, _message(world, fork_item_id("two"), "another way")))
-    world.settle("two")
-    assert [step.text for step in world.history("two") if step.agent_name == "user"] == ["go", "one way", "another way"]
-
-
-def test_an_item_id_of_the_source_can_be_used_in_a_fork() -> None:
-    world = waiting_task()
-    world.send("hello", "msg-1")
-    world.settle()
-    fork_task(world)
-    world.settle(FORK)
-    world.send("different", "msg-1", task_id=FORK)
-    world.send("different", "msg-1", task_id=FORK)
-    world.settle(FORK)
-    assert [step.text for step in world.history(FORK)].count("different") == 1
-
-
-def _message(world: World, item_id: str, text: str) -> UserMessage:
-    return UserMessage(item_id=item_id, created_at=world.engine.now(), text=text)
 
 
 def test_a_fork_of_a_task_with_failed_goals_tries_again() -> None:
@@ -77,13 +47,3 @@ def test_a_repeated_fork_with_another_message_is_refused() -> None:
     world.settle(FORK)
     with pytest.raises(UsageError, match="other content already"):
         fork_task(world, text="hey")
-
-
-def test_a_fork_delegates_within_its_own_time() -> None:
-    world = World(world_parts(delegating))
-    world.submit(delegating_team(limits={"max_seconds": 60}))
-    world.settle()
-    world.clock.move(1000)
-    fork_task(world, 0)
-    world.settle(FORK)
-    assert [result.is_error for result in world.history(FORK)[2].results] == [False, False]

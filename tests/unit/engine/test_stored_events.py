@@ -83,25 +83,6 @@ def test_a_missing_segment_ends_the_events() -> None:
     assert read(files, 40, 51) == list(range(41, 51))
 
 
-def test_a_segment_that_was_merged_before_is_ignored() -> None:
-    """A slow worker creates it again."""
-    files = fill(MemoryFiles())
-    files.held[event_segment_path(TASK, NEW, 11)] = lines(NEW, 11, 14)
-    for after in range(51):
-        assert read(files, after, 51) == list(range(after + 1, 51))
-
-
-def test_segments_that_are_merged_during_the_read_are_read_from_the_file(small_pieces: None) -> None:
-    def merge(held: dict[str, bytes]) -> None:
-        held[events_path(TASK)] = lines(OLD, 1, 70) + lines(NEW, 1, 50)
-        for path in [path for path in held if "/events/" in path]:
-            del held[path]
-
-    for at in range(1, 40):
-        for after in (0, 10, 20, 35):
-            assert read(fill(MeddlingFiles(at, merge)), after, 51) == list(range(after + 1, 51))
-
-
 def test_a_file_that_is_replaced_during_the_read_is_read_on(small_pieces: None) -> None:
     """The merge adds lines before and after those that the reader wants, so all its offsets are void."""
 

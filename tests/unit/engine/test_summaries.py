@@ -1,16 +1,12 @@
 """A `task.json` that cannot be read: it is a derived file, so it is computed or written again."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from roboco.domain.history.step import TaskStep
-from roboco.domain.paths import CLOSED, OPENED, events_path, open_marker_path, summary_path
+from roboco.domain.paths import CLOSED, events_path, open_marker_path, summary_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.coordinate import archive
-from roboco.engine.record import recover
-from roboco.errors import CorruptHistory, UsageError
+from roboco.errors import CorruptHistory
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.world import TASK, World, world_parts
@@ -60,43 +56,11 @@ def test_the_summary_of_an_ended_task_is_computed_again(torn: bytes) -> None:
     assert world.files.held[summary_path(TASK)] == torn, "a reader writes nothing"
 
 
-@pytest.mark.parametrize("marker", [None, CLOSED])
-@pytest.mark.parametrize("missing", [0, 1])
-def test_a_task_that_ends_while_its_steps_are_read_counts_as_running(
-    marker: bytes | None, missing: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = ended_world()
-    before = tear_summary(world)
-    world.files.held[open_marker_path(TASK)] = OPENED
-    whole = list(world.histories.read(TASK))
-
-    def read(task_id: str, start: int = 0) -> Iterator[TaskStep]:
-        del world.files.held[open_marker_path(TASK)]
-        if marker is not None:
-            world.files.held[open_marker_path(TASK)] = marker
-        return iter(whole[: len(whole) - missing])
-
-    monkeypatch.setattr(world.histories, "read", read)
-    found = world.engine.workspace.summaries.require(TASK)
-    assert (found.status, found.steps) == (TaskStatus.RUNNING, before.steps - missing)
-
-
 def test_the_summary_of_an_open_task_is_computed_and_written_again() -> None:
     world = waiting_world()
     tear_summary(world)
     found = world.engine.workspace.summaries.require(TASK)
     assert (found.status, found.steps) == (TaskStatus.RUNNING, 2)
-    world.send("more")
-    world.settle()
-    assert (world.summary().status, world.summary().steps) == (TaskStatus.USER_TURN, 4)
-    assert not world.failures
-
-
-def test_a_task_lost_by_redis_is_rebuilt_without_its_summary() -> None:
-    world = waiting_world()
-    tear_summary(world)
-    world.server.wipe()
-    recover.rebuild(world.engine, TASK)
     world.send("more")
     world.settle()
     assert (world.summary().status, world.summary().steps) == (TaskStatus.USER_TURN, 4)
@@ -125,11 +89,3 @@ def test_the_error_for_a_missing_end_event_names_the_files_and_the_remedy() -> N
         world.engine.workspace.summaries.get(TASK)
     for part in (summary_path(TASK), events_path(TASK), "cannot be read", "restore these files from a backup"):
         assert part in str(raised.value)
-
-
-def test_without_a_summary_there_is_no_task() -> None:
-    world = ended_world()
-    del world.files.held[summary_path(TASK)]
-    assert world.engine.workspace.summaries.get(TASK) is None
-    with pytest.raises(UsageError, match="no task"):
-        world.engine.workspace.summaries.require(TASK)

@@ -1,11 +1,10 @@
 """The task index follows the status of each task, and never fails a task."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from roboco.domain.paths import open_marker_path, summary_path
+from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry, entry_of
 from roboco.domain.task_filter import TaskFilter
@@ -66,32 +65,6 @@ def test_each_status_of_a_task_is_listed() -> None:
     assert ended == entry_of(world.summary())
 
 
-def test_the_check_of_an_idle_task_keeps_the_time_of_its_change() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    before = entry_in(world)
-    world.clock.move(7200)
-    world.sweep()
-    assert entry_in(world) == before
-
-
-def test_the_time_of_a_change_survives_a_loss_of_redis() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    before = entry_in(world)
-    assert before is not None
-    world.server.wipe()
-    world.clock.move(7200)
-    world.sweep()
-    world.settle()
-    after = entry_in(world)
-    assert after is not None
-    assert (after.status, after.updated_at) == (TaskStatus.USER_TURN, before.updated_at)
-    assert after.epoch > before.epoch
-
-
 def test_the_sweeper_repairs_the_entry_of_a_running_task() -> None:
     world = SEQUENTIAL.world()
     world.submit(SEQUENTIAL.team, at_once=True)
@@ -127,32 +100,3 @@ def test_the_end_is_entered_once_the_index_answers_again() -> None:
     world.clock.move(INDEX_RETRY_DELAY)
     world.sweep()
     assert (status_in(world), list(world.server.held.schedule)) == (TaskStatus.COMPLETED, [])
-
-
-def test_a_task_that_an_operator_abandons_leaves_the_index() -> None:
-    world = SEQUENTIAL.world()
-    world.submit(SEQUENTIAL.team)
-    assert status_in(world) is TaskStatus.QUEUED
-    del world.server.held.tasks[TASK]
-    del world.files.held[open_marker_path(TASK)]
-    world.drain()
-    assert status_in(world) is None
-
-
-def test_a_late_message_does_not_remove_an_ended_task() -> None:
-    world = SEQUENTIAL.run(SEQUENTIAL.world())
-    world.clock.move(world.given.policy.retention + 1)
-    del world.server.held.tasks[TASK]
-    advance(world.engine, TASK)
-    assert status_in(world) is TaskStatus.COMPLETED
-    assert summary_path(TASK) in world.files.held
-
-
-def test_the_summary_keeps_its_time_until_the_task_changes() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    summary = world.summary()
-    later = summary.model_copy(update={"updated_at": summary.updated_at + timedelta(hours=1), "epoch": 9})
-    assert later.with_time_of(summary).updated_at == summary.updated_at
-    assert later.model_copy(update={"steps": 9}).with_time_of(summary).updated_at == later.updated_at

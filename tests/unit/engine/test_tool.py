@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from roboco.domain.history.step import TaskStep
-from roboco.domain.history.tool_outcome import ToolOutcome, unknown_outcome
+from roboco.domain.history.tool_outcome import unknown_outcome
 from roboco.domain.ids import step_id_at
-from roboco.domain.paths import intent_path, outcome_path
+from roboco.domain.paths import intent_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.run.claimed_call import LOST_REASON
 from roboco.engine.run.tool_call import close_overdue_call
@@ -75,26 +75,6 @@ def test_a_call_runs_with_its_context_and_timeout(effect: str) -> None:
     assert runs == [ToolContext(TASK, "clerk", call.id, f"{TASK}/{call.id}", 1, step_id=step_id_at(TASK, 1))]
 
 
-def test_calls_of_a_step_run_separately_and_their_results_are_in_order() -> None:
-    world, runs = world_with_payments("irreversible", calls=4)
-    for message in [next_tool(world) for _ in range(4)][::-1]:
-        world.deliver(message)
-    world.settle()
-    assert [result.result for result in results_step(world).results] == ["paid 0", "paid 1", "paid 2", "paid 3"]
-    assert [context.call_id for context in runs] == [call.id for call in world.history()[1].calls][::-1]
-
-
-def test_a_call_that_is_delivered_twice_runs_once() -> None:
-    world, runs = world_with_payments("pure")
-    message = next_tool(world)
-    world.deliver(message)
-    world.deliver(message)
-    world.settle()
-    world.deliver(message)
-    results_step(world)
-    assert len(runs) == 1
-
-
 @pytest.mark.parametrize("effect", ["pure", "idempotent"])
 def test_a_call_that_may_be_repeated_is_run_again_with_the_same_key(effect: str) -> None:
     world, runs = world_with_payments(effect)
@@ -124,17 +104,6 @@ def test_an_intent_without_an_outcome_is_an_unknown_outcome() -> None:
     assert results_step(world).results[0].error == UNKNOWN_OUTCOME
 
 
-def test_a_stored_outcome_becomes_the_result() -> None:
-    world, runs = world_with_payments("irreversible")
-    world.watch = lambda name, call: _crash_after(name, call, "files.put")
-    world.deliver(next_tool(world))
-    assert outcome_path(TASK, world.history()[1].calls[0].id) in world.files.held
-    world.watch = make_call
-    world.settle()
-    assert len(runs) == 1
-    assert results_step(world).results[0].result == "paid 0"
-
-
 def test_an_outcome_that_cannot_be_stored_still_counts() -> None:
     world, runs = world_with_payments("irreversible")
 
@@ -156,25 +125,6 @@ def test_only_irreversible_calls_leave_an_intent() -> None:
         world, _ = world_with_payments(effect)
         world.settle()
         assert len([path for path in world.files.held if path.endswith(".outcome.json")]) == intents
-
-
-def test_a_tool_that_raises_is_an_error_result() -> None:
-    world, _ = world_with_payments("pure")
-    world.given.toolbox.functions = {"pay": lambda args, context: 1 // 0}
-    world.settle()
-    [result] = results_step(world).results
-    assert result.is_error
-    assert "ZeroDivisionError" in str(result.error)
-
-
-def test_a_call_that_is_always_lost_is_an_error_result_after_max_attempts() -> None:
-    world, runs = world_with_payments("pure")
-    world.watch = lambda name, call: _crash_after(name, call, "toolbox.run")
-    world.settle()
-    [result] = results_step(world).results
-    assert result.is_error
-    assert "lost 3 times" in str(result.error)
-    assert len(runs) == 3
 
 
 def test_a_call_killed_at_its_time_limit_is_closed() -> None:
@@ -282,62 +232,6 @@ def test_late_writes_of_a_lost_worker_do_not_let_a_call_run_twice() -> None:
     assert len(runs) <= 1
 
 
-def test_a_call_waits_for_an_unavailable_store_and_is_not_counted_as_lost() -> None:
-    world, runs = world_with_payments("irreversible")
-    away_until = world.clock.now() + 3600
-
-    def watch(name: str, call: Any) -> Any:
-        if name.startswith("files.") and world.clock.now() < away_until:
-            raise TransientError("the store is away")
-        return call()
-
-    world.watch = watch
-    while world.clock.now() < away_until:
-        world.drain()
-        world.clock.move(10)
-        world.sweep()
-    world.settle()
-    assert results_step(world).results[0].result == "paid 0"
-    assert [context.attempt for context in runs] == [1]
-
-
-def test_a_stored_outcome_counts_even_if_every_worker_is_lost() -> None:
-    world, runs = world_with_payments("irreversible")
-    crashes = [4]  # one more than for other calls: an attempt after a started call only verifies it
-
-    def watch(name: str, call: Any) -> Any:
-        if name == "leases.record_outcome" and crashes[0]:
-            crashes[0] -= 1
-            raise Crash
-        return call()
-
-    world.watch = watch
-    world.settle()
-    assert not crashes[0]
-    assert len(runs) == 1
-    assert results_step(world).results[0].result == "paid 0"
-
-
-def test_a_result_after_the_close_of_the_call_is_dropped() -> None:
-    world, runs = world_with_payments("pure")
-    message = next_tool(world)
-
-    def watch(name: str, call: Any) -> Any:
-        answer = call()
-        if name == "toolbox.run":
-            close_overdue_call(world.engine, message.assignment, 30.0)
-        return answer
-
-    world.watch = watch
-    world.deliver(message)
-    world.watch = make_call
-    world.settle()
-    assert len(runs) == 1
-    assert "killed after 30 s" in str(results_step(world).results[0].error)
-    result_events = [record for record in world.published() if record["type"] == "event_tool_result"]
-    assert len(result_events) == 1
-
-
 def test_the_heartbeat_keeps_the_lease_of_a_long_call() -> None:
     world, _ = world_with_payments("pure")
     runs: list[int] = []
@@ -354,18 +248,3 @@ def test_the_heartbeat_keeps_the_lease_of_a_long_call() -> None:
     world.settle()
     assert results_step(world).results[0].result == "slowly"
     assert runs == [1]
-
-
-def test_artifacts_follow_the_result_of_their_call() -> None:
-    world, _ = world_with_payments("pure", calls=2)
-    record = {"artifact_id": "a.txt", "uri": "file://artifacts/a.txt", "mime_type": "text/plain"}
-
-    def pay(args: dict[str, Any], context: ToolContext) -> ToolOutcome:
-        return ToolOutcome.model_validate(
-            {"result": {"tool_call_id": context.call_id, "result": "ok"}, "artifacts": [record]}
-        )
-
-    world.given.toolbox.functions = {"pay": pay}
-    world.settle()
-    assert [part.type for part in results_step(world).parts] == ["tool_result", "artifact"] * 2
-    assert [artifact.name for artifact in results_step(world).artifacts] == ["a.txt"] * 2

@@ -3,11 +3,10 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 
-from roboco.gateway.calls import OWNER, CallLine, LinePart
+from roboco.gateway.calls import OWNER, CallLine, Calls, LinePart
 from roboco.gateway.problem import Problem
 
 SHORT_SECONDS, LONG_SECONDS = 0.05, 20.0
@@ -28,20 +27,6 @@ async def served_again(line: CallLine) -> None:
         while await refused(line):
             await asyncio.sleep(0.001)
     line.close()
-
-
-def test_a_result_and_an_error_of_a_call_reach_its_request() -> None:
-    def fail() -> None:
-        raise TimeoutError("of the call itself")
-
-    async def serve() -> None:
-        line = CallLine("read", 1, 1, LONG_SECONDS)
-        assert await line.run(divmod, 7, 2) == (3, 1)
-        with pytest.raises(TimeoutError, match="of the call itself"):
-            await line.run(fail)
-        line.close()
-
-    asyncio.run(serve())
 
 
 def test_a_full_line_refuses_immediately_until_a_call_has_ended() -> None:
@@ -120,18 +105,18 @@ def test_slow_calls_of_one_owner_leave_threads_and_places_to_others() -> None:
     asyncio.run(serve())
 
 
-def test_owners_take_turns_at_a_free_thread() -> None:
-    go, begun = threading.Event(), list[str]()
+def test_slow_uploads_of_one_owner_leave_half_of_the_threads_to_others() -> None:
+    go = threading.Event()
 
     async def serve() -> None:
-        line = CallLine("read", 1, 9, LONG_SECONDS, LinePart(1, 9))
-        calls = [asyncio.create_task(held_by(line, "first", lambda: go.wait(LONG_SECONDS)))]
-        for name in ("acme 1", "acme 2", "acme 3", "other 1", "third 1", "other 2"):
-            calls.append(asyncio.create_task(held_by(line, name.split()[0], partial(begun.append, name))))
+        calls = Calls(LONG_SECONDS)
+        slow = [asyncio.create_task(held_by(calls.uploads, "acme", go.wait)) for _ in range(8)]
         await asyncio.sleep(0)
+        with pytest.raises(Problem, match=r"503.*too many upload calls of this caller, or of its tenant"):
+            await held_by(calls.uploads, "acme", go.wait)
+        assert await asyncio.create_task(held_by(calls.uploads, "other", lambda: "served")) == "served"
         go.set()
-        await asyncio.gather(*calls)
-        line.close()
+        assert await asyncio.gather(*slow) == [True] * 8
+        calls.close()
 
     asyncio.run(serve())
-    assert begun == ["acme 1", "other 1", "third 1", "acme 2", "other 2", "acme 3"]

@@ -1,6 +1,5 @@
 """ModelDownload: an abandoned download leaves neither files nor a process, at the latest after the next start."""
 
-import errno
 import os
 import subprocess
 import sys
@@ -47,30 +46,6 @@ def test_the_folder_of_a_killed_download_is_removed_at_the_next_start(tmp_path: 
         process.wait()
         remove_stale_downloads(tmp_path)
         assert list(tmp_path.iterdir()) == []
-
-
-def test_a_new_folder_is_kept_until_its_process_has_locked_it(tmp_path: Path) -> None:
-    folder = tmp_path / "download-new"
-    folder.mkdir()
-    remove_stale_downloads(tmp_path)
-    assert folder.exists()
-    age_folder(folder, 2 * model_download.MIN_FOLDER_AGE)
-    remove_stale_downloads(tmp_path)
-    assert not folder.exists()
-
-
-def test_only_an_old_folder_is_removed_on_a_file_system_without_locks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(descriptor: int, operation: int) -> None:
-        raise OSError(errno.ENOLCK, "no locks available")
-
-    monkeypatch.setattr(model_download, "flock", refuse)
-    for name, age in (("download-old", 2 * model_download.MAX_FOLDER_AGE), ("download-hour", 3600.0)):
-        (tmp_path / name).mkdir()
-        age_folder(tmp_path / name, age)
-    remove_stale_downloads(tmp_path)
-    assert [folder.name for folder in tmp_path.iterdir()] == ["download-hour"]
 
 
 def test_links_and_other_files_of_the_cache_are_kept(tmp_path: Path) -> None:

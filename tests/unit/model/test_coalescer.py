@@ -21,10 +21,6 @@ async def passed_on(*reads: list[str]) -> list[str]:
     return found
 
 
-def test_the_texts_of_one_read_are_one_text() -> None:
-    assert asyncio.run(passed_on(["All ", "is ", "well."])) == ["All is well."]
-
-
 def test_a_text_after_the_interval_is_passed_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "COALESCE_INTERVAL", 0.0)
     assert asyncio.run(passed_on(["one ", "two "], ["three"])) == ["one two ", "three"]

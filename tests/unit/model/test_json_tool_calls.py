@@ -97,10 +97,6 @@ def test_a_schema_is_narrowed(case: str) -> None:
     assert strict_schema(schema) == narrowed
 
 
-def test_properties_keep_their_order() -> None:
-    assert list(strict_schema(closed_object(z=TEXT, a=TEXT))["properties"]) == ["z", "a"]
-
-
 @pytest.mark.parametrize(
     ("schema", "strict"),
     [
@@ -172,22 +168,6 @@ def _keywords(schema: dict[str, Any]) -> list[str]:
     inner = [*schema.get("properties", {}).values(), *schema.get("anyOf", ())]
     inner += [schema["items"]] if "items" in schema else []
     return [*schema, *(word for one in inner for word in _keywords(one))]
-
-
-def test_tools_are_described_briefly() -> None:
-    schema = closed_object(
-        a={"type": "integer", "minimum": 1, "description": "how\n  many"},
-        b={"type": "array", "items": {"$ref": "#/$defs/P"}},
-        c={"enum": ["x", None]},
-        d={"anyOf": [TEXT, {"type": "null"}], "default": None},
-    ) | {"$defs": {"P": closed_object(ü=TEXT)}, "required": ["a", "b", "c"]}
-    assert describe_tools((tool(schema, "find", "finds\n  things"), tool(None))).splitlines() == [
-        "- find: finds things",
-        '  args: {"a": integer (minimum 1; how many), "b": [{"ü": string}], "c": "x" | null,'
-        ' "d": string | null (optional; default null)}',
-        "- go: goes",
-        "  args: any",
-    ]
 
 
 def test_long_descriptions_are_truncated() -> None:

@@ -37,16 +37,6 @@ def test_an_event_is_returned_with_the_byte_that_ends_it() -> None:
     assert list(events.feed(b"\n")) == [b"b"]
 
 
-@pytest.mark.parametrize("without_data", [b"", b"\n\n\n", b": ping\n\n", b"event: done\n\n", b"retry: 10\nid: 1\n\n"])
-def test_a_block_without_data_is_no_event(without_data: bytes) -> None:
-    assert read(without_data) == []
-
-
-def test_a_long_line_is_read_from_small_pieces() -> None:
-    pieces = [b"data: ", *[b"x" * 100] * 20_000, b"\n\n"]
-    assert [len(data) for data in read(*pieces)] == [2_000_000]
-
-
 FIRST, LAST = {"choices": [{"delta": {"content": "Fo"}}]}, {"choices": [{"delta": {"content": "ur."}}]}
 
 

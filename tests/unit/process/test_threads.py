@@ -52,15 +52,3 @@ def test_a_cancelled_caller_does_not_affect_the_others() -> None:
             await cancelled
 
     asyncio.run(asyncio.wait_for(main(), 60))
-
-
-def test_an_error_is_raised_to_every_caller() -> None:
-    def fail() -> None:
-        raise OSError("gone")
-
-    async def main() -> None:
-        threads = ThreadPool(2)
-        results = await asyncio.gather(*(threads.run_shared("a", fail) for _ in range(3)), return_exceptions=True)
-        assert [str(error) for error in results] == ["gone"] * 3
-
-    asyncio.run(asyncio.wait_for(main(), 60))

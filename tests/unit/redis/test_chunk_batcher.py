@@ -2,13 +2,11 @@
 
 import queue
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from roboco.errors import TransientError
 from roboco.redis import chunk_batcher
 from roboco.redis.chunk_batcher import ChunkBatcher
 from roboco.redis.scripts import ScriptCall, Scripts
@@ -67,39 +65,6 @@ def test_a_call_that_arrives_while_the_thread_ends_is_answered(monkeypatch: pyte
     until(lambda: answers == [1, 2], 60, "both calls are answered")
 
 
-class _SlowQueue(queue.SimpleQueue[Any]):
-    """A queue to which the second call is added late: when the thread has found no call for a while."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._calls = 0
-        self._idle = threading.Event()
-
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        try:
-            return super().get(block, timeout)
-        except queue.Empty:
-            self._idle.set()
-            raise
-
-    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        self._calls += 1
-        if self._calls == 2:
-            self._idle.clear()
-            assert self._idle.wait(60)
-            time.sleep(0.05)  # in which the thread would end, if it did not have to wait for the caller
-        super().put(item)
-
-
-def test_a_call_that_is_added_while_the_thread_ends_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_batcher, "IDLE_TIMEOUT", 0.5)  # longer than the second call needs to begin
-    batcher, answers = batcher_on(_Scripts()), list[int]()
-    monkeypatch.setattr(batcher, "_calls", _SlowQueue())
-    batcher.send([], [1], answers.append)
-    batcher.send([], [2], answers.append)
-    until(lambda: answers == [1, 2], 60, "both calls are answered")
-
-
 def test_a_call_for_which_no_thread_can_start_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its caller gets the error; the next one starts the thread."""
 
@@ -128,15 +93,6 @@ def test_calls_that_arrive_while_redis_answers_are_sent_together_in_order() -> N
     until(lambda: len(answers) == 8, 60, "all are answered")
     assert answers == list(range(8))
     assert scripts.batches == [1, 7]
-
-
-@pytest.mark.parametrize("error", [TransientError("no answer"), RuntimeError("unforeseen")])
-def test_every_waiting_caller_receives_the_error(error: Exception) -> None:
-    batcher, answers = batcher_on(_Scripts(error)), list[object]()
-    for number in range(3):
-        batcher.send([], [number], answers.append)
-    until(lambda: len(answers) == 3, 60, "all callers are informed")
-    assert answers == [error] * 3
 
 
 def test_a_failing_callback_does_not_stop_the_other_callbacks() -> None:

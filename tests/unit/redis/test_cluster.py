@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from roboco.domain.url import strip_credentials
-from roboco.errors import TransientError, UsageError
+from roboco.errors import TransientError
 from roboco.redis.client import TIMEOUT, connect, connect_for_renewals
 from roboco.redis.cluster import is_cluster, node_urls
 from roboco.redis.scripts import translating_errors
@@ -31,11 +31,6 @@ def test_a_displayed_cluster_url_contains_no_secret() -> None:
 def test_a_cluster_client_connects_at_its_first_use() -> None:
     with connect("redis+cluster://127.0.0.1:1") as client, pytest.raises(TransientError), translating_errors():
         client.get("key")
-
-
-def test_the_error_for_an_invalid_url_names_the_setting() -> None:
-    with pytest.raises(UsageError, match="ROBOCO_REDIS_URL"):
-        connect("redis+cluster://host:port")
 
 
 def test_a_batch_for_a_cluster_that_hangs_waits_once() -> None:

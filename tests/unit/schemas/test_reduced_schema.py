@@ -63,11 +63,6 @@ def test_unusable_schema_becomes_that_of_any_object(schema: Any) -> None:
     assert _listed("text", schema).input_schema == {"type": "object"}
 
 
-def test_reference_to_a_reduced_definition_is_left_out_of_not() -> None:
-    schema = {"$defs": {"a": STRING | {"pattern": "(?=x)"}}, "properties": {"x": {"not": {"$ref": "#/$defs/a"}}}}
-    assert _reduce(schema)[0] == {"$defs": {"a": STRING}, "properties": {"x": {}}}
-
-
 def test_patterns_that_are_too_heavy_together_are_left_out() -> None:
     schema = {"properties": {str(number): {"pattern": f"a{{900}}{number}"} for number in range(4)}}
     reduced_root, places = _reduce(schema)

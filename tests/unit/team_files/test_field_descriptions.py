@@ -5,7 +5,6 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from roboco.domain.team.team import Team
-from roboco.domain.team.tool_listing import Listing
 from roboco.team_files.field_descriptions import describe_fields
 
 
@@ -22,22 +21,6 @@ def test_fields_of_the_model_itself_are_described() -> None:
 def test_fields_of_nested_models_are_described() -> None:
     profile = schema_of_teams()["$defs"]["ModelProfile"]["properties"]
     assert profile["images"]["description"] == "True if the model accepts images."
-
-
-def test_model_that_no_other_one_contains_is_described() -> None:
-    schema = Listing.model_json_schema()
-    describe_fields(schema, Listing)
-    assert schema["properties"]["attempts"]["description"] == "The number of failed attempts."
-
-
-def test_inherited_fields_are_described() -> None:
-    tool = schema_of_teams()["$defs"]["ToolSpec"]["properties"]
-    assert "package.module:name" in tool["function"]["description"]
-    assert "timeout" in tool["timeout"]["description"]
-
-
-def test_field_without_docstring_has_no_description() -> None:
-    assert "description" not in schema_of_teams()["$defs"]["Team"]["properties"]["name"]
 
 
 def test_class_of_the_same_name_outside_the_domain_describes_nothing() -> None:

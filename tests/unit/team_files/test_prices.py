@@ -1,6 +1,5 @@
 """`price: auto`: the prices of a profile, from the list of an installed package."""
 
-import importlib
 import socket
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,7 @@ from roboco.domain.team.team import Team
 from roboco.domain.usage import ModelUsage
 from roboco.errors import InvalidTeam
 from roboco.settings import Settings
-from roboco.team_files import prices
-from roboco.team_files.prices import priced_profile, with_prices
+from roboco.team_files.prices import priced_profile
 
 
 @pytest.fixture(autouse=True)
@@ -64,16 +62,6 @@ def test_cached_tokens_and_the_lowest_tier_have_their_prices() -> None:
     assert (priced.price_in, priced.price_cached_in, priced.price_cache_write) == (3.0, 0.3, 3.75)
 
 
-@pytest.mark.parametrize(
-    "address", ["http://localhost:8000/v1", "http://10.0.0.7/v1", "http://vllm:80/v1", "http://llm.prod.svc/v1"]
-)
-def test_a_server_of_the_operator_has_no_price(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not priced_profile(auto("gpt-4o", base_url=address)).has_prices
-    monkeypatch.setenv("OPENAI_BASE_URL", address)
-    assert not priced_profile(auto("gpt-4o")).has_prices
-    assert priced_profile(auto("claude-sonnet-4-5", provider="anthropic")).has_prices
-
-
 def test_prices_of_the_profile_are_kept() -> None:
     own = auto("unheard-of", price_in=1.0, price_out=2.0)
     assert priced_profile(own) is own
@@ -95,12 +83,6 @@ def test_unknown_models_are_mistakes_of_the_team_with_their_places_and_the_remed
     assert "https://models.example.com/v1; write price_in and price_out" in second
 
 
-def test_without_the_package_the_mistake_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prices, "missing_packages", lambda _: ["genai-prices"])
-    with pytest.raises(InvalidTeam, match=r"pip install 'roboco\[prices\]', or write price_in and price_out"):
-        with_prices(Team.model_validate(team_of({"model": "gpt-4o", "price": "auto"})))
-
-
 def test_a_resolved_team_keeps_its_numbers_when_it_is_sent_again() -> None:
     team = Team.model_validate(team_of({"model": "gpt-4o-mini", "price": "auto"}))
     priced = resolve_team(Settings(), team)
@@ -108,8 +90,3 @@ def test_a_resolved_team_keeps_its_numbers_when_it_is_sent_again() -> None:
     assert resolve_sent_team(Settings(), priced.model_dump(mode="json", by_alias=True, exclude_none=True)) == priced
     plain = Team.model_validate(team_of({"model": "gpt-4o-mini"}))
     assert resolve_team(Settings(), plain) is plain
-
-
-def test_the_list_is_the_one_of_the_package() -> None:
-    snapshot = importlib.import_module("genai_prices.data_snapshot").get_snapshot()
-    assert not snapshot.from_auto_update

@@ -37,13 +37,6 @@ def test_a_call_is_measured_from_start_to_end() -> None:
     assert running.wait_closed(0)
 
 
-def test_the_first_token_of_a_reply_without_text_is_measured() -> None:
-    telemetry, pieces, running = start_stream(says("", ("add", {})))
-    list(pieces)
-    running.close()
-    assert len(telemetry.values(FIRST_TOKEN_SECONDS, "small")) == 1
-
-
 def test_a_failed_call_is_recorded_with_its_error() -> None:
     telemetry, pieces, running = start_stream(ScriptedReply(error=ModelError("timeout", "too late", True)))
     with pytest.raises(ModelError, match="too late"):

@@ -1,7 +1,6 @@
 """Logs as JSON: each line is one object, names the work it belongs to, and contains no secret."""
 
 import asyncio
-import contextvars
 import json
 import logging
 import threading
@@ -16,7 +15,6 @@ from roboco.ports.telemetry import Operation
 from roboco.telemetry.json_log import JsonFormatter
 from roboco.telemetry.redaction import Redactor
 from roboco.telemetry.telemetry import ProcessTelemetry
-from roboco.workspace.request_pool import for_each
 from tests.support.memory_ports.renewals import ScriptedRenewals
 
 SECRETS = {
@@ -58,24 +56,6 @@ def lines() -> Any:
 
 log = logging.getLogger("tests.json")
 TURN_OPERATION = Operation("turn", "task_1", 3, 1)
-
-
-def test_a_record_becomes_one_json_line(lines: list[dict[str, Any]]) -> None:
-    log.warning("two\nlines of %s", "text", extra={"prompt": "never logged"})
-    [line] = lines
-    assert set(line) == {"time", "level", "logger", "message", "process"}
-    assert (line["level"], line["logger"]) == ("WARNING", "tests.json")
-    assert line["message"] == "two\nlines of text"
-    assert line["time"].endswith("+00:00")
-
-
-def test_an_exception_is_logged_as_a_field(lines: list[dict[str, Any]]) -> None:
-    try:
-        raise ValueError("broken")
-    except ValueError:
-        log.exception("failed")
-    assert lines[0]["exception"].endswith("ValueError: broken")
-    assert lines[0]["message"] == "failed"
 
 
 def test_a_record_with_unfit_arguments_is_logged() -> None:
@@ -129,22 +109,6 @@ def test_lines_name_the_work_and_its_later_annotations(lines: list[dict[str, Any
     ]
 
 
-def test_lines_of_two_threads_name_their_own_work(lines: list[dict[str, Any]]) -> None:
-    meet = threading.Barrier(2, timeout=5)
-
-    def work(task_id: str) -> None:
-        with ProcessTelemetry(None, None).operation(Operation("turn", task_id, 0)):
-            meet.wait()
-            log.info(task_id)
-
-    threads = [threading.Thread(target=work, args=(f"task_{number}",)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [line["task_id"] for line in lines] == [line["message"] for line in lines]
-
-
 def test_lines_of_the_loop_thread_and_the_heartbeat_name_the_work(lines: list[dict[str, Any]]) -> None:
     loop, beaten = LoopThread(), threading.Event()
 
@@ -168,21 +132,3 @@ def test_lines_of_the_loop_thread_and_the_heartbeat_name_the_work(lines: list[di
         assert beaten.wait(60)
     assert {line["message"] for line in lines} == {"streams", "reads", "is lost"}
     assert {(line["task_id"], line["step"]) for line in lines} == {("task_1", 3)}
-
-
-def test_lines_of_threads_that_fetch_segments_name_the_work(lines: list[dict[str, Any]]) -> None:
-    with ProcessTelemetry(None, None).operation(TURN_OPERATION):
-        for_each(log.info, ["fetches", "fetches too"])
-    assert [line["task_id"] for line in lines] == ["task_1", "task_1"]
-
-
-def test_lines_of_shared_connections_name_no_work(lines: list[dict[str, Any]]) -> None:
-    """For example the sessions of MCP servers."""
-
-    async def converse() -> None:
-        log.info("converses")
-
-    with ProcessTelemetry(None, None).operation(TURN_OPERATION):
-        running = contextvars.Context().run(LoopThread().submit, converse())
-        assert running.ended.wait(60)
-    assert "task_id" not in lines[0]

@@ -95,12 +95,6 @@ def test_only_the_type_of_an_exception_is_recorded() -> None:
     assert "secret" not in span.to_json()
 
 
-def test_the_span_of_a_failed_task_has_an_error_type() -> None:
-    process = TracedProcess()
-    process.telemetry.task_ended(summary(TaskStatus.FAILED))
-    assert attributes_of(process.spans()["invoke_workflow desk"])["error.type"] == "failed"
-
-
 def test_all_spans_of_a_task_are_sampled_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")

@@ -1,6 +1,5 @@
 """@tool: Python functions as tools, their schema, and calls with a model's arguments."""
 
-import asyncio
 from collections.abc import Callable
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -10,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from roboco.errors import UsageError
 from roboco.ports.tools import ToolContext
-from roboco.tools.function_tool import describe_function, is_tool, tool
+from roboco.tools.function_tool import describe_function, tool
 
 CONTEXT = ToolContext("t1", "one", "tc_1", "t1/tc_1", 1)
 
@@ -30,22 +29,6 @@ class Shade(Enum):
 
 def call(function: Callable[..., Any], **args: Any) -> Any:
     return describe_function(function).call(args, CONTEXT)
-
-
-def test_a_marked_function_is_unchanged() -> None:
-    @tool
-    def add(a: int, b: int = 2) -> int:
-        """Add two numbers."""
-        return a + b
-
-    def other() -> None:
-        """Nothing."""
-
-    assert add(1) == 3
-    assert is_tool(add)
-    assert not is_tool(other)
-    assert not is_tool("add")
-    assert not is_tool(None)
 
 
 def test_the_schema_holds_types_defaults_and_descriptions() -> None:
@@ -80,15 +63,6 @@ def test_the_schema_holds_types_defaults_and_descriptions() -> None:
         "type": "integer",
     }
     assert describe_function(find).schema("search", "other words")["function"]["description"] == "other words"
-
-
-def test_a_tool_without_parameters_has_an_empty_schema() -> None:
-    def now() -> str:
-        """The time."""
-        return "noon"
-
-    assert describe_function(now).schema("now")["function"]["parameters"]["properties"] == {}
-    assert call(now) == "noon"
 
 
 def without_type_hint(a) -> None:  # type: ignore[no-untyped-def]
@@ -174,24 +148,6 @@ def test_a_parameter_may_have_any_name_that_python_allows(name: str) -> None:
         return
     assert list(described.schema("show")["function"]["parameters"]["properties"]) == [name]
     assert described.call({name: 1}, CONTEXT) == 2
-
-
-def test_an_async_function_runs_to_its_end() -> None:
-    async def later(a: int) -> int:
-        """Later."""
-        await asyncio.sleep(0)
-        return a + 1
-
-    assert call(later, a=1) == 2
-
-
-def test_an_error_of_the_function_is_raised_unchanged() -> None:
-    def fails() -> None:
-        """Fail."""
-        raise ZeroDivisionError("no")
-
-    with pytest.raises(ZeroDivisionError):
-        call(fails)
 
 
 def test_error_for_a_result_that_is_no_json_names_the_tool_the_type_and_the_remedy() -> None:

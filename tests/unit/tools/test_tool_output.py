@@ -41,26 +41,6 @@ def test_lines_of_both_streams_are_logged(caplog: pytest.LogCaptureFixture) -> N
     assert (sys.stdout, sys.stderr) == before
 
 
-def test_output_outside_of_a_call_is_unchanged(
-    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with log_output("refund", "t", SECRET_MASK):
-        kept = sys.stdout
-    print("after")
-    print("by a handler that a tool has made", file=kept)
-    assert capsys.readouterr().out == "after\nby a handler that a tool has made\n"
-    assert caplog.messages == []
-
-
-def test_streams_are_restored_after_an_exception(caplog: pytest.LogCaptureFixture) -> None:
-    before = sys.stdout
-    with contextlib.suppress(ValueError), log_output("refund", "t", SECRET_MASK):
-        print("half", end="")
-        raise ValueError
-    assert sys.stdout is before
-    assert logged_lines(caplog) == ["stdout: half"]
-
-
 def test_streams_are_restored_if_the_time_limit_interrupts_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before, uninstall = (sys.stdout, sys.stderr), tool_output._uninstall
 
@@ -95,14 +75,6 @@ def test_output_of_a_call_is_bounded(caplog: pytest.LogCaptureFixture, text: str
     assert sum(map(len, caplog.messages)) <= MAX_CHARS + 100 * len(caplog.messages)
     limits = f"further output is not logged ({MAX_LINES} lines, {MAX_CHARS} characters)"
     assert caplog.messages[-1] == f"tool 'refund' of task t: {limits}"
-
-
-def test_line_that_is_too_long_is_truncated(caplog: pytest.LogCaptureFixture) -> None:
-    with log_output("refund", "t", SECRET_MASK):
-        for _ in range(10):
-            print("x" * 1000, end="")
-        print("\nnext")
-    assert [len(line) for line in logged_lines(caplog)] == [len("stdout: ") + MAX_LINE_CHARS, len("stdout: next")]
 
 
 def test_secrets_are_masked_wherever_a_line_is_truncated(caplog: pytest.LogCaptureFixture) -> None:
@@ -154,18 +126,3 @@ def test_threads_and_coroutines_of_a_tool_are_logged_as_the_tool(caplog: pytest.
         context = copy_context()
     print_in(lambda: context.run(print, "too late"))
     assert logged_lines(caplog) == ["stdout: in a thread", "stdout: in a coroutine's thread"]
-
-
-def test_handler_that_prints_is_not_logged_again() -> None:
-    class Printing(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            print(record.getMessage())
-
-    logger, handler, below = logging.getLogger("roboco.tools.tool_output"), Printing(), io.StringIO()
-    logger.addHandler(handler)
-    try:
-        with contextlib.redirect_stdout(below):
-            run_logged("refund", lambda: print("once"))
-    finally:
-        logger.removeHandler(handler)
-    assert below.getvalue() == "tool 'refund' of task t, stdout: once\n"

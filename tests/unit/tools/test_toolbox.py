@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 import tempfile
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -214,12 +213,6 @@ def test_the_tools_of_an_agent_are_described() -> None:
     assert toolbox().describe(TEAM, TEAM.agent("two"), {}) == ()
 
 
-def test_a_tool_function_runs() -> None:
-    outcome = run("add", a=1, b="2")
-    assert (outcome.result.result, outcome.result.is_error, outcome.artifacts) == (3, False, ())
-    assert outcome.result.runtime_ms >= 0
-
-
 @pytest.mark.parametrize(
     ("name", "args", "expected"),
     [
@@ -282,15 +275,6 @@ def test_a_function_does_not_run_again_after_its_time(limit: bool, timeout: floa
     assert len(CALLS) == 1
 
 
-def test_a_cancelled_call_does_not_run_again() -> None:
-    CALLS.clear()
-    context = replace(CONTEXT, cancellation=threading.Event(), state_changes={})
-    context.cancellation.set()
-    call = ToolCall(id=CONTEXT.call_id, tool_name="flaky", args={"errors": ["refused"]})
-    assert toolbox().run(TEAM, call, TEAM.tool("flaky"), context).result.is_error
-    assert len(CALLS) == 1
-
-
 def test_frames_of_an_exception_are_kept_and_logged_but_not_in_the_outcome(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
     outcome = run("give", files, what="error")
@@ -310,15 +294,6 @@ def test_answer_of_a_tool_is_no_exception(what: str, caplog: pytest.LogCaptureFi
     run("give", files, what=what)
     assert call_failures(files, TASK) == {}
     assert "the tool raised" not in caplog.text
-
-
-def test_result_of_a_call_does_not_depend_on_the_store_of_its_frames(caplog: pytest.LogCaptureFixture) -> None:
-    class UnavailableFiles(MemoryFiles):
-        def put(self, path: str, data: bytes) -> None:
-            raise TransientError("the store is away")
-
-    assert run("give", UnavailableFiles(), what="error").result.error == "ValueError: went wrong"
-    assert f"the frames of call {CONTEXT.call_id} of task {TASK} are not kept" in caplog.text
 
 
 @pytest.mark.parametrize(("name", "on_unknown"), [("pay", "ask"), ("blind", "tell")])
@@ -356,12 +331,6 @@ def test_an_unavailable_workspace_does_not_verify_a_call() -> None:
         verify_call("pay", "transient")
 
 
-def test_a_large_verified_result_becomes_an_artifact() -> None:
-    outcome = verify_call("pay", "text")
-    assert outcome is not None
-    assert len(toolbox().offload_large(outcome, CONTEXT).artifacts) == 1
-
-
 def verify_call(name: str, what: str) -> ToolOutcome | None:
     """Return the result of the tool's `verify` for a lost call, or None."""
     call = ToolCall(id=CONTEXT.call_id, tool_name=name, args={"what": what})
@@ -379,22 +348,6 @@ def test_a_large_result_that_cannot_be_stored_is_truncated() -> None:
     assert str(cut.result.result).endswith("the rest could not be stored]")
     assert len(str(cut.result.result).encode()) < EXCERPT_BYTES + 100
     assert box.truncate_large(cut) == cut
-
-
-def test_a_long_error_is_truncated() -> None:
-    assert len(str(run("give", what="long").result.error)) <= 2000
-
-
-def test_an_unavailable_workspace_raises_transient_error() -> None:
-    with pytest.raises(TransientError, match="the store is away"):
-        run("give", what="transient")
-
-
-@pytest.mark.parametrize(("what", "expected"), [("tuple", ["a", "\ufffd"]), ("keys", {"1": "a"})])
-def test_results_are_converted_to_json_values(what: str, expected: object) -> None:
-    outcome = run("give", what=what)
-    assert outcome.result.error is None
-    assert outcome.result.result == expected
 
 
 @pytest.mark.parametrize(
@@ -439,12 +392,6 @@ def test_only_functions_of_allowed_modules_are_routers() -> None:
         toolbox().router(f"{THIS_MODULE}:NO_FUNCTION")
 
 
-def test_a_result_of_the_maximum_size_is_kept_whole() -> None:
-    outcome = run("give", what="edge")
-    assert len(outcome.result.result) == MAX_RESULT_BYTES
-    assert outcome.artifacts == ()
-
-
 @pytest.mark.parametrize(("what", "mime_type"), [("text", "text/plain"), ("json", "application/json")])
 def test_a_larger_result_becomes_an_artifact(what: str, mime_type: str) -> None:
     files = MemoryFiles()
@@ -462,12 +409,6 @@ def test_a_larger_result_becomes_an_artifact(what: str, mime_type: str) -> None:
         if what == "json"
         else stored.decode() == "ü" * MAX_RESULT_BYTES
     )
-
-
-def test_the_same_large_result_is_stored_as_one_artifact() -> None:
-    files = MemoryFiles()
-    assert run("give", files, what="json").artifacts == run("give", files, what="json").artifacts
-    assert len([path for path in files.held if "/artifacts/" in path]) == 1
 
 
 def test_memory_search_searches_the_whole_history() -> None:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 import pytest
 
 from roboco.domain.shard import SHARDS
-from roboco.engine.backoff import FIRST_DELAY
 from roboco.engine.operate.fill import FillStep
 from roboco.errors import TransientError
 from roboco.workers.sweep_lanes import LANES_PER_SHARD, THREADS, SweepLanes
@@ -117,16 +116,6 @@ def test_a_hanging_shard_occupies_two_threads_at_most() -> None:
         assert Counter(shards.swept)[3] == Counter(shards.swept)[4] == LANES_PER_SHARD
 
 
-def test_a_shard_whose_first_sweep_hangs_occupies_one_thread() -> None:
-    """A node that owns a third of the shards stops: threads are left for the others."""
-    shards = Shards()
-    shards.blocked = set(range(SHARDS // 3))
-    lanes = lanes_of(shards, Clock())
-    with threads_of(lanes, shards, hanging=len(shards.blocked)):
-        lanes.run()
-        assert Counter(shards.swept) == Counter(range(SHARDS))
-
-
 def test_a_shard_that_fails_is_tried_again_with_growing_delays() -> None:
     shards, clock = Shards(), Clock()
     shards.failing = {7}
@@ -142,41 +131,6 @@ def test_a_shard_that_fails_is_tried_again_with_growing_delays() -> None:
         lanes.run()
         clock.now += INTERVAL
     assert Counter(shards.swept)[7] > 20
-
-
-def test_a_shard_that_has_failed_occupies_one_thread_until_a_sweep_succeeds() -> None:
-    """Its node hangs: each sweep waits for a time-out."""
-    shards, clock = Shards(), Clock()
-    shards.failing = {3}
-    lanes = lanes_of(shards, clock)
-    lanes.run()
-    clock.now += FIRST_DELAY
-    shards.blocked = {3}
-    with threads_of(lanes, shards, hanging=1):
-        clock.now += INTERVAL
-        lanes.run()
-        assert Counter(shards.swept)[3] == 2, "one that has failed, and one that hangs"
-
-
-def test_no_sweep_starts_while_the_lanes_are_closed() -> None:
-    shards = Shards(2)
-    lanes = lanes_of(shards, Clock())
-    lanes.is_open = False
-    lanes.run()
-    assert not shards.swept
-
-
-def test_lanes_that_are_closed_end_after_the_current_sweep() -> None:
-    shards = Shards(5)
-    lanes = lanes_of(shards, Clock())
-
-    def sweep(shard: int) -> int:
-        lanes.is_open = False
-        return shards.sweep(shard)
-
-    lanes._sweep = sweep
-    lanes.run()
-    assert len(shards.swept) == 1
 
 
 def test_the_lanes_open_when_the_fill_allows_passes() -> None:

@@ -59,10 +59,6 @@ def test_requests_are_refused_beyond_the_limit_and_accepted_after_the_named_time
     assert isinstance(limits.counts.admit(caller, 0), Accepted)
 
 
-def test_a_caller_without_limits_is_never_refused(limits: Limits) -> None:
-    assert {limits.counts.admit(account(), HUGE) for _ in range(5)} == {Accepted()}
-
-
 def test_callers_are_counted_apart_and_their_tenant_together(limits: Limits) -> None:
     shared = CallerLimits(requests_per_minute=3)
     one, two = (
@@ -78,38 +74,6 @@ def test_callers_are_counted_apart_and_their_tenant_together(limits: Limits) -> 
     assert refused.limit == "tenant_requests_per_minute"
     other = account("other", shared=shared)
     assert isinstance(limits.counts.admit(other, 0), Accepted)
-
-
-def test_a_refused_request_is_not_counted(limits: Limits) -> None:
-    shared = CallerLimits(requests_per_minute=1)
-    caller = account(shared=shared, requests_per_minute=100)
-    before = limits.counts.admit(caller, 0)
-    assert isinstance(before, Accepted)
-    assert before.remaining == 99
-    for _ in range(5):
-        assert isinstance(limits.counts.admit(caller, 0), LimitReached)
-    free = account(requests_per_minute=100)
-    after = limits.counts.admit(free, 0)
-    assert isinstance(after, Accepted)
-    assert after.remaining is not None
-    assert after.remaining >= 98
-
-
-def test_without_a_tenant_the_limits_of_tenants_do_not_apply(limits: Limits) -> None:
-    caller = account("", shared=CallerLimits(requests_per_minute=1, open_streams=1, open_tasks=1))
-    for number in range(3):
-        assert isinstance(limits.counts.admit(caller, 0), Accepted)
-        assert limits.counts.hold_streams(caller, "p", number + 1, number + 1) is None
-        assert limits.tasks.add(caller, f"t{number}") is None
-
-
-def test_a_large_body_is_accepted_and_delays_the_next_request(limits: Limits) -> None:
-    caller = account(bytes_per_minute=1000)
-    assert isinstance(limits.counts.admit(caller, 5000), Accepted)
-    refused = limits.counts.admit(caller, 0)
-    assert isinstance(refused, LimitReached)
-    assert refused.limit == "bytes_per_minute"
-    assert 230 < refused.seconds <= 240
 
 
 def test_bytes_that_were_not_announced_are_charged_up_to_a_bound(limits: Limits) -> None:
@@ -133,16 +97,6 @@ def test_streams_of_all_processes_count_and_closed_ones_do_not(limits: Limits) -
     assert limits.counts.hold_streams(caller, "two", 2, 2) is None
     limits.counts.renew_streams(caller, "one", 0, 0)
     assert limits.counts.hold_streams(caller, "two", 3, 3) is None
-
-
-def test_streams_of_a_tenant_are_limited_together(limits: Limits) -> None:
-    shared = CallerLimits(open_streams=2)
-    one, two = account(shared=shared), account(by="key:two", shared=shared)
-    assert limits.counts.hold_streams(one, "p", 1, 1) is None
-    assert limits.counts.hold_streams(two, "p", 1, 2) is None
-    refused = limits.counts.hold_streams(two, "q", 1, 1)
-    assert refused is not None
-    assert refused.limit == "tenant_open_streams"
 
 
 def test_open_tasks_are_limited_and_a_repetition_is_not_refused(limits: Limits) -> None:

@@ -73,14 +73,6 @@ def test_whatever_order_counts_arrive_in_the_newest_of_each_task_remains(
     assert usages.spent(tenant, DAY) == usages.spent(tenant, DAY, "key:one") == expected
 
 
-def test_a_sum_that_would_overflow_stops(client: redis.Redis, prefix: str) -> None:
-    usages = RedisRateLimiter(Scripts(client), Keys(prefix), ModelLimits(()))
-    for steps in range(3):
-        usages.count_day("acme:t1", None, steps, used(steps, 9 * 10**18))
-        usages.count_day("acme:t2", None, steps, used(steps, 9 * 10**18))
-    assert usages.spent("acme", DAY) == used(4, 9 * 10**15)
-
-
 def test_the_keys_expire(client: redis.Redis, prefix: str) -> None:
     RedisRateLimiter(Scripts(client), Keys(prefix), ModelLimits(())).count_day("acme:t1", "key:one", 1, used(1, 2))
     lifetimes = [client.ttl(key) for key in client.scan_iter(f"{prefix}:*")]

@@ -9,18 +9,17 @@ import pytest
 from roboco.domain.team.credential import CredentialName
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admitted, Ticket
-from roboco.redis.rate_limits import Buckets, RedisRateLimiter
+from roboco.redis.rate_limits import RedisRateLimiter
 from roboco.redis.scripts import Scripts
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import (
     LONG_LEASE,
     OPERATOR_LIMITS,
     RATE_SLOT,
-    RATE_WINDOW,
     TaskUnderTest,
     wait_of,
 )
-from tests.contract.samples import TASK, status_event
+from tests.contract.samples import status_event
 
 UNLIMITED = ModelProfile(model="m")
 TOKEN_LIMITED = ModelProfile(model="m", tokens_per_minute=100)
@@ -34,10 +33,6 @@ def make_ticket(name: str, tenant: str = "", team: str = "desk") -> Ticket:
     return Ticket(f"{tenant}:{name}" if tenant else name, team, "1/1/0")
 
 
-def test_a_request_without_a_limit_never_waits(task: TaskUnderTest) -> None:
-    assert [wait_of(task.rates, UNLIMITED, make_ticket(f"t{number}"), 10_000) for number in range(50)] == [0] * 50
-
-
 def test_tokens_of_a_window_are_not_exceeded(task: TaskUnderTest) -> None:
     rates = task.rates
     assert wait_of(rates, TOKEN_LIMITED, make_ticket("a"), 60) == 0
@@ -45,19 +40,6 @@ def test_tokens_of_a_window_are_not_exceeded(task: TaskUnderTest) -> None:
     assert 0 < wait_of(rates, TOKEN_LIMITED, make_ticket("c"), 10) <= LONG_LEASE + MAX_OVERHANG
     task.pass_time(wait_of(task.short_window_rates, TOKEN_LIMITED, make_ticket("c"), 10))
     assert wait_of(task.short_window_rates, TOKEN_LIMITED, make_ticket("c"), 10) == 0
-
-
-def test_requests_of_a_window_are_not_exceeded(task: TaskUnderTest) -> None:
-    rates = task.rates
-    assert [wait_of(rates, REQUEST_LIMITED, make_ticket(name), 1) for name in "ab"] == [0, 0]
-    assert 0 < wait_of(rates, REQUEST_LIMITED, make_ticket("c"), 1) <= LONG_LEASE + MAX_OVERHANG
-    task.pass_time(wait_of(task.short_window_rates, REQUEST_LIMITED, make_ticket("c"), 1))
-    assert wait_of(task.short_window_rates, REQUEST_LIMITED, make_ticket("c"), 1) == 0
-
-
-def test_the_same_ticket_is_the_same_request(task: TaskUnderTest) -> None:
-    assert [wait_of(task.rates, TOKEN_LIMITED, make_ticket("a"), 100) for _ in range(5)] == [0] * 5
-    assert wait_of(task.rates, TOKEN_LIMITED, make_ticket("b"), 1) > 0
 
 
 def test_a_waiting_ticket_keeps_its_place(task: TaskUnderTest) -> None:
@@ -76,15 +58,6 @@ def test_a_waiting_ticket_keeps_its_place(task: TaskUnderTest) -> None:
     )
 
 
-def test_a_request_larger_than_a_window_waits_until_the_window_is_empty(task: TaskUnderTest) -> None:
-    rates = task.rates
-    assert wait_of(rates, TOKEN_LIMITED, make_ticket("a"), 1) == 0
-    assert 0 < wait_of(rates, TOKEN_LIMITED, make_ticket("huge"), 10_000) <= LONG_LEASE + MAX_OVERHANG
-    task.pass_time(wait_of(task.short_window_rates, TOKEN_LIMITED, make_ticket("huge"), 10_000))
-    assert wait_of(task.short_window_rates, TOKEN_LIMITED, make_ticket("huge"), 10_000) == 0
-    assert wait_of(rates, TOKEN_LIMITED, make_ticket("b"), 1) > 0
-
-
 def test_the_recorded_usage_replaces_the_reservation(task: TaskUnderTest) -> None:
     rates = task.rates
     wait_of(rates, TOKEN_LIMITED, make_ticket("a"), 100)
@@ -92,27 +65,6 @@ def test_the_recorded_usage_replaces_the_reservation(task: TaskUnderTest) -> Non
     assert wait_of(rates, TOKEN_LIMITED, make_ticket("b"), 70) == 0
     rates.record_usage(TOKEN_LIMITED, make_ticket("unknown"), 5)
     assert wait_of(rates, TOKEN_LIMITED, make_ticket("c"), 1) > 0
-
-
-def test_requests_that_no_longer_count_are_forgotten(task: TaskUnderTest) -> None:
-    many = ModelProfile(model="m", requests_per_minute=1000)
-    for ticket in "abc":
-        assert wait_of(task.short_window_rates, many, make_ticket(ticket), 1) == 0
-    task.pass_time(RATE_WINDOW + 2 * RATE_SLOT)
-    assert wait_of(task.short_window_rates, many, make_ticket("d"), 1) == 0
-    assert task.tickets(many, make_ticket("d")) <= {make_ticket("d").name}
-
-
-def test_the_data_of_old_windows_is_removed(redis_task: TaskOnRedis) -> None:
-    many = ModelProfile(model="m", requests_per_minute=1000)
-    window = Buckets(redis_task.keys, OPERATOR_LIMITS).of(many, "", "desk")[0].keys[0]
-    assert wait_of(redis_task.short_window_rates, many, make_ticket("a"), 1) == 0
-    client: Any = redis_task.client
-    old = [name for name in client.hkeys(window) if name[:-1].isdigit()]
-    redis_task.pass_time(RATE_WINDOW + 2 * RATE_SLOT)
-    assert wait_of(redis_task.short_window_rates, many, make_ticket("b"), 1) == 0
-    assert old
-    assert not set(old) & set(client.hkeys(window))
 
 
 def test_the_longest_pause_of_a_model_applies_to_all_its_requests(task: TaskUnderTest) -> None:
@@ -180,16 +132,6 @@ def test_a_released_ticket_gives_its_place_to_the_tickets_behind_it(task: TaskUn
     rates.release(TOKEN_LIMITED, make_ticket("a0"))
     assert wait_of(rates, TOKEN_LIMITED, make_ticket("a30"), 100) > 0, "the request of a0 was sent, and still counts"
     rates.release(UNLIMITED, make_ticket("unknown"))
-
-
-def test_a_tenant_is_not_charged_for_released_tickets(task: TaskUnderTest) -> None:
-    for number in range(30):
-        wait_of(task.rates, OPERATOR_LIMITED, make_ticket(f"b{number}", "globex"), 50)
-    for number in range(20):
-        wait_of(task.rates, OPERATOR_LIMITED, make_ticket(f"a{number}", "acme"), 50)
-    for number in range(20):
-        task.rates.release(OPERATOR_LIMITED, make_ticket(f"a{number}", "acme"))
-    assert wait_of(task.rates, OPERATOR_LIMITED, make_ticket("new", "acme"), 50) <= 2 * LONG_LEASE
 
 
 def test_a_ticket_that_is_not_renewed_in_time_loses_its_place(redis_task: TaskOnRedis) -> None:
@@ -277,28 +219,6 @@ def test_a_deferred_turn_is_claimed_again_later(task: TaskUnderTest, refused: bo
     assert task.snapshot.refusals.count == 1 + refused
     assert (task.snapshot.refusals.seconds >= 0.3) is refused
     assert task.event_log()[-1][2] == "waits"
-
-
-def test_a_turn_without_the_time_of_its_first_refusal_is_deferred_again(redis_task: TaskOnRedis) -> None:
-    """An earlier release of Roboco did not store the time of the first refusal."""
-    task = redis_task
-    task.create(3)
-    task.record_decision()
-    task.leases.defer_turn(task.claim(), 0, status_event("waits"), True)
-    task.client.hdel(task.keys.state(TASK), "first_refused_at", "refused_for")
-    assert (task.snapshot.refusals.count, task.snapshot.refusals.seconds) == (1, 0)
-    assert task.leases.defer_turn(task.claim(), 0, status_event("waits"), True)
-    assert (task.snapshot.refusals.count, task.snapshot.refusals.seconds) == (2, 0)
-
-
-def test_a_dispatch_ends_the_deferral_of_a_turn(task: TaskUnderTest) -> None:
-    task.create(3)
-    task.record_decision()
-    task.leases.defer_turn(task.claim(), 5, status_event("waits"), True)
-    assert task.leases.count_redelivery(TASK, task.snapshot.position.epoch, True) == 1
-    assert deferral_left(task) == -1
-    task.record_decision()
-    assert (deferral_left(task), task.snapshot.refusals.count) == (-1, 0)
 
 
 def deferral_left(task: TaskUnderTest) -> float:

@@ -1,6 +1,5 @@
 """Records of used tokens: late, repeated, in any order, or lost."""
 
-import time
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from tests.contract.redis.rates.test_rate_limit_usage import slots_of
 from tests.contract.redis.rates.test_rate_limits import make_ticket
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import wait_of
-from tests.support.stack import until
 
 HIGH_LIMITS = ModelProfile(model="m", requests_per_minute=10_000, tokens_per_minute=10**6)
 OF_OPERATOR = ModelProfile(model="both", tokens_per_minute=10**6)
@@ -53,27 +51,6 @@ def test_records_count_once_in_any_order(
         assert int(usage["requests"]) == len(requests) == sum(n for slot, n in slots.items() if slot.endswith("r"))
         assert int(usage["tokens"]) == sum(expected.values())
         assert int(usage["tokens"]) == sum(n for slot, n in slots.items() if slot.endswith("t"))
-
-
-def test_a_late_record_counts_in_the_slot_in_which_its_request_was_sent(redis_task: TaskOnRedis) -> None:
-    limiter = RedisRateLimiter(Scripts(redis_task.client), redis_task.keys, LIMITS, slot=0.5)
-    assert wait_of(limiter, HIGH_LIMITS, make_ticket("a"), 100) == 0
-    time.sleep(0.5)  # the request is sent in a later slot than that of its admission
-    until(lambda: time.time() % 0.5 < 0.1, 5, "a slot begins")
-    sent_at, slot = time.monotonic(), int(time.time() / 0.5)
-    time.sleep(1.1)  # its record is later than that slot, and the one after it
-    limiter.record_usage(HIGH_LIMITS, make_ticket("a"), 30, time.monotonic() - sent_at)
-    counts = {name: count for name, count in slots_of(usage_of(redis_task, HIGH_LIMITS)[0]).items() if count}
-    assert counts in [{f"{at}r": 1, f"{at}t": 30} for at in (slot, slot + 1)], "a stall on the way makes it later"
-
-
-def test_a_record_after_the_end_of_its_admission_changes_nothing(redis_task: TaskOnRedis) -> None:
-    """Redis keeps no key for it: one without a time to live would remain for good."""
-    limiter = RedisRateLimiter(Scripts(redis_task.client), redis_task.keys, LIMITS, 0.05, 0.05, 0.01)
-    assert wait_of(limiter, HIGH_LIMITS, make_ticket("a"), 100) == 0
-    until(lambda: not redis_task.names(), 5, "all keys have expired")
-    limiter.record_usage(HIGH_LIMITS, make_ticket("a"), 30)
-    assert redis_task.names() == []
 
 
 @pytest.mark.parametrize("lost", ["admission", "usage"])

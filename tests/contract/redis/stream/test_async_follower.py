@@ -3,11 +3,8 @@
 import asyncio
 import json
 import os
-import signal
-import threading
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,16 +14,14 @@ from redis.retry import Retry
 
 from roboco.errors import TransientError
 from roboco.local.process import free_port
-from roboco.local.valkey import ValkeyServer, start_valkey
-from roboco.redis.client import connect
-from roboco.redis.keys import Keys
+from roboco.local.valkey import ValkeyServer
 from roboco.redis.stream import async_follower
 from roboco.redis.stream import subscriptions as redis_subscriptions
 from roboco.redis.stream.async_follower import AsyncFollower
-from roboco.redis.stream.follower import ARCHIVE_THREADS, READER_THREADS, RedisFollower
+from roboco.redis.stream.follower import RedisFollower
 from roboco.redis.stream.position import Record, StreamPosition
-from roboco.redis.stream.subscriber import MAX_QUEUED, ControlSignal, Subscriber
-from tests.contract.redis.stream.publisher import END, Archive, Publisher, no_archive, text_of
+from roboco.redis.stream.subscriber import MAX_QUEUED, ControlSignal
+from tests.contract.redis.stream.publisher import END, Publisher, no_archive, text_of
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.samples import TASK
 
@@ -143,64 +138,6 @@ def test_a_follower_that_is_cancelled_at_any_moment_leaves_nothing(
     asyncio.run(main())
 
 
-def test_a_follower_that_starts_as_the_last_one_ends_receives_all_messages(
-    shared: RedisFollower, redis_task: TaskOnRedis
-) -> None:
-    """Each message is received by a new follower, so channels are unsubscribed and subscribed at the same moments."""
-
-    async def main() -> None:
-        publisher = Publisher(redis_task)
-        publisher.create_task()
-        position = StreamPosition()
-        received: list[str] = []
-        publishing = asyncio.create_task(publish_turns(publisher, 12))
-        while received[-1:] != [END]:
-            async with aclosing(AsyncFollower(shared).follow(TASK, position)) as records:
-                async for record in records:
-                    if record is not None:
-                        received.append(text_of(record))
-                    if record is not None or received[-1:] == [END]:
-                        break
-        await publishing
-        assert received == publisher.published
-
-    asyncio.run(main())
-
-
-def test_two_event_loops_follow_side_by_side(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
-    async def follow(received: list[str]) -> None:
-        await receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received)
-
-    async def main() -> None:
-        publisher = Publisher(redis_task)
-        publisher.create_task()
-        received: list[list[str]] = [[], [], []]
-        others = [asyncio.to_thread(asyncio.run, follow(own)) for own in received[:2]]
-        following = asyncio.gather(*others, follow(received[2]))
-        await eventually(lambda: count_subscriptions(redis_task) == 3, "each loop subscribes")
-        await publish_turns(publisher)
-        await asyncio.wait_for(following, 60)
-        assert received == [publisher.published] * 3
-
-    asyncio.run(main())
-    asyncio.run(follow([]))  # a later loop; the task has ended
-    assert len(shared.hubs._hubs) == 1, "the hubs of closed loops are removed"
-
-
-def test_a_loop_that_closes_during_a_stream_does_not_disturb_the_next_one(
-    shared: RedisFollower, redis_task: TaskOnRedis
-) -> None:
-    Publisher(redis_task).create_task()
-
-    async def read_first_message() -> None:
-        async for _ in AsyncFollower(shared).follow(TASK, StreamPosition()):
-            break
-
-    asyncio.run(read_first_message())
-    assert count_subscriptions(redis_task) in (0, 1)
-    test_a_follower_that_starts_as_the_last_one_ends_receives_all_messages(shared, redis_task)
-
-
 def test_followers_ignore_malformed_messages_on_a_channel(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
     """Any client of Redis can publish to a channel. Other messages on the same connection are still received."""
 
@@ -215,39 +152,6 @@ def test_followers_ignore_malformed_messages_on_a_channel(shared: RedisFollower,
         await publish_turns(publisher)
         await asyncio.wait_for(following, 60)
         assert received == publisher.published
-
-    asyncio.run(main())
-
-
-def test_followers_of_old_events_delay_no_other_one(redis_task: TaskOnRedis, valkey: ValkeyServer) -> None:
-    """The workspace does not answer. More followers wait for it than there are threads."""
-    publisher, archive, workspace = Publisher(redis_task), Archive(redis_task), threading.Event()
-
-    def slow_archive(task_id: str, generation: str, after: int, before: int) -> Iterator[Record]:
-        assert workspace.wait(60)
-        return archive.read(task_id, generation, after, before)
-
-    async def main() -> None:
-        publisher.create_task()
-        for _ in range(12):
-            publisher.publish_turn()
-        archive.trim(kept=1)
-        now, before = redis_task.snapshot, len(publisher.published)
-        position = StreamPosition(now.logs.generation, now.logs.events, now.logs.chunks)
-        shared = RedisFollower(redis_task.client, valkey.url, redis_task.keys, slow_archive)
-        old: list[list[str]] = [[] for _ in range(2 * (READER_THREADS + ARCHIVE_THREADS))]
-        late: list[str] = []
-        async with asyncio.TaskGroup() as group:
-            for own in old:
-                group.create_task(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), own))
-            await eventually(lambda: count_subscriptions(redis_task), "a connection subscribes")
-            try:
-                await publish_turns(publisher)
-                await asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, position), late), 60)
-            finally:
-                workspace.set()
-        assert late == publisher.published[before:]
-        assert old == [publisher.published] * len(old)
 
     asyncio.run(main())
 
@@ -298,37 +202,6 @@ def test_logs_that_stay_unreadable_raise_a_transient_error(
             asyncio.run(asyncio.wait_for(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), []), 60))
 
 
-def test_a_follower_waits_for_a_redis_that_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = start_valkey(tmp_path)
-    client = connect(server.url)
-    task = TaskOnRedis(client, Keys("away"))
-    shared = RedisFollower(client, server.url, task.keys, no_archive)
-
-    async def main() -> None:
-        nonlocal server
-        publisher = Publisher(task)
-        publisher.create_task()
-        received: list[str] = []
-        following = asyncio.create_task(receive(AsyncFollower(shared).follow(TASK, StreamPosition()), received))
-        await asyncio.to_thread(publisher.publish_turn)
-        await eventually(lambda: received == publisher.published, "the follower receives messages")
-        os.kill(server.pid, signal.SIGTERM)
-        await asyncio.to_thread(server.process.wait)
-        (subscription,) = shared.hubs.current()._subscriptions.values()
-        (subscriber,) = subscription.subscribers
-        await eventually(lambda: subscriber.disconnected_since, "the follower notices the disconnection")
-        server = start_valkey(tmp_path, server.port)
-        await publish_turns(publisher)
-        await asyncio.wait_for(following, 60)
-        assert received == publisher.published
-
-    try:
-        asyncio.run(main())
-    finally:
-        client.close()
-        server.stop()
-
-
 def test_a_forked_process_opens_its_own_connection(shared: RedisFollower, redis_task: TaskOnRedis) -> None:
     publisher = Publisher(redis_task)
     publisher.create_task()
@@ -352,20 +225,3 @@ def test_a_forked_process_opens_its_own_connection(shared: RedisFollower, redis_
     with os.fdopen(reading) as status_event:
         assert json.load(status_event) == publisher.published
     os.waitpid(child, 0)
-
-
-def test_a_subscriber_queues_a_limited_number_of_messages() -> None:
-    async def main() -> None:
-        subscriber = Subscriber(StreamPosition())
-        for number in range(MAX_QUEUED):
-            subscriber.put({"seq": number})
-        assert [await subscriber.receive() for _ in range(MAX_QUEUED)] == [
-            {"seq": number} for number in range(MAX_QUEUED)
-        ]
-        for number in range(2 * MAX_QUEUED):
-            subscriber.put({"seq": number})
-        assert await subscriber.receive() is ControlSignal.CATCH_UP
-        subscriber.put({"seq": 7})
-        assert await subscriber.receive() == {"seq": 7}
-
-    asyncio.run(main())

@@ -1,18 +1,15 @@
 """The follower: it yields every message once and in order, live and from the logs."""
 
-import json
 import random
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from itertools import takewhile
 from typing import Any
 
 import pytest
 import redis
 
-from roboco.domain.stream.event import ErrorOccurred, StepEnded
 from roboco.errors import TransientError
 from roboco.local.valkey import ValkeyServer
 from roboco.redis import client as redis_client
@@ -23,13 +20,13 @@ from roboco.redis.stream import async_follower as redis_async_follower
 from roboco.redis.stream import log_merger as redis_log_merger
 from roboco.redis.stream import subscriptions as redis_subscriptions
 from roboco.redis.stream.follower import RedisFollower
-from roboco.redis.stream.log_merger import LOST_EVENTS, ReadArchive
+from roboco.redis.stream.log_merger import ReadArchive
 from roboco.redis.stream.position import Record, StreamPosition
 from tests.contract.redis.stream.blocking_follower import BlockingFollower
 from tests.contract.redis.stream.publisher import END, Archive, Publisher, no_archive, text_of
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.unreachable_redis import wait_for_error
-from tests.contract.samples import NOON, TASK, status_event, step_after
+from tests.contract.samples import TASK
 from tests.support.stack import until
 
 pytestmark = pytest.mark.redis
@@ -112,81 +109,6 @@ def test_followers_that_disconnect_receive_every_message_once(
     assert min(connections) > MIN_CONNECTIONS
 
 
-@pytest.mark.parametrize("is_stored", [True, False])
-def test_followers_receive_large_steps_from_the_history(
-    valkey: ValkeyServer, redis_task: TaskOnRedis, make_follower: Callable[..., BlockingFollower], is_stored: bool
-) -> None:
-    steps = (lambda _, start: redis_task.steps[start:]) if is_stored else no_steps
-    follower = make_follower(redis_task.client, valkey.url, redis_task.keys, no_archive, steps)
-    redis_task.create(1, status_event("a"))
-    with following(follower, StreamPosition()) as records:
-        assert next(filter(None, records))["reason"] == "a"
-        for number in range(2):
-            redis_task.record_decision()
-            text = str(number) * 50_000
-            end = StepEnded(task_id=TASK, timestamp=NOON, step=step_after(redis_task.steps, text))
-            assert redis_task.commit(end, text=text)
-            record = next(filter(None, records))
-            if is_stored:
-                assert record["step"] == redis_task.steps[-1].model_dump(mode="json")
-            else:
-                assert record["code"] == LOST_EVENTS
-
-
-def test_a_replay_continues_from_any_position(
-    follower: BlockingFollower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(redis_logs, "PAGE_SIZE", 7)
-    publisher = Publisher(redis_task)
-    publisher.create_task()
-    for _ in range(12):
-        publisher.publish_turn()
-    positions, position = [], StreamPosition()
-    for record in follower.replay(TASK, position):
-        positions.append(replace(position))
-        assert text_of(record) == publisher.published[len(positions) - 1]
-    assert len(positions) == len(publisher.published)
-    for number in range(0, len(positions), 5):
-        left = [text_of(record) for record in follower.replay(TASK, positions[number])]
-        assert left == publisher.published[number + 1 :]
-
-
-def test_a_replay_keeps_the_order_while_messages_are_published(
-    follower: BlockingFollower, redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(redis_logs, "PAGE_SIZE", 3)
-    publisher = Publisher(redis_task)
-    publisher.create_task()
-
-    def publish_turns() -> None:
-        for _ in range(40):
-            publisher.publish_turn()
-        publisher.publish_end()
-
-    with ThreadPoolExecutor(1) as pool:
-        publishing = pool.submit(publish_turns)
-        received: list[str] = []
-        position = StreamPosition()
-        while received[-1:] != [END]:
-            receive(iter(follower.replay(TASK, position)), received)
-        publishing.result()
-    assert received == publisher.published
-
-
-def test_a_follower_may_start_before_its_task(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
-    publisher = Publisher(redis_task)
-    with following(follower, StreamPosition()) as records:
-        assert next(records) is None
-        assert next(records) is None
-        publisher.create_task()
-        publisher.publish_turn()
-        publisher.publish_end()
-        received: list[str] = []
-        receive(records, received)
-        assert received == publisher.published
-        assert next(records) is None
-
-
 def test_killed_connections_are_reopened(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
     publisher = Publisher(redis_task)
     received: list[str] = []
@@ -198,92 +120,6 @@ def test_killed_connections_are_reopened(follower: BlockingFollower, redis_task:
             if number % 6 == 3:
                 until(lambda: len(received) > len(publisher.published) // 2, 60, "the follower receives messages")
                 redis_task.client.client_kill_filter(_type="pubsub")
-        publisher.publish_end()
-        receiving.result(timeout=60)
-    assert received == publisher.published
-
-
-class NonPublishingRedis(redis.Redis):
-    """A client whose scripts publish nothing, as if every published message were lost."""
-
-    def register_script(self, script: Any) -> Any:
-        """Return the script without its PUBLISH commands."""
-        return super().register_script(script.replace("redis.call('PUBLISH', log, message)", ""))
-
-
-def test_changes_yields_every_event_and_reconnects(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
-    channel, again = redis_task.keys.events(TASK), {"type": "again"}
-
-    def next_repeated() -> Record | None:  # a message that arrives during the reconnection is yielded as None
-        redis_task.client.publish(channel, json.dumps(again))
-        return next(changes)
-
-    with closing(follower.changes(TASK)) as changes:
-        assert next(changes) is None
-        publisher = Publisher(redis_task)
-        publisher.create_task()
-        while (change := next(changes)) is None:  # it has subscribed again: a message before that is lost
-            redis_task.client.publish(channel, publisher.published[0])
-        assert text_of(change) == publisher.published[0]
-        for nonsense in ("this is no message", b"\xff", '{"type": []}'):
-            redis_task.client.publish(channel, nonsense)
-            assert next(changes) in (None, {"type": []}, change)  # the last copy may be late
-        redis_task.client.client_kill_filter(_type="pubsub")
-        until(lambda: next_repeated() == again, 60, "it subscribes again")
-
-
-def test_unpublished_messages_are_read_from_the_log(
-    follower: BlockingFollower, redis_task: TaskOnRedis, valkey: ValkeyServer
-) -> None:
-    with NonPublishingRedis.from_url(valkey.url, decode_responses=True) as client:
-        publisher = Publisher(TaskOnRedis(client, redis_task.keys))
-        with following(follower, StreamPosition()) as records:
-            assert next(records) is None
-            publisher.create_task()
-            publisher.publish_turn()
-            publisher.publish_end()
-            received: list[str] = []
-            receive(records, received)
-    assert received == publisher.published
-
-
-def test_a_new_generation_is_received_from_its_start(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
-    before, after = Publisher(redis_task, 1), Publisher(redis_task, 2)
-    received: list[str] = []
-    left = StreamPosition()
-    before.create_task()
-    for _ in range(5):
-        before.publish_turn()
-    with ThreadPoolExecutor(1) as pool, following(follower, left) as leaving:
-        receiving = pool.submit(receive, follower.follow(TASK, StreamPosition()), received)
-        receive(leaving, [], 10)
-        until(lambda: received == before.published, 60, "the follower has received everything")
-        redis_task.wipe()
-        after.create_task()
-        for _ in range(5):
-            after.publish_turn()
-        after.publish_end()
-        receiving.result(timeout=60)
-    assert received == before.published + after.published
-    again: list[str] = []
-    with following(follower, replace(left)) as records:
-        receive(records, again)
-    assert again == after.published
-
-
-def test_logs_are_received_from_their_start_after_a_reset(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
-    publisher = Publisher(redis_task)
-    received: list[str] = []
-    publisher.create_task()
-    with ThreadPoolExecutor(1) as pool:
-        receiving = pool.submit(receive, follower.follow(TASK, StreamPosition()), received)
-        for number in range(4):
-            publisher.publish_turn()
-            until(lambda: received == publisher.published, 60, "the follower has received everything")
-            publisher.published.append(f"again {number}")
-            redis_task.store.reset_logs(
-                TASK, redis_task.snapshot.position.epoch, [status_event(publisher.published[-1])]
-            )
         publisher.publish_end()
         receiving.result(timeout=60)
     assert received == publisher.published
@@ -332,26 +168,6 @@ def test_a_loss_of_the_logs_during_a_replay_repeats_nothing(
     old = [text_of(record) for record in records if record["generation"] != generation]
     assert old == [word for word in before.published if word in old]
     assert position.generation == generation
-
-
-def test_text_that_was_trimmed_from_the_log_is_skipped(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
-    publisher = Publisher(redis_task, trims_chunks=True)
-    publisher.create_task()
-    for _ in range(40):
-        publisher.publish_turn()
-    texts = {text for _, _, text in redis_task.chunk_log()}
-    logged = [word for word in publisher.published if word.startswith("event") or word in texts]
-    assert len(logged) < len(publisher.published)
-    received: list[str] = []
-    position = StreamPosition()
-    with following(follower, position) as records:
-        receive(records, received, len(logged))
-        assert received == logged
-        assert len(redis_task.event_log()) == position.events
-        publisher.publish_turn()
-        publisher.publish_end()
-        receive(records, received)
-    assert_in_order(received, publisher.published)
 
 
 def test_events_that_were_trimmed_from_the_log_come_from_the_archive(
@@ -403,41 +219,6 @@ def test_a_log_that_is_trimmed_during_the_read_has_no_gap(
         position = StreamPosition()
         received = [text_of(record) for _ in range(2) for record in follower.replay(TASK, position)]
     assert received == publisher.published
-
-
-def test_events_that_are_nowhere_are_reported(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
-    publisher = Publisher(redis_task)
-    publisher.create_task()
-    for _ in range(9):
-        publisher.publish_turn()
-    Archive(redis_task).trim(kept=2)  # the follower has no archive
-    publisher.publish_end()
-    with following(follower, StreamPosition()) as records:
-        received = list(takewhile(lambda record: text_of(record) != END, filter(None, records)))
-    lost = [record for record in received if record["type"] == "event_error"]
-    assert {record["code"] for record in lost} == {"events_lost"}
-    assert "events 1 to" in lost[0]["message"]
-    assert_in_order([text_of(record) for record in received if record not in lost], publisher.published, whole=False)
-
-
-def assert_in_order(received: list[str], published: list[str], whole: bool = True) -> None:
-    """Require that each message was received once, in order; with `whole` that no event is missing."""
-    places = [published.index(text) for text in received]
-    assert places == sorted(set(places))
-    if whole:
-        assert [text for text in received if text.startswith("event")] == [
-            text for text in published if text.startswith("event")
-        ]
-
-
-def test_an_unlogged_event_does_not_move_the_position(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:
-    position = StreamPosition()
-    with following(follower, position) as records:
-        assert next(records) is None
-        redis_task.logs.publish_unlogged(TASK, ErrorOccurred(task_id=TASK, timestamp=NOON, code="usage", message="no"))
-        record = next(one for one in records if one is not None)
-    assert text_of(record) == "no"
-    assert position == StreamPosition()
 
 
 def test_a_follower_that_ends_leaves_no_connection(follower: BlockingFollower, redis_task: TaskOnRedis) -> None:

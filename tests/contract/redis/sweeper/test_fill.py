@@ -39,49 +39,6 @@ def test_pages_are_claimed_in_turn(schedule: Schedule) -> None:
     assert schedule.claim_fill("mark", FIRST, "me", LONG_CLAIM) == FillClaim(FIRST, True), "the next fill"
 
 
-def test_the_page_of_a_dead_coordinator_is_claimed_again(task: TaskUnderTest) -> None:
-    task.schedule.claim_fill("mark", FIRST, "dead", SHORT_CLAIM)
-    task.pass_time(SHORT_CLAIM)
-    assert task.schedule.claim_fill("mark", FIRST, "me", LONG_CLAIM) == FillClaim(FIRST, True)
-    assert not task.schedule.advance_fill("dead", SECOND), "it was only slow"
-    task.schedule.finish_fill("dead")
-    assert task.schedule.advance_fill("me", SECOND)
-    assert not task.schedule.advance_fill("dead", FIRST)
-    assert task.schedule.claim_fill("mark", FIRST, "you", LONG_CLAIM) == FillClaim(SECOND, True)
-
-
-def test_an_advance_may_be_repeated(schedule: Schedule) -> None:
-    schedule.claim_fill("mark", FIRST, "me", LONG_CLAIM)
-    assert schedule.advance_fill("me", SECOND)
-    assert schedule.advance_fill("me", SECOND)
-    assert not schedule.advance_fill("me", LAST)
-
-
-def test_the_next_page_may_wait(task: TaskUnderTest) -> None:
-    task.schedule.claim_fill("mark", FIRST, "me", LONG_CLAIM)
-    task.schedule.advance_fill("me", SECOND, SHORT_CLAIM)
-    task.pass_time(SHORT_CLAIM)
-    assert task.schedule.claim_fill("mark", FIRST, "you", LONG_CLAIM) == FillClaim(SECOND, True)
-    task.schedule.advance_fill("you", SECOND, LONG_CLAIM)
-    assert task.schedule.claim_fill("mark", FIRST, "me", LONG_CLAIM) == FillClaim(SECOND, False)
-
-
-def test_a_fill_with_another_mark_begins_anew(schedule: Schedule) -> None:
-    schedule.claim_fill("mark", FIRST, "me", LONG_CLAIM)
-    schedule.advance_fill("me", SECOND)
-    schedule.claim_fill("mark", FIRST, "me", LONG_CLAIM)
-    other = FillPosition(FillKind.RESTARTED, FillPhase.SCHEDULED)
-    assert schedule.claim_fill("other", other, "you", LONG_CLAIM) == FillClaim(other, True)
-    assert not schedule.advance_fill("me", SECOND)
-
-
-def test_a_lost_fill_begins_anew(task: TaskUnderTest) -> None:
-    task.schedule.claim_fill("mark", FIRST, "me", LONG_CLAIM)
-    task.wipe()
-    assert not task.schedule.advance_fill("me", SECOND)
-    assert task.schedule.claim_fill("mark", FIRST, "you", LONG_CLAIM) == FillClaim(FIRST, True)
-
-
 def test_the_record_of_a_fill_that_no_coordinator_continues_expires(redis_task: TaskOnRedis) -> None:
     for _ in range(2):
         redis_task.schedule.claim_fill("mark", FIRST, "me", LONG_CLAIM)

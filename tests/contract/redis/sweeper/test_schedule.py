@@ -9,7 +9,7 @@ import pytest
 from redis.crc import key_slot
 from redis.exceptions import OutOfMemoryError
 
-from roboco.domain.paths import ENTER_PREFIX, NOTIFY_PREFIX, RESTART_PREFIX
+from roboco.domain.paths import NOTIFY_PREFIX, RESTART_PREFIX
 from roboco.domain.shard import SHARDS, SLOTS, shard_of
 from roboco.errors import TransientError
 from roboco.local.valkey import start_valkey
@@ -33,29 +33,6 @@ def schedule(task: TaskUnderTest) -> Schedule:
     return task.schedule
 
 
-def test_due_tasks_are_ordered_by_their_times(schedule: Schedule) -> None:
-    assert due_names(schedule) == []
-    for task_id, delay in (("b", -20), ("c", -10), ("a", -15), ("later", LONG_DELAY), ("first", -90)):
-        schedule.set(task_id, delay)
-    assert due_names(schedule) == ["first", "b", "a", "c"]
-    assert due_names(schedule, 2) == ["first", "b"]
-    assert due_names(schedule) == ["first", "b", "a", "c"], "reading the due tasks does not remove them"
-
-
-def test_a_task_is_due_after_its_delay(task: TaskUnderTest) -> None:
-    task.schedule.set("a", SHORT_DELAY)
-    task.pass_time(SHORT_DELAY)
-    assert due_names(task.schedule) == ["a"]
-
-
-def test_a_new_time_replaces_the_old_one(schedule: Schedule) -> None:
-    schedule.set("a")
-    schedule.set("a", LONG_DELAY)
-    assert due_names(schedule) == []
-    schedule.set("a", -10)
-    assert due_names(schedule) == ["a"]
-
-
 def test_schedule_no_later_than_never_postpones_a_task(schedule: Schedule) -> None:
     schedule.schedule_no_later_than("a", LONG_DELAY)
     assert due_names(schedule) == []
@@ -64,75 +41,9 @@ def test_schedule_no_later_than_never_postpones_a_task(schedule: Schedule) -> No
     assert due_names(schedule) == ["a"]
 
 
-def test_set_default_keeps_an_existing_time(schedule: Schedule) -> None:
-    schedule.set("a", LONG_DELAY)
-    assert not schedule.set_default("a")
-    assert due_names(schedule) == []
-    schedule.set_default("b", -1)
-    assert not schedule.set_default("b", LONG_DELAY)
-    assert due_names(schedule) == ["b"]
-
-
-def test_set_default_returns_true_if_it_set_a_time(redis_task: TaskOnRedis) -> None:
-    assert [redis_task.schedule.set_default("a") for _ in range(2)] == [True, False]
-
-
-def test_a_task_is_removed_from_the_schedule(schedule: Schedule) -> None:
-    schedule.remove("a")
-    schedule.set("a", -2)
-    schedule.set("b", -1)
-    schedule.remove("a")
-    schedule.remove("a")
-    assert due_names(schedule) == ["b"]
-    schedule.set_default("a", -3)
-    assert due_names(schedule) == ["a", "b"]
-
-
-def test_notifications_are_due_among_the_tasks_and_removed_separately(schedule: Schedule) -> None:
-    notification = f"{NOTIFY_PREFIX}a"
-    schedule.set("a", -3)
-    schedule.set("b", -1)
-    schedule.set(notification, -2)
-    assert due_names(schedule) == ["a", notification, "b"]
-    assert due_names(schedule, 2) == ["a", notification]
-    schedule.remove("a")
-    schedule.schedule_no_later_than(notification, -4)
-    schedule.set_default(notification, LONG_DELAY)
-    assert due_names(schedule, 1) == [notification]
-    schedule.remove(notification)
-    assert due_names(schedule) == ["b"]
-
-
-def test_every_scheduled_task_is_listed(schedule: Schedule) -> None:
-    names = {f"task{number}" for number in range(1200)}
-    for name in names:
-        schedule.set(name, LONG_DELAY)
-    schedule.set(f"{NOTIFY_PREFIX}task1")
-    assert set(schedule.task_ids()) == names
-
-
-def test_only_tasks_count_as_open(redis_task: TaskOnRedis) -> None:
-    for name in ("a", "b", f"{NOTIFY_PREFIX}a", f"{NOTIFY_PREFIX}gone"):
-        redis_task.schedule.set(name)
-    assert redis_task.schedule.count() == 2
-
-
 def names_of_shard(shard: int, count: int) -> list[str]:
     """Return task ids of a shard."""
     return list(islice((name for name in map("task{}".format, range(9999)) if shard_of(name) == shard), count))
-
-
-def test_claimed_entries_are_the_earliest_of_their_shard(schedule: Schedule) -> None:
-    first, second, third, later = names_of_shard(5, 4)
-    job = f"{NOTIFY_PREFIX}{first}"
-    for name, delay in ((second, -20), (first, -30), (job, -25), (third, -10), (later, LONG_DELAY)):
-        schedule.set(name, delay)
-    schedule.set(names_of_shard(6, 1)[0])
-    claimed = schedule.claim(5, 3, LONG_DELAY)
-    assert [entry.name for entry in claimed] == [first, job, second]
-    assert [entry.overdue // 5 for entry in claimed] == [6, 5, 4]
-    assert [entry.name for entry in schedule.claim(5, 3, LONG_DELAY)] == [third]
-    assert schedule.claim(5, 3, LONG_DELAY) == []
 
 
 def test_a_claimed_entry_is_due_again_after_the_claim(task: TaskUnderTest) -> None:
@@ -141,23 +52,6 @@ def test_a_claimed_entry_is_due_again_after_the_claim(task: TaskUnderTest) -> No
     assert [entry.name for entry in task.schedule.claim(shard, 5, SHORT_DELAY)] == ["a"]
     task.pass_time(SHORT_DELAY)
     assert [entry.name for entry in task.schedule.claim(shard, 5, LONG_DELAY)] == ["a"]
-
-
-def test_the_time_of_a_claim_is_the_due_time_of_its_entry(schedule: Schedule) -> None:
-    for name in ("a", f"{RESTART_PREFIX}a"):
-        schedule.set(name, -10)
-    for entry in schedule.claim(shard_of("a"), 2, LONG_DELAY):
-        assert schedule.due_at(entry.name) == entry.at
-        schedule.remove(entry.name, entry.at)
-        assert schedule.due_at(entry.name) is None
-
-
-def test_a_time_that_is_set_during_a_claim_counts(schedule: Schedule) -> None:
-    schedule.set("a", -10)
-    (entry,) = schedule.claim(shard_of("a"), 1, LONG_DELAY)
-    schedule.set("a")
-    schedule.remove("a", entry.at)
-    assert [one.name for one in schedule.claim(shard_of("a"), 1, LONG_DELAY)] == ["a"]
 
 
 def test_concurrent_claims_are_disjoint(redis_task: TaskOnRedis) -> None:
@@ -214,18 +108,6 @@ def test_a_lost_schedule_is_not_intact(task: TaskUnderTest) -> None:
     assert task.schedule.is_intact()
 
 
-def test_a_task_is_recovered_if_no_restart_is_scheduled_for_it(task: TaskUnderTest) -> None:
-    assert task.schedule.recovered_instance("a") is None, "the schedule was never filled"
-    task.schedule.mark_filled(LONG_DELAY)
-    assert task.schedule.recovered_instance("a") == task.schedule.instance_id()
-    for kind in (RESTART_PREFIX, ENTER_PREFIX):
-        task.schedule.set(f"{kind}a")
-        assert task.schedule.recovered_instance("a") is None
-        assert task.schedule.recovered_instance("b") == task.schedule.instance_id()
-        task.schedule.remove(f"{kind}a")
-    assert task.schedule.recovered_instance("a") == task.schedule.instance_id()
-
-
 def test_a_lost_mark_does_not_make_the_schedule_intact(task: TaskUnderTest) -> None:
     """Redis is emptied while the schedule is filled."""
     schedule = task.schedule
@@ -255,19 +137,6 @@ def test_a_lost_mark_does_not_make_the_schedule_intact(task: TaskUnderTest) -> N
     assert not schedule.is_intact()
 
 
-def test_an_entry_with_a_newer_time_is_not_removed(schedule: Schedule) -> None:
-    schedule.set("restart/a", -10)
-    at = schedule.due_at("restart/a")
-    assert at is not None
-    schedule.set("restart/a", -5)
-    schedule.remove("restart/a", at)
-    assert due_names(schedule) == ["restart/a"]
-    schedule.remove("restart/a", schedule.due_at("restart/a"))
-    assert due_names(schedule) == []
-    assert schedule.due_at("restart/a") is None
-    schedule.remove("restart/a", at)
-
-
 @pytest.mark.redis
 @pytest.mark.usefixtures("valkey")
 def test_the_schedule_of_a_restarted_server_is_not_intact(tmp_path: Path) -> None:
@@ -289,23 +158,10 @@ def test_the_schedule_of_a_restarted_server_is_not_intact(tmp_path: Path) -> Non
             server.stop()
 
 
-def test_a_filled_schedule_is_recently_filled_for_a_while(task: TaskUnderTest) -> None:
-    assert not task.schedule.recently_filled()
-    task.schedule.mark_filled(SHORT_DELAY)
-    task.pass_time(SHORT_DELAY)
-    assert not task.schedule.recently_filled()
-    task.schedule.mark_filled(SHORT_DELAY)
-    task.schedule.mark_filled(60)
-    task.pass_time(SHORT_DELAY)
-    assert task.schedule.recently_filled()
-    assert task.schedule.is_intact()
-
-
 def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnRedis) -> None:
     schedule = unreachable_task.schedule
     uses: list[Callable[[], object]] = [
         lambda: schedule.set("a"),
-        lambda: schedule.set_default("a"),
         schedule.count,
         lambda: schedule.remove("a"),
         lambda: schedule.enter(["a"]),

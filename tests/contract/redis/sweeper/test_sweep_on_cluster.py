@@ -10,14 +10,10 @@ from redis.connection import AbstractConnection
 
 from roboco.domain.shard import SHARDS, shard_of
 from roboco.domain.task_filter import TaskFilter
-from roboco.engine.attempt_counts import ATTEMPT_KINDS
 from roboco.engine.engine import Engine
-from roboco.engine.notifications import schedule_key
-from roboco.engine.operate.rebuild_index import rebuild_index
 from roboco.engine.operate.sweep import sweep_shard
 from roboco.errors import TransientError
 from roboco.local.valkey import find_server
-from roboco.ports.scans import Rebuild
 from roboco.redis import client as redis_client
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys
@@ -36,8 +32,6 @@ pytestmark = pytest.mark.redis
 
 TIMEOUT = 2.0
 """Seconds for which the client waits for a node."""
-LOCK_TIME = 3600.0
-"""Seconds for which a rebuild of the index locks it."""
 TASKS = [f"task_{number}" for number in range(60)] + [f"acme:order.{number}" for number in range(60)]
 
 
@@ -120,56 +114,6 @@ def test_a_node_that_hangs_delays_no_task_of_other_nodes(
     assert set(on_cluster.passes) == set(on_cluster.ready) == {one for one in TASKS if shard_in(one, healthy)}
 
 
-def test_a_schedule_that_is_filled_is_not_intact_for_the_nodes_of_any_task(
-    on_cluster: OnCluster, client: redis.Redis
-) -> None:
-    """Its mark contains the nodes that were intact before."""
-    client.set(on_cluster.keys.sentinel, f"{on_cluster.schedule.instance_id()} lost|new|token")
-    assert not on_cluster.schedule.is_intact()
-    assert not any(map(on_cluster.schedule.recovered_instance, TASKS))
-
-
-def test_a_node_that_answers_again_begins_no_other_fill(cluster: Cluster, on_cluster: OnCluster) -> None:
-    """Coordinators may see different nodes: one of them has missed the answer of a node."""
-    schedule = on_cluster.schedule
-    silent = other_than(cluster.owner(on_cluster.keys.sentinel))
-    on_cluster.client.set(on_cluster.keys.sentinel, "of a lost instance")
-    mark = schedule.mark_filling()
-    with cluster.hanging(silent):
-        assert len(schedule.instance_id().split()) == 2
-        assert schedule.mark_filling() == mark
-    assert schedule.mark_filling() == mark
-    schedule.mark_filled(3600, mark)
-    with cluster.hanging(silent):
-        assert schedule.is_intact()
-
-
-def test_a_node_that_answers_again_begins_no_other_rebuild_of_the_index(
-    cluster: Cluster, on_cluster: OnCluster
-) -> None:
-    index = RedisTaskIndex(Scripts(on_cluster.client), on_cluster.keys)
-    engine = with_parts(on_cluster.engine, task_index=index)
-    rebuild_index(engine, LOCK_TIME)
-    begun = index.load_scan(Rebuild)
-    assert begun is not None
-    with cluster.hanging(other_than(cluster.owner(on_cluster.keys.index_progress))):
-        on_cluster.client.delete(on_cluster.keys.index_lock)
-        rebuild_index(engine, LOCK_TIME)
-    assert index.load_scan(Rebuild) == begun
-    on_cluster.client.delete(on_cluster.keys.index_lock)
-    rebuild_index(engine, LOCK_TIME)
-    assert index.load_scan(Rebuild) == begun
-
-
-def test_a_sweep_of_a_shard_whose_node_hangs_takes_one_time_out(
-    cluster: Cluster, on_cluster: OnCluster, timeouts: Counter[int]
-) -> None:
-    shard = next(shard for shard in range(SHARDS) if on_cluster.shards[shard] == 1)
-    with cluster.hanging(1), pytest.raises(TransientError):
-        on_cluster.sweep(shard)
-    assert timeouts[cluster.ports[1]] == 1
-
-
 def test_a_pipeline_waits_for_one_time_out_of_a_node(
     cluster: Cluster, on_cluster: OnCluster, client: redis.Redis, timeouts: Counter[int]
 ) -> None:
@@ -185,20 +129,6 @@ def test_a_pipeline_waits_for_one_time_out_of_a_node(
             assert timeouts[cluster.ports[node]] == 1
 
 
-def test_the_attempts_at_work_of_a_task_are_in_its_slot(cluster: Cluster) -> None:
-    keys = Keys("p")
-    for task_id in TASKS[::20]:
-        for work in (*(f"{kind}:{task_id}" for kind in ATTEMPT_KINDS), schedule_key(task_id), f"continue:{task_id}"):
-            slots = {
-                cluster.ask(0, "CLUSTER", "KEYSLOT", key)
-                for key in (keys.attempts(work), keys.attempt_lease(work), keys.state(task_id))
-            }
-            assert len(slots) == 1
-    for work in ("message:", "message:}x{", "index", "message:a b", ":"):
-        slots = {cluster.ask(0, "CLUSTER", "KEYSLOT", key(work)) for key in (keys.attempts, keys.attempt_lease)}
-        assert len(slots) == 1
-
-
 def other_than(node: int) -> int:
     """Return the number of another node."""
     return (node + 1) % PRIMARIES
@@ -212,19 +142,3 @@ def nodes_of(on_cluster: OnCluster, shard: int) -> set[int]:
 
 def shard_in(task_id: str, shards: set[int]) -> bool:
     return shard_of(task_id) in shards
-
-
-def test_a_new_client_connects_although_a_node_hangs(cluster: Cluster, client: redis.Redis) -> None:
-    """Its first command goes to a node at random: it succeeds in one of five attempts at least."""
-    assert client.ping()
-    assert cluster.owner("roboco:{a}") != 0
-    with cluster.hanging(0):
-        assert any(_answers(cluster.url) for _ in range(5))
-
-
-def _answers(url: str) -> bool:
-    try:
-        with connect(url) as client:
-            return client.get("roboco:{a}") is None
-    except redis.TimeoutError:
-        return False

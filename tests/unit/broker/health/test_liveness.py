@@ -34,15 +34,6 @@ def test_the_problem_of_a_silent_worker_depends_on_its_load(load: Load, now: flo
     assert found is None if words is None else words in str(found)
 
 
-def test_a_pool_that_does_not_answer_is_unhealthy() -> None:
-    liveness = new_liveness()
-    for now in range(0, 100, 5):
-        liveness.received_at = now
-        liveness.update(now, IDLE_LOAD)
-        assert (liveness.problem(now) is None) == (now <= MAX_SILENCE)
-    assert "its pool has free slots" in str(liveness.problem(99))
-
-
 def test_a_full_pool_is_unhealthy_after_starting_nothing_for_too_long() -> None:
     liveness = new_liveness()
     liveness.update(0, SATURATED_LOAD)

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from roboco.cli.main import commands
 from tests.support.servers.dialects import DIALECTS
-from tests.support.servers.model_server import ModelServer, Refusal, Reply, Request
+from tests.support.servers.model_server import ModelServer, Reply, Request
 
 UNREACHABLE = "http://127.0.0.1:9/v1"
 STEPS = ["text", "tool call", "limit", "interrupt"]
@@ -151,20 +151,3 @@ def test_an_unreachable_server_is_named_in_both_commands(team: Any) -> None:
     assert profile["cost"] is None
     checks = json.loads(call("doctor", "--models", path, "--json").stdout)["checks"]
     assert [one["state"] for one in checks if one["name"] == "model m, text"] == ["fail"]
-
-
-def test_an_unknown_profile_is_refused(team: Any) -> None:
-    error = call("models", "check", team(UNREACHABLE), "--profile", "other").exception
-    assert "no profile 'other', possible are m" in str(error)
-
-
-def test_a_refused_parameter_of_the_reply_fails_one_check(team: Any) -> None:
-    def refuse_tools(request: Request) -> Reply:
-        if request.tools:
-            raise Refusal("tools are broken here", status=400)
-        return respond(request)
-
-    with ModelServer(dialect="lenient") as server:
-        server.script(refuse_tools)
-        [profile] = check(team(server.base_url))["profiles"]
-    assert [one["state"] for one in profile["checks"]] == ["ok", "fail", "ok", "ok"]

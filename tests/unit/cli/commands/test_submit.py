@@ -88,8 +88,3 @@ def test_a_wrong_option_is_refused_and_nothing_is_stored(tmp_path: Path, options
     assert isinstance(error, RobocoError | click.ClickException)
     assert message in (error.format_message() if isinstance(error, click.ClickException) else str(error))
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "team.yaml"]
-
-
-def test_a_client_of_one_tenant_submits_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROBOCO_TENANT", "acme")
-    assert "leave --tenant out" in str(call("--tenant", "other").exception)

@@ -1,9 +1,11 @@
 """A conversation asks the user when the team waits, and only then; Ctrl-C lets the user interject."""
 
+import asyncio
 import os
 import queue
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any, cast
 
 import pytest
@@ -36,8 +38,10 @@ class ScriptedTask:
         for item in items:
             self._items.put(item)
 
-    def stream(self, cursor: str | None = None, *, subtasks: bool = False) -> Iterator[StreamItem]:
+    async def astream(self, *, subtasks: bool = False) -> AsyncGenerator[StreamItem, None]:
         while True:
+            while self._items.empty():
+                await asyncio.sleep(0.01)
             item = self._items.get()
             if isinstance(item, Exception):
                 raise item
@@ -104,25 +108,6 @@ def _signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def test_no_user_is_asked_without_a_terminal() -> None:
-    task, shown = ScriptedTask(RUNNING, WAITS, status=TaskStatus.USER_TURN), ShownItems()
-    assert conversation(task, shown).follow() is TaskStatus.USER_TURN
-    assert [item.data for item in shown] == [RUNNING, WAITS]
-
-
-def test_the_answer_of_the_user_is_sent() -> None:
-    task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN, answers=(MESSAGE, RUNNING, ENDED))
-    assert conversation(task, ShownItems(), user=ScriptedUser(task, "go on")).follow() is TaskStatus.COMPLETED
-    assert task.sent == ["go on"]
-
-
-def test_no_answer_leaves_the_task_waiting() -> None:
-    task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN)
-    user = ScriptedUser(task)
-    assert conversation(task, ShownItems(), user=user).follow() is TaskStatus.USER_TURN
-    assert user.questions == [TaskStatus.USER_TURN]
-
-
 def test_the_user_is_not_asked_about_a_past_wait() -> None:
     task = ScriptedTask(WAITS, MESSAGE, RUNNING, WAITS, RUNNING, ENDED, status=TaskStatus.COMPLETED)
     user = ScriptedUser(task)
@@ -149,29 +134,6 @@ def test_ctrl_c_without_a_message_continues() -> None:
 
 
 @pytest.mark.usefixtures("_signals")
-def test_after_an_interjection_the_user_is_not_asked_about_the_wait() -> None:
-    """The step that ends the wait may be committed later."""
-    task = ScriptedTask(WAITS, status=TaskStatus.USER_TURN)
-    user, next_items = ScriptedUser(task, "be brief"), iter((None, ENDED))
-
-    def check() -> None:
-        if (item := next(next_items, None)) is not None:
-            task._put(item)
-
-    assert conversation(task, ShownItems(pressed=1), user=user, check=check).follow() is TaskStatus.COMPLETED
-    assert user.questions == ["interject"]
-
-
-@pytest.mark.usefixtures("_signals")
-def test_ctrl_c_twice_ends_the_conversation() -> None:
-    task = ScriptedTask(RUNNING, ENDED, status=TaskStatus.RUNNING)
-    user = ScriptedUser(task)
-    with pytest.raises(Interrupted):
-        conversation(task, ShownItems(pressed=2), user=user).follow()
-    assert user.questions == []
-
-
-@pytest.mark.usefixtures("_signals")
 @pytest.mark.parametrize("has_user", [True, False])
 def test_ctrl_c_without_a_terminal_ends_the_conversation(has_user: bool) -> None:
     task = ScriptedTask(RUNNING, ENDED, status=TaskStatus.RUNNING)
@@ -188,6 +150,18 @@ def test_stop_shows_the_remaining_items() -> None:
     endless = conversation(ScriptedTask(RUNNING, status=TaskStatus.RUNNING), shown)
     with pytest.raises(TimeoutError, match=r"'t' has not ended within 0\.3 s"):
         endless.stop("enough", 0.3)
+
+
+@pytest.mark.usefixtures("_signals")
+def test_a_conversation_goes_on_after_ctrl_c_while_no_item_arrives() -> None:
+    cancelled = event("task_end", status="cancelled", reason="enough")
+    task = ScriptedTask(RUNNING, status=TaskStatus.RUNNING, answers=(cancelled,))
+    interrupted = conversation(task, ShownItems())
+    press = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    press.start()
+    with pytest.raises(Interrupted):
+        interrupted.follow()
+    assert interrupted.stop("enough", 5) is TaskStatus.CANCELLED
 
 
 def test_errors_of_the_stream_and_the_check_are_raised() -> None:

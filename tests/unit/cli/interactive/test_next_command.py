@@ -11,7 +11,6 @@ from roboco.engine.accept.answer import CallApproval, answer, decide_approval
 from tests.support.memory_ports.world import TASK, World
 from tests.unit.engine.accept.test_resolve import world_with_unknown_outcome
 from tests.unit.engine.test_external_calls import world_with_calls
-from tests.unit.engine.test_listings import listing, run_shop_task
 
 PAY, WIRE, ASK = ("pay", {"amount": 5}), ("wire", {"amount": 500}), ("client_ask", {"q": "how many?"})
 
@@ -44,25 +43,6 @@ def test_next_command_answers_the_calls_of_the_client() -> None:
     assert pending.unanswered() == [second]
     command = f"roboco answer {TASK} {second.id} --result JSON"
     assert next_command(TASK, pending, TaskStatus.CLIENT_TOOL_TURN, False) == command
-
-
-def test_next_command_resolves_calls_of_unknown_outcome() -> None:
-    world = world_with_unknown_outcome()
-    pay, *_ = world.history()[1].calls
-    pending = PendingActions(world.engine, TASK)
-    assert pending.unknown() == [pay]
-    assert pending.unapproved() == []
-    command = f"roboco resolve {TASK} {pay.id} --happened, or --did-not-happen"
-    assert next_command(TASK, pending, TaskStatus.APPROVAL, False) == command
-
-
-def test_next_command_shows_how_a_tool_has_changed() -> None:
-    world, _ = run_shop_task(2, later=listing("Sell."))
-    world.settle()
-    pending = PendingActions(world.engine, TASK)
-    assert pending.changes().keys() == {call.id for call in pending.unapproved()}
-    command = next_command(TASK, pending, TaskStatus.APPROVAL, False)
-    assert f"roboco why {TASK} shows how a tool has changed" in command
 
 
 @pytest.mark.parametrize(

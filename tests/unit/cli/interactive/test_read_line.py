@@ -25,15 +25,6 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         yield ours
 
 
-def test_lines_are_read_until_the_input_is_closed(keys: int, capsys: pytest.CaptureFixture[str]) -> None:
-    os.write(keys, "grün \n".encode())
-    assert read_line("> ") == "grün "
-    assert capsys.readouterr().out == "> "
-    os.close(keys)
-    with pytest.raises(EOFError):
-        read_line("> ")
-
-
 def test_ctrl_c_interrupts_the_read(keys: int) -> None:
     timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
     with raise_on_ctrl_c():

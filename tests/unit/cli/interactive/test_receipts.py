@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from roboco.cli.interactive.receipts import describe_connection_end, describe_effect
+from roboco.cli.interactive.receipts import describe_effect
 from roboco.client.receipt import Receipt
 from tests.unit.cli.live_items import STARTED_AT
 
@@ -34,9 +34,3 @@ def after(milliseconds: float) -> object:
 )
 def test_describe_effect_names_step_and_times(fields: dict[str, object], expected: str) -> None:
     assert describe_effect(Receipt("i", STARTED_AT, **fields), "t") == expected  # type: ignore[arg-type]
-
-
-def test_describe_connection_end_names_the_chunks_after_it() -> None:
-    assert describe_connection_end({}) == ""
-    record = {"requested_at": None, "closed_at": STARTED_AT.isoformat(), "chunks_after": 0}
-    assert describe_connection_end(record) == "connection closed, 0 chunks came after"

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from roboco.cli.interactive.tool_text import MAX_RESULT_LINES, call_text, result_lines
-from roboco.domain.history.part import ToolCall
+from roboco.cli.interactive.tool_text import MAX_RESULT_LINES, result_lines
 
 
 @pytest.mark.parametrize(
@@ -36,7 +35,3 @@ def test_a_long_result_is_shortened_and_names_how_much_is_left_out() -> None:
     lines = result_lines([{"n": number} for number in range(30)])
     assert len(lines) == MAX_RESULT_LINES
     assert lines[-1] == f"… {30 - MAX_RESULT_LINES + 1} more lines"
-
-
-def test_call_text() -> None:
-    assert call_text(ToolCall(id="c", tool_name="add", args={"a": 1, "b": "x"})) == 'add(a=1, b="x")'

@@ -6,17 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from roboco import TaskStatus, TransientError, UsageError
+from roboco import TaskStatus, TransientError
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.interactive.user import ApprovalInput, TerminalUser, parse_approval
 from roboco.cli.terminal.screen import Screen
-from roboco.cli.terminal.signals import Interrupted
 from roboco.client.pending_actions import PendingActions
 from roboco.client.task import Task
 from roboco.domain.history.part import ToolCall
-from roboco.domain.stream.item import stream_item
 from roboco.domain.team.tool_difference import PartDifference, ToolDifference
-from tests.unit.cli.live_items import event
 
 
 class TerminalSession:
@@ -74,7 +71,6 @@ class TerminalSession:
 
 
 OpenSession = Callable[..., TerminalSession]
-TOO_LATE = UsageError("task 't' has ended (completed)")
 
 
 @pytest.fixture
@@ -84,25 +80,6 @@ def open_session(monkeypatch: pytest.MonkeyPatch) -> OpenSession:
 
 def call(index: int = 1, **args: Any) -> ToolCall:
     return ToolCall(id=f"tc_{index}", tool_name="pay", args=args)
-
-
-def test_a_reply_may_have_several_lines(open_session: OpenSession) -> None:
-    session = open_session("two", "lines", "")
-    assert session.user.answer(TaskStatus.USER_TURN)
-    assert session.controls == [("send", "two\nlines")]
-    assert session.screen == [
-        "",
-        "your answer, ended by an empty line (empty: leave; Ctrl-C: stop the task)",
-    ]
-    session.view.show(stream_item(event("user_message", step_id="step_2", text="two\nlines"), ""))
-    assert len(session.screen) == 2  # the view does not repeat it
-
-
-@pytest.mark.parametrize("lines", [("",), (EOFError(),), ("  ", "")])
-def test_an_empty_reply_sends_nothing(open_session: OpenSession, lines: Iterable[Any]) -> None:
-    session = open_session(*lines)
-    assert not session.user.answer(TaskStatus.USER_TURN)
-    assert session.controls == []
 
 
 @pytest.mark.parametrize("lines", [("",), (EOFError(),), ("  ", "")])
@@ -121,37 +98,11 @@ def test_an_interjection_interrupts_the_task(open_session: OpenSession) -> None:
     assert "Ctrl-C: stop the task" in session.screen[1]
 
 
-def test_an_interjection_after_the_end_shows_the_error(open_session: OpenSession) -> None:
-    session = open_session("be brief", "")
-    session.refuses = TOO_LATE
-    assert session.user.interject()
-    assert session.screen[-1] == "task 't' has ended (completed)"
-
-
 def test_an_interjection_during_an_outage_may_be_repeated(open_session: OpenSession) -> None:
     session = open_session("be brief", "")
     session.refuses = TransientError("redis does not answer")
     assert not session.user.interject()
     assert session.screen[-1] == "redis does not answer; Ctrl-C asks again"
-
-
-def test_ctrl_c_at_a_question_is_raised(open_session: OpenSession) -> None:
-    session = open_session("half", Interrupted(2))
-    with pytest.raises(Interrupted):
-        session.user.interject()
-    assert session.controls == []
-
-
-def test_each_call_is_approved_or_denied(open_session: OpenSession) -> None:
-    session = open_session("y", "n too much", '{"sum": 2}')
-    session.calls = [call(1, sum=1), call(2, sum=999), call(3, sum=3)]
-    assert session.user.answer(TaskStatus.APPROVAL)
-    assert session.controls == [
-        ("approve", "tc_1", "None"),
-        ("deny", "tc_2", "too much"),
-        ("approve", "tc_3", "{'sum': 2}"),
-    ]
-    assert session.screen[1:3] == ["── pay needs your approval", '   {"sum": 1}']
 
 
 def test_approval_is_asked_for_again_until_the_answer_is_valid(open_session: OpenSession) -> None:
@@ -161,15 +112,6 @@ def test_approval_is_asked_for_again_until_the_answer_is_valid(open_session: Ope
     assert session.controls == [("approve", "tc_1", "None")]
     assert session.screen.count("say y, n, n REASON, or a JSON object") == 2
     assert any(line.startswith("this is no JSON: ") for line in session.screen)
-
-
-def test_approval_that_is_skipped_or_refused_is_not_sent(open_session: OpenSession) -> None:
-    session = open_session("y", "")
-    session.calls = [call(1), call(2)]
-    session.refuses = TOO_LATE
-    assert not session.user.answer(TaskStatus.APPROVAL)
-    assert "task 't' has ended (completed)" in session.screen
-    assert session.controls == []
 
 
 def test_approval_shows_the_arguments_in_full(open_session: OpenSession) -> None:

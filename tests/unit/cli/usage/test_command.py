@@ -89,13 +89,6 @@ def test_csv_and_json_lines_are_for_programs() -> None:
     assert (first["type"], first["model"], last["type"], last["total"]["tokens"]) == ("row", ROW.model, "report", 1240)
 
 
-def test_missing_tasks_are_reported_and_the_exit_code_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StoredReport, "problems", ("task 't1' \x1b]0;x\x07 is broken",))
-    done = call("--csv")
-    assert done.return_value == 1
-    assert done.stderr == "tasks may be missing: task 't1' \\u001b]0;x\\u0007 is broken\n"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"), [(("--csv", "--json"), "name one of them"), (("--since", "x"), "'x' cannot be read")]
 )

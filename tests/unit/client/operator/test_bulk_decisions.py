@@ -8,11 +8,9 @@ import pytest
 
 from roboco.client.operator.bulk import Bulk
 from roboco.client.operator.bulk_report import BulkOutcome, CountedCalls
-from roboco.domain.history.tool_outcome import ToolOutcome, unknown_outcome
 from roboco.domain.paths import summary_path
 from roboco.errors import UsageError
 from roboco.ports.scans import Rebuild
-from roboco.ports.tools import ToolContext
 from tests.support.gateway_rest import RestWorld, rest_world
 from tests.support.memory_ports.model import says
 
@@ -59,33 +57,11 @@ def test_all_waiting_calls_of_a_tool_are_approved_and_each_once(rest: RestWorld)
         second: ("accepted", 1),
     }
     again = outcomes(bulk(rest, "approve", tool="ship", bulk_id=approve.bulk_id))
-    assert {(one.outcome, len(one.calls)) for one in again.values()} == {("repeated", 2), ("repeated", 1)}
+    assert again == {}
     assert outcomes(bulk(rest, "deny", tool="ship")) == {}
     rest.world.settle(first)
     results = [part for step in rest.orchestrator.task(first).history() for part in step.results]
     assert [(one.result, one.is_error) for one in results] == [({"shipped": True}, False)] * 2
-
-
-def test_a_call_of_another_tool_or_decided_otherwise_is_left(rest: RestWorld) -> None:
-    task_id = run(rest, "a", ("ship", {"n": 1}))
-    assert outcomes(bulk(rest, "approve", tool="other")) == {}
-    [call] = rest.orchestrator.task(task_id).pending_actions().unapproved()
-    rest.orchestrator.task(task_id).deny(call.id, "no")
-    assert bulk(rest, "approve").count().matching == 0
-    assert outcomes(bulk(rest, "approve")) == {}
-    assert outcomes(bulk(rest, "deny", reason="no"))[task_id].outcome == "repeated"
-
-
-def test_a_call_that_a_limit_refuses_waits_for_no_decision(rest: RestWorld) -> None:
-    team = {
-        "name": "harbour",
-        "agents": [{"name": "clerk", "prompt": "You ship.", "tools": ["ship"]}],
-        "tools": [{"name": "ship", "function": "shop.desk:ship", "approval": "required"}],
-        "limits": {"tools": {"ship": {"max_calls": 1}}},
-    }
-    task_id = run(rest, "a", ("ship", {"n": 1}), ("ship", {"n": 2}), team=team)
-    assert [call.args for call in rest.orchestrator.task(task_id).pending_actions().unapproved()] == [{"n": 1}]
-    assert bulk(rest, "approve").count().tools == [CountedCalls(tool="ship", effect="irreversible", calls=1)]
 
 
 def test_a_call_that_is_made_after_the_count_is_left(rest: RestWorld) -> None:
@@ -101,43 +77,6 @@ def test_a_call_that_is_made_after_the_count_is_left(rest: RestWorld) -> None:
     assert len(rest.orchestrator.task(task_id).pending_actions().unapproved()) == 1
 
 
-def test_a_run_that_begins_with_the_start_of_its_count_leaves_later_calls_however_often_it_is_repeated(
-    rest: RestWorld,
-) -> None:
-    task_id = run(rest, "a", ("ship", {"n": 1}))
-    count = bulk(rest, "approve", bulk_id="night").count()
-    rest.replies = [says("", ("ship", {"n": 2})), says("done")]
-    rest.world.clock.move(1)
-    for outcome in ("accepted", "repeated"):
-        page = bulk(rest, "approve").page(count.start)
-        assert [(one.task_id, one.outcome) for one in page.outcomes] == [(task_id, outcome)]
-    rest.world.settle(task_id)
-    assert bulk(rest, "approve").page(count.start).outcomes == []
-    assert len(rest.orchestrator.task(task_id).pending_actions().unapproved()) == 1
-
-
-def test_a_call_whose_outcome_becomes_unknown_after_the_count_is_left(rest: RestWorld) -> None:
-    begun: list[Bulk] = []
-
-    def pay(args: dict[str, Any], context: ToolContext) -> ToolOutcome:
-        begun.append(bulk(rest, "resolve", happened=False))
-        assert begun[-1].count().matching == len(begun) - 1
-        rest.world.clock.move(1)
-        return unknown_outcome(context.call_id, "the worker was lost", "ask")
-
-    rest.world.given.toolbox.functions = {"pay": pay}
-    team = {
-        "name": "bank",
-        "agents": [{"name": "clerk", "prompt": "You pay.", "tools": ["pay"]}],
-        "tools": [{"name": "pay", "function": "shop.bank:pay", "on_unknown": "ask"}],
-    }
-    first, second = (run(rest, name, ("pay", {}), team=team) for name in "ab")
-    assert outcomes(begun[0]) == {}
-    assert {task_id: one.outcome for task_id, one in outcomes(begun[1]).items()} == {first: "accepted"}
-    again = outcomes(bulk(rest, "resolve", happened=False, bulk_id=begun[1].bulk_id))
-    assert {task_id: one.outcome for task_id, one in again.items()} == {first: "repeated", second: "accepted"}
-
-
 def test_a_task_whose_calls_cannot_be_read_is_counted_and_fails_alone(rest: RestWorld) -> None:
     task_id = run(rest, "a", ("ship", {"n": 1}))
     broken = run(rest, "b", ("ship", {"n": 1}))
@@ -148,19 +87,6 @@ def test_a_task_whose_calls_cannot_be_read_is_counted_and_fails_alone(rest: Rest
     assert (count.matching, count.unreadable) == (1, 1)
     found = outcomes(deny)
     assert (found[task_id].outcome, found[broken].code) == ("accepted", "corrupt_history")
-
-
-def test_client_calls_get_the_same_answer(rest: RestWorld) -> None:
-    task_id = run(rest, "a", ("client_map", {}), client_tools=[CLIENT_TOOL])
-    answer = bulk(rest, "answer", tool="client_map", error="the map is closed")
-    assert answer.count().tools == [CountedCalls(tool="client_map", effect="client", calls=1)]
-    assert outcomes(answer)[task_id].outcome == "accepted"
-    assert (
-        outcomes(bulk(rest, "answer", error="the map is closed", bulk_id=answer.bulk_id))[task_id].outcome == "repeated"
-    )
-    rest.world.settle(task_id)
-    [result] = [part for step in rest.orchestrator.task(task_id).history() for part in step.results]
-    assert "the map is closed" in str(result.error)
 
 
 def test_a_message_reaches_tasks_that_wait_for_their_user_once(rest: RestWorld) -> None:

@@ -27,15 +27,6 @@ class Store:
         return MANUAL.team
 
 
-def test_a_picture_reads_a_few_teams_and_keeps_the_known_ones() -> None:
-    store = Store()
-    teams = store.teams()
-    assert list(teams.update(TASKS)) == TASKS[:MAX_NEW_TEAMS]
-    assert list(teams.update(TASKS)) == TASKS[: 2 * MAX_NEW_TEAMS]
-    assert store.read == TASKS[: 2 * MAX_NEW_TEAMS]
-    assert list(teams.update(TASKS[:1])) == TASKS[:1]
-
-
 def test_a_broken_team_is_read_once_and_left_out() -> None:
     store = Store()
     teams = store.teams()

@@ -69,18 +69,6 @@ def deliver_before(rest: RestWorld, kind: type[Message]) -> None:
         rest.world.deliver(queue.popleft())
 
 
-def test_a_task_without_a_worker_is_stuck_and_the_pool_is_named(rest: RestWorld) -> None:
-    submit(rest)
-    deliver_before(rest, TurnMessage)
-    assert stuck(rest) == []  # it has progressed a moment ago
-    wait(rest)
-    start_workers(rest, "coordinator", "tools")
-    [found] = stuck(rest)
-    assert (found.task_id, found.kind) == ("acme:t", "no_worker")
-    assert found.cause == "no agents worker is registered; start one: celery -A roboco.workers.agents worker"
-    assert found.stuck_for >= default_threshold(rest.world.engine).total_seconds()
-
-
 def test_a_task_whose_message_waits_in_a_long_queue_names_its_depth(rest: RestWorld) -> None:
     submit(rest)
     deliver_before(rest, TurnMessage)
@@ -107,16 +95,6 @@ def test_a_server_that_takes_no_writes_is_the_cause_before_a_missing_worker(
     assert why_unattended(rest.world.engine, "", "acme:t") == found.cause
 
 
-def test_work_that_was_sent_a_moment_ago_has_no_cause(rest: RestWorld) -> None:
-    submit(rest)
-    deliver_before(rest, TurnMessage)
-    start_workers(rest, *POOLS)
-    assert why_unattended(rest.world.process(), "", "acme:t") == ""
-    wait(rest)
-    start_workers(rest, *POOLS)
-    assert "its work was sent to agents workers" in why_unattended(rest.world.process(), "", "acme:t")
-
-
 def test_a_silent_broker_does_not_hide_the_task(rest: RestWorld) -> None:
     def fail() -> Any:
         raise TransientError("the broker is silent")
@@ -129,18 +107,6 @@ def test_a_silent_broker_does_not_hide_the_task(rest: RestWorld) -> None:
     [found] = stuck(rest)
     assert found.kind == "unknown"
     assert "the queues are not known: the broker is silent" in found.cause
-
-
-def test_a_task_whose_message_was_lost_says_when_its_work_was_sent(rest: RestWorld) -> None:
-    submit(rest)
-    deliver_before(rest, TurnMessage)
-    rest.world.dispatcher.queue.clear()
-    wait(rest)
-    start_workers(rest, *POOLS)
-    rest.queues = []
-    [found] = stuck(rest)
-    assert found.kind == "unknown"
-    assert "its work was sent to agents workers" in found.cause
 
 
 @pytest.mark.parametrize(
@@ -266,24 +232,6 @@ def test_a_call_that_a_person_must_approve_is_not_stuck(rest: RestWorld) -> None
     rest.replies = [says("I ship", ("ship", {}))]
     submit(rest)
     rest.world.settle("acme:t")
-    wait(rest)
-    assert stuck(rest) == []
-
-
-def test_a_task_that_redis_has_lost_is_stuck_until_a_coordinator_restores_it(rest: RestWorld) -> None:
-    submit(rest)
-    wait(rest)
-    start_workers(rest, *POOLS)
-    with rest.world.server as held:
-        del held.tasks["acme:t"]
-    [found] = stuck(rest)
-    assert found.kind == "no_state"
-
-
-def test_a_task_that_starts_later_or_waits_or_has_ended_is_not_stuck(rest: RestWorld) -> None:
-    rest.run("acme:ended")
-    rest.run("acme:waits", conversation=True)
-    submit(rest, "acme:later", countdown=9000)
     wait(rest)
     assert stuck(rest) == []
 

@@ -5,17 +5,15 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from io import StringIO
-from itertools import count, pairwise
+from itertools import count
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roboco.client.operator import usage
 from roboco.client.operator.usage import UsageCollector, UsageSummary, parse_day
 from roboco.client.operator.usage_formats import csv_lines, json_lines
-from roboco.client.options import UsageOptions
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import summary_path, usage_path
@@ -26,14 +24,13 @@ from roboco.domain.usage_table import UsageRow, UsageTable
 from roboco.engine.operate.rebuild_index import rebuild_index
 from roboco.engine.operate.what_if import start_runs
 from roboco.engine.task_usages import STORE_INTERVAL, task_usage
-from roboco.errors import CorruptHistory, Forbidden, TransientError, UsageError
+from roboco.errors import CorruptHistory, Forbidden, UsageError
 from tests.support.memory_ports.world import World, world_parts
 from tests.unit.engine.accept.test_retry_task import failed_world
 from tests.unit.engine.operate.test_what_if import RUN, SHOP, ended_world, request, with_prompt
 
 Turn = tuple[str, str, int, int]
 """An agent, a model, tokens and the hours after the turn before."""
-EPOCH = date(1970, 1, 1)
 TURNS = st.lists(
     st.tuples(st.sampled_from("ab"), st.sampled_from(["small", "=large"]), st.integers(0, 99), st.integers(0, 40)),
     max_size=6,
@@ -124,55 +121,6 @@ def _tokens(step: TaskStep) -> tuple[int, int]:
     return used["tokens_in"], used["tokens_out"]
 
 
-class Requests:
-    """Counts the requests to the workspace, and may refuse some."""
-
-    def __init__(self, world: World, refused: str = "") -> None:
-        self.names: list[str] = []
-        self._refused = refused
-        world.watch = self
-        world.engine = world.process()
-
-    def __call__(self, name: str, call: Any) -> Any:
-        """Count a call of the workspace."""
-        if name.startswith(("files.", "histories.")):
-            self.names.append(name)
-            if name == self._refused:
-                raise TransientError("the store refuses this")
-        return call()
-
-    def take(self) -> list[str]:
-        """Return the requests since the last call."""
-        names, self.names = self.names, []
-        return names
-
-
-def test_the_usage_of_an_ended_task_is_stored_and_then_costs_one_request() -> None:
-    world = new_world()
-    append(world, "t1", [("a", "small", 5, 0)] * 3)
-    enter(world, "t1")
-    requests = Requests(world)
-    first = report(world)
-    assert requests.take() == ["files.get_versioned", "histories.read", "files.replace"]
-    second = report(world)
-    assert requests.take() == ["files.get_versioned"]
-    assert (first.rows, first.total.turns) == (second.rows, 3)
-
-
-def test_the_usage_of_an_open_task_is_stored_after_some_steps() -> None:
-    world = new_world()
-    append(world, "t1", [("a", "small", 1, 0)] * (STORE_INTERVAL - 1))
-    enter(world, "t1", TaskStatus.USER_TURN)
-    requests = Requests(world)
-    assert report(world).total.turns == STORE_INTERVAL - 1
-    assert requests.take() == ["files.get_versioned", "histories.read"]
-    append(world, "t1", [("a", "small", 1, 0)])
-    assert report(world).total.turns == STORE_INTERVAL
-    assert requests.take()[-1] == "files.replace"
-    append(world, "t1", [("b", "small", 1, 0)])
-    assert rows(report(world, "agent"), "agent", "turns") == [("a", STORE_INTERVAL), ("b", 1)]
-
-
 @pytest.mark.parametrize("data", [b"", b"{", b'{"task_id":"other","steps":2}', b'{"task_id":"t1","steps":9}'])
 def test_a_broken_or_foreign_file_is_computed_again(data: bytes) -> None:
     world = new_world()
@@ -191,15 +139,6 @@ def test_a_history_that_was_restored_to_an_earlier_step_is_counted_again() -> No
     restored.files.put(usage_path("t1"), world.files.get(usage_path("t1")) or b"")
     append(restored, "t1", [("b", "small", 5, 0)] * (STORE_INTERVAL + 1))
     assert {cell.agent for cell in task_usage(restored.engine.workspace, "t1", None).cells} == {"b"}
-
-
-def test_usage_that_cannot_be_stored_is_reported_nevertheless() -> None:
-    world = new_world()
-    append(world, "t1", [("a", "small", 5, 0)])
-    enter(world, "t1")
-    Requests(world, refused="files.replace")
-    assert report(world).total.turns == 1
-    assert world.files.get(usage_path("t1")) is None
 
 
 def test_a_task_with_a_broken_history_is_named_and_the_report_is_not_complete() -> None:
@@ -236,15 +175,6 @@ def test_the_conditions_choose_days_teams_and_tenants() -> None:
         report(world, since=today, until=yesterday)
 
 
-@pytest.mark.parametrize("day", [{"since": date.min}, {"until": date.max}], ids=["since", "until"])
-def test_a_day_at_the_end_of_the_calendar_is_refused(day: dict[str, Any]) -> None:
-    world = new_world()
-    append(world, "t1", [("a", "small", 5, 0)])
-    enter(world, "t1")
-    with pytest.raises(UsageError, match="name a day from 1970-01-01 to 9000-01-01"):
-        report(world, **day)
-
-
 def test_tasks_that_have_left_the_index_are_reported_as_missing_and_read_from_the_workspace() -> None:
     world = new_world()
     for number in range(3):
@@ -261,49 +191,6 @@ def test_tasks_that_have_left_the_index_are_reported_as_missing_and_read_from_th
     assert (whole.total.turns, whole.complete, whole.tasks) == (4, True, 4)
     assert report(world, own="acme", all_tasks=True).total.turns == 1
     assert report(world, all_tasks=True, since=world.engine.now().date()).tasks == 1
-
-
-def test_an_index_that_is_rebuilt_makes_a_report_incomplete() -> None:
-    found = report(World(world_parts(lambda request: None)))
-    assert not found.complete
-    assert "rebuild the task index" in found.problems[0]
-
-
-def test_a_task_that_begins_to_wait_while_the_report_is_made_is_counted_once() -> None:
-    world = new_world()
-    long_ago = world.engine.now() - timedelta(days=20)
-    append(world, "t1", [("a", "small", 5, 0), ("a", "small", 5, 24 * 20 - 2)], long_ago)
-    enter(world, "t1", TaskStatus.RUNNING, updated_at=long_ago)
-    collector = UsageCollector(
-        world.engine, None, "day", UsageOptions(since=world.engine.now().date() - timedelta(days=1))
-    )
-    enter(world, "t1", TaskStatus.USER_TURN, updated_at=world.engine.now(), epoch=2)
-    assert list(collector.collect())[-1] == 1
-    assert collector.report().total.turns == 1
-
-
-def test_progress_is_reported_after_each_hundred_tasks() -> None:
-    world = new_world()
-    for number in range(205):
-        append(world, f"t{number}", [("a", "small", 1, 0)])
-        enter(world, f"t{number}")
-    collector = UsageCollector(world.engine, None, "tenant", UsageOptions())
-    progress = list(collector.collect())
-    assert progress[-1] == 205
-    assert all(after - before <= 100 for before, after in pairwise([0, *progress]))
-
-
-@pytest.mark.parametrize("options", [UsageOptions(team="desk", all_tasks=True), UsageOptions(since=EPOCH, until=EPOCH)])
-def test_progress_is_reported_for_tasks_that_do_not_match_too(
-    options: UsageOptions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(usage, "CHUNK_SIZE", 10)
-    world = new_world()
-    for number in range(40):
-        append(world, f"t{number}", [("a", "small", 1, 0)])
-        enter(world, f"t{number}", team="other")
-    collector = UsageCollector(world.engine, None, "tenant", options)
-    assert list(collector.collect())[:4] == [0, 0, 0, 0]
 
 
 def test_runs_of_what_if_and_retried_tasks_count_what_they_ran_themselves() -> None:
@@ -327,33 +214,6 @@ def test_runs_of_what_if_and_retried_tasks_count_what_they_ran_themselves() -> N
     after, summary = report(retried, "team", all_tasks=True).total, retried.summary(new)
     assert after.turns == before.turns + 1
     assert (after.tokens_in, after.tokens_out) == (summary.tokens_in, summary.tokens_out)
-
-
-def test_csv_quotes_and_disarms_formulas_and_json_lines_have_stable_names() -> None:
-    world = new_world()
-    append(world, "acme:t1", [("a", '=HYPERLINK("http://x","y, z")', 5, 0), ("a", "@cmd", 1, 0)])
-    enter(world, "acme:t1")
-    found = report(world, "tenant,model")
-    text = "".join(csv_lines(found))
-    assert text.splitlines()[1] == 'acme,"\'=HYPERLINK(""http://x"",""y, z"")",1,5,1,6,0,0.005'
-    parsed = list(csv.reader(StringIO(text, newline="")))
-    assert parsed[0] == ["tenant", "model", "turns", "tokens_in", "tokens_out", "tokens", "calls", "cost"]
-    assert [row[1] for row in parsed[1:]] == ['\'=HYPERLINK("http://x","y, z")', "'@cmd"]
-    assert all(line.endswith("\r\n") for line in text.splitlines(keepends=True))
-    first, _, last = map(json.loads, json_lines(found))
-    assert first == {
-        "type": "row",
-        "tenant": "acme",
-        "model": '=HYPERLINK("http://x","y, z")',
-        "turns": 1,
-        "tokens_in": 5,
-        "tokens_out": 1,
-        "tokens": 6,
-        "calls": 0,
-        "cost": 0.005,
-    }
-    assert (last["type"], last["by"], last["complete"], last["tasks"]) == ("report", ["tenant", "model"], True, 1)
-    assert last["total"] == {"turns": 2, "tokens_in": 6, "tokens_out": 2, "tokens": 8, "calls": 0, "cost": 0.006}
 
 
 def test_no_name_of_a_model_controls_the_terminal_that_shows_a_report() -> None:

@@ -26,10 +26,3 @@ GOES_ON: Line = ("one", "done", routed("one", AFTER_RESULTS))
 )
 def test_the_current_run_begins_where_the_agent_took_over(lines: list[Line], run: list[int]) -> None:
     assert [step.seq for step in history_of(steps_of(*lines)).current_run] == run
-
-
-def test_a_run_longer_than_the_tail_is_truncated() -> None:
-    lines = [("user", "go"), CALLS, *[ANSWER, ("one", [call("tc_1")], routed("one", AFTER_RESULTS))] * 5]
-    history = history_of(steps_of(*lines), tail=4)
-    assert [step.seq for step in history.current_run] == [8, 9, 10, 11]
-    assert history.last.seq == 11

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roboco.domain.history.state import MAX_RECENT_ITEMS, TaskState, fold
+from roboco.domain.history.state import TaskState, fold
 from roboco.domain.history.step import TaskStep
-from tests.unit.domain.steps import START, call, failed, histories, result, routed, steps_of
+from tests.unit.domain.steps import START, call, histories, result, routed, steps_of
 
 
 @given(histories(closed=False), st.integers(0, 30))
@@ -71,23 +71,12 @@ def test_a_state_counts_steps_tokens_and_calls() -> None:
     assert state.tokens == 12
 
 
-def test_only_an_agent_is_the_last_agent() -> None:
-    steps = steps_of(("user", "go"), ("a", "x"), ("user", "more"), ("orchestrator", [failed("limit")]))
-    assert fold(steps).last_agent == "a"
-    assert fold(steps[:1]).last_agent is None
-
-
 @pytest.mark.parametrize(
     "metadata", [{"usage": None}, {"usage": {"tokens_in": "many"}}, {"routing": None}, {"item_id": 5}]
 )
 def test_invalid_metadata_is_ignored(metadata: dict[str, Any]) -> None:
     state = fold(steps_of(("user", "go"), ("a", "x", metadata)))
     assert (state.tokens, state.rules, state.recent_item_ids) == (0, {}, ())
-
-
-def test_the_newest_items_are_remembered() -> None:
-    steps = steps_of(*[("user", "go", {"item_id": f"i{n}"}) for n in range(MAX_RECENT_ITEMS + 10)])
-    assert fold(steps).recent_item_ids == tuple(f"i{n}" for n in range(10, MAX_RECENT_ITEMS + 10))
 
 
 def test_a_state_of_a_newer_release_is_read() -> None:

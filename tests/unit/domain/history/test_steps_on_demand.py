@@ -49,11 +49,6 @@ def test_all_steps_are_read_once() -> None:
     assert read.count == 400
 
 
-def test_a_position_behind_the_last_step_is_an_index_error() -> None:
-    with pytest.raises(IndexError):
-        StepsOnDemand(Reader(), 400)[400]
-
-
 def test_a_history_that_has_lost_steps_is_corrupt() -> None:
     with pytest.raises(CorruptHistory, match="no step 600"):
         StepsOnDemand(Reader(), 700)[600]

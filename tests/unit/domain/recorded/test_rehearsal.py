@@ -13,8 +13,7 @@ from roboco.domain.recorded.recording import Recording
 from roboco.domain.recorded.rehearsal import Rehearsal, rehearse
 from roboco.domain.team.team import Team
 from roboco.lab.replay.recording import recording_of
-from tests.support.memory_ports.journeys import GRAPH, MANUAL, TOOLS, member
-from tests.support.memory_ports.world import team_of
+from tests.support.memory_ports.journeys import GRAPH, TOOLS
 from tests.unit.domain.recorded_tasks import RECORDED_TASKS, graph_task, recorded_task, run_journey, run_to_limit
 from tests.unit.lab.replay.test_replay import change_team, end_at_time_limit, reroute, with_step
 
@@ -62,19 +61,6 @@ def test_a_rehearsal_lists_agents_rules_and_tools() -> None:
     assert (rehearsal.status, rehearsal.reason) == ("completed", "after closer always")
 
 
-def test_a_team_and_a_recording_may_be_json() -> None:
-    task = graph_task()
-    team = task.team.model_dump(mode="json", by_alias=True, exclude_none=True)
-    assert rehearse(team, recording_of(task).model_dump(mode="json")) == rehearse_task(task)
-
-
-def test_a_running_task_is_rehearsed_to_its_last_step() -> None:
-    task = graph_task()
-    rehearsal = rehearse_task(replace(task, steps=task.steps[:4]))
-    assert rehearsal.agents == ["writer", "critic", "writer", "critic (nothing is recorded)"]
-    assert rehearsal.status == "running"
-
-
 @pytest.mark.parametrize(
     ("graph", "agents", "status"),
     [
@@ -97,30 +83,10 @@ def test_a_changed_graph_acts_differently(graph: dict[str, Any], agents: list[st
     assert (rehearsal.agents, rehearsal.status) == (agents, status)
 
 
-def test_an_agent_that_the_team_lacks_does_not_act() -> None:
-    assert rehearse_task(graph_task(), team_of(agents=[member("writer")])).agents == ["writer"]
-    opened = replace(task := recorded_task(run_journey(TOOLS)), first=3)
-    rehearsal = rehearse_task(replace(opened, steps=task.steps), team_of(agents=[member("closer")]))
-    assert rehearsal.agents == ["closer"]
-
-
-def test_a_tool_that_the_team_lacks_is_refused() -> None:
-    agents = [member("lead", handoffs=["closer"]), member("closer")]
-    rehearsal = rehearse_task(recorded_task(run_journey(TOOLS)), change_team(TOOLS.team, agents=agents))
-    assert rehearsal.tools[:2] == ["add (error)", "add (error)"]
-    assert rehearsal.agents == ["lead", "lead", "closer"]
-
-
 def test_a_tool_with_a_new_approval_waits() -> None:
     tools = [{"name": "add", "function": "shop.sums:add", "effect": "pure", "approval": "required"}]
     rehearsal = rehearse_task(recorded_task(run_journey(TOOLS)), change_team(TOOLS.team, tools=tools))
     assert (rehearsal.agents, rehearsal.status) == (["lead"], "approval")
-
-
-def test_a_message_is_supplied_only_while_the_team_waits() -> None:
-    other = change_team(MANUAL.team, collaboration_model={"type": "sequential"})
-    rehearsal = rehearse_task(recorded_task(run_journey(MANUAL)), other)
-    assert (rehearsal.agents, rehearsal.status) == (["helper", "expert"], "completed")
 
 
 @pytest.mark.parametrize(("code", "seconds"), [("attempts", 1), ("limit", 1), ("weather", 1), (None, 1)])

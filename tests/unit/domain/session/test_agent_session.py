@@ -9,9 +9,6 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.session.agent_session import (
     AgentMessage,
     AgentRole,
-    AgentSessionRecord,
-    AgentSessionStatus,
-    AgentToolUseContent,
     SessionForm,
     agent_delta,
     agent_session,
@@ -131,18 +128,6 @@ def test_agent_session_status_names_the_next_actor(status: str, turn: str) -> No
     assert (delta.status, delta.task_status) == (turn, status)
 
 
-def test_agent_session_has_a_status_for_every_status_of_a_task() -> None:
-    assert {agent_session(session_of(STEPS, status)).status for status in TaskStatus} < set(AgentSessionStatus)
-    assert agent_session(session_of([])).status == "not_started"
-
-
-def test_agent_session_survives_serialization() -> None:
-    record = agent_session(session_of(STEPS))
-    again = AgentSessionRecord.model_validate_json(record.model_dump_json())
-    assert again == record
-    assert again.model_dump_json() == record.model_dump_json()
-
-
 def test_agent_delta_keeps_indexes_and_the_rewind() -> None:
     session = session_of(STEPS)
     delta = agent_delta(
@@ -151,12 +136,6 @@ def test_agent_delta_keeps_indexes_and_the_rewind() -> None:
     assert delta.messages_by_idx == {3: agent_session(session).messages[3]}
     assert (delta.continuation_token, delta.rewind_to, delta.title) == ("b", 3, "A title")
     assert (delta.status, delta.task_status, delta.goals) == (None, None, None)
-
-
-def test_agent_tool_use_input_may_be_null() -> None:
-    use = {"content_type": "tool_use", "tool_name": "look", "tool_use_id": "t1", "input": None}
-    message = {"role": "assistant", "status": "completed", "content": [use], "created": START}
-    assert AgentMessage.model_validate(message).content == [AgentToolUseContent(tool_name="look", tool_use_id="t1")]
 
 
 def test_agent_message_knows_whether_it_is_complete() -> None:

@@ -1,6 +1,5 @@
 """Session: a client that applies deltas holds the same messages as one that reads everything."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +12,8 @@ from roboco.domain.ids import step_id_at
 from roboco.domain.session.goal import SessionGoal, goals_of
 from roboco.domain.session.session import (
     ContinuationToken,
-    Lineage,
-    MessageStatus,
-    Session,
     SessionDelta,
     SessionMessage,
-    SessionRole,
     SessionText,
     TurnInFlight,
     delta,
@@ -27,10 +22,8 @@ from roboco.domain.session.session import (
     title_of,
     turn_message,
 )
-from roboco.domain.status import TaskStatus
-from roboco.domain.stream.merged import Cursor
 from roboco.errors import UsageError
-from tests.unit.domain.steps import START, TASK, Line, artifact, call, failed, histories, result, steps_of, text
+from tests.unit.domain.steps import START, TASK, Line, artifact, call, failed, result, steps_of, text
 
 
 class GrowingTask:
@@ -171,14 +164,6 @@ def test_steps_and_turn_of_two_moments_leave_no_stale_message(run: list[tuple[st
     assert client.messages == read_everything(task)
 
 
-@given(histories(closed=False))
-def test_each_step_is_one_message_from_any_start(steps: list[TaskStep]) -> None:
-    messages = list(messages_of(steps))
-    assert [one.step_id for one in messages] == [step.step_id for step in steps]
-    for cut in range(1, len(steps)):
-        assert list(messages_of(steps[cut:], steps[cut - 1])) == messages[cut:]
-
-
 TURN = TurnInFlight(1, "one", "step_1", 1, True, "he")
 STEPS = steps_of(("user", "go"), ("one", "hello"))
 
@@ -208,12 +193,6 @@ def test_a_client_drops_text_that_nothing_replaces(
     assert rewind_index(steps, turn, held=0) is None
 
 
-def test_attempts_count_within_a_generation() -> None:
-    assert rewind_index([], TURN, generation="b") == 1
-    assert rewind_index([], None, generation="b") == 1
-    assert rewind_index(STEPS[1:], None, generation="b") is None
-
-
 def test_a_turn_has_the_index_after_the_steps_and_the_time_of_the_last_one() -> None:
     messages, _ = delta(ContinuationToken(), ContinuationToken(), STEPS, replace(TURN, seq=2), None)
     assert [one.status for one in messages.values()] == ["completed", "completed", "generating"]
@@ -232,14 +211,6 @@ def test_a_turn_that_does_not_follow_the_steps_is_left_out(seq: int) -> None:
 def test_a_turn_without_the_step_before_it_is_refused() -> None:
     with pytest.raises(ValueError, match="turn at 1 needs the step before it"):
         delta(ContinuationToken(steps=1), ContinuationToken(), [], TURN, None)
-
-
-def test_the_message_of_a_turn_has_its_text_and_status() -> None:
-    started = turn_message(TURN, START)
-    assert (started.role, started.status, started.text) == (SessionRole.ASSISTANT, MessageStatus.GENERATING, "he")
-    assert (started.agent_name, started.step_id, started.created) == ("one", "step_1", START)
-    dispatched = turn_message(replace(TURN, started=False, text=""), START)
-    assert (dispatched.status, dispatched.content) == (MessageStatus.NOT_STARTED, [])
 
 
 def test_a_message_has_the_content_of_its_parts() -> None:
@@ -297,10 +268,6 @@ def test_a_message_has_the_role_and_status_of_its_step(line: Line, role: str, st
     assert message.text == step.text
 
 
-def test_statuses_of_unfinished_messages_are_not_terminal() -> None:
-    assert [status for status in MessageStatus if not status.terminal] == ["not_started", "generating"]
-
-
 def goals_metadata(*names: str) -> dict[str, Any]:
     """Return the metadata of a user's message with these goals."""
     return {"goals": [{"name": name, "description": f"the {name}", "schema": {}} for name in names]}
@@ -328,40 +295,6 @@ def test_a_goal_is_achieved_by_the_result_of_its_call() -> None:
     assert goal_statuses(steps[:2]) == [("plan", "open"), ("sum", "open")]
 
 
-def test_newer_goals_fail_older_open_ones() -> None:
-    steps = steps_of(
-        ("user", "go", goals_metadata("a", "b")),
-        ("one", [call("tc_1", "achieve_b")]),
-        ("tool_executor", [result("tc_1")]),
-        ("user", "go on", {"goals": []}),
-        ("user", "more", goals_metadata("a")),
-        ("one", [call("tc_2", "achieve_a")]),
-        ("tool_executor", [result("tc_2")]),
-    )
-    assert goal_statuses(steps[:4]) == [("a", "open"), ("b", "achieved")]
-    assert goal_statuses(steps[:5]) == [("a", "failed"), ("b", "achieved"), ("a", "open")]
-    assert goal_statuses(steps) == [("a", "failed"), ("b", "achieved"), ("a", "achieved")]
-    assert [goal.goal_index for goal in goals_of(steps)] == [0, 1, 2]
-
-
-def test_the_newest_open_goal_of_a_name_is_achieved_first() -> None:
-    steps = steps_of(
-        ("user", "go", goals_metadata("a", "a")),
-        ("one", [call("tc_1", "achieve_a")]),
-        ("tool_executor", [result("tc_1")]),
-    )
-    assert goal_statuses(steps) == [("a", "open"), ("a", "achieved")]
-
-
-def test_a_goal_is_achieved_once() -> None:
-    steps = steps_of(
-        ("user", "go", goals_metadata("a")),
-        ("one", [call("tc_1", "achieve_a", {"n": 1}), call("tc_2", "achieve_a", {"n": 2})]),
-        ("tool_executor", [result("tc_1"), result("tc_2")]),
-    )
-    assert [(goal.tool_use_id, goal.outcome) for goal in goals_of(steps)] == [("tc_1", {"n": 1})]
-
-
 @pytest.mark.parametrize(("code", "status"), [("goals", "failed"), ("limit", "open")])
 def test_open_goals_fail_when_the_orchestrator_abandons_them(code: str, status: str) -> None:
     assert goal_statuses(steps_of(("user", "go", goals_metadata("a")), ("orchestrator", [failed(code)]))) == [
@@ -373,16 +306,6 @@ def test_open_goals_fail_when_the_orchestrator_abandons_them(code: str, status: 
 @pytest.mark.parametrize("goals", [None, "plan", {"name": "plan"}, [None, "plan", {}, {"name": 5}]])
 def test_invalid_goals_are_ignored(goals: Any) -> None:
     assert goals_of(steps_of(("user", "go", {"goals": goals}))) == []
-
-
-def test_only_a_user_declares_and_only_a_tool_achieves() -> None:
-    steps = steps_of(
-        ("user", "go", goals_metadata("a")),
-        ("one", [call("tc_1", "achieve_a")], goals_metadata("b")),
-        ("one", [result("tc_1")]),
-        ("tool_executor", [result("tc_1")]),
-    )
-    assert goal_statuses(steps) == [("a", "open")]
 
 
 @pytest.mark.parametrize(
@@ -403,11 +326,6 @@ def test_the_title_is_given_or_the_first_line_of_the_prompt(content: str, metada
     assert title_of(steps_of(("user", content, metadata))[0]) == title
 
 
-@given(st.builds(ContinuationToken, st.text("0123456789abcdef"), *[st.integers(0, 10**15 - 1)] * 4))
-def test_tokens_survive_serialization(token: ContinuationToken) -> None:
-    assert ContinuationToken.parse(str(token)) == token
-
-
 @pytest.mark.parametrize(
     "token",
     ["", "x", "a.1.2.3", "a.1.2.3.-4", "a.1.2.3.4.5", "g.1.2.3.4", "a.1.2.3.4\n", "a.1.2.3.١", "a.1.2.3." + "9" * 5000],
@@ -415,35 +333,6 @@ def test_tokens_survive_serialization(token: ContinuationToken) -> None:
 def test_an_invalid_token_is_refused(token: str) -> None:
     with pytest.raises(UsageError, match=r"token '.*' is not one of a session or a delta"):
         ContinuationToken.parse(token)
-
-
-def test_a_cursor_is_no_token() -> None:
-    with pytest.raises(UsageError, match="token"):
-        ContinuationToken.parse(str(Cursor()))
-
-
-def test_a_session_survives_serialization() -> None:
-    steps = steps_of(
-        ("user", "go", goals_metadata("a")), ("one", [text("x"), call("tc_1")]), ("tool_executor", [result("tc_1")])
-    )
-    session = Session(
-        task_id=TASK,
-        status=TaskStatus.RUNNING,
-        reason="",
-        title=title_of(steps[0]),
-        created=START,
-        messages=list(messages_of(steps)),
-        goals=goals_of(steps),
-        lineage=Lineage(forked_from_task_id="t0", forked_from_seq=0),
-        continuation_token=str(ContinuationToken(steps=3)),
-    )
-    assert Session.model_validate_json(session.model_dump_json()) == session
-    assert json.loads(session.model_dump_json())["messages"][0]["content"] == [{"content_type": "text", "text": "go"}]
-
-
-def test_an_empty_delta_has_no_other_fields() -> None:
-    nothing = SessionDelta(continuation_token=str(ContinuationToken()))
-    assert nothing.model_dump(exclude_none=True) == {"continuation_token": ".0.0.0.0", "messages_by_idx": {}}
 
 
 def test_fields_of_newer_releases_are_kept() -> None:

@@ -2,7 +2,7 @@
 
 import json
 from datetime import datetime
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -52,23 +52,6 @@ EVENTS: list[AnyEvent] = [
     StreamReset(steps=3, **AT),
     ErrorOccurred(code="refused", message="why", **AT),
 ]
-TYPES = {
-    "event_task_start",
-    "event_agent_select",
-    "event_agent_handoff",
-    "event_tool_call",
-    "event_sub_task",
-    "event_tool_result",
-    "event_tool_unknown",
-    "event_user_message",
-    "event_user_interrupt",
-    "event_turn_restart",
-    "event_status",
-    "event_step_end",
-    "event_task_end",
-    "event_stream_reset",
-    "event_error",
-}
 
 
 def serialize(message: AnyEvent | StreamChunk, **numbers: Any) -> dict[str, Any]:
@@ -77,23 +60,12 @@ def serialize(message: AnyEvent | StreamChunk, **numbers: Any) -> dict[str, Any]
     return record
 
 
-def test_every_event_type_is_listed_here() -> None:
-    assert {event.type for event in EVENTS} == TYPES
-    assert {type(event) for event in EVENTS} == set(get_args(AnyEvent)) - {UnknownEvent}
-
-
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.type)
 def test_every_event_is_parsed_with_its_numbers(event: AnyEvent) -> None:
     read = parse_stream_message(serialize(event, seq=7, generation="g", chunks=3))
     assert type(read) is type(event)
     assert read == event.model_copy(update={"seq": 7, "generation": "g", "chunks": 3})
     assert isinstance(read.timestamp, datetime)
-
-
-def test_a_chunk_is_parsed_with_its_numbers() -> None:
-    chunk = StreamChunk(task_id="t1", step_id="s", agent_name="one", attempt=2, text="Grüße")
-    read = parse_stream_message(serialize(chunk, seq=7, generation="g", events=3))
-    assert read == chunk.model_copy(update={"seq": 7, "generation": "g", "events": 3})
 
 
 def test_the_body_holds_no_numbers_and_is_one_line() -> None:

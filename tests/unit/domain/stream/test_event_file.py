@@ -42,11 +42,6 @@ def test_the_place_of_a_line_is_that_of_its_json() -> None:
     assert place_of(b'{"seq":12,"generation":"\\u0061","chunks":3}') == ("a", 12)
 
 
-def test_a_log_that_is_older_than_the_file_changes_nothing() -> None:
-    stored = joined(lines(*range(1, 9)))
-    assert merged_log(stored, [stored], lines(3, 4, 5, text="old")) is None
-
-
 def test_the_end_of_a_task_counts_though_redis_was_set_back_before_the_last_generation() -> None:
     end = json.dumps({"seq": 4, "generation": "1", "type": "event_task_end"}).encode()
     log, lost = [*lines(1, 2, 3), end], lines(1, 2, generation="2")

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from roboco.domain.decision.edge_conditions import holds
-from roboco.domain.history.step import TaskStep
 from roboco.domain.team.condition import Condition
 from tests.unit.domain.steps import Line, artifact, call, result, steps_of, text
 
@@ -76,10 +75,3 @@ def test_no_text_makes_a_pattern_slow() -> None:
 def test_an_invalid_condition_is_refused(when: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="Condition"):
         Condition.model_validate(when)
-
-
-def test_a_truncated_run_may_begin_with_results() -> None:
-    """If the call of a result was truncated, its failure belongs to no tool."""
-    steps: tuple[TaskStep, ...] = tuple(steps_of(*TOOLED)[1:])
-    assert not holds(Condition.model_validate({"tool_failed": "search"}), steps)
-    assert holds(Condition.model_validate({"contains": "done"}), steps)

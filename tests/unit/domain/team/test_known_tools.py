@@ -48,9 +48,3 @@ def test_server_entry_expands_to_the_listed_tools() -> None:
     assert known_tools(shop, agent, {"shop": listing}) == ("shop_find", "shop_buy", "artifact_list")
     assert known_tools(shop, agent, {}) == ("shop_list_tools", "artifact_list", "shop_find")
     assert known_tools(shop, agent, {"shop": Listing(error="down")})[0] == "shop_list_tools"
-
-
-def test_agent_may_call_the_tools_of_its_server() -> None:
-    whole, one = team({}, "mcp:shop"), team({}, "shop_find")
-    assert [whole.may_call(whole.agents[0], name) for name in ("shop_buy", "mcp:shop", "other")] == [True, False, False]
-    assert [one.may_call(one.agents[0], name) for name in ("shop_find", "shop_buy")] == [True, False]

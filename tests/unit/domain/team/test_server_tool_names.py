@@ -47,9 +47,3 @@ def test_a_team_may_name_a_tool_as_its_server_does() -> None:
             spec = found.tool("odd_files_read")
             assert spec is not None
             assert spec.name == "odd_files_read"
-
-
-def test_conditions_may_name_a_tool_as_its_server_does() -> None:
-    graph = {"type": "graph", "routing_graph": {"a": [{"to": "END", "when": {"not": {"tool_called": "odd_x.y"}}}]}}
-    found = team({}, "mcp:odd", collaboration_model=graph)
-    assert "odd_x_y" in found.model_dump_json()

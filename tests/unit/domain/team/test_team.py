@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from roboco.domain.team.collaboration import Graph
-from roboco.domain.team.context_policy import BudgetContext, RecentContext
-from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.team.team import Agent, Team
+from roboco.domain.team.context_policy import RecentContext
+from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
 
 DESIGN: dict[str, Any] = {
@@ -72,15 +71,6 @@ def test_the_example_of_the_design_is_a_team() -> None:
     assert [edge.to for edge in team.collaboration_model.routing_graph["critic"]] == ["END", "writer", "USER"]
 
 
-def test_a_minimal_team_has_defaults() -> None:
-    team = validate_team({"name": "solo", "agents": [{"name": "one", "prompt": "hi"}]})
-    assert team.collaboration_model.type == "sequential"
-    assert team.initial_agent == "one"
-    assert (team.limits.max_steps, team.limits.max_tokens, team.limits.max_seconds) == (100, None, None)
-    assert team.agents[0] == Agent(name="one", prompt="hi")
-    assert team.profile(team.agents[0]) == ModelProfile(model="gpt-4o-mini")
-
-
 @pytest.mark.parametrize(
     ("edges", "targets"),
     [
@@ -99,67 +89,11 @@ def test_an_edge_may_be_just_a_name(edges: Any, targets: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "first"),
-    [
-        ({"type": "sequential"}, "writer"),
-        ({"type": "sequential", "rounds": 3}, "writer"),
-        ({"type": "manual"}, "writer"),
-        ({"type": "manual", "initial_agent": "critic"}, "critic"),
-        ({"type": "graph", "routing_graph": {}, "initial_agent": "critic"}, "critic"),
-        ({"type": "custom", "router": "shop.routers:mine"}, "writer"),
-        ({"type": "custom", "router": "shop.routers:mine", "initial_agent": "critic"}, "critic"),
-    ],
-)
-def test_the_initial_agent_is_named_or_the_first(model: dict[str, Any], first: str) -> None:
-    assert validate_team(DESIGN | {"collaboration_model": model}).initial_agent == first
-
-
-@pytest.mark.parametrize(
-    ("context", "policy"),
-    [
-        ({}, RecentContext(steps=40)),
-        ({"steps": 5}, RecentContext(steps=5)),
-        ({"strategy": "recent", "steps": 500}, RecentContext(steps=500)),
-        ({"strategy": "budget"}, BudgetContext(strategy="budget", tokens=8000)),
-        ({"strategy": "budget", "tokens": 100}, BudgetContext(strategy="budget", tokens=100)),
-    ],
-)
-def test_a_context_has_defaults(context: dict[str, Any], policy: object) -> None:
-    team = validate_team({"name": "solo", "agents": [{"name": "one", "prompt": "hi", "context": context}]})
-    assert team.agents[0].context == policy
-
-
-@pytest.mark.parametrize(
     ("contexts", "tail"), [([{}], 40), ([{"steps": 5}], 20), ([{"steps": 90}, {}], 90), ([{"strategy": "budget"}], 200)]
 )
 def test_the_tail_is_as_long_as_the_longest_memory(contexts: list[dict[str, Any]], tail: int) -> None:
     agents = [{"name": f"a{n}", "prompt": "hi", "context": context} for n, context in enumerate(contexts)]
     assert validate_team({"name": "solo", "agents": agents}).tail_length == tail
-
-
-@pytest.mark.parametrize(
-    ("models", "model", "expected"),
-    [
-        ({}, None, "gpt-4o-mini"),
-        ({"a": {"model": "m"}}, None, "m"),
-        ({"a": {"model": "m"}, "b": {"model": "n", "default": True}}, None, "n"),
-        ({"a": {"model": "m"}, "b": {"model": "n", "default": True}}, "a", "m"),
-    ],
-)
-def test_an_agent_has_its_own_or_the_default_profile(models: dict[str, Any], model: str | None, expected: str) -> None:
-    team = validate_team(
-        {"name": "solo", "models": models, "agents": [{"name": "one", "prompt": "hi", "model": model}]}
-    )
-    assert team.profile(team.agents[0]).model == expected
-
-
-def test_a_team_finds_its_members_and_tools() -> None:
-    team = validate_team(DESIGN)
-    assert team.agent("critic") is team.agents[1]
-    with pytest.raises(KeyError):
-        team.agent("nobody")
-    assert team.tool("web_search") is team.tools[0]
-    assert team.tool("memory_search") is None
 
 
 def test_a_frozen_team_is_read_back_the_same() -> None:

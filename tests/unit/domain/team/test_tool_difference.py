@@ -22,10 +22,6 @@ def test_difference_holds_only_the_parts_that_have_changed() -> None:
     ]
 
 
-def test_difference_of_a_tool_that_the_task_did_not_know_holds_all_parts() -> None:
-    assert [part.before for part in difference(None, tool()).parts] == ["", "", ""]
-
-
 def test_difference_behind_a_long_text_is_shown() -> None:
     long = "x" * 5000
     (part,) = difference(tool(description=f"{long}good{long}"), tool(description=f"{long}evil{long}")).parts

@@ -14,14 +14,13 @@ from roboco.domain.limits import Limits
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.validation import validate_team
 from roboco.engine.accept.accept_item import accept_item
-from roboco.engine.accept.at_rest import MAX_READ_ITEMS, stays_at_rest
+from roboco.engine.accept.at_rest import stays_at_rest
 from roboco.errors import UsageError
 from roboco.ports.model import Request
-from roboco.ports.tools import ToolContext
-from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, member, own_turns
+from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.watch import Crash, PortCall, make_call
-from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.support.memory_ports.watch import PortCall, make_call
+from tests.support.memory_ports.world import TASK, World, world_parts
 from tests.unit.engine.accept.test_resolve import resolve, world_with_unknown_outcome
 from tests.unit.engine.test_external_calls import ASK, FUNCTIONS, TEAM, calls_of, world_with_calls
 
@@ -155,28 +154,6 @@ def test_an_item_that_stays_in_the_inbox_ends_no_wait(begin: Callable[[], World]
     assert is_at_rest(world)
 
 
-def test_decisions_that_a_worker_knows_end_no_further_wait() -> None:
-    """They stay in the inbox until the step of results."""
-    for approved in (True, False):
-        world = approval()
-        decide(0, approved)(world)
-        world.settle()
-        assert world.status() is TaskStatus.APPROVAL
-        assert world.pending_item_ids()
-        assert is_at_rest(world)
-        decide(1, approved)(world)
-        assert not is_at_rest(world)
-
-
-def test_an_applied_message_that_is_still_in_the_inbox_ends_no_wait() -> None:
-    """A coordinator died before it removed the message."""
-    world = user_turn()
-    world.send("more", agent="helper")
-    world.settle()
-    world.engine.tasks.inbox.add(TASK, ["item1"], False, None)
-    assert is_at_rest(world)
-
-
 def test_a_task_that_runs_or_has_changed_its_wait_does_not_rest() -> None:
     world = user_turn()
     before = world.summary()
@@ -187,26 +164,6 @@ def test_a_task_that_runs_or_has_changed_its_wait_does_not_rest() -> None:
     assert not stays_at_rest(world.engine, before.model_copy(update={"status": TaskStatus.RUNNING}))
     world.server.wipe()
     assert stays_at_rest(world.engine, before), "the workspace alone says so"
-
-
-def test_a_call_that_was_approved_and_whose_outcome_is_unknown_waits_for_its_resolution() -> None:
-    """Its approval is still in the inbox."""
-
-    def pay(args: dict[str, Any], context: ToolContext) -> str:
-        raise Crash
-
-    world = World(
-        world_parts(lambda request: says("done") if own_turns(request) else says("paying", ("pay", {})), {"pay": pay})
-    )
-    tool = {"name": "pay", "function": "shop.bank:pay", "approval": "required", "on_unknown": "ask"}
-    world.submit(team_of(agents=[member("clerk", tools=["pay"])], tools=[tool]))
-    world.settle()
-    decide(0, True)(world)
-    world.settle()
-    assert world.server.held.tasks[TASK].reason.startswith("it is unknown")
-    assert is_at_rest(world)
-    resolve(world)
-    assert not is_at_rest(world)
 
 
 def test_a_client_call_that_was_refused_needs_no_answer() -> None:
@@ -233,22 +190,6 @@ def test_a_resumption_counts_until_the_work_is_recorded() -> None:
     world.settle()
     assert len(found) > 3
     assert not any(found)
-
-
-def test_of_many_items_some_are_read() -> None:
-    """A paused task with many messages does not seem to continue, because its pause may not be among these."""
-    world, paths = paused(), list[str]()
-    for number in range(MAX_READ_ITEMS + 1):
-        world.send("later", f"a{number}")
-
-    def watch(name: str, call: PortCall) -> Any:
-        paths.append(name)
-        return call()
-
-    world.watch = watch
-    assert is_at_rest(world)
-    assert paths.count("files.get_many") == 1
-    assert len(paths) < 5
 
 
 ACTS: list[Callable[[World, Random, str], None]] = [

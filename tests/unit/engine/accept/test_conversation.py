@@ -1,6 +1,5 @@
 """Conversations: a task that waits for a message where it would complete."""
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -17,14 +16,11 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.recorded.explain import current_status
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
-from roboco.engine.accept.fork import ForkRequest, fork
-from roboco.engine.coordinate.advance import advance
-from roboco.errors import StateConflict, TaskFailed
+from roboco.errors import TaskFailed
 from roboco.lab.replay.replay import replay
 from roboco.ports.model import Request
 from tests.support.memory_ports.controlled import GOAL
 from tests.support.memory_ports.journeys import (
-    CUSTOM,
     FAILING,
     GRAPH,
     SEQUENTIAL,
@@ -35,7 +31,6 @@ from tests.support.memory_ports.journeys import (
     speaker,
 )
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.notifications import HOOK
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 PAIR = team_of(agents=[member("first"), member("second")])
@@ -96,15 +91,6 @@ def test_every_router_waits_where_it_ends(journey: Journey) -> None:
     assert (world.status(), world.summary().reason) == (TaskStatus.USER_TURN, ended.summary().reason)
 
 
-def test_custom_router_waits_where_it_ends() -> None:
-    world = conversation(CUSTOM)
-    assert world.status() is TaskStatus.USER_TURN
-    world.send("more")
-    world.settle()
-    assert world.history()[-1].text == "more"  # its router names no agent for a message
-    assert world.status() is TaskStatus.USER_TURN
-
-
 def test_stop_ends_it() -> None:
     world = talking()
     world.stop()
@@ -131,25 +117,6 @@ def test_a_turn_that_fails_for_good_waits_for_the_user_under_the_same_id() -> No
     assert_whole(world, "")
 
 
-def test_work_that_loses_its_workers_waits_for_the_user() -> None:
-    world = World(world_parts(lambda request: says("well")))
-    world.submit(PAIR, conversation=True)
-    advance(world.engine, TASK, give_up_reason="it has killed 3 workers")
-    world.settle()
-    assert (world.status(), world.summary().reason) == (TaskStatus.USER_TURN, "it has killed 3 workers")
-    world.pause()
-    world.settle()
-    world.resume()
-    world.settle()
-    assert world.summary().reason == "it has killed 3 workers"
-    world.send("again")
-    world.settle()
-    assert world.history()[-1].text == "well"
-    world.stop()
-    world.settle()
-    assert world.summary().status is TaskStatus.CANCELLED
-
-
 def test_a_sub_task_of_a_conversation_fails() -> None:
     past = History(fold(talking().history()), tuple(talking().history()))
     error = TaskStep(agent_name="first", seq=3, parts=(ErrorPart(code="model", message="no"),)).sealed("")
@@ -161,20 +128,6 @@ def test_a_sub_task_of_a_conversation_fails() -> None:
 def test_open_goals_end_it() -> None:
     world = World(world_parts(lambda request: says("no")))
     world.submit(PAIR, conversation=True, goals=[GOAL])
-    world.settle()
-    assert world.summary().status is TaskStatus.GOALS_FAILED
-
-
-def test_achieved_goals_do_not_end_it() -> None:
-    def script(request: Request) -> ScriptedReply:
-        return says("", ("achieve_answer", {"n": 7})) if own_turns(request) == 0 else says("done")
-
-    world = World(world_parts(script))
-    world.submit(team_of(agents=[member("only")]), conversation=True, goals=[GOAL])
-    world.settle()
-    assert world.status() is TaskStatus.USER_TURN
-    world.send("and another", attachments={"goals": [GOAL | {"name": "other"}]})
-    world.given.model.script = lambda request: says("no")
     world.settle()
     assert world.summary().status is TaskStatus.GOALS_FAILED
 
@@ -191,19 +144,6 @@ def test_limits_end_or_pause_it(at_limit: str, status: TaskStatus) -> None:
     assert world.status() is status
 
 
-def test_targets_are_notified_of_the_wait_and_not_of_an_end() -> None:
-    world = World(world_parts(lambda request: says("done")))
-    hook = HOOK | {"on": ["completed", "cancelled", "user_turn"]}
-    world.submit(team_of(agents=[member("only")]), conversation=True, notify=[hook])
-    world.settle()
-    world.drain()
-    assert [notice.status for _, notice in world.notifier.deliveries] == [TaskStatus.USER_TURN]
-    world.stop()
-    world.settle()
-    world.drain()
-    assert [notice.status for _, notice in world.notifier.deliveries] == [TaskStatus.USER_TURN, TaskStatus.CANCELLED]
-
-
 def test_sub_task_of_a_conversation_ends() -> None:
     def script(request: Request) -> ScriptedReply:
         if speaker(request) != "lead":
@@ -216,18 +156,3 @@ def test_sub_task_of_a_conversation_ends() -> None:
     world.settle()
     assert [result.is_error for result in world.history()[2].results] == [False]
     assert world.status() is TaskStatus.USER_TURN
-
-
-def test_fork_of_a_conversation_is_one() -> None:
-    world = talking()
-    fork(world.engine, ForkRequest(TASK, "fork_1", seq=1))
-    world.settle("fork_1")
-    assert world.status("fork_1") is TaskStatus.USER_TURN
-
-
-def test_conversation_is_part_of_the_content() -> None:
-    world = talking()
-    submit = partial(world.submit, PAIR)
-    submit(conversation=True)
-    with pytest.raises(StateConflict):
-        submit()

@@ -15,8 +15,7 @@ from roboco.domain.status import TaskStatus
 from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.errors import StateConflict, TransientError, UsageError
 from roboco.ports.tools import ToolContext
-from tests.support.memory_ports.journeys import CUSTOM, FAILING, GRAPH, SEQUENTIAL, TOOLS, member, speaker
-from tests.support.memory_ports.model import says
+from tests.support.memory_ports.journeys import CUSTOM, GRAPH, SEQUENTIAL, TOOLS, member
 from tests.support.memory_ports.watch import Crash, Fault, make_call
 from tests.support.memory_ports.world import TASK, World, team_of
 from tests.unit.engine.test_accept import crash
@@ -91,35 +90,6 @@ def test_a_fork_starts_with_the_same_steps_and_continues() -> None:
     assert world.engine.workspace.frozen_teams.fork_of(FORK).seq == 2  # type: ignore[union-attr]
 
 
-def test_a_fork_without_a_message_repeats_the_rest_of_the_task() -> None:
-    world = ended_world()
-    fork_task(world, 2)
-    world.settle(FORK)
-    assert texts_of(world) == texts_of(world, TASK)
-
-
-def test_a_failed_task_continues_from_its_last_valid_step() -> None:
-    world = ended_world(FAILING)
-    assert world.summary().status is TaskStatus.FAILED
-    world.given.model.script = lambda request: says(f"{speaker(request)} is well again")
-    with pytest.raises(UsageError, match="step 2 ended the task; fork at an earlier one"):
-        fork_task(world, 2)
-    fork_task(world)
-    world.settle(FORK)
-    assert texts_of(world) == [("user", "go"), ("first", "all is well"), ("second", "second is well again")]
-    assert world.summary(FORK).status is TaskStatus.COMPLETED
-
-
-def test_a_fork_takes_calls_with_their_results() -> None:
-    world = ended_world(TOOLS)
-    before = len(world.given.toolbox.runs)
-    fork_task(world, 1)
-    world.settle(FORK)
-    assert world.history(FORK)[2] == world.history()[2]
-    calls = [call.id for call in world.history()[1].calls]
-    assert not [context for context in world.given.toolbox.runs[before:] if context.call_id in calls]
-
-
 def test_a_fork_at_calls_without_results_is_refused() -> None:
     world = TOOLS.world()
     world.submit(TOOLS.team)
@@ -131,22 +101,6 @@ def test_a_fork_at_calls_without_results_is_refused() -> None:
     world.settle(FORK)
     world.settle()
     assert texts_of(world) == texts_of(world, TASK)
-
-
-@pytest.mark.parametrize("seq", [-1, 7, 100])
-def test_a_fork_at_an_unknown_step_is_refused(seq: int) -> None:
-    with pytest.raises(UsageError, match="the task has the steps 0 to"):
-        fork_task(ended_world(), seq)
-
-
-def test_a_fork_of_an_unknown_task_is_refused() -> None:
-    world = ended_world()
-    with pytest.raises(UsageError, match="no task 'other'"):
-        fork(world.engine, ForkRequest("other", FORK))
-    with pytest.raises(UsageError, match="task id"):
-        fork(world.engine, ForkRequest(TASK, "../x"))
-    with pytest.raises(UsageError, match="can be forked for its own tenant only, not as 'mine'"):
-        fork(world.engine, ForkRequest("acme:1", "mine"))
 
 
 def test_a_repeated_fork_is_the_same_task() -> None:
@@ -175,16 +129,6 @@ def test_the_same_fork_of_a_release_with_fewer_fields_is_the_same_task() -> None
     world.files.held[team_path(FORK)] = json.dumps(data | {"if_busy": "reject"}).encode()
     with pytest.raises(UsageError, match="other content"):
         fork_task(world, 2)
-
-
-def test_another_team_may_continue_a_fork() -> None:
-    world = ended_world(SEQUENTIAL)
-    team = team_of(agents=[member("closer")], collaboration_model={"type": "manual"})
-    fork_task(world, text="close it", team=team)
-    world.given.model.script = lambda request: says(f"{speaker(request)} closes")
-    world.settle(FORK)
-    assert texts_of(world)[-2:] == [("user", "close it"), ("closer", "closer closes")]
-    assert world.status(FORK) is TaskStatus.USER_TURN
 
 
 def test_another_model_profile_may_continue_a_fork() -> None:

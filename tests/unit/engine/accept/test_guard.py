@@ -83,16 +83,6 @@ def test_message_that_exceeds_a_limit_returns_and_the_attempt_counts(error: Exce
     assert unfinished_attempts(world) == 1
 
 
-def test_message_that_exceeds_the_time_limit_in_the_pause_returns_with_its_own_error() -> None:
-    world, error = empty_world(), TransientError("redis is away")
-
-    def interrupted(seconds: float) -> None:
-        raise TimeLimit
-
-    vars(world.clock)["sleep"] = interrupted
-    assert process(world.engine, Received(world), raising(error)) == Requeue(error)
-
-
 def test_message_that_another_worker_processes_returns_and_is_not_accepted() -> None:
     world, accepted = empty_world(), list[int]()
     assert world.engine.tasks.leases.start_attempt(ATTEMPTS_KEY) == 0
@@ -153,18 +143,6 @@ def test_unexpected_error_raises_after_a_dead_letter_was_stored() -> None:
         process(world.engine, Received(world), raising(KeyError("x")))
     assert dead_letters_of(world) == [("KeyError: 'x'", 1)]
     assert unfinished_attempts(world) == 0
-
-
-def test_refusal_that_cannot_be_stored_returns_the_message() -> None:
-    world, error = empty_world(), TransientError("redis is away")
-
-    class Unstorable(Received):
-        def refuse(self, error: UsageError | Overloaded, reason: str | None) -> None:
-            raise TransientError("redis is away")
-
-    disposition = process(world.engine, Unstorable(world), raising(UsageError("no team")))
-    assert isinstance(disposition, Requeue)
-    assert str(disposition.error) == str(error)
 
 
 def test_a_submission_of_an_erased_task_leaves_no_dead_letter() -> None:

@@ -15,7 +15,6 @@ from roboco.domain.recorded.explain import explain
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import MAX_PROMPT_CHARS
-from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.engine.coordinate.submit import submit
 from roboco.errors import StateConflict, UsageError
 from roboco.lab.replay.replay import replay
@@ -67,19 +66,6 @@ def test_messages_are_the_first_steps_marked_as_imported_and_the_prompt_follows(
     assert_whole(world, "")
 
 
-def test_first_turn_receives_them_in_their_roles_and_accounts_for_them() -> None:
-    world = imported()
-    assert [(message["role"], message["content"]) for message in world.given.model.requests[0].messages] == [
-        ("system", "You are helper."),
-        ("user", "Who are you?"),
-        ("user", "[expert] An expert."),
-        ("assistant", "And I help."),
-        ("user", "Good."),
-        ("user", "go"),
-    ]
-    assert world.history()[-1].metadata["context"]["included"] == [[0, 4]]
-
-
 def test_session_shows_them_and_the_story_and_the_replay_know_them() -> None:
     world = imported()
     shown = session(world.engine, TASK)
@@ -100,15 +86,6 @@ def test_metadata_of_the_task_and_of_the_prompt_are_in_their_steps() -> None:
     assert "agent" not in first.metadata
     assert (prompt.metadata["agent"], prompt.metadata["by"]) == ("expert", "alice")
     assert world.history()[5].agent_name == "expert"
-
-
-def test_template_of_a_prompt_sees_the_prompt_of_the_task() -> None:
-    world = World(world_parts(lambda request: says("done")))
-    team = team_of(agents=[{"name": "only", "prompt": "Work on {{ task.prompt }}."}])
-    submission = {"task_id": TASK, "team": "desk", "prompt": "this", "history": TALK[:1]}
-    submit(world.engine, parse_submission(submission), team)
-    world.settle()
-    assert world.given.model.requests[0].messages[0]["content"] == "Work on this."
 
 
 def test_agent_that_is_not_named_is_the_one_that_speaks_last() -> None:
@@ -144,14 +121,6 @@ def test_same_submission_is_the_same_task_and_other_content_is_a_conflict() -> N
     assert world.history() == before
 
 
-def test_task_without_imported_messages_is_other_content() -> None:
-    world = MANUAL.world()
-    accept(world, [])
-    with pytest.raises(StateConflict):
-        accept(world, TALK)
-    assert len(world.history()) == 1
-
-
 @pytest.mark.parametrize("after", range(1, 14))
 def test_client_that_dies_stores_all_or_nothing_and_may_repeat(after: int) -> None:
     world = MANUAL.world()
@@ -169,32 +138,6 @@ def test_client_that_dies_stores_all_or_nothing_and_may_repeat(after: int) -> No
     world.settle()
     assert [step.text for step in world.history()][4:] == ["go", "helper answers go"]
     assert_whole(world, "")
-
-
-def test_start_time_is_respected() -> None:
-    world = MANUAL.world()
-    accept(world, TALK, countdown=60.0)
-    world.drain()
-    assert len(world.history()) == 5
-    assert not world.given.model.requests
-    world.clock.move(61)
-    world.settle()
-    assert len(world.history()) == 6
-
-
-def test_fork_copies_them() -> None:
-    world = imported()
-    fork(world.engine, ForkRequest(TASK, "fork_1", seq=4))
-    world.settle("fork_1")
-    assert [step.is_imported for step in world.history("fork_1")] == [True] * 4 + [False] * 2
-
-
-def test_long_history_is_stored_whole_and_redis_keeps_its_end() -> None:
-    history = [{"role": "user", "text": f"message {number}"} for number in range(MAX_IMPORTED_MESSAGES)]
-    world = imported(history)
-    assert len(world.history()) == MAX_IMPORTED_MESSAGES + 2
-    assert len(world.server.held.tasks[TASK].tail) <= 64
-    assert len(world.events()) < 10
 
 
 WRONG: dict[str, tuple[Any, str]] = {

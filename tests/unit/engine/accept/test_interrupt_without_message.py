@@ -13,14 +13,13 @@ from roboco.domain.ids import sub_task_id
 from roboco.domain.recorded.explain import current_status, explain
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
-from roboco.errors import AlreadyEnded, NotFound, UsageError
+from roboco.errors import UsageError
 from roboco.lab.replay.replay import replay
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from roboco.settings import Settings
 from tests.support.memory_ports.controlled import DELEGATING
-from tests.support.memory_ports.dispatcher import TurnMessage
-from tests.support.memory_ports.journeys import CUSTOM, MANUAL, TOOLS, assert_whole, member, speaker
+from tests.support.memory_ports.journeys import MANUAL, TOOLS, assert_whole, member, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.two_agents import TWO_AGENTS, world_of_two_agents
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
@@ -74,21 +73,6 @@ def test_text_until_then_is_kept_and_the_task_waits_for_its_user() -> None:
     assert event["receipt"] == interrupted.metadata["receipt"]
 
 
-def test_receipt_of_changed_limits_is_not_that_of_the_interruption_beside_them() -> None:
-    def act(world: World) -> None:
-        control(world).set_limits("limits1", max_steps=50)
-        world.halt()
-
-    world = halted_once(act)
-    world.settle()
-    receipt = receipt_of(world, "limits1")
-    assert receipt.applied_at_seq is not None
-    assert (receipt.seen_at, receipt.closed_at, receipt.chunks_after) == (None, None, None)
-    interruption = receipt_of(world)
-    assert (interruption.effect, interruption.chunks_after) == ("reply_ended", 0)
-    assert interruption.seen_at is not None
-
-
 def test_next_message_continues_with_the_interrupted_agent() -> None:
     world = halted_once()
     world.settle()
@@ -124,20 +108,6 @@ def test_history_session_and_story_show_it_and_the_replay_decides_the_same() -> 
     [scene] = explain(recorded(world), "4")
     assert "the user interrupted the work" in scene.before
     assert {step.comparison for step in replay(recorded(world)) if step.seq is not None} == {"same"}
-
-
-def test_unclaimed_turn_is_replaced() -> None:
-    world = halted_once(lambda _: None)
-    world.deliver(world.dispatcher.queue.popleft())
-    [turn] = world.dispatcher.queue
-    assert isinstance(turn, TurnMessage)
-    world.halt()
-    world.settle()
-    assert texts_of(world) == [("user", "go"), ("orchestrator", "interrupted by the user")]
-    assert not world.given.model.requests
-    assert receipt_of(world).effect == "turn_replaced"
-    assert_waits(world)
-    assert {step.comparison for step in replay(recorded(world))} == {"same"}
 
 
 def test_interruption_between_two_steps_keeps_the_next_turn_from_starting() -> None:
@@ -216,39 +186,6 @@ def test_open_calls_are_closed_and_the_tool_is_cancelled() -> None:
     assert world.history()[-1].agent_name == lead.agent_name
 
 
-@pytest.mark.parametrize("how_often", [1, 3])
-def test_task_that_waits_for_its_user_stays_as_it_is(how_often: int) -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    before, reason = world.history(), world.server.held.tasks[TASK].reason
-    for number in range(how_often):
-        world.halt(f"halt{number}")
-    world.settle()
-    assert world.history() == before
-    assert world.server.held.tasks[TASK].reason == reason
-    assert not world.pending_item_ids()
-    for number in range(how_often):
-        receipt = receipt_of(world, f"halt{number}")
-        assert (receipt.applied_at_seq, receipt.effect) == (1, "already_waiting")
-    world.send("more")
-    world.settle()
-    assert texts_of(world)[2:] == [("user", "more"), ("helper", "helper answers more")]
-
-
-def test_paused_task_stays_paused_and_waits_for_its_user_after_that() -> None:
-    world = halted_once(lambda _: None)
-    world.pause()
-    world.settle()
-    world.halt()
-    world.settle()
-    assert world.status() is TaskStatus.PAUSED
-    assert receipt_of(world).effect in ("nothing_running", "turn_replaced")
-    world.resume()
-    world.settle()
-    assert_waits(world)
-
-
 def test_messages_before_the_interruption_become_steps_first_and_later_ones_continue() -> None:
     def act(world: World) -> None:
         world.send("queued", "item1")
@@ -270,33 +207,6 @@ def test_messages_before_the_interruption_become_steps_first_and_later_ones_cont
     assert {step.comparison for step in replay(recorded(world)) if step.seq is not None} == {"same"}
 
 
-def test_stop_of_an_interrupted_task_ends_it() -> None:
-    world = halted_once()
-    world.settle()
-    world.stop()
-    world.settle()
-    assert world.summary().status is TaskStatus.CANCELLED
-
-
-def test_change_of_limits_does_not_end_the_wait() -> None:
-    world = halted_once()
-    world.settle()
-    control(world).set_limits(max_steps=50)
-    world.settle()
-    assert_waits(world)
-
-
-def test_custom_router_is_not_asked() -> None:
-    world = CUSTOM.world()
-    world.submit(CUSTOM.team)
-    world.halt()
-    world.settle()
-    assert_waits(world)
-    world.send("go on")
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-
-
 def test_interrupted_sub_task_ends_since_it_has_no_user() -> None:
     worlds: list[World] = []
 
@@ -314,27 +224,6 @@ def test_interrupted_sub_task_ends_since_it_has_no_user() -> None:
     assert world.summary(child).status is TaskStatus.COMPLETED
     assert world.history(child)[1].interrupted
     assert world.summary().status is TaskStatus.COMPLETED
-
-
-def test_repeated_interruption_has_its_effect_once() -> None:
-    world = halted_once()
-    world.settle()
-    for _ in range(2):
-        world.halt()
-        world.settle()
-    assert sum(step.is_interruption for step in world.history()) == 1
-
-
-def test_unknown_and_ended_tasks_refuse_it() -> None:
-    world = MANUAL.world()
-    with pytest.raises(NotFound):
-        world.halt()
-    world.submit(MANUAL.team)
-    world.settle()
-    world.stop()
-    world.settle()
-    with pytest.raises(AlreadyEnded):
-        world.halt()
 
 
 @pytest.mark.parametrize("options", [{"agent": "helper"}, {"client_context": {"page": 1}}, {"artifacts": ["a.txt"]}])

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from roboco.client.receipt import find_receipt
 from roboco.domain.inbox.item import UserMessage
 from roboco.domain.paths import applied_path, inbox_path, item_path
 from roboco.engine.accept import send
-from roboco.engine.accept.accept_item import IdLookup, accept_item, stored_item
-from roboco.errors import StateConflict, TransientError
+from roboco.engine.accept.accept_item import accept_item, stored_item
+from roboco.errors import TransientError
 from tests.support.memory_ports.journeys import MANUAL, TOOLS
 from tests.support.memory_ports.watch import make_call
 from tests.support.memory_ports.world import TASK, World
@@ -56,14 +55,6 @@ def test_an_item_that_is_applied_between_two_reads_is_found(read: Callable[[str,
 
 
 @pytest.mark.parametrize("read", [item_path, applied_path])
-def test_a_receipt_of_an_item_that_is_applied_meanwhile_is_found(read: Callable[[str, str], str]) -> None:
-    world = waiting_task()
-    world.send("more", ITEM)
-    before_call(world, "files.get", read(TASK, ITEM), world.settle)
-    assert find_receipt(world.engine.workspace, TASK, ITEM).applied_at_seq == 2
-
-
-@pytest.mark.parametrize("read", [item_path, applied_path])
 def test_a_repetition_of_a_message_that_is_applied_meanwhile_is_not_refused(read: Callable[[str, str], str]) -> None:
     world = TOOLS.world()
     world.submit(TOOLS.team)
@@ -77,22 +68,6 @@ def test_a_repetition_of_a_message_that_is_applied_meanwhile_is_not_refused(read
     send.accept_message(world.engine, TASK, message(world), "reject")
     world.settle()
     assert texts_of_user(world).count("more") == 1
-
-
-@pytest.mark.parametrize("lookup", ["needed", "none found"])
-def test_another_content_under_an_id_that_is_applied_meanwhile_is_refused(lookup: IdLookup) -> None:
-    world = waiting_task()
-
-    def send_and_apply() -> None:
-        world.send("more", ITEM)
-        world.settle()
-
-    before_call(world, "files.create", item_path(TASK, ITEM), send_and_apply)
-    with pytest.raises(StateConflict, match="'item1' was sent before with different content"):
-        accept_item(world.engine, TASK, message(world, "less"), lookup=lookup)
-    world.settle()
-    assert texts_of_user(world) == ["go", "more"]
-    assert not world.files.names(inbox_path(TASK))
 
 
 def test_a_message_that_the_store_writes_again_long_after_counts_once() -> None:

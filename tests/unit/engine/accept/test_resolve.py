@@ -78,30 +78,6 @@ def test_a_resolution_without_a_result_has_a_default_text(happened: bool, expect
     assert world.history()[2].results[0].is_error is not happened
 
 
-def test_followers_receive_the_wait_and_then_the_result_once() -> None:
-    world = world_with_unknown_outcome()
-    call_id = world.history()[1].calls[0].id
-    kinds = [record["type"] for record in world.published()]
-    assert kinds.count("event_tool_unknown") == 1
-    status = next(record for record in world.published() if record.get("status") == "approval")
-    assert f"pay ({call_id})" in status["reason"]
-    assert kinds.count("event_tool_result") == 2
-    resolve(world)
-    world.settle()
-    resolved = [record["tool_result"] for record in world.published() if record["type"] == "event_tool_result"]
-    assert [one["tool_call_id"] for one in resolved].count(call_id) == 1
-
-
-def test_each_of_several_calls_waits_for_a_resolution() -> None:
-    world = world_with_unknown_outcome(lost=2)
-    resolve(world, 2, item_id="second")
-    world.settle()
-    assert world.status() is TaskStatus.APPROVAL
-    resolve(world, 0, happened=False, item_id="first")
-    world.settle()
-    assert ["lost before" in str(one) for one in results(world)] == [True, False, False]
-
-
 def test_the_first_resolution_counts_and_a_repeated_one_changes_nothing() -> None:
     world = world_with_unknown_outcome()
     resolve(world, result="first", item_id="one")
@@ -129,35 +105,6 @@ def test_a_resolution_of_a_call_with_a_known_outcome_is_refused() -> None:
     assert not [path for path in world.files.held if path.startswith(inbox_path(TASK))]
 
 
-def test_a_later_resolution_is_taken_from_the_inbox() -> None:
-    world = world_with_unknown_outcome(lost=2)
-    for number in range(3):
-        resolve(world, 0, item_id=f"word{number}")
-    resolve(world, 2, item_id="other")
-    world.settle()
-    results(world)
-
-
-def test_a_message_waits_for_the_resolution() -> None:
-    world = world_with_unknown_outcome()
-    world.send("hurry")
-    world.settle_for(3)
-    assert world.status() is TaskStatus.APPROVAL
-    resolve(world)
-    world.settle()
-    assert [step.agent_name for step in world.history()] == ["user", "clerk", "tool_executor", "user", "clerk"]
-
-
-def test_a_stop_ends_the_wait_for_a_resolution() -> None:
-    world = world_with_unknown_outcome()
-    world.stop()
-    world.settle()
-    assert world.summary().status is TaskStatus.CANCELLED
-    unknown, added, paid = world.history()[2].results
-    assert "outcome unknown" in str(unknown.error)
-    assert (added.result, paid.result) == (3, "paid 1")
-
-
 def test_a_resolution_during_the_recovery_of_the_call_is_refused_temporarily() -> None:
     world = world_with_unknown_outcome()
     world.server.wipe()
@@ -167,17 +114,6 @@ def test_a_resolution_during_the_recovery_of_the_call_is_refused_temporarily() -
     resolve(world, result="paid 0")
     world.settle()
     assert results(world)[0] == "paid 0"
-
-
-def test_a_wait_for_a_resolution_survives_a_loss_of_redis() -> None:
-    world = world_with_unknown_outcome()
-    world.server.wipe()
-    world.settle()
-    assert world.status() is TaskStatus.APPROVAL
-    resolve(world, result="paid 0")
-    world.server.wipe()
-    world.settle()
-    assert results(world) == ["paid 0", 3, "paid 1"]
 
 
 def test_a_resolution_whose_process_crashed_is_completed_by_the_next_one() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from roboco.client.worker_check import WorkerCheck
-from roboco.domain.paths import WORKSPACE_FILE, summary_path
+from roboco.domain.paths import summary_path
 from roboco.engine.accept.wait_cause import missing_worker_messages, why_unattended
 from roboco.engine.registration import check_workspace, register
 from roboco.engine.run.tool_call import run_call
 from roboco.engine.run.turn import run_turn
 from roboco.engine.worker_status import workspace_name
-from roboco.errors import CorruptHistory, TransientError, UsageError
+from roboco.errors import TransientError, UsageError
 from roboco.ports.registry import POOLS, Registration, WorkspaceIdentity
 from tests.support.memory_ports.dispatcher import AdvanceMessage, Message, ToolMessage, TurnMessage
 from tests.support.memory_ports.model import ScriptedReply, says
@@ -171,15 +171,6 @@ def test_a_coordinator_with_the_open_tasks_replaces_one_with_a_wrong_workspace()
     assert world.engine.services.workers.workspace() == workspace_name(world.files, WORKSPACE_URL)
 
 
-def test_a_workspace_has_one_id() -> None:
-    world = world_without_workers()
-    first = workspace_name(world.files, WORKSPACE_URL)
-    assert workspace_name(world.files, "another address").id == first.id
-    world.files.held[WORKSPACE_FILE] = b'{"id": "a b"}'
-    with pytest.raises(CorruptHistory, match="does not hold an id: restore it"):
-        workspace_name(world.files, WORKSPACE_URL)
-
-
 def test_a_follower_logs_that_no_worker_runs(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_without_workers()
     now = [1000.0]
@@ -199,24 +190,6 @@ def test_a_follower_logs_that_no_worker_runs(caplog: pytest.LogCaptureFixture, m
     world.watch, now[0] = refuse, 2000.0
     worker_check.check()
     assert len(caplog.records) == 2
-
-
-def test_a_coordinator_is_awaited_when_all_calls_have_outcomes() -> None:
-    world = world_without_workers()
-    order = take_next(ToolMessage, world).assignment
-    register_worker(world, "agents", "tools")
-    run_call(world.engine, order)
-    assert missing_worker(world).startswith("no coordinator worker")
-
-
-@pytest.mark.parametrize("control", ["stop", "pause"])
-def test_a_coordinator_is_awaited_when_an_unclaimed_turn_is_cancelled(control: str) -> None:
-    world = world_without_workers()
-    take_next(TurnMessage, world)
-    register_worker(world, "agents", "tools")
-    assert missing_worker(world) == ""
-    getattr(world, control)()
-    assert missing_worker(world).startswith("no coordinator worker")
 
 
 def test_the_error_for_a_recreated_workspace_names_the_cause() -> None:

@@ -1,7 +1,5 @@
 """advance: one decision after the other, each recorded before it is dispatched."""
 
-import json
-from functools import partial
 from typing import Any
 
 import pytest
@@ -9,9 +7,8 @@ import pytest
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router
 from roboco.domain.history.state import History
-from roboco.domain.paths import events_path, open_marker_path
+from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus
-from roboco.domain.stream.event_file import from_stored
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate.advance import advance
 from tests.support.memory_ports.dispatcher import TurnMessage
@@ -40,14 +37,6 @@ def test_the_decision_is_published_before_the_turn_starts() -> None:
     assert world.history()[1].metadata["routing"] == selected["routing"]
 
 
-def test_a_second_pass_dispatches_nothing() -> None:
-    world = GRAPH.world()
-    world.submit(GRAPH.team)
-    for _ in range(5):
-        advance(world.engine, TASK)
-    assert len([message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]) == 1
-
-
 def test_a_handoff_is_published_with_its_reason() -> None:
     world = TOOLS.run(TOOLS.world())
     [event] = events_of(world, "event_agent_handoff")
@@ -72,22 +61,6 @@ def test_a_waiting_task_occupies_no_worker() -> None:
     assert open_marker_path(TASK) in world.files.held
 
 
-def test_an_ended_task_is_closed() -> None:
-    world = SEQUENTIAL.run(SEQUENTIAL.world())
-    [ended] = events_of(world, "event_task_end")
-    assert (ended["status"], ended["reason"]) == ("completed", "2 rounds are done")
-    assert ended["usage"] == {"tokens_in": 40, "tokens_out": 20, "steps": 5, "cost": 0.0}
-    assert (ended["seq"], ended["chunks"]) == (len(world.events()), world.server.held.tasks[TASK].last_chunk)
-    summary = world.summary()
-    assert (summary.status, summary.reason, summary.steps) == (TaskStatus.COMPLETED, "2 rounds are done", 5)
-    assert (summary.tokens_in, summary.tokens_out) == (40, 20)
-    assert summary.created_at == world.history()[0].created_at
-    assert open_marker_path(TASK) not in world.files.held
-    assert TASK not in world.server.held.schedule
-    lines = world.files.held[events_path(TASK)].splitlines()
-    assert list(from_stored(map(json.loads, lines), partial(world.histories.read, TASK))) == world.events()
-
-
 def test_an_ended_task_leaves_redis_after_the_retention_and_stays_ended() -> None:
     world = SEQUENTIAL.run(SEQUENTIAL.world())
     history, files = world.history(), dict(world.files.held)
@@ -99,40 +72,12 @@ def test_an_ended_task_leaves_redis_after_the_retention_and_stays_ended() -> Non
     assert (world.history(), world.files.held) == (history, files)
 
 
-def test_advance_of_an_ended_task_publishes_nothing() -> None:
-    world = SEQUENTIAL.run(SEQUENTIAL.world())
-    before = world.published()
-    for _ in range(3):
-        advance(world.engine, TASK)
-    world.drain()
-    assert world.published() == before
-
-
 def test_advance_of_an_unknown_task_does_nothing() -> None:
     world = SEQUENTIAL.world()
     world.server.held.schedule["nothing"] = 0.0
     advance(world.engine, "nothing")
     assert not world.server.held.schedule
     assert not world.files.held
-
-
-def test_the_time_limit_counts_from_the_submission() -> None:
-    worlds: list[World] = []
-
-    def script(request: Any) -> Any:
-        worlds[0].clock.move(50)
-        return says("text")
-
-    team = team_of(
-        agents=[member("one")],
-        collaboration_model={"type": "sequential", "rounds": 100},
-        limits={"max_seconds": 120},
-    )
-    worlds.append(World(world_parts(script)))
-    worlds[0].submit(team)
-    worlds[0].settle()
-    assert [step.agent_name for step in worlds[0].history()] == ["user", "one", "one", "one", "orchestrator"]
-    assert worlds[0].summary().reason == "the task has run for 150 s, max_seconds is 120"
 
 
 def reversed_order(team: Team, history: History) -> Route:
@@ -180,27 +125,3 @@ def test_a_router_that_cannot_decide_ends_the_task_as_failed(routers: dict[str, 
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
     assert reason in world.summary().reason
-
-
-def test_two_concurrent_coordinators_dispatch_once() -> None:
-    """Each port call of one coordinator is followed by a whole pass of another."""
-    for name, expected in (("graph", GRAPH), ("tools", TOOLS), ("manual", MANUAL)):
-        world = expected.world()
-        depth: list[int] = []
-
-        def watch(name: str, call: Any, world: World = world, depth: list[int] = depth) -> Any:
-            answer = call()
-            if (
-                name in ("task_store.load", "task_store.record_decision", "histories.append", "task_store.commit")
-                and not depth
-            ):
-                depth.append(1)
-                advance(world.engine, TASK)
-                depth.pop()
-            return answer
-
-        world.watch = watch
-        expected.run(world)
-        undisturbed = expected.run(expected.world())
-        assert [step.text for step in world.history()] == [step.text for step in undisturbed.history()], name
-        assert len(world.given.model.requests) >= len(undisturbed.given.model.requests)

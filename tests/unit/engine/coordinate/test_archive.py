@@ -1,7 +1,6 @@
 """archive: the files that are kept of a task, and the cost of writing them."""
 
 import json
-from functools import partial
 
 import pytest
 from hypothesis import given
@@ -9,10 +8,8 @@ from hypothesis import strategies as st
 
 from roboco.domain.history.compaction import compaction_due
 from roboco.domain.paths import events_path
-from roboco.domain.status import TaskStatus
-from roboco.domain.stream.event_file import from_stored
 from roboco.ports.model import Request
-from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL, member
+from tests.support.memory_ports.journeys import SEQUENTIAL, member
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
@@ -22,10 +19,6 @@ def test_all_compactions_write_in_proportion_to_the_history(steps: int) -> None:
     points = [seq + 1 for seq in range(steps) if compaction_due(seq)]
     assert sum(points[:-1]) <= points[-1] / 15
     assert steps < 16 * points[-1]
-
-
-def test_the_first_compaction_is_after_sixteen_steps() -> None:
-    assert [seq for seq in range(300) if compaction_due(seq)] == [15, 255]
 
 
 def test_the_history_of_a_long_run_is_compacted_while_it_runs() -> None:
@@ -64,27 +57,3 @@ def test_the_events_of_an_ended_task_are_in_its_workspace() -> None:
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert events[0]["type"] == "event_task_start"
     assert events[-1]["type"] == "event_task_end"
-
-
-def test_the_events_of_a_waiting_task_are_in_its_workspace() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    events = [json.loads(line) for line in world.files.held[events_path(TASK)].splitlines()]
-    assert [event["step_seq"] for event in events if event["type"] == "event_step_end"] == [0, 1]
-    assert list(from_stored(events, partial(world.histories.read, TASK))) == world.events()
-    assert world.summary().status is TaskStatus.USER_TURN
-
-
-def test_events_before_a_loss_of_redis_are_kept() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    before = world.files.held[events_path(TASK)].splitlines()
-    world.server.wipe()
-    world.settle()
-    world.stop()
-    world.settle()
-    after = world.files.held[events_path(TASK)].splitlines()
-    assert [line for line in before if line not in after] == []
-    assert json.loads(after[-1])["type"] == "event_task_end"

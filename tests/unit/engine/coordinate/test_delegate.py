@@ -1,6 +1,5 @@
 """Sub-tasks: work that an agent delegates to another team."""
 
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -73,13 +72,6 @@ def test_a_delegated_team_works_in_a_separate_task() -> None:
     assert world.history()[3].text == "all together"
     assert world.summary().status is TaskStatus.COMPLETED
     assert_whole(world, "")
-
-
-def test_sub_tasks_run_concurrently_and_occupy_no_worker_of_the_parent() -> None:
-    world = with_open_sub_tasks()
-    assert world.status() is TaskStatus.RUNNING
-    queued = Counter(getattr(message, "task_id", "") for message in world.dispatcher.queue)
-    assert set(queued) == set(children(world))
 
 
 def test_the_usage_of_sub_tasks_is_charged_to_the_parent() -> None:
@@ -161,13 +153,6 @@ def test_the_agent_reads_a_wrong_call_of_delegate_as_an_error(arguments: dict[st
     world.settle()
     assert error in str(world.history()[2].results[0].error)
     assert world.summary().status is TaskStatus.COMPLETED
-
-
-def test_an_agent_without_delegates_cannot_delegate() -> None:
-    world = World(world_parts(lambda request: says("", ("delegate", {})) if own_turns(request) == 0 else says("well")))
-    world.submit(team_of(agents=[member("lead")]))
-    world.settle()
-    assert "not on your list" in str(world.history()[2].results[0].error)
 
 
 def test_a_lost_result_of_a_sub_task_is_fetched() -> None:

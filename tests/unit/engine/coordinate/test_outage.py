@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.coordinate import outage
 from roboco.engine.coordinate.outage import MAX_RETRY_AFTER, retry_delay
 from roboco.engine.run import turn
-from roboco.engine.run.attempt_outcome import TurnOutcome
 from roboco.errors import ModelError, TransientError
 from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.model import ScriptedReply
@@ -17,9 +15,7 @@ from tests.support.memory_ports.watch import PortCall, make_call
 from tests.support.memory_ports.world import SWEEP_INTERVAL, World, team_of, world_parts
 
 UNREACHABLE = ModelError("connection", "model 'm' cannot be reached: refused", True)
-WRONG_KEY = ModelError("auth", "model 'm' refuses the key in KEY (401); set a valid one", False)
 OUTAGE_TIMEOUT = 900.0
-ANSWER = ScriptedReply(("text",))
 
 
 class FailingModel:
@@ -103,14 +99,6 @@ def test_a_task_is_paused_after_the_timeout_and_continues_when_it_is_resumed() -
     assert world.summary("t0").status is TaskStatus.COMPLETED
 
 
-def test_a_profile_may_shorten_or_extend_the_timeout() -> None:
-    worlds = [world_with_tasks(FailingModel(), outage_timeout=limit) for limit in (30, 10_000)]
-    run_for(worlds[0], 70)
-    assert worlds[0].summary("t0").status is TaskStatus.PAUSED
-    run_for(worlds[1], OUTAGE_TIMEOUT + 70)
-    assert worlds[1].status("t0") is TaskStatus.RUNNING
-
-
 @pytest.mark.parametrize("lost", [False, True])
 def test_paused_tasks_continue_when_the_model_answers_another_one(lost: bool) -> None:
     server = FailingModel()
@@ -129,42 +117,6 @@ def test_paused_tasks_continue_when_the_model_answers_another_one(lost: bool) ->
     assert world.status("t1") is TaskStatus.PAUSED
     assert world.server.held.tasks["t1"].reason == "paused by the user"
     assert not any(world.server.held.awaiting.values())
-
-
-def test_others_resume_a_task_once_for_each_turn() -> None:
-    server = FailingModel()
-    world = World(world_parts(lambda request: server(request) if "always" in str(request.messages) else ANSWER))
-    server.world = world
-    team = team_of(agents=[{"name": "one", "prompt": "hi"}], models={"m": {"model": "m", "outage_timeout": 30}})
-    world.submit(team, "always", task_id="t0")
-    run_for(world, 100)
-    assert "or when the model answers another task" in world.summary("t0").reason
-    sent = len(server.requested_at)
-    world.submit(team, "once", task_id="t1")
-    run_for(world, 100)
-    assert len(server.requested_at) > sent, "the answer has resumed it"
-    assert "it continues when you resume it" in world.summary("t0").reason
-    sent = len(server.requested_at)
-    world.submit(team, "twice", task_id="t2")
-    run_for(world, 100)
-    assert (world.status("t0"), len(server.requested_at)) == (TaskStatus.PAUSED, sent)
-    server.error = None
-    world.resume("mine", task_id="t0")
-    run_for(world, 70)
-    assert world.summary("t0").status is TaskStatus.COMPLETED
-
-
-def test_an_answer_of_another_model_resumes_nothing() -> None:
-    server = FailingModel()
-    world = world_with_tasks(server, outage_timeout=30)
-    run_for(world, 100)
-    server.error = None
-    world.submit(
-        team_of(agents=[{"name": "one", "prompt": "hi"}], models={"m": {"model": "another"}}), task_id="another"
-    )
-    run_for(world, 30)
-    assert world.summary("another").status is TaskStatus.COMPLETED
-    assert world.status("t0") is TaskStatus.PAUSED
 
 
 @pytest.mark.parametrize("act", [World.stop, World.interrupt])
@@ -220,27 +172,6 @@ def test_text_that_was_published_before_a_failure_is_void() -> None:
     assert restart["reason"] == "no answer"
 
 
-def test_a_pause_that_ended_before_it_was_applied_is_followed_by_another_attempt() -> None:
-    server = FailingModel()
-    world = world_with_tasks(server, outage_timeout=30)
-    resumed: list[str] = []
-
-    def watch(name: str, call: PortCall) -> Any:
-        answer = call()
-        if name == "rates.add_waiting_task" and not resumed:
-            resumed.append("t0")
-            outage.resume_task(world.process(), "t0")
-        return answer
-
-    world.watch = watch
-    run_for(world, 35)
-    assert resumed
-    requests = len(server.requested_at)
-    run_for(world, 200)
-    assert world.status("t0") is TaskStatus.PAUSED
-    assert len(server.requested_at) == requests + 1
-
-
 def test_a_step_that_was_stored_before_a_failure_is_kept() -> None:
     server = FailingModel(None)
     world = world_with_tasks(server)
@@ -287,67 +218,8 @@ def test_retry_delays_grow_up_to_a_minute_and_obey_the_server() -> None:
     assert retry_delay(ModelError("status", "503", True, 1e9), 0) == MAX_RETRY_AFTER
 
 
-def test_an_error_that_is_not_retryable_ends_the_task() -> None:
-    world = world_with_tasks(FailingModel(WRONG_KEY))
-    run_for(world, 5)
-    assert world.summary("t0").status is TaskStatus.FAILED
-    assert "refuses the key" in world.summary("t0").reason
-
-
 def test_a_rate_limit_that_never_ends_pauses_the_task() -> None:
     world = world_with_tasks(FailingModel(ModelError("rate_limit", "model 'm' is at its rate limit (429)", True)))
     run_for(world, OUTAGE_TIMEOUT + 70)
     assert world.summary("t0").status is TaskStatus.PAUSED
     assert "rate limit" in world.summary("t0").reason
-
-
-def test_a_turn_is_committed_although_its_tokens_cannot_be_recorded() -> None:
-    server = FailingModel(None)
-    world = world_with_tasks(server, tokens_per_minute=1000)
-
-    def watch(name: str, call: PortCall) -> Any:
-        if name == "rates.record_usage":
-            raise TransientError("no answer")
-        return call()
-
-    world.watch = watch
-    world.deliver(world.dispatcher.queue.popleft())
-    [announced] = world.dispatcher.queue
-    assert isinstance(announced, TurnMessage)
-    assert turn.run_turn(world.engine, announced.assignment) is TurnOutcome.COMMITTED
-    run_for(world, 5)
-    assert world.summary("t0").status is TaskStatus.COMPLETED
-    assert len(server.requested_at) == 1
-
-
-def test_an_answer_to_another_task_ends_the_delay_of_a_refused_turn() -> None:
-    server = FailingModel()
-    world = world_with_tasks(server, 2)
-    run_for(world, 70)
-    assert [world.status(f"t{number}") for number in (0, 1)] == [TaskStatus.RUNNING] * 2
-    server.error = None
-    submit(world, 2)
-    run_for(world, 5)
-    assert [world.summary(f"t{number}").status for number in (0, 1, 2)] == [TaskStatus.COMPLETED] * 3
-
-
-def test_a_task_that_an_answer_has_resumed_is_not_resumed_a_second_time_by_others() -> None:
-    server = FailingModel()
-    world = world_with_tasks(server, outage_timeout=30)
-    run_for(world, 100)
-    assert world.status("t0") is TaskStatus.PAUSED
-    for number in (1, 2):
-        server.error = None
-        submit(world, number, outage_timeout=30)
-        world.drain()
-        server.error = UNREACHABLE
-        run_for(world, 100)
-        assert world.status("t0") is TaskStatus.PAUSED
-    reason = world.server.held.tasks["t0"].reason
-    assert "it continues when you resume it" in reason
-    requests = len(server.requested_at)
-    server.error = None
-    submit(world, 3, outage_timeout=30)
-    run_for(world, 100)
-    assert world.status("t0") is TaskStatus.PAUSED
-    assert len(server.requested_at) == requests + 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.paths import ENTER_PREFIX, NOTIFY_PREFIX, OPEN_MARKERS, RESTART_PREFIX, open_marker_path
+from roboco.domain.paths import ENTER_PREFIX, NOTIFY_PREFIX, RESTART_PREFIX, open_marker_path
 from roboco.domain.shard import SHARDS, shard_of
 from roboco.domain.status import TaskStatus
 from roboco.engine.operate import fill
@@ -16,7 +16,7 @@ from roboco.ports.fill import FillKind, FillPhase, FillPosition
 from tests.support.memory_ports import schedule as memory_schedule
 from tests.support.memory_ports.journeys import MANUAL
 from tests.support.memory_ports.sweeping import fill_schedule
-from tests.support.memory_ports.watch import Crash, make_call, refusing
+from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import World
 
 PAGE_SIZE = 10
@@ -90,34 +90,6 @@ def test_the_page_of_a_dead_coordinator_is_repeated_after_its_claim(where: str, 
     assert scheduled(world) == set(TASKS)
 
 
-def test_a_late_coordinator_does_not_move_the_fill_back() -> None:
-    world = open_tasks()
-    late = world.process()
-
-    def hang(name: str, call: Any) -> Any:
-        if name == "schedule.advance_fill" and world.watch is hang:
-            world.watch = make_call
-            world.clock.move(CLAIM_SECONDS)
-            fill_schedule(world.process())
-            assert world.engine.tasks.schedule.is_intact()
-        return call()
-
-    world.watch = hang
-    fill_page(late)
-    assert world.engine.tasks.schedule.is_intact()
-    assert world.server.held.fill is None
-
-
-def test_a_page_that_fails_is_tried_again_at_once() -> None:
-    world = open_tasks()
-    world.watch = refusing("files.names_after")
-    with pytest.raises(TransientError):
-        fill_page(world.engine)
-    world.watch = make_call
-    fill_schedule(world.process())
-    assert scheduled(world) == set(TASKS)
-
-
 def test_a_refill_enters_only_missing_tasks_and_lists_no_inbox() -> None:
     world = open_tasks()
     fill_schedule(world.engine)
@@ -137,18 +109,6 @@ def test_a_refill_enters_only_missing_tasks_and_lists_no_inbox() -> None:
     assert {name: number for name, number in requests.items() if name.startswith("files")} == {"files.names_after": 6}
 
 
-@pytest.mark.parametrize("loss", ["wiped", "restarted"])
-def test_a_loss_of_redis_during_a_fill_begins_another_one(loss: str) -> None:
-    for page in range(1, PAGES):
-        world = open_tasks()
-        for _ in range(page):
-            fill_page(world.engine)
-        world.server.wipe() if loss == "wiped" else world.server.restore(world.server.copy())
-        fill_schedule(world.engine)
-        assert world.engine.tasks.schedule.is_intact()
-        assert scheduled(world) == set(TASKS)
-
-
 def test_every_known_task_of_a_restarted_redis_gets_new_logs_before_any_pass() -> None:
     """Those that were closed in the moment that Redis has lost have no marker."""
     world = open_tasks(TASKS[:5])
@@ -164,33 +124,6 @@ def test_every_known_task_of_a_restarted_redis_gets_new_logs_before_any_pass() -
     assert len(steps) > SHARDS / 2, "a page is a part of a shard"
     fill_schedule(world.engine)
     assert scheduled(world, RESTART_PREFIX) == set(TASKS)
-
-
-def test_passes_wait_while_another_coordinator_enters_the_known_tasks() -> None:
-    world = open_tasks()
-    fill_schedule(world.engine)
-    world.server.restore(world.server.copy())
-    held = list[FillStep]()
-
-    def observe(name: str, call: Any) -> Any:
-        if name == "schedule.scan":
-            world.watch = make_call
-            held.append(fill_page(world.process()))
-        return call()
-
-    world.watch = observe
-    fill_page(world.engine)
-    assert held == [FillStep(moved=False, blocks_passes=True)]
-
-
-def test_names_that_are_no_task_ids_delay_no_task() -> None:
-    strays = [f"{name}~" for name in TASKS] + ["~", "..", "x" * 400]
-    world = open_tasks()
-    for name in strays:
-        world.files.held[f"{OPEN_MARKERS}{name}"] = b""
-    fill_schedule(world.engine)
-    assert scheduled(world) == set(TASKS)
-    assert world.engine.tasks.schedule.is_intact()
 
 
 @pytest.mark.parametrize("loss", ["wiped", "restarted"])
@@ -273,17 +206,3 @@ def test_due_tasks_are_swept_while_a_fill_runs() -> None:
     world.sweep()
     world.drain()
     assert world.status() is TaskStatus.USER_TURN
-
-
-def test_the_jobs_of_a_recovery_precede_passes_that_are_long_overdue() -> None:
-    """No coordinator has run for a month."""
-    world = open_tasks(TASKS[:5])
-    fill_schedule(world.engine)
-    world.server.held.schedule = dict.fromkeys(TASKS[:5], world.clock.now() - 30 * 86_400)
-    world.server.restore(world.server.copy())
-    fill_schedule(world.engine)
-    for shard in set(map(shard_of, TASKS[:5])):
-        claimed = [entry.name for entry in world.engine.tasks.schedule.claim(shard, 100, CLAIM_SECONDS)]
-        jobs = [name for name in claimed if name.startswith(RESTART_PREFIX)]
-        assert len(jobs) == len(claimed) / 2
-        assert claimed[: len(jobs)] == jobs

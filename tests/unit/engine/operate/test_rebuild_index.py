@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.paths import open_marker_path, summary_path
+from roboco.domain.paths import summary_path
 from roboco.domain.task_entry import entry_of
 from roboco.domain.task_filter import TaskFilter
 from roboco.engine.engine import Policy
 from roboco.engine.operate import rebuild_index as module
 from roboco.engine.operate.rebuild_index import rebuild_index
 from roboco.errors import TransientError
-from roboco.ports.scans import Rebuild
 from roboco.ports.task_index import TaskPage
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
 from tests.support.memory_ports.task_index import MemoryTaskIndex
@@ -103,15 +102,6 @@ def test_the_rebuild_changes_no_newer_entry() -> None:
     check_complete(world)
 
 
-def test_a_restarted_redis_gets_another_rebuild() -> None:
-    world = filled_world()
-    rebuild(world)
-    del world.server.held.entries["end1"]
-    world.server.instance += 1
-    assert rebuild(world) == 5
-    check_complete(world)
-
-
 def fault_count() -> int:
     """Return the number of port calls of a rebuild."""
     world = filled_world()
@@ -134,15 +124,6 @@ def test_a_rebuild_whose_worker_dies_anywhere_is_continued_by_another_one() -> N
         check_complete(world)
 
 
-def test_a_rebuild_during_which_redis_is_emptied_anywhere_is_repeated() -> None:
-    for at in range(1, fault_count() + 1):
-        world = filled_world()
-        world.watch = Fault(at, world.server.wipe)
-        rebuild(world)
-        rebuild(world)
-        check_complete(world)
-
-
 def test_a_rebuild_ends_when_its_time_is_over_and_the_next_one_continues() -> None:
     world = filled_world()
 
@@ -159,14 +140,6 @@ def test_a_rebuild_ends_when_its_time_is_over_and_the_next_one_continues() -> No
     while not page_of(world).complete:
         rebuild(world)
     check_complete(world)
-
-
-def test_one_worker_rebuilds_at_a_time() -> None:
-    world = filled_world()
-    world.clock.move(RUN_TIME + 1)
-    assert world.engine.tasks.task_index.lock_scan(Rebuild, "another", RUN_TIME)
-    assert rebuild_index(world.engine, RUN_TIME) == 0
-    assert not page_of(world).complete
 
 
 def test_a_broken_task_is_left_out_and_the_others_are_entered(caplog: pytest.LogCaptureFixture) -> None:
@@ -194,19 +167,6 @@ def failing(world: World, name: str, paths: set[str]) -> Counter[str]:
     return failed
 
 
-def test_a_task_that_cannot_be_read_is_read_again_until_it_can() -> None:
-    world = filled_world()
-    failed = failing(world, "files.get", {summary_path("end2")})
-    for runs in range(2, 5):
-        rebuild(world)
-        assert {entry.task_id for entry in page_of(world).entries} == {*OPEN, "end1", "end3"}
-        assert not page_of(world).complete
-        assert failed[summary_path("end2")] == runs
-    world.watch = make_call
-    rebuild(world)
-    check_complete(world)
-
-
 def test_no_task_is_lost_if_the_workspace_fails_for_long() -> None:
     """After failed lists of the folders, the store answers them again, but refuses some files."""
     world = filled_world()
@@ -222,31 +182,6 @@ def test_no_task_is_lost_if_the_workspace_fails_for_long() -> None:
     world.watch = make_call
     rebuild(world)
     check_complete(world)
-
-
-def test_a_rebuild_whose_cursor_the_store_refuses_begins_again() -> None:
-    world = filled_world()
-    cursors = list[str]()
-
-    def watch(name: str, call: PortCall) -> Any:
-        if name == "files.folders":
-            cursors.append(call.args[0])  # type: ignore[attr-defined]  # a partial
-            if len(cursors) == 2:
-                return None
-        return call()
-
-    world.watch = watch
-    rebuild(world)
-    check_complete(world)
-    assert cursors[:3] == ["", cursors[1], ""]
-    assert page_of(world).tasks_read == 5
-
-
-def test_a_task_that_was_never_accepted_is_not_listed() -> None:
-    world = filled_world()
-    del world.files.held[open_marker_path("open1")]
-    rebuild(world)
-    assert "open1" not in [entry.task_id for entry in page_of(world).entries]
 
 
 def test_old_ends_leave_the_index_and_do_not_return() -> None:
@@ -278,14 +213,3 @@ def test_the_index_never_exceeds_its_maximum_by_more_than_a_page() -> None:
     rebuild(world)
     assert max(most) <= 1 + module.PAGE_SIZE
     assert ended(world) == {"end3"}
-
-
-def test_all_old_entries_are_removed_in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks may end faster than one removal a run would remove their entries."""
-    monkeypatch.setattr(module, "MAX_REMOVED", 1)
-    world = filled_world(index_retention=3600)
-    rebuild(world)
-    assert ended(world) == set(ENDED)
-    world.clock.move(3600)
-    rebuild(world)
-    assert ended(world) == set()

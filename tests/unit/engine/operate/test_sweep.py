@@ -1,6 +1,5 @@
 """sweep: work that no worker does is dispatched again, a bounded number of times, and no task is forgotten."""
 
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -8,24 +7,19 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.inbox.item import UserMessage
 from roboco.domain.paths import (
     ENTER_PREFIX,
     RESTART_PREFIX,
     RESUME_PREFIX,
     inbox_path,
-    item_path,
     team_path,
 )
 from roboco.domain.shard import shard_of
 from roboco.domain.status import TaskStatus
-from roboco.engine.accept.accept_item import CHECK_DELAY
-from roboco.engine.coordinate.actions import IDLE_CHECK_INTERVAL
 from roboco.engine.coordinate.advance import advance
 from roboco.engine.coordinate.pending import redelivery_delay
-from roboco.engine.engine import Engine, Policy
-from roboco.engine.operate.fill import REFILL_INTERVAL
-from roboco.engine.operate.sweep import CLAIM_SECONDS, FOREIGN_TASK_DELAY, sweep_shard
+from roboco.engine.engine import Policy
+from roboco.engine.operate.sweep import FOREIGN_TASK_DELAY, sweep_shard
 from roboco.errors import TransientError
 from tests.support.memory_ports.clock import SkewedClock
 from tests.support.memory_ports.dispatcher import TurnMessage
@@ -71,13 +65,6 @@ def test_an_unclaimed_turn_is_redelivered_with_growing_delays() -> None:
 @pytest.mark.parametrize(("redeliveries", "seconds"), [(0, 10), (1, 20), (3, 80), (5, 300), (1000, 300)])
 def test_redelivery_delays_double_up_to_the_maximum(redeliveries: int, seconds: float) -> None:
     assert redelivery_delay(Policy(), redeliveries) == seconds
-
-
-def test_a_task_is_not_reconciled_before_it_is_due() -> None:
-    world = with_lost_message(GRAPH.world())
-    for _ in range(5):
-        world.sweep()
-    assert not world.dispatcher.queue
 
 
 def test_a_turn_is_restarted_when_the_lease_of_its_worker_has_expired() -> None:
@@ -173,35 +160,6 @@ def _crash_in_turns(world: World, where: str) -> Any:
     return watch
 
 
-def test_two_sweepers_claim_different_entries() -> None:
-    world = MANUAL.world()
-    tasks = [name for name in (f"task{number}" for number in range(200)) if shard_of(name) == 3]
-    for task_id in tasks:
-        world.engine.tasks.schedule.set(task_id)
-    passes: list[str] = []
-
-    def run_pass(engine: Engine, task_id: str, by_sweeper: bool) -> None:
-        passes.append(task_id)
-        sweep_shard(world.process(), 3, 1, run_pass)
-
-    assert sweep_shard(world.engine, 3, 1, run_pass) == 1
-    assert sorted(passes) == sorted(tasks), "each sweeper that starts in the middle of a pass gets another task"
-
-
-def test_the_entries_of_a_dead_sweeper_are_due_again() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.dispatcher.queue.clear()
-    world.clock.move(world.given.policy.redelivery_delay)
-    shard = shard_of(TASK)
-    assert [entry.name for entry in world.engine.tasks.schedule.claim(shard, 5, CLAIM_SECONDS)] == [TASK]
-    assert sweep_shard(world.engine, shard, 5) == 0
-    world.clock.move(CLAIM_SECONDS)
-    assert sweep_shard(world.engine, shard, 5) == 1
-    world.drain()
-    assert world.status() is TaskStatus.USER_TURN
-
-
 @pytest.mark.parametrize("kind", [ENTER_PREFIX, RESTART_PREFIX, RESUME_PREFIX])
 def test_a_job_that_is_entered_again_while_it_runs_is_kept(kind: str) -> None:
     world = MANUAL.world()
@@ -222,36 +180,6 @@ def test_a_job_that_is_entered_again_while_it_runs_is_kept(kind: str) -> None:
     assert f"{kind}{TASK}" not in world.server.held.schedule
 
 
-def test_an_item_that_arrives_while_its_task_is_claimed_is_applied_soon() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    world.engine.tasks.schedule.set(TASK)
-    world.engine.tasks.schedule.claim(shard_of(TASK), 1, CLAIM_SECONDS)
-    world.send("more", "item1")
-    world.dispatcher.queue.clear()
-    world.clock.move(CHECK_DELAY)
-    world.sweep()
-    world.drain()
-    assert world.history()[-1].text != "go"
-    assert not world.pending_item_ids()
-
-
-def test_a_task_that_cannot_be_reconciled_delays_no_other() -> None:
-    world = GRAPH.world()
-    world.submit(GRAPH.team, task_id="a")
-    world.submit(GRAPH.team, task_id="b")
-    world.dispatcher.queue.clear()
-    world.engine = world.process()
-    del world.files.held[team_path("a")]
-    for _ in range(40):
-        world.clock.move(5)
-        world.sweep()
-        world.drain()
-    assert world.summary("b").status is TaskStatus.COMPLETED
-    assert world.summary("a").status is TaskStatus.QUEUED
-
-
 def test_a_task_that_cannot_be_reconciled_is_retried_with_a_delay() -> None:
     world = with_lost_message(GRAPH.world())
     passes: list[float] = []
@@ -270,7 +198,8 @@ def test_a_task_that_cannot_be_reconciled_is_retried_with_a_delay() -> None:
 
 def test_the_first_success_after_an_outage_hurries_the_other_entries() -> None:
     """The delays of three tasks have grown; two of them are checked soon after the first one succeeds."""
-    engine = World(world_parts(lambda request: says(""))).engine
+    world = World(world_parts(lambda request: says("")))
+    engine = world.engine
     for _ in range(6):
         for name in ("b", "c"):
             engine.process.backoff.record_failure(name)
@@ -278,7 +207,7 @@ def test_the_first_success_after_an_outage_hurries_the_other_entries() -> None:
     for name, delay in (("a", 0.0), ("b", 30.0), ("c", 30.0)):
         engine.tasks.schedule.set(name, delay)
     assert sweep_shard(engine, shard_of("a"), 10, lambda *_: None) == 1
-    due = [engine.tasks.schedule.due_at(name) or 0.0 for name in ("b", "c")]
+    due = [world.server.held.schedule[name] for name in ("b", "c")]
     assert [round(at - engine.clock.now(), 2) for at in due] == [0.0, 0.01]
     assert engine.process.backoff.record_failure("b") == 1.0
 
@@ -299,25 +228,6 @@ def test_tasks_continue_soon_after_redis_answers_again() -> None:
     world.clock.move(30)
     world.sweep()
     assert [message for message in world.dispatcher.queue if isinstance(message, TurnMessage)]
-
-
-def test_the_schedule_is_refilled_periodically() -> None:
-    world = GRAPH.world()
-    world.submit(GRAPH.team)
-    world.dispatcher.queue.clear()
-    del world.server.held.schedule[TASK]
-    world.clock.move(REFILL_INTERVAL)
-    world.sweep()
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-
-
-def test_filling_the_schedule_delays_no_pass() -> None:
-    world = with_lost_message(GRAPH.world())
-    before = dict(world.server.held.schedule)
-    world.server.held.fresh_until = 0.0
-    world.sweep()
-    assert world.server.held.schedule == before
 
 
 def unknown_phase() -> Any:
@@ -432,20 +342,6 @@ def test_a_waiting_task_is_checked_after_doubling_times_and_then_once_a_day() ->
     assert checked_hours == pytest.approx([1, 2, 4, 8, 16, 32, 56, 80], rel=0.2)
 
 
-def test_an_item_of_a_client_that_died_is_found_in_the_first_pass_over_the_waiting_task() -> None:
-    """Its client died between the write to the workspace and the write to Redis."""
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    item = UserMessage(item_id="item1", created_at=world.engine.now(), text="more")
-    world.files.held[item_path(TASK, "item1")] = item.model_dump_json().encode()
-    world.clock.move(IDLE_CHECK_INTERVAL)
-    world.sweep()
-    world.settle()
-    assert not world.pending_item_ids()
-    assert "more" in [step.text for step in world.history()]
-
-
 def test_a_task_that_has_lost_any_number_of_sweepers_is_abandoned() -> None:
     """A dead letter could not be stored for long, so that the sweeper has tried again and again."""
     world = MANUAL.world()
@@ -457,28 +353,3 @@ def test_a_task_that_has_lost_any_number_of_sweepers_is_abandoned() -> None:
     world.settle()
     assert world.summary().status is TaskStatus.FAILED
     assert "5000 sweepers were lost" in world.summary().reason
-
-
-def test_the_recovery_of_a_waiting_task_repeats_no_request() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team)
-    world.settle()
-    world.server.wipe()
-    made = Counter[str]()
-
-    def watch(name: str, call: Any) -> Any:
-        made[name] += 1
-        return call()
-
-    world.watch = watch
-    world.sweep()
-    assert world.status() is TaskStatus.USER_TURN
-    assert {name: made[name] for name in ("histories.lines", "histories.read", "task_index.put")} == {
-        "histories.lines": 1,
-        "histories.read": 1,
-        "task_index.put": 1,
-    }
-    assert made["files.names"] == 2, "the job of the recovery lists the inbox, and so does the rebuild"
-    reads = made["files.get"] + made["files.get_versioned"]
-    assert reads == 6, "the summary twice, the marker three times, and the receipt that an erased task would have"
-    assert (made["leases.start_attempt"], made["leases.finish_attempts"]) == (1, 1)

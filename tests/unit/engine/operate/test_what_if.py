@@ -6,28 +6,21 @@ import pytest
 
 from roboco.domain.decision.what_if_effects import effects_to_keep
 from roboco.domain.history.part import Artifact, ToolResult
-from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import what_if_id
-from roboco.domain.limits import LimitOverrides, UsageLimits
-from roboco.domain.paths import artifact_path, notify_targets_path, recorded_calls_path
-from roboco.domain.recorded.recorded_call import recorded_calls_of
-from roboco.domain.recorded.recorded_task import RecordedTask
+from roboco.domain.limits import UsageLimits
+from roboco.domain.paths import artifact_path, recorded_calls_path
 from roboco.domain.recorded.run_comparison import CallCounts, Difference, RunRow, row_of_run, row_of_task
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
-from roboco.engine.accept.fork import ForkRequest, fork
-from roboco.engine.accept.limits import set_limits
 from roboco.engine.operate.what_if import WhatIfRequest, start_runs
-from roboco.errors import CorruptHistory, InvalidTeam, NotFound, TransientError, UsageError
-from roboco.lab.replay.replay import replay
+from roboco.errors import NotFound, TransientError, UsageError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash, Fault
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.unit.engine.test_accept import crash
-from tests.unit.engine.test_notifications import webhook_for
 
 GROUP = "whatif-0a"
 RUN = f"{GROUP}-1"
@@ -153,14 +146,6 @@ def test_a_call_without_a_record_runs_if_it_is_pure_and_is_refused_otherwise() -
     assert (found.difference, found.route_differs_at) == (Difference(seq=1, what="calls"), 1)
 
 
-def test_pure_calls_without_a_record_are_refused_on_request() -> None:
-    world = ended_world()
-    start_runs(world.engine, request(team=with_prompt("You are new."), unrecorded="refuse"))
-    world.settle(RUN)
-    assert effects(world) == []
-    assert row(world).calls == CallCounts(recorded=2, refused=3)
-
-
 def test_equal_calls_get_the_recorded_results_in_their_order() -> None:
     """The third equal call has no recorded result."""
     rome = ("weather", {"city": "Rome"})
@@ -206,17 +191,6 @@ def test_no_crash_lets_a_run_have_an_effect() -> None:
     assert n > 40
 
 
-def test_a_run_keeps_its_rule_if_redis_is_emptied() -> None:
-    world = ended_world()
-    start_runs(world.engine, request(team=with_prompt("You are new.")))
-    while not any(step.calls for step in world.history(RUN)):
-        world.deliver(world.dispatcher.queue.popleft())
-    world.server.wipe()
-    world.settle(RUN)
-    assert world.summary(RUN).status is TaskStatus.COMPLETED
-    assert effects(world) == [f"{RUN} weather {{'city': 'Oslo'}}"]
-
-
 def test_a_run_without_its_record_has_no_effect() -> None:
     """As after a restore that has lost the file: the worker refuses what it cannot answer."""
     world = ended_world()
@@ -224,28 +198,6 @@ def test_a_run_without_its_record_has_no_effect() -> None:
     del world.files.held[recorded_calls_path(RUN)]
     world.settle(RUN)
     assert effects(world) == [f"{RUN} weather {{'city': 'Rome'}}"]
-
-
-def test_an_unreadable_record_is_the_error_of_a_call_at_its_first_attempt() -> None:
-    """Built-in and refused calls need no record. A file that is restored meanwhile is read."""
-    world = ended_world()
-    start_runs(world.engine, request())
-    held = world.files.held[recorded_calls_path(RUN)]
-    world.files.held[recorded_calls_path(RUN)] = b'{"outcomes": 7}'
-    world.settle(RUN)
-    assert world.summary(RUN).status is TaskStatus.COMPLETED
-    assert effects(world) == []
-    assert not world.engine.tasks.dead_letters.entries()
-    for result in results(world):
-        assert str(result.error).startswith(
-            "not run: this is a what-if run, and task 'task_1' has no readable record for it: "
-            f"{recorded_calls_path(RUN)} cannot be read: "
-        )
-    assert "attempt" not in str([step.metadata.get("tools") for step in world.history(RUN)])
-    with pytest.raises(CorruptHistory, match="restore the file"):
-        row(world)
-    world.files.held[recorded_calls_path(RUN)] = held
-    assert row(world).calls == CallCounts(recorded=3)
 
 
 PURE_PAY = {"name": "pay", "function": "shop.tools:pay", "effect": "pure"}
@@ -331,29 +283,6 @@ def test_tools_of_servers_keep_the_effects_that_the_team_of_the_task_declares(
     assert effects_to_keep(team, outer) == kept
 
 
-def test_a_client_tool_is_answered_or_refused_and_the_run_waits_for_no_client() -> None:
-    tools = [{"name": "client_show", "description": "Show it.", "input_schema": {"type": "object"}}]
-
-    def showing(request: Request) -> ScriptedReply:
-        done = any(message["role"] == "tool" for message in request.messages)
-        what = "new" if "new" in str(request.messages[0]["content"]) else "old"
-        return says("done") if done else says("", ("client_show", {"what": what}), ("client_show", {"what": "both"}))
-
-    world = shop_world()
-    world.given.model.script = showing
-    world.submit(SHOP, client_tools=tools)
-    world.settle()
-    for call in world.history()[1].calls:
-        world.answer(ToolOutcome(result=ToolResult(tool_call_id=call.id, result="shown")))
-    world.settle()
-    start_runs(world.engine, request(team=with_prompt("You are new.")))
-    world.settle(RUN)
-    assert world.summary(RUN).status is TaskStatus.COMPLETED
-    refused, shown = results(world)
-    assert "the client runs it" in str(refused.error)
-    assert shown.result == "shown"
-
-
 DELEGATING = team_of(
     agents=[{"name": "clerk", "prompt": "You are old.", "delegates": ["inner"]}],
     teams={"inner": SHOP.model_dump(mode="json", exclude_none=True) | {"name": "inner"}},
@@ -390,37 +319,6 @@ def test_a_sub_task_is_answered_from_the_record_or_is_a_run_too() -> None:
     assert len(world.effects) == 1  # type: ignore[attr-defined]
 
 
-def test_a_run_ends_at_its_limits_although_its_task_had_raised_them() -> None:
-    priced = SHOP.model_copy(update={"limits": SHOP.limits.model_copy(update={"at_limit": "pause", "max_steps": 2})})
-    world = shop_world()
-    world.given.model.script = lambda request: says("", ("weather", {"city": f"{len(request.messages)}"}))
-    world.submit(priced)
-    world.settle()
-    set_limits(world.engine, TASK, LimitOverrides(max_steps=30), "limits1")
-    world.settle()
-    raised = next(step.seq for step in world.history() if "new_limits" in step.metadata)
-    start_runs(world.engine, request(seq=raised, limits=UsageLimits(max_steps=4)))
-    world.settle(RUN)
-    assert world.summary(RUN).status is TaskStatus.FAILED
-    assert len(world.history(RUN)) <= raised + 1 + 4 + 1
-    assert "max_steps" in world.summary(RUN).reason
-
-
-def test_a_run_sends_no_notification_of_its_task() -> None:
-    world = shop_world()
-    world.submit(SHOP, notify=[webhook_for("completed", "approval")])
-    world.settle()
-    [call] = [call for call in world.history()[1].calls if call.tool_name == "pay"]
-    world.decide_approval(call.id, True)
-    world.settle()
-    before = len(world.notifier.deliveries)
-    assert before > 0
-    start_runs(world.engine, request())
-    world.settle(RUN)
-    assert len(world.notifier.deliveries) == before
-    assert notify_targets_path(RUN) not in world.files.held
-
-
 def test_files_of_recorded_results_are_copied() -> None:
     def keep_file(args: dict[str, Any], context: ToolContext) -> ToolOutcome:
         world.files.create(artifact_path(context.task_id, "map.txt"), b"7")
@@ -438,42 +336,6 @@ def test_files_of_recorded_results_are_copied() -> None:
     assert world.files.held[artifact_path(RUN, "map.txt")] == b"7"
 
 
-def test_a_repeated_request_is_the_same_comparison_also_if_its_task_has_grown() -> None:
-    world = shop_world()
-    world.submit(SHOP)
-    world.settle()
-    start_runs(world.engine, request())
-    world.settle(RUN)
-    [call] = [call for call in world.history()[1].calls if call.tool_name == "pay"]
-    world.decide_approval(call.id, True)
-    world.settle()
-    before = len(world.history(RUN))
-    start_runs(world.engine, request(runs=1))
-    world.settle(RUN)
-    assert len(world.history(RUN)) == before
-    with pytest.raises(UsageError, match="other content"):
-        start_runs(world.engine, request(team=with_prompt("You are other.")))
-
-
-def test_only_runs_have_their_ids_and_their_rule() -> None:
-    world = ended_world()
-    start_runs(world.engine, request())
-    assert what_if_id(RUN) == GROUP
-    assert what_if_id(TASK) is None
-    assert what_if_id(f"acme:{RUN}") == f"acme:{GROUP}"
-    with pytest.raises(UsageError, match="as only runs of what-if do"):
-        world.submit(SHOP, task_id="whatif-1")
-    with pytest.raises(UsageError, match="as only runs of what-if do"):
-        fork(world.engine, ForkRequest(TASK, "whatif-1"))
-    with pytest.raises(UsageError, match="to fork it as a task, name its team again"):
-        fork(world.engine, ForkRequest(RUN, "mine"))
-    fork(world.engine, ForkRequest(RUN, "mine", team=SHOP))
-    rule = world.engine.workspace.frozen_teams.get(RUN).what_if
-    assert rule is not None
-    with pytest.raises(InvalidTeam, match="what_if: only `roboco what-if` sets it"):
-        team_of(agents=[{"name": "a", "prompt": "b"}], what_if=rule.model_dump())
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [({"seq": 9}, "the task has the steps 0 to"), ({"source": "other"}, "no task 'other'"), ({"seq": -1}, "no step")],
@@ -484,36 +346,3 @@ def test_a_wrong_request_starts_nothing(fields: dict[str, Any], message: str) ->
     with pytest.raises((UsageError, NotFound), match=message):
         start_runs(world.engine, request(**fields))
     assert set(world.files.held) == before
-
-
-def test_errors_before_an_interruption_are_not_recorded() -> None:
-    """The interruption has closed the call; its result would have come later."""
-    world = shop_world()
-    world.submit(SHOP)
-    world.settle()
-    world.stop()
-    world.settle()
-    steps: list[TaskStep] = world.history()
-    record = recorded_calls_of(steps, 0)
-    pay = next(call for call in steps[1].calls if call.tool_name == "pay")
-    mark = next(call for call in steps[1].calls if call.tool_name == "mark")
-    assert not record.has(pay)
-    assert record.has(mark)
-
-
-def test_a_call_that_did_not_run_costs_nothing_and_the_run_replays_the_same() -> None:
-    world = shop_world()
-    tools = tuple(tool.model_copy(update={"price": 1.0, "approval": "never"}) for tool in SHOP.tools)
-    priced = SHOP.model_copy(update={"tools": tools})
-    world.submit(priced)
-    world.settle()
-    assert world.summary().cost == 3.0
-    start_runs(world.engine, request(team=with_prompt("You are new.", priced)))
-    world.settle(RUN)
-    assert row(world).cost == 1.0, "only the weather of Oslo ran"
-    steps = world.history(RUN)
-    assert len(steps[2].metadata["not_run"]) == 4
-    frozen, status = world.engine.workspace.frozen_teams.get(RUN), world.summary(RUN).status
-    reason = world.summary(RUN).reason
-    recorded = RecordedTask(frozen, steps, status, reason, steps[0].created_at)
-    assert {one.comparison for one in replay(recorded)} == {"same"}

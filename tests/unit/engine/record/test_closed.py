@@ -7,7 +7,7 @@ import pytest
 
 from roboco.domain.history.lineage import Retry
 from roboco.domain.inbox.item import Stop, UserMessage
-from roboco.domain.paths import erasure_path, open_marker_path, summary_path
+from roboco.domain.paths import erasure_path, open_marker_path
 from roboco.domain.removal.erasure import ErasureRequest
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.accept_item import CLOSING_TIMEOUT, accept_item
@@ -113,21 +113,3 @@ def test_no_caller_waits_for_long_if_the_coordinator_has_died(act: Act, seconds:
     with pytest.raises(TransientError):
         act(world)
     assert seconds / 2 < world.clock.now() - began <= seconds
-
-
-def test_the_task_index_has_the_end_before_the_result() -> None:
-    """So a caller that has the result finds the task in the list of ended tasks."""
-    world, ended = SEQUENTIAL.world(), list[bool]()
-
-    def watch(name: str, call: PortCall) -> Any:
-        answer = call()
-        data = world.files.held.get(summary_path(TASK))
-        if data is not None and b'"completed"' in data:
-            ended.append(world.server.held.entries[TASK].status.ended)
-        return answer
-
-    world.watch = watch
-    world.submit(SEQUENTIAL.team)
-    world.settle()
-    assert len(ended) > 1
-    assert all(ended)

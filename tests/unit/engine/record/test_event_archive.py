@@ -1,6 +1,5 @@
 """The event log stays short, and no event is lost."""
 
-import json
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import pytest
 
 from roboco.domain.paths import event_segments_path, events_path
-from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event_file import place_of, segment_places
 from roboco.domain.stream.item import StreamItem, TextPartDelta
 from roboco.domain.stream.merged import Cursor, MergedStream
@@ -71,30 +69,6 @@ def test_the_log_of_a_waiting_task_keeps_one_event() -> None:
     names = world.files.names(event_segments_path(TASK))
     assert 0 < len(names) < 12
     assert len(set(segment_places(names))) == len(names)
-
-
-def test_all_segments_are_merged_at_the_end() -> None:
-    world = running_world()
-    world.settle()
-    assert world.files.names(event_segments_path(TASK)) == []
-    stored = [json.loads(line) for line in world.files.held[events_path(TASK)].splitlines()]
-    assert [record["seq"] for record in stored] == list(range(1, len(stored) + 1))
-    assert world.events() == published_events(world)
-
-
-def test_a_stray_file_among_the_segments_is_left_alone() -> None:
-    world = running_world()
-    first = "000000000001-00000001.jsonl"
-    strays = ["x.jsonl~", f"{first}~", "000000000001-1.jsonl", ".jsonl", f"notes/{first}", "1-x.jsonl"]
-    for name in strays:
-        world.files.put(event_segments_path(TASK) + name, b"no event")
-    world.settle()
-    assert world.failures == []
-    assert world.status() is TaskStatus.COMPLETED
-    assert world.events() == published_events(world)
-    assert {path for path in world.files.held if "/events/" in path} == {
-        event_segments_path(TASK) + name for name in strays
-    }
 
 
 def test_two_workers_that_archive_at_once_store_each_event_once() -> None:

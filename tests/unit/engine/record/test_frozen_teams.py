@@ -18,14 +18,6 @@ def test_tasks_with_equal_team_files_share_a_team() -> None:
     assert teams.get("c") == SEQUENTIAL.team
 
 
-def test_a_team_file_that_differs_is_parsed() -> None:
-    world = MANUAL.world()
-    world.submit(MANUAL.team, task_id="a")
-    assert world.process().workspace.frozen_teams.get("a").name == "desk"
-    world.files.held[team_path("a")] = world.files.held[team_path("a")].replace(b'"desk"', b'"other"')
-    assert world.process().workspace.frozen_teams.get("a").name == "other"
-
-
 def test_a_file_that_cannot_be_read_is_a_broken_record_with_its_cause_and_remedy() -> None:
     """A worker and the sweeper count no attempt for it, and an operator gets a dead letter."""
     world = MANUAL.world()

@@ -62,22 +62,6 @@ def test_items_are_pending_in_the_order_of_their_creation(count: int) -> None:
         assert pending(world) == [f"message {number}" for number in range(count)]
 
 
-def test_few_items_are_read_without_a_listing() -> None:
-    world = task_with_messages(MAX_UNCACHED_ITEMS)
-    with counting(world) as counts:
-        pending(world)
-        pending(world)
-    assert counts == {item_path(TASK, f"item{number}"): 2 for number in range(1, MAX_UNCACHED_ITEMS + 1)}
-
-
-def test_many_items_are_read_once_and_confirmed_by_one_listing() -> None:
-    world = task_with_messages()
-    with counting(world) as counts:
-        for _ in range(5):
-            pending(world)
-    assert counts == {item_path(TASK, f"item{number}"): 1 for number in range(1, COUNT + 1)} | {inbox_path(TASK): 5}
-
-
 def test_a_task_applies_its_messages_with_two_reads_of_each() -> None:
     world = task_with_messages()
     with counting(world) as counts:
@@ -96,15 +80,6 @@ def test_a_cached_item_that_another_worker_has_applied_is_not_applied_again() ->
     del world.files.held[item_path(TASK, "item3")]
     assert len(pending(world)) == COUNT - 1
     assert "item3" not in world.server.held.inboxes[TASK]
-
-
-def test_an_item_of_a_rebuilt_task_is_read_again() -> None:
-    world = task_with_messages()
-    pending(world)
-    changed = UserMessage(item_id="item3", created_at=datetime(2000, 1, 1, tzinfo=UTC), text="other")
-    world.files.held[item_path(TASK, "item3")] = changed.model_dump_json().encode()
-    world.server.held.tasks[TASK].generation = "rebuilt"
-    assert pending(world)[0] == "other"
 
 
 def test_a_stop_among_many_messages_counts_at_once() -> None:

@@ -19,7 +19,6 @@ from tests.support.memory_ports.dispatcher import AdvanceMessage, TurnMessage
 from tests.support.memory_ports.journeys import member, speaker
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.objects import MemoryObjects, ObjectFiles
-from tests.support.memory_ports.sweeping import sweep
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 Requests = Counter[str]
@@ -36,8 +35,6 @@ FIRST_WAIT = Counter(
 )
 WAIT = FIRST_WAIT - Counter(["LIST events/"])
 SEND = Counter(["PUT inbox/", "GET _open"])
-REPEATABLE_SEND = SEND + Counter({"GET applied/": 2, "GET inbox/": 1})
-"""A message whose id the caller has named, and may have sent before."""
 APPLY = APPEND + Counter(["GET _open", "GET inbox/", "PUT applied/", "DELETE inbox/"])
 CLOSE = Counter(
     {
@@ -139,35 +136,3 @@ def test_requests_of_a_message(waiting: Deployment) -> None:
         assert waiting.send(f"item{number}", "new id") == SEND
         assert waiting.deliver_all() == [APPLY, TURN, WAIT]
     assert sum((SEND + APPLY + TURN + WAIT).values()) == 15
-
-
-def test_requests_of_a_message_whose_id_may_be_known(waiting: Deployment) -> None:
-    assert waiting.send("item", "needed") == REPEATABLE_SEND
-    assert waiting.deliver_all() == [APPLY, TURN, WAIT]
-
-
-def test_a_message_to_a_task_that_another_process_has_submitted_reads_the_team_once(waiting: Deployment) -> None:
-    waiting.client = waiting.world.process()
-    assert waiting.send("item1", "new id") == SEND + READ_TEAM
-    waiting.deliver_all()
-    assert waiting.send("item2", "new id") == SEND
-
-
-def test_the_sweeper_sends_no_request_for_a_message_that_was_just_accepted(waiting: Deployment) -> None:
-    waiting.send("item1", "new id")
-    waiting.world.clock.move(1.0)
-    assert waiting.requests_of(lambda: sweep(waiting.coordinator, waiting.world.server)) == Counter()
-
-
-def test_the_turn_of_a_message_is_dispatched_before_the_message_is_marked(waiting: Deployment) -> None:
-    waiting.send("item1", "new id")
-    before: list[str] = []
-
-    def watch(name: str, call: Callable[[], object]) -> object:
-        if name == "dispatcher.turn":
-            before.extend(f"{method} {_kind(path)}" for method, path in waiting.objects.requests)
-        return call()
-
-    waiting.world.watch = watch
-    applied = waiting.requests_of(lambda: advance(waiting.coordinator, TASK))
-    assert applied - Counter(before) == Counter(["PUT applied/", "DELETE inbox/"])

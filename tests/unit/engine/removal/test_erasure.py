@@ -9,15 +9,10 @@ import pytest
 from roboco.domain.dead_letter import dead_letter_of_lost_work
 from roboco.domain.history.lineage import Retry
 from roboco.domain.ids import sub_task_id
-from roboco.domain.paths import erasure_path, forks_path, item_path, open_marker_path, tombstone_path
+from roboco.domain.paths import erasure_path, forks_path, tombstone_path
 from roboco.engine.accept.retry_task import retry_task
-from roboco.engine.operate.erase import LATE_CHECKS, STOP_TIMEOUT
-from roboco.engine.run.attempt_outcome import CallOutcome, TurnOutcome
-from roboco.engine.run.tool_call import run_call
-from roboco.engine.run.turn import run_turn
+from roboco.engine.operate.erase import LATE_CHECKS
 from roboco.errors import AlreadyEnded, Erased, NotFound, StateConflict, TransientError
-from roboco.ports.assignment import ToolAssignment
-from tests.support.memory_ports.dispatcher import TurnMessage
 from tests.support.memory_ports.journeys import FAILING, GRAPH, MANUAL
 from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import TASK, world_parts
@@ -68,13 +63,6 @@ def test_a_repeated_request_returns_the_same_receipt() -> None:
     assert world.receipt().by == "one"
 
 
-def test_an_unknown_task_is_not_erased() -> None:
-    world = ended_task()
-    with pytest.raises(NotFound):
-        world.erase("other")
-    assert erasure_path("other") not in world.files.held
-
-
 def test_an_open_task_is_erased_only_if_it_may_be_stopped() -> None:
     world = ObjectWorld(world_parts(MANUAL.script))
     world.submit(MANUAL.team)
@@ -83,54 +71,6 @@ def test_an_open_task_is_erased_only_if_it_may_be_stopped() -> None:
         world.erase()
     erase(world, stop=True)
     assert world.traces() == []
-
-
-def test_a_task_that_does_not_end_is_erased_after_a_while() -> None:
-    world = ObjectWorld(world_parts(MANUAL.script))
-    world.submit(MANUAL.team)
-    world.settle()
-    world.files.held[f"{TASK}/history/00000000.json"] = b"broken"
-    world.server.wipe()
-    world.erase(stop=True)
-    world.sweep_until(
-        lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None, STOP_TIMEOUT / 10
-    )
-    assert world.traces() == []
-
-
-def test_a_producer_cannot_submit_an_erased_task_again() -> None:
-    world = ended_task()
-    erase(world)
-    with pytest.raises(Erased):
-        world.submit(GRAPH.team)
-    assert world.traces() == []
-
-
-def test_a_submission_that_overlaps_the_erasure_is_refused_and_removed() -> None:
-    world = ended_task()
-
-    def erase_before_the_marker(name: str, call: Any) -> Any:
-        if name == "files.create" and open_marker_path(TASK) in call.args:
-            world.watch = make_call
-            erase(world)
-        return call()
-
-    world.files.held[f"{TASK}/task.json"] = world.files.held[f"{TASK}/task.json"].replace(b"completed", b"queued")
-    world.watch = erase_before_the_marker
-    with pytest.raises(Erased):
-        world.submit(GRAPH.team)
-    world.sweep_until(lambda: world.traces() == [])
-
-
-def test_a_client_that_dies_while_its_task_is_erased_leaves_nothing() -> None:
-    world = ended_task()
-    erase(world)
-    world.files.held[open_marker_path(TASK)] = b""
-    world.files.held[f"{TASK}/team.json"] = b"{}"
-    world.server.wipe()
-    requests = len(world.given.model.requests)
-    world.sweep_until(lambda: world.traces() == [])
-    assert len(world.given.model.requests) == requests
 
 
 def test_messages_controls_forks_and_notices_of_an_erased_task_are_refused() -> None:
@@ -164,24 +104,6 @@ def test_a_late_worker_commits_nothing_and_its_file_is_removed() -> None:
     world.sweep_until(lambda: world.traces() == [], LATE_CHECKS[0])
 
 
-def test_a_request_disappears_after_the_last_check() -> None:
-    world = ended_task()
-    erase(world)
-    assert erasure_path(TASK) in world.files.held
-    world.sweep_until(lambda: erasure_path(TASK) not in world.files.held, LATE_CHECKS[-1] / 10)
-    assert not [name for name in world.server.held.schedule if TASK in name]
-    with pytest.raises(Erased):
-        world.submit(GRAPH.team)
-
-
-def test_a_request_survives_the_loss_of_redis() -> None:
-    world = ended_task()
-    world.erase()
-    world.server.wipe()
-    world.sweep_until(lambda: tombstone_path(TASK) in world.files.held and world.receipt().finished_at is not None)
-    assert world.traces() == []
-
-
 def test_sub_tasks_are_erased_with_their_task() -> None:
     world = ObjectWorld(world_parts(delegating))
     world.submit(delegating_team())
@@ -212,20 +134,6 @@ def test_forks_are_kept_or_erased_as_the_request_says(choice: str) -> None:
         world.sweep_until(lambda: world.traces(FORK) == [])
     else:
         assert world.history(FORK)[0].text == "go"
-
-
-def test_a_fork_that_overlaps_the_erasure_of_its_source_is_refused_or_found() -> None:
-    world = ended_task()
-
-    def erase_meanwhile(name: str, call: Any) -> Any:
-        if name == "files.create" and f"{forks_path(TASK)}{FORK}" in call.args:
-            world.watch = make_call
-            erase(world, forks="keep")
-        return call()
-
-    world.watch = erase_meanwhile
-    with pytest.raises(Erased):
-        fork_task(world)
 
 
 def test_an_erasure_continues_after_each_crash_and_each_failed_call() -> None:
@@ -314,47 +222,3 @@ def test_an_accepted_erasure_is_carried_out_at_each_moment_of_a_retry() -> None:
             assert world.traces() == []
         else:
             assert world.history()
-
-
-def test_a_sub_task_that_never_began_leaves_no_stop() -> None:
-    world = ObjectWorld(world_parts(delegating))
-    world.submit(delegating_team())
-    world.settle()
-    child = next(sub_task_id(TASK, call.id) for step in world.history() for call in step.calls)
-    world.files.delete_tree(f"{child}/", 1000)
-    world.files.held[item_path(child, "stop-1")] = b"{}"
-    erase(world, stop=True)
-    world.sweep_until(lambda: erasure_path(child) not in world.files.held, LATE_CHECKS[-1] / 10)
-    assert [path for path in world.files.held if path.startswith(f"{child}/")] == []
-
-
-def test_an_erased_fork_does_not_hinder_the_erasure_of_its_source() -> None:
-    world = ended_task()
-    fork_task(world)
-    world.settle(FORK)
-    with pytest.raises(StateConflict, match="has forks"):
-        world.erase(forks="refuse")
-    world.erase(FORK, stop=True)
-    world.sweep_until(lambda: tombstone_path(FORK) in world.files.held and world.receipt(FORK).finished_at is not None)
-    assert world.files.names(forks_path(TASK)) == []
-    world.files.held[f"{forks_path(TASK)}{FORK}"] = b""  # a late client stores it again
-    erase(world, forks="refuse")
-    assert world.receipt().forks == []
-
-
-def test_a_late_message_of_an_erased_task_is_dropped() -> None:
-    world = graph_world()
-    world.submit(GRAPH.team, at_once=True)
-    turn = world.dispatcher.queue.popleft()
-    erase(world, stop=True)
-    assert isinstance(turn, TurnMessage)
-    assert run_turn(world.process(), turn.assignment) is TurnOutcome.OBSOLETE
-    call = ToolAssignment(TASK, 1, turn.assignment.epoch, "tc_1", 1)
-    assert run_call(world.process(), call) is CallOutcome.DONE
-
-
-def test_a_task_whose_erasure_is_requested_cannot_be_retried() -> None:
-    world = failed_task()
-    world.erase()
-    with pytest.raises(Erased, match="is being erased"):
-        retry_task(world.engine, TASK, Retry())

@@ -8,11 +8,10 @@ from roboco.domain.paths import (
     CLOSED,
     closing_marker,
     erasure_path,
-    notify_marker_path,
     open_marker_path,
     tombstone_path,
 )
-from roboco.engine.operate.erase import GIVEN_UP_DELAY, STOP_TIMEOUT, erase_task
+from roboco.engine.operate.erase import STOP_TIMEOUT, erase_task
 from tests.support.memory_ports.journeys import GRAPH
 from tests.support.memory_ports.world import TASK, world_parts
 from tests.unit.engine.accept.test_fork import FORK, fork_task
@@ -56,16 +55,6 @@ def test_a_stronger_request_keeps_what_the_first_one_removes() -> None:
     assert world.receipt().forks_erased
 
 
-def test_a_broken_request_is_replaced_by_the_next_one() -> None:
-    world = ended_task()
-    world.files.held[erasure_path(TASK)] = b"{broken"
-    world.engine.tasks.schedule.set(f"erase/{TASK}")
-    world.sweep()
-    assert tombstone_path(TASK) not in world.files.held
-    world.erase()
-    finish(world, seconds=31)
-
-
 @pytest.mark.parametrize("marker", [CLOSED, closing_marker(7)])
 def test_an_erasure_waits_until_the_task_is_closed(marker: bytes) -> None:
     world = ended_task()
@@ -79,37 +68,6 @@ def test_an_erasure_waits_until_the_task_is_closed(marker: bytes) -> None:
     world.clock.move(30)
     finish(world)
     assert world.traces() == []
-
-
-def test_a_task_that_is_never_closed_is_erased_after_a_while() -> None:
-    world = ended_task()
-    world.files.held[open_marker_path(TASK)] = CLOSED
-    world.erase()
-    world.clock.move(STOP_TIMEOUT)
-    erase_task(world.engine, TASK)
-    assert world.receipt().status == "erased"
-
-
-def test_receivers_of_an_ended_task_have_time_to_get_its_end() -> None:
-    world = ended_task()
-    world.files.held[notify_marker_path(TASK)] = b""
-    world.erase()
-    erase_task(world.engine, TASK)
-    assert world.receipt().finished_at is None
-    world.clock.move(STOP_TIMEOUT)
-    erase_task(world.engine, TASK)
-    assert world.traces() == []
-
-
-def test_a_clock_of_a_client_that_is_ahead_delays_nothing() -> None:
-    world = ended_task()
-    world.files.held[notify_marker_path(TASK)] = b""
-    world.erase(requested_at=world.engine.now() + timedelta(days=400))
-    erase_task(world.engine, TASK)
-    world.clock.move(STOP_TIMEOUT)
-    erase_task(world.engine, TASK)
-    assert world.receipt().status == "erased"
-    world.sweep_until(lambda: erasure_path(TASK) not in world.files.held, GIVEN_UP_DELAY)
 
 
 def test_a_process_carries_out_a_few_erasures_at_a_time() -> None:

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from roboco.domain.paths import CLOSED, erasure_path, notify_marker_path, open_marker_path, tombstone_path
+from roboco.domain.paths import erasure_path, notify_marker_path, tombstone_path
 from roboco.domain.removal.retention import due_rule, parse_rule
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.operate import retention
-from roboco.engine.operate.retention import RULES_INTERVAL, SCAN_INTERVAL, enforce_retention, rules_digest
+from roboco.engine.operate.retention import SCAN_INTERVAL, enforce_retention
 from roboco.errors import TransientError, UsageError
 from roboco.ports.scans import RetentionScan
 from tests.support.memory_ports.clock import SkewedClock
 from tests.support.memory_ports.journeys import GRAPH, MANUAL
-from tests.support.memory_ports.watch import Crash, refusing
+from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import POLICY, world_parts
 from tests.unit.engine.removal.object_world import ObjectWorld
 
@@ -86,29 +86,6 @@ def test_a_page_whose_coordinator_dies_is_repeated() -> None:
     world.sweep_until(lambda: all(finished(world, f"task{number}") for number in range(3)))
 
 
-def test_new_rules_begin_a_scan_at_once() -> None:
-    world = world_of("keep")
-    world.clock.move(DAY)
-    assert enforce_retention(world.engine, SECONDS) == 0
-    policy = replace(POLICY, retention_rules=(parse_rule(DELETE),))
-    world.clock.move(RULES_INTERVAL)
-    assert enforce_retention(replace(world.process(), policy=policy), SECONDS) == 1
-
-
-def test_coordinators_with_different_rules_do_not_begin_anew_all_the_time() -> None:
-    world = world_of("keep", tasks=3)
-    other = replace(world.process(), policy=replace(POLICY, retention_rules=(parse_rule("tenant=acme keep"),)))
-    began = set()
-    for _ in range(20):
-        for engine in (world.engine, other):
-            enforce_retention(engine, SECONDS)
-            scan = world.engine.tasks.task_index.load_scan(RetentionScan)
-            assert scan is not None
-            began.add(scan.scan_id)
-            world.clock.move(SECONDS + 1)
-    assert len(began) == 1
-
-
 @pytest.mark.parametrize("page_size", [1, 200])
 def test_a_poison_task_does_not_stop_the_scan(page_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "PAGE_SIZE", page_size)
@@ -126,20 +103,6 @@ def test_a_poison_task_does_not_stop_the_scan(page_size: int, monkeypatch: pytes
     scan = world.engine.tasks.task_index.load_scan(RetentionScan)
     assert scan is not None
     assert scan.finished is not None
-
-
-def test_a_task_whose_closing_never_ends_does_not_stop_the_scan() -> None:
-    world = world_of(DELETE, tasks=2)
-    world.clock.move(DAY)
-    world.files.held[open_marker_path("task0")] = CLOSED
-    assert enforce_retention(world.engine, SECONDS) == 2
-
-
-def test_a_broken_request_does_not_stop_the_scan() -> None:
-    world = world_of(DELETE, tasks=2)
-    world.clock.move(DAY)
-    world.files.held[erasure_path("task0")] = b"broken"
-    assert enforce_retention(world.engine, SECONDS) == 2
 
 
 def test_a_task_with_pending_notifications_stays() -> None:
@@ -164,25 +127,6 @@ def test_a_coordinator_with_a_wrong_clock_removes_nothing(skew: float) -> None:
     assert enforce_retention(world.engine, SECONDS) == 1, "the other coordinator does not wait for its lock"
 
 
-@pytest.mark.parametrize("finished", [None, 1.0])
-def test_a_scan_of_a_clock_that_was_ahead_is_replaced(finished: float | None) -> None:
-    world = world_of(DELETE)
-    world.clock.move(DAY)
-    ahead, rules = world.clock.now() + 400 * DAY, rules_digest(world.engine.policy.retention_rules)
-    world.server.held.scans[RetentionScan] = RetentionScan(
-        "old", rules, began=ahead, next_page=ahead, finished=finished
-    )
-    assert enforce_retention(world.engine, SECONDS) == 1
-
-
-def test_a_page_that_is_due_by_a_clock_that_was_ahead_is_read() -> None:
-    world = world_of(DELETE)
-    world.clock.move(DAY)
-    now, rules = world.clock.now(), rules_digest(world.engine.policy.retention_rules)
-    world.server.held.scans[RetentionScan] = RetentionScan("old", rules, began=now, next_page=now + 400 * DAY)
-    assert enforce_retention(world.engine, SECONDS) == 1
-
-
 def test_an_open_task_is_never_due() -> None:
     policy = replace(POLICY, retention_rules=(parse_rule("delete=0h"),))
     world = ObjectWorld(world_parts(MANUAL.script, policy=policy))
@@ -191,17 +135,6 @@ def test_an_open_task_is_never_due() -> None:
     world.clock.move(DAY)
     assert enforce_retention(world.engine, SECONDS) == 0
     assert erasure_path("task_1") not in world.files.held
-
-
-def test_a_silent_workspace_repeats_the_page() -> None:
-    world = world_of(DELETE)
-    world.clock.move(DAY)
-    world.watch = refusing("files.folders")
-    with pytest.raises(TransientError):
-        enforce_retention(world.engine, SECONDS)
-    world.watch = lambda name, call: call()
-    world.clock.move(SECONDS + 1)
-    assert enforce_retention(world.engine, SECONDS) == 1
 
 
 def summary_of(**fields: object) -> TaskSummary:

@@ -9,14 +9,13 @@ from typing import BinaryIO, cast
 
 import pytest
 
-from roboco.domain.paths import CLOSED, open_marker_path, tombstone_path
+from roboco.domain.paths import tombstone_path
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.engine import Engine
 from roboco.engine.operate import import_task as importing
 from roboco.engine.operate import tar_contents
 from roboco.engine.record.task_tar import check_exportable, task_tar
-from roboco.engine.retry import CLOSE_TIMEOUT
-from roboco.errors import Erased, StateConflict, TransientError, UsageError
+from roboco.errors import Erased, StateConflict, UsageError
 from tests.support.memory_ports.journeys import GRAPH, MANUAL, TOOLS
 from tests.support.memory_ports.model import Script, says
 from tests.support.memory_ports.world import TASK, world_parts
@@ -36,27 +35,6 @@ def ended_task(script: Script = GRAPH.script) -> ObjectWorld:
 def tar_of(world: ObjectWorld) -> bytes:
     check_exportable(world.engine, TASK)
     return b"".join(task_tar(world.engine.workspace, TASK))
-
-
-@pytest.mark.parametrize("closed", [True, False])
-def test_an_export_waits_a_moment_for_the_close_of_a_task_that_has_ended(closed: bool) -> None:
-    """The result is there before the marker is removed."""
-    world = ended_task()
-    began, marker = world.clock.now(), open_marker_path(TASK)
-    world.files.put(marker, CLOSED)
-
-    def close_after_a_second(name: str, call: Callable[[], object]) -> object:
-        if closed and name == "files.get" and world.clock.now() > began + 1:
-            world.files.delete(marker)
-        return call()
-
-    world.watch = close_after_a_second
-    if closed:
-        check_exportable(world.engine, TASK)
-    else:
-        with pytest.raises(TransientError, match=r"has ended \(completed\), and is not closed yet"):
-            check_exportable(world.engine, TASK)
-    assert 1 < world.clock.now() - began <= CLOSE_TIMEOUT
 
 
 def import_task(engine: Engine, source: io.BytesIO) -> TaskSummary:
@@ -132,12 +110,6 @@ def test_an_open_task_is_not_exported() -> None:
     world.settle()
     with pytest.raises(StateConflict, match="only an ended task"):
         tar_of(world)
-
-
-def test_an_existing_task_is_not_replaced() -> None:
-    world = ended_task()
-    with pytest.raises(StateConflict, match="exists in this workspace, and stays as it is"):
-        import_task(world.engine, io.BytesIO(tar_of(world)))
 
 
 def test_an_erased_task_is_not_imported() -> None:
@@ -270,14 +242,3 @@ def test_an_erasure_during_an_import_counts() -> None:
     world.sweep_until(lambda: world.traces() == [])
     with pytest.raises(Erased):
         world.submit(GRAPH.team)
-
-
-def test_an_import_replaces_no_file_of_a_task_that_is_being_submitted() -> None:
-    data, target, other = tar_of(ended_task()), empty_world(), ObjectWorld(world_parts(GRAPH.script))
-    other.submit(GRAPH.team, prompt="another prompt")
-    target.histories.create(TASK, list(other.histories.lines(TASK)))
-    target.files.put(f"{TASK}/artifacts/{'a' * 128}", b"another file")
-    before = dict(target.files.held)
-    with pytest.raises(StateConflict, match="another history"):
-        import_task(target.engine, io.BytesIO(data))
-    assert {path: target.files.held[path] for path in before} == before

@@ -7,13 +7,9 @@ from typing import Any
 import pytest
 
 from roboco.domain.day_budget import DayBudget, TenantBudgets, parse_budget
-from roboco.domain.history.state import fold
-from roboco.domain.inbox.imported_message import ImportedMessage
-from roboco.domain.inbox.item import UserMessage
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_usage import TaskUsage
 from roboco.domain.usage import BILLION, day_of
-from roboco.engine.accept.fork import ForkRequest, fork
 from roboco.engine.day_budgets import MAX_WAIT
 from roboco.engine.engine import Policy
 from roboco.errors import UsageError
@@ -32,10 +28,6 @@ TEAM = team_of(
 
 
 TEAM_OF_TWO = team_of(agents=[member("one"), member("two")])
-TALK = [
-    ImportedMessage(role="user", text="Who are you?"),
-    ImportedMessage(role="assistant", text="An expert."),
-]
 
 
 def world_of(*entries: str) -> World:
@@ -97,99 +89,6 @@ def test_a_turn_counts_before_the_one_that_its_worker_starts() -> None:
     world.drain()
     assert len(world.history(TASK)) == 2
     assert reason(world).startswith("two waits: tenant acme has used")
-
-
-def test_other_tenants_and_tasks_without_a_tenant_continue() -> None:
-    world = world_of("acme=/1")
-    for task_id in ("other:t2", "t3"):
-        world.submit(TEAM, task_id=task_id)
-        world.settle(task_id)
-        world.send("more", f"item-{task_id[:2]}1".replace(":", ""), task_id=task_id)
-        world.settle(task_id)
-        assert len(world.history(task_id)) == 4
-    assert spent(world, "other") == spent(world, "") == (0, 0)
-
-
-def test_a_raised_budget_lets_the_task_continue() -> None:
-    world = world_of("acme=/1")
-    world.submit(TEAM, task_id=TASK)
-    world.settle(TASK)
-    world.send("more", task_id=TASK)
-    for _ in range(5):
-        world.drain()
-        world.sweep()
-    assert len(world.history(TASK)) == 3
-    world.given = replace(world.given, policy=replace(POLICY, budgets=TenantBudgets(("acme=/1000000",))))
-    world.engine = world.process()
-    world.clock.move(MAX_WAIT + 1)
-    world.settle(TASK)
-    assert len(world.history(TASK)) == 4
-
-
-def test_a_waiting_task_can_be_stopped() -> None:
-    world = world_of("*=/1")
-    world.submit(TEAM, task_id=TASK)
-    world.settle(TASK)
-    world.send("more", task_id=TASK)
-    for _ in range(5):
-        world.drain()
-        world.sweep()
-    world.stop("stop1", task_id=TASK)
-    world.settle(TASK)
-    assert world.summary(TASK).status is TaskStatus.CANCELLED
-
-
-def test_an_emptied_redis_counts_open_tasks_again() -> None:
-    world = world_of("acme=1000")
-    world.submit(TEAM, task_id=TASK)
-    world.settle(TASK)
-    before = spent(world)
-    world.server.held.day_usages.clear()
-    world.server.held.tasks.clear()
-    assert spent(world) == (0, 0)
-    world.send("more", task_id=TASK)
-    world.settle(TASK)
-    assert spent(world) == recorded(world, TASK)
-    assert spent(world) > before
-
-
-def test_a_day_begins_with_its_first_step_and_earlier_days_are_not_counted_again() -> None:
-    world = world_of("acme=1000")
-    world.submit(TEAM, task_id=TASK)
-    world.settle(TASK)
-    world.clock.move(2 * 86_400)
-    world.engine.day_budgets.count(TASK, world.history(TASK)[0], fold(world.history(TASK), TASK))
-    assert spent(world) == (0, 0)
-    world.send("more", task_id=TASK)
-    world.settle(TASK)
-    assert spent(world) == recorded(world, TASK) != (0, 0)
-
-
-def test_steps_that_a_fork_has_copied_count_for_its_source_only() -> None:
-    world = world_of("acme=1000")
-    world.submit(TEAM, task_id=TASK)
-    world.settle(TASK)
-    fork(world.engine, ForkRequest(TASK, "acme:fork1", message=message_of("again")))
-    world.settle("acme:fork1")
-    assert len(world.history("acme:fork1")) == 4
-    assert spent(world) == recorded(world, TASK, "acme:fork1")
-
-
-def message_of(text: str) -> UserMessage:
-    """Return a message with this text."""
-    return UserMessage(item_id="of-a-fork", created_at=datetime(2026, 1, 1, tzinfo=UTC), text=text)
-
-
-@pytest.mark.parametrize("history", [[], TALK])
-def test_the_usage_is_that_of_the_caller_that_created_the_task(history: list[ImportedMessage]) -> None:
-    world = world_of()
-    world.submit(TEAM, task_id=TASK, by="alice", history=history)
-    world.settle(TASK)
-    assert spent(world, by="alice") == spent(world) == recorded(world, TASK) != (0, 0)
-    fork(world.engine, ForkRequest(TASK, "acme:fork1", message=message_of("again"), by="bob"))
-    world.settle("acme:fork1")
-    assert spent(world, by="alice") == recorded(world, TASK)
-    assert spent(world, by="bob") == recorded(world, "acme:fork1") != (0, 0)
 
 
 @pytest.mark.parametrize("entries", [(), ("acme=1000",)])

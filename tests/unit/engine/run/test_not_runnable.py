@@ -1,6 +1,5 @@
 """A worker that lacks the function of a tool leaves its call or turn to another worker, or the task is paused."""
 
-import re
 from typing import Any
 
 import pytest
@@ -43,12 +42,6 @@ def world_calling(effect: str = "pure", *names: str, approval: list[str] | None 
     world.submit(team_of(**TEAM, tools=tools))
     register(world, WORKER)
     return world
-
-
-def deliver_until(kind: type[ToolMessage] | type[TurnMessage], world: World) -> None:
-    """Deliver messages until one of the kind is next."""
-    while not isinstance(world.dispatcher.queue[0], kind):
-        world.deliver(world.dispatcher.queue.popleft())
 
 
 def register(world: World, name: str, *modules: str) -> None:
@@ -127,21 +120,6 @@ def test_a_call_that_every_worker_declines_pauses_the_task() -> None:
     assert "; nor can " in world.server.held.tasks[TASK].reason
 
 
-def test_a_call_waits_for_a_busy_worker_that_has_its_module() -> None:
-    world = world_calling()
-    take_next(ToolMessage, world)
-    world.given.toolbox.missing = {"shop"}
-    for _ in range(20 * MIN_DECLINES):  # the worker that lacks the module receives each message
-        register(world, WORKER)
-        register(world, "busy@there", "shop")
-        world.drain()
-        world.sweep()
-    assert world.status() is TaskStatus.RUNNING
-    world.given.toolbox.missing = set()
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-
-
 def test_a_declined_call_is_dispatched_a_limited_number_of_times_while_another_call_runs() -> None:
     world = world_calling("pure", "mail", "other", approval=["mail"])
     take_next(ToolMessage, world)  # the message of the other call: no worker ever receives it
@@ -165,20 +143,6 @@ def test_a_declined_call_is_dispatched_a_limited_number_of_times_while_another_c
     assert dispatched == MIN_DECLINES
 
 
-@pytest.mark.parametrize("soon", [True, False], ids=["before a pass", "after a pass"])
-def test_a_task_is_paused_again_if_it_is_resumed_and_still_no_worker_can_run_the_call(soon: bool) -> None:
-    world = world_calling()
-    deliver_until(ToolMessage, world)
-    world.given.toolbox.missing = {"shop"}
-    world.settle()
-    for number in range(3):
-        world.resume(f"resume{number}")
-        if not soon:
-            world.drain()
-        world.settle()
-        assert world.status() is TaskStatus.PAUSED, f"after resume {number}"
-
-
 def test_a_pause_that_was_resumed_before_it_was_applied_is_followed_by_another() -> None:
     world = world_calling()
     world.given.toolbox.missing = {"shop"}
@@ -198,22 +162,6 @@ def test_a_pause_that_was_resumed_before_it_was_applied_is_followed_by_another()
     assert world.status() is TaskStatus.PAUSED
 
 
-def test_the_other_calls_of_a_step_run_before_the_task_is_paused_and_run_once() -> None:
-    world = world_calling("pure", "mail", "other")
-    world.given.toolbox.missing = set()
-    order = take_next(ToolMessage, world)
-    world.given.toolbox.missing = {"shop"}
-    assert run_call(world.engine, order) is CallOutcome.RELEASED
-    world.settle()
-    assert world.status() is TaskStatus.PAUSED
-    assert run_count(world) == 1
-    world.given.toolbox.missing = set()
-    world.resume()
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert run_count(world) == 2
-
-
 def test_a_turn_whose_tools_no_worker_can_describe_pauses_the_task() -> None:
     world = world_calling()
     world.given.toolbox.missing = {"shop"}
@@ -231,41 +179,6 @@ def test_a_turn_whose_tools_no_worker_can_describe_pauses_the_task() -> None:
     assert len(world.history()) == 4
 
 
-def test_a_turn_is_deferred_to_another_worker_that_has_the_module() -> None:
-    world = world_calling()
-    register(world, "other@there", "shop")
-    world.given.toolbox.missing = {"shop"}
-    assert run_turn(world.engine, take_next(TurnMessage, world)) is TurnOutcome.DEFERRED
-    reasons = [event["reason"] for event in world.events() if event["type"] == "event_status"]
-    assert re.search("the turn waits for another agents worker$", reasons[-1])
-    world.given.toolbox.missing = set()
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-
-
-def test_a_task_that_is_paused_for_a_missing_module_can_be_stopped() -> None:
-    world = world_calling()
-    order = take_next(ToolMessage, world)
-    world.given.toolbox.missing = {"shop"}
-    run_call(world.engine, order)
-    world.settle()
-    world.stop()
-    world.settle()
-    assert world.summary().status is TaskStatus.CANCELLED
-
-
-def test_a_pause_is_superseded_by_the_step_of_another_worker() -> None:
-    world = world_calling()
-    order = take_next(ToolMessage, world)
-    world.given.toolbox.missing = {"shop"}
-    run_call(world.engine, order)  # the task has a pause item that no coordinator has applied
-    world.given.toolbox.missing = set()
-    assert run_call(world.engine, order) is CallOutcome.DONE
-    world.settle()
-    assert world.pending_item_ids() == []
-    assert world.summary().status is TaskStatus.COMPLETED
-
-
 def test_a_lost_registry_of_workers_pauses_no_task() -> None:
     world = world_calling()
     order = take_next(ToolMessage, world)
@@ -274,21 +187,3 @@ def test_a_lost_registry_of_workers_pauses_no_task() -> None:
     assert run_call(world.engine, order) is CallOutcome.RELEASED
     world.drain()
     assert world.status() is TaskStatus.RUNNING
-
-
-def test_a_worker_that_declines_late_is_counted() -> None:
-    world = world_calling()
-    take_next(ToolMessage, world)
-    world.given.toolbox.missing = {"shop"}
-    engines = [world.engine, engine_of_worker(world, "busy@there")]
-    for number in range(60):  # the other worker is busy for a long time, and then declines too
-        register(world, WORKER)
-        register(world, "busy@there", "shop")
-        world.engine = engines[number > 50]
-        world.drain()
-        world.sweep()
-        world.clock.move(10)
-    register(world, WORKER)
-    register(world, "busy@there", "shop")
-    world.drain()
-    assert world.status() is TaskStatus.PAUSED

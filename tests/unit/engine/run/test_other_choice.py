@@ -77,15 +77,6 @@ def test_a_prompt_that_is_too_long_is_asked_once_more_with_half_of_it() -> None:
     assert last_step(world).metadata["usage"]["tokens_in"] == 70 + 10, "the refused request counts"
 
 
-def test_a_prompt_that_stays_too_long_fails_after_two_requests() -> None:
-    answers = iter([says("word " * 2000), says("word " * 2000)])
-    world = World(world_parts(lambda request: next(answers, failed("context_length"))))
-    world.submit(team_of(agents=[member("one")], models={"m": {"model": "m"}}, **TWO_ROUNDS))
-    world.settle()
-    assert len(world.given.model.requests) == 4
-    assert world.summary().status is TaskStatus.FAILED
-
-
 def test_a_prompt_with_nothing_to_leave_out_is_not_asked_again_and_counts_once() -> None:
     world = run([failed("context_length", (70, 0), "too long")])
     error = last_step(world).error
@@ -104,23 +95,11 @@ def test_another_profile_answers_for_one_without_credit_or_model(code: str) -> N
     assert step.metadata["usage"] == {"tokens_in": 10, "tokens_out": 5, "cost": 15.0}, "by the price of the other"
 
 
-def test_the_cost_of_each_request_is_that_of_its_profile() -> None:
-    world = run([failed("quota", (3, 0)), says("fine")], with_fallback())
-    assert last_step(world).metadata["usage"] == {"tokens_in": 13, "tokens_out": 5, "cost": 15.3}
-
-
 @pytest.mark.parametrize("code", ["status", "content_filter", "model"])
 def test_another_profile_does_not_answer_for_an_error_of_the_request(code: str) -> None:
     world = run([failed(code)], with_fallback())
     assert [request.profile.model for request in world.given.model.requests] == ["m"]
     assert world.summary().status is TaskStatus.FAILED
-
-
-def test_a_task_fails_with_the_error_of_the_last_profile() -> None:
-    world = run([failed("quota", (3, 0)), failed("quota", (4, 0), "none here")], with_fallback())
-    assert world.summary().reason == "one: none here"
-    assert world.summary().tokens_in == 7
-    assert last_step(world).metadata["fallback"]["profile"] == "other"
 
 
 def test_another_profile_answers_once_an_outage_has_lasted_too_long() -> None:
@@ -133,25 +112,6 @@ def test_another_profile_answers_once_an_outage_has_lasted_too_long() -> None:
     run_for(world, 30)
     assert world.summary().status is TaskStatus.COMPLETED
     assert "outage of m has lasted" in last_step(world).metadata["fallback"]["reason"]
-
-
-def test_a_task_is_paused_if_no_profile_can_be_reached() -> None:
-    world = World(world_parts(lambda request: ScriptedReply(error=UNREACHABLE)))
-    world.submit(team_of(agents=[member("one")], models=with_fallback(outage_timeout=30)))
-    run_for(world, 400)
-    assert world.summary().status is TaskStatus.PAUSED
-    assert {request.profile.model for request in world.given.model.requests} == {"m", "other"}
-
-
-def test_requests_of_a_deferred_turn_count_in_its_step() -> None:
-    outage = failed("connection", (4, 1), retryable=True)
-    world = run([failed("quota", (3, 0)), outage, failed("quota", (3, 0)), says("fine")], with_fallback())
-    run_for(world, 10)
-    step = last_step(world)
-    assert step.text == "fine"
-    assert step.metadata["unfinished_usage"]["tokens_in"] == 3 + 4
-    assert world.summary().tokens_in == 3 + 4 + 3 + 10
-    assert world.summary().tokens_out == 1 + 5
 
 
 def test_reasoning_is_published_apart_from_the_text() -> None:
@@ -197,12 +157,6 @@ def test_a_reply_that_is_no_answer_fails_the_task_and_says_why(reply: ScriptedRe
     assert last_step(world).text == "".join(reply.texts), "the text is kept"
     assert world.summary().status is TaskStatus.FAILED
     assert world.summary().tokens_in == 10
-
-
-def test_a_text_that_was_cut_by_its_length_is_an_answer() -> None:
-    world = run([ScriptedReply(("Here",), finish_reason="length")])
-    assert (last_step(world).text, last_step(world).error) == ("Here", None)
-    assert last_step(world).metadata["finish_reason"] == "length"
 
 
 def test_the_heartbeat_records_how_far_a_model_call_has_come() -> None:

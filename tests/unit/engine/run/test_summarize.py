@@ -3,7 +3,6 @@
 from typing import Any
 
 from roboco.domain.status import TaskStatus
-from roboco.engine.run.summarize import MAX_THROTTLED
 from roboco.errors import ModelError
 from tests.support.memory_ports.journeys import assert_whole
 from tests.support.memory_ports.model import ScriptedReply
@@ -70,13 +69,6 @@ def test_a_summary_is_charged_to_the_step_that_needs_it() -> None:
     assert used[7] == {"tokens_in": 110, "tokens_out": 25, "cost": 0.11}
 
 
-def test_a_failed_summary_is_reported_and_tried_again() -> None:
-    world = run(SummarizingModel(failures=1), 10)
-    assert contexts(world)[7]["no_summary"] == "the summary could not be made: model 'm' answers 500"
-    assert contexts(world)[7]["included"] == [[0, 7]]
-    assert contexts(world)[8]["summary"] == {"steps": [0, 3], "by": "m"}
-
-
 def test_steps_are_left_out_only_for_a_reason() -> None:
     for context in contexts(run(SummarizingModel(), 20)):
         seen = [*context["included"], *(one["steps"] for one in context["left_out"])]
@@ -84,39 +76,6 @@ def test_steps_are_left_out_only_for_a_reason() -> None:
         assert numbers == list(range(len(numbers)))
         assert context["tokens"]["total"] == sum(n for name, n in context["tokens"].items() if name != "total")
         assert context["tokenizer"].startswith("estimate")
-
-
-class ThrottledModel(SummarizingModel):
-    """A model that is at its rate limit for every request for a summary."""
-
-    def __call__(self, request: Any) -> ScriptedReply:
-        if "minutes" in request.messages[0]["content"]:
-            self.summary_requests.append("")
-            return ScriptedReply(error=ModelError("rate_limit", "at its limit", True, 1.0))
-        return ScriptedReply(("text",), tokens=(10, 5))
-
-
-def test_a_model_that_never_summarizes_does_not_block_the_task() -> None:
-    model = ThrottledModel()
-    world = run(model, 8)
-    assert len(model.summary_requests) == MAX_THROTTLED + 1
-    assert contexts(world)[7]["no_summary"] == "the summary could not be made: at its limit"
-
-
-def test_the_last_turn_at_a_limit_needs_no_new_summary() -> None:
-    model = SummarizingModel()
-    world = World(world_parts(model))
-    world.submit(
-        team_of(
-            agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4}}],
-            collaboration_model={"type": "sequential", "rounds": 40},
-            limits={"max_steps": 7, "at_limit": "wrap_up"},
-        )
-    )
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert [step.agent_name for step in world.history()[7:]] == ["orchestrator", "one"]
-    assert model.summary_requests == []
 
 
 def test_a_new_summary_extends_an_earlier_one() -> None:

@@ -66,21 +66,6 @@ def test_a_turn_that_is_switched_off_waits_with_the_reason_and_no_attempt(world:
     ] == task.position.reason
 
 
-def test_the_sweeper_sends_no_message_while_it_is_switched_off_and_one_after_that(world: World) -> None:
-    switch_off(world, "queue:agents")
-    world.submit(TEAM, at_once=True)
-    run_turn(world.engine, take(world, TurnMessage).assignment)
-    for _ in range(10):
-        world.clock.move(60)
-        sweep(world.engine, world.server)
-    assert not world.dispatcher.queue
-    switch_on(world, "queue:agents")
-    world.clock.move(60)
-    sweep(world.engine, world.server)
-    assert take(world, TurnMessage).assignment.attempt == 1
-    assert len([event for event in world.published() if "is switched off" in event.get("reason", "")]) == 1
-
-
 def test_a_call_that_is_switched_off_waits_and_continues(world: World) -> None:
     world.submit(TEAM, at_once=True)
     run_turn(world.engine, take(world, TurnMessage).assignment)
@@ -133,68 +118,6 @@ def reason_of(world: World) -> str:
     task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
     return task.position.reason
-
-
-def sweep_in(world: World, seconds: float) -> None:
-    world.clock.move(seconds)
-    sweep(world.engine, world.server)
-
-
-def test_a_task_shows_why_a_call_waits_while_another_call_of_the_step_runs() -> None:
-    world, first, second = world_with_two_calls()
-    switch_off(world, "tool:add")
-    assert isinstance(run_call(world.engine, first.assignment), SwitchedOff)
-    assert run_call(world.engine, second.assignment) is CallOutcome.DONE
-    assert reason_of(world) == "tool:add is switched off: it is broken"
-    switch_on(world, "tool:add")
-    sweep_in(world, 30)
-    assert reason_of(world) == ""
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
-
-
-def test_a_task_shows_the_switch_that_is_left() -> None:
-    world, first, second = world_with_two_calls()
-    switch_off(world, "tool:add", "one")
-    switch_off(world, "tool:sub", "two")
-    for message in (first, second):
-        run_call(world.engine, message.assignment)
-    assert reason_of(world) == "tool:sub is switched off: two"
-    switch_on(world, "tool:sub")
-    sweep_in(world, 30)
-    assert take(world, ToolMessage).assignment == second.assignment
-    assert reason_of(world) == "tool:add is switched off: one"
-
-
-def test_a_call_that_is_switched_on_is_dispatched_though_another_one_waits_in_its_queue() -> None:
-    """The check of a message that waits in its queue is postponed, up to 300 s. That of a switch is not."""
-    world, first, second = world_with_two_calls()
-    switch_off(world, "tool:add")
-    run_call(world.engine, first.assignment)
-    world.dispatcher.queue.append(second)
-    for _ in range(12):
-        sweep_in(world, 60)
-    assert list(world.dispatcher.queue) == [second]
-    switch_on(world, "tool:add")
-    sweep_in(world, 30)
-    assert [message.assignment for message in world.dispatcher.queue if isinstance(message, ToolMessage)] == [
-        second.assignment,
-        first.assignment,
-    ]
-    sweep_in(world, 5)
-    assert len(world.dispatcher.queue) == 2, "a message that waits is not sent again"
-
-
-def test_a_call_whose_message_is_lost_after_it_was_switched_on_is_dispatched_again() -> None:
-    world, first, second = world_with_two_calls()
-    switch_off(world, "tool:add")
-    run_call(world.engine, first.assignment)
-    run_call(world.engine, second.assignment)
-    switch_on(world, "tool:add")
-    sweep_in(world, 30)
-    take(world, ToolMessage)
-    world.settle()
-    assert world.summary().status is TaskStatus.COMPLETED
 
 
 def crash() -> None:
@@ -260,14 +183,6 @@ def test_a_call_runs_once_whenever_it_is_switched_off_or_on_while_workers_claim_
     assert number > 5
 
 
-def test_other_work_is_not_affected(world: World) -> None:
-    for target in ("tool:other", "model:other", "team:other", "tenant:acme", "agent:other/one"):
-        switch_off(world, target)
-    world.submit(TEAM)
-    world.settle()
-    assert [step.agent_name for step in world.history()] == ["user", "one", "tool_executor", "one"]
-
-
 def test_switches_survive_a_loss_of_redis_and_an_old_copy(world: World) -> None:
     switch_off(world, "model:m")
     old = world.server.held.switches
@@ -320,26 +235,6 @@ def test_a_switch_is_replaced_and_their_number_is_bounded(world: World) -> None:
     with pytest.raises(UsageError, match="is the most"):
         switch_off(world, "model:another")
     assert world.files.get(SWITCHES_FILE)
-
-
-def test_an_old_copy_switches_nothing_on_again_in_a_process_that_knows_newer_ones(world: World) -> None:
-    old = world.server.held.switches
-    switch_off(world, "model:m")
-    assert world.engine.process.switches.current().off
-    world.server.held.switches = old  # a failover that lost the last write
-    world.clock.move(60)
-    assert [switch.target for switch in world.engine.process.switches.current().off] == ["model:m"]
-
-
-def test_a_copy_that_cannot_be_read_is_replaced_by_the_record(world: World) -> None:
-    switch_off(world, "model:m")
-    held = world.server.held.switches
-    assert held is not None
-    world.server.held.switches = (held[0], "{")
-    other = world.process().process.switches
-    assert [switch.target for switch in other.current().off] == ["model:m"]
-    other.repair()
-    assert world.server.held.switches == held
 
 
 def test_a_record_that_cannot_be_read_holds_work_back_and_costs_no_task_an_attempt(world: World) -> None:

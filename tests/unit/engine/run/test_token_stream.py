@@ -102,20 +102,6 @@ def test_text_that_arrives_during_an_emit_is_sent_as_one_chunk() -> None:
     assert len(case.telemetry.values(STREAM_LAG_SECONDS)) == 3
 
 
-def test_close_waits_for_pending_chunks() -> None:
-    case = _StreamCase()
-    case.tokens.write("a")
-    case.tokens.write("b")
-    thread, found = _start_thread(lambda: case.tokens.close(whole=True))
-    thread.join(0.05)
-    assert thread.is_alive()
-    case.acknowledge()
-    case.acknowledge()
-    thread.join(10)
-    assert found == [LeaseStatus.HELD]
-    assert case.tokens.texts == ["a", "b"]
-
-
 def test_half_of_a_surrogate_pair_waits_for_the_other() -> None:
     case = _StreamCase()
     for text in ("\ud83d", "\ude00", "x\ud83d"):
@@ -154,16 +140,6 @@ def test_a_whole_answer_is_truncated_at_a_cancellation_before_its_last_chunk() -
     assert case.tokens.truncated
 
 
-def test_a_sent_answer_is_whole_despite_a_cancellation() -> None:
-    case = _StreamCase()
-    case.tokens.write("a")
-    thread, found = _start_thread(lambda: case.tokens.close(whole=True))
-    case.acknowledge(LeaseStatus.CANCEL_REQUESTED)
-    thread.join(10)
-    assert found == [LeaseStatus.CANCEL_REQUESTED]
-    assert not case.tokens.truncated
-
-
 def test_a_lost_lease_closes_the_stream() -> None:
     case = _StreamCase()
     case.tokens.write("a")
@@ -173,24 +149,6 @@ def test_a_lost_lease_closes_the_stream() -> None:
     assert not case.cancellation.requested
     assert not case.tokens.close(whole=True)
     assert case.turns.texts == ["a"]
-
-
-def test_an_unacknowledged_chunk_fails_the_turn() -> None:
-    case = _StreamCase()
-    case.tokens.write("a")
-    case.acknowledge(TransientError("no answer"))
-    case.tokens.write("b")
-    assert case.stream.closed
-    with pytest.raises(TransientError, match="no answer"):
-        case.tokens.close(whole=True)
-    assert case.turns.texts == ["a"]
-
-
-def test_no_text_is_sent_after_the_close() -> None:
-    case = _StreamCase()
-    assert case.tokens.close(whole=False) is LeaseStatus.HELD
-    case.tokens.write("late")
-    assert case.turns.sent == []
 
 
 def test_a_chunk_that_cannot_be_sent_fails_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:

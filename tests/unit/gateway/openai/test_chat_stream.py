@@ -10,7 +10,6 @@ from roboco.gateway.openai.chat_stream import SEPARATOR, ChatStream
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.response_stream import ResponseStart
 from tests.unit.domain.stream.test_merged import (
-    OPERATIONS,
     OPERATIONS_AND_LOSSES,
     StreamServer,
     apply_operations,
@@ -30,14 +29,6 @@ def read(items: Iterable[StreamItem]) -> tuple[str, ChatStream]:
 def agents_text(server: StreamServer) -> str:
     """Return the texts of all agents, as a completion joins them."""
     return SEPARATOR.join(step.text for step in server.steps if step.by_agent and step.text)
-
-
-@given(operation_lists(OPERATIONS))
-def test_a_task_without_faults_is_one_whole_answer(operations: list[tuple[str, str]]) -> None:
-    server = apply_operations([*(one for one in operations if one[0] != "user"), ("commit", "")])
-    for items in (follow_live(server), resume(server, str(Cursor()))):
-        sent, stream = read(items)
-        assert (sent, stream.finish_reason) == (agents_text(server), "stop")
 
 
 @given(operation_lists(OPERATIONS_AND_LOSSES))

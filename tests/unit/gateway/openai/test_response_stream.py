@@ -97,13 +97,6 @@ def agents_text(server: StreamServer) -> str:
 
 
 @given(operation_lists(TRIMMED))
-def test_a_whole_stream_holds_the_text_of_all_agents(operations: list[tuple[str, str]]) -> None:
-    server = apply_operations(operations)
-    assert Client().receive(events_of(follow_live(server))).check().text == agents_text(server)
-    assert Client().receive(events_of(resume(server, str(Cursor())))).check().text == agents_text(server)
-
-
-@given(operation_lists(TRIMMED))
 def test_any_cut_plus_the_rest_is_the_whole(operations: list[tuple[str, str]]) -> None:
     """The rest is read from the log as it is after the end, where chunks of committed steps are trimmed."""
     server = apply_operations(operations)
@@ -114,12 +107,6 @@ def test_any_cut_plus_the_rest_is_the_whole(operations: list[tuple[str, str]]) -
         client.receive(events_after(later, client.number if cut else None)).check()
         assert client.response == whole.response
         assert client.statuses() == whole.statuses()
-
-
-@given(operation_lists(OPERATIONS_AND_RESTARTS))
-def test_a_log_that_holds_all_leads_to_the_same_events(operations: list[tuple[str, str]]) -> None:
-    server = apply_operations(operations)
-    assert events_of(resume(server, str(Cursor()))) == events_of(follow_live(server))
 
 
 @given(operation_lists(OPERATIONS_AND_LOSSES))

@@ -8,9 +8,6 @@ from hypothesis import strategies as st
 from roboto.ai.agent_session import AgentSession
 
 from roboco.client import session as sessions
-from roboco.client.session import SessionPoll
-from roboco.domain.session.session import ContinuationToken, SessionDelta
-from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 from roboco.gateway.roboto.changes import RESTARTED, Changes, GivenToken, Reader, changes_since, drops_void_text
 from roboco.gateway.roboto.record import session_record
@@ -83,12 +80,6 @@ def run_with_polls(name: str, gaps: list[int], load_messages: bool) -> Viewer:
     return viewers[0]
 
 
-@pytest.mark.parametrize("load_messages", [True, False])
-@pytest.mark.parametrize("name", sorted(JOURNEYS))
-def test_a_client_that_polls_after_each_call_holds_the_session(name: str, load_messages: bool) -> None:
-    run_with_polls(name, [1], load_messages)
-
-
 @given(st.sampled_from(sorted(JOURNEYS)), st.lists(st.integers(1, 12), min_size=1, max_size=6))
 def test_a_client_that_polls_at_any_moments_holds_the_session(name: str, gaps: list[int]) -> None:
     run_with_polls(name, gaps, True)
@@ -153,14 +144,6 @@ def test_a_newer_client_drops_void_text_itself(polls_between: bool) -> None:
     assert (resets, RESTARTED in codes) == ([1], False)
 
 
-def test_a_turn_that_no_other_one_replaces_is_void() -> None:
-    token = GivenToken.after(ContinuationToken("ab", 5, 3, 1, 1), "half")
-    gone = SessionDelta(continuation_token="ab.6.3.1.0", rewind_to=1)
-    changes = changes_since(token, SessionPoll(gone, TaskStatus.PAUSED, False), READER)
-    assert [block.model_dump().get("error_code") for block in changes.messages[1].content] == [RESTARTED]
-    assert str(changes.token) == "ab.6.3.1.0.0.0"
-
-
 @pytest.mark.parametrize(
     ("requester", "drops"),
     [
@@ -184,10 +167,3 @@ def test_a_token_is_parsed_or_refused(text: str) -> None:
     except UsageError:
         return
     assert GivenToken.parse(str(token)) == token
-
-
-@given(st.integers(0, 10**6), st.text(), st.text())
-def test_a_token_knows_the_text_that_was_given(steps: int, text: str, more: str) -> None:
-    token = GivenToken.after(ContinuationToken("ab", 1, 2, steps, 1), text)
-    assert GivenToken.parse(str(token)) == token
-    assert token.precedes(text + more)

@@ -1,7 +1,7 @@
 """A task whose stream was recorded: its followers read the log, from any cursor."""
 
 from collections.abc import AsyncGenerator
-from typing import Any, cast
+from typing import cast
 
 from roboco.client.task import Task
 from roboco.domain.stream.item import StreamItem
@@ -37,8 +37,3 @@ class RecordedTask:
         for item in self.items(cursor):
             yield None
             yield item
-
-
-def data_of(frames: list[Any]) -> list[Any]:
-    """Return the type and data of frames, without their places."""
-    return [(frame.kind, frame.data) for frame in frames]

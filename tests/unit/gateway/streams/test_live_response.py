@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from starlette.exceptions import HTTPException
 
 from roboco.errors import CorruptHistory, TransientError
 from roboco.gateway.streams.aborting import abort_quietly
@@ -158,17 +157,6 @@ def test_a_stream_that_is_too_old_or_in_a_process_that_exits_ends_at_an_id(form:
     play(scenario, form, age=0.2 if reason == "lifetime" else FOREVER)
 
 
-def test_a_stream_that_opens_while_the_process_exits_ends_at_once() -> None:
-    async def scenario(opened: Opened, serving: "asyncio.Task[None]") -> None:
-        opened.closing.set()
-        await serving
-        second = Opened(Letters(ServerSentEvents), opened.streams, opened.closing)
-        await second.serve()
-        assert second.kinds() == ["stream_end"]
-
-    play(scenario)
-
-
 def test_a_disconnect_ends_the_wait_for_an_item() -> None:
     async def scenario(opened: Opened, serving: "asyncio.Task[None]") -> None:
         await asyncio.sleep(0)
@@ -238,15 +226,6 @@ def test_an_error_of_the_source_is_the_last_frame(
     assert bool(errors) == (code == "internal"), "an error that no client should see is in the log"
 
 
-def test_a_server_that_cancels_a_request_gets_the_cancellation() -> None:
-    async def scenario(opened: Opened, serving: "asyncio.Task[None]") -> None:
-        serving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await serving
-
-    play(scenario)
-
-
 def test_an_aborted_response_is_no_error_in_the_log_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
     log, message = logging.getLogger("uvicorn.error"), "ASGI callable returned without completing response."
 
@@ -261,18 +240,3 @@ def test_an_aborted_response_is_no_error_in_the_log_of_the_server(caplog: pytest
 
     asyncio.run(main())
     assert [record.message for record in caplog.records] == [message]
-
-
-def test_a_client_that_sends_too_long_a_body_ends_its_stream() -> None:
-    async def receive_too_much() -> Any:
-        raise HTTPException(413, "the body is too long")
-
-    async def main() -> None:
-        closing = asyncio.Event()
-        opened = Opened(Letters(ServerSentEvents), OpenStreams(FOREVER, FOREVER, closing), closing)
-        opened.client.receive = receive_too_much  # type: ignore[method-assign]
-        async with asyncio.timeout(60):
-            await opened.serve()
-        assert (opened.released, opened.client.complete) == (True, False)
-
-    asyncio.run(main())

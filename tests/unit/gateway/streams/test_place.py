@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from roboco.domain.stream.merged import Cursor
 from roboco.gateway.problem import Problem
-from roboco.gateway.streams.place import MAX_TASKS, check_place, end_place, is_end, join_places, split_places
+from roboco.gateway.streams.place import MAX_TASKS, check_place, end_place, join_places, split_places
 from roboco.gateway.streams.query import MAX_PLACES_CHARS
 from roboco.gateway.streams.task_list_source import check_list_place
 
@@ -31,13 +31,6 @@ def test_an_id_of_several_tasks_holds_the_place_of_each(names: list[str], data: 
 def test_an_id_of_more_tasks_than_the_stream_has_is_refused() -> None:
     with pytest.raises(Problem, match="the id has 3 places, and the stream 2 tasks"):
         split_places(",,a.0.0.0.1.0", ["one", "two"])
-
-
-@given(PLACES)
-def test_the_end_is_a_place_after_any_other(place: str) -> None:
-    assert check_place(place) == place
-    assert check_place(end_place(place)) == end_place(place)
-    assert is_end(end_place(place))
 
 
 @given(st.one_of(st.text(), st.text("0123456789abcdeft.~-,", max_size=300)))
@@ -67,3 +60,12 @@ def test_texts_that_almost_are_places_are_refused(text: str) -> None:
     for parse in (check_place, check_list_place, lambda found: split_places(found, ["task"])):
         with pytest.raises(Problem, match="is not the id of an event"):
             parse(text)
+
+
+def test_places_in_sub_tasks_are_those_of_a_stream_with_them_alone() -> None:
+    place = ".1.0.0.1.0,,-,a.2.1.0.1.0"
+    assert check_place(place, subtasks=True) == place
+    assert check_place(end_place(place), subtasks=True) == end_place(place)
+    for wrong in (place, f"{place},x", ",".join([".1.0.0.1.0"] * 102)):
+        with pytest.raises(Problem, match="is not the id of an event"):
+            check_place(wrong, subtasks=wrong != place)

@@ -128,10 +128,3 @@ def test_every_selection_announces_void_text_and_the_end(
     hidden = {item.type for item in items if not selection.shows(item)}
     assert not hidden & ALWAYS_SHOWN
     assert {"event_turn_restart", "event_stream_reset", "event_task_end"} <= ALWAYS_SHOWN
-
-
-@given(LOSSES)
-def test_both_channels_together_are_the_whole(operations: list[tuple[str, str]]) -> None:
-    for item in RecordedTask(apply_operations(operations)).items():
-        channels = [channel for channel in StreamChannel if Selection(channel).shows(item)]
-        assert channels == list(StreamChannel) if item.type in ALWAYS_SHOWN else len(channels) == 1

@@ -56,14 +56,6 @@ def test_people_need_json_only_for_objects(document: dict[str, Any]) -> None:
     assert stopped["text"] == "false"
 
 
-def test_a_description_that_refers_to_itself_ends() -> None:
-    loop = {"type": "object", "properties": {"a": {"$ref": "#/components/schemas/Loop"}}}
-    schema = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Loop"}}}}
-    operation = {"operationId": "loop", "summary": "Loop", "tags": ["operations"], "requestBody": schema}
-    found = ask(("actions", {"paths": {"/v1/x": {"post": operation}}, "components": {"schemas": {"Loop": loop}}}))
-    assert found[0]["loop"]["schema"]["properties"].keys() == {"a"}
-
-
 def test_requests_have_values_in_the_address_the_query_or_the_body() -> None:
     erase = {"path": "/v1/operations/erasures/{task_id}", "method": "post"}
     report = {"path": "/v1/usage", "method": "get"}
@@ -100,13 +92,3 @@ def test_a_confirmed_request_begins_where_its_count_began() -> None:
     assert decision == {"dry_run": False, "cursor": "bulk_1.at"}
     assert erasure == {"dry_run": False}
     assert parts == [{"matching": 2}, []]
-
-
-def test_an_answer_is_facts_and_tables() -> None:
-    rows = [{"team": "desk", "cost": 2}, {"team": "lab", "cost": 3}]
-    usage = {"by": ["team", "day"], "rows": rows, "total": {"team": None, "cost": 5}, "cursor": "next"}
-    outcomes = [{"task_id": "a", "outcome": "failed"}, {"task_id": "b", "outcome": "failed"}]
-    report, bulk, none = ask(("parts", usage), ("parts", {"outcomes": outcomes, "counts": {}}), ("parts", {"a": []}))
-    assert report == [{"by": "team, day"}, [["rows", [{"row": "total", "team": None, "cost": 5}, *rows]]]]
-    assert bulk == [{"failed": 2}, [["outcomes", outcomes]]]
-    assert none == [{"a": ""}, []]

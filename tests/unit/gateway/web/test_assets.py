@@ -2,7 +2,6 @@
 
 import gzip
 import re
-import subprocess
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path
@@ -16,7 +15,6 @@ from fastapi.testclient import TestClient
 from roboco.gateway.problem import Problem
 from roboco.gateway.web.bundle import bundle
 from roboco.gateway.web.routes import read_sources, router
-from tests.unit.gateway.web.test_explanations import node
 
 ASSETS = Path(str(resources.files("roboco.gateway.web") / "assets"))
 OWN = sorted(
@@ -72,55 +70,6 @@ def test_every_import_and_link_names_a_file() -> None:
     files = bundle(read_sources())
     assert set(re.findall(r"""(?:href|src)="ui/(.+?)\"""", files["index.html"])) <= files.keys()
     assert re.findall(r'from ?"(.+?)"', files["js/app.js"]) == ["../vendor/preact.js"]
-
-
-def test_the_script_is_the_program_of_a_shared_worker(tmp_path: Path) -> None:
-    """A worker has no document. If the script failed in it, tabs would not share their connections."""
-    for path, text in bundle(read_sources()).items():
-        if path.endswith(".js"):
-            (tmp_path / path).parent.mkdir(exist_ok=True)
-            (tmp_path / path).write_text(text)
-    program = (
-        "globalThis.SharedWorkerGlobalScope = class {}; await import(process.argv[1]); process.exit(onconnect ? 0 : 2)"
-    )
-    command = [node(), "--no-warnings", "--experimental-default-type=module", "--input-type=module", "-e", program]
-    subprocess.run([*command, (tmp_path / "js/app.js").as_uri()], check=True, timeout=60)
-
-
-def test_modules_are_joined_after_their_imports_and_without_comments() -> None:
-    main = """// main: an example.
-
-import { html } from "../vendor/preact.js";
-import { age, money } from "./values.js";
-import { post } from "./streams.js";
-
-/** Say it. */
-const say = () => {
-  const said = age(1); // seconds
-  return html`<p>
-    <b>${said} // ${money}<//> http://a/b
-  </p>`;
-};
-"""
-    modules = {
-        "js/main.js": main,
-        "js/values.js": 'import { render } from "../vendor/preact.js";\n'
-        "export const age = 1;\nexport const money = 2;\n",
-        "js/streams.js": 'import { age } from "./values.js";\nexport const post = age;\n',
-    }
-    styles = {
-        f"css/{name}.css": f"/* {name} */\n.{name} :is(a, b) {{\n  color: red; margin: 0 -1px;\n}}\n"
-        for name in ("base", "task", "lanes", "inspector")
-    }
-    files = bundle(modules | styles)
-    assert files["js/app.js"] == (
-        'import { html, render } from "../vendor/preact.js";\nconst age = 1;\nconst money = 2;\nconst post = age;\n'
-        "const say = () => {\nconst said = age(1);\n"
-        "return html`<p>\n<b>${said} // ${money}<//> http://a/b\n</p>`;\n};\n"
-    )
-    assert files["css/app.css"].startswith(".base :is(a, b) {\ncolor: red; margin: 0 -1px;\n}\n.task")
-    with pytest.raises(ValueError, match="declare the same names: age"):
-        bundle(modules | styles | {"js/main.js": main + "const age = 1;\n"})
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)

@@ -98,47 +98,6 @@ def test_first_wrong_step_is_named() -> None:
     }
 
 
-def test_a_page_of_a_plain_http_origin_says_where_digests_are_verified() -> None:
-    """Its browser has no `crypto.subtle`."""
-    lines = chain({})
-    [problem, found] = ask(("verifyInPlainHttp", pages(lines, 1)), ("verify", pages(lines, 1)))
-    assert problem == "Digests are verified over HTTPS or on loopback."
-    assert found["wrong"] is None
-
-
-def test_indented_json_is_the_same_json() -> None:
-    lines = chain({"n": [1.0, 12345678901234567890, [], {}]})
-    [shown] = ask(("indent", lines[0]))
-    assert json.loads(shown) == json.loads(lines[0])
-    assert "12345678901234567890" in shown
-    assert "\u202e" in lines[0]
-    assert "\u202e" not in shown
-    assert "\n  " in shown
-
-
-def test_form_gives_its_value_back() -> None:
-    schema = {
-        "type": "object",
-        "required": ["kind", "size", "__proto__"],
-        "properties": {
-            "kind": {"const": {"of": "note"}},
-            "size": {"type": "integer"},
-            "share": {"type": "number"},
-            "late": {"type": "boolean"},
-            "sky": {"enum": ["clear", None, {"a": 1}]},
-            "tags": {"type": "array", "items": {"type": "string"}},
-            "inner": {"type": "object", "properties": {"x": {"type": "number"}}},
-            "any": True,
-            "__proto__": {"type": "string"},
-        },
-    }
-    full = {"kind": {"of": "note"}, "size": 3, "share": 0.5, "late": False, "sky": {"a": 1}, "tags": ["", "b"]}
-    full |= {"inner": {"x": 1}, "any": [1], "__proto__": "own"}
-    few = {"kind": {"of": "note"}, "size": 0, "__proto__": ""}
-    answers = ask(*(("form", {"schema": schema, "value": value}) for value in (full, few)))
-    assert [answer.get("value") for answer in answers] == [full, few]
-
-
 @pytest.mark.parametrize(
     ("schema", "text", "problem"),
     [
@@ -155,24 +114,6 @@ def test_form_gives_its_value_back() -> None:
 )
 def test_a_wrong_text_is_refused(schema: Any, text: str, problem: str) -> None:
     assert ask(("mistake", {"schema": schema, "text": text})) == [{"problem": problem}]
-
-
-def test_a_mistake_names_its_field() -> None:
-    schema = {"properties": {"of": {"type": "object", "properties": {"n": {"type": "number"}}}}, "type": "object"}
-    assert ask(("mistake", {"schema": schema, "value": {"of": {"n": "x"}}})) == [{"problem": "of › n is no number"}]
-
-
-def test_a_list_of_texts_is_written_with_commas() -> None:
-    schema = {"type": "array", "items": {"type": "string"}}
-    texts = ("a", " a , b", '["a, b"]')
-    answers = ask(*(("mistake", {"schema": schema, "text": text}) for text in texts))
-    assert [answer["value"] for answer in answers] == [["a"], ["a", "b"], ["a, b"]]
-    assert ask(("form", {"schema": schema, "value": ["a, b", "c"]})) == [{"value": ["a, b", "c"]}]
-
-
-def test_what_does_not_begin_as_json_is_a_text() -> None:
-    answers = ask(*(("mistake", {"schema": None, "text": text}) for text in ("12", "12 degrees", '"12"', "null")))
-    assert [answer["value"] for answer in answers] == [12, "12 degrees", "12", None]
 
 
 def test_hostile_schemas_become_bounded_plans() -> None:
@@ -208,37 +149,6 @@ def test_hostile_schemas_become_bounded_plans() -> None:
     assert kinds == ["object", "json", "object", "json", "object", "json", "string", *["json"] * 7]
     assert plans[4]["fields"][0]["kind"] == "json"
     assert len(plans[6]["hint"]) <= 600
-
-
-def test_only_changed_limits_are_sent() -> None:
-    now: dict[str, Any] = {"max_steps": 100, "max_cost": 2.5, "max_tokens": None, "agents": {}}
-    wanted = ({"max_steps": 100, "max_cost": 2.5}, {"max_steps": 50}, {"max_steps": 100, "max_cost": 3, "max_calls": 9})
-    now |= {"max_calls": None, "max_seconds": None, "max_tokens_in": None, "max_tokens_out": None}
-    changed = ask(*(("limits", {"now": now, "wanted": one}) for one in wanted))
-    assert changed == [{}, {"max_steps": 50, "max_cost": None}, {"max_cost": 3, "max_calls": 9}]
-
-
-def test_an_impossible_action_says_why() -> None:
-    def why(action: str, status: str, *scopes: str) -> Question:
-        return "whyNot", {"action": action, "status": status, "scopes": scopes or ["control"]}
-
-    assert ask(
-        why("send", "completed"),
-        why("stop", "failed"),
-        why("fork", "cancelled"),
-        why("resume", "running"),
-        why("step", "paused"),
-        why("interrupt", "user_turn"),
-        why("stop", "running", "read"),
-    ) == [
-        "the task has ended",
-        "the task has ended",
-        "",
-        "not possible with the status: running",
-        "",
-        "not possible with the status: waits for a message",
-        "your key lacks the scope control",
-    ]
 
 
 def test_a_receipt_names_each_moment() -> None:

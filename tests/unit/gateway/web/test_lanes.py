@@ -64,13 +64,6 @@ def begin(*frames: dict[str, Any]) -> list[dict[str, Any]]:
     return [event("event_task_start", 0, team="desk"), step(0, 0, "user"), *frames]
 
 
-def test_a_turn_shows_its_wait_for_a_worker_and_its_first_token(modules: Path) -> None:
-    timings = {"first_token_ms": 300, "duration_ms": 2000}
-    bars = evaluate(modules, BARS, begin(select(10, "s1"), step(3010, 1, "writer", timings=timings)))
-    assert bars[1]["times"] == [10, 1010, 1310, 3010]
-    assert (bars[0]["kind"], bars[1]["lane"], bars[1]["seq"]) == ("point", "writer", 1)
-
-
 def test_no_bar_is_negative_although_clocks_differ(modules: Path) -> None:
     """The step was committed by a worker whose clock is 40 ms late."""
     timings = {"first_token_ms": 30, "duration_ms": 20}
@@ -86,28 +79,6 @@ def test_a_failed_attempt_is_void_with_its_reason_also_without_text(modules: Pat
     assert (last["state"], last["times"]) == ("", [900, 900, 900, 2000])
 
 
-def test_a_replaced_turn_leaves_only_its_void_attempt(modules: Path) -> None:
-    restart = event("event_turn_restart", 900, step_id="s1", attempt=2, reason="stopped", replaced=True)
-    bars = evaluate(modules, BARS, begin(select(10, "s1"), restart))
-    assert [bar["state"] for bar in bars[1:]] == ["void"]
-
-
-def test_a_running_turn_is_open(modules: Path) -> None:
-    """A bar that waits for its first token has no time of it."""
-    frames = begin(select(10, "s1"))
-    assert evaluate(modules, BARS, frames)[1]["times"] == [10, 10, None, None]
-    delta = {"type": "text_part_delta", "text": "a", "step_id": "s1", "agent_name": "writer", "attempt": 1}
-    frames.append({"type": "text_part_delta", "place": "g.1.1.0", "data": delta})
-    assert evaluate(modules, BARS, frames)[1]["times"] == [10, 10, 10, None]
-
-
-def test_parallel_calls_have_rows_and_their_runtime(modules: Path) -> None:
-    calls = step(100, 1, "writer", call("a"), call("b"))
-    bars = evaluate(modules, BARS, begin(calls, step(2200, 2, "tool_executor", result("a", 2000), result("b", 700))))
-    found = [(bar["row"], bar["times"][0], bar["times"][3]) for bar in bars if bar["kind"] == "call"]
-    assert found == [(0, 100, 2100), (1, 100, 800)]
-
-
 def test_a_call_begins_after_its_approval(modules: Path) -> None:
     """A person needs an hour; the call runs for a second."""
     frames = begin(step(100, 1, "writer", call("a")), status(150, "approval", calls=["a"]))
@@ -118,36 +89,11 @@ def test_a_call_begins_after_its_approval(modules: Path) -> None:
     assert ran["times"] == [100, 3_600_000, 3_600_000, 3_601_000]
 
 
-def test_failed_and_interrupted_steps_are_marked(modules: Path) -> None:
-    error = {"type": "error", "message": "refused", "code": "status"}
-    frames = begin(step(1000, 1, "writer", error), step(2000, 2, "writer", interrupted=True))
-    assert [bar["state"] for bar in evaluate(modules, BARS, frames)[1:]] == ["failed", "interrupted"]
-
-
-def test_a_sub_task_has_a_lane_below_the_tools(modules: Path) -> None:
-    delegated = event("event_sub_task", 150, tool_call_id="a", sub_task_id="t.a", team="chat")
-    frames = begin(step(100, 1, "writer", call("a")), delegated)
-    script = LAYOUT + "return layout.lanes.map(l => [l.name, l.kind, l.taskId])"
-    names = [["user", "user", ""], ["writer", "agent", ""], ["tools", "tools", ""], ["chat", "sub", "t.a"]]
-    assert evaluate(modules, script, frames) == names
-
-
 @pytest.mark.parametrize("name", ["tools", "constructor", "__proto__", "coordinator"])
 def test_an_agent_of_any_name_has_a_lane_of_its_own(modules: Path, name: str) -> None:
     frames = begin(step(100, 1, name, call("a")), step(500, 2, "tool_executor", result("a", 300)))
     script = LAYOUT + "return layout.lanes.map(l => [l.name, l.kind, l.rows.length])"
     assert evaluate(modules, script, frames) == [["user", "user", 1], [name, "agent", 1], ["tools", "tools", 1]]
-
-
-def test_waits_are_queued_and_waiting_statuses(modules: Path) -> None:
-    frames = begin(status(40, "running"), status(1000, "user_turn"), status(5000, "running"), status(6000, "paused"))
-    script = LAYOUT + "return layout.waits.map(w => [w.status, w.from - start, w.to && w.to - start])"
-    assert evaluate(modules, script, frames) == [["queued", 0, 40], ["user_turn", 1000, 5000], ["paused", 6000, None]]
-
-
-def test_the_axis_begins_with_a_step_that_is_older_than_the_task(modules: Path) -> None:
-    frames = [event("event_task_start", 500, team="desk"), step(0, 0, "user"), select(600, "s1")]
-    assert evaluate(modules, LAYOUT + "return [layout.start - start, layout.end - start]", frames) == [0, 600]
 
 
 def test_a_long_wait_is_a_break_and_the_scale_is_monotonous(modules: Path) -> None:
@@ -175,85 +121,6 @@ def test_a_long_wait_is_a_break_and_the_scale_is_monotonous(modules: Path) -> No
     assert found["rising"]
     assert found["length"] < 40_000
     assert found["back"] == pytest.approx([0, 500, 15000, 7_000_000, 7_225_000], abs=1)
-
-
-def test_the_present_wait_of_a_live_task_is_a_break(modules: Path) -> None:
-    frames = begin(
-        status(10, "running"), step(9000, 1, "writer", timings={"duration_ms": 8900}), status(9010, "user_turn")
-    )
-    script = (
-        LAYOUT
-        + """const now = [9500, 60000, 86400000].map(ms => start + ms);
-    const scales = now.map(at => L.newScale(layout, at));
-    return [scales.map((scale, i) => scale.units(now[i])), scales[2].breaks.map(b => b.to - start)];"""
-    )
-    lengths, breaks = evaluate(modules, script, frames)
-    assert lengths[0] == 9500
-    assert lengths[1] == lengths[2] < 12_000
-    assert breaks == [86_400_000]
-
-
-def test_bars_below_a_pixel_are_merged_and_failures_remain(modules: Path) -> None:
-    script = (
-        TASK_OF_N_STEPS
-        + """
-    const { foldAll } = await import("./js/task_state.js");
-    const L = await import("./js/lanes_layout.js");
-    const layout = L.layOut(foldAll("t", frames));
-    const scale = L.newScale(layout);
-    const rate = 300 / scale.units(layout.end);
-    const axis = { x: at => scale.units(at) * rate, time: x => scale.time(x / rate) };
-    const rows = layout.lanes.flatMap(lane => lane.rows);
-    const drawn = rows.map(row => L.spans(row, axis, 0, 300));
-    const wrong = layout.bars.filter(b => !(b.from <= b.begin && b.begin <= b.token && b.token <= b.to));
-    const overlaps = rows.filter(row => row.some((bar, i) => i && bar.from < row[i - 1].to)).length;
-    const counted = drawn.flat().reduce((sum, one) => sum + one.count, 0);
-    const most = Math.max(...drawn.map(row => row.length));
-    const alone = row => L.spans(row, axis, 0, 300, [row[5]?.id]).filter(s => s.count === 1 && s.bar === row[5]).length;
-    return { bars: layout.bars.length, counted, most, wrong: wrong.length, overlaps,
-      failed: drawn.flat().some(s => s.count > 1 && s.bar.state === "failed"),
-      negative: drawn.flat().some(s => s.x1 < s.x0),
-      alone: rows.every(row => row.length < 6 || alone(row) === 1) };"""
-    )
-    found = evaluate(modules, script, 3000)
-    assert found["counted"] == found["bars"] > 3000
-    assert found["most"] <= 100
-    assert (found["wrong"], found["overlaps"], found["negative"]) == (0, 0, False)
-    assert found["failed"]
-    assert found["alone"]
-
-
-def test_a_window_shows_only_its_bars(modules: Path) -> None:
-    script = """const L = await import("./js/lanes_layout.js");
-    const row = Array.from({ length: 100 }, (_, i) => ({ id: i, from: i * 10, to: i * 10 + 8 }));
-    const axis = { x: at => (at - 205) * 20, time: x => x / 20 + 205 };
-    return L.spans(row, axis, 0, 600).map(s => [s.bar.id, s.x0, s.x1]);"""
-    assert evaluate(modules, script) == [[20, -100, 60], [21, 100, 260], [22, 300, 460], [23, 500, 660]]
-
-
-def test_arrows_go_along_a_lane_and_to_the_nearest_bar_of_the_next_one(modules: Path) -> None:
-    frames = begin(
-        step(1000, 1, "writer", timings={"duration_ms": 900}),
-        step(2000, 2, "critic", timings={"duration_ms": 900}),
-        step(3000, 3, "writer", timings={"duration_ms": 900}),
-    )
-    script = (
-        LAYOUT
-        + """
-    const [user, first, critic, second] = layout.bars;
-    const go = (bar, key) => L.neighbour(layout, bar, `Arrow${key}`)?.seq;
-    return [go(first, "Right"), go(second, "Left"), go(second, "Right"), go(first, "Left"),
-      go(second, "Down"), go(critic, "Up"), go(first, "Up"), go(user, "Up"), go(critic, "Down")];"""
-    )
-    assert evaluate(modules, script, frames) == [3, 1, None, 1, 2, 1, 0, None, None]
-
-
-def test_ticks_are_round_and_apart(modules: Path) -> None:
-    script = """const L = await import("./js/lanes_layout.js");
-    const axis = { x: at => (at - 1000) / 60, time: x => x * 60 + 1000 };
-    return L.ticks(axis, 1000, 0, 1001);"""
-    labels = ["0 ms", "10 s", "20 s", "30 s", "40 s", "50 s", "1 min"]
-    assert evaluate(modules, script) == [{"at": 1000 + i * 10_000, "text": label} for i, label in enumerate(labels)]
 
 
 def test_a_layout_that_grows_equals_a_new_one(modules: Path) -> None:

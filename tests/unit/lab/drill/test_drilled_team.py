@@ -51,14 +51,6 @@ def test_functions_and_servers_become_stand_ins() -> None:
     assert "MCP server 'other' is not listed, so the drill leaves it out" in done.notes[0]
 
 
-def test_without_a_listing_the_named_tools_of_a_server_remain() -> None:
-    team, _ = replaced(listed=False)
-    assert [(spec.name, spec.effect, spec.approval) for spec in team.tools[1:]] == [
-        ("lib_look", "pure", "never"),
-        ("lib_write", "irreversible", "required"),
-    ]
-
-
 def test_prompts_stay_and_models_are_the_drills() -> None:
     team, _ = replaced()
     assert [agent.prompt for agent in team.agents] == [agent.prompt for agent in TEAM.agents]
@@ -115,21 +107,6 @@ def test_weaknesses_of_a_careless_team() -> None:
         ("growing_context", "agents[0].context"),
         ("growing_context", "agents[1].context"),
         ("no_limits", "collaboration_model"),
-    ]
-
-
-def test_weaknesses_of_servers_summaries_and_a_team_without_models() -> None:
-    tools = {"pay": {"effect": "irreversible"}, "ask": {"effect": "irreversible", "approval": "required"}, "look": {}}
-    agents = [
-        {"name": "a", "prompt": "a", "context": {"strategy": "summary", "steps": 100}},
-        {"name": "b", "prompt": "b", "context": {"strategy": "summary"}},
-    ]
-    servers = {"lib": {"command": ["lib"], "tools": tools, "timeout": 5}}
-    changes = {"tools": [], "agents": agents, "mcp_servers": servers, "models": {}, "limits": {"max_cost": 1}}
-    assert codes(changes) == [
-        ("no_verify", "mcp_servers.lib.tools.pay"),
-        ("no_limits", "models.(none)"),
-        ("growing_context", "agents[0].context"),
     ]
 
 

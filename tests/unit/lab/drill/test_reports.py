@@ -73,13 +73,6 @@ def test_the_text_never_shows_a_fault_that_did_not_strike_as_passed() -> None:
     assert "all promises held (1 fault struck in 0 s, 1 not hit)" in text
 
 
-def test_the_text_names_a_broken_promise() -> None:
-    text = text_of(result(fault("broken")))
-    assert "broken P1: step 1 is lost" in text
-    assert "✗ P1   no step is lost, and none is committed twice: broken in 1 of 1 runs" in text
-    assert "a promise was broken in 1 run (" in text
-
-
 def test_the_text_says_that_a_drill_is_incomplete() -> None:
     interrupted = result(fault("held"), interrupted=True)
     assert "interrupted, so this is not all" in text_of(interrupted)

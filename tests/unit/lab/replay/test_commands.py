@@ -15,18 +15,15 @@ from click.testing import CliRunner, Result
 from roboco import UsageError
 from roboco.cli.commands.why import why
 from roboco.domain.paths import history_path, lineage_path, summary_path, team_path
-from roboco.domain.recorded.recorded_call import RecordedCall
-from roboco.domain.recorded.rehearsal import rehearse
 from roboco.domain.status import TaskStatus
 from roboco.lab.replay.command import replay_task
-from roboco.lab.replay.export_test import export_test, render_test
-from roboco.lab.replay.recording import recording_of
+from roboco.lab.replay.export_test import export_test
 from tests.support.memory_ports.controlled import CONTROLLED, CUT_OFF
 from tests.support.memory_ports.journeys import CUSTOM, GRAPH, JOURNEYS, SEQUENTIAL, member
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 from tests.support.stack import ROOT
-from tests.unit.domain.recorded_tasks import FORK, OTHER_TEAM, fork_task, graph_task, run_journey, run_with_closed_calls
+from tests.unit.domain.recorded_tasks import FORK, OTHER_TEAM, fork_task, run_journey, run_with_closed_calls
 from tests.unit.engine.test_listings import listing, run_shop_task
 
 ROUTERS = '''
@@ -180,28 +177,9 @@ def test_why_explains_each_turn() -> None:
     assert record["steps"][0]["candidates"][1] == {"name": "critic[1] -> writer", "taken": True, "why": "taken"}
 
 
-def test_why_of_an_unknown_step_is_refused() -> None:
-    store_tasks(run_journey(GRAPH))
-    error = call(why, TASK, "17").exception
-    assert isinstance(error, UsageError)
-    assert str(error).endswith("the task has the steps 0 to 6, those of agents are 1, 2, 3, 4, 5, 6")
-
-
 def test_why_imports_no_custom_router() -> None:
     store_tasks(run_journey(CUSTOM))
     assert "by turns, of the custom router" in run_command(why, TASK)
-
-
-def test_control_characters_do_not_reach_the_terminal() -> None:
-    store_tasks(run_hostile_task())
-    assert not set("\x1b\x00\x7f\u202e") & set(run_command(why, TASK) + run_command(replay_task, TASK))
-
-
-@pytest.mark.parametrize("command", [why, replay_task, export_test])
-def test_an_unknown_task_is_refused(command: click.Command) -> None:
-    error = call(command, "none").exception
-    assert isinstance(error, UsageError)
-    assert "no task 'none' in this workspace" in str(error)
 
 
 # --- replay ----------------------------------------------------------------------------------------------------
@@ -218,32 +196,12 @@ def test_replay_with_another_team_names_the_differences() -> None:
     assert (record["same"], record["verdicts"]) == (False, {"same": 5, "differs": 2})
 
 
-def test_replay_with_a_team_that_lacks_an_agent_names_it() -> None:
-    store_tasks(run_journey(GRAPH))
-    Path("less.yaml").write_text("name: less\nagents: [{name: writer, prompt: x}]")
-    assert "team 'less' has no agent 'critic'" in run_command(replay_task, TASK, "--team", "less.yaml", code=1)
-
-
-def test_replay_of_a_changed_history_differs() -> None:
-    store_tasks(world := run_journey(GRAPH))
-    lines = [line.replace(b"APPROVED", b"REFUSED") for line in world.histories.lines(TASK)]
-    _put(history_path(TASK), b"".join(line + b"\n" for line in lines))
-    assert run_command(replay_task, TASK, code=1).splitlines()[-1].endswith("different: the end")
-
-
 @pytest.mark.parametrize("command", [replay_task, export_test])
 def test_a_router_is_imported_only_if_the_operator_allows_it(command: click.Command) -> None:
     store_tasks(run_journey(CUSTOM))
     error = call(command, TASK).exception
     assert isinstance(error, UsageError)
     assert "module 'shop.routers' is not in ROBOCO_TOOL_MODULES" in str(error)
-
-
-def test_replay_of_a_fork_begins_with_its_own_steps() -> None:
-    store_tasks(fork_task(run_journey(SEQUENTIAL), seq=2, team=OTHER_TEAM), FORK)
-    lines = run_command(replay_task, FORK).splitlines()
-    assert lines[0].startswith("  step 3  same: the user's message")
-    assert lines[-1] == f"{len(lines) - 1} of {len(lines) - 1} choices are the same"
 
 
 def test_a_status_that_depends_on_the_moment_is_no_difference() -> None:
@@ -288,16 +246,6 @@ def test_the_exported_file_is_python_for_any_text() -> None:
     ast.parse(text)
 
 
-def test_lone_surrogates_are_escaped() -> None:
-    task = graph_task()
-    recording, expected = recording_of(task), rehearse(task.team, recording_of(task))
-    halves = RecordedCall(tool="add", args={"half": "\udfff\ud800"}, parts=())
-    text = render_test("halves", task.team, recording.model_copy(update={"calls": (halves,)}), expected, None)
-    assert text.encode().count(b"\\ud800") == 1
-    [assigned] = [node for node in ast.parse(text).body if isinstance(node, ast.Assign) and len(node.targets) == 1][1:]
-    assert ast.literal_eval(assigned.value)["calls"][0]["args"] == halves.args
-
-
 def replace_each(text: str, *pairs: tuple[str, str]) -> Iterable[str]:
     for before, after in pairs:
         assert before in text
@@ -319,26 +267,6 @@ def test_the_exported_test_fails_readably_for_a_changed_team() -> None:
     assert code == 1
     assert f"{len(names)} failed" in output
     assert output.count("AssertionError: Lists differ: ['writer'") == len(names)
-
-
-def test_the_exported_test_guards_a_team_file() -> None:
-    store_tasks(run_journey(GRAPH))
-    Path("tests").mkdir()
-    good = graph(writer=["critic"], critic=[{"to": "END", "when": {"contains": "APPROVED"}}, "writer"])
-    file = write_team_file('it\'s "the" team.json', collaboration_model=good)
-    result = call(export_test, TASK, "--team", file, "-o", "tests/test_file.py")
-    assert result.stderr == (
-        "written to tests/test_file.py; "
-        "run it with: pytest tests/test_file.py (or python -m unittest tests/test_file.py)\n"
-    )
-    assert run_pytest("tests/test_file.py")[0] == 0
-    write_team_file(file, collaboration_model=graph(writer=["critic"], critic=["END"]))
-    code, output = run_pytest("tests/test_file.py")
-    assert code == 1
-    assert "AssertionError: Lists differ: ['writer', 'critic'] != ['writer', 'critic', 'writer', 'critic'" in output
-    warning = call(export_test, TASK, "--team", file).stderr
-    assert "the test fails now" in warning
-    assert "writer, critic would act, and then it would be completed: after critic always" in warning
 
 
 def test_an_existing_file_is_overwritten_only_with_force() -> None:

@@ -132,19 +132,6 @@ def test_structured_content_is_not_read_as_a_list_of_parts(value: Any) -> None:
     assert (parts[0], len(media)) == ({"type": "structured", "value": value}, 1)
 
 
-@pytest.mark.parametrize("prefix", ["", "data:image/png;base64,", "DATA:;base64,\n"])
-def test_base64_may_have_lines_and_begin_as_a_data_url(prefix: str) -> None:
-    data = prefix + base64.encodebytes(PIXEL).decode().replace("\n", " \r\n")
-    (artifact,) = store_parts(MemoryFiles(), image() | {"data": data}).artifacts
-    assert artifact.size == len(PIXEL)
-
-
-@pytest.mark.parametrize("data", ["aG\u00a0k=", "aGk=,aGk=", f"data:{'x' * 300};base64,aGk=", "data:,aGk="])
-def test_malformed_base64_is_left_out(data: str) -> None:
-    (described,) = store_parts(MemoryFiles(), image() | {"data": data}).result.result
-    assert described["left_out"] == "its data is not base64"
-
-
 def test_media_that_cannot_be_stored_are_left_out() -> None:
     dropped = remove_media(outcome_of({"type": "text", "text": "a dot"}, image()))
     assert dropped.result.result[1] == {"type": "image", "mime_type": "image/png", "left_out": "it could not be stored"}

@@ -8,7 +8,6 @@ import pytest
 
 from roboco.errors import UsageError
 from roboco.tools.sandbox.budget import (
-    BYTES_PER_PROCESS,
     MIN_SHARE,
     MemoryBudget,
     log_sandbox_share,
@@ -73,23 +72,6 @@ def test_memory_limit_is_the_lowest_of_its_cgroups(
     assert memory_limit(create_machine(tmp_path, cgroup, **limits)) == expected
 
 
-def test_memory_limit_without_cgroups_is_none(tmp_path: Path) -> None:
-    assert memory_limit(tmp_path) is None
-
-
-def test_read_budget_without_limit_or_setting_leaves_the_limits(tmp_path: Path) -> None:
-    budget = read_budget(None, 64, tmp_path)
-    assert budget == MemoryBudget(sandboxes=64)
-    assert budget.refusal() == ""
-    assert Sandbox(budget=budget).limits == DEFAULT_LIMITS
-
-
-def test_read_budget_of_a_cgroup_leaves_room_for_each_process(tmp_path: Path) -> None:
-    budget = read_budget(None, 4, create_machine(tmp_path, "0::/\n", memory_max=str(2048 * MIB)))
-    assert budget.total == 2048 * MIB - 5 * BYTES_PER_PROCESS
-    assert 4 * Sandbox(budget=budget).limits.total_memory + 5 * BYTES_PER_PROCESS <= 2048 * MIB
-
-
 def test_read_budget_setting_counts_instead_of_the_cgroup(tmp_path: Path) -> None:
     root = create_machine(tmp_path, "0::/\n", memory_max=str(64 * MIB))
     assert read_budget(1000, 4, root).total == 1000 * MIB
@@ -107,12 +89,6 @@ def test_the_sum_of_the_shares_is_within_the_budget(megabytes: int, sandboxes: i
     assert limits.inputs <= DEFAULT_LIMITS.inputs
     assert limits.file <= limits.disk
     assert min(limits.memory, limits.disk, limits.inputs) > MIB
-
-
-def test_scaled_limits_use_the_whole_share() -> None:
-    share = 400 * MIB
-    assert share - 4 < DEFAULT_LIMITS.scaled_to(share).total_memory <= share
-    assert DEFAULT_LIMITS.scaled_to(DEFAULT_LIMITS.total_memory) is DEFAULT_LIMITS
 
 
 @pytest.mark.parametrize(("megabytes", "sandboxes"), [(63, 1), (100, 2), (1, 64)])

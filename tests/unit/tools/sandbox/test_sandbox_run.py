@@ -136,14 +136,6 @@ def test_files_are_kept_up_to_the_limits(code: str, files: int, expected: str) -
 
 
 @pytest.mark.usefixtures("sandbox_available")
-def test_an_unchanged_input_of_any_size_is_not_reported(tmp_path: Path) -> None:
-    (tmp_path / "large").write_bytes(bytes(3 * MIB))
-    inputs = {f"in{number}": tmp_path / "large" for number in range(5)}
-    result = run_code("print(sum(1 for _ in open('in4', 'rb').read()))", inputs, SandboxLimits(disk=2 * MIB, files=2))
-    assert (result.output, result.files, result.skipped) == (f"{3 * MIB}\n", (), ())
-
-
-@pytest.mark.usefixtures("sandbox_available")
 def test_a_run_cancelled_while_it_starts_ends() -> None:
     with Sandbox().run("print(1)", {}, lambda: True) as result:
         assert (result.end_reason, result.exit_code, result.files) == ("cancelled", None, ())
@@ -188,11 +180,6 @@ def test_without_a_sandbox_code_is_refused_with_the_remedy(
     with pytest.raises(UsageError) as raised, Sandbox().run("print(1)", {}, lambda: False):
         pytest.fail("the code ran")
     assert str(raised.value) == refusal
-
-
-def test_the_sandbox_is_refused_on_other_systems_than_linux(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert "needs Linux" in Sandbox().refusal()
 
 
 def test_the_sandbox_is_refused_on_an_unknown_architecture(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,19 +116,8 @@ def test_a_query_without_common_words_finds_a_text_of_the_same_meaning(
     assert set(endpoint.keys) == {f"Bearer {SECRET}"}
 
 
-def test_a_rank_combines_words_and_meaning(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
-    find = index_of(tmp_path, embedder_of(endpoint)).search
-    assert seqs(find(TASK, "payment invoice", 4))[:2] in ([1, 3], [3, 1])
-    assert seqs(find(TASK, "waves sailing", 4))[0] == 0
-
-
 def test_filters_apply_to_hits_by_meaning(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
     assert not index_of(tmp_path, embedder_of(endpoint)).search(TASK, "sailing", 5, SearchFilters(agent="two")).hits
-
-
-def test_a_query_without_words_sends_no_request(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
-    assert index_of(tmp_path, embedder_of(endpoint)).search(TASK, "?!", 5) == SearchResult()
-    assert not endpoint.requests
 
 
 def test_a_vector_is_requested_once(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
@@ -174,13 +163,6 @@ def test_hits_are_ranked_by_words_if_the_server_fails(
     assert SECRET not in found.note + caplog.text
 
 
-def test_hits_are_ranked_by_words_if_the_server_is_slow(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
-    endpoint.released.clear()
-    found = index_of(tmp_path, embedder_of(endpoint, timeout=0.1)).search(TASK, "ocean", 4)
-    assert sorted(seqs(found)) == [0, 3]
-    assert found.note == "ranked by words alone: embeddings model 'm' did not answer within 0.1 s"
-
-
 def test_a_failed_server_is_not_asked_before_the_retry_delay(endpoint: EmbeddingsServer, tmp_path: Path) -> None:
     endpoint.answer = lambda _: (500, {})
     rank = embedder_of(endpoint)
@@ -191,12 +173,6 @@ def test_a_failed_server_is_not_asked_before_the_retry_delay(endpoint: Embedding
     assert index_of(tmp_path, without_delay).search(TASK, "ocean", 4).note
     endpoint.answer = embeddings_of
     assert index_of(tmp_path, without_delay).search(TASK, "ocean", 4).note == ""
-
-
-def test_hits_are_ranked_by_words_if_the_server_is_unreachable(tmp_path: Path) -> None:
-    found = index_of(tmp_path, OpenAIEmbedder("m", "http://127.0.0.1:9/v1", "NO_SUCH_KEY")).search(TASK, "ocean", 4)
-    assert found.hits
-    assert found.note == "ranked by words alone: embeddings model 'm' failed: ConnectError"
 
 
 def test_the_error_for_an_unsendable_key_does_not_contain_it(

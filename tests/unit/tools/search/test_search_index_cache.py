@@ -1,13 +1,10 @@
 """IndexCache: index files are private, bounded, rebuilt if broken, and shared safely by several processes."""
 
-import fcntl
 import os
 import signal
 import sqlite3
-import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -209,23 +206,9 @@ def test_an_unreadable_artifact_leaves_the_index_unchanged(tmp_path: Path) -> No
     assert [hit.seq for hit in found.hits] == [1]
 
 
-def test_index_files_are_readable_by_their_owner_only(workspace: str, tmp_path: Path) -> None:
-    folder = tmp_path / "index"
-    folder.mkdir(mode=0o755)
-    search(workspace, folder, "w1")
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
-
-
 def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(UsageError, match="belongs to user"), IndexCache(tmp_path).open("x"):
-        pass
-
-
-def test_an_unusable_folder_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(TransientError, match="cannot be used: "), IndexCache(tmp_path / "file").open("x"):
         pass
 
 
@@ -248,54 +231,6 @@ def test_the_least_recently_used_files_are_removed(tmp_path: Path) -> None:
     assert len(index_files(tmp_path / "index")) == 1
 
 
-def test_the_order_of_uses_has_nanoseconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache, now = IndexCache(tmp_path), time.time_ns()
-    for number, name in enumerate("cab"):
-        monkeypatch.setattr(time, "time_ns", lambda at=now + number: at)
-        with cache.open(name):
-            pass
-    assert [path.stat().st_mtime_ns - now for path in index_files(tmp_path)] == [0, 1, 2]
-
-
-def test_a_file_in_use_is_not_removed(tmp_path: Path) -> None:
-    cache = IndexCache(tmp_path / "index", capacity=0)
-    with cache.open("first"):
-        [first] = index_files(tmp_path / "index")
-        with cache.open("second"):
-            pass
-        assert first.exists()
-    with cache.open("third"):
-        pass
-    assert not first.exists()
-
-
-def test_a_file_that_stays_locked_is_reported(tmp_path: Path) -> None:
-    cache = IndexCache(tmp_path, lock_timeout=0.0)
-    with (
-        cache.open("x"),
-        pytest.raises(TransientError, match="was in use for 0 s by another process"),
-        cache.open("x"),
-    ):
-        pass
-    with cache.open("x"):
-        assert [_is_locked(path) for path in tmp_path.glob("*.lock")] == [True]
-    assert [_is_locked(path) for path in tmp_path.glob("*.lock")] == [False]
-
-
-def test_a_python_without_full_text_search_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    class ConnectionWithoutFts5:
-        def execute(self, sql: str) -> None:
-            raise sqlite3.OperationalError("no such module: fts5")
-
-        def close(self) -> None:
-            pass
-
-    monkeypatch.setattr(sqlite3, "connect", lambda _: ConnectionWithoutFts5())
-    index_file.require_fts5.cache_clear()
-    with pytest.raises(UsageError, match=r"memory_search needs SQLite with FTS5, which SQLite .* of this Python lacks"):
-        index_file.require_fts5()
-
-
 def test_a_process_that_is_forked_meanwhile_does_not_keep_an_index(tmp_path: Path) -> None:
     """A tools worker replaces a process of its pool while it removes indexes of erased tasks."""
     cache = IndexCache(tmp_path, lock_timeout=0)
@@ -315,15 +250,6 @@ def _reset_fts5_probe() -> Iterator[None]:
 def _add_step(histories: Histories, task_id: str) -> None:
     for step in steps_of(("user", "word " * 1000)):
         histories.append(task_id, step)
-
-
-def _is_locked(path: Path) -> bool:
-    with path.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        return False
 
 
 def test_the_indexes_of_erased_tasks_are_removed(tmp_path: Path) -> None:

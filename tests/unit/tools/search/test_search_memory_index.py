@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roboco.domain.history.step import TaskStep
-from roboco.tools.search import indexer
 from roboco.tools.search.memory_index import MemoryIndex
-from roboco.tools.search.passage import MAX_INDEXED_BYTES, MAX_PASSAGE_CHARS, is_text
+from roboco.tools.search.passage import MAX_INDEXED_BYTES, MAX_PASSAGE_CHARS
 from roboco.tools.search.result import SearchFilters, SearchHit
 from tests.support.memory_ports.workspace import MemoryHistories
 from tests.unit.domain.steps import START, Line, artifact, call, failed, histories, result, steps_of, text
@@ -87,16 +86,6 @@ def test_every_part_of_a_step_is_found(search: SearchFunction, query: str, seq: 
     assert seqs(search(query)) == [seq]
 
 
-def test_errors_are_found(search: SearchFunction) -> None:
-    assert seqs(search("dredging")) == [4]
-    assert [hit.part for hit in search("never said")] == ["error"]
-
-
-@pytest.mark.parametrize("query", ["submarine", "", "?!", '"', "(", "*", "' OR 1=1 --", "\0", "\ud800"])
-def test_a_query_without_a_match_finds_nothing(search: SearchFunction, query: str) -> None:
-    assert search(query) == []
-
-
 @pytest.mark.parametrize(
     "query",
     [
@@ -124,29 +113,6 @@ def test_search_syntax_in_a_query_has_no_effect(search: SearchFunction, query: s
 def test_any_query_returns_a_limited_number_of_hits(tmp_path_factory: pytest.TempPathFactory, query: str) -> None:
     folder = tmp_path_factory.getbasetemp() / "any-query"
     assert len(search_over(folder, steps_of(*LINES))(query, 3)) <= 3
-
-
-def test_rare_words_rank_highest(search: SearchFunction) -> None:
-    assert seqs(search("the sea lighthouse"))[0] == 1
-
-
-def test_the_newest_of_equal_hits_is_first(tmp_path: Path) -> None:
-    steps = steps_of(("user", "x"), ("one", "word"), ("one", "word"), ("one", "word"))
-    assert seqs(search_over(tmp_path, steps)("word", 2)) == [3, 2]
-
-
-def test_compounds_rank_below_the_word_itself(tmp_path: Path) -> None:
-    lines = ["Der Vertragsentwurf", "Der Vertrag", "Das Wetter", "Der Mietvertrag"]
-    find = search_over(tmp_path, steps_of(*(("one", line) for line in lines)))
-    assert seqs(find("Verträge")) == [1, 3, 0]
-    assert seqs(find("Entwurf")) == [0]
-    assert seqs(find("Vertragsverhandlung")) == [1]
-
-
-def test_a_step_with_several_matching_parts_is_found_once(tmp_path: Path) -> None:
-    parts = [text("needle " * 2000), *(call(str(number), "look", {"for": "needle"}) for number in range(5))]
-    hits = search_over(tmp_path, steps_of(("user", "needle"), ("one", parts)))("needle", 10)
-    assert sorted(seqs(hits)) == [0, 1]
 
 
 def test_a_hit_names_its_step_and_part(search: SearchFunction) -> None:
@@ -221,29 +187,6 @@ def test_an_artifact_is_indexed_once_and_up_to_a_limit(tmp_path: Path) -> None:
     assert texts.read == ["a.txt"]
 
 
-def test_only_text_media_types_are_texts() -> None:
-    texts = ["text/plain; charset=utf-8", "Application/JSON", "application/ld+json", "text/csv", "application/yaml"]
-    assert all(map(is_text, texts))
-    assert not any(map(is_text, ["image/svg+xml", "application/pdf", "", "application/octet-stream"]))
-
-
-def test_only_new_steps_are_read_for_the_next_search(tmp_path: Path) -> None:
-    steps = steps_of(*(("one", f"word {number}") for number in range(50)))
-    recorded = RecordingHistories(steps[:49])
-    index = MemoryIndex(recorded, RecordingArtifacts(), tmp_path)
-    assert len(index.search(TASK, "word", 50).hits) == 49
-    recorded.steps_read.clear()
-    recorded.add(steps[49:])
-    assert len(index.search(TASK, "word", 50).hits) == 50
-    assert recorded.steps_read == [49]
-
-
-def test_a_history_of_several_batches_is_indexed_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexer, "BATCH_SIZE", 5)
-    find = search_over(tmp_path, steps_of(*(("one", f"word{number}") for number in range(12))))
-    assert [seqs(find(f"word{number}")) for number in range(12)] == [[number] for number in range(12)]
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -260,20 +203,6 @@ def test_an_index_of_another_history_is_rebuilt(tmp_path: Path, other: list[Task
     assert [rebuilt(query) for query in ("zürich", "harbour", "sea")] == [
         search_over(tmp_path / "fresh", other)(query) for query in ("zürich", "harbour", "sea")
     ]
-
-
-def test_indexes_of_tasks_and_workspaces_are_separate(tmp_path: Path) -> None:
-    recorded = RecordingHistories(steps_of(*LINES))
-    one = MemoryIndex(recorded, RecordingArtifacts(), tmp_path, workspace="one")
-    other = MemoryIndex(
-        RecordingHistories(steps_of(("user", "else"))), RecordingArtifacts(), tmp_path, workspace="other"
-    )
-    assert one.search(TASK, "sea", 5).hits
-    assert not other.search(TASK, "sea", 5).hits
-    assert not one.search("t2", "sea", 5).hits
-    recorded.steps_read.clear()
-    assert one.search(TASK, "sea", 5).hits
-    assert recorded.steps_read == [len(LINES) - 1]
 
 
 @given(

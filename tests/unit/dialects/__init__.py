@@ -1,1 +1,0 @@
-"""Tests of the dialects of the scripted model server."""
