@@ -82,7 +82,7 @@ class AgentRerun:
     tokens_out: int = 0
 
     def recorded_reply(self) -> ModelMessage | None:
-        """Return the recorded reply to the next request, or None if it is to be sent. Raise if calls are left."""
+        """Return the recorded reply to the next request, or None if it must be sent. Raise if calls are left."""
         number, self.asked = self.asked, self.asked + 1
         if number < len(self.conversation.replies):
             return self.conversation.replies[number]

@@ -418,10 +418,12 @@ def _check_follower(run: Run, task: CheckedTask, follower: TaskFollower, name: s
 
 
 def _check_payments(world: World) -> None:
-    runs = Counter(context.call_id for context in world.given.toolbox.runs)
-    paid = {call.id for task_id in world.histories.held for step in world.history(task_id) for call in step.calls}
+    runs = Counter((context.task_id, context.call_id) for context in world.given.toolbox.runs)  # a fork has equal ids
+    paid = {
+        (task_id, call.id) for task_id in world.histories.held for step in world.history(task_id) for call in step.calls
+    }
     irreversible = {
-        call.id
+        (task_id, call.id)
         for task_id in world.histories.held
         for step in world.history(task_id)
         for call in step.calls
@@ -429,7 +431,7 @@ def _check_payments(world: World) -> None:
     }
     sent = Counter(task.call_id for task in world.shop.sent if task.tool.effect == "irreversible")
     require("irreversible once", all(count == 1 for count in sent.values()), sent)
-    require("irreversible once", all(runs[call_id] <= 1 for call_id in irreversible), runs)
+    require("irreversible once", all(runs[call] <= 1 for call in irreversible), runs)
     erased = any(path.startswith(TOMBSTONES) for path in world.files.held)
     require("only known calls run", erased or set(runs) <= paid, set(runs) - paid)
 
