@@ -81,17 +81,17 @@ from roboco.ports.task_index import TaskPage
 from roboco.ports.tools import ToolContext
 from roboco.settings import Settings, load_settings
 from roboco.team_files.file import load_team, parse_team
-from roboco.tools.function_answer import Answer
+from roboco.tools.function_answer import AgentAnswer
 from roboco.tools.function_tool import check, tool
 
 __all__ = [
+    "AgentAnswer",
     "AgentHandedOff",
     "AgentMessage",
     "AgentSelected",
     "AgentSessionDelta",
     "AgentSessionRecord",
     "AlreadyEnded",
-    "Answer",
     "Artifact",
     "ArtifactPart",
     "Conflict",

@@ -132,7 +132,8 @@ class Settings(BaseModel):
     callback_broker_url: str | None = None
     """Address of the broker of your own Celery tasks; without it Roboco's broker.
 
-    Coordinators send callbacks there. Set it for the workers of your application, too.
+    Coordinators send callbacks there, and the Celery tasks that are tools. Set it for the workers of your application
+    with a canvas, too.
     """
     embeddings_model: str | None = None
     """Embedding model that ranks the hits of `memory_search`; without it they are ranked by words alone.

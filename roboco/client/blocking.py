@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from contextlib import aclosing
 from queue import SimpleQueue
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from roboco.model.loop_thread import LoopThread
 
@@ -23,23 +23,40 @@ def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
         running.cancel()
 
 
-def iterate(items: AsyncGenerator[T, None]) -> Iterator[T]:
-    """Yield the items. If the caller ends the iteration, they are closed."""
-    loop, room = _LOOP.loop(), asyncio.Semaphore(MAX_READ_AHEAD)
-    received = SimpleQueue[tuple[T] | None]()
+class ReadAhead(Generic[T]):
+    """The items of an iterator, which the loop reads before the caller asks for them."""
 
-    async def read() -> None:
+    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+        self._room = asyncio.Semaphore(MAX_READ_AHEAD)
+        self._received = SimpleQueue[tuple[T] | None]()
+        self._reading = asyncio.run_coroutine_threadsafe(self._read(items), _LOOP.loop())
+        self._reading.add_done_callback(lambda _: self._received.put(None))
+
+    async def _read(self, items: AsyncGenerator[T, None]) -> None:
         async with aclosing(items):
             async for item in items:
-                await room.acquire()
-                received.put((item,))
+                await self._room.acquire()
+                self._received.put((item,))
 
-    reading = asyncio.run_coroutine_threadsafe(read(), loop)
-    reading.add_done_callback(lambda _: received.put(None))
+    def next(self, seconds: float | None = None) -> T | None:
+        """Return the next item, or None after the last one. Raise Empty if none arrives within these seconds.
+
+        It raises the iterator's own error. A caller that is interrupted meanwhile misses no item.
+        """
+        if (found := self._received.get(timeout=seconds)) is None:
+            return self._reading.result()
+        _LOOP.loop().call_soon_threadsafe(self._room.release)
+        return found[0]
+
+    def close(self) -> None:
+        """Close the iterator."""
+        self._reading.cancel()
+
+
+def iterate(items: AsyncGenerator[T, None]) -> Iterator[T]:
+    """Yield the items. If the caller ends the iteration, they are closed."""
+    reader = ReadAhead(items)
     try:
-        while (found := received.get()) is not None:
-            loop.call_soon_threadsafe(room.release)
-            yield found[0]
-        reading.result()
+        yield from iter(reader.next, None)
     finally:
-        reading.cancel()
+        reader.close()

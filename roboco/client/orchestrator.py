@@ -253,7 +253,7 @@ class Orchestrator:
         return [task_list.with_current_reason(self._engine.tasks.task_store, entry) for entry in entries]
 
     def bulk(self, control: ControlName, **options: Unpack[BulkOptions]) -> Bulk:
-        """Return a bulk control of all tasks that meet the conditions. It begins with its first page.
+        """Return a bulk control of all tasks that meet the conditions. It begins with its count or first page.
 
         `stop` and `limits` reach open tasks, `interrupt` queued and running ones, `pause` open ones that are not
         paused, `step` and `resume` paused ones; `status` may name others that are open. `approve`, `deny`, `answer` and

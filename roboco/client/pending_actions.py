@@ -59,6 +59,11 @@ class PendingActions:
         """Return the calls with an unknown outcome, of which a person has to say whether they had their effect."""
         return [call for _, call in self._calls("resolve")]
 
+    def sub_tasks(self) -> dict[str, str]:
+        """Return the sub-tasks that wait, by the ids of their newest calls."""
+        steps = [(task_id, newest_step(self._engine, task_id)) for task_id in self._task_ids()[1:]]
+        return {call.id: task_id for task_id, step in steps if step is not None for call in step.calls}
+
     def at_limit(self) -> bool:
         """Return True if the task is paused at a limit: it continues once the limit is raised."""
         task = self._engine.tasks.task_store.load(self._task_id, 1)

@@ -10,21 +10,16 @@ line alone, and owners take turns at free threads: the others wait behind as man
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
-from roboco.gateway.problem import RETRY_SECONDS, rate_limited, unavailable
-
-UPLOADS: Final = 16
-"""Uploads of a process at the same time."""
-UPLOADS_OF_OWNER: Final = 8
-"""Those of one tenant, or of one key without a tenant: the others can still upload."""
+from roboco.gateway.problem import unavailable
 
 OWNER: Final[ContextVar[str]] = ContextVar("roboco_owner", default="")
 """The owner of the calls of a request, set once its caller is known. Those of the process itself have none."""
@@ -151,28 +146,6 @@ class CallLine:
             work.exception()  # it is retrieved, even if its request has gone
 
 
-class Shares:
-    """The open calls of each owner, so that none occupies all threads of a line. Use it in one event loop."""
-
-    def __init__(self, name: str, most: int) -> None:
-        self._name = name
-        self._most = most
-        self._open: Counter[str] = Counter()
-
-    @contextmanager
-    def hold(self, owner: str) -> Iterator[None]:
-        """Count a call of the owner until the block ends. Raise Problem `rate_limited` if there are too many."""
-        if self._open[owner] >= self._most:
-            raise rate_limited(f"{self._name} at the same time", RETRY_SECONDS)
-        self._open[owner] += 1
-        try:
-            yield
-        finally:
-            self._open[owner] -= 1
-            if not self._open[owner]:
-                del self._open[owner]
-
-
 class Calls:
     """The kinds of calls of a gateway process."""
 
@@ -187,10 +160,8 @@ class Calls:
         """Submissions and controls: a slow read of another caller does not delay a stop."""
         self.files = CallLine("file", 12, 64, deadline, LinePart(8, 32))
         """Pieces of files that are read."""
-        self.uploads = CallLine("upload", UPLOADS, 0, None)
+        self.uploads = CallLine("upload", 16, 0, None, LinePart(8, 0))
         """Whole uploads. Each occupies a thread until its client has sent all, or is too slow."""
-        self.upload_shares = Shares("uploads", UPLOADS_OF_OWNER)
-        """The uploads of each owner: slow ones of one client do not keep all others from uploading."""
         self.keys = CallLine("key", 4, 32, deadline)
         """Reads of keys that this process has not seen: a flood of wrong keys fills this line alone."""
         self.tokens = CallLine("token", 1, 4, deadline)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import click
-from rich.table import Table
 from rich.text import Text
 
 from roboco.cli.terminal import options
@@ -18,6 +17,7 @@ from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import ignore_signals
+from roboco.cli.terminal.table import plain_table
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
 from roboco.domain.recorded.run_comparison import RunRow, WhatIfReport
@@ -118,11 +118,8 @@ def _stop_after_interruption(task: Task, comparison_id: str) -> None:
 def _print_report(report: WhatIfReport) -> None:
     """Print the comparison, and the ids of the runs with the reasons of their statuses."""
     screen = Screen(sys.stdout)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("run", "status", "route", "result", "differs"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("tokens", "cost", "seconds", "recorded", "run", "refused"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    numbers = (">tokens", ">cost", ">seconds", ">recorded", ">run", ">refused")
+    table = plain_table("run", "status", "route", "result", "differs", *numbers)
     table.add_row(*_cells("task", report.task, ""))
     for number, row in enumerate(report.runs, 1):
         table.add_row(*_cells(str(number), row, _difference(row)))

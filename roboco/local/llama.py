@@ -40,15 +40,6 @@ def begin_model(cache: Path) -> Path | ModelDownload:
     return model if model.is_file() else ModelDownload(model)
 
 
-def find_model(cache: Path) -> Path:
-    """Return the model's file, downloaded if it is absent.
-
-    Raises as `begin_model`, and TransientError if the download fails.
-    """
-    model = begin_model(cache)
-    return model if isinstance(model, Path) else model.finish()
-
-
 def start_llama(model: Path, log_folder: Path, port: int | None = None) -> LlamaServer:
     """Start a server for `model`, and return it once the model is loaded.
 

@@ -39,9 +39,6 @@ class Schedule(Protocol):
     def set(self, task_id: str, delay: float = 0.0) -> None:
         """Set the task's time to the delay from now."""
 
-    def set_default(self, task_id: str, delay: float = 0.0) -> bool:
-        """Set the task's time to the delay from now, unless it has one already. Return True if it had none."""
-
     def schedule_no_later_than(self, task_id: str, delay: float = 0.0) -> None:
         """Set the task's time to the delay from now, unless it is due earlier."""
 
@@ -58,9 +55,6 @@ class Schedule(Protocol):
         So concurrent callers get different entries. If the caller dies or the answer is lost, the entries are not lost,
         but late. If another call sets the time of a claimed entry meanwhile, that time counts.
         """
-
-    def due_at(self, task_id: str) -> float | None:
-        """Return the task's time in Unix seconds, or None if it has none."""
 
     def remove(self, task_id: str, at: float | None = None) -> None:
         """Remove the task from the schedule.

@@ -46,10 +46,6 @@ class RedisSchedule:
         """Make the task due after the delay."""
         self._set_due(task_id, delay)
 
-    def set_default(self, task_id: str, delay: float = 0.0) -> bool:
-        """Make the task due after the delay, unless it has a due time. Return True if it had none."""
-        return self._set_due(task_id, delay, "NX")
-
     def schedule_no_later_than(self, task_id: str, delay: float = 0.0) -> None:
         """Make the task due after the delay, unless it is due earlier."""
         self._set_due(task_id, delay, "LT")
@@ -84,8 +80,8 @@ class RedisSchedule:
             for name, at, overdue in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
         ]
 
-    def _set_due(self, task_id: str, delay: float, condition: str = "") -> bool:
-        return bool(self._scripts.run("schedule_set", [self._key_of(task_id)], task_id, f"{delay:.6f}", condition))
+    def _set_due(self, task_id: str, delay: float, condition: str = "") -> None:
+        self._scripts.run("schedule_set", [self._key_of(task_id)], task_id, f"{delay:.6f}", condition)
 
     def count(self) -> int:
         """Return the number of tasks in the schedule: all open tasks. Cost: a ZCARD for each shard, in one pipeline."""
@@ -93,12 +89,6 @@ class RedisSchedule:
             for shard in range(SHARDS):
                 pipe.zcard(self._keys.schedule(shard))
             return sum(map(int, pipe.execute()))
-
-    def due_at(self, task_id: str) -> float | None:
-        """Return the due time of the task in Unix seconds, or None if it has none."""
-        with translating_errors():
-            score: Any = self._client.zscore(self._key_of(task_id), task_id)
-            return None if score is None else float(score)
 
     def remove(self, task_id: str, at: float | None = None) -> None:
         """Remove the task from the schedule. With `at`, only if that is still its due time."""

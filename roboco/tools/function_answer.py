@@ -1,17 +1,18 @@
-"""Answers of functions that are agents: `Answer`, and its form in the outcome of the call that is the turn."""
+"""Answers of functions that are agents: `AgentAnswer`, and its form in the outcome of the call that is the turn."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pydantic_core import to_jsonable_python
+
 from roboco.domain.builtin_tools import HANDOFF
 from roboco.domain.canonical_json import canonical_json, json_bytes
-from roboco.domain.history.step import MAX_ANSWER_BYTES, OUTPUT
+from roboco.domain.history.step import MAX_ANSWER_BYTES, OUTPUT, PROVIDER
 from roboco.domain.team.team import Agent
 from roboco.errors import UsageError
 from roboco.ports.file import File
 from roboco.ports.tools import ToolContext
-from roboco.tools.output_types import OutputTypes
 from roboco.tools.tool_result import to_json
 
 MAX_CALLS: Final = 100
@@ -19,7 +20,7 @@ MAX_CALLS: Final = 100
 
 
 @dataclass(frozen=True)
-class Answer:
+class AgentAnswer:
     """What a function that is an agent returns if a text, or the value of its `output`, is not all."""
 
     text: str = ""
@@ -33,13 +34,15 @@ class Answer:
     """Files, which become artifacts of the task."""
 
 
-def recorded_form(agent: Agent, returned: Any, types: OutputTypes, context: ToolContext) -> dict[str, Any]:
+def recorded_form(
+    agent: Agent, returned: Any, checked: Callable[[Agent, Any], Any], context: ToolContext
+) -> dict[str, Any]:
     """Return what the function has returned in the form that its outcome records. Changes of state go to the context.
 
     Raise UsageError if it hands over where the agent may not, or answers too much. Raise ValueError if the value does
     not fit the agent's output, and TypeError if it has no JSON.
     """
-    answer = returned if isinstance(returned, Answer) else _of_value(agent, returned)
+    answer = returned if isinstance(returned, AgentAnswer) else _of_value(agent, returned)
     calls = [{"name": name, "args": to_json(dict(args), name)} for name, args in answer.calls]
     if answer.handoff is not None:
         if answer.handoff not in agent.handoffs:
@@ -48,21 +51,48 @@ def recorded_form(agent: Agent, returned: Any, types: OutputTypes, context: Tool
         calls.append({"name": HANDOFF, "args": {"destination_agent": answer.handoff, "reason": ""}})
     if any(one["name"] == agent.name for one in calls):
         raise UsageError("it called itself: return an answer, or loop within the function")
-    if len(calls) > MAX_CALLS:
-        raise UsageError(f"it made {len(calls)} calls, at most {MAX_CALLS} are possible in one answer")
     found: dict[str, Any] = {"text": answer.text} | ({"calls": calls} if calls else {})
     if agent.output is not None and (answer.output is not None or not calls):
-        value = types.checked(agent, to_json(answer.output, agent.name))
+        value = checked(agent, to_json(answer.output, agent.name))
         context.update_state(**{name: value[name] for name in agent.state if isinstance(value, dict) and name in value})
         found |= {"text": answer.text or canonical_json(value), OUTPUT: value}
+    return _bounded(found)
+
+
+def recorded_reply(agent: Agent, run: Any, output: Any, checked: Callable[[Agent, Any], Any]) -> dict[str, Any]:
+    """Return what an agent of pydantic-ai has replied, in the form that its outcome records: calls, or its output.
+
+    `run` is an `AgentRerun` of `pydantic_agents`. The messages of its model are recorded as that library writes them.
+    """
+    key = "messages" if not run.left else "replies"
+    provider: dict[str, Any] = {key: to_jsonable_python(run.replies), "calls": [call_id for call_id, *_ in run.left]}
+    found: dict[str, Any] = {PROVIDER: {"pydantic_ai": provider}}
+    if run.left:
+        provider["from"] = len(run.conversation.replies)
+        calls = [{"name": f"{agent.name}__{name}", "args": to_json(args, name)} for _, name, args in run.left]
+        for call in calls:
+            agent.own_tool(str(call["name"]))  # raise ValueError if the name is too long
+        found |= {"text": "", "calls": calls}
+    elif isinstance(output, str) and agent.output is None:
+        found |= {"text": output}
+    else:
+        value = to_json(output, agent.name)
+        value = value if agent.output is None else checked(agent, value)
+        found |= {"text": canonical_json(value), OUTPUT: value}
+    return _bounded(found)
+
+
+def _bounded(found: dict[str, Any]) -> dict[str, Any]:
+    if len(found.get("calls") or ()) > MAX_CALLS:
+        raise UsageError(f"it made {len(found['calls'])} calls, at most {MAX_CALLS} are possible in one answer")
     if (size := json_bytes(found)) > MAX_ANSWER_BYTES:
         raise UsageError(f"its answer has {size} bytes of JSON, at most {MAX_ANSWER_BYTES} are possible")
     return found
 
 
-def _of_value(agent: Agent, returned: Any) -> Answer:
+def _of_value(agent: Agent, returned: Any) -> AgentAnswer:
     if agent.output is not None:
-        return Answer(output=returned)
+        return AgentAnswer(output=returned)
     if returned is None or isinstance(returned, str):
-        return Answer(returned or "")
-    return Answer(canonical_json(to_json(returned, agent.name)))
+        return AgentAnswer(returned or "")
+    return AgentAnswer(canonical_json(to_json(returned, agent.name)))

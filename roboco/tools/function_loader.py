@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from typing_extensions import is_typeddict
 
 from roboco.domain.decision.router import Router
-from roboco.domain.team.tool_spec import AgentFunction
+from roboco.domain.team.tool_spec import AgentFunction, PydanticTurn
 from roboco.errors import NotRunnable, UsageError
 from roboco.tools.function_tool import FunctionTool, describe_function, is_check, is_tool
 
@@ -34,17 +34,26 @@ class FunctionLoader:
             self._tools[name] = describe_function(function)
         return self._tools[name]
 
-    def turn(self, declared: AgentFunction) -> FunctionTool:
-        """Return the function of an agent. Raise NotRunnable if this process lacks it, UsageError if it does not fit.
+    def pydantic_agent(self, name: str) -> Any:
+        """Return the agent of pydantic-ai of this name. Raise NotRunnable if this process does not have it."""
+        found: Any = self._import(name)
+        if not importlib.import_module("roboco.tools.pydantic_agents").is_agent(found):
+            raise NotRunnable(f"{name!r} is no agent of pydantic-ai", module_of(name))
+        return found
+
+    def check_turn(self, declared: AgentFunction) -> None:
+        """Raise NotRunnable if this process lacks the function of an agent, UsageError if it does not fit.
 
         Its call has no arguments.
         """
+        if isinstance(declared, PydanticTurn):
+            self.pydantic_agent(declared.function)
+            return
         found = self.tool(declared.function)
         found.check_declaration(declared)
         needed = [str(one.alias) for one in found.arguments.model_fields.values() if one.is_required()]
         if needed:
             raise UsageError(f"function {declared.function!r} of an agent has no arguments but a ToolContext: {needed}")
-        return found
 
     def router(self, name: str) -> Router:
         """Return the router of this name. Raise UsageError if it cannot be used.

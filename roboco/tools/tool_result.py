@@ -53,7 +53,7 @@ class _Conversion:
             case None | str() | int() | float():
                 return value
             case File():
-                raise ValueError("it holds a File inside another value, return files alone or in a list")
+                raise ValueError("it holds a File, which only tools return: return files alone or in a list")
             case BaseModel():
                 _Conversion(self._values_left).check_size(value, depth)
                 return self.convert(value.model_dump(mode="json"), depth)

@@ -1,5 +1,6 @@
 """Toolbox: the tools that this process can describe and run, and the user's own routers."""
 
+import importlib
 import logging
 import time
 from collections.abc import Callable
@@ -26,7 +27,15 @@ from roboco.domain.prompt.coordinator_tools import function_schema
 from roboco.domain.team.known_tools import known_tools
 from roboco.domain.team.team import Agent, Team, default_prefix
 from roboco.domain.team.tool_listing import Listing
-from roboco.domain.team.tool_spec import AgentFunction, ServerTool, TaskTool, ToolDeclaration, ToolSpec
+from roboco.domain.team.tool_spec import (
+    AgentFunction,
+    PydanticTool,
+    PydanticTurn,
+    ServerTool,
+    TaskTool,
+    ToolDeclaration,
+    ToolSpec,
+)
 from roboco.errors import NotRunnable, TransientError, UsageError
 from roboco.ports.file import MAX_FILES_BYTES, File
 from roboco.ports.tools import Listings, TaskOwner, ToolContext
@@ -34,7 +43,7 @@ from roboco.ports.workspace import Files
 from roboco.process.credentials import Credentials
 from roboco.schemas.json_schema import schema_error, value_error
 from roboco.tools.builtin import BuiltinTools
-from roboco.tools.function_answer import Answer, recorded_form
+from roboco.tools.function_answer import AgentAnswer, recorded_form, recorded_reply
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.function_tool import FunctionTool
 from roboco.tools.mcp.listing import build_listing, find_listed_tool
@@ -43,6 +52,7 @@ from roboco.tools.output_types import OutputTypes
 from roboco.tools.returned_files import split_files
 from roboco.tools.tool_failure import error_text, failure_lines, result_text
 from roboco.tools.tool_output import log_output
+from roboco.tools.tool_result import to_json
 from roboco.workspace.artifacts.large_result import offload_large, truncate_large
 from roboco.workspace.artifacts.media import remove_media, store_media
 from roboco.workspace.artifacts.store import find_artifact, iter_pieces
@@ -67,6 +77,7 @@ class _CallResult:
     media: tuple[Media, ...] = ()
     answer: dict[str, Any] = field(default_factory=dict)
     """The answer of an agent's function."""
+    usage: dict[str, int | float] = field(default_factory=dict)
 
 
 class FunctionToolbox:
@@ -118,7 +129,9 @@ class FunctionToolbox:
 
     def check(self, spec: ToolDeclaration | None) -> None:
         """Raise NotRunnable if this process lacks the function of the tool."""
-        if isinstance(spec, ToolSpec):
+        if isinstance(spec, PydanticTool | PydanticTurn):
+            self._functions.pydantic_agent(spec.function)
+        elif isinstance(spec, ToolSpec):
             self._functions.tool(spec.function)
 
     def schema_error(self, schema: dict[str, Any]) -> str:
@@ -178,6 +191,7 @@ class FunctionToolbox:
             "media": result.media,
             "state": self._credentials.mask_json(dict(context.state_changes)),
             "answer": self._credentials.mask_json(result.answer),
+            "usage": result.usage,
             "failed_before": tuple(failed_before),
         }
         shown = self._credentials.mask_json(result.result) if isinstance(spec, ToolSpec) else result.result
@@ -263,24 +277,40 @@ class FunctionToolbox:
                 result, media = self._servers.call(server, spec.remote, call.args, key, cancelled, owner)
                 return _CallResult(result, media=media)
             case ToolSpec():
-                function = self._functions.tool(spec.function)
-                function.check_declaration(spec)
                 context = replace(
                     context,
                     ask_credential=_once(spec, partial(self._credentials.get, context.tenant)),
                     read_artifact=_once(spec, partial(self._read_artifact, context.task_id)),
                 )
                 with log_output(call.tool_name, context.task_id, self._mask):
+                    if isinstance(spec, PydanticTool | PydanticTurn):
+                        return self._of_pydantic(team.agent(context.agent), spec, context)
                     if not isinstance(spec, AgentFunction):
-                        returned, files = function.call_with_files(call.args, context)
+                        returned, files = self._checked(spec).call_with_files(call.args, context)
                         return _CallResult(returned, media=files)
-                    returned, files = function.returned(call.args, context)
-                    if isinstance(returned, Answer):
+                    returned, files = self._checked(spec).returned(call.args, context)
+                    if isinstance(returned, AgentAnswer):
                         files = split_files(returned.files)[1]
-                    answer = recorded_form(team.agent(context.agent), returned, self._outputs, context)
+                    answer = recorded_form(team.agent(context.agent), returned, self._outputs.checked, context)
                     return _CallResult("answered", answer=answer, media=files)
             case _:
                 raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
+
+    def _checked(self, spec: ToolSpec) -> FunctionTool:
+        function = self._functions.tool(spec.function)
+        function.check_declaration(spec)
+        return function
+
+    def _of_pydantic(self, agent: Agent, spec: ToolSpec, context: ToolContext) -> _CallResult:
+        """Return the reply of an agent of pydantic-ai, or the result of a call of its tool."""
+        runs = importlib.import_module("roboco.tools.pydantic_agents")
+        found = self._functions.pydantic_agent(spec.function)
+        deps = None if agent.deps is None else self._functions.tool(agent.deps).returned({}, context)[0]
+        if isinstance(spec, PydanticTool):
+            return _CallResult(to_json(runs.run_call(found, deps, context), spec.name))
+        run, output = runs.take_turn(found, deps, context)
+        answer = recorded_reply(agent, run, output, self._outputs.checked)
+        return _CallResult("answered", answer=answer, usage={"tokens_in": run.tokens_in, "tokens_out": run.tokens_out})
 
     def _read_artifact(self, task_id: str, name: str) -> File:
         found = find_artifact(self._files, task_id, name)

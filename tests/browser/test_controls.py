@@ -102,6 +102,16 @@ def test_pause_step_and_resume(web: WebStack, light_page: Page) -> None:
     assert_page_equals_history(light_page, task)
 
 
+def test_a_call_of_a_sub_task_is_approved_on_the_page_of_its_task(web: WebStack, light_page: Page) -> None:
+    task = web.run("asking", "Have it added.")
+    open_task(light_page, web, task)
+    button(light_page, "approve").first.click()
+    web.wait_status(task, "completed")
+    [result] = results(task)
+    assert results(web.stack.orchestrator.task(result["task_id"])) == [5]
+    assert_page_equals_history(light_page, task)
+
+
 def test_two_users_who_approve_the_same_call_run_it_once(web: WebStack, open_watched: OpenContext) -> None:
     """The second one learns that the call is decided, and has no error that it cannot understand.
 

@@ -4,7 +4,8 @@ A comment above a code block says how it is tested:
 
     <!-- file: NAME -->     a file; tests run it under this name
     <!-- example: NAME -->  an excerpt of a file in roboco/examples
-    <!-- team -->           fields of a team file
+    <!-- team -->           fields of a team file; a team with a name is also run
+    <!-- before: PACKAGE -->  code of another framework
     <!-- message -->        a Celery message
     <!-- ci: NAME -->       a command that `.ci/run` runs in a fresh clone
 """

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from roboco import Answer, File, ToolContext, tool
+from roboco import AgentAnswer, File, ToolContext, tool
 
 
 @tool
@@ -27,11 +27,11 @@ def slow_add(a: int, b: int, seconds: float, context: ToolContext) -> int:
 
 
 @tool
-async def triage(context: ToolContext) -> Answer:
+async def triage(context: ToolContext) -> AgentAnswer:
     """Hand over to the clerk."""
     _log_call(f"{context.call_id} {context.attempt} {context.idempotency_key}")
     await asyncio.sleep(0.4)
-    return Answer(f"heard {context.messages[-1]['content']}", handoff="clerk")
+    return AgentAnswer(f"heard {context.messages[-1]['content']}", handoff="clerk")
 
 
 @tool

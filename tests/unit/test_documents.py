@@ -11,7 +11,7 @@ from roboco.team_files.safe_yaml import read_yaml
 from tests.support.documents import GUIDES, PAGES, Example, example, examples
 from tests.support.stack import ROOT
 
-TESTED = {"python": ("file", "example"), "yaml": ("file", "team"), "json": ("message",)}
+TESTED = {"python": ("file", "example", "before"), "yaml": ("file", "team"), "json": ("message",)}
 """The kinds of examples that are tested, by language."""
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 PATH = re.compile(r"`((?:(?:tests|workers|deploy|\.ci)/[\w./*-]+)|(?:roboco/[\w./*-]+\.\w+))(?:::(\w+))?`")

@@ -1,7 +1,7 @@
 """bulk_option: make the control of one task a control of all tasks that meet conditions, too.
 
 TASK_ID ─► the command as it is
-conditions, or --all ─► count ─► confirmation ─► page, page, ... ─► totals, exit code
+conditions, or --all ─► count ─► confirmation ─► task, task, ... ─► totals, exit code
                                  (no: nothing)   (Ctrl-C, silent server: how to resume)
 """
 
@@ -25,8 +25,6 @@ from roboco.client.operator.bulk_control import DECISIONS, ControlName
 from roboco.client.operator.bulk_report import BulkCounts, BulkOutcome
 from roboco.client.orchestrator import Orchestrator
 
-MAX_FAILED_IDS: Final = 10_000
-"""Failed tasks whose ids are kept, so that one that fails again, or succeeds later, is counted once."""
 _OWN_NAMES: Final = ("every", "yes", "rate", "bulk_id", "cursor")
 _OPTIONS: Final = (
     click.option("--all", "every", is_flag=True, help="Control all tasks that the control may concern."),
@@ -80,58 +78,29 @@ def bulk_option(
     return decorate
 
 
-class _Totals:
-    """The outcomes so far. The last one of a task counts: one that has failed is tried again in a later round."""
-
-    def __init__(self) -> None:
-        self._outcomes = Counter[str]()
-        self._failed = set[str]()
-        self.calls = 0
-
-    def add(self, one: BulkOutcome) -> None:
-        """Count an outcome."""
-        if one.task_id in self._failed:
-            self._failed.discard(one.task_id)
-            self._outcomes["failed"] -= 1
-        if one.outcome == "failed" and len(self._failed) < MAX_FAILED_IDS:
-            self._failed.add(one.task_id)
-        self._outcomes[one.outcome] += 1
-        self.calls += len(one.calls) if one.outcome != "repeated" else 0
-
-    @property
-    def tasks(self) -> int:
-        """The number of tasks."""
-        return self._outcomes.total()
-
-    def counts(self) -> BulkCounts:
-        """Return the number of tasks by their outcome."""
-        return BulkCounts.model_validate({name: self._outcomes[name] for name in BulkCounts.model_fields})
-
-
 def _run_bulk(name: ControlName, options: Any, own: dict[str, Any], as_json: bool) -> int:
     """Run the bulk control and print its totals. Return the exit code: 1 if a task has failed, or may be left."""
-    totals = _Totals()
+    totals, calls, complete = Counter[str](), 0, True
     with closing(Orchestrator(caller_settings())) as orchestrator:
         bulk = orchestrator.bulk(name, bulk_id=own["bulk_id"], **options)
         found, tasks, start = _print_count(name, bulk, own["cursor"])
         if not own["yes"]:
             confirm(f"{name} {found}?")
-        cursor = own["cursor"] or start
-        click.echo(f"resume this run after a crash with the same options and --cursor {cursor}", err=True)
-        complete = True
+        resume = f"resume with the same options and --cursor {own['cursor'] or start}"
+        click.echo(f"after a crash {resume}", err=True)
         try:
-            for page in bulk.pages(cursor, PAGE_SIZE):
-                cursor, complete = page.cursor or cursor, complete and page.complete
+            for page in bulk.pages(own["cursor"] or start, PAGE_SIZE):
+                complete = page.complete
                 for one in page.outcomes:
-                    totals.add(one)
+                    totals[one.outcome] += 1
+                    calls += len(one.calls) if one.outcome != "repeated" else 0
                     _print_outcome(one, as_json)
-                if page.cursor and page.outcomes:
-                    click.echo(f"{name}: {totals.tasks} of {tasks}", err=True)
+                if page.cursor:
+                    click.echo(f"{name}: {totals.total()} of {tasks}", err=True)
         except BaseException:
-            done = f"aborted after {counted(totals.tasks, 'task')}"
-            click.echo(f"{done}; resume with the same options and --cursor {cursor}", err=True)
+            click.echo(f"aborted after {counted(totals.total(), 'task')}; {resume}", err=True)
             raise
-    counts, calls = totals.counts(), totals.calls
+    counts = BulkCounts.model_validate({outcome: totals[outcome] for outcome in BulkCounts.model_fields})
     if as_json:
         of_calls = {"calls": calls} if name in DECISIONS else {}
         click.echo(json.dumps({"bulk_id": bulk.bulk_id, **dict(counts), **of_calls, "complete": complete}))
@@ -155,9 +124,9 @@ def _print_count(name: ControlName, bulk: Bulk, cursor: str) -> tuple[str, str, 
         matching, unreadable, cursor = matching + (part.matching or 0), unreadable + part.unreadable, part.cursor
         for one in part.tools:
             tools[one.tool, one.effect] += one.calls
-        if not cursor or name not in DECISIONS:
+        if not cursor:
             break
-    tasks = f"{'at least ' if cursor else ''}{counted(matching, 'task')}"
+    tasks = counted(matching, "task")
     found = f"{counted(tools.total(), 'call')} of {tasks}" if name in DECISIONS else tasks
     click.echo(f"{name}: {found}", err=True)
     for (tool, effect), calls in sorted(tools.items()):

@@ -12,6 +12,7 @@ from roboco.cli.terminal.format import age, status_colour
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
+from roboco.cli.terminal.table import plain_table
 from roboco.client.operator.stuck import StuckTask
 from roboco.client.options import TaskFilterOptions
 from roboco.client.orchestrator import Orchestrator
@@ -46,11 +47,7 @@ def list_stuck_tasks(filters: TaskFilterOptions, limit: int, cursor: str, as_jso
 
 
 def _table(found: list[StuckTask]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("task", "team", "status"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("stuck for", justify="right", no_wrap=True)
-    table.add_column("cause", overflow="fold")
+    table = plain_table("task", "team", "status", ">stuck for", "cause")
     for one in found:
         table.add_row(
             Text(one.task_id),

@@ -16,6 +16,7 @@ from roboco.cli.terminal.format import age
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
+from roboco.cli.terminal.table import plain_table
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.dead_letter import DeadLetter
 
@@ -129,12 +130,7 @@ def _dismissal_message(letter_id: str, letter: DeadLetter | None) -> str:
 
 
 def _table(letters: list[DeadLetter], now: datetime) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("letter", no_wrap=True)
-    for heading in ("message", "of", "reason"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("attempts", "age"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = plain_table("<letter", "message", "of", "reason", ">attempts", ">age")
     for letter in letters:
         of = ", ".join(filter(None, (letter.task_id, letter.detail))) or str(letter.headers.get("id", ""))
         table.add_row(

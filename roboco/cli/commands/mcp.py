@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import click
-from rich.table import Table
 from rich.text import Text
 
 from roboco.cli.doctor.server_tools import ListingResult, TeamServer, fetch_tools
@@ -16,6 +15,7 @@ from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
+from roboco.cli.terminal.table import plain_table
 from roboco.client.team_lookup import resolve_team
 from roboco.domain.team.known_tools import missing_tools_error
 from roboco.domain.team.team import Team, default_prefix
@@ -122,9 +122,7 @@ def _listed_tools(found: TeamServer, answer: ListingResult) -> Iterator[_ListedT
 
 
 def _print(screen: Screen, shown: list[_ListedTool], answer: ListingResult, mistake: str) -> None:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("tool", "agents call", "effect", "parameters", "description"):
-        table.add_column(heading, overflow="fold")
+    table = plain_table("tool", "agents call", "effect", "parameters", "description")
     for one in shown:
         cells = (one.name, one.called or "-", one.tool.effect, _parameter_list(one.tool), one.tool.description)
         table.add_row(*(Text(one_line(cell, MAX_CELL_CHARS)) for cell in cells))

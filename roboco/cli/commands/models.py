@@ -17,6 +17,7 @@ from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
+from roboco.cli.terminal.table import plain_table
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.team_lookup import resolve_team
 from roboco.domain.team.model_offer import ModelProfileInfo
@@ -108,9 +109,7 @@ def _print_check(screen: Screen, result: Any) -> None:
 
 
 def _table(profiles: list[ModelProfileInfo]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("profile", "model", "label", "description"):
-        table.add_column(heading, overflow="fold")
+    table = plain_table("profile", "model", "label", "description")
     for profile in profiles:
         name = f"{profile.id} (default)" if profile.is_default else profile.id
         cells = (name, profile.model, "" if profile.label == profile.id else profile.label, profile.description)

@@ -18,6 +18,7 @@ from roboco.cli.terminal.format import age, status_colour
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
+from roboco.cli.terminal.table import plain_table
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.stored_tasks import StoredTasks
 from roboco.domain.status import TaskStatus
@@ -111,11 +112,7 @@ def _missing_workers(orchestrator: Orchestrator, found: Sequence[TaskEntry]) -> 
 
 
 def _table(found: Sequence[TaskEntry], now: datetime) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("task", "team", "status"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("steps", "tokens in", "out", "age", "changed"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = plain_table("task", "team", "status", ">steps", ">tokens in", ">out", ">age", ">changed")
     reasons = any(entry.reason for entry in found)
     for heading in ("title", "reason")[: 1 + reasons]:
         table.add_column(heading, overflow="ellipsis", no_wrap=True)

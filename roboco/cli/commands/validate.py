@@ -59,8 +59,7 @@ def _load_and_check(file: Path) -> tuple[Team, list[str], list[str]]:
     """
     team = with_prices(load_team(file), str(file))
     settings = load_settings()
-    mistakes = [*missing_functions(team, settings)] if settings.tool_modules else []
-    mistakes += forbidden_tasks(team, settings)
+    mistakes = [*(missing_functions(team, settings) if settings.tool_modules else ()), *forbidden_tasks(team, settings)]
     answers = fetch_tools(settings, team_servers(team)) if settings.allowlist.mcp_servers else []
     mistakes += [f"{_location(answer)}: {answer.mistake}" for answer in answers if answer.mistake]
     if mistakes:

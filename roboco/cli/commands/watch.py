@@ -2,17 +2,18 @@
 
 import sys
 from contextlib import closing
+from queue import Empty
 
 import click
 
 from roboco.cli.interactive.live_view import LiveView
-from roboco.cli.interactive.reader_thread import ReaderThread
 from roboco.cli.terminal import options
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_lines import JsonLines
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted
+from roboco.client.blocking import ReadAhead
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
@@ -38,13 +39,17 @@ def watch(task_id: str, cursor: str | None, subtasks: bool, as_json: bool) -> in
 
 
 def _follow(task: Task, display: LiveView | JsonLines, cursor: str | None, subtasks: bool) -> int:
-    reader = ReaderThread(task.stream(cursor, subtasks=subtasks))
+    items = ReadAhead(task.astream(cursor, subtasks=subtasks))
     try:
         while True:
-            if (item := reader.next(1.0)) is None:
+            try:
+                item = items.next(1.0)
+            except Empty:
                 if isinstance(display, LiveView):
                     display.show_status()
                 continue
+            if item is None:
+                return FAILED
             display.show(item)
             cursor = item.cursor
             if isinstance(item.data, TaskEnded) and item.task_id in ("", task.task_id):

@@ -62,7 +62,7 @@ def check_teams(settings: Settings, teams: Mapping[str, Team | RobocoError | OSE
         if not isinstance(team, Team):
             yield CheckResult(f"team {name}", "fail", " ".join(str(team).split()), "roboco validate lists all mistakes")
             continue
-        mistakes = list(missing_functions(team, settings))
+        mistakes = [*missing_functions(team, settings), *forbidden_tasks(team, settings)]
         todo = "name their modules in ROBOCO_TOOL_MODULES, and install them where the workers run"
         yield expect(f"team {name}", not mistakes, "; ".join(mistakes) or "can be run", todo, "fail")
 
@@ -104,7 +104,9 @@ def missing_functions(team: Team, settings: Settings) -> Iterator[str]:
     types = OutputTypes(functions)
     for index, agent in enumerate(team.agents):
         if (turn := agent.turn_call) is not None:
-            yield from _import_mistake(f"agents[{index}].function", functions.turn, turn)
+            yield from _import_mistake(f"agents[{index}].function", functions.check_turn, turn)
+        if agent.deps is not None:
+            yield from _import_mistake(f"agents[{index}].deps", functions.tool, agent.deps)
         if agent.output is not None:
             yield from _import_mistake(f"agents[{index}].output", types.schema, agent)
 

@@ -17,6 +17,7 @@ from roboco.cli.terminal.format import age
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
+from roboco.cli.terminal.table import plain_table
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.access_key import DEFAULT_SCOPES, AccessKey, CallerLimits, Scope
 
@@ -134,12 +135,7 @@ def _public(key: AccessKey) -> dict[str, Any]:
 
 
 def _table(found: list[AccessKey], now: datetime) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("key", no_wrap=True)
-    for heading in ("name", "tenant", "scopes", "teams", "limits"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("age", "status"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = plain_table("<key", "name", "tenant", "scopes", "teams", "limits", ">age", ">status")
     for key in found:
         limits = key.limits.model_dump(exclude_none=True)
         columns = (

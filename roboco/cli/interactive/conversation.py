@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Callable
+from queue import Empty
 from typing import Final
 
-from roboco.cli.interactive.reader_thread import ReaderThread
 from roboco.cli.interactive.user import TerminalUser
 from roboco.cli.terminal.signals import record_ctrl_c
+from roboco.client.blocking import ReadAhead
 from roboco.client.task import Task
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged, TaskEnded, UserMessageAdded
@@ -34,7 +35,7 @@ class Conversation:
     ) -> None:
         self._task = task
         self._show_item = show
-        self._reader = ReaderThread(task.stream(subtasks=subtasks))
+        self._items = ReadAhead(task.astream(subtasks=subtasks))
         self._user = user
         self._check = check
         self._waiting = False
@@ -63,12 +64,13 @@ class Conversation:
         while deadline is None or time.monotonic() < deadline:
             if self._user is not None and pressed() and self._user.interject():
                 self._waiting = False
-            item = self._reader.next(QUIET_AFTER)
-            if item is None:
+            try:
+                item = self._items.next(QUIET_AFTER)
+            except Empty:
                 if (status := self._quiet()) is not None:
                     return status
                 continue
-            if (status := self._show(item)) is not None:
+            if item is not None and (status := self._show(item)) is not None:
                 return status
         raise TimeoutError(f"task {self._task.task_id!r} has not ended within {seconds:g} s")
 

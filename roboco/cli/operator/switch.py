@@ -15,6 +15,7 @@ from roboco.cli.terminal.format import age
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
+from roboco.cli.terminal.table import plain_table
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.switch import Switch
 
@@ -86,9 +87,7 @@ def _open_orchestrator() -> Iterator[Orchestrator]:
 
 
 def _table(found: list[Switch], now: datetime) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("off", "reason", "running work", "by", "since"):
-        table.add_column(heading, overflow="fold")
+    table = plain_table("off", "reason", "running work", "by", "since")
     for one in found:
         table.add_row(
             Text(one_line(one.target, 200)),

@@ -13,6 +13,7 @@ from roboco.cli.terminal.format import age
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
+from roboco.cli.terminal.table import plain_table
 from roboco.client.operator.operations import MAX_WORKERS, RunningWork, WorkerReport
 from roboco.client.orchestrator import Orchestrator
 from roboco.settings import load_settings
@@ -43,9 +44,7 @@ def workers(limit: int, as_json: bool) -> None:
         return
     now = datetime.now(UTC)
     screen = Screen(sys.stdout)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("worker", "pools", "state", "version", "runs", "since"):
-        table.add_column(heading, overflow="fold")
+    table = plain_table("worker", "pools", "state", "version", "runs", "since")
     for one in report.workers:
         _add_rows(table, one, now)
     screen.table(table)

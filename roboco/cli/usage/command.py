@@ -12,6 +12,7 @@ from rich.text import Text
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
+from roboco.cli.terminal.table import plain_table
 from roboco.client.operator.usage import UsageSummary, parse_day
 from roboco.client.operator.usage_formats import csv_lines, json_lines
 from roboco.client.options import UsageOptions
@@ -90,11 +91,7 @@ def _print(report: UsageSummary, as_csv: bool, as_json: bool) -> None:
 
 
 def _table(report: UsageSummary) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in report.by:
-        table.add_column(name, overflow="fold")
-    for measure in MEASURES:
-        table.add_column(measure.replace("_", " "), justify="right", no_wrap=True)
+    table = plain_table(*report.by, *(f">{measure.replace('_', ' ')}" for measure in MEASURES))
     for row in report.rows:
         places = (one_line(str(getattr(row, place)), MAX_CELL_CHARS) for place in report.by)
         table.add_row(*(Text(place or "-") for place in places), *_numbers(row))

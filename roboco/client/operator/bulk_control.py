@@ -8,7 +8,6 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
 from pydantic import ConfigDict, Field, JsonValue
 
 from roboco.broker import names
-from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.inbox.submission import parse_message, parse_result
 from roboco.domain.limits import LimitOverrides
 from roboco.domain.schema import CallerId, InputModel
@@ -146,9 +145,3 @@ class BulkControl(BulkContent):
             remedy = "failed tasks alone" if self.name == "retry" else "open tasks alone; use open, for example"
             raise UsageError(f"status {other[0].value!r}: {self.name} concerns {remedy}")
         return given
-
-    def digest(self, wanted: TaskFilter) -> str:
-        """Return the digest of this control of these tasks, apart from times and the caller."""
-        teams = None if wanted.teams is None else sorted(wanted.teams)
-        conditions = [sorted(wanted.statuses), wanted.tenant, teams, wanted.text, wanted.what_if]
-        return sha256(canonical_json([self.model_dump(mode="json", exclude={"by"}), conditions]))[:8]

@@ -54,7 +54,7 @@ class CountedCalls(RecordModel):
 
 
 class BulkReport(RecordModel):
-    """One page of a bulk control, or its count. If a later page has the same task again, its last outcome counts."""
+    """One page of a bulk control, or its count."""
 
     bulk_id: str
     """The id of the bulk control: the same id sends the same items."""

@@ -5,22 +5,21 @@ task ─┬─► item ────► id of (bulk id, task id) ─────�
       ├─► fork ────► new id of (bulk id, task id) ──┤    yes: `repeated`                  errors: `failed`
       └─► retry ───► new id of (task id, its end) ──┘
 
-A decision leaves a call that was made after the beginning, since no person has seen it in the count, and one that has
-another decision. A call whose tool has changed waits for no such decision: a person reads each change.
+A decision leaves a call that was made after the beginning, since no person has seen it in the count, and one that has a
+decision. A call whose tool has changed waits for no such decision: a person reads each change.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, cast
 
 from roboco.client.operator.bulk_control import DECISIONS, BulkControl
-from roboco.client.operator.bulk_cursor import BulkCursor
 from roboco.client.operator.bulk_report import BulkOutcome
 from roboco.client.pending_actions import PendingDecision, WaitingCall, waiting_calls
 from roboco.client.task_commands import handle_task_command
 from roboco.domain.canonical_json import sha256
 from roboco.domain.ids import answer_id, approval_id, qualified_id, retry_id, tenant_of
-from roboco.domain.inbox.item import ApprovalDecision, ExternalToolResult, Item, UnknownResolution
 from roboco.domain.team.team import Team
 from roboco.engine.accept.accept_item import stored_item
 from roboco.engine.engine import Engine
@@ -54,21 +53,20 @@ class TaskSender:
     It raises RobocoError if the caller may not do this.
     """
 
-    def send(self, at: BulkCursor, task_id: str) -> BulkOutcome | None:
-        """Send the control to the task, and return the outcome, or None if it does not concern the task."""
+    def send(self, bulk_id: str, began: datetime, task_id: str) -> BulkOutcome | None:
+        """Send the control to the task, and return the outcome, or None if no call waits for the decision."""
         found: _Outcome = {"task_id": task_id, "outcome": "accepted"}
         try:
             self.find(task_id)
             if self.control.name in DECISIONS:
-                if not self._decide(at, task_id, found):
+                if not self._decide(bulk_id, began, task_id, found):
                     return None
             elif self.control.name == "fork":
-                self._fork(at, task_id, found)
+                self._fork(bulk_id, task_id, found)
             elif self.control.name == "retry":
-                if not self._retry(at, task_id, found):
-                    return None
+                self._retry(bulk_id, task_id, found)
             else:
-                self._send_item(at, task_id, found)
+                self._send_item(bulk_id, task_id, found)
         except AlreadyEnded:
             found["outcome"] = "ended"
         except (RobocoError, ValueError) as error:
@@ -76,47 +74,41 @@ class TaskSender:
             found |= {"outcome": "failed", "code": code, "cause": str(error)[:MAX_CAUSE_CHARS]}
         return BulkOutcome.model_validate(found)
 
-    def matching_calls(self, at: BulkCursor, task_id: str) -> tuple[list[WaitingCall], list[str]]:
-        """Return the calls of the task that wait for the decision, and the ids of those that have it already.
+    def matching_calls(self, bulk_id: str, began: datetime, task_id: str) -> list[WaitingCall]:
+        """Return the calls of the task that wait for the decision.
 
         Cost: a read of Redis or two, of the newest step, and two reads of the workspace for each call.
         """
-        waiting, decided, decision = list[WaitingCall](), list[str](), cast(PendingDecision, self.control.name)
-        for one in waiting_calls(self.engine, task_id, decision):
-            step, call, _ = one
-            if step.created_at > at.began or self.control.tool not in (None, call.tool_name):
-                continue
-            item = stored_item(self.engine.workspace, task_id, self._decision_id(at.bulk_id, task_id, call.id))
-            if item is None:
-                waiting.append(one)
-            elif _decides_same(self.control, item):
-                decided.append(call.id)
-        return waiting, decided
+        return [
+            (step, call, tool)
+            for step, call, tool in waiting_calls(self.engine, task_id, cast(PendingDecision, self.control.name))
+            if step.created_at <= began
+            and self.control.tool in (None, call.tool_name)
+            and stored_item(self.engine.workspace, task_id, self._decision_id(bulk_id, task_id, call.id)) is None
+        ]
 
-    def _send_item(self, at: BulkCursor, task_id: str, found: _Outcome) -> None:
-        item_id = found["item_id"] = bulk_item_id(at.bulk_id, task_id)
+    def _send_item(self, bulk_id: str, task_id: str, found: _Outcome) -> None:
+        item_id = found["item_id"] = bulk_item_id(bulk_id, task_id)
         if stored_item(self.engine.workspace, task_id, item_id) is not None:
             found["outcome"] = "repeated"
         else:
             self.admit(task_id)
         self._command(task_id=task_id, item_id=item_id)
 
-    def _decide(self, at: BulkCursor, task_id: str, found: _Outcome) -> bool:
+    def _decide(self, bulk_id: str, began: datetime, task_id: str, found: _Outcome) -> bool:
         """Decide each matching call. Return False if there is none."""
-        waiting, found["calls"] = self.matching_calls(at, task_id)
-        if waiting:
+        found["calls"] = []
+        if waiting := self.matching_calls(bulk_id, began, task_id):
             self.admit(task_id)
-        else:
-            found["outcome"] = "repeated"
         for _, call, _ in waiting:
-            item_id = self._decision_id(at.bulk_id, task_id, call.id)
+            item_id = self._decision_id(bulk_id, task_id, call.id)
             named = {"item_id": item_id} if self.control.name == "resolve" else {}
             self._command(task_id=task_id, call_id=call.id, **named)
             found["calls"].append(call.id)
         return bool(found["calls"])
 
-    def _fork(self, at: BulkCursor, task_id: str, found: _Outcome) -> None:
-        new_id = fork_id(at.bulk_id, task_id)
+    def _fork(self, bulk_id: str, task_id: str, found: _Outcome) -> None:
+        new_id = fork_id(bulk_id, task_id)
         if self.engine.workspace.summaries.get(new_id) is None:
             self.admit(new_id)
         team = self.team_of_fork(self.engine.workspace.frozen_teams.get(task_id), self.team)
@@ -124,18 +116,13 @@ class TaskSender:
             found["outcome"] = "repeated"
         found["new_task_id"] = new_id
 
-    def _retry(self, at: BulkCursor, task_id: str, found: _Outcome) -> bool:
-        """Retry the task, unless it was retried before. Return False for a retry of this bulk control."""
+    def _retry(self, bulk_id: str, task_id: str, found: _Outcome) -> None:
         failed = self.engine.workspace.summaries.require(task_id)
-        fork = self.engine.workspace.frozen_teams.fork_of(task_id) if failed.retry_of else None
-        if fork and fork.retry and fork.retry.item_id == bulk_item_id(at.bulk_id, fork.task_id):
-            return False
         found["new_task_id"] = failed.retried_as or retry_id(task_id, failed.steps)
         if not failed.retried_as:
             self.admit(found["new_task_id"])
-        if failed.retried_as or not self._command(task_id=task_id, item_id=bulk_item_id(at.bulk_id, task_id)):
+        if failed.retried_as or not self._command(task_id=task_id, item_id=bulk_item_id(bulk_id, task_id)):
             found["outcome"] = "repeated"
-        return True
 
     def _command(self, **names_of: Any) -> bool | None:
         """Handle the command of the control, as for one task. Return True if it has created a task."""
@@ -166,18 +153,3 @@ def is_fork(bulk_id: str, task_id: str) -> bool:
 
 def _fork_prefix(bulk_id: str) -> str:
     return f"fork-{sha256(bulk_id)[:8]}-"
-
-
-def _decides_same(control: BulkControl, item: Item) -> bool:
-    """Return True if the stored decision is this one."""
-    match item:
-        case ApprovalDecision():
-            given = (control.name == "approve", control.reason or "", None)
-            return (item.approved, item.reason, item.args) == given
-        case ExternalToolResult(outcome=outcome):
-            fails = control.declined or control.error is not None
-            return (outcome.result.is_error, outcome.result.result) == (fails, control.result)
-        case UnknownResolution():
-            return (item.happened, item.result) == (control.happened, control.result)
-        case _:
-            return False

@@ -195,7 +195,7 @@ def _turn_of(
         return limit_step(limit, chosen.to)
     if agent.map is not None:
         return start_map(agent.name, agent.map, history, situation.outputs, chosen)
-    if agent.function is None:
+    if agent.has_model:
         return StartTurn(chosen.to, chosen, handed_off_by)
     refused = refused_turn(agent, limits, history)
     return begin_turn(agent, history, chosen, handed_off_by) if refused is None else limit_step(refused, chosen.to)

@@ -14,7 +14,6 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import AppendStep
 from roboco.domain.decision.budget import refused_calls
 from roboco.domain.decision.route import Route
-from roboco.domain.decision.tool_answers import possible_usage
 from roboco.domain.history.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
 from roboco.domain.history.state import AFTER_RESULTS, History
 from roboco.domain.history.step import ANSWER, FUNCTION, HANDED_OFF_BY, OUTPUT, PROVIDER, TaskStep
@@ -22,6 +21,7 @@ from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import call_id_at
 from roboco.domain.limits import Limits
 from roboco.domain.team.team import Agent, Team
+from roboco.domain.usage import Usage
 
 FAILED = "function"
 """The error code of a step whose function has failed."""
@@ -38,7 +38,8 @@ def begin_turn(agent: Agent, history: History, route: Route, handed_off_by: str 
 def refused_turn(agent: Agent, limits: Limits, history: History) -> str | None:
     """Return the limit of calls that forbids the function's turn, or None."""
     call = _call(history, 0, agent.name, {}).tool_call
-    needed = {call.id: possible_usage(agent.turn_call)}
+    turn = agent.turn_call
+    needed = {call.id: Usage(calls=1) if turn is None else Usage(calls=1, seconds=turn.timeout, cost=turn.price)}
     return refused_calls(limits, history.state, agent.name, (call,), needed).get(call.id)
 
 
@@ -81,7 +82,7 @@ def answer_step(team: Team, history: History) -> AppendStep | None:
 def _call(history: History, index: int, name: str, args: dict[str, Any]) -> ToolCallPart:
     """Return a call of the next step.
 
-    Its id derives from its arguments, and from the id and content of the step before: that is what it answers.
+    Its id derives from its arguments, and from the id and content of the step before, which it answers.
     """
     last = history.last
     about = [args, last.text, [[one.result, one.error] for one in last.results]]

@@ -158,11 +158,11 @@ def _refused_by_limits(team: Team, state: TaskState, step: TaskStep, calls: tupl
     """Return the calls that the limits refuse, with the reasons."""
     if state.limit is not None:
         return {call.id: f"not run, since this is the last turn: {state.limit}" for call in calls}
-    needed = {call.id: possible_usage(spec_of(team, step, call)) for call in calls}
+    needed = {call.id: _possible_usage(spec_of(team, step, call)) for call in calls}
     return refused_calls(team.limits.with_overrides(state.limit_overrides), state, step.agent_name, calls, needed)
 
 
-def possible_usage(spec: ToolDeclaration | None) -> Usage:
+def _possible_usage(spec: ToolDeclaration | None) -> Usage:
     """Return the possible usage of a call of the tool."""
     if spec is None:
         return Usage(calls=1, seconds=BUILTIN_TIMEOUT)
@@ -172,7 +172,7 @@ def possible_usage(spec: ToolDeclaration | None) -> Usage:
 def cost_of_calls(team: Team, state: TaskState, step: TaskStep) -> float:
     """Return the cost of the step's calls that are run, by the prices of their tools."""
     answered = local_answers(team, state, step)
-    return sum(possible_usage(spec_of(team, step, call)).cost for call in step.calls if call.id not in answered)
+    return sum(_possible_usage(spec_of(team, step, call)).cost for call in step.calls if call.id not in answered)
 
 
 def spec_of(team: Team, step: TaskStep, call: ToolCall) -> ToolDeclaration | None:
@@ -196,7 +196,7 @@ def _answer(team: Team, state: TaskState, agent: Agent, call: ToolCall, done: se
         goal.tool_name == name and agent.achieves(goal.name, team) for goal in state.goals
     ):
         return _achieve(state, call, name in done)
-    if agent.function is not None and name == agent.name:  # its turn
+    if (agent.code is not None and name == agent.name) or agent.own_tool(name):  # its turn, or a tool of its code
         return None
     if name in state.client_tools_of(agent.name) or (team.may_call(agent, name) and _exists(team, name)):
         return None

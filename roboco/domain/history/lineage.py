@@ -37,7 +37,7 @@ class Retry(RecordModel):
     limits: dict[str, Any] = {}
     """The fields of `LimitOverrides` that replace limits of the task."""
     item_id: str = ""
-    """The id of the request, if its caller named one. A bulk control knows its own retries by it."""
+    """The id of the request, if its caller named one."""
 
     def parts(self) -> tuple[TextPart, ...]:
         """Return the parts of the step."""

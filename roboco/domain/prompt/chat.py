@@ -19,11 +19,11 @@ StepGroup = tuple[TaskStep, ...]
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
-Accepted = frozenset[FileKind]
+AcceptedKinds = frozenset[FileKind]
 """The kinds of files that a model accepts."""
 
 
-def messages_of(agent: str, group: StepGroup, accepted: Accepted) -> list[ChatMessage]:
+def messages_of(agent: str, group: StepGroup, accepted: AcceptedKinds) -> list[ChatMessage]:
     """Return the messages of a group for this agent. Files that its model accepts are parts, with their URIs."""
     return [message for step in group for message in _messages(agent, step, group, accepted)]
 
@@ -54,7 +54,7 @@ def safe_tool_name(name: str) -> str:
     return _UNSAFE.sub("_", name)[:64] or "unnamed"
 
 
-def _messages(agent: str, step: TaskStep, group: StepGroup, accepted: Accepted) -> list[ChatMessage]:
+def _messages(agent: str, step: TaskStep, group: StepGroup, accepted: AcceptedKinds) -> list[ChatMessage]:
     if step.agent_name == TOOL_EXECUTOR:
         return _results(agent, step, group[0], accepted)
     if step.agent_name == agent:
@@ -70,7 +70,7 @@ def _correction(step: TaskStep) -> str:
     return f"That answer cannot be used: {step.invalid_output}. Answer again, with the whole corrected value alone."
 
 
-def _with_files(message: ChatMessage, artifacts: tuple[Artifact, ...], accepted: Accepted) -> ChatMessage:
+def _with_files(message: ChatMessage, artifacts: tuple[Artifact, ...], accepted: AcceptedKinds) -> ChatMessage:
     """Return the message with the files that the model accepts, and with the names of those that it cannot see."""
     shown = [artifact for artifact in artifacts if kind_of(artifact) in accepted]
     hidden = [(artifact.uri, kind) for artifact in artifacts if (kind := kind_of(artifact)) and kind not in accepted]
@@ -96,7 +96,7 @@ def _own_message(step: TaskStep) -> ChatMessage:
     return message
 
 
-def _results(agent: str, step: TaskStep, caller: TaskStep, accepted: Accepted) -> list[ChatMessage]:
+def _results(agent: str, step: TaskStep, caller: TaskStep, accepted: AcceptedKinds) -> list[ChatMessage]:
     stored = "".join(f"\n(stored as {artifact.uri})" for artifact in step.artifacts)
     files = [_with_files({"role": "user", "content": "(files from the tools)"}, step.artifacts, accepted)]
     if not any(kind_of(artifact) for artifact in step.artifacts):

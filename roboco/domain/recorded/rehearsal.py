@@ -172,9 +172,6 @@ class _Simulation:
                 metadata=metadata,
             )
         )
-        for call in self._last.calls:
-            if found := self._results.get(_call_key(call)):
-                self._recorded[call.id] = found.popleft()
 
     def _add(self, step: TaskStep) -> None:
         self._steps.append(step)

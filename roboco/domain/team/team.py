@@ -18,6 +18,8 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.tool_spec import (
     AgentFunction,
     Approval,
+    PydanticTool,
+    PydanticTurn,
     ServerTool,
     TaskTool,
     TeamTool,
@@ -65,8 +67,12 @@ class Agent(InputModel):
     description: str = ""
     function: FunctionName | None = None
     """A function "package.module:name" that has its turns in place of a model."""
+    pydantic_ai: FunctionName | None = None
+    """An agent of pydantic-ai "package.module:name" that has its turns, with its own model and tools."""
+    deps: FunctionName | None = None
+    """A function "package.module:name" that returns the `deps` of that agent."""
     effect: Effect | None = None
-    """The effect of the function; by default that of tools."""
+    """The effect of the function, or of the tools of the agent of pydantic-ai; by default that of tools."""
     approval: Approval | None = None
     """Whether a person must approve each of the function's turns; by default that of tools."""
     timeout: Timeout | None = None
@@ -106,10 +112,11 @@ class Agent(InputModel):
     @field_validator("prompt")
     @classmethod
     def _has_one_kind(cls, value: str, info: ValidationInfo) -> str:
-        """Require exactly one of a prompt, a function and a map, unless these are wrong themselves."""
-        if "function" not in info.data or "map" not in info.data:
+        """Require exactly one of a prompt, a function, an agent of pydantic-ai and a map, unless these are wrong."""
+        others = ("function", "pydantic_ai", "map")
+        if any(name not in info.data for name in others):
             return value
-        kinds = [name for name in ("function", "map") if info.data[name] is not None] + (["prompt"] if value else [])
+        kinds = [name for name in others if info.data[name] is not None] + (["prompt"] if value else [])
         if not kinds:
             raise PydanticCustomError("missing", "Field required")
         if len(kinds) > 1:
@@ -119,7 +126,7 @@ class Agent(InputModel):
     @model_validator(mode="after")
     def _has_fields_of_its_kind(self) -> Self:
         """Refuse fields of functions for an agent with a model, and fields of models for a function."""
-        if self.function is None:
+        if self.code is None:
             for name in _OF_FUNCTIONS:
                 if getattr(self, name) is not None:
                     raise ValueError(f"{name}: needs the field function")
@@ -129,10 +136,35 @@ class Agent(InputModel):
             raise ValueError("retry: needs effect: pure or idempotent, because the function runs again")
         return self
 
+    @model_validator(mode="after")
+    def _has_own_tools(self) -> Self:
+        if self.deps is not None and self.pydantic_ai is None:
+            raise ValueError("deps: needs the field pydantic_ai")
+        others = self.function or self.tools or self.handoffs or self.delegates or self.retry
+        if self.pydantic_ai is not None and others:
+            raise ValueError(
+                "an agent of pydantic-ai has no function, tools, handoffs, delegates and retry of the team"
+            )
+        return self
+
+    @property
+    def code(self) -> str | None:
+        """Return the name of the function, or agent of pydantic-ai, that has its turns, or None if a model has them."""
+        return self.function or self.pydantic_ai
+
+    def own_tool(self, name: str) -> PydanticTool | None:
+        """Return the tool that the agent of pydantic-ai itself has under this name, or None for any other name."""
+        if self.pydantic_ai is None or not name.startswith(f"{self.name}__"):
+            return None
+        return PydanticTool(name=name, function=self.pydantic_ai, **self._given())
+
+    def _given(self) -> dict[str, Any]:
+        return {name: value for name in _OF_FUNCTIONS if (value := getattr(self, name)) is not None}
+
     @property
     def has_model(self) -> bool:
-        """Return True if a model has the agent's turns: it is no function, and has no map."""
-        return self.function is None and self.map is None
+        """Return True if a profile of the team has the agent's turns: it has no code, and no map."""
+        return self.code is None and self.map is None
 
     @property
     def turn_call(self) -> AgentFunction | None:
@@ -140,12 +172,12 @@ class Agent(InputModel):
 
         If it is unknown whether its function had an effect, a person is asked: no model can find out.
         """
-        if self.function is None:
-            return None
-        given = {name: value for name in _OF_FUNCTIONS if (value := getattr(self, name)) is not None}
-        return AgentFunction(
-            name=self.name, description=self.description, function=self.function, on_unknown="ask", **given
-        )
+        about: dict[str, Any] = {"name": self.name, "description": self.description, "on_unknown": "ask"}
+        if self.function is not None:
+            return AgentFunction(**about, **self._given(), function=self.function)
+        if self.pydantic_ai is not None:  # its tools have the fields of the agent
+            return PydanticTurn(**about, function=self.pydantic_ai, effect="idempotent", timeout=self.timeout or 60.0)
+        return None
 
     @model_validator(mode="after")
     def _validates_an_output(self) -> Self:
@@ -257,7 +289,8 @@ class Team(InputModel):
         The name of an agent that is a function is that of the call which is its turn.
         """
         own = next((tool for tool in self.tools if tool.name == name), None)
-        turn = next((agent.turn_call for agent in self.agents if agent.name == name), None)
+        turn: ToolSpec | None = next((agent.turn_call for agent in self.agents if agent.name == name), None)
+        turn = turn or next((tool for agent in self.agents if (tool := agent.own_tool(name)) is not None), None)
         return own or turn or self._server_tool(name)
 
     def tools_of(self, agent: Agent) -> tuple[str, ...]:
@@ -320,7 +353,7 @@ class Team(InputModel):
         if name not in self.models:
             possible = ", ".join(self.models) or "none: the team declares no models"
             raise UsageError(f"model: no profile {name[:80]!r} in team {self.name!r}, possible are {possible}")
-        if all(agent.model is not None for agent in self.agents):
+        if all(agent.model is not None or not agent.has_model for agent in self.agents):
             raise UsageError(f"model: every agent of team {self.name!r} names its profile, so none can be chosen")
         models = {one: profile.model_copy(update={"default": one == name}) for one, profile in self.models.items()}
         return self.model_copy(update={"models": models})

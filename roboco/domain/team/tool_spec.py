@@ -87,6 +87,14 @@ DEFAULT_QUEUE = "celery"
 """The default queue of a Celery application."""
 
 
+class PydanticTurn(AgentFunction):
+    """A request of an agent of pydantic-ai to its model, which is the agent's turn. Its function is that agent."""
+
+
+class PydanticTool(ToolSpec):
+    """A tool that an agent of pydantic-ai itself has. Its function is that agent."""
+
+
 class TaskTool(ToolDeclaration):
     """A tool that is a Celery task of another application."""
 

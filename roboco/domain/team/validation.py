@@ -158,7 +158,9 @@ class _NameValidator:
         self.teams: dict[str, Any] = teams if isinstance(teams, dict) else {}
         self.agent_names = _names(self.agents)
         self.tool_names = _names(self.tools)
-        self.function_names = _names([agent for agent in self.agents if agent.get("function") is not None])
+        self.function_names = _names(
+            [agent for agent in self.agents if agent.get("function") or agent.get("pydantic_ai")]
+        )
         self.servers = ServerNames(data.get("mcp_servers"))
         limits = data.get("limits")
         self.limits: dict[str, Any] = limits if isinstance(limits, dict) else {}
@@ -215,7 +217,7 @@ class _NameValidator:
             yield f"models: {', '.join(map(repr, defaults))} are all marked as default, only one can be"
         if len(self.models) > 1 and not defaults:
             for index, agent in enumerate(self.agents):
-                if agent.get("model") is None and agent.get("function") is None:
+                if all(agent.get(name) is None for name in ("model", "map", "function", "pydantic_ai")):
                     yield (
                         f"agents[{index}].model: is missing, and no profile is the default; "
                         f"possible are {_listed(self.models)}"

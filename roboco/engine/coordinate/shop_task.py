@@ -33,6 +33,7 @@ from roboco.errors import TransientError, UsageError
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.shop import ShopTask
 from roboco.ports.task_store import CallState, Snapshot
+from roboco.ports.telemetry import TOOL_SECONDS
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ def check_shop_task(
     tool, sent = _tool(team, call), sent_task(engine.workspace, assignment.task_id, call.id)
     left = tool.timeout if sent is None else sent.at + tool.timeout - engine.clock.now()
     if left <= 0:
+        engine.services.telemetry.record(TOOL_SECONDS, tool.timeout, call.tool_name, "error")
         close_call(engine, assignment, call, _timed_out(assignment, call, tool))
     elif state.claimed:
         return max(state.lease_left, engine.policy.redelivery_delay)

@@ -29,6 +29,7 @@ from roboco.engine.record.effects import sent_task
 from roboco.errors import Forbidden, StateConflict
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.task_store import CallState
+from roboco.ports.telemetry import TOOL_SECONDS
 from roboco.ports.tools import ToolContext
 
 
@@ -68,8 +69,10 @@ def accept_task_answer(engine: Engine, given: TaskAnswer) -> None:
         raise StateConflict(f"call_id: call {call_id!r} has a result already; this answer of its Celery task is late")
     assignment = ToolAssignment(task_id, step.seq, task.position.epoch, call_id, state.attempt)
     outcome = _outcome(given, call, tool, describe_shop_task(assignment, call, tool))
-    took = round(max(0.0, engine.clock.now() - sent.at) * 1000)
-    outcome = outcome.model_copy(update={"result": outcome.result.model_copy(update={"runtime_ms": took})})
+    took = max(0.0, engine.clock.now() - sent.at)
+    engine.services.telemetry.record(TOOL_SECONDS, took, call.tool_name, "error" if outcome.result.is_error else "ok")
+    result = outcome.result.model_copy(update={"runtime_ms": round(took * 1000)})
+    outcome = outcome.model_copy(update={"result": result})
     if needs_resolution(outcome):
         close_call(engine, assignment, call, outcome)
         return

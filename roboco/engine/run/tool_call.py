@@ -19,7 +19,7 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
 from roboco.domain.switch import Switch, SwitchableWork
 from roboco.domain.team.team import Team
-from roboco.domain.team.tool_spec import AgentFunction
+from roboco.domain.team.tool_spec import AgentFunction, PydanticTool
 from roboco.engine.accept.answer import approved_call
 from roboco.engine.coordinate.close_call import close_call, result_event
 from roboco.engine.coordinate.pending_calls import restart_call
@@ -105,7 +105,9 @@ def _run(
         user=user_of(task),
         context=task.steps.first.metadata.get("context") or {},
         state=task.state.values,
-        messages=_conversation(engine, team, task, order, step) if isinstance(spec, AgentFunction) else (),
+        messages=_conversation(engine, team, task, order, step)
+        if isinstance(spec, AgentFunction | PydanticTool)
+        else (),
     )
     claimed = ClaimedCall(engine, team, order, token, call, spec, context)
     span.annotate(agent=step.agent_name, tool=call.tool_name)

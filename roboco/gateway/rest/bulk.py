@@ -52,8 +52,9 @@ async def control_tasks(
     begins; they need the scope `approve`, too. `send` and `fork` need the scope `control`. A dry run of a decision
     counts the calls by tool, with the effect of the tool. Begin with the cursor `start` of its response to decide these
     calls alone, also if the request is repeated: without a cursor a decision includes the calls that were made since.
-    Repeat the request with the cursor of its response until the cursor is empty. Tasks that are created after the first
-    request are left as they are. A key of a tenant, or of some teams, reaches their tasks alone.
+    Repeat the request with the cursor of its response until the cursor is empty. Tasks whose status changes after the
+    first request, and new ones, are left as they are: begin again with the same `bulk_id` until none is accepted. A key
+    of a tenant, or of some teams, reaches their tasks alone.
     """
     caller.require(Scope.OPERATE)
     if body.control in DECISIONS:

@@ -4,8 +4,8 @@ from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field
 
+from roboco.client.operator.bulk import MAX_CURSOR_CHARS
 from roboco.client.operator.bulk_control import BulkContent, ControlName
-from roboco.client.operator.bulk_cursor import MAX_CURSOR_CHARS
 from roboco.domain.schema import InputModel
 from roboco.gateway.bodies.mistakes import FewMistakes
 from roboco.gateway.rest.models import ItemName, TenantName, Text

@@ -99,11 +99,10 @@ async def _stored(request: Request, gateway: Gateway, caller: Principal, task_id
     def store() -> Artifact:
         return gateway.orchestrator.upload(whole_id, cast(BinaryIO, body), name, by=caller.by)
 
-    with gateway.calls.upload_shares.hold(caller.owner):
-        whole_id, is_unused = await gateway.calls.reads.run(_upload_target, gateway, caller, task_id)
-        if is_unused:
-            await gateway.limits.create_task(caller, whole_id)
-        file = await gateway.calls.uploads.run(store)
+    whole_id, is_unused = await gateway.calls.reads.run(_upload_target, gateway, caller, task_id)
+    if is_unused:
+        await gateway.limits.create_task(caller, whole_id)
+    file = await gateway.calls.uploads.run(store)
     headers = {"Location": f"/v1/tasks/{task_id}/files/{file.name}", "ETag": file_etag(file)}
     return Response(as_json(file), 201, headers, "application/json")
 

@@ -297,6 +297,8 @@ class PendingReport(RecordModel):
     """Calls of client tools without an answer."""
     unknown: list[ToolCall]
     """Calls with an unknown outcome, which a person has to resolve."""
+    sub_tasks: dict[str, str]
+    """The sub-tasks whose calls are among these, by the ids of the calls. They take an answer, as this task does."""
     at_limit: bool
     """True if the task is paused at a limit."""
 

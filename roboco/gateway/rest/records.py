@@ -145,6 +145,7 @@ def get_pending(task: Task) -> dict[str, Any]:
         "changes": actions.changes(),
         "unanswered": actions.unanswered(),
         "unknown": actions.unknown(),
+        "sub_tasks": actions.sub_tasks(),
         "at_limit": actions.at_limit(),
     }
 

@@ -190,8 +190,7 @@ async def import_task(request: Request, gateway: TheGateway, caller: Caller) -> 
                 file.write(piece)
             return gateway.orchestrator.operator.import_task(cast(BinaryIO, file), by=caller.by)
 
-    with gateway.calls.upload_shares.hold(caller.owner):
-        summary = await gateway.calls.uploads.run(store)
+    summary = await gateway.calls.uploads.run(store)
     return json_response(summary, 201, f"/v1/tasks/{summary.task_id}")
 
 

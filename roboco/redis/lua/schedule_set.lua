@@ -1,6 +1,6 @@
 -- schedule_set: set the due time of a task, by the clock of this server.
 -- KEYS[1] due times of tasks (sorted set)
--- ARGV[1] task id  ARGV[2] delay in seconds  ARGV[3] '' always, 'NX' if it has no due time, 'LT' if this one is earlier
+-- ARGV[1] task id  ARGV[2] delay in seconds  ARGV[3] '' always, 'LT' if this one is earlier
 -- Return 1 if the task had no due time, else 0.
 -- Cost: O(log n) in the tasks of the set.
 local time = redis.call('TIME')

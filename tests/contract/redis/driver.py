@@ -21,6 +21,7 @@ from roboco.ports.leases import TurnClaim
 from roboco.ports.logs import LogTrim
 from roboco.ports.task_store import CallState, Commit, Decision, Snapshot, TokenUsage
 from tests.contract.redis.chunk_emission import emit_chunk
+from tests.contract.redis.sweeper.due_names import due_at
 from tests.contract.redis.task_under_test import TaskUnderTest
 from tests.contract.samples import TASK, make_chain, status_event, text_chunk
 
@@ -268,11 +269,6 @@ class Driver:
         """Schedule the next pass over a task after these seconds."""
         self.task.schedule.set(task_id, delay)
 
-    def set_default_time(self, task_id: str, delay: float) -> object:
-        """Schedule the next pass unless a time is set. The result of a command that is sent twice is not compared."""
-        added = self.task.schedule.set_default(task_id, delay)
-        return ANY if self.sends_twice else added
-
     def schedule_no_later_than(self, task_id: str, delay: float) -> None:
         """Schedule the next pass over a task after these seconds at the latest."""
         self.task.schedule.schedule_no_later_than(task_id, delay)
@@ -280,7 +276,7 @@ class Driver:
     def due(self, names: Sequence[str]) -> list[str]:
         """Return those of the entries that are due."""
         schedule = self.reader.schedule
-        return [name for name in names if (at := schedule.due_at(name)) is not None and at <= schedule.time()]
+        return [name for name in names if (at := due_at(schedule, name)) is not None and at <= schedule.time()]
 
     def claim_entries(self, shard: int) -> object:
         """Claim all due entries of a shard. A claim that is sent twice would claim others."""

@@ -53,10 +53,6 @@ class BookkeepingMachine(RuleBasedStateMachine):
         self.do(f"set_time {task_id} {delay}", lambda driver: driver.set_time(task_id, delay))
 
     @rule(task_id=TASKS, delay=DELAYS)
-    def set_default_time(self, task_id: str, delay: float) -> None:
-        self.do(f"set_default_time {task_id} {delay}", lambda driver: driver.set_default_time(task_id, delay))
-
-    @rule(task_id=TASKS, delay=DELAYS)
     def schedule_no_later_than(self, task_id: str, delay: float) -> None:
         self.do(
             f"schedule_no_later_than {task_id} {delay}", lambda driver: driver.schedule_no_later_than(task_id, delay)

@@ -427,6 +427,8 @@ def _check_payments(world: World) -> None:
         for call in step.calls
         if call.tool_name == "pay"
     }
+    sent = Counter(task.call_id for task in world.shop.sent if task.tool.effect == "irreversible")
+    require("irreversible once", all(count == 1 for count in sent.values()), sent)
     require("irreversible once", all(runs[call_id] <= 1 for call_id in irreversible), runs)
     erased = any(path.startswith(TOMBSTONES) for path in world.files.held)
     require("only known calls run", erased or set(runs) <= paid, set(runs) - paid)

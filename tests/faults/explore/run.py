@@ -14,13 +14,15 @@ from functools import partial
 from typing import Any
 
 from roboco.engine.coordinate.advance import advance
+from roboco.engine.coordinate.task_answer import accept_task_answer
 from roboco.engine.engine import Engine
 from roboco.engine.operate.notification_delivery import deliver
 from roboco.engine.operate.retention import enforce_retention
 from roboco.engine.record.tool_listings import list_tools
 from roboco.engine.run.tool_call import run_call
 from roboco.engine.run.turn import run_turn
-from roboco.errors import TransientError
+from roboco.errors import TransientError, UsageError
+from roboco.ports.shop import ShopTask
 from tests.faults.explore.call_faults import CALL_FAULTS
 from tests.faults.explore.case import USER_ACTIONS, Case, Disturbance
 from tests.faults.explore.environment_faults import ENVIRONMENT_FAULTS
@@ -37,6 +39,7 @@ from tests.support.memory_ports.dispatcher import (
     ToolMessage,
     TurnMessage,
 )
+from tests.support.memory_ports.shop import answer_of
 from tests.support.memory_ports.sweeping import sweep
 from tests.support.memory_ports.watch import PortCall
 from tests.support.memory_ports.world import SWEEP_INTERVAL
@@ -85,6 +88,7 @@ class Run:
         self._held: list[HeldProcess] = []
         self._running: SimulatedProcess | None = None
         self._idle_engines: list[Engine] = []
+        self._undelivered: list[ShopTask] = []  # Celery tasks of the shop whose answers returned to their queue
         self.copies = [self.world.server.copy()]
         self._trace = trace
         self._names = Counter[str]()
@@ -178,6 +182,8 @@ class Run:
                 self._step(self._stack[-1])
             elif self.world.dispatcher.queue:
                 self.deliver(self.world.dispatcher.queue.popleft())
+            elif self.world.shop.queue:
+                self._answer(self.world.shop.queue.pop(0))
             elif ready := next((held for held in self._held if held.disturbances <= 0), None):
                 self.release(ready.process)
             elif self._left:
@@ -276,7 +282,9 @@ class Run:
         self._start("heartbeat", lambda engine: self.world.heartbeat.beat())
 
     def sweep(self) -> None:
-        """Start a sweep."""
+        """Start a sweep. Answers that returned to their queue are delivered again."""
+        self.world.shop.queue += self._undelivered
+        self._undelivered = []
         self._start("sweep", lambda engine: sweep(engine, self.world.server))
 
     def retain(self) -> None:
@@ -296,6 +304,19 @@ class Run:
                 self._start("list tools", lambda engine: list_tools(engine, message.request))
             case NotifyMessage():
                 self._start("notify", lambda engine: deliver(engine, message.task_id))
+
+    def _answer(self, task: ShopTask) -> None:
+        """Run a Celery task of the shop, and start a coordinator with its answer. It may be delivered again."""
+
+        def accept(engine: Engine) -> None:
+            try:
+                accept_task_answer(engine, answer_of(task))
+            except UsageError:
+                return  # it is late
+            except TransientError:
+                self._undelivered.append(task)
+
+        self._start("answer of the shop", accept)
 
     def _act(self, kind: str, choice: int) -> UserAction | None:
         found = self.users.act(kind, choice)

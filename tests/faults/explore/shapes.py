@@ -16,7 +16,7 @@ from roboco.errors import ModelError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from roboco.ports.workspace import StoredFile
-from roboco.tools.function_answer import Answer
+from roboco.tools.function_answer import AgentAnswer
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.controlled import search_script, search_team
 from tests.support.memory_ports.journeys import member, own_turns, speaker
@@ -152,6 +152,12 @@ def _outside_script(request: Request) -> ScriptedReply:
     return says("done")
 
 
+def _shop_script(request: Request) -> ScriptedReply:
+    if own_turns(request) == 0:
+        return says("", ("parse", {"file": "a"}), ("charge", {"file": "b"}), ("add", {"a": 1}))
+    return says("again", ("parse", {"file": "c"})) if own_turns(request) == 1 else says("done")
+
+
 def _delegating_script(request: Request) -> ScriptedReply:
     if speaker(request) != "lead":
         return says(f"{speaker(request)} did it")
@@ -164,17 +170,19 @@ def _delegating_script(request: Request) -> ScriptedReply:
 _ADD = {"name": "add", "function": "shop.sums:add", "effect": "pure"}
 _PAY = {"name": "pay", "function": "shop.bank:pay", "effect": "irreversible"}
 _FUNCTIONS: dict[str, Function] = {"add": lambda args, context: args["a"] + 1, "pay": lambda args, context: "paid"}
+_PARSE = {"name": "parse", "task": "docs.parse", "effect": "idempotent", "description": "parses", "timeout": 3600}
+_CHARGE = {"name": "charge", "task": "docs.charge", "description": "charges", "timeout": 120, "on_stop": "revoke"}
 _ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
 
 
 def _triage(args: dict[str, Any], context: ToolContext) -> object:
     context.update_state(asked=len(context.messages))
-    return Answer("to the booker", handoff="booker")
+    return AgentAnswer("to the booker", handoff="booker")
 
 
 def _booker(args: dict[str, Any], context: ToolContext) -> object:
     paid = context.messages[-1]["role"] == "tool"
-    return "booked" if paid else Answer(calls=[("pay", {"to": len(context.messages)})])
+    return "booked" if paid else AgentAnswer(calls=[("pay", {"to": len(context.messages)})])
 
 
 SHAPES: dict[str, Shape] = {
@@ -197,6 +205,11 @@ SHAPES: dict[str, Shape] = {
         _outside_script,
         _FUNCTIONS,
         {"client_tools": [_ASK], "notify": [SHOP, HOOK]},
+    ),
+    "shop": Shape(
+        team_of(agents=[member("lead", tools=["add", "parse", "charge"])], tools=[_ADD, _PARSE, _CHARGE]),
+        _shop_script,
+        _FUNCTIONS,
     ),
     "delegating": Shape(
         team_of(

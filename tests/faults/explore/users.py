@@ -7,9 +7,8 @@ from io import BytesIO
 from itertools import chain, repeat
 from typing import Literal
 
-from roboco.client.operator.bulk import create_bulk
+from roboco.client.operator.bulk import MAX_RATE, create_bulk
 from roboco.client.operator.bulk_control import ControlName
-from roboco.client.operator.pace import MAX_RATE
 from roboco.client.options import BulkOptions
 from roboco.domain.decision.tool_answers import is_client_call, needs_approval
 from roboco.domain.history.lineage import Retry

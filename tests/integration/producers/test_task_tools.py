@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,14 +12,16 @@ import pytest
 
 from roboco import Task, Team, parse_team
 from roboco.allowlist import Allowlist
+from roboco.local.process import start_server
 from tests.conftest import need
+from tests.support.documents import example
 from tests.support.servers.model_server import Reply, Request
 from tests.support.servers.rabbitmq import RabbitServer, find_rabbitmq, start_rabbitmq
 from tests.support.stack import Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
-ALLOWLIST = Allowlist(tasks=("docs.parse@parsing", "docs.flaky@parsing", "docs.durable@parsing", "docs.parse@nobody"))
+ALLOWLIST = Allowlist(tasks=("docs.parse@parsing", "docs.flaky@parsing", "docs.durable@parsing", "docs.parse@unread"))
 PARAMETERS = {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]}
 
 
@@ -116,17 +119,26 @@ def test_a_celery_task_whose_process_dies_is_an_error_or_runs_again(stack: Stack
     assert result_of(kept).result == "kept c.pdf"
 
 
-@pytest.mark.parametrize("file", ["ignored", "rejected"])
-def test_a_celery_task_that_ends_without_a_result_is_a_time_out(stack: Stack, file: str) -> None:
+@pytest.mark.parametrize(("file", "error"), [("ignored", "has not answered within its 3 s"), ("rejected", "failed")])
+def test_a_celery_task_that_ends_without_a_result_has_an_unknown_outcome(stack: Stack, file: str, error: str) -> None:
     result = result_of(stack.orchestrator.run(team(timeout=3), file))
     assert str(result.error).startswith("outcome unknown: the shop's Celery task docs.parse")
-    assert "has not answered within its 3 s" in str(result.error)
+    assert error in str(result.error)
+
+
+def test_a_stop_ends_the_celery_task_where_the_team_asks(stack: Stack) -> None:
+    (stack.folder / "go").unlink(missing_ok=True)
+    task = stack.orchestrator.run(team(on_stop="terminate", timeout=90), "slow")
+    until(lambda: lines(stack, f"parse slow {task.task_id}"), 20, "the shop works")
+    task.stop()
+    until(lambda: f"Terminating {task.task_id}/" in stack.log("shop"), 20, "the shop has ended the Celery task")
+    assert task.result(20).status == "cancelled"
 
 
 def test_a_message_that_no_worker_takes_is_a_time_out(stack: Stack) -> None:
-    result = result_of(stack.orchestrator.run(team(queue="nobody", effect="pure", timeout=3), "a.pdf"))
+    result = result_of(stack.orchestrator.run(team(queue="unread", effect="pure", timeout=3), "a.pdf"))
     expected = (
-        "no queue 'nobody'" if "amqp" in str(stack.settings.callback_broker_url or stack.settings.broker) else "3 s"
+        "no queue 'unread'" if "amqp" in str(stack.settings.callback_broker_url or stack.settings.broker) else "3 s"
     )
     assert expected in str(result.error)
 
@@ -136,13 +148,29 @@ def test_a_celery_task_that_the_operator_does_not_allow_is_not_sent(stack: Stack
     assert "'docs.purge@parsing' is not allowed: add it to tasks of ROBOCO_ALLOWLIST" in str(result.error)
 
 
+def slow_lines(stack: Stack, tasks: list[Task]) -> list[str]:
+    return [line for line in lines(stack, "parse slow") if any(task.task_id in line for task in tasks)]
+
+
 def test_killed_coordinators_and_a_killed_shop_lose_no_answer(stack: Stack) -> None:
     (stack.folder / "go").unlink(missing_ok=True)
     tasks = [stack.orchestrator.run(team(effect="pure", timeout=90), "slow") for _ in range(2)]
-    until(lambda: len(lines(stack, "parse slow")) >= 2, 20, "the shop works")
+    until(lambda: len(slow_lines(stack, tasks)) == 2, 20, "the shop works")
     until(lambda: "docs.parse" in stack.describe_task(tasks[0].task_id), 20, "the task says what it waits for")
     stack.kill("coordinator", signal.SIGKILL)
     stack.workers["coordinator"].process.wait()
     (stack.folder / "go").touch()
     stack.start("coordinator")
     assert [result_of(task).result["pages"] for task in tasks] == [3, 3]
+
+
+def test_the_example_of_the_guide_runs(tmp_path: Path) -> None:
+    (tmp_path / "shop_docs.py").write_text(example("file", "shop_docs.py"))
+    (tmp_path / "parse.yaml").write_text(example("file", "parse.yaml"))
+    with Stack(tmp_path, allowlist=Allowlist(tasks=("docs.parse@parsing",))) as started:
+        started.model.script(answer)
+        command = [sys.executable, "-m", "celery", "-A", "shop_docs", "worker", "-Q", "parsing", "-c", "1"]
+        log = tmp_path / "guide.log"
+        started.workers["guide"] = start_server("guide", command, env=started.environment, log=log, cwd=tmp_path)
+        task = started.orchestrator.run(tmp_path / "parse.yaml", "a.pdf")
+        assert result_of(task).result == {"file": "a.pdf", "pages": 3}

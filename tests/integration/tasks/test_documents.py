@@ -16,6 +16,7 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.team.tool_spec import ToolSpec
 from roboco.local.process import start_server
 from roboco.team_files.file import parse_team
+from roboco.workspace.artifacts.store import NewArtifact, read_artifact, write_artifact
 from tests.support.documents import example, examples, write_files
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 from tests.support.servers.model_server import Reply, Request
@@ -202,6 +203,19 @@ def test_tool_of_the_documents_verifies_its_effect(tmp_path: Path, monkeypatch: 
     assert after.result.result == "sent"
 
 
+def test_files_of_the_guide_are_read_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    files, context = MemoryFiles(), ToolContext("t", "one", "tc_1", "t/tc_1", 1)
+    write_artifact(files, "t", NewArtifact("orders.csv"), b"article,price\ntea,3.5\nmilk,1\n")
+    toolbox = toolbox_of(files, MemoryHistories(), ("shop_reports",), tmp_path / "index")
+    spec = ToolSpec(name="summarize", function="shop_reports:summarize_orders", effect="pure")
+    call = ToolCall(id="tc_1", tool_name="summarize", args={"name": "orders.csv"})
+    outcome = toolbox.offload_large(toolbox.run(parse_team(TEAM), call, spec, context), context)
+    assert outcome.result.result[0] == "2 orders"
+    assert read_artifact(files, "t", outcome.artifacts[0].name) == b"orders,total\n2,4.5\n"
+
+
 def test_credentials_of_the_guide_differ_by_tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_files(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -227,3 +241,90 @@ def test_commands_of_compose_are_on_the_front_page() -> None:
     for pool in POOLS:
         command = compose["services"][pool]["command"].partition(" --")[0]
         assert f"`{command}`" in (ROOT / "README.md").read_text()
+
+
+FASTAPI = """
+from fastapi.testclient import TestClient
+
+import desk_service
+
+with TestClient(desk_service.app, headers={"X-User": "7"}) as client:
+    for _ in range(2):
+        assert client.post("/tickets/1", json={"prompt": "the sea"}).status_code == 201
+    print(client.get("/tickets/1").json())
+    assert client.post("/tickets/1", json={"prompt": "other"}).status_code == 400
+    assert client.get("/tickets/1", headers={"X-User": "8"}).status_code == 404
+    assert client.get("/tickets/1/events", headers={"X-User": "8"}).status_code == 404
+    events = client.get("/tickets/1/events").text.split("\\n\\n")[:-1]
+    assert "event_task_end" in events[-1]
+    last = events[4].split("\\n")[0].removeprefix("id: ")
+    rest = client.get("/tickets/1/events", headers={"Last-Event-ID": last}).text.split("\\n\\n")[:-1]
+    assert rest == events[5:]
+    assert client.post("/tickets/1/stop").status_code == 204
+"""
+
+DJANGO = """
+import asyncio
+
+import django
+from django.conf import settings
+
+settings.configure(
+    SECRET_KEY="secret",
+    ROOT_URLCONF="desk_views",
+    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes"],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "django.sqlite3"}},
+    SESSION_ENGINE="django.contrib.sessions.backends.signed_cookies",
+    MIDDLEWARE=[
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.contrib.auth.middleware.AuthenticationMiddleware",
+    ],
+    ALLOWED_HOSTS=["testserver"],
+    USE_TZ=True,
+)
+django.setup()
+
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import AsyncClient
+
+call_command("migrate", verbosity=0)
+users = [User.objects.create(username=name) for name in ("ann", "bob")]
+import shop_orm
+
+assert shop_orm.customers() == 2
+
+
+async def text(client, **headers):
+    response = await client.get("/tickets/1/events", headers=headers)
+    return "".join([chunk.decode() async for chunk in response.streaming_content]).split("\\n\\n")[:-1]
+
+
+async def main():
+    stranger, client, other = AsyncClient(), AsyncClient(), AsyncClient()
+    await client.aforce_login(users[0])
+    await other.aforce_login(users[1])
+    assert (await stranger.post("/tickets/1/start", {"prompt": "the sea"})).status_code == 302
+    for _ in range(2):
+        assert (await client.post("/tickets/1/start", {"prompt": "the sea"})).status_code == 201
+    assert (await client.post("/tickets/1/start", {"prompt": "other"})).status_code == 400
+    events = await text(client)
+    assert "event_task_end" in events[-1]
+    last = events[4].split("\\n")[0].removeprefix("id: ")
+    assert await text(client, **{"Last-Event-ID": last}) == events[5:]
+    assert (await other.get("/tickets/1/events")).status_code == 404
+    assert (await client.post("/tickets/1/stop")).status_code == 204
+
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.workers
+def test_routes_of_a_fastapi_service_start_follow_and_stop(stack: StackOfDocuments) -> None:
+    assert "'status': 'completed', 'text': 'APPROVED'" in stack.python("-c", FASTAPI)
+
+
+@pytest.mark.workers
+def test_views_of_a_django_project_start_follow_and_stop(stack: StackOfDocuments) -> None:
+    stack.python("-c", DJANGO)

@@ -64,6 +64,17 @@ TEAMS: Final[Mapping[str, Team]] = {
         "agents": [_agent("cashier", tools=["add"])],
         "tools": [_tool("add", approval="required")],
     },
+    "asking": {
+        "agents": [_agent("manager", delegates=["cash"])],
+        "teams": {
+            "cash": {
+                "name": "cash",
+                "models": MODELS,
+                "agents": [_agent("cashier", tools=["add"])],
+                "tools": [_tool("add", approval="required")],
+            }
+        },
+    },
     "unknown": {
         "agents": [_agent("courier", tools=["append_line"])],
         "tools": [_tool("append_line", "irreversible", on_unknown="ask", timeout=120)],
@@ -169,6 +180,7 @@ REPLIES: Final[Mapping[str, Callable[[Request], Reply]]] = {
     "host": _calls("Where do you want to sit?", ("client_seat", {"row": 12, "window": True})),
     "planner": _planner,
     "lead": _calls("The crew does that.", ("delegate", {"team": "crew", "prompt": "Swab the deck."})),
+    "manager": _calls("The cashier does that.", ("delegate", {"team": "cash", "prompt": "Add."})),
     "booker": _calls("I book it.", ("achieve_booking", {"time": "19:30", "guests": 4})),
     "dreamer": lambda _: Reply(text="I dream of it.", interval=INTERVAL),
     "trickster": _trickster,

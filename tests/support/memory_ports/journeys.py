@@ -15,7 +15,7 @@ from roboco.domain.team.team import Team
 from roboco.errors import ModelError, TransientError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
-from roboco.tools.function_answer import Answer
+from roboco.tools.function_answer import AgentAnswer
 from tests.support.memory_ports.model import Script, ScriptedReply, says
 from tests.support.memory_ports.reader import items_of, read_items
 from tests.support.memory_ports.toolbox import Function
@@ -218,8 +218,8 @@ TYPED = Journey(
 def _triage(args: dict[str, Any], context: ToolContext) -> object:
     context.update_state(heard=len(context.messages))
     if context.messages[-1]["role"] != "tool":
-        return Answer("adding", calls=[("add", {"a": 1, "b": 2})])
-    return Answer(f"the sum is {context.messages[-1]['content']}", handoff="second")
+        return AgentAnswer("adding", calls=[("add", {"a": 1, "b": 2})])
+    return AgentAnswer(f"the sum is {context.messages[-1]['content']}", handoff="second")
 
 
 FUNCTION_AGENTS = Journey(

@@ -27,8 +27,9 @@ class MemoryShop:
             raise TransientError("the shop's broker does not answer")
 
     def send(self, task: ShopTask) -> None:
-        """Queue the Celery task."""
-        self.sent.append(task)
+        """Queue the Celery task. A repetition by the network is no further sending."""
+        if not any(one is task for one in self.sent):
+            self.sent.append(task)
         self.queue.append(task)
 
     def revoke(self, message_id: str, terminate: bool) -> None:

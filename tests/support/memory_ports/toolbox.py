@@ -14,8 +14,6 @@ from roboco.errors import NotRunnable, UsageError
 from roboco.ports.tools import Listings, TaskOwner, ToolContext
 from roboco.schemas.json_schema import schema_error, value_error
 from roboco.tools.function_answer import recorded_form
-from roboco.tools.function_loader import FunctionLoader
-from roboco.tools.output_types import OutputTypes
 
 Function = Callable[[dict[str, Any], ToolContext], object]
 """A tool of a test: takes the arguments and the context, and returns JSON or a ToolOutcome."""
@@ -90,7 +88,7 @@ class MemoryToolbox:
         try:
             result = self._function(call.tool_name)(call.args, context)
             if isinstance(spec, AgentFunction):
-                answer = recorded_form(team.agent(context.agent), result, OutputTypes(FunctionLoader(())), context)
+                answer = recorded_form(team.agent(context.agent), result, self.checked_output, context)
                 result = successful_outcome(call, "answered").model_copy(update={"answer": answer})
         except Exception as error:
             return failed_outcome(call.id, f"{type(error).__name__}: {error}")

@@ -97,22 +97,21 @@ def test_an_aborted_run_says_how_it_is_resumed(
     rest: RestWorld, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     monkeypatch.setattr(bulk_option, "PAGE_SIZE", 2)
-    read, pages = bulk_module.Bulk.page, [0]
+    read = bulk_module.Bulk.pages
 
     def abort(*arguments: Any) -> Any:
-        pages[0] += 1
-        if pages[0] == 2:
-            raise error
-        return read(*arguments)
+        yield next(read(*arguments))
+        raise error
 
-    monkeypatch.setattr(bulk_module.Bulk, "page", abort)
-    result = call("stop", "--tenant", "acme", "--yes")
+    with monkeypatch.context() as patched:
+        patched.setattr(bulk_module.Bulk, "pages", abort)
+        result = call("stop", "--tenant", "acme", "--yes")
     assert result.exception is not None
     assert "aborted after 2 tasks; resume with the same options and --cursor " in result.stderr
     cursor = result.stderr.rpartition("--cursor ")[2].strip()
     assert sent(rest) == 2
     resumed = call("stop", "--tenant", "acme", "--yes", "--cursor", cursor)
-    assert resumed.stdout == "stop: 1 accepted, 0 repeated, 0 ended, 0 failed\n"
+    assert resumed.stdout == "stop: 1 accepted, 2 repeated, 0 ended, 0 failed\n"
     assert sent(rest) == 3
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from roboco.cli.interactive.live_view import LiveView
 from roboco.cli.terminal.screen import Screen
+from roboco.cli.terminal.word_wrap import WordWrap
 from roboco.domain.stream.item import ItemData, stream_item
 from tests.unit.cli.emulator import Emulator
 from tests.unit.cli.live_items import delta, event, tool_call, tool_result
@@ -33,6 +34,25 @@ def test_status_between_any_two_pieces_leaves_no_trace() -> None:
             screen.status("writer is writing · 4 s")
     screen.line("end")
     assert " ".join(file.screen()).split() == [*WORDS, "end"]
+
+
+def test_paragraph_indents_its_further_lines() -> None:
+    file = Emulator()
+    Screen(file).paragraph(("   ← add · ", "dim"), (TEXT, "green"), indent=5)
+    first, *rest, last = file.screen()
+    assert " ".join([first, *rest]).split() == ["←", "add", "·", *WORDS]
+    assert first.startswith("   ← add · 0 word1")
+    assert last == ""
+    assert all(line.startswith("     ") and line[5] != " " and len(line) < 80 for line in rest)
+
+
+def test_text_without_spaces_is_broken_at_the_width() -> None:
+    wrap = WordWrap()
+    assert wrap.feed("x" * 200, 80) + wrap.flush(80) == "x" * 79 + "\n" + "x" * 79 + "\n" + "x" * 42
+    wide = WordWrap()
+    assert wide.feed("海" * 60, 80) + wide.flush(80) == "海" * 39 + "\n" + "海" * 21
+    code = WordWrap()
+    assert code.feed("if x:\n\treturn\n\n  y ", 80) + code.flush(80) == "if x:\n    return\n\n  y"
 
 
 def view_of(*items: ItemData, hint: str = "") -> tuple[Emulator, LiveView]:

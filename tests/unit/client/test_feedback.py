@@ -21,6 +21,14 @@ def store(world: World, seq: int = 1, by: str = "key:a", **changes: Any) -> Feed
     return store_feedback(world.engine, TASK, seq, by, GOOD | changes)
 
 
+def test_the_same_rating_again_changes_nothing() -> None:
+    world = finished()
+    first = store(world)
+    world.clock.move(10)
+    assert store(world) == first
+    assert read_feedback(world.engine.workspace, TASK) == [first]
+
+
 def test_a_newer_rating_replaces_the_callers_older_one() -> None:
     world = finished()
     first = store(world)

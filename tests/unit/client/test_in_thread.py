@@ -192,3 +192,9 @@ def test_blocked_reads_and_uploads_do_not_delay_controls(
         "set_limits",
     )
     assert sorted(sent) == sorted(kinds)
+
+
+def test_a_wrong_submission_fails_in_the_loop_as_in_a_thread(tmp_path: Path) -> None:
+    settings = Settings(workspace=tmp_path.as_uri(), redis_url="redis://127.0.0.1:1/0")
+    with Orchestrator(settings) as orchestrator, pytest.raises(UsageError, match=r"none\.yaml"):
+        asyncio.run(orchestrator.arun("none.yaml", "hello"))

@@ -19,6 +19,7 @@ from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.controlled import ASK, CONTROLLED, CUT_OFF, children_of
 from tests.support.memory_ports.journeys import GRAPH, JOURNEYS, MANUAL, SEQUENTIAL, TOOLS, Journey, member, own_turns
 from tests.support.memory_ports.model import Script, ScriptedReply, says
+from tests.support.memory_ports.shop_world import ShopWorld
 from tests.support.memory_ports.watch import Crash
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
@@ -157,6 +158,9 @@ RECORDED_TASKS: dict[str, Callable[[], RecordedTask]] = {
         run_with_closed_calls(lambda world: world.interrupt("stop adding"))
     ),
     "calls closed by a stop": lambda: recorded_task(run_with_closed_calls(lambda world: world.stop())),
+    "a shop's Celery task": lambda: recorded_task(ShopWorld().begin().run()),
+    "a shop's Celery task that fails": lambda: recorded_task(ShopWorld(({"file": "a", "fails": True},)).begin().run()),
+    "a shop's Celery task without an answer": lambda: recorded_task(ShopWorld().begin().run(works=False)),
     "a payment that a user confirmed": lambda: recorded_task(run_with_unknown_outcome(True)),
     "a payment that was lost": lambda: recorded_task(run_with_unknown_outcome(False)),
     "an approval after an interruption": lambda: recorded_task(interrupt_wait("pay")),

@@ -74,6 +74,20 @@ def webhook_for(*statuses: str) -> dict[str, Any]:
     return HOOK | {"on": list(statuses)}
 
 
+def test_a_status_that_recurs_at_the_same_position_is_delivered_again() -> None:
+    world = MANUAL.world()
+    world.submit(MANUAL.team, notify=[webhook_for("paused", "user_turn")])
+    world.settle()
+    world.pause()
+    world.settle()
+    world.resume()
+    world.settle()
+    deliver_all(world)
+    statuses = [str(notice.status) for _, notice in world.notifier.deliveries]
+    assert statuses == ["user_turn", "paused", "user_turn"]
+    assert len({notice.notification_id for _, notice in world.notifier.deliveries}) == 3
+
+
 def test_a_file_with_an_invalid_name_does_not_keep_a_task_open(caplog: pytest.LogCaptureFixture) -> None:
     world = MANUAL.world()
     world.submit(MANUAL.team, notify=[webhook_for("user_turn", "cancelled")])
@@ -176,6 +190,34 @@ def _refuse_target(name: str) -> Watch:
         return call()
 
     return watch
+
+
+def test_later_notifications_wait_for_earlier_ones() -> None:
+    world = MANUAL.world()
+    world.notifier.error = TransientError("away")
+    replace(MANUAL, options={"notify": [HOOK]}).run(world)
+    world.drain()
+    assert len(world.files.names(notifications_path(TASK))) == 4
+    world.notifier.error = None
+    deliver_all(world)
+    assert [str(notice.status) for _, notice in world.notifier.deliveries] == [*["user_turn"] * 3, "cancelled"]
+
+
+def test_a_notification_that_failed_once_is_delivered_before_later_ones() -> None:
+    attempts = 0
+
+    def fail_once(port: str, call: Any) -> Any:
+        nonlocal attempts
+        attempts += port == "notifier.deliver"
+        if port == "notifier.deliver" and attempts == 1:
+            raise TransientError("away")
+        return call()
+
+    world = MANUAL.world(fail_once)
+    replace(MANUAL, options={"notify": [HOOK]}).run(world)
+    deliver_all(world)
+    assert attempts == 5
+    assert world.notifier.statuses(URL) == [*["user_turn"] * 3, "cancelled"]
 
 
 @pytest.mark.parametrize("error", [UsageError("it is not allowed"), TransientError("it is away")])

@@ -11,7 +11,7 @@ from roboco.domain.history.state import History
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
-from roboco.errors import UsageError
+from roboco.errors import TransientError, UsageError
 from tests.support.memory_ports.journeys import CUSTOM, GRAPH, TOOLS, Journey
 from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import TASK, World
@@ -173,3 +173,25 @@ def test_a_task_without_a_history_is_quarantined() -> None:
     [letter] = world.engine.tasks.dead_letters.entries()
     assert "has no history" in letter.reason
     assert world.server.held.schedule[TASK] > world.clock.now() + 3000
+
+
+def test_a_task_that_could_not_be_abandoned_keeps_its_count_of_attempts() -> None:
+    world = crash_at("dispatcher.turn")
+    crash_watch, crashes = world.watch, 0
+
+    def without_letters(name: str, call: PortCall) -> Any:
+        nonlocal crashes
+        crashes += name == "dispatcher.turn"
+        if name == "dead_letters.add":
+            raise TransientError("no answer")
+        return crash_watch(name, call)
+
+    world.watch = without_letters
+    for _ in range(30):
+        world.dispatcher.queue.clear()
+        world.clock.move(400)
+        world.sweep()
+    assert crashes == MAX_ATTEMPTS, "once the task is exhausted, the sweeper makes no further ordinary pass"
+    world.watch = crash_watch
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED

@@ -157,6 +157,15 @@ def test_the_outcome_of_a_killed_irreversible_call_is_unknown() -> None:
     assert len(runs) == 1
 
 
+def test_an_irreversible_call_whose_worker_is_always_lost_is_an_unknown_outcome() -> None:
+    world, runs = world_with_payments("irreversible")
+    world.watch = lambda name, call: _crash_after(name, call, "files.create")
+    world.settle()
+    error = str(results_step(world).results[0].error)
+    assert error.startswith("outcome unknown: tool 'pay' was lost 4 times, ")
+    assert not runs
+
+
 def test_a_worker_that_hung_before_an_irreversible_call_does_not_run_it() -> None:
     """Its lease has expired meanwhile. It has started the call, so the next attempt does not run it either."""
     world, runs = world_with_payments("irreversible")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from roboco.gateway.calls import OWNER, CallLine, LinePart
+from roboco.gateway.calls import OWNER, CallLine, Calls, LinePart
 from roboco.gateway.problem import Problem
 
 SHORT_SECONDS, LONG_SECONDS = 0.05, 20.0
@@ -101,5 +101,22 @@ def test_slow_calls_of_one_owner_leave_threads_and_places_to_others() -> None:
         assert await asyncio.gather(*slow) == [True] * 4
         assert await asyncio.create_task(held_by(line, "acme", lambda: "served")) == "served"
         line.close()
+
+    asyncio.run(serve())
+
+
+def test_slow_uploads_of_one_owner_leave_half_of_the_threads_to_others() -> None:
+    go = threading.Event()
+
+    async def serve() -> None:
+        calls = Calls(LONG_SECONDS)
+        slow = [asyncio.create_task(held_by(calls.uploads, "acme", go.wait)) for _ in range(8)]
+        await asyncio.sleep(0)
+        with pytest.raises(Problem, match=r"503.*too many upload calls of this caller, or of its tenant"):
+            await held_by(calls.uploads, "acme", go.wait)
+        assert await asyncio.create_task(held_by(calls.uploads, "other", lambda: "served")) == "served"
+        go.set()
+        assert await asyncio.gather(*slow) == [True] * 8
+        calls.close()
 
     asyncio.run(serve())

@@ -170,6 +170,12 @@ def _keywords(schema: dict[str, Any]) -> list[str]:
     return [*schema, *(word for one in inner for word in _keywords(one))]
 
 
+def test_long_descriptions_are_truncated() -> None:
+    assert (
+        len(describe_tools((tool(closed_object(a=TEXT | {"description": "y" * 9000}), description="x" * 9000),))) < 1100
+    )
+
+
 def message(role: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
 

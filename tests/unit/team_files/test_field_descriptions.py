@@ -20,7 +20,7 @@ def test_fields_of_the_model_itself_are_described() -> None:
 
 def test_fields_of_nested_models_are_described() -> None:
     profile = schema_of_teams()["$defs"]["ModelProfile"]["properties"]
-    assert profile["images"]["description"] == "True if the model accepts images."
+    assert profile["images"]["description"] == "The earlier form of `accepts: [image]`, which is still read."
 
 
 def test_class_of_the_same_name_outside_the_domain_describes_nothing() -> None:

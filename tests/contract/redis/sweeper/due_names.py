@@ -1,7 +1,20 @@
-"""The due entries of a schedule, read with claims."""
+"""The due entries of a schedule, read with claims, and their times."""
+
+from typing import Any
 
 from roboco.domain.shard import SHARDS
 from roboco.ports.schedule import Schedule
+from roboco.redis.schedule import RedisSchedule
+from tests.support.memory_ports.schedule import MemorySchedule
+
+
+def due_at(schedule: Schedule, name: str) -> float | None:
+    """Return the due time of an entry in Unix seconds, or None if it has none."""
+    if isinstance(schedule, MemorySchedule):
+        return schedule.due_at(name)
+    assert isinstance(schedule, RedisSchedule)
+    score: Any = schedule._client.zscore(schedule._key_of(name), name)
+    return None if score is None else float(score)
 
 
 def due_names(schedule: Schedule, limit: int = 10) -> list[str]:

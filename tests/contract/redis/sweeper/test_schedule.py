@@ -162,7 +162,6 @@ def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnR
     schedule = unreachable_task.schedule
     uses: list[Callable[[], object]] = [
         lambda: schedule.set("a"),
-        lambda: schedule.set_default("a"),
         schedule.count,
         lambda: schedule.remove("a"),
         lambda: schedule.enter(["a"]),

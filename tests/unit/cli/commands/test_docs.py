@@ -1,10 +1,19 @@
 """roboco docs: the list of guides, and a guide."""
 
+import sys
+from io import StringIO
+
+import pytest
 from click.testing import CliRunner
 
 from roboco import UsageError
 from roboco.cli.commands.docs import docs, pages
 from tests.support.documents import GUIDES
+
+
+class TerminalBuffer(StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 def test_list_has_every_guide_with_its_subject() -> None:
@@ -19,6 +28,17 @@ def test_pipe_gets_markdown_without_the_comments_for_tests() -> None:
     assert printed.startswith("# Streaming\n")
     assert "<!--" not in printed
     assert "```python\nfrom roboco import Orchestrator\n" in printed
+
+
+def test_terminal_gets_a_formatted_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = TerminalBuffer()
+    monkeypatch.setattr(sys, "stdout", screen)
+    assert docs.callback is not None
+    docs.callback("limits.md")
+    shown = screen.getvalue()
+    assert "Limits of a task" in shown
+    assert "## Limits" not in shown
+    assert "|---|" not in shown
 
 
 def test_unknown_guide_is_an_error_that_lists_the_guides() -> None:

@@ -1,9 +1,11 @@
 """A conversation asks the user when the team waits, and only then; Ctrl-C lets the user interject."""
 
+import asyncio
 import os
 import queue
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any, cast
 
 import pytest
@@ -36,8 +38,10 @@ class ScriptedTask:
         for item in items:
             self._items.put(item)
 
-    def stream(self, cursor: str | None = None, *, subtasks: bool = False) -> Iterator[StreamItem]:
+    async def astream(self, *, subtasks: bool = False) -> AsyncGenerator[StreamItem, None]:
         while True:
+            while self._items.empty():
+                await asyncio.sleep(0.01)
             item = self._items.get()
             if isinstance(item, Exception):
                 raise item
@@ -121,6 +125,15 @@ def test_ctrl_c_lets_the_user_interject() -> None:
 
 
 @pytest.mark.usefixtures("_signals")
+def test_ctrl_c_without_a_message_continues() -> None:
+    task = ScriptedTask(RUNNING, MESSAGE, ENDED, status=TaskStatus.RUNNING)
+    user = ScriptedUser(task)
+    assert conversation(task, ShownItems(pressed=1), user=user).follow() is TaskStatus.COMPLETED
+    assert user.questions == ["interject"]
+    assert task.sent == []
+
+
+@pytest.mark.usefixtures("_signals")
 @pytest.mark.parametrize("has_user", [True, False])
 def test_ctrl_c_without_a_terminal_ends_the_conversation(has_user: bool) -> None:
     task = ScriptedTask(RUNNING, ENDED, status=TaskStatus.RUNNING)
@@ -137,6 +150,18 @@ def test_stop_shows_the_remaining_items() -> None:
     endless = conversation(ScriptedTask(RUNNING, status=TaskStatus.RUNNING), shown)
     with pytest.raises(TimeoutError, match=r"'t' has not ended within 0\.3 s"):
         endless.stop("enough", 0.3)
+
+
+@pytest.mark.usefixtures("_signals")
+def test_a_conversation_goes_on_after_ctrl_c_while_no_item_arrives() -> None:
+    cancelled = event("task_end", status="cancelled", reason="enough")
+    task = ScriptedTask(RUNNING, status=TaskStatus.RUNNING, answers=(cancelled,))
+    interrupted = conversation(task, ShownItems())
+    press = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    press.start()
+    with pytest.raises(Interrupted):
+        interrupted.follow()
+    assert interrupted.stop("enough", 5) is TaskStatus.CANCELLED
 
 
 def test_errors_of_the_stream_and_the_check_are_raised() -> None:

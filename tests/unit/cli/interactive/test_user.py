@@ -1,7 +1,7 @@
 """The questions to a user at the terminal, and the controls that the answers send."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import pytest
@@ -82,6 +82,14 @@ def call(index: int = 1, **args: Any) -> ToolCall:
     return ToolCall(id=f"tc_{index}", tool_name="pay", args=args)
 
 
+@pytest.mark.parametrize("lines", [("",), (EOFError(),), ("  ", "")])
+def test_an_empty_interjection_sends_nothing_and_says_so(open_session: OpenSession, lines: Iterable[Any]) -> None:
+    session = open_session(*lines)
+    assert not session.user.interject()
+    assert session.controls == []
+    assert session.screen[-1] == "no message: the task continues"
+
+
 def test_an_interjection_interrupts_the_task(open_session: OpenSession) -> None:
     session = open_session("be brief", "")
     assert session.user.interject()
@@ -95,6 +103,15 @@ def test_an_interjection_during_an_outage_may_be_repeated(open_session: OpenSess
     session.refuses = TransientError("redis does not answer")
     assert not session.user.interject()
     assert session.screen[-1] == "redis does not answer; Ctrl-C asks again"
+
+
+def test_approval_is_asked_for_again_until_the_answer_is_valid(open_session: OpenSession) -> None:
+    session = open_session("perhaps", "{", "[1]", "Y")
+    session.calls = [call()]
+    assert session.user.answer(TaskStatus.APPROVAL)
+    assert session.controls == [("approve", "tc_1", "None")]
+    assert session.screen.count("say y, n, n REASON, or a JSON object") == 2
+    assert any(line.startswith("this is no JSON: ") for line in session.screen)
 
 
 def test_approval_shows_the_arguments_in_full(open_session: OpenSession) -> None:
@@ -120,6 +137,17 @@ def test_changed_tool_is_shown_before_it_is_approved(open_session: OpenSession) 
         r'     now "Buy\u202e."',
     ]
     assert session.screen[8].startswith("approve the change? y, n [REASON]; this call does not run")
+
+
+def test_the_user_is_not_asked_if_no_approval_helps(open_session: OpenSession) -> None:
+    session = open_session()
+    session.unresolved = [call()]
+    assert not session.user.answer(TaskStatus.APPROVAL)  # the outcome of a call is unknown
+    session.unresolved = []
+    assert session.user.answer(TaskStatus.APPROVAL)  # the coordinator has yet to apply the approvals
+    assert not session.user.answer(TaskStatus.CLIENT_TOOL_TURN)
+    assert not session.user.answer(TaskStatus.PAUSED)
+    assert session.prompts == []
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,18 @@
 """Bulk controls: one control of many tasks, over the ports in memory."""
 
-import re
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from roboco.client.operator.bulk import MAX_UNAVAILABLE, Bulk
+from roboco.client.operator import bulk as bulk_module
+from roboco.client.operator.bulk import PARALLEL, Bulk
 from roboco.client.operator.bulk_report import BulkReport
 from roboco.client.operator.bulk_sender import bulk_item_id
-from roboco.client.operator.pace import Pace
 from roboco.domain.paths import summary_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.task_filter import TaskFilter
 from roboco.errors import TransientError, UsageError
 from roboco.ports.scans import Rebuild
 from tests.support.gateway_rest import RestWorld, rest_world
@@ -60,7 +60,7 @@ def test_each_task_of_the_conditions_gets_the_control_on_some_page(rest: RestWor
     assert run.count().matching == 5
     pages = list(run.pages(limit=2))
     assert outcomes(*pages) == dict.fromkeys(tasks, "accepted")
-    assert [len(page.outcomes) for page in pages[:3]] == [2, 2, 1]
+    assert [len(page.outcomes) for page in pages] == [2, 2, 1]
     assert items(rest, other) == []
     for task_id in tasks:
         rest.world.settle(task_id)
@@ -70,9 +70,9 @@ def test_each_task_of_the_conditions_gets_the_control_on_some_page(rest: RestWor
 
 def test_a_run_that_is_resumed_sends_no_task_its_item_twice(rest: RestWorld) -> None:
     tasks = submit(rest, *"abcde")
-    first = bulk(rest, "pause", by="key:night").page(limit=2)
+    first = next(bulk(rest, "pause", by="key:night").pages(limit=2))
     pages = list(bulk(rest, "pause").pages(first.cursor, limit=2))
-    assert outcomes(first, *pages) == dict.fromkeys(tasks, "accepted")
+    assert outcomes(*pages) == dict.fromkeys(tasks, "accepted") | dict.fromkeys(outcomes(first), "repeated")
     assert {page.bulk_id for page in pages} == {first.bulk_id}
     again = list(bulk(rest, "pause", bulk_id=first.bulk_id).pages(limit=2))
     assert outcomes(*again) == dict.fromkeys(tasks, "repeated")
@@ -89,18 +89,8 @@ def test_a_page_that_is_lost_after_some_of_its_tasks_is_repeated_without_effect(
     assert outcomes(run.page()) == dict.fromkeys(tasks, "accepted") | {"acme:b": "repeated"}
 
 
-def test_a_broken_task_in_the_middle_fails_alone_and_its_outcome_has_the_cause(rest: RestWorld) -> None:
-    tasks = submit(rest, *"abc")
-    rest.world.files.held[summary_path("acme:b")] = b"poison"
-    rest.world.histories.held["acme:b"] = [b"poison"]
-    found = {one.task_id: one for page in bulk(rest).pages() for one in page.outcomes}
-    assert {name: one.outcome for name, one in found.items()} == dict.fromkeys(tasks, "accepted") | {"acme:b": "failed"}
-    assert found["acme:b"].code == "corrupt_history"
-    assert "is not a step" in found["acme:b"].cause
-
-
 def test_tasks_whose_server_is_silent_end_the_run_which_can_be_resumed(rest: RestWorld) -> None:
-    tasks = submit(rest, *(f"t{number:02}" for number in range(MAX_UNAVAILABLE + 4)))
+    tasks = submit(rest, *(f"t{number:02}" for number in range(PARALLEL + 4)))
     run = bulk(rest)
     first = run.page(limit=4)
 
@@ -110,21 +100,65 @@ def test_tasks_whose_server_is_silent_end_the_run_which_can_be_resumed(rest: Res
         return call()
 
     before, rest.world.watch = rest.world.watch, fail
-    with pytest.raises(TransientError, match=f"{MAX_UNAVAILABLE} tasks in a row .* the store is silent"):
+    with pytest.raises(TransientError, match=f"{PARALLEL} tasks have failed, .* the store is silent"):
         run.page(first.cursor)
-    small = run.pages(first.cursor, limit=4)
-    assert {one.outcome for _ in range(3) for one in next(small).outcomes} == {"failed"}
-    with pytest.raises(TransientError, match=f"{MAX_UNAVAILABLE} tasks in a row .* the store is silent"):
-        next(small)
+    assert {one.outcome for one in run.page(first.cursor, limit=4).outcomes} == {"failed"}
     rest.world.watch = before
     assert outcomes(first, *bulk(rest).pages(first.cursor)) == dict.fromkeys(tasks, "accepted")
 
 
-def test_gateways_of_other_releases_read_the_cursor(rest: RestWorld) -> None:
-    """A caller may get each page from another gateway, also while they are upgraded."""
-    submit(rest, *"ab")
-    cursor = bulk(rest, reason="night", bulk_id="b").page(limit=1).cursor
-    assert re.fullmatch(r"b\.2ec4f8ac\.\d{13}\.\d{13}\.0\.\d{13}\.0{13}\.1\.\d{13}-acme:b", cursor)
+def move_to_front(rest: RestWorld, task_id: str) -> None:
+    """Change the task in the index now: it waits for its user."""
+    index, now = rest.world.engine.tasks.task_index, rest.world.engine.now()
+    [entry] = [one for one in index.page(TaskFilter()).entries if one.task_id == task_id]
+    update = {"status": TaskStatus.USER_TURN, "updated_at": now, "epoch": entry.epoch + 1}
+    index.put([entry.model_copy(update=update)])
+
+
+def test_a_task_that_changes_meanwhile_gets_its_item_and_a_new_one_does_not(rest: RestWorld) -> None:
+    tasks = submit(rest, *"abcd")
+    pages = bulk(rest).pages(limit=2)
+    first = next(pages)
+    rest.world.clock.move(1)
+    move_to_front(rest, "acme:a")
+    [late] = submit(rest, "late")
+    assert outcomes(first, *pages) == dict.fromkeys(tasks, "accepted")
+    assert items(rest, late) == []
+
+
+def test_a_single_page_leaves_tasks_that_have_changed_since_the_beginning(rest: RestWorld) -> None:
+    tasks = submit(rest, *"abcd")
+    first = bulk(rest).page(limit=2)
+    rest.world.clock.move(1)
+    move_to_front(rest, "acme:a")
+    [late] = submit(rest, "late")
+    found = outcomes(first, bulk(rest).page(first.cursor))
+    assert found == dict.fromkeys(tasks[1:], "accepted")
+    assert outcomes(bulk(rest, bulk_id=first.bulk_id).page()) == {
+        "acme:a": "accepted",
+        late: "accepted",
+    } | dict.fromkeys(tasks[1:], "repeated")
+
+
+def test_a_count_has_parts(rest: RestWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_module, "COUNT_READS", 2)
+    monkeypatch.setattr(bulk_module, "MAX_LIMIT", 1)
+    submit(rest, *"abc")
+    first = bulk(rest).count()
+    assert (first.matching, bool(first.cursor)) == (2, True)
+    second = bulk(rest).count(first.cursor)
+    assert (second.matching, second.cursor, second.bulk_id, second.start) == (1, "", first.bulk_id, first.start)
+    assert len(outcomes(*bulk(rest).pages(first.start))) == 3
+
+
+def test_a_broken_task_in_the_middle_fails_alone_and_its_outcome_has_the_cause(rest: RestWorld) -> None:
+    tasks = submit(rest, *"abc")
+    rest.world.files.held[summary_path("acme:b")] = b"poison"
+    rest.world.histories.held["acme:b"] = [b"poison"]
+    found = {one.task_id: one for page in bulk(rest).pages() for one in page.outcomes}
+    assert {name: one.outcome for name, one in found.items()} == dict.fromkeys(tasks, "accepted") | {"acme:b": "failed"}
+    assert found["acme:b"].code == "corrupt_history"
+    assert "is not a step" in found["acme:b"].cause
 
 
 @pytest.mark.parametrize(
@@ -157,21 +191,11 @@ def test_a_wrong_option_is_refused_before_anything_is_sent(
 
 
 @pytest.mark.parametrize(
-    "cursor", ["x", "1-a", "a.b.c", "9" * 500, "bulk.00000000.1.1.0.1.1.0.", "b.00000000" + ".9" * 6]
+    "cursor", ["x", "1-a", "a.b.c", "9" * 500, "b.1.", ".1764363600000000.", "b.9999999999999999.\n"]
 )
 def test_a_cursor_that_is_none_is_refused(rest: RestWorld, cursor: str) -> None:
     with pytest.raises(UsageError, match="is not one of a bulk control"):
         bulk(rest).page(cursor)
-
-
-def test_the_cursor_of_another_control_or_condition_is_refused(rest: RestWorld) -> None:
-    submit(rest, *"ab")
-    cursor = bulk(rest).page(limit=1).cursor
-    for other in (bulk(rest, "pause"), bulk(rest, team="desk"), bulk(rest, reason="another")):
-        with pytest.raises(UsageError, match="that of another bulk control"):
-            other.page(cursor)
-    late = bulk(rest, until=rest.world.engine.now() + timedelta(minutes=1))
-    assert late.page(cursor).outcomes  # the times may be relative to the moment of each call
 
 
 @pytest.mark.parametrize(
@@ -190,20 +214,3 @@ def test_a_tenants_client_reaches_its_own_tasks_alone(rest: RestWorld) -> None:
     with pytest.raises(UsageError, match="alone"):
         bulk(rest)
     assert bulk(rest, tenant=None, all_tasks=True).count().matching == 0
-
-
-def test_the_pace_spreads_actions_evenly_and_a_late_one_gives_no_burst() -> None:
-    now, slept = [0.0], []
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        now[0] += seconds
-
-    pace = Pace(4, lambda: now[0], sleep)
-    for _ in range(5):
-        pace.wait()
-    assert (slept, now[0]) == ([0.25] * 4, 1.0)
-    now[0] = 10.0
-    for _ in range(3):
-        pace.wait()
-    assert now[0] == pytest.approx(10.5)

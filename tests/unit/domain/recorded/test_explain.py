@@ -74,6 +74,13 @@ def test_the_cause_of_a_turn_is_explained(name: str, seq: int, why: str, line: s
     assert any(line in one for one in explanation.before), explanation.before
 
 
+def test_steps_that_no_agent_wrote_are_explained() -> None:
+    assert explain_step("manual", 2).why == "it was the user's turn: after every turn the user decides"
+    assert explain_step("graph", 0).why == "the user sent a message"
+    assert explain_step("tools", 2).why == "all calls of the step before were answered"
+    assert explain_step("answers", 4).why == "the work seemed to be done: 1 round is done"
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

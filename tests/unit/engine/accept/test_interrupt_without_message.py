@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from roboco.client.receipt import Receipt, find_receipt
+from roboco.client.session import session
 from roboco.client.task_control import TaskControl
+from roboco.domain.history.state import fold
 from roboco.domain.ids import sub_task_id
+from roboco.domain.recorded.explain import current_status, explain
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
@@ -88,6 +91,23 @@ def test_next_message_continues_with_the_interrupted_agent() -> None:
     assert world.history()[4].metadata["routing"]["rule"] == "interrupted"
     assert world.summary().status is TaskStatus.COMPLETED
     assert_whole(world, "")
+
+
+def test_history_session_and_story_show_it_and_the_replay_decides_the_same() -> None:
+    world = halted_once()
+    world.settle()
+    assert fold(world.history()).interrupted
+    shown = session(world.engine, TASK)
+    assert (shown.status, shown.reason) == (TaskStatus.USER_TURN, "interrupted by the user")
+    assert shown.messages[-1].text == "interrupted by the user"
+    assert current_status(recorded(world)) == "it is the user's turn: interrupted by the user"
+    assert {step.comparison for step in replay(recorded(world))} == {"same"}
+    world.send("shorter")
+    world.settle()
+    assert not fold(world.history()).interrupted
+    [scene] = explain(recorded(world), "4")
+    assert "the user interrupted the work" in scene.before
+    assert {step.comparison for step in replay(recorded(world)) if step.seq is not None} == {"same"}
 
 
 def test_interruption_between_two_steps_keeps_the_next_turn_from_starting() -> None:

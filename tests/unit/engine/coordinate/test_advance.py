@@ -72,6 +72,14 @@ def test_an_ended_task_leaves_redis_after_the_retention_and_stays_ended() -> Non
     assert (world.history(), world.files.held) == (history, files)
 
 
+def test_advance_of_an_unknown_task_does_nothing() -> None:
+    world = SEQUENTIAL.world()
+    world.server.held.schedule["nothing"] = 0.0
+    advance(world.engine, "nothing")
+    assert not world.server.held.schedule
+    assert not world.files.held
+
+
 def reversed_order(team: Team, history: History) -> Route:
     names = [agent.name for agent in reversed(team.agents)]
     turns = sum(history.state.turns.values())

@@ -227,6 +227,16 @@ def test_an_output_older_than_the_tail_is_read_from_the_history() -> None:
     assert listed(world)[:2] == FOUND
 
 
+@pytest.mark.parametrize(("agents", "last"), [(2, "writer"), (1, "user")])
+def test_a_limit_at_a_map_is_wrapped_up_by_an_agent_with_a_model(agents: int, last: str) -> None:
+    team = state_team()
+    limits = Limits(max_steps=1, at_limit="wrap_up")
+    world = run(team.model_copy(update={"agents": team.agents[:agents], "limits": limits}), state={"words": ["a"]})
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert [step.agent_name for step in world.history() if step.error is None][-1] == last
+    assert not any(step.is_map for step in world.history())
+
+
 def recorded(world: World, team: Team) -> RecordedTask:
     summary = world.summary()
     steps = world.history()
@@ -260,6 +270,10 @@ def test_a_replay_and_a_rehearsal_make_the_same_steps(on_error: str) -> None:
             "agents[1].tools: an agent with a map has no turn",
         ),
         ({}, "agents[1].prompt: is missing"),
+        (
+            {"map": {"over": "state.x", "team": "search"}, "handoffs": ["planner"]},
+            "agents[1].handoffs: an agent with a",
+        ),
     ],
 )
 def test_mistakes_in_a_map_are_named(agent: dict[str, Any], mistake: str) -> None:

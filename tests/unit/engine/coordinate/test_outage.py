@@ -172,6 +172,25 @@ def test_text_that_was_published_before_a_failure_is_void() -> None:
     assert restart["reason"] == "no answer"
 
 
+def test_a_step_that_was_stored_before_a_failure_is_kept() -> None:
+    server = FailingModel(None)
+    world = world_with_tasks(server)
+    failed: list[str] = []
+
+    def watch(name: str, call: PortCall) -> Any:
+        if name.startswith("task_store.commit") and not failed:
+            failed.append(name)
+            raise TransientError("no answer")
+        return call()
+
+    world.watch = watch
+    run_for(world, 5)
+    assert failed
+    assert world.summary("t0").status is TaskStatus.COMPLETED
+    assert len(server.requested_at) == 1
+    assert "event_turn_restart" not in [event["type"] for event in world.events("t0")]
+
+
 @pytest.mark.parametrize(
     "error", [ValueError("bad \udc80 name https://me:pass@x"), TransientError("bad \udc80 name https://me:pass@x")]
 )
@@ -197,3 +216,10 @@ def test_retry_delays_grow_up_to_a_minute_and_obey_the_server() -> None:
     assert retry_delay(now, 3) == 8, "a server with a Retry-After of 0 is not asked in a loop"
     assert retry_delay(later, 0) == 30
     assert retry_delay(ModelError("status", "503", True, 1e9), 0) == MAX_RETRY_AFTER
+
+
+def test_a_rate_limit_that_never_ends_pauses_the_task() -> None:
+    world = world_with_tasks(FailingModel(ModelError("rate_limit", "model 'm' is at its rate limit (429)", True)))
+    run_for(world, OUTAGE_TIMEOUT + 70)
+    assert world.summary("t0").status is TaskStatus.PAUSED
+    assert "rate limit" in world.summary("t0").reason

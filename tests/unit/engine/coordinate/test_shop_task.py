@@ -1,91 +1,19 @@
 """shop_task and task_answer: tool calls that Celery tasks of another application answer."""
 
 import re
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from roboco.domain.history.part import ToolResult
 from roboco.domain.ids import shop_task_id
-from roboco.domain.paths import intent_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.answer import MAX_EXTERNAL_RESULT_BYTES, CallApproval, decide_approval
 from roboco.engine.accept.wait_cause import wait_cause
-from roboco.engine.coordinate.task_answer import TaskAnswer, accept_task_answer
-from roboco.errors import TransientError, UsageError
-from tests.faults.enumerated import INJECTIONS, FaultedCall
-from tests.support.memory_ports.journeys import assert_whole, member, own_turns
-from tests.support.memory_ports.model import says
+from tests.support.memory_ports.journeys import assert_whole
 from tests.support.memory_ports.shop import answer_of
-from tests.support.memory_ports.watch import Crash, PortCall
-from tests.support.memory_ports.world import TASK, World, team_of, world_parts
-
-PARSE = {
-    "name": "parse",
-    "task": "docs.parse",
-    "queue": "parsing",
-    "description": "Parse a document.",
-    "parameters": {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]},
-    "timeout": 60,
-}
-
-
-class ShopWorld(World):
-    """A world with a shop, whose worker runs the Celery tasks, and whose answers are delivered until they are taken."""
-
-    def __init__(self, args: tuple[dict[str, Any], ...] = ({"file": "a.pdf"},), **tool: Any) -> None:
-        def script(request: Any) -> Any:
-            asked = [("parse", one) for one in args]
-            return says("done") if own_turns(request) else says("parsing", *asked, ("add", {}))
-
-        super().__init__(world_parts(script, {"add": lambda args, context: 3}))
-        self.answers: list[TaskAnswer] = []
-        self.refusals: list[str] = []
-        self.team = team_of(
-            agents=[member("clerk", tools=["parse", "add"])],
-            tools=[PARSE | tool, {"name": "add", "function": "shop.sums:add", "effect": "pure"}],
-        )
-
-    def begin(self) -> "ShopWorld":
-        """Submit the task, and deliver messages until it waits for the shop."""
-        self.submit(self.team)
-        self.drain()
-        return self
-
-    def run(self, works: bool = True) -> "ShopWorld":
-        """Run the task to its end, or until it waits for a person. The shop's worker `works`, or takes nothing."""
-        for _ in range(100):
-            self.drain()
-            self.answers += self.shop.take() if works else []
-            self.deliver_answers()
-            self.drain()
-            if self.is_settled():
-                return self
-            self.clock.move(max(0.0, self.server.held.schedule.get(TASK, 0.0) - self.clock.now()))
-            self.sweep()
-        raise AssertionError(f"never settles: {self.failures[:3]} {self.server.held.tasks.get(TASK)}")
-
-    def deliver_answers(self) -> None:
-        """Deliver the answers. One whose worker dies or whose server does not answer is delivered again."""
-        waiting, self.answers = self.answers, []
-        for one in waiting:
-            try:
-                accept_task_answer(self.engine, one)
-            except UsageError as error:
-                self.refusals.append(str(error))
-            except (TransientError, Crash):
-                self.answers.append(one)
-
-    def results(self) -> list[ToolResult]:
-        """Return the results of the Celery tasks."""
-        return list(self.history()[2].results)[:-1]
-
-    @property
-    def reason(self) -> str:
-        """The reason of the task's status in Redis."""
-        return self.server.held.tasks[TASK].reason
+from tests.support.memory_ports.shop_world import ShopWorld
+from tests.support.memory_ports.world import TASK
 
 
 def test_a_celery_task_answers_a_call() -> None:
@@ -262,53 +190,3 @@ def test_a_tool_that_is_switched_off_is_not_sent_until_it_is_on() -> None:
     switches.switch_on("tool:parse")
     world.run()
     assert [result.result for result in world.results()] == [["file"]]
-
-
-@pytest.mark.parametrize("effect", ["idempotent", "irreversible"])
-@pytest.mark.parametrize("kind", sorted(INJECTIONS))
-def test_a_fault_at_any_port_call_leads_to_one_result_for_each_call(kind: str, effect: str) -> None:
-    at, came, failures = 0, True, []
-    while came:
-        at += 1
-        came, failure = _run_with_fault(kind, at, effect)
-        failures += [failure] if failure else []
-    assert not failures, "\n".join(failures[:10])
-    assert at > 60
-
-
-def _run_with_fault(kind: str, at: int, effect: str) -> tuple[bool, str]:
-    world = ShopWorld(effect=effect, timeout=3600)
-    calls, doubled = 0, 0
-
-    def watch(name: str, call: PortCall) -> Any:
-        nonlocal calls, doubled
-        calls += 1
-        doubled += (calls, kind, name) == (at, "repeated", "shop.send")  # by the broker
-        return call() if calls != at else INJECTIONS[kind](FaultedCall(world, name, call))
-
-    world.watch = watch
-    try:
-        world.begin().run()
-        _check(world, effect, 1 + doubled)
-    except AssertionError as error:
-        return calls >= at, f"{kind}@{at} {effect}: {error}".splitlines()[0]
-    return calls >= at, ""
-
-
-def _check(world: ShopWorld, effect: str, at_most: int) -> None:
-    assert not [error for error in world.failures if not isinstance(error, TransientError)], world.failures
-    assert [step.agent_name for step in world.history()] == ["user", "clerk", "tool_executor", "clerk"]
-    assert world.summary().status is TaskStatus.COMPLETED
-    assert_whole(world, "")
-    times = Counter(sent.message_id for sent in world.shop.sent)
-    for call, result in zip(world.history()[1].calls, world.results(), strict=False):
-        sent = times[shop_task_id(TASK, 1, call.id)]
-        assert result.tool_call_id == call.id
-        assert intent_path(TASK, call.id) in world.files.held
-        assert sent <= at_most or effect != "irreversible", sent
-        if result.is_error:
-            assert effect == "irreversible", result.error
-            assert "outcome unknown" in str(result.error)
-            continue
-        assert result.result == ["file"]
-        assert sent >= 1

@@ -198,7 +198,8 @@ def test_a_task_that_cannot_be_reconciled_is_retried_with_a_delay() -> None:
 
 def test_the_first_success_after_an_outage_hurries_the_other_entries() -> None:
     """The delays of three tasks have grown; two of them are checked soon after the first one succeeds."""
-    engine = World(world_parts(lambda request: says(""))).engine
+    world = World(world_parts(lambda request: says("")))
+    engine = world.engine
     for _ in range(6):
         for name in ("b", "c"):
             engine.process.backoff.record_failure(name)
@@ -206,7 +207,7 @@ def test_the_first_success_after_an_outage_hurries_the_other_entries() -> None:
     for name, delay in (("a", 0.0), ("b", 30.0), ("c", 30.0)):
         engine.tasks.schedule.set(name, delay)
     assert sweep_shard(engine, shard_of("a"), 10, lambda *_: None) == 1
-    due = [engine.tasks.schedule.due_at(name) or 0.0 for name in ("b", "c")]
+    due = [world.server.held.schedule[name] for name in ("b", "c")]
     assert [round(at - engine.clock.now(), 2) for at in due] == [0.0, 0.01]
     assert engine.process.backoff.record_failure("b") == 1.0
 
@@ -285,6 +286,20 @@ def test_the_clock_of_a_sweeper_does_not_matter(skew: float) -> None:
         world.clock.move(1)
         sweep(replace(world.engine, clock=SkewedClock(world.clock, skew)), world.server)
         assert world.clock.now() - crashed_at < world.given.policy.lease + 5
+
+
+def test_restored_counts_of_lost_sweepers_end_no_task() -> None:
+    """A failover restores counts that were cleared after a successful pass over the task."""
+    world = MANUAL.world()
+    world.submit(MANUAL.team)
+    world.settle()
+    world.server.held.attempts[f"look:{TASK}"] = 9
+    world.server.restore(world.server.copy())
+    for _ in range(3):
+        world.clock.move(4000)
+        world.sweep()
+        world.drain()
+    assert world.summary().status is TaskStatus.USER_TURN
 
 
 def test_a_task_of_another_workspace_continues_soon_after_its_coordinator_has_started(

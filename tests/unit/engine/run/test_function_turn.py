@@ -10,7 +10,7 @@ from roboco.domain.history.step import verify_chain
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.answer import CallResolution, resolve_unknown
 from roboco.ports.tools import ToolContext
-from roboco.tools.function_answer import Answer
+from roboco.tools.function_answer import AgentAnswer
 from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import member, speaker
 from tests.support.memory_ports.model import says
@@ -73,10 +73,10 @@ def test_its_typed_answer_leads_edges_and_state() -> None:
 
 
 def test_it_hands_off_and_calls_tools() -> None:
-    def triage(args: dict[str, Any], context: ToolContext) -> Answer:
+    def triage(args: dict[str, Any], context: ToolContext) -> AgentAnswer:
         if context.messages[-1]["role"] == "tool":
-            return Answer(f"sum {context.messages[-1]['content']}", handoff="writer")
-        return Answer(calls=[("add", {"a": 1})])
+            return AgentAnswer(f"sum {context.messages[-1]['content']}", handoff="writer")
+        return AgentAnswer(calls=[("add", {"a": 1})])
 
     world = run(
         {"triage": triage, "add": lambda args, context: args["a"] + 1},
@@ -95,13 +95,13 @@ def test_it_hands_off_and_calls_tools() -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (Answer(handoff="nobody"), "cannot hand off to 'nobody'"),
-        (Answer(calls=[("triage", {})]), "called itself"),
-        (Answer(calls=[("add", {})] * 101), "made 101 calls"),
-        (Answer("x" * 300_000), "bytes of JSON"),
+        (AgentAnswer(handoff="another"), "cannot hand off to 'another'"),
+        (AgentAnswer(calls=[("triage", {})]), "called itself"),
+        (AgentAnswer(calls=[("add", {})] * 101), "made 101 calls"),
+        (AgentAnswer("x" * 300_000), "bytes of JSON"),
     ],
 )
-def test_an_answer_out_of_bounds_fails_the_task(answer: Answer, why: str) -> None:
+def test_an_answer_out_of_bounds_fails_the_task(answer: AgentAnswer, why: str) -> None:
     world = run({"triage": lambda args, context: answer}, [function("triage")])
     assert world.summary().status is TaskStatus.FAILED
     assert why in world.summary().reason

@@ -60,3 +60,12 @@ def test_texts_that_almost_are_places_are_refused(text: str) -> None:
     for parse in (check_place, check_list_place, lambda found: split_places(found, ["task"])):
         with pytest.raises(Problem, match="is not the id of an event"):
             parse(text)
+
+
+def test_places_in_sub_tasks_are_those_of_a_stream_with_them_alone() -> None:
+    place = ".1.0.0.1.0,,-,a.2.1.0.1.0"
+    assert check_place(place, subtasks=True) == place
+    assert check_place(end_place(place), subtasks=True) == end_place(place)
+    for wrong in (place, f"{place},x", ",".join([".1.0.0.1.0"] * 102)):
+        with pytest.raises(Problem, match="is not the id of an event"):
+            check_place(wrong, subtasks=wrong != place)

@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from roboco.gateway.calls import OWNER, CallLine
+from roboco.gateway.streams import task_lists
 from roboco.gateway.streams.task_list_source import MAX_TASKS_READ
 from roboco.gateway.streams.task_lists import MAX_READS, TaskLists
 
@@ -62,6 +65,22 @@ def test_many_lists_of_one_owner_do_not_delay_a_list_of_another() -> None:
         assert len(index.reads) <= MAX_READS
         index.may_answer.set()
         await asyncio.gather(*slow, other)
+        line.close()
+
+    asyncio.run(main())
+
+
+def test_the_streams_of_a_list_share_a_read_of_its_teams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_lists, "SHARED_SECONDS", 60.0)
+
+    async def main() -> None:
+        index, line = Index(), CallLine("read", 16, 64, 30.0)
+        index.may_answer.set()
+        lists = TaskLists(index.page, line)
+        found = [lists.of("acme", frozenset({"lab", "desk"}), "") for _ in range(20)]
+        await asyncio.gather(*(one.read(SINCE, MAX_TASKS_READ) for one in found))
+        asked = {"limit": MAX_TASKS_READ, "tenant": "acme", "team": ["desk", "lab"], "since": SINCE, "text": ""}
+        assert index.reads == [asked]
         line.close()
 
     asyncio.run(main())

@@ -259,17 +259,15 @@ export function CallActions({ taskId, call, task, wants = wantOf(task, call), ch
 }
 
 /** The calls that wait for a person or a client, as `pending` of the task names them. */
-export const PendingCalls = ({ taskId, pending: { unapproved, unanswered, unknown, changes }, can }) =>
+export const PendingCalls = ({ taskId, pending: { unapproved, unanswered, unknown, changes, sub_tasks: of }, can }) =>
   Object.entries({ approval: unapproved, answer: unanswered, resolution: unknown }).map(([wants, calls]) =>
-    calls.map(({ id, tool_name: tool, args }) => html`<div key=${id} data-pending=${id}><code dir="auto">${tool} ${json(args, 400)}<//>
-      <${CallActions} taskId=${taskId} task=${null} wants=${wants} can=${can} change=${changes[id]} call=${{ id, tool, args, result: null }} /><//>`));
+    calls.map(({ id, tool_name: tool, args }) => html`<div key=${id}><code dir="auto">${tool} ${json(args, 400)}<//>
+      <${CallActions} taskId=${of[id] ?? taskId} task=${null} wants=${wants} can=${can} change=${changes[id]} call=${{ id, tool, args, result: null }} /><//>`));
 
-/** What open sub-tasks ask of a person or a client. The stream of their task does not say when. */
+/** What open sub-tasks ask. The stream of their task does not say when. */
 export function SubTaskCalls({ taskId, can }) {
   const { data } = useLoad(() => request(taskPath(taskId, "pending")), [], 3000);
-  const { unapproved = [], unanswered = [], unknown = [] } = data ?? {};
-  if (!unapproved.length && !unanswered.length && !unknown.length) return null;
-  return html`<section class="card" aria-label="Sub-tasks"><p>A sub-task waits:<//><${PendingCalls} taskId=${taskId} pending=${data} can=${can} /><//>`;
+  return data && html`<${PendingCalls} taskId=${taskId} pending=${data} can=${can} />`;
 }
 
 /** Return when the call of a waiting task expires, from its reason, or "". */

@@ -1,0 +1,97 @@
+"""An agent of pydantic-ai as a member of a team, in a whole deployment in memory with the real toolbox."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roboco.domain.history.state import fold
+from roboco.domain.status import TaskStatus
+from roboco.domain.team.team import Team
+from roboco.errors import InvalidTeam
+from roboco.tools.toolbox import FunctionToolbox
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.watch import Crash
+from tests.support.memory_ports.world import World, team_of, world_parts
+from tests.support.toolboxes import toolbox_of
+from tests.unit.tools import pydantic_agent
+
+MODULE = "tests.unit.tools.pydantic_agent"
+AGENT = {"name": "support", "pydantic_ai": f"{MODULE}:support", "deps": f"{MODULE}:deps", "effect": "pure"}
+
+
+def team() -> Team:
+    return team_of(agents=[AGENT])
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    pydantic_agent.REQUESTS.clear()
+    pydantic_agent.CALLS.clear()
+    given = world_parts(lambda request: says(""))
+    found = World(given)
+    real: FunctionToolbox = toolbox_of(found.files, found.histories, (MODULE,), tmp_path)
+    for name in ("run", "check", "describe"):
+        setattr(given.toolbox, name, getattr(real, name))
+    return found
+
+
+def test_each_request_is_a_turn_and_each_tool_call_a_task(world: World) -> None:
+    world.submit(team(), context={"extra": 4})
+    world.settle()
+    history = world.history()
+    assert world.summary().status is TaskStatus.COMPLETED, world.summary().reason
+    assert [step.agent_name for step in history] == [
+        *("user", "support", "tool_executor", "support", "tool_executor"),
+        *("support", "tool_executor", "support"),
+    ]
+    assert [call.tool_name for call in history[3].calls] == ["support__add", "support__twice"]
+    assert [result.result for result in history[4].results] == [7, 10]
+    assert history[-1].metadata["output"] == {"total": 17}
+    assert pydantic_agent.REQUESTS == ["Add 4."] * 3  # the third corrects the total that the validator refused
+    assert sorted(pydantic_agent.CALLS) == ["add 1 2", "twice 5"]
+    assert fold(history).tokens_in > 0
+
+
+def test_a_message_after_the_answer_continues_the_conversation(world: World) -> None:
+    world.submit(team(), conversation=True)
+    world.settle()
+    world.send("and again", "item1")
+    world.settle()
+    assert world.summary().status is TaskStatus.USER_TURN, world.summary().reason
+    assert world.history()[-1].metadata["output"] == {"total": 13}
+    assert len(pydantic_agent.REQUESTS) == 4  # its model sees the earlier messages, and answers at once
+
+
+@pytest.mark.parametrize("at", range(1, 140, 9))
+def test_a_kill_repeats_no_request_that_is_recorded(world: World, at: int) -> None:
+    world.submit(team())
+    count = [0]
+
+    def watch(name: str, call: Any) -> Any:
+        count[0] += 1
+        if count[0] == at:
+            raise Crash
+        return call()
+
+    world.watch = watch
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED, world.summary().reason
+    assert world.history()[-1].metadata["output"] == {"total": 13}
+    assert len(world.history()) == 8
+    assert len(pydantic_agent.REQUESTS) <= 5  # at most those of the killed turn, one or two, are sent again
+    assert len(pydantic_agent.CALLS) <= 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"tools": ["artifact_list"]}, "has no function, tools"),
+        ({"prompt": "hi"}, "has no prompt"),
+        ({"model": "m"}, "has no model"),
+        ({"pydantic_ai": None, "prompt": "hi", "effect": None}, "deps: needs the field pydantic_ai"),
+    ],
+)
+def test_fields_that_do_not_carry_over_are_refused(fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidTeam, match=why):
+        team_of(agents=[AGENT | fields])
