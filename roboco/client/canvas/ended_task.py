@@ -15,7 +15,7 @@ from kombu.utils import json
 from roboco.broker.continuation import Continuation
 from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.history.step import OUTPUT, last_answer
+from roboco.domain.history.step import OUTPUT, TaskStep, last_answer
 from roboco.domain.inbox.item import Stop
 from roboco.domain.notification import Notification
 from roboco.domain.paths import continued_path
@@ -25,6 +25,9 @@ from roboco.engine.accept.accept_item import accept_item
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.errors import TaskFailed, UsageError
 from roboco.ports.lease_renewals import AttemptLease
+
+NO_OUTPUT = "its last answer has no typed output"
+"""Begins the reason of a Celery task that fails because its team has completed in words."""
 
 
 def continue_canvas(app: Celery, engine: Engine, task_id: str, name: str) -> None:
@@ -47,7 +50,11 @@ def _continue(app: Celery, engine: Engine, task_id: str, name: str) -> None:
     stored = json.loads(target.continuation)
     continuation = Continuation(app, stored["request"])
     completed = notice.status is TaskStatus.COMPLETED
-    result = _result(engine.workspace, task_id, stored["gives"]) if completed else None
+    answer = last_answer(tuple(engine.workspace.histories.read(task_id))) if completed else None
+    result = _result(engine.workspace, task_id, answer, stored["gives"]) if completed else None
+    in_words = completed and stored["gives"] == "output" and not _has_output(answer)
+    if in_words:
+        notice = notice.model_copy(update={"reason": f"{NO_OUTPUT}: {notice.reason}"})
     data = engine.workspace.files.get(continued_path(task_id))  # read last, just before anything is sent
     sent: dict[str, str] = {} if data is None else json.loads(data)
     if sent and sent["notice"] != name:
@@ -57,7 +64,7 @@ def _continue(app: Celery, engine: Engine, task_id: str, name: str) -> None:
             continuation.store_revoked(notice.reason)
             _record_continued(engine.workspace, notice, TaskStatus.CANCELLED)
             continuation.send_event("task-revoked", terminated=True, signum=None, expired=False)
-        case TaskStatus.COMPLETED:
+        case TaskStatus.COMPLETED if not in_words:
             if not sent:
                 continuation.send_next(result)
                 _record_continued(engine.workspace, notice, notice.status)
@@ -105,8 +112,11 @@ def _record_continued(workspace: WorkspaceRecords, notice: Notification, status:
     workspace.files.create(continued_path(notice.task_id), record.encode())
 
 
-def _result(workspace: WorkspaceRecords, task_id: str, gives: str) -> Any:
-    answer = last_answer(tuple(workspace.histories.read(task_id)))
+def _has_output(answer: TaskStep | None) -> bool:
+    return answer is not None and OUTPUT in answer.metadata
+
+
+def _result(workspace: WorkspaceRecords, task_id: str, answer: TaskStep | None, gives: str) -> Any:
     text = "" if answer is None else answer.text
     match gives:
         case "text":
@@ -131,6 +141,8 @@ def wait_for_result(task: Task, gives: str) -> Any:
     match gives:
         case "text":
             return result.text
+        case "output" if not _has_output(last_answer(tuple(task.history()))):
+            raise TaskFailed(result.task_id, str(result.status), f"{NO_OUTPUT}: {result.reason}")
         case "output":
             return result.output
         case _:

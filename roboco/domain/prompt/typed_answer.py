@@ -5,6 +5,8 @@ the field `value` of one.
 """
 
 import json
+import re
+from contextlib import suppress
 from typing import Any
 
 from roboco.domain.canonical_json import canonical_json, validated_json
@@ -13,7 +15,8 @@ _FIELD = "value"
 _ROOT = "answer_value"
 _DEFINITIONS = ("$defs", "definitions")
 _MAX_STARTS = 50
-"""Places of a text at which a value is looked for."""
+"""Places of a text at which a value is looked for in vain, and its fenced blocks."""
+_FENCED = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
 
 
 def answer_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -63,16 +66,25 @@ def _is_object(schema: dict[str, Any]) -> bool:
 
 
 def _find_json(text: str, starts: str) -> Any:
-    """Return the JSON value that is the whole text, or else the first one in it that begins with such a character."""
-    try:
-        return validated_json(json.loads(text))
-    except (ValueError, RecursionError):
-        pass
-    decoder = json.JSONDecoder()
-    places = [place for place, character in enumerate(text) if character in starts][:_MAX_STARTS]
-    for place in places:
-        try:
-            return validated_json(decoder.raw_decode(text, place)[0])
-        except (ValueError, RecursionError):
+    """Return the JSON value that is the whole text, else its last fenced block, else the last value in it.
+
+    A model that writes prose drafts and quotes before it answers. A value in the text begins with one of `starts`.
+    """
+    for whole in (text, *reversed(_FENCED.findall(text)[-_MAX_STARTS:])):
+        with suppress(ValueError, RecursionError):
+            return validated_json(json.loads(whole))
+    decoder, found, end, failures = json.JSONDecoder(), list[Any](), 0, 0
+    for place, character in enumerate(text):
+        if character not in starts or place < end:
             continue
+        try:
+            value, end = decoder.raw_decode(text, place)
+            found = [value]
+        except (ValueError, RecursionError):
+            failures += 1
+            if failures == _MAX_STARTS:
+                break
+    with suppress(RecursionError):
+        if found:
+            return validated_json(found[0])
     raise ValueError("it is no JSON")

@@ -128,6 +128,18 @@ def test_a_failed_team_calls_errbacks_and_fails_the_rest_of_the_chain() -> None:
         assert isinstance(result.result, TaskFailed)
 
 
+def test_a_team_that_completes_in_words_fails_where_its_output_is_the_result() -> None:
+    made = start_shop(GRAPH)
+    target = continuation_target(made)
+    target["continuation"] = target["continuation"].replace('"gives": "text"', '"gives": "output"')
+    replace(GRAPH, options={"notify": [target]}).run(made.world)
+    made.settle()
+    assert made.sent == [("shop.complain", "errback")]
+    failed = made.app.AsyncResult(made.celery_id).result
+    assert isinstance(failed, TaskFailed)
+    assert failed.args[2].startswith("its last answer has no typed output: ")
+
+
 def test_a_stopped_team_is_revoked() -> None:
     made = run_shop(MANUAL)
     assert made.sent == []

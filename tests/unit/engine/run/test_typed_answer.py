@@ -6,6 +6,7 @@ import pytest
 
 from roboco.client.task_result import result_of
 from roboco.domain.history.step import INVALID_OUTPUT, OUTPUT
+from roboco.domain.prompt.typed_answer import answer_value
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.errors import UsageError
@@ -140,3 +141,20 @@ def test_an_answer_that_overfills_the_state_is_asked_for_again() -> None:
     large = f'{{"searches": ["{"x" * 40_000}"], "need_more": false}}'
     world = run(lambda request: says(large), typed_team(state=["searches"]))
     assert "state: has" in world.summary().reason
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('first {"a": 1}, no: {"a": {"b": 2}}.', {"a": {"b": 2}}),
+        ('a draft {"a": 1}\n```json\n{"a": 2}\n```\nas {"the": "question"} said', {"a": 2}),
+        ('```\n{"a": 1}\n```\n```json\n{"a": 2}\n```\n```python\nrun()\n```', {"a": 2}),
+        ("{" * 100 + '{"a": 1}', None),
+        ('{"a": NaN}', None),
+    ],
+)
+def test_the_last_value_of_an_answer_in_prose_counts(text: str, value: object) -> None:
+    try:
+        assert answer_value({"type": "object"}, text) == value
+    except ValueError:
+        assert value is None
