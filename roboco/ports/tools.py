@@ -60,6 +60,8 @@ class ToolContext:
     """The values that the task shares, as they were when the call began."""
     state_changes: dict[str, Any] = field(default_factory=dict, compare=False)
     """The values that the call changes."""
+    memory: str = ""
+    """The path of the memory that the task uses, or "" if it has none."""
 
     @property
     def tenant(self) -> str:

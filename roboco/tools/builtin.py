@@ -1,4 +1,4 @@
-"""The built-in tools, which every team has without declaring them."""
+"""The built-in tools, which teams have without declaring them."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -6,12 +6,22 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from roboco.domain.builtin_tools import ARTIFACT_LIST, ARTIFACT_READ, ARTIFACT_WRITE, MEMORY_SEARCH, PYTHON
+from roboco.domain.builtin_tools import (
+    ARTIFACT_LIST,
+    ARTIFACT_READ,
+    ARTIFACT_WRITE,
+    FORGET,
+    MEMORY_SEARCH,
+    PYTHON,
+    RECALL,
+    REMEMBER,
+)
 from roboco.domain.history.part import Artifact
 from roboco.errors import UsageError
 from roboco.ports.tools import ToolContext
 from roboco.ports.workspace import Files
 from roboco.tools.function_tool import describe_function
+from roboco.tools.memory_tools import MemoryTools
 from roboco.tools.search.memory_index import MemoryIndex
 from roboco.tools.search.result import PartKind, SearchFilters
 from roboco.workspace.artifacts.store import NewArtifact, find_artifact, iter_pieces, list_artifacts, write_artifact
@@ -35,6 +45,7 @@ class BuiltinTools:
         self._files = files
         self._index = index
         self._run_code = run_code
+        memory = MemoryTools(files, index)
         self._created_artifacts: dict[str, tuple[Artifact, ...]] = {}
         named: dict[str, Callable[..., Any]] = {
             ARTIFACT_WRITE: self._artifact_write,
@@ -42,6 +53,9 @@ class BuiltinTools:
             ARTIFACT_LIST: self._artifact_list,
             MEMORY_SEARCH: self._memory_search,
             PYTHON: self._python,
+            REMEMBER: memory.remember,
+            RECALL: memory.recall,
+            FORGET: memory.forget,
         }
         self._tools = {name: describe_function(function) for name, function in named.items()}
 

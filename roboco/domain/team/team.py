@@ -6,6 +6,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from roboco.domain.limits import Limits
+from roboco.domain.memory import MemorySettings
 from roboco.domain.schema import FUNCTION_PATTERN, InputModel, Name
 from roboco.domain.team.collaboration import Collaboration, Custom, Graph, Sequential
 from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, RecentContext, SummaryContext
@@ -85,6 +86,8 @@ class Team(InputModel):
     tools: tuple[ToolSpec, ...] = ()
     mcp_servers: dict[Name, McpServer] = {}
     limits: Limits = Limits()
+    memory: MemorySettings | None = None
+    """Whose memory its agents share across tasks. By default the team has none."""
     if_busy: Literal["queue", "interrupt", "reject"] = "queue"
     """The default for messages that arrive while an agent works: wait, interrupt the work, or be refused."""
     teams: "dict[Name, Team]" = {}

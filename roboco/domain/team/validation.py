@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from roboco.domain.builtin_tools import BUILTIN_TOOLS, CLIENT_PREFIX, DELEGATE, GOAL_PREFIX, HANDOFF
+from roboco.domain.builtin_tools import BUILTIN_TOOLS, CLIENT_PREFIX, DELEGATE, GOAL_PREFIX, HANDOFF, MEMORY_TOOLS
 from roboco.domain.canonical_json import canonical_json, validated_json
 from roboco.domain.pattern import MAX_PATTERN_CHARS, weight
 from roboco.domain.team.collaboration import END, TO_USER
@@ -155,15 +155,16 @@ class _NameValidator:
         self.agent_names = _names(self.agents)
         self.tool_names = _names(self.tools)
         self.servers = ServerNames(data.get("mcp_servers"))
+        self.builtin = BUILTIN_TOOLS - (frozenset() if data.get("memory") else MEMORY_TOOLS)
         limits = data.get("limits")
         self.limits: dict[str, Any] = limits if isinstance(limits, dict) else {}
 
     def mistakes(self) -> list[str]:
         return [
             *self._duplicates("agents", self.agent_names, _RESERVED),
-            *self._duplicates("tools", self.tool_names, BUILTIN_TOOLS),
+            *self._duplicates("tools", self.tool_names, self.builtin),
             *self._prefixes(),
-            *self.servers.mistakes({*self.tool_names, *BUILTIN_TOOLS}),
+            *self.servers.mistakes({*self.tool_names, *self.builtin}),
             *self._of_teams(),
             *self._of_models(),
             *self._of_fallbacks(),
@@ -233,7 +234,7 @@ class _NameValidator:
 
     def _possible_tools(self) -> list[str]:
         servers = [f"{SERVER_TOOLS_PREFIX}{name}" for name in self.servers.servers]
-        return [*self.tool_names, *self.servers.tools, *servers, *sorted(BUILTIN_TOOLS - _ALLOWED_ELSEWHERE.keys())]
+        return [*self.tool_names, *self.servers.tools, *servers, *sorted(self.builtin - _ALLOWED_ELSEWHERE.keys())]
 
     def _of_limits(self) -> Iterator[str]:
         for where, possible in (("agents", self.agent_names), ("tools", [*self._possible_tools(), DELEGATE])):
@@ -250,6 +251,8 @@ class _NameValidator:
                 continue  # the model of the team names it
             if name in _ALLOWED_ELSEWHERE and kind == "tools":
                 yield f"{where}[{index}]: {name!r} is not listed here, {_ALLOWED_ELSEWHERE[name]}"
+            elif name in MEMORY_TOOLS - set(possible) and kind == "tools" and not self.servers.may_have(name):
+                yield f"{where}[{index}]: {name!r} needs a memory: say whose, such as memory: {{of: tenant}}"
             elif name not in possible:
                 if kind == "tools" and self.servers.may_have(name):
                     continue

@@ -14,6 +14,7 @@ from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.tool_answers import local_answers, needs_approval, spec_of, waits_for_client
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
+from roboco.domain.memory import memory_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
 from roboco.domain.switch import Switch, SwitchableWork
@@ -91,6 +92,7 @@ def _run(
         return CallOutcome.RELEASED
     key = f"{order.task_id}/{call.id}"
     scope = task.state.scope
+    submitted = task.first.metadata.get("context") or {}
     context = ToolContext(
         order.task_id,
         step.agent_name,
@@ -101,8 +103,9 @@ def _run(
         step.step_id,
         cancellation,
         user=user_of(task),
-        context=task.first.metadata.get("context") or {},
+        context=submitted,
         state=task.state.values,
+        memory=memory_path(team.memory, order.task_id, submitted),
     )
     claimed = ClaimedCall(engine, team, order, token, call, spec, context)
     span.annotate(agent=step.agent_name, tool=call.tool_name)

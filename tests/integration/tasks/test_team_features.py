@@ -170,6 +170,45 @@ def test_a_writer_searches_a_large_result(stack: Stack) -> None:
     assert [step.agent_name for step in task.history()[before:]] == ["user", "writer", "critic"]
 
 
+CLERK = {
+    "name": "clerk",
+    "memory": {"of": "context.user"},
+    "agents": [{"name": "clerk", "prompt": "clerk", "tools": ["remember", "recall", "forget"]}],
+}
+
+
+def clerk_reply(request: Request) -> Reply:
+    """Remember what the user says, recall what the user asks for, and forget the entry that it names."""
+    if request.tool_results:
+        return Reply(text=str(request.tool_results[-1][1]))
+    verb, _, rest = request.last_user.partition(" ")
+    named = {"remember": "text", "recall": "query", "forget": "id"}
+    return Reply(tool_calls=[(verb, {named[verb]: rest})])
+
+
+def test_what_an_agent_remembers_is_recalled_in_a_later_task_of_the_same_user_alone(stack: Stack, tmp_path: Path) -> None:
+    team, operator = parse_team(CLERK), stack.orchestrator.operator
+
+    def ask(prompt: str, user: str) -> Any:
+        task = run(stack, team, clerk_reply, prompt, context={"user": user})
+        assert task.result(60).status == "completed"
+        return calls(task)[0][1]
+
+    entry = ask("remember she drinks green tea", "alice")["id"]
+    [found] = ask("recall tea", "alice")
+    assert (found["id"], found["text"], found["agent"]) == (entry, "she drinks green tea", "clerk")
+    assert ask("recall tea", "bob") == []
+    assert "no entry" in ask(f"forget {entry}", "bob")
+    assert [one.text for one in operator.memory("context.user", "alice").entries] == ["she drinks green tea"]
+    shell = Shell(tmp_path, stack.environment)
+    assert "she drinks green tea" in shell.call("memory", "context.user=alice")
+    assert ask(f"forget {entry}", "alice") == {"forgotten": entry}
+    assert ask("recall tea", "alice") == []
+    ask("remember she has a dog", "alice")
+    assert shell.call("memory", "all", "--erase", "--yes") == "1 entries are erased\n"
+    assert ask("recall dog", "alice") == []
+
+
 def describe_images(request: Request) -> Reply:
     shown = [part["type"] for message in request.messages for part in message["content"] if isinstance(part, dict)]
     urls = [
