@@ -54,6 +54,10 @@ OUTPUT = "output"
 """The metadata key of an agent's step for the value of its answer, if the agent has a type of output."""
 INVALID_OUTPUT = "invalid_output"
 """The metadata key of a step whose answer has not the type of the agent's output, for the reason."""
+GUARDS = "guards"
+"""The metadata key of a step of guards' calls, and of their results, for the verdicts."""
+REFUSED = "refused"
+"""The metadata key of the answer to a message that guards have refused, for the reason."""
 RETRY = "retry"
 """The metadata key of the step with which a failed task continues, for the record of its retry."""
 
@@ -202,11 +206,11 @@ class TaskStep(RecordModel):
 
     @property
     def is_notice(self) -> bool:
-        """Return True if the step only reports an interruption, a retry, changed limits, or an error before a retry.
+        """Return True if the step only reports an interruption, a retry, limits, guards, or an error before a retry.
 
         No agent has this turn; routers and agents do not see it.
         """
-        if self.ends_task or self.is_retry:
+        if self.ends_task or self.is_retry or GUARDS in self.metadata:
             return True
         return self.agent_name == ORCHESTRATOR and (NEW_LIMITS in self.metadata or INTERRUPTION in self.metadata)
 

@@ -156,6 +156,8 @@ class _NameValidator:
         self.tool_names = _names(self.tools)
         self.servers = ServerNames(data.get("mcp_servers"))
         self.builtin = BUILTIN_TOOLS - (frozenset() if data.get("memory") else MEMORY_TOOLS)
+        guards = data.get("guards")
+        self.guards: dict[str, Any] = guards if isinstance(guards, dict) else {}
         limits = data.get("limits")
         self.limits: dict[str, Any] = limits if isinstance(limits, dict) else {}
 
@@ -171,6 +173,7 @@ class _NameValidator:
             *self._of_agents(),
             *self._of_routing(),
             *self._of_limits(),
+            *self._of_guards(),
         ]
 
     def _duplicates(self, where: str, names: list[str], reserved: frozenset[str]) -> Iterator[str]:
@@ -243,6 +246,14 @@ class _NameValidator:
                 if name not in possible and not (where == "tools" and self.servers.may_have(name)):
                     kind = where.removesuffix("s")
                     yield f"limits.{where}.{name}: no {kind} {name!r}, possible are {_listed(possible)}"
+
+    def _of_guards(self) -> Iterator[str]:
+        names, possible = self.guards.get("input"), [*self.tool_names, *self.teams]
+        for index, name in enumerate(names if isinstance(names, list | tuple) else []):
+            if name in list(names)[:index]:
+                yield f"guards.input[{index}]: {_short(name)} is there twice"
+            if isinstance(name, str) and name not in possible:
+                yield f"guards.input[{index}]: no tool or team {_short(name)}, possible are {_listed(possible)}"
 
     def _listed_names(self, where: str, names: object, possible: list[str]) -> Iterator[str]:
         for index, name in enumerate(names if isinstance(names, list | tuple) else []):
