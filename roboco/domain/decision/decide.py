@@ -49,10 +49,9 @@ def decide(team: Team, history: History, situation: Situation, router: Router = 
         return ended
     if open_calls(history):
         return next_for_calls(team, history, situation)
-    if (unasked := _immediate_step(situation, waits)) is not None:
-        return unasked
-    if (guarded := next_for_guards(team, history, situation)) is not None:
-        return guarded
+    first = _immediate_step(situation, waits) or next_for_guards(team, history, situation)
+    if first is not None:
+        return first
     paused_at_limit = history.state.limit is not None and limits.at_limit == "pause"
     pause = blocking_pause(situation.inbox, history.state.steps)
     held = pause is not None or paused_at_limit

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE
-from roboco.domain.canonical_json import sha256
 from roboco.domain.decision.action import AppendStep, End
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import Situation
@@ -19,6 +18,7 @@ from roboco.domain.history.part import ErrorPart, TextPart, ToolCall, ToolCallPa
 from roboco.domain.history.state import History
 from roboco.domain.history.step import GUARDS, ORCHESTRATOR, REFUSED, USER, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.ids import call_id_at
 from roboco.domain.inbox.item import blocking_pause
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.guards import Guards, verdict_of
@@ -36,8 +36,8 @@ def next_for_guards(team: Team, history: History, situation: Situation) -> Appen
     guards, state = team.guards, history.state
     if guards is None:
         return None
-    if state.refused:
-        return _refusal(team, guards, history)
+    if state.refused:  # each accepted message becomes a step before the end
+        return None if situation.next_user_item(held=False) else _refusal(team, guards, history)
     held = state.interrupted or situation.interruption or blocking_pause(situation.inbox, state.steps)
     if state.unguarded is None or held:
         return None
@@ -49,9 +49,7 @@ def next_for_guards(team: Team, history: History, situation: Situation) -> Appen
 
 def guard_verdicts(step: TaskStep, outcomes: Sequence[ToolOutcome]) -> dict[str, Any]:
     """Return the verdict of each guard that the step has called, and that of all together."""
-    names = [
-        str(call.args.get("team")) if call.tool_name == DELEGATE else call.tool_name for call in step.calls
-    ]
+    names = [str(call.args.get("team")) if call.tool_name == DELEGATE else call.tool_name for call in step.calls]
     verdicts = {name: verdict_of(one.result) for name, one in zip(names, outcomes, strict=True)}
     refused = {name: one for name, one in verdicts.items() if not one["passed"]}
     reason = "; ".join(f"{name}: {one['reason'] or 'refused'}" for name, one in refused.items())
@@ -60,16 +58,13 @@ def guard_verdicts(step: TaskStep, outcomes: Sequence[ToolOutcome]) -> dict[str,
 
 
 def _calls(team: Team, guards: Guards, history: History, messages: list[TaskStep]) -> tuple[ToolCallPart, ...]:
-    """Return a call of each guard. Its id derives from the history, as that of an agent's call derives from its place.
-
-    A tool precedes a team of the same name.
-    """
+    """Return a call of each guard, with an id that derives from its position. A tool precedes a team of its name."""
     text = "\n\n".join(step.text for step in messages)
     calls = []
-    for name in guards.input:
+    for index, name in enumerate(guards.input):
         is_tool = team.tool(name) is not None
         args = {"text": text} if is_tool else {"team": name, "prompt": text}
-        call_id = f"tc_{sha256(f'{history.state.last_digest}/{name}')[:32]}"
+        call_id = call_id_at(messages[-1].step_id, history.state.steps, index, name, args)
         calls.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=name if is_tool else DELEGATE, args=args)))
     return tuple(calls)
 
@@ -84,7 +79,7 @@ def _refusal(team: Team, guards: Guards, history: History) -> AppendStep | End:
         return End(TaskStatus.COMPLETED, f"the message was refused: {reason}")
     last = history.state.last_agent
     agent = last if last is not None and team.has_agent(last) else team.initial_agent
-    routing = Route(agent, team.collaboration_model.type, GUARD, reason).record()
+    routing = Route(agent, team.collaboration_model.type, GUARD, f"guards refused the message: {reason}").record()
     return AppendStep(agent, (TextPart(text=guards.on_refusal.answer),), {REFUSED: reason, "routing": routing})
 
 

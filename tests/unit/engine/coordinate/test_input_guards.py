@@ -4,6 +4,11 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.decision.action import AppendStep
+from roboco.domain.decision.decide import decide
+from roboco.domain.decision.situation import Situation
+from roboco.domain.history.part import ErrorPart
+from roboco.domain.history.state import History, fold
 from roboco.domain.history.step import GUARDS
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
@@ -14,6 +19,7 @@ from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.journeys import GUARDED, POLITE, guard_team, member
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.world import World, world_parts
+from tests.unit.domain.steps import steps_of
 from tests.unit.engine.accept.test_fork import FORK, fork_task
 
 ANSWER = {"answer": "I cannot help with that."}
@@ -128,6 +134,26 @@ def test_a_message_that_interrupts_a_guard_is_decided_with_the_first_one() -> No
     assert world.summary().status is TaskStatus.COMPLETED
 
 
+def test_messages_that_no_process_has_together_are_refused() -> None:
+    """Many messages that interrupt the guards push the first one out of the tail."""
+    desk = Desk()
+    first, last = steps_of(("user", "a"), ("user", "b"))
+    state = fold([first, last])
+    assert isinstance(decide(desk.team, History(state, (first, last)), Situation()), AppendStep)
+    found = decide(desk.team, History(state, (last,)), Situation())
+    assert isinstance(found, AppendStep)
+    assert isinstance(found.parts[0], ErrorPart)
+    assert "too many messages" in found.parts[0].message
+
+
+def test_accepted_messages_become_steps_before_a_refused_task_ends() -> None:
+    desk = Desk(on_refusal=ANSWER)
+    desk.verdict = lambda text: desk.world.send("more", "item1")
+    world = desk.run()
+    assert [step.text for step in world.history() if step.agent_name == "user"] == ["go", "more"]
+    assert (world.summary().status, desk.requests) == (TaskStatus.COMPLETED, [])
+
+
 def test_an_interruption_without_a_message_starts_no_guard_and_a_stop_ends_the_task() -> None:
     desk = Desk()
 
@@ -178,7 +204,11 @@ def test_a_team_guards_by_its_typed_output_as_a_sub_task() -> None:
 def test_guards_name_tools_or_teams_of_the_team_once() -> None:
     data = {"name": "desk", "agents": [member("one")], "tools": [POLITE]}
     assert validate_team(data | {"guards": {"input": ["polite"]}}).guards is not None
-    for names, mistake in ((["other"], "no tool or team 'other'"), (["polite", "polite"], "there twice"), ([], "input")):
+    for names, mistake in (
+        (["other"], "no tool or team 'other'"),
+        (["polite", "polite"], "there twice"),
+        ([], "input"),
+    ):
         with pytest.raises(InvalidTeam, match=mistake):
             validate_team(data | {"guards": {"input": names}})
 
