@@ -12,6 +12,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "load_team",
         "parse_team",
     ),
+    "roboco.tools.function_answer": ("Answer",),
     "roboco.tools.function_tool": ("check", "tool"),
     "roboco.celery": ("team",),
     "roboco.client.orchestrator": ("Orchestrator",),

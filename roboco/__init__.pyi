@@ -80,6 +80,7 @@ from roboco.ports.task_index import TaskPage
 from roboco.ports.tools import ToolContext
 from roboco.settings import Settings, load_settings
 from roboco.team_files.file import load_team, parse_team
+from roboco.tools.function_answer import Answer
 from roboco.tools.function_tool import check, tool
 
 __all__ = [
@@ -89,6 +90,7 @@ __all__ = [
     "AgentSessionDelta",
     "AgentSessionRecord",
     "AlreadyEnded",
+    "Answer",
     "Artifact",
     "ArtifactPart",
     "Conflict",

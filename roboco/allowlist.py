@@ -42,6 +42,8 @@ class Allowlist(BaseModel):
     """Names of the variables with secrets that sign webhooks."""
     callbacks: tuple[str, ...] = ()
     """Celery tasks that `notify` may name: `TASK` at the broker's default queue, or `TASK@QUEUE`."""
+    tasks: tuple[str, ...] = ()
+    """Celery tasks of your application that teams may use as tools: `TASK` in the queue `celery`, or `TASK@QUEUE`."""
 
     def extended(self, **entries: tuple[str, ...]) -> "Allowlist":
         """Return an allowlist with these entries as well, by key."""

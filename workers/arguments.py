@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from roboco.broker.names import CREATING_TASKS
 from roboco.domain.ids import MESSAGE_PREFIX, check_task_id
+from roboco.engine.coordinate.task_answer import TaskAnswer
 from roboco.errors import UsageError
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
 
@@ -19,6 +20,7 @@ MAX_NUMBER: Final = 2**53
 MAX_TEXT_CHARS: Final = 512
 """Characters of a text at most."""
 
+_ANSWER_TEXTS: Final = ("task_id", "call_id", "secret")
 _ADAPTERS: Final[Mapping[type[Any], TypeAdapter[Any]]] = MappingProxyType(
     {kind: TypeAdapter(kind) for kind in (TurnAssignment, ToolAssignment, ListingRequest)}
 )
@@ -43,6 +45,16 @@ def parse_assignment(kind: type[Assignment], args: tuple[Any, ...], kwargs: dict
         if isinstance(value, str) and not (len(value) <= MAX_TEXT_CHARS and value.isprintable()):
             raise UsageError(f"{name}: {value!r:.80} is no text of up to {MAX_TEXT_CHARS} printable characters")
     return order
+
+
+def parse_task_answer(args: tuple[Any, ...], kwargs: dict[str, Any]) -> TaskAnswer:
+    """Return the answer of a shop's Celery task: its result, before the names, or that it failed."""
+    named = {"task_id", "call_id", "secret", *(() if args else ("failed",))}
+    texts = all(isinstance(kwargs.get(name), str) and len(kwargs[name]) <= MAX_TEXT_CHARS for name in _ANSWER_TEXTS)
+    if kwargs.keys() != named or len(args) > 1 or not texts or kwargs.get("failed", True) is not True:
+        raise UsageError(f"expected a result or 'failed', with {list(_ANSWER_TEXTS)} (found {list(kwargs)!r:.200})")
+    texts_by_name = {name: kwargs[name] for name in _ANSWER_TEXTS}
+    return TaskAnswer(**texts_by_name, failed=not args, result=args[0] if args else None)
 
 
 def parse_task_id(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

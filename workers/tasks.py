@@ -26,8 +26,16 @@ from celery.exceptions import Reject, SoftTimeLimitExceeded
 from celery.result import allow_join_result
 
 from roboco.broker.dispatcher import KILL_GRACE
-from roboco.broker.names import ADVANCE_TASK, COMMAND_TASKS, LIST_TOOLS_TASK, NOTIFY_TASK, TOOL_TASK, TURN_TASK
-from roboco.client.commands import handle
+from roboco.broker.names import (
+    ADVANCE_TASK,
+    COMMAND_TASKS,
+    LIST_TOOLS_TASK,
+    NOTIFY_TASK,
+    TASK_ANSWER_TASK,
+    TOOL_TASK,
+    TURN_TASK,
+)
+from roboco.client.commands import handle, handle_task_answer
 from roboco.engine.accept import guard
 from roboco.engine.coordinate.advance import advance as engine_advance
 from roboco.engine.operate.notification_delivery import deliver
@@ -36,7 +44,7 @@ from roboco.engine.run.tool_call import close_overdue_call, run_call
 from roboco.engine.run.turn import run_turn
 from roboco.errors import Conflict, Overloaded, TaskFailed, TransientError, UsageError
 from roboco.ports.assignment import ListingRequest, ToolAssignment, TurnAssignment
-from roboco.workers.arguments import parse_assignment, parse_command, parse_task_id
+from roboco.workers.arguments import parse_assignment, parse_command, parse_task_answer, parse_task_id
 from roboco.workers.celery_result import call_result, message_result, turn_result
 from roboco.workers.incoming_message import CeleryMessage
 from roboco.workers.process_engine import ProcessEngine
@@ -77,7 +85,8 @@ def register(app: Celery, engine: ProcessEngine) -> None:
     """Register Roboco's Celery tasks with the application."""
     limit = COORDINATOR_TIMEOUT
     for name in COMMAND_TASKS:
-        _add(app, name, _handler(engine, name), **DURABLE, **_limits(limit))
+        _add(app, name, _handler(engine, partial(_command, engine, name)), **DURABLE, **_limits(limit))
+    _add(app, TASK_ANSWER_TASK, _handler(engine, partial(_task_answer, engine)), **DURABLE, **_limits(limit))
     check = {"acks_late": True, "reject_on_worker_lost": False, "throws": (TransientError, UsageError)} | _limits(limit)
 
     def advance(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -127,8 +136,22 @@ def _limits(seconds: float) -> dict[str, float]:
     return {"soft_time_limit": seconds, "time_limit": seconds + HARD_LIMIT_GRACE}
 
 
-def _handler(engine: ProcessEngine, name: str) -> Callable[..., None]:
-    """Return the body of the Celery task `name`, which accepts a message from outside."""
+Accept = Callable[[], object]
+"""Accepts a message from outside whose arguments are valid."""
+
+
+def _command(engine: ProcessEngine, name: str, request: Any, args: Any, kwargs: Any) -> Accept:
+    arguments = parse_command(name, request.id, args, kwargs)
+    return lambda: handle(engine(), engine.settings, name, arguments, request.id)
+
+
+def _task_answer(engine: ProcessEngine, request: Any, args: Any, kwargs: Any) -> Accept:
+    given = parse_task_answer(args, kwargs)
+    return lambda: handle_task_answer(engine(), given)
+
+
+def _handler(engine: ProcessEngine, parse: Callable[[Any, Any, Any], Accept]) -> Callable[..., None]:
+    """Return the body of a Celery task that accepts a message from outside. `parse` checks its arguments."""
 
     def command(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
@@ -138,8 +161,7 @@ def _handler(engine: ProcessEngine, name: str) -> Callable[..., None]:
             raise Reject(error, requeue=True) from error
 
     def process(self: Any, args: Any, kwargs: Any) -> None:
-        arguments = _parse(engine, self.request, lambda: parse_command(name, self.request.id, args, kwargs))
-        accept = partial(handle, engine(), engine.settings, name, arguments, self.request.id)
+        accept = _parse(engine, self.request, lambda: parse(self.request, args, kwargs))
         message_result(guard.process(engine(), CeleryMessage(engine(), self.request), accept))
 
     return command

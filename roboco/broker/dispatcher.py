@@ -135,7 +135,7 @@ class CeleryDispatcher:
             # each other's.
             queue = self._queues.choose(name, arguments["task_id"], priority)
             options["priority"] = self._queues.priority_number(priority)
-            with self._app.producer_or_acquire() as producer, _dropping_connection(producer):
+            with self._app.producer_or_acquire() as producer, dropping_connection(producer):
                 options |= {"producer": producer, "confirm_timeout": CONFIRM_TIMEOUT, "ignore_result": True}
                 self._app.send_task(name, kwargs=arguments, task_id=message_id, queue=queue, **options)
 
@@ -169,7 +169,7 @@ def _fields(order: TurnAssignment | ToolAssignment) -> dict[str, Any]:
 
 
 @contextmanager
-def _dropping_connection(producer: Any) -> Iterator[None]:
+def dropping_connection(producer: Any) -> Iterator[None]:
     """Drop the connection after an error: an orderly close would wait for a broker that may not answer."""
     try:
         yield

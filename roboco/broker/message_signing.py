@@ -11,6 +11,9 @@ Other headers are only displayed or measured, and not covered. A signature does 
 is valid for a week. That is harmless, because a repeated message has no second effect as long as the task's workspace
 exists. The time bounds how long a copy is valid after that. Several keys allow rotation: the first one signs, and all
 are accepted.
+
+The answer of a shop's Celery task is accepted without a signature, because the shop's workers have no key. It contains
+a secret of its call instead, which a coordinator compares (`task_answer.py`).
 """
 
 import hashlib
@@ -23,7 +26,7 @@ from typing import Any, Final
 from celery import Celery
 from kombu.serialization import dumps
 
-from roboco.broker.names import QUEUE_OF
+from roboco.broker.names import QUEUE_OF, TASK_ANSWER_TASK
 
 SIGNATURE_HEADER: Final = "roboco_signature"
 """The header with the signature."""
@@ -51,7 +54,7 @@ class SigningKeys:
 
     def signature_error(self, headers: Mapping[str, Any], body: bytes) -> str | None:
         """Return why the message is not authentic, or None if it is, or if there are no keys."""
-        if not self._keys:
+        if not self._keys or headers.get("task") == TASK_ANSWER_TASK:
             return None
         sent, _, made = str(headers.get(SIGNATURE_HEADER, "")).partition(":")
         if not made or not (sent.isascii() and sent.isdigit() and len(sent) <= 15):

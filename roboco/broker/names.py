@@ -71,6 +71,11 @@ TURN_TASK: Final = "roboco.turn"
 TOOL_TASK: Final = "roboco.tool"
 LIST_TOOLS_TASK: Final = "roboco.list_tools"
 NOTIFY_TASK: Final = "roboco.notify"
+TASK_ANSWER_TASK: Final = "roboco.task_answer"
+"""The answer of a shop's Celery task to a tool call. The workers of the shop send it, so it is not signed."""
+
+OUTSIDE_TASKS: Final = (*COMMAND_TASKS, TASK_ANSWER_TASK)
+"""The Celery tasks that other applications send: only the broker records their messages."""
 
 TEAM_TASK: Final = "roboco.team"
 """On a shop's application: the Celery task that submits a task, and later has the result of that task."""
@@ -85,6 +90,7 @@ QUEUE_OF: Final[Mapping[str, str]] = MappingProxyType(
     | {
         ADVANCE_TASK: COORDINATOR_QUEUE,
         NOTIFY_TASK: COORDINATOR_QUEUE,
+        TASK_ANSWER_TASK: COORDINATOR_QUEUE,
         TURN_TASK: AGENTS_QUEUE,
         TOOL_TASK: TOOLS_QUEUE,
         LIST_TOOLS_TASK: TOOLS_QUEUE,

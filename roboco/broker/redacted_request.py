@@ -9,7 +9,7 @@ from celery.worker.request import Request
 from celery.worker.state import revoked
 
 from roboco.broker import display
-from roboco.broker.names import COMMAND_TASKS, TOOL_TASK
+from roboco.broker.names import OUTSIDE_TASKS, TOOL_TASK
 
 RETURNING: Final = (TimeLimitExceeded, SoftTimeLimitExceeded, MaybeEncodingError)
 """Errors of the pool after which a message from outside returns to its queue.
@@ -30,7 +30,7 @@ class RedactedRequest(Request):
         self._task_name: str = headers["task"]
         if self._task_name != TOOL_TASK:
             headers["timelimit"] = None  # the limits of its Celery task apply: a sender may not raise them
-        if self._task_name in COMMAND_TASKS:
+        if self._task_name in OUTSIDE_TASKS:
             _, arguments, _ = message.payload
             shown = display.redact_arguments(arguments, headers.get("origin"))
             headers |= dict(zip(("argsrepr", "kwargsrepr"), shown, strict=True))
@@ -44,7 +44,7 @@ class RedactedRequest(Request):
     def revoked(self) -> bool:
         """Return True if a user has revoked the message."""
         found = bool(super().revoked())
-        if found and self._task_name not in COMMAND_TASKS:
+        if found and self._task_name not in OUTSIDE_TASKS:
             revoked.discard(self.id)
         return found
 
@@ -57,7 +57,7 @@ class RedactedRequest(Request):
         """
         error: BaseException = exc_info.exception
         error = self._error = error.exc if isinstance(error, ExceptionWithTraceback) else error
-        if isinstance(error, RETURNING) and self._task_name in COMMAND_TASKS:
+        if isinstance(error, RETURNING) and self._task_name in OUTSIDE_TASKS:
             self.reject(requeue=True)
         if isinstance(error, MemoryError):
             # Of the child process. Celery would end the whole worker before it releases the message, which would then

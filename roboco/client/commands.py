@@ -9,13 +9,15 @@ A command may be delivered twice. The Celery task id is the default item id, so 
 from typing import Any
 
 from roboco.broker import names
-from roboco.client.run_handler import SentCommand, run_handler
+from roboco.client.run_handler import SentCommand, publish_refusal, run_handler
 from roboco.client.task_commands import TASK_HANDLERS
 from roboco.client.team_lookup import resolve_sent_team
 from roboco.domain.inbox.submission import parse_submission
 from roboco.domain.notification import check_callback
 from roboco.engine.coordinate.submit import submit
+from roboco.engine.coordinate.task_answer import TaskAnswer, accept_task_answer
 from roboco.engine.engine import Engine
+from roboco.errors import UsageError
 from roboco.settings import Settings
 
 
@@ -26,6 +28,15 @@ def handle(engine: Engine, settings: Settings, name: str, arguments: dict[str, A
     """
     handler = _handle_submit if name == names.SUBMIT_TASK else TASK_HANDLERS[name]
     run_handler(handler, engine, settings, SentCommand(name, arguments, item_id, "celery"))
+
+
+def handle_task_answer(engine: Engine, given: TaskAnswer) -> None:
+    """Accept the answer of a shop's Celery task. If it is refused, publish the error to followers and raise it."""
+    try:
+        accept_task_answer(engine, given)
+    except UsageError as error:
+        publish_refusal(engine, given.task_id, error)
+        raise
 
 
 def _handle_submit(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:

@@ -212,7 +212,7 @@ class Orchestrator:
         """
         task = self._task(self._qualified_id(task_id))
         live = self._engine.tasks.task_store.load(task.task_id, 1)
-        return None if live is None or live.status.ended else task
+        return None if live is None or live.position.status.ended else task
 
     def listed_team(self, task_id: str) -> str | None:
         """Return the name of the task's team by the task index, or None. It raises the errors of `open_task`."""

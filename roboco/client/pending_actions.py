@@ -75,7 +75,7 @@ def waiting_calls(engine: Engine, task_id: str, decision: PendingDecision) -> It
         return
     team, live = engine.workspace.frozen_teams.get(task_id), engine.tasks.task_store.load(task_id, 1)
     known = {} if live is None else live.calls
-    local = local_answers(team, live.state, step) if live is not None and live.seq == step.seq + 1 else {}
+    local = local_answers(team, live.state, step) if live is not None and live.position.seq == step.seq + 1 else {}
     for call in step.calls:
         outcome = known[call.id].outcome if call.id in known else None
         if _waits(decision, team, call, outcome) and not (outcome is None and call.id in local):

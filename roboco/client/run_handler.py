@@ -55,11 +55,12 @@ def run_handler(handler: Handler, engine: Engine, settings: Settings, command: S
         try:
             return handler(engine, settings, arguments, command.item_id)
         except (UsageError, Overloaded) as error:
-            _publish_refusal(engine, arguments.get("task_id"), error)
+            publish_refusal(engine, arguments.get("task_id"), error)
             raise
 
 
-def _publish_refusal(engine: Engine, task_id: object, error: UsageError | Overloaded) -> None:
+def publish_refusal(engine: Engine, task_id: object, error: UsageError | Overloaded) -> None:
+    """Publish to the task's followers that a command or an answer is refused."""
     if isinstance(task_id, str) and is_task_id(task_id):
         event = ErrorOccurred(task_id=task_id, timestamp=engine.now(), code="refused", message=str(error)[:4000])
         engine.tasks.event_logs.publish_unlogged(task_id, event)

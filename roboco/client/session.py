@@ -87,9 +87,9 @@ def _poll(
     )  # Redis may have lost an open task
     nothing = SessionDelta(continuation_token=text, messages_by_idx={})
     if task is not None and text and _current_token(task) == token:
-        return SessionPoll(nothing, task.status, continues(engine.workspace, task_id, task))
+        return SessionPoll(nothing, task.position.status, continues(engine.workspace, task_id, task))
     if task is not None:
-        task = engine.tasks.task_store.load(task_id, max(1, task.seq - token.steps + 1))
+        task = engine.tasks.task_store.load(task_id, max(1, task.position.seq - token.steps + 1))
     if task is None:
         summary = engine.workspace.summaries.require(task_id)
         if text and token == ContinuationToken(steps=summary.steps):
@@ -98,11 +98,13 @@ def _poll(
         current = _CurrentState(now, summary.status, summary.reason, (), None, max_bytes)
         return SessionPoll(_delta_since(engine.workspace, task_id, token, current), summary.status, False)
     turn = _running_turn(engine.tasks, task_id, task)
-    if turn is None and task.phase is Phase.TURN:
+    if turn is None and task.position.phase is Phase.TURN:
         return None
-    current = _CurrentState(_current_token(task), task.status, task.reason, task.tail, turn, max_bytes)
+    current = _CurrentState(
+        _current_token(task), task.position.status, task.position.reason, task.steps.tail, turn, max_bytes
+    )
     changes = _delta_since(engine.workspace, task_id, token, current)
-    return SessionPoll(changes, task.status, continues(engine.workspace, task_id, task))
+    return SessionPoll(changes, task.position.status, continues(engine.workspace, task_id, task))
 
 
 @dataclass(frozen=True)
@@ -140,8 +142,8 @@ def _delta_since(
 
 def _current_token(task: Snapshot) -> ContinuationToken:
     """Return the positions in the logs and steps of a task. Any change in a session changes one of these numbers."""
-    attempt = task.attempt if task.phase is Phase.TURN else 0
-    return ContinuationToken(task.generation, task.events, task.chunks, task.seq, attempt)
+    attempt = task.attempt.number if task.position.phase is Phase.TURN else 0
+    return ContinuationToken(task.logs.generation, task.logs.events, task.logs.chunks, task.position.seq, attempt)
 
 
 def _running_turn(tasks: TaskStores, task_id: str, task: Snapshot) -> TurnInFlight | None:
@@ -149,29 +151,35 @@ def _running_turn(tasks: TaskStores, task_id: str, task: Snapshot) -> TurnInFlig
 
     The result is None also if the log does not hold that text any more: the turn has ended since.
     """
-    if task.phase is not Phase.TURN:
+    if task.position.phase is not Phase.TURN:
         return None
-    step_id = step_id_at(task_id, task.seq)
-    first = max(0, task.chunks - task.attempt_chunks) + 1
+    step_id = step_id_at(task_id, task.position.seq)
+    first = max(0, task.logs.chunks - task.logs.attempt_chunks) + 1
     texts: list[str] = []
     count = 0
-    for line in tasks.event_logs.chunks(task_id, first - 1) if task.attempt_chunks else ():
+    for line in tasks.event_logs.chunks(task_id, first - 1) if task.logs.attempt_chunks else ():
         chunk = parse_stream_message(json.loads(line))
-        if chunk.seq > task.chunks or chunk.generation != task.generation:
+        if chunk.seq > task.logs.chunks or chunk.generation != task.logs.generation:
             break
         count += 1
         texts += [chunk.text] if isinstance(chunk, StreamChunk) and chunk.type == "content_chunk" else []
-    if first + count <= task.chunks and not _still_runs(tasks, task_id, task):
+    if first + count <= task.logs.chunks and not _still_runs(tasks, task_id, task):
         return None
-    return TurnInFlight(task.seq, task.agent, step_id, task.attempt, bool(texts), "".join(texts))
+    return TurnInFlight(
+        task.position.seq, task.position.agent, step_id, task.attempt.number, bool(texts), "".join(texts)
+    )
 
 
 def _still_runs(tasks: TaskStores, task_id: str, task: Snapshot) -> bool:
     """Return True if the attempt of the snapshot has not ended. The commit of its step trims its chunks."""
     now = tasks.task_store.load(task_id, 1)
-    if now is None or now.phase is not Phase.TURN:
+    if now is None or now.position.phase is not Phase.TURN:
         return False
-    return (now.generation, now.seq, now.attempt) == (task.generation, task.seq, task.attempt)
+    return (now.logs.generation, now.position.seq, now.attempt.number) == (
+        task.logs.generation,
+        task.position.seq,
+        task.attempt.number,
+    )
 
 
 def _read_steps(

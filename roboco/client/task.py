@@ -117,7 +117,7 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         Cost: one read of Redis, and if Redis has no open task of this id, one read of the summary in the workspace.
         """
         live = self._engine.tasks.task_store.load(self.task_id, 1)
-        return self.summary().status if live is None or live.status.ended else live.status
+        return self.summary().status if live is None or live.position.status.ended else live.position.status
 
     def result(self, timeout: float | None = None) -> TaskResult:
         """Wait until the task has ended or waits (for its user, client, an approval or a resume). Return its result.

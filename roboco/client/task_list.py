@@ -92,7 +92,7 @@ def with_current_reason(store: TaskStore, entry: TaskEntry) -> TaskEntry:
         task = store.load(entry.task_id, 1)
     except (ValueError, KeyError, CorruptHistory):
         return entry
-    reason = "" if task is None or task.status is not entry.status else task.reason
+    reason = "" if task is None or task.position.status is not entry.status else task.position.reason
     return entry if reason == entry.reason else entry.model_copy(update={"reason": short_reason(reason)})
 
 

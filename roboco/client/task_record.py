@@ -69,9 +69,9 @@ class TaskRecord(TaskHandle):
         state = live.state
         return stored.model_copy(
             update={
-                "status": live.status,
-                "reason": live.reason,
-                "steps": live.seq,
+                "status": live.position.status,
+                "reason": live.position.reason,
+                "steps": live.position.seq,
                 "tokens_in": state.tokens_in,
                 "tokens_out": state.tokens_out,
                 "cost": state.cost,
@@ -106,7 +106,7 @@ class TaskRecord(TaskHandle):
         Return None if the task runs, has ended or is unknown. Cost: one read of Redis.
         """
         task = self._engine.tasks.task_store.load(self.task_id, 1)
-        return _cursor_of(task) if task is not None and task.status.waiting else None
+        return _cursor_of(task) if task is not None and task.position.status.waiting else None
 
     def recent_cursor(self) -> str | None:
         """Return a cursor before the running step: a follower from it receives this step, and what follows.
@@ -300,4 +300,4 @@ class TaskRecord(TaskHandle):
 
 def _cursor_of(task: Snapshot) -> str:
     """Return the cursor of the task's latest decision."""
-    return str(Cursor(task.generation, task.events, task.chunks, task.seq))
+    return str(Cursor(task.logs.generation, task.logs.events, task.logs.chunks, task.position.seq))

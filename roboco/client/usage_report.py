@@ -29,5 +29,5 @@ class UsageReport:
 def usage_report(task: TaskRecord) -> UsageReport:
     """Return the usage of a task. Cost: its summary, its team, and that of its limits."""
     summary = task.summary()
-    effects = {tool.name: tool.effect for tool in task.team().tools}
+    effects = {tool.name: tool.effect for tool in task.team().function_tools}
     return UsageReport(summary.task_id, usage_of_task(summary), summary.agents, summary.tools, task.limits(), effects)

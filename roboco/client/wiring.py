@@ -11,8 +11,12 @@ from celery import Celery
 
 from roboco.broker.app import app_settings, create_app
 from roboco.broker.broker import producer_settings
+from roboco.broker.broker_identity import same_broker
 from roboco.broker.dispatcher import CeleryDispatcher
+from roboco.broker.names import COORDINATOR_QUEUE, tenant_lanes
+from roboco.broker.shop import CeleryShop
 from roboco.domain.day_budget import TenantBudgets
+from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_limits import OPENAI_BASE_URL, ModelLimits
 from roboco.domain.url import strip_credentials
 from roboco.engine.engine import Engine, Policy, Process, Services, TaskStores, WorkspaceRecords
@@ -116,6 +120,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
             deliver=_notifier(settings),
             listen=RedisSignals(settings.redis_url, keys).listen,
             workers=workers,
+            shop=_build_shop(settings),
             telemetry=host.telemetry or Telemetry(),
         ),
         process=Process(
@@ -155,8 +160,27 @@ def workspace_address(settings: Settings) -> str:
     return strip_credentials(f"{settings.workspace}{endpoint}")
 
 
+def shop_broker(settings: Settings) -> str:
+    """Return the address of the broker of the operator's own applications."""
+    return settings.callback_broker_url or settings.broker
+
+
+def answers_queue(settings: Settings) -> str | None:
+    """Return the queue of the shop's broker from which coordinators take answers, or None if it is Roboco's broker."""
+    return None if same_broker(shop_broker(settings), settings.broker) else f"{settings.prefix}.answers"
+
+
+def _build_shop(settings: Settings) -> CeleryShop:
+    queue = answers_queue(settings)
+    return CeleryShop(
+        shop_broker(settings),
+        settings.allowlist.tasks,
+        lambda task_id: queue or tenant_lanes(COORDINATOR_QUEUE, tenant_of(task_id))[0],
+    )
+
+
 def _notifier(settings: Settings) -> Deliver:
-    callbacks = CallbackSender(settings.callback_broker_url or settings.broker, settings.allowlist.callbacks)
+    callbacks = CallbackSender(shop_broker(settings), settings.allowlist.callbacks)
     webhooks = WebhookSender(settings.allowlist.webhooks, settings.allowlist.webhook_env)
     return lambda target, notification: (callbacks if target.webhook is None else webhooks).deliver(
         target, notification

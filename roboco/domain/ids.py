@@ -107,6 +107,14 @@ def sub_task_id(task_id: str, call_id: str) -> str:
     return check_task_id(f"{task_id[:80].rstrip('.')}.{call_id.removeprefix('tc_')}")
 
 
+def shop_task_id(task_id: str, seq: int, call_id: str) -> str:
+    """Return the id of the Celery task of another application that works for a call of the step at this position.
+
+    It is the same in every attempt.
+    """
+    return f"{task_id}/{seq + 1:04}/shop/{call_id}"
+
+
 def what_if_id(task_id: str) -> str | None:
     """Return the id of the comparison that this run of `what-if`, or a sub-task of one, belongs to. Else None."""
     tenant, colon, name = task_id.rpartition(":")

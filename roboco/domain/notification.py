@@ -100,8 +100,9 @@ _TYPE_MARK = "__type__"
 """The key by which kombu's JSON marks an object that its reader turns into a Python object."""
 
 
-def _has_type_mark(signature: dict[str, JsonValue]) -> bool:
-    waiting: list[JsonValue] = [signature]
+def has_type_mark(value: JsonValue) -> bool:
+    """Return True if kombu would make another Python object of a part of the value."""
+    waiting: list[JsonValue] = [value]
     while waiting:
         match waiting.pop():
             case dict(value):
@@ -122,7 +123,7 @@ def callback_queue(target: NotifyTarget) -> str:
     receiving worker would turn an argument into a Python object.
     """
     signature = target.celery or {}
-    if _has_type_mark(signature):
+    if has_type_mark(signature):
         raise UsageError(
             f"callback {target.label!r}: {_TYPE_MARK!r} is a key in the signature, and Celery would make a Python "
             "object of it; rename the key"

@@ -13,6 +13,8 @@ MAX_PRICE: Final = 1_000_000
 """The highest price of a call, or of a million tokens. Sums of costs are counted in billionths in 64 bits."""
 Price = Annotated[float, Field(ge=0, le=MAX_PRICE)]
 FUNCTION_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
+FunctionName = Annotated[str, Field(pattern=FUNCTION_PATTERN)]
+"""The name of a user's function or type, "package.module:name"."""
 
 MAX_CALLER_CHARS: Final = 200
 """The most characters of a caller's identity."""

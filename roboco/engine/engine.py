@@ -32,6 +32,7 @@ from roboco.ports.notifier import Deliver
 from roboco.ports.rate_limits import RateLimiter
 from roboco.ports.registry import WorkerRegistry
 from roboco.ports.schedule import Schedule
+from roboco.ports.shop import Shop
 from roboco.ports.signals import Listen
 from roboco.ports.task_index import TaskIndex
 from roboco.ports.task_store import TaskStore
@@ -141,6 +142,7 @@ class Services:
     deliver: Deliver
     listen: Listen
     workers: WorkerRegistry
+    shop: Shop
     telemetry: Telemetry = field(default_factory=Telemetry)
 
 

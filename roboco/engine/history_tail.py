@@ -68,15 +68,15 @@ class HistoryTails:
         Cost: nothing if Redis has them or the process has cached them. Else one read of the end of the history: in S3 a
         LIST, a HEAD, and a GET for each of these steps that is not compacted, or one for those that are.
         """
-        start, first = max(0, task.seq - length), task.tail[0]
+        start, first = max(0, task.position.seq - length), task.steps.tail[0]
         if first.seq <= start:
             return task
         older = self._cache.before(first, start)
         if (older[0] if older else first).seq > start:
             older = list(takewhile(lambda step: step.seq < first.seq, self._histories.read(task_id, start)))
-        tail = (*older, *task.tail)
+        tail = (*older, *task.steps.tail)
         self._cache.add(tail)
-        return replace(task, tail=tail)
+        return replace(task, steps=replace(task.steps, tail=tail))
 
     def complete_for_decision(self, task_id: str, task: Snapshot, routes_by_run: bool) -> Snapshot:
         """Return the task with all steps on which a decision of a built-in router may depend.
@@ -92,11 +92,13 @@ class HistoryTails:
 
         Cost: nothing if Redis has one, else as `complete`.
         """
-        return last_answer(task.tail) or last_answer(self.complete(task_id, task, COORDINATOR_TAIL_LENGTH).tail)
+        return last_answer(task.steps.tail) or last_answer(
+            self.complete(task_id, task, COORDINATOR_TAIL_LENGTH).steps.tail
+        )
 
 
 def shows_decision(task: Snapshot, routes_by_run: bool) -> bool:
     """Return True if the loaded steps lead to the same decision as all that a coordinator would load."""
-    if task.tail[0].seq == 0 or len(task.tail) >= COORDINATOR_TAIL_LENGTH:
+    if task.steps.tail[0].seq == 0 or len(task.steps.tail) >= COORDINATOR_TAIL_LENGTH:
         return True
-    return is_conclusive(History(task.state, task.tail), routes_by_run)
+    return is_conclusive(History(task.state, task.steps.tail), routes_by_run)

@@ -75,15 +75,15 @@ def redeliver(engine: Engine, name: str) -> bool:
 
 def enqueue(engine: Engine, task_id: str, task: Snapshot) -> None:
     """Store the notifications of a waiting or ended task, and dispatch their delivery. A repetition changes nothing."""
-    if TARGET_COUNT_KEY not in task.first.metadata:
+    if TARGET_COUNT_KEY not in task.steps.first.metadata:
         return
     data = engine.workspace.files.get(notify_targets_path(task_id))
     targets = [] if data is None else targets_from_json(data)  # a fork has no receivers
-    wanted = [index for index, one in enumerate(targets) if task.status in one.on]
+    wanted = [index for index, one in enumerate(targets) if task.position.status in one.on]
     if not wanted:
         return
     pending = [NotificationName.parse(name) for name in pending_names(engine.workspace, task_id)]
-    finished = _finished_at(engine.workspace, task_id, task.seq) | newest_finished(engine.workspace, task_id)
+    finished = _finished_at(engine.workspace, task_id, task.position.seq) | newest_finished(engine.workspace, task_id)
     written = [_store(engine, task_id, task, index, pending, finished.get(index)) for index in wanted]
     if any(written):
         engine.workspace.files.put(notify_marker_path(task_id), b"")
@@ -107,7 +107,13 @@ def _store(
     Nothing is stored if the newest notification of the target reports this decision or a later one, or the same one in
     an earlier generation: Redis may have lost that decision, so that the coordinator has made it again.
     """
-    name = NotificationName.of_decision(target, task.seq, (task.generation, task.epoch), task.status, task.reason)
+    name = NotificationName.of_decision(
+        target,
+        task.position.seq,
+        (task.logs.generation, task.position.epoch),
+        task.position.status,
+        task.position.reason,
+    )
     known = [other for other in (*pending, finished) if other is not None and other.target == target]
     newest = max(known, default=None)
     if newest is not None and (newest >= name or newest.repeats(name)):
@@ -120,9 +126,9 @@ def _store(
         target=target,
         task_id=task_id,
         team=engine.workspace.frozen_teams.get(task_id).name,
-        status=task.status,
-        reason=task.reason,
-        retry_of=engine.workspace.frozen_teams.retry_of(task_id, task.first),
+        status=task.position.status,
+        reason=task.position.reason,
+        retry_of=engine.workspace.frozen_teams.retry_of(task_id, task.steps.first),
         steps=task.state.steps,
         tokens_in=task.state.tokens_in,
         tokens_out=task.state.tokens_out,

@@ -35,14 +35,14 @@ def index_as(engine: Engine, task_id: str, task: Snapshot, status: TaskStatus, e
     entry = TaskEntry(
         task_id=task_id,
         team=engine.workspace.frozen_teams.get(task_id).name,
-        title=title_of(task.first),
+        title=title_of(task.steps.first),
         status=status,
-        reason=short_reason(task.reason) if status is task.status else "",
+        reason=short_reason(task.position.reason) if status is task.position.status else "",
         steps=task.state.steps,
         tokens_in=task.state.tokens_in,
         tokens_out=task.state.tokens_out,
         cost=task.state.cost,
-        created_at=task.state.started_at or task.first.created_at,
+        created_at=task.state.started_at or task.steps.first.created_at,
         updated_at=engine.now(),
         epoch=epoch,
     )

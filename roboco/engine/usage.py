@@ -21,10 +21,10 @@ from roboco.ports.telemetry import COST, TOKENS, TURN_SECONDS, OperationSpan
 
 def unfinished_usage(team: Team, task: Snapshot) -> Usage:
     """Return the estimated usage of unfinished replies to the pending turn."""
-    used = task.unfinished_usage
+    used = task.attempt.unfinished_usage
     if used.tokens_in + used.tokens_out == 0:
         return Usage()
-    cost = team.profile(team.agent(task.agent)).cost(ModelUsage(used.tokens_in, used.tokens_out))
+    cost = team.profile(team.agent(task.position.agent)).cost(ModelUsage(used.tokens_in, used.tokens_out))
     return Usage(tokens_in=used.tokens_in, tokens_out=used.tokens_out, cost=cost)
 
 
@@ -34,7 +34,7 @@ def unfinished_usage_metadata(team: Team, task: Snapshot) -> dict[str, object]:
     if not spent.tokens:
         return {}
     cost = {"cost": round(spent.cost, 9)} if spent.cost else {}
-    used = {"agent": task.agent, "tokens_in": spent.tokens_in, "tokens_out": spent.tokens_out}
+    used = {"agent": task.position.agent, "tokens_in": spent.tokens_in, "tokens_out": spent.tokens_out}
     return {UNFINISHED_USAGE: used | cost}
 
 

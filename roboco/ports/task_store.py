@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -104,8 +104,8 @@ class TurnProgress:
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """The state of a task in the store at one moment."""
+class Position:
+    """Where a task is: its fence, its next step and the pending decision."""
 
     epoch: int
     """The fence."""
@@ -114,126 +114,136 @@ class Snapshot:
     phase: Phase
     """The kind of the pending decision."""
     status: TaskStatus
-    reason: str
+    reason: str = ""
     """The reason for the status or the wait."""
-    agent: str
+    agent: str = ""
     """The agent of the pending turn. In a wait, the agent that is charged for unfinished attempts, if any."""
-    attempt: int
-    """The attempt at the pending turn, from 1."""
-    handovers: int
-    """How many of the attempts before it were handed over by workers that shut down. They do not count as failed."""
-    claimed: bool
-    """True if a worker has claimed that attempt."""
-    lease_left: float
-    """Seconds that are left of a live lease, or 0."""
-    redeliveries: int
-    """The number of redeliveries: how often the sweeper has found the pending decision unclaimed."""
-    dispatched_at: float
-    """The time of the last dispatch of the pending decision, in Unix seconds."""
-    cancel_requested_for: float | None
-    """Seconds since cancellation of the pending turn or calls was requested, or None. Only `load` sets it."""
-    deferred_for: float | None
-    """Seconds until a deferred turn may be claimed again, or None. Only `load` sets it."""
-    refusals: int
-    """How often the model's server has refused the pending turn."""
-    refused_for: float
-    """Seconds from its first to its latest refusal."""
-    declined: Declined
-    """The workers that have declined the pending turn."""
-    generation: str
-    """The generation of the logs."""
-    events: int
-    """The number of events of this generation."""
-    first_event: int
-    """The number of the first event that is not trimmed from the log."""
-    archived_event: int
-    """The number of the last event that is archived in the workspace, or 0."""
-    event_bytes: int
-    """The size of the events in the log, in bytes."""
-    chunks: int
-    """The number of chunks of this generation."""
-    attempt_chunks: int
-    """The number of chunks of the present attempt."""
-    unfinished_usage: TokenUsage
-    """The tokens of this attempt and of earlier ones at the same step, as far as their replies had begun."""
-    routing: dict[str, Any]
+    routing: dict[str, Any] = field(default_factory=dict)
     """The record of the route that led to the pending turn."""
-    state: TaskState
-    """The state of the history."""
+    dispatched_at: float = 0.0
+    """The time of the last dispatch of the pending decision, in Unix seconds."""
+    redeliveries: int = 0
+    """The number of redeliveries: how often the sweeper has found the pending decision unclaimed."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The present attempt at the pending turn."""
+
+    number: int = 1
+    """The attempt, from 1."""
+    handovers: int = 0
+    """How many of the attempts before it were handed over by workers that shut down. They do not count as failed."""
+    claimed: bool = False
+    """True if a worker has claimed the attempt."""
+    lease_left: float = 0.0
+    """Seconds that are left of a live lease, or 0."""
+    cancel_requested_for: float | None = None
+    """Seconds since cancellation of the pending turn or calls was requested, or None. Only `load` sets it."""
+    deferred_for: float | None = None
+    """Seconds until a deferred turn may be claimed again, or None. Only `load` sets it."""
+    unfinished_usage: TokenUsage = TokenUsage()
+    """The tokens of this attempt and of earlier ones at the same step, as far as their replies had begun."""
+    progress: TurnProgress | None = None
+    """The progress of the claimed turn, or None if its worker has recorded none yet."""
+
+    @property
+    def counted(self) -> int:
+        """The number of the attempt, from 1, without those that workers handed over."""
+        return self.number - self.handovers
+
+
+@dataclass(frozen=True)
+class Logs:
+    """The event log and the content log of a task."""
+
+    generation: str = ""
+    """The generation of the logs, or "" if the store does not have the task yet."""
+    events: int = 0
+    """The number of events of this generation."""
+    first_event: int = 1
+    """The number of the first event that is not trimmed from the log."""
+    archived_event: int = 0
+    """The number of the last event that is archived in the workspace, or 0."""
+    event_bytes: int = 0
+    """The size of the events in the log, in bytes."""
+    chunks: int = 0
+    """The number of chunks of this generation."""
+    attempt_chunks: int = 0
+    """The number of chunks of the present attempt."""
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """Who has refused the pending turn."""
+
+    count: int = 0
+    """How often the model's server has refused it."""
+    seconds: float = 0.0
+    """Seconds from its first to its latest refusal."""
+    declined: Declined = Declined()
+    """The workers that have declined it."""
+
+
+@dataclass(frozen=True)
+class HeldSteps:
+    """The steps of a task that the store keeps."""
+
     first: TaskStep
     """The first step."""
     tail: tuple[TaskStep, ...]
     """The newest steps, oldest first; at least the last one. The store keeps a bounded number of bytes."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of a task in the store at one moment."""
+
+    position: Position
+    attempt: Attempt
+    logs: Logs
+    refusals: Refusals
+    state: TaskState
+    """The state of the history."""
+    steps: HeldSteps
     item_ids: tuple[str, ...]
     """The ids of the items in the inbox."""
     calls: Mapping[str, CallState]
     """The dispatched calls, by id."""
-    progress: TurnProgress | None = None
-    """The progress of the claimed turn, or None if its worker has recorded none yet."""
 
     @classmethod
     def new(cls, steps: Sequence[TaskStep], state: TaskState) -> "Snapshot":
         """Return a task with these first steps that the store does not have yet: it has no fence and no logs."""
         return cls(
-            epoch=0,
-            seq=state.steps,
-            phase=Phase.UNDECIDED,
-            status=TaskStatus.QUEUED,
-            reason="",
-            agent="",
-            attempt=1,
-            handovers=0,
-            claimed=False,
-            lease_left=0.0,
-            redeliveries=0,
-            dispatched_at=0.0,
-            cancel_requested_for=None,
-            deferred_for=None,
-            refusals=0,
-            refused_for=0.0,
-            declined=Declined(),
-            generation="",
-            events=0,
-            first_event=1,
-            archived_event=0,
-            event_bytes=0,
-            chunks=0,
-            attempt_chunks=0,
-            unfinished_usage=TokenUsage(),
-            routing={},
+            position=Position(epoch=0, seq=state.steps, phase=Phase.UNDECIDED, status=TaskStatus.QUEUED),
+            attempt=Attempt(),
+            logs=Logs(),
+            refusals=Refusals(),
             state=state,
-            first=steps[0],
-            tail=tuple(steps[-COORDINATOR_TAIL_LENGTH:]),
+            steps=HeldSteps(steps[0], tuple(steps[-COORDINATOR_TAIL_LENGTH:])),
             item_ids=(),
             calls={},
         )
 
-    @property
-    def counted_attempt(self) -> int:
-        """The attempt at the pending turn, from 1, without those that workers handed over."""
-        return self.attempt - self.handovers
-
     def after_decision(self, epoch: int, decision: "Decision") -> "Snapshot":
         """Return the task with this decision, which was recorded under this fence. The counters of its logs remain."""
-        recorded: dict[str, Any] = {name: getattr(decision, name) for name in ("phase", "status", "reason", "agent")}
-        calls = self.calls if decision.phase in (Phase.WAIT, Phase.TOOLS) else {}
+        position = Position(
+            epoch=epoch,
+            seq=self.position.seq,
+            phase=decision.phase,
+            status=decision.status,
+            reason=decision.reason,
+            agent=decision.agent,
+            routing=dict(decision.routing or {}),
+            dispatched_at=self.position.dispatched_at,
+        )
         return replace(
             self,
-            **recorded,
-            epoch=epoch,
-            routing=dict(decision.routing or {}),
-            attempt=1,
-            handovers=0,
-            claimed=False,
-            lease_left=0.0,
-            redeliveries=0,
-            refusals=0,
-            refused_for=0.0,
-            attempt_chunks=0,
-            cancel_requested_for=None,
-            deferred_for=None,
-            declined=Declined(),
-            calls=calls,
+            position=position,
+            attempt=Attempt(unfinished_usage=self.attempt.unfinished_usage),
+            logs=replace(self.logs, attempt_chunks=0),
+            refusals=Refusals(),
+            calls=self.calls if decision.phase in (Phase.WAIT, Phase.TOOLS) else {},
         )
 
 

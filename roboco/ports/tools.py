@@ -58,6 +58,8 @@ class ToolContext:
     """The `context` of the task's submission."""
     state: Mapping[str, Any] = field(default_factory=dict)
     """The values that the task shares, as they were when the call began."""
+    messages: tuple[Mapping[str, Any], ...] = ()
+    """For a function that is an agent: the conversation as chat completions show it, within its `context`."""
     state_changes: dict[str, Any] = field(default_factory=dict, compare=False)
     """The values that the call changes."""
     memory: str = ""

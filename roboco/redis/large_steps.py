@@ -9,12 +9,13 @@ So hostile steps cannot fill Redis: the memory of a task does not depend on the 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.step import TaskStep, parse_step
 from roboco.domain.stream.event import MAX_LOGGED_BYTES
 from roboco.errors import CorruptHistory
+from roboco.ports.task_store import HeldSteps
 
 _REFERENCE: Final = '{"digest":'
 """The beginning of a reference. A step's line begins with its agent."""
@@ -31,13 +32,6 @@ def no_steps(task_id: str, seq: int) -> Iterable[TaskStep]:
     return ()
 
 
-class HeldSteps(NamedTuple):
-    """The steps of a task that its workers load."""
-
-    first: TaskStep
-    tail: tuple[TaskStep, ...]
-
-
 class StoredSteps:
     """Reads the steps that Redis refers to. A few of them are cached: a digest names one step for ever."""
 
@@ -45,7 +39,7 @@ class StoredSteps:
         self._read = read
         self._at = lru_cache(_MAX_CACHED_LARGE_STEPS)(self._read_at)
 
-    def of(self, task_id: str, fields: Mapping[str, str], lines: Sequence[str]) -> "HeldSteps":
+    def of(self, task_id: str, fields: Mapping[str, str], lines: Sequence[str]) -> HeldSteps:
         """Return the first and the newest steps of the task with these fields of its hash and lines of its tail."""
         first, seq = fields["first_step"], int(fields["seq"])
         if first.startswith(_REFERENCE):

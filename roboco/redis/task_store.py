@@ -22,10 +22,24 @@ from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, unnumbered_json
-from roboco.ports.task_store import CallState, Commit, Decision, Declined, Phase, Snapshot, TokenUsage, TurnProgress
+from roboco.ports.task_store import (
+    Attempt,
+    CallState,
+    Commit,
+    Decision,
+    Declined,
+    HeldSteps,
+    Logs,
+    Phase,
+    Position,
+    Refusals,
+    Snapshot,
+    TokenUsage,
+    TurnProgress,
+)
 from roboco.redis.cluster import LazyCluster
 from roboco.redis.keys import Keys
-from roboco.redis.large_steps import HeldSteps, StoredSteps, first_line
+from roboco.redis.large_steps import StoredSteps, first_line
 from roboco.redis.scripts import Scripts, translating_errors
 from roboco.redis.server_error import write_refusal
 
@@ -58,9 +72,12 @@ class RedisTaskStore:
         held = self._steps.of(task_id, fields, steps)
         found = _call_states(hash_fields(calls), fields["epoch"])
         task = parse_snapshot(fields, held, sorted(items), lease, self._with_leases(task_id, found))
-        return replace(
-            task, cancel_requested_for=_cancel_requested_for(fields, now), deferred_for=_deferred_for(fields, now)
+        attempt = replace(
+            task.attempt,
+            cancel_requested_for=_cancel_requested_for(fields, now),
+            deferred_for=_deferred_for(fields, now),
         )
+        return replace(task, attempt=attempt)
 
     def memory_share(self, task_id: str) -> float:
         """Return the part of its memory that the server of the task uses; 0 if it has no `maxmemory`.
@@ -252,38 +269,43 @@ def parse_snapshot(
     """Return the snapshot that the fields of a task's hash and its other keys make."""
     refused = fields.get("refused_epoch") == fields["epoch"]
     return Snapshot(
-        epoch=int(fields["epoch"]),
-        seq=int(fields["seq"]),
-        phase=Phase(fields["phase"]),
-        status=TaskStatus(fields["status"]),
-        reason=fields["reason"],
-        agent=fields["agent"],
-        attempt=int(fields["attempt"]),
-        handovers=int(fields.get("handovers", 0)),
-        claimed=fields["owner"] != "",
-        lease_left=max(0, lease_ms) / 1000,
-        redeliveries=int(fields["redeliveries"]),
-        dispatched_at=float(fields.get("dispatched_at", 0)),
-        cancel_requested_for=None,
-        deferred_for=None,
-        refusals=int(fields["refusals"]) if refused else 0,
-        refused_for=max(0.0, float(fields.get("refused_for", 0))) if refused else 0.0,
-        declined=_parse_declined(fields.get("declined", ""), fields["epoch"]),
-        generation=fields["generation"],
-        events=int(fields["events"]),
-        first_event=int(fields.get("first_event", 1)),
-        archived_event=int(fields.get("archived", 0)),
-        event_bytes=int(fields.get("event_bytes", 0)),
-        chunks=int(fields["chunks"]),
-        attempt_chunks=int(fields["emitted"]),
-        unfinished_usage=_unfinished_usage(fields),
-        routing=json.loads(fields["routing"]),
+        position=Position(
+            epoch=int(fields["epoch"]),
+            seq=int(fields["seq"]),
+            phase=Phase(fields["phase"]),
+            status=TaskStatus(fields["status"]),
+            reason=fields["reason"],
+            agent=fields["agent"],
+            routing=json.loads(fields["routing"]),
+            dispatched_at=float(fields.get("dispatched_at", 0)),
+            redeliveries=int(fields["redeliveries"]),
+        ),
+        attempt=Attempt(
+            number=int(fields["attempt"]),
+            handovers=int(fields.get("handovers", 0)),
+            claimed=fields["owner"] != "",
+            lease_left=max(0, lease_ms) / 1000,
+            unfinished_usage=_unfinished_usage(fields),
+            progress=_progress(fields),
+        ),
+        logs=Logs(
+            generation=fields["generation"],
+            events=int(fields["events"]),
+            first_event=int(fields.get("first_event", 1)),
+            archived_event=int(fields.get("archived", 0)),
+            event_bytes=int(fields.get("event_bytes", 0)),
+            chunks=int(fields["chunks"]),
+            attempt_chunks=int(fields["emitted"]),
+        ),
+        refusals=Refusals(
+            count=int(fields["refusals"]) if refused else 0,
+            seconds=max(0.0, float(fields.get("refused_for", 0))) if refused else 0.0,
+            declined=_parse_declined(fields.get("declined", ""), fields["epoch"]),
+        ),
         state=TaskState.model_validate_json(fields["history_state"]),
-        first=steps.first,
-        tail=steps.tail,
+        steps=steps,
         item_ids=tuple(item_ids),
         calls=calls,
-        progress=_progress(fields),
     )
 
 

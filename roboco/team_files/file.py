@@ -15,6 +15,7 @@ import yaml
 
 from roboco.domain.prompt.typed_answer import answer_schema
 from roboco.domain.team.team import MAX_PROMPT_CHARS, Team
+from roboco.domain.team.tool_spec import TaskTool
 from roboco.domain.team.validation import MAX_TEAM_CHARS, validate_team
 from roboco.errors import InvalidTeam, UsageError
 from roboco.schemas.json_schema import schema_error
@@ -47,17 +48,20 @@ def parse_team(data: Any, source: str = "team", folder: Path | None = None) -> T
     found = _Findings()
     whole = _insert_files(data, _TeamLocation(folder), found)
     team = validate_team(whole, source, (*found.mistakes, *found.mistakes_in_templates()))
-    if mistakes := tuple(_mistakes_in_outputs(team)):
+    if mistakes := tuple(_mistakes_in_schemas(team)):
         raise InvalidTeam(source, mistakes)
     return team
 
 
-def _mistakes_in_outputs(team: Team, path: str = "") -> Iterator[str]:
+def _mistakes_in_schemas(team: Team, path: str = "") -> Iterator[str]:
     for index, agent in enumerate(team.agents):
         if isinstance(agent.output, dict) and (mistake := schema_error(answer_schema(agent.output))):
             yield f"{path}agents[{index}].output: {mistake}"
+    for index, tool in enumerate(team.tools):
+        if isinstance(tool, TaskTool) and (mistake := schema_error(tool.parameters)):
+            yield f"{path}tools[{index}].parameters: {mistake}"
     for name, inner in team.teams.items():
-        yield from _mistakes_in_outputs(inner, f"{path}teams.{name}.")
+        yield from _mistakes_in_schemas(inner, f"{path}teams.{name}.")
 
 
 @dataclass(frozen=True)

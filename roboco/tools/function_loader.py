@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from typing_extensions import is_typeddict
 
 from roboco.domain.decision.router import Router
+from roboco.domain.team.tool_spec import AgentFunction
 from roboco.errors import NotRunnable, UsageError
 from roboco.tools.function_tool import FunctionTool, describe_function, is_check, is_tool
 
@@ -32,6 +33,18 @@ class FunctionLoader:
                 raise NotRunnable(f"function {name!r} is not marked with @tool", module_of(name))
             self._tools[name] = describe_function(function)
         return self._tools[name]
+
+    def turn(self, declared: AgentFunction) -> FunctionTool:
+        """Return the function of an agent. Raise NotRunnable if this process lacks it, UsageError if it does not fit.
+
+        Its call has no arguments.
+        """
+        found = self.tool(declared.function)
+        found.check_declaration(declared)
+        needed = [str(one.alias) for one in found.arguments.model_fields.values() if one.is_required()]
+        if needed:
+            raise UsageError(f"function {declared.function!r} of an agent has no arguments but a ToolContext: {needed}")
+        return found
 
     def router(self, name: str) -> Router:
         """Return the router of this name. Raise UsageError if it cannot be used.

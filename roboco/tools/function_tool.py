@@ -142,6 +142,10 @@ class FunctionTool:
 
         Raise UsageError if the arguments do not fit, and TypeError if the result has no JSON.
         """
+        return to_json(self.returned(args, context), self._full_name)
+
+    def returned(self, args: Mapping[str, Any], context: ToolContext) -> Any:
+        """Return what the function returns. Raise UsageError if the arguments do not fit."""
         try:
             checked = self.arguments.model_validate(args)
         except ValidationError as error:
@@ -150,23 +154,27 @@ class FunctionTool:
         keywords = {str(field.alias): getattr(checked, name) for name, field in fields.items()}
         if self.context is not None:
             keywords[self.context] = context
-        return self._run_to_json(self.function(**keywords))
+        return _finished(self.function(**keywords))
 
     def verify_call(self, args: dict[str, Any], context: ToolContext) -> Verified | None:
         """Return the outcome of a call that was started, or None if the tool cannot determine it."""
         if self.verify is None:
             return None
-        found = self._run_to_json(self.verify(args, context.idempotency_key))
+        found = to_json(_finished(self.verify(args, context.idempotency_key)), self._full_name)
         if found is None:
             return None
         if found is False:
             return Verified(happened=False)
         return Verified(happened=True, result="the call had its effect" if found is True else found)
 
-    def _run_to_json(self, result: Any) -> Any:
-        """Return the function's result as JSON. If it is a coroutine, run it first."""
-        name = f"{getattr(self.function, '__module__', '')}:{_name(self.function)}"
-        return to_json(asyncio.run(result) if inspect.iscoroutine(result) else result, name)
+    @property
+    def _full_name(self) -> str:
+        return f"{getattr(self.function, '__module__', '')}:{_name(self.function)}"
+
+
+def _finished(result: Any) -> Any:
+    """Return the result. If it is a coroutine, run it first."""
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 
 def describe_function(function: Callable[..., Any]) -> FunctionTool:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,12 +24,13 @@ from roboco.domain.prompt.coordinator_tools import function_schema
 from roboco.domain.team.known_tools import known_tools
 from roboco.domain.team.team import Agent, Team, default_prefix
 from roboco.domain.team.tool_listing import Listing
-from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
+from roboco.domain.team.tool_spec import AgentFunction, ServerTool, TaskTool, ToolDeclaration, ToolSpec
 from roboco.errors import NotRunnable, TransientError, UsageError
 from roboco.ports.tools import Listings, TaskOwner, ToolContext
 from roboco.ports.workspace import Files
 from roboco.schemas.json_schema import schema_error, value_error
 from roboco.tools.builtin import BuiltinTools
+from roboco.tools.function_answer import recorded_form
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.function_tool import FunctionTool
 from roboco.tools.mcp.listing import build_listing, find_listed_tool
@@ -57,6 +58,8 @@ class _CallResult:
     result: Any
     artifacts: tuple[Artifact, ...] = ()
     media: tuple[Media, ...] = ()
+    answer: dict[str, Any] = field(default_factory=dict)
+    """The answer of an agent's function."""
 
 
 class FunctionToolbox:
@@ -150,6 +153,7 @@ class FunctionToolbox:
             "artifacts": result.artifacts,
             "media": result.media,
             "state": dict(context.state_changes),
+            "answer": result.answer,
             "failed_before": tuple(failed_before),
         }
         return successful_outcome(call, result.result, _elapsed_ms(started_at)).model_copy(update=made)
@@ -237,7 +241,11 @@ class FunctionToolbox:
                 function = self._functions.tool(spec.function)
                 function.check_declaration(spec)
                 with log_output(call.tool_name, context.task_id, self._mask):
-                    return _CallResult(function.call(call.args, context))
+                    if not isinstance(spec, AgentFunction):
+                        return _CallResult(function.call(call.args, context))
+                    returned = function.returned(call.args, context)
+                    answer = recorded_form(team.agent(context.agent), returned, self._outputs, context)
+                    return _CallResult("answered", answer=answer)
             case _:
                 raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
 
@@ -270,6 +278,8 @@ class FunctionToolbox:
             return None if found is None else function_schema(name, found.description, found.input_schema)
         if isinstance(spec, ToolSpec):
             return self._function_tool(name, spec).schema(name, spec.description)
+        if isinstance(spec, TaskTool):
+            return function_schema(name, spec.description, spec.parameters)
         if name in BUILTIN_TOOLS:
             return self._builtin.schema(name)
         raise UsageError(f"no tool {name!r} in team {team.name!r}")

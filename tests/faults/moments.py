@@ -14,12 +14,12 @@ import pytest
 import redis
 
 from roboco import Task
-from roboco.domain.history.step import verify_chain
+from roboco.domain.history.step import FUNCTION, verify_chain
 from roboco.lab.servers.gate import Gate, HeldRequest
 from roboco.lab.transcript import Transcript
 from roboco.local.process import Server
 from roboco.redis.scripts import Scripts
-from tests.support.journeys import GRAPH, PARALLEL, StackJourney, answer, shape
+from tests.support.journeys import FUNCTIONS, GRAPH, PARALLEL, StackJourney, answer, shape
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import Stack, until
 
@@ -80,11 +80,15 @@ TOOLS = (
     Moment("claimed", PARALLEL, script="claim_call", answered=True),
     Moment("result not recorded", PARALLEL, script="record_outcome"),
     Moment("last result recorded, coordinator not notified", PARALLEL, message="roboco.advance"),
+    Moment("function running", FUNCTIONS),
+    Moment("answer of a function not recorded", FUNCTIONS, script="record_outcome"),
 )
 COORDINATOR = (
     Moment("turn recorded, not dispatched", PARALLEL, message="roboco.turn"),
     Moment("results appended, not committed", PARALLEL, script="commit"),
     Moment("results committed, next turn not recorded", PARALLEL, script="commit", answered=True),
+    Moment("call of a function committed, not recorded", FUNCTIONS, script="commit", answered=True),
+    Moment("answer of a function in the results, not committed", FUNCTIONS, script="commit", nth=3),
 )
 COMPACTION = (
     Moment("compacted, no segment removed", PARALLEL, s3=r"DELETE /[^ ]*/history/"),
@@ -257,7 +261,7 @@ class Scenario:
         self._victim.terminate(self._held)
         transcript = self.check()
         assert "event_turn_restart" not in transcript.types
-        turns = sum(1 for step in self.task.history() if step.by_agent)
+        turns = sum(1 for step in self.task.history() if step.by_agent and FUNCTION not in step.metadata)
         assert len(self._stack.model.requests) - self._earlier_requests == turns, "a turn was repeated"
 
     def suspend_and_continue(self) -> None:

@@ -43,4 +43,4 @@ def test_tasks_wait_while_the_model_server_fails_and_then_continue(tmp_path: Pat
 def waiting_reason(stack: Stack, task_id: str) -> str:
     """Return the reason for which the task waits, from the task store."""
     now = stack.orchestrator._engine.tasks.task_store.load(task_id, 1)
-    return "" if now is None else now.reason
+    return "" if now is None else now.position.reason

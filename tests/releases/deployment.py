@@ -98,7 +98,7 @@ class Deployment(World):
 
     def _place(self, task_id: str) -> tuple[Phase, int, int] | None:
         task = self.engine.tasks.task_store.load(task_id, 1)
-        return None if task is None else (task.phase, task.epoch, task.seq)
+        return None if task is None else (task.position.phase, task.position.epoch, task.position.seq)
 
     def _sweep(self) -> None:
         """Sweep all shards, and run a pass of the sweeper over each open task, as if all of them were due."""

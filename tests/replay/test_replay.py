@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from roboco.domain.decision.action import Action, CallTools, StartTurn, Wait
+from roboco.domain.decision.action import Action, AppendStep, CallTools, StartTurn, Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep, parse_step, verify_chain
+from roboco.domain.history.step import FUNCTION, TOOL_EXECUTOR, USER, TaskStep, parse_step, verify_chain
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.recorded.recording import Recording
 from roboco.domain.recorded.rehearsal import rehearse
@@ -80,7 +80,7 @@ def test_every_prefix_decides_on_the_kind_of_its_next_step(name: str) -> None:
         elif step.agent_name == TOOL_EXECUTOR and isinstance(action, CallTools):
             assert {call.id for call in action.calls} <= {result.tool_call_id for result in step.results}, step.seq
         elif step.by_agent:
-            assert isinstance(action, StartTurn), step.seq
+            assert isinstance(action, AppendStep if FUNCTION in step.metadata else StartTurn), step.seq
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -197,6 +197,29 @@ def _slow_add(effect: str) -> dict[str, Any]:
     return {"name": "slow_add", "function": "tests.support.tools_for_agents:slow_add", "effect": effect, "timeout": 20}
 
 
+FUNCTIONS = StackJourney(
+    "functions",
+    parse_team(
+        {
+            "name": "desk",
+            "collaboration_model": {"type": "graph", "routing_graph": {"triage": ["USER"], "clerk": ["END"]}},
+            "agents": [
+                {"name": "triage", "function": "tests.support.tools_for_agents:triage", "effect": "pure"}
+                | {"handoffs": ["clerk"]},
+                *_agents("clerk"),
+            ],
+        }
+    ),
+    "Sort this.",
+    [
+        ("user", ["Sort this."]),
+        ("triage", [("triage", {})]),
+        ("tool_executor", [{"result": "answered"}]),
+        ("triage", ["heard Sort this.", ("handoff", {"destination_agent": "clerk", "reason": ""})]),
+        ("tool_executor", [{"result": "the work is handed off to clerk"}]),
+        ("clerk", ["clerk answers: [handoff answered] the work is handed off to clerk"]),
+    ],
+)
 PARALLEL = StackJourney(
     "parallel",
     parse_team(

@@ -27,10 +27,7 @@ from tests.support.servers.model_server import ModelServer
 ROOT = Path(__file__).parents[2]
 POOLS = ("coordinator", "agents", "tools")
 TOOLS = "tests.support.tools_for_agents"
-PENDING_WORK = (
-    *("epoch", "seq", "phase", "status", "reason", "agent", "attempt", "claimed", "lease_left", "redeliveries"),
-    *("dispatched_at", "cancel_requested_for", "deferred_for", "refusals", "declined", "chunks", "calls", "item_ids"),
-)
+PENDING_WORK = ("position", "attempt", "logs", "refusals", "calls", "item_ids")
 """The fields of a snapshot that show what a task waits for."""
 LOCAL_VARIABLES = re.compile(r"=+\nLOCAL VARIABLES\n=+\n.*?(?:\n\n\n|\Z)", re.DOTALL)
 """What Celery writes after each stack: the values may be secret."""

@@ -6,12 +6,13 @@ from pathlib import Path
 import click
 
 from roboco.cli.doctor.server_tools import ListingResult, fetch_tools, team_servers
-from roboco.cli.doctor.teams import missing_functions
+from roboco.cli.doctor.teams import forbidden_tasks, missing_functions
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import SUCCESS, USAGE
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.domain.team.team import Team
+from roboco.domain.team.tool_spec import ToolSpec
 from roboco.errors import InvalidTeam
 from roboco.settings import load_settings
 from roboco.team_files.file import load_team
@@ -59,6 +60,7 @@ def _load_and_check(file: Path) -> tuple[Team, list[str], list[str]]:
     team = with_prices(load_team(file), str(file))
     settings = load_settings()
     mistakes = [*missing_functions(team, settings)] if settings.tool_modules else []
+    mistakes += forbidden_tasks(team, settings)
     answers = fetch_tools(settings, team_servers(team)) if settings.allowlist.mcp_servers else []
     mistakes += [f"{_location(answer)}: {answer.mistake}" for answer in answers if answer.mistake]
     if mistakes:
@@ -77,7 +79,7 @@ def _location(answer: ListingResult) -> str:
 def _missing_descriptions(team: Team, functions: FunctionLoader) -> Iterator[str]:
     """Yield a warning for each tool without a description for the models."""
     for index, tool in enumerate(team.tools):
-        if not (tool.description or functions.tool(tool.function).description):
+        if isinstance(tool, ToolSpec) and not (tool.description or functions.tool(tool.function).description):
             yield (
                 f"tools[{index}]: tool {tool.name!r} has no description for the models: write a docstring for "
                 f"{tool.function!r}, or a `description` here"

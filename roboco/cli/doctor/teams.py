@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from roboco.broker.shop import check_task
 from roboco.cli.doctor.check import CheckResult, expect
 from roboco.client.team_lookup import team_files
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
-from roboco.errors import RobocoError, UsageError
+from roboco.domain.team.tool_spec import TaskTool, ToolSpec
+from roboco.errors import Forbidden, RobocoError, UsageError
 from roboco.settings import Settings
 from roboco.team_files.file import load_team
 from roboco.tools.function_loader import FunctionLoader
@@ -95,13 +97,28 @@ def missing_functions(team: Team, settings: Settings) -> Iterator[str]:
     sys.path.insert(0, str(Path.cwd()))  # as on a worker
     functions = FunctionLoader(settings.tool_modules)
     for index, tool in enumerate(team.tools):
-        yield from _import_mistake(f"tools[{index}].function", functions.tool, tool.function)
+        if isinstance(tool, ToolSpec):
+            yield from _import_mistake(f"tools[{index}].function", functions.tool, tool.function)
     if isinstance(model := team.collaboration_model, Custom):
         yield from _import_mistake("collaboration_model.router", functions.router, model.router)
     types = OutputTypes(functions)
     for index, agent in enumerate(team.agents):
+        if (turn := agent.turn_call) is not None:
+            yield from _import_mistake(f"agents[{index}].function", functions.turn, turn)
         if agent.output is not None:
             yield from _import_mistake(f"agents[{index}].output", types.schema, agent)
+
+
+def forbidden_tasks(team: Team, settings: Settings, path: str = "") -> Iterator[str]:
+    """Yield a mistake for each Celery task that the operator's allowlist lacks, if it lists some."""
+    for index, tool in enumerate(team.tools if settings.allowlist.tasks else ()):
+        if isinstance(tool, TaskTool):
+            try:
+                check_task(tool, settings.allowlist.tasks)
+            except Forbidden as error:
+                yield f"{path}tools[{index}].task: {error}"
+    for name, inner in team.teams.items():
+        yield from forbidden_tasks(inner, settings, f"{path}teams.{name}.")
 
 
 def _import_mistake(at: str, find: Callable[[Named], object], named: Named) -> Iterator[str]:

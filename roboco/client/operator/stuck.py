@@ -94,7 +94,7 @@ class _Queues:
 def _stuck_task(engine: Engine, queues: _Queues, entry: TaskEntry, until: datetime) -> StuckTask | None:
     """Return the task with the cause, or None if it progresses, has not begun on purpose, or has changed since."""
     task = engine.tasks.task_store.load(entry.task_id, 1)
-    progressed = entry.updated_at if task is None else max(entry.updated_at, task.tail[-1].created_at)
+    progressed = entry.updated_at if task is None else max(entry.updated_at, task.steps.tail[-1].created_at)
     if progressed > until or (task is not None and not _should_progress(engine, task)):
         return None
     found = wait_cause(engine, entry.task_id, task, queue=queues.describe, patience=timedelta(0))
@@ -108,6 +108,6 @@ def _stuck_task(engine: Engine, queues: _Queues, entry: TaskEntry, until: dateti
 
 
 def _should_progress(engine: Engine, task: Snapshot) -> bool:
-    if task.phase is not Phase.END and task.status not in STATUSES:
+    if task.position.phase is not Phase.END and task.position.status not in STATUSES:
         return False
-    return start_time_of(task.first.metadata, task.first.created_at) <= engine.now()
+    return start_time_of(task.steps.first.metadata, task.steps.first.created_at) <= engine.now()

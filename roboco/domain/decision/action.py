@@ -37,8 +37,8 @@ class AppendStep:
     """The inbox items that the step applies."""
     unpublished_results: tuple[ToolOutcome, ...] = ()
     """The results in the step for which no tools worker has published an event."""
-    abandoned_sub_tasks: tuple[ToolCall, ...] = ()
-    """The calls whose sub-tasks are abandoned."""
+    abandoned: tuple[ToolCall, ...] = ()
+    """The calls whose sub-tasks, and Celery tasks of a shop, are abandoned."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from roboco.domain.builtin_tools import HANDOFF
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait
 from roboco.domain.decision.budget import limit_reached
+from roboco.domain.decision.function_turn import answer_step, begin_turn, refused_turn
 from roboco.domain.decision.input_guards import next_for_guards
 from roboco.domain.decision.route import WORKER_LOST_RULE, Route
 from roboco.domain.decision.router import Router, route
@@ -47,8 +48,8 @@ def decide(team: Team, history: History, situation: Situation, router: Router = 
     waits = ended is not None and _waits_after_failure(ended, history, situation)
     if ended is not None and not waits:
         return ended
-    if open_calls(history):
-        return next_for_calls(team, history, situation)
+    if begun := next_for_calls(team, history, situation) if open_calls(history) else answer_step(team, history):
+        return begun
     first = _immediate_step(situation, waits) or next_for_guards(team, history, situation)
     if first is not None:
         return first
@@ -180,7 +181,11 @@ def _next_turn(team: Team, limits: Limits, history: History, situation: Situatio
         return _error(LOOP, loop)
     if (limit := limit_reached(limits, history.state, chosen.to, situation.seconds)) is not None:
         return limit_step(limit, chosen.to)
-    return StartTurn(chosen.to, chosen, handed_off_by)
+    agent = team.agent(chosen.to)
+    if agent.function is None:
+        return StartTurn(chosen.to, chosen, handed_off_by)
+    refused = refused_turn(agent, limits, history)
+    return begin_turn(agent, history, chosen, handed_off_by) if refused is None else limit_step(refused, chosen.to)
 
 
 def limit_step(limit: str, agent: str) -> AppendStep:
@@ -200,11 +205,12 @@ def without_notices(history: History) -> History:
 def _wrap_up(team: Team, history: History) -> Action:
     """Return the action at a limit of a team that wraps up: one last turn, and then the end."""
     state, kind = history.state, team.collaboration_model.type
-    if state.wrapped_up and state.open_goals:
-        return _error(GOALS, f"not achieved: {', '.join(goal.name for goal in state.open_goals)}; {state.limit}")
-    if state.wrapped_up:
-        return End(TaskStatus.COMPLETED, f"wrapped up, since {state.limit}")
     agent = state.limited_agent if team.has_agent(state.limited_agent) else team.initial_agent
+    wrapped_up = state.wrapped_up or team.agent(agent).function is not None  # a function has no turn without calls
+    if wrapped_up and state.open_goals:
+        return _error(GOALS, f"not achieved: {', '.join(goal.name for goal in state.open_goals)}; {state.limit}")
+    if wrapped_up:
+        return End(TaskStatus.COMPLETED, f"wrapped up, since {state.limit}")
     return StartTurn(agent, Route(agent, kind, WRAP_UP_RULE, str(state.limit)))
 
 

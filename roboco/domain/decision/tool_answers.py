@@ -52,6 +52,11 @@ def is_client_call(call: ToolCall) -> bool:
     return call.tool_name.startswith(CLIENT_PREFIX)
 
 
+def by_coordinator(team: Team, call: ToolCall) -> bool:
+    """Return True if a coordinator starts the work for the call elsewhere: a sub-task, or a shop's Celery task."""
+    return call.tool_name == DELEGATE or team.task_tool(call.tool_name) is not None
+
+
 def waits_for_client(team: Team, call: ToolCall) -> bool:
     """Return True if the task waits until the client has run the call. A run of `what-if` has no client."""
     return is_client_call(call) and team.what_if is None
@@ -93,7 +98,7 @@ def external_results(
                     item.call_id,
                     ExternalResult(item.item_id, _resolved_outcome(calls[item.call_id], item, known), item.by),
                 )
-            case ExternalToolResult() if item.at_seq == step.seq:
+            case ExternalToolResult() if item.at_seq == step.seq and not is_reported(item.call_id, outcomes):
                 results.setdefault(item.call_id, ExternalResult(item.item_id, item.outcome, item.by))
             case ApprovalDecision() if item.at_seq == step.seq and not item.approved:
                 results.setdefault(item.call_id, ExternalResult(item.item_id, denial(item)))
@@ -153,11 +158,11 @@ def _refused_by_limits(team: Team, state: TaskState, step: TaskStep, calls: tupl
     """Return the calls that the limits refuse, with the reasons."""
     if state.limit is not None:
         return {call.id: f"not run, since this is the last turn: {state.limit}" for call in calls}
-    needed = {call.id: _possible_usage(spec_of(team, step, call)) for call in calls}
+    needed = {call.id: possible_usage(spec_of(team, step, call)) for call in calls}
     return refused_calls(team.limits.with_overrides(state.limit_overrides), state, step.agent_name, calls, needed)
 
 
-def _possible_usage(spec: ToolDeclaration | None) -> Usage:
+def possible_usage(spec: ToolDeclaration | None) -> Usage:
     """Return the possible usage of a call of the tool."""
     if spec is None:
         return Usage(calls=1, seconds=BUILTIN_TIMEOUT)
@@ -167,7 +172,7 @@ def _possible_usage(spec: ToolDeclaration | None) -> Usage:
 def cost_of_calls(team: Team, state: TaskState, step: TaskStep) -> float:
     """Return the cost of the step's calls that are run, by the prices of their tools."""
     answered = local_answers(team, state, step)
-    return sum(_possible_usage(spec_of(team, step, call)).cost for call in step.calls if call.id not in answered)
+    return sum(possible_usage(spec_of(team, step, call)).cost for call in step.calls if call.id not in answered)
 
 
 def spec_of(team: Team, step: TaskStep, call: ToolCall) -> ToolDeclaration | None:
@@ -191,6 +196,8 @@ def _answer(team: Team, state: TaskState, agent: Agent, call: ToolCall, done: se
         goal.tool_name == name and agent.achieves(goal.name, team) for goal in state.goals
     ):
         return _achieve(state, call, name in done)
+    if agent.function is not None and name == agent.name:  # its turn
+        return None
     if name in state.client_tools or (team.may_call(agent, name) and _exists(team, name)):
         return None
     return failed_outcome(call.id, _not_allowed(name, _possible(team, state, agent)))

@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roboco.domain.builtin_tools import DELEGATE, GOAL_PREFIX
+from roboco.domain.builtin_tools import GOAL_PREFIX
 from roboco.domain.decision.action import Action, AppendStep, CallTools, Wait
+from roboco.domain.decision.function_turn import recorded_answer
 from roboco.domain.decision.input_guards import guard_verdicts
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import (
     approval_decisions,
+    by_coordinator,
     external_results,
     is_reported,
     local_answers,
@@ -23,7 +25,7 @@ from roboco.domain.decision.tool_answers import (
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
 from roboco.domain.history.shared_state import STATE, merged_changes
 from roboco.domain.history.state import ACHIEVED_GOALS, History
-from roboco.domain.history.step import FAILED_BEFORE, GUARDS, NOT_RUN, RESOLVED_BY, TOOL_EXECUTOR, TaskStep
+from roboco.domain.history.step import ANSWER, FAILED_BEFORE, GUARDS, NOT_RUN, RESOLVED_BY, TOOL_EXECUTOR, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
 from roboco.domain.inbox.item import Pause, blocking_pause
 from roboco.domain.status import TaskStatus
@@ -47,12 +49,14 @@ def next_for_calls(team: Team, history: History, situation: Situation) -> Action
     else:
         closed = {call.id: _aborted_outcome(team, step, call, situation, situation.abort_reason) for call in step.calls}
         answers = closed | answers
-        given_up = tuple(call for call in missing if call.tool_name == DELEGATE)
+        given_up = tuple(call for call in missing if by_coordinator(team, call))
     outcomes = [answers[call.id] for call in step.calls]
     unpublished = tuple(
         outcome for outcome in outcomes if not is_reported(outcome.result.tool_call_id, situation.outcomes)
     )
     metadata = _results_metadata(team, history, situation, outcomes)
+    if step.begins_function and (situation.abort_reason is None or not missing):
+        metadata[ANSWER] = recorded_answer(team, step, outcomes[0])
     approvals = (metadata.get("approvals") or {}).values()
     items = tuple({*(metadata.get("resolved") or {}).values(), *(str(one["item_id"]) for one in approvals)})
     return AppendStep(TOOL_EXECUTOR, _parts(outcomes), metadata, items, unpublished, given_up)

@@ -16,16 +16,16 @@ def effects_to_keep(team: Team, source: Team) -> dict[str, Effect]:
     """
     names, functions = dict[str, Effect](), dict[str, Effect]()
     servers = [(prefix, server) for one in _teams(source) for prefix, server in _servers(one)]
-    for spec in (spec for one in _teams(source) for spec in one.tools if spec.effect != "pure"):
-        names[spec.name] = functions[spec.function] = spec.effect
+    for spec in (spec for one in _teams(source) for spec in one.declared_tools if spec.effect != "pure"):
+        names[spec.name] = functions[spec.implementation] = spec.effect
     for prefix, server in servers:
         for remote, settings in _named_tools(prefix, server):
             if settings.effect not in (None, "pure") and (name := server.name_of(prefix, remote)):
                 names[name] = settings.effect
     kept = {
-        spec.name: names.get(spec.name) or functions[spec.function]
-        for spec in team.tools
-        if spec.effect == "pure" and (spec.name in names or spec.function in functions)
+        spec.name: names.get(spec.name) or functions[spec.implementation]
+        for spec in team.declared_tools
+        if spec.effect == "pure" and (spec.name in names or spec.implementation in functions)
     }
     for prefix, server in _servers(team):
         kept |= _of_server(prefix, server, names, [known for _, known in servers if _is_same(known, server)])

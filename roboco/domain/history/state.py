@@ -279,7 +279,7 @@ class TaskState(RecordModel):
             return LoopDetector()
         if step.agent_name == TOOL_EXECUTOR and GUARDS not in step.metadata:
             return self.loop.after_results(step.results, step.denied_calls)
-        if not step.by_agent or step.ends_task:
+        if not step.by_agent or step.ends_task or step.begins_function:
             return self.loop
         return self.loop.after_turn(step.agent_name, step.text, step.calls, rule)
 

@@ -58,6 +58,12 @@ GUARDS = "guards"
 """The metadata key of a step of guards' calls, and of their results, for the verdicts."""
 REFUSED = "refused"
 """The metadata key of the answer to a message that guards have refused, for the reason."""
+FUNCTION = "function"
+"""The metadata key of a step of an agent that is a function: "call" for the call that is its turn, else "answer"."""
+HANDED_OFF_BY = "handed_off_by"
+"""The metadata key of such a step for the agent that has handed over to it."""
+ANSWER = "answer"
+"""The metadata key of a step of results for what such a function has answered, until the next step has it."""
 RETRY = "retry"
 """The metadata key of the step with which a failed task continues, for the record of its retry."""
 
@@ -156,6 +162,11 @@ class TaskStep(RecordModel):
     def invalid_output(self) -> str:
         """Return why the answer is asked for again, or "" if it is not."""
         return str(self.metadata.get(INVALID_OUTPUT) or "") if self.by_agent else ""
+
+    @property
+    def begins_function(self) -> bool:
+        """Return True if the step has the call that is the turn of an agent that is a function."""
+        return self.metadata.get(FUNCTION) == "call"
 
     @property
     def is_imported(self) -> bool:

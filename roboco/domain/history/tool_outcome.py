@@ -26,6 +26,8 @@ class ToolOutcome(RecordModel):
     """True in a run of `what-if` if the outcome is a recorded one, or a refusal: it costs nothing."""
     state: dict[str, Any] = {}
     """The values of the task's state that the tool changes."""
+    answer: dict[str, Any] = {}
+    """What a function that is an agent has answered: `text`, `output`, and `calls` with `name` and `args`."""
     failed_before: tuple[str, ...] = ()
     """The exceptions after which the tool ran again within the call, oldest first."""
     usage: dict[str, int | float] = {}

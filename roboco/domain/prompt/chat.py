@@ -26,8 +26,12 @@ def messages_of(agent: str, group: StepGroup, images: bool) -> list[ChatMessage]
 
 
 def is_empty(step: TaskStep) -> bool:
-    """Return True if an agent's step has no text and no call. Some providers refuse such a message."""
-    return step.by_agent and not (step.text.strip() or step.calls or step.error or step.invalid_output)
+    """Return True if an agent's step has no text and no call, or the call that is its turn.
+
+    Some providers refuse an empty message. What a function has answered is in another step.
+    """
+    said = step.text.strip() or step.calls or step.error or step.invalid_output
+    return step.by_agent and (not said or step.begins_function)
 
 
 def group_by_call(steps: tuple[TaskStep, ...]) -> list[StepGroup]:

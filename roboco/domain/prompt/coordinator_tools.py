@@ -27,8 +27,10 @@ def coordinator_tools(team: Team, agent: Agent, state: TaskState) -> tuple[ToolS
     return tuple(tools)
 
 
-def schema_of(state: TaskState, name: str) -> ToolSchema | None:
-    """Return the JSON Schema of the arguments of a goal's or client's tool, or None for any other tool."""
+def schema_of(team: Team, state: TaskState, name: str) -> ToolSchema | None:
+    """Return the JSON Schema of the arguments of a goal's or client's tool or a Celery task, or None for others."""
+    if (task := team.task_tool(name)) is not None:
+        return task.parameters
     goals = {goal.tool_name: goal.outcome for goal in state.goals}
     tool = state.client_tools.get(name)
     return goals.get(name) if tool is None else tool["input_schema"]

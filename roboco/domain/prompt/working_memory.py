@@ -85,10 +85,19 @@ def build_working_memory(agent: Agent, prompt: str, seen: PromptInputs) -> Worki
     chosen = _newest(agent, seen, rest, spent)
     messages = [system, *opening, *summary, *chosen.messages, *closing]
     if messages[-1]["role"] == "assistant":
-        messages.append({"role": USER, "content": "Go on."})
+        messages.append(_GO_ON)
     included = [step.seq for group in (head, *chosen.groups) for step in group]
     counted = fixed | {"summary": _tokens(seen, summary), "steps": _tokens(seen, [*opening, *closing]) + chosen.tokens}
     return WorkingMemory(tuple(messages), _report(agent, seen, included, (hidden, chosen.why), counted))
+
+
+def conversation(agent: Agent, first: TaskStep, tail: tuple[TaskStep, ...]) -> tuple[ChatMessage, ...]:
+    """Return the messages that a function sees at its turn: the working memory of its agent, without a prompt."""
+    messages = build_working_memory(agent, "", PromptInputs(first, tail)).messages[1:]
+    return messages[:-1] if messages[-1] is _GO_ON else messages
+
+
+_GO_ON: ChatMessage = {"role": USER, "content": "Go on."}
 
 
 def _seen(agent: Agent, group: StepGroup) -> StepGroup:

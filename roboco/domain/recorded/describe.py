@@ -5,7 +5,7 @@ from typing import assert_never
 from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.history.part import ErrorPart, TextPart, ToolResultPart
 from roboco.domain.history.state import REMINDED_GOALS
-from roboco.domain.history.step import NEW_LIMITS, TOOL_EXECUTOR, USER
+from roboco.domain.history.step import FUNCTION, NEW_LIMITS, TOOL_EXECUTOR, USER
 
 
 def rule_of(action: Action) -> str:
@@ -45,6 +45,8 @@ def _describe_step(step: AppendStep) -> str:
         failed = sum(result.is_error for result in results)
         failures = f", {failed} of them errors" if failed else ""
         return f"{len(results)} result{'s' if len(results) != 1 else ''}{failures}"
+    if step.metadata.get(FUNCTION) == "call":
+        return f"{step.agent_name} acts, a function ({rule_of(step)})"
     if goals := step.metadata.get(REMINDED_GOALS):
         return f"the agent is reminded of open goals: {', '.join(map(str, goals))}"
     if NEW_LIMITS in step.metadata:

@@ -10,7 +10,7 @@ from roboco.domain.decision.decide import ROUTER, ROUTER_LOST, decide
 from roboco.domain.decision.input_guards import GUARD
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.state import AFTER_RESULTS, WRAP_UP_RULE, History, TaskState, fold
-from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step import FUNCTION, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.recorded.describe import describe
 from roboco.domain.recorded.recorded_task import TAIL_LENGTH, RecordedTask
 from roboco.domain.recorded.step_events import caller_in_brackets, events_of, truncated
@@ -162,7 +162,7 @@ def _why(past: RecordedTask, step: TaskStep, state: GetState) -> str:
         return "it was imported when the task was submitted"
     routing = step.metadata.get("routing") or {}
     rule, reason = str(routing.get("rule", "")), str(routing.get("reason", ""))
-    if rule == AFTER_RESULTS:
+    if rule == AFTER_RESULTS and step.metadata.get(FUNCTION) != "answer":
         why = "the tools that it had called returned, and it continued with their results"
     elif rule == "handoff":
         turn = _last_turn(past.steps, step.seq)

@@ -8,7 +8,8 @@ from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.history.interruption import step_or_interruption_after
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
 from roboco.domain.history.recorded_calls import RecordedCalls
-from roboco.domain.history.step import NOT_RUN, ORCHESTRATOR, RESOLVED_BY, TOOL_EXECUTOR, TaskStep
+from roboco.domain.history.shared_state import STATE
+from roboco.domain.history.step import ANSWER, NOT_RUN, ORCHESTRATOR, RESOLVED_BY, TOOL_EXECUTOR, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.schema import RecordModel
 
@@ -33,6 +34,11 @@ class RecordedCall(RecordModel):
     usage: dict[str, Any] = {}
     """The usage of sub-tasks."""
 
+    state: dict[str, Any] = {}
+    """The values of the task's state that the calls of the step have changed: the last call has them all."""
+    answer: dict[str, Any] = {}
+    """The answer of a function that is an agent."""
+
     @property
     def is_external(self) -> bool:
         """Return True if the result is from outside, not only the approval of the call."""
@@ -49,7 +55,7 @@ class RecordedCall(RecordModel):
         artifacts = tuple(part.artifact for part in self.parts if isinstance(part, ArtifactPart))
         result = results[0].model_copy(update={"tool_call_id": call.id})
         return ToolOutcome(result=result, artifacts=artifacts).model_copy(
-            update={"usage": self.usage, "not_run": self.not_run}
+            update={"usage": self.usage, "not_run": self.not_run, "answer": self.answer, "state": self.state}
         )
 
 
@@ -79,6 +85,8 @@ def recorded_calls(asked: TaskStep, step: TaskStep) -> dict[str, RecordedCall]:
             approval=(step.metadata.get("approvals") or {}).get(call.id),
             not_run=call.id in (step.metadata.get(NOT_RUN) or ()),
             usage=usage if call.tool_name == DELEGATE else {},
+            state=(step.metadata.get(STATE) or {}) if call is asked.calls[-1] else {},
+            answer=step.metadata.get(ANSWER) or {},
         )
         usage = {} if call.tool_name == DELEGATE else usage  # the step holds the sum of several sub-tasks
     return recorded

@@ -7,7 +7,6 @@ A call's result is supplied only after `decide` has requested to run the call or
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.action import Action, CallTools, Wait
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.route import Route
@@ -17,6 +16,7 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, unknown_outcome
+from roboco.domain.ids import answer_id
 from roboco.domain.inbox.item import (
     ApprovalDecision,
     ExternalToolResult,
@@ -84,7 +84,7 @@ def _with_requested(asked: TaskStep, action: Action, situation: Situation, recor
             continue
         if isinstance(action, Wait):
             situation = _with_item(situation, _external_word(asked, action, situation, (call, one)))
-        elif one.is_external and call.tool_name == DELEGATE:
+        elif one.is_external and one.resolved == answer_id(call.id):
             situation = _with_item(situation, _external_result(asked, call, one))
         elif one.is_external:
             situation = _with_outcome(situation, call, unknown_outcome(call.id, "its effect is unknown", "ask"))

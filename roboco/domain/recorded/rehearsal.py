@@ -18,9 +18,9 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.history.part import ToolCall, ToolResultPart
+from roboco.domain.history.part import Part, ToolCall, ToolCallPart, ToolResultPart
 from roboco.domain.history.state import History, fold
-from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
+from roboco.domain.history.step import FUNCTION, TOOL_EXECUTOR, TaskStep
 from roboco.domain.inbox.item import Item
 from roboco.domain.recorded.recorded_call import RecordedCall
 from roboco.domain.recorded.recorded_results import decide_with_results
@@ -136,9 +136,6 @@ class _Simulation:
         said = self._replies[left.popleft()]
         metadata = {"routing": action.route.record()} | said.metadata
         self._add_step(action.agent, said.parts, metadata)
-        for call in self._last.calls:
-            if found := self._results.get(_call_key(call)):
-                self._recorded[call.id] = found.popleft()
         return None
 
     def _append(self, action: AppendStep) -> None:
@@ -146,8 +143,20 @@ class _Simulation:
             names = {call.id: call.tool_name for call in self._last.calls}
             results = [part.tool_result for part in action.parts if isinstance(part, ToolResultPart)]
             self._tools += [f"{names[one.tool_call_id]}{' (error)' if one.is_error else ''}" for one in results]
-        self._add_step(action.agent_name, action.parts, action.metadata)
+        if action.metadata.get(FUNCTION) == "call":
+            self._agents.append(action.agent_name)
+            self._rules.append(str(action.metadata["routing"]["rule"]))
+        self._add_step(action.agent_name, self._with_recorded_ids(action), action.metadata)
         self._inbox = tuple(item for item in self._inbox if item.item_id not in action.item_ids)
+
+    def _with_recorded_ids(self, action: AppendStep) -> tuple[Part, ...]:
+        """Return the parts of the step. If a function did the same as recorded, its calls have the recorded ids."""
+        left = self._turns.get(action.agent_name) if FUNCTION in action.metadata else None
+        parts = self._replies[left[0]].parts if left else action.parts
+        if left and list(map(_without_id, parts)) == list(map(_without_id, action.parts)):
+            left.popleft()
+            return parts
+        return action.parts
 
     def _add_step(self, agent_name: str, parts: Any, metadata: dict[str, Any]) -> None:
         seq = len(self._steps)
@@ -165,6 +174,9 @@ class _Simulation:
     def _add(self, step: TaskStep) -> None:
         self._steps.append(step)
         self._state = self._state.after(step)
+        for call in step.calls:
+            if found := self._results.get(_call_key(call)):
+                self._recorded[call.id] = found.popleft()
 
     def _apply_due_inputs(self) -> None:
         """Apply the inputs for this position. Those that waited for the task to wait are applied then."""
@@ -182,6 +194,10 @@ class _Simulation:
 
     def _result(self, status: TaskStatus, reason: str) -> Rehearsal:
         return Rehearsal(self._agents, self._rules, self._tools, str(status), reason, tuple(self._steps))
+
+
+def _without_id(part: Part) -> object:
+    return _call_key(part.tool_call) if isinstance(part, ToolCallPart) else part
 
 
 def _call_key(call: ToolCall) -> tuple[str, str]:

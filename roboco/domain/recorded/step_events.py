@@ -44,6 +44,9 @@ def _user_events(step: TaskStep) -> Iterator[str]:
 
 
 def _agent_events(step: TaskStep) -> Iterator[str]:
+    if step.begins_function:
+        yield f"{step.agent_name}, a function, was called"
+        return
     if step.text or not (step.calls or step.error):
         yield f"{step.agent_name} said: {_quoted(step.text)}"
     if step.interrupted:

@@ -35,7 +35,8 @@ def verdict_of(result: ToolResult) -> dict[str, Any]:
     """
     if result.is_error:
         return {"passed": False, "reason": (result.error or "")[:MAX_REASON_CHARS], "failed": True}
-    value, reason = result.result, ""
+    value: Any = result.result
+    reason = ""
     if isinstance(value, dict) and "task_id" in value:
         value = value.get("output")
     if isinstance(value, dict):

@@ -2,18 +2,30 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
 
 from roboco.domain.limits import Limits
 from roboco.domain.memory import MemorySettings
-from roboco.domain.schema import FUNCTION_PATTERN, InputModel, Name
+from roboco.domain.schema import FunctionName, InputModel, Name, Price
 from roboco.domain.team.collaboration import Collaboration, Custom, Graph, Sequential
 from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, RecentContext, SummaryContext
+from roboco.domain.team.effect import Effect
 from roboco.domain.team.guards import Guards
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
+from roboco.domain.team.tool_spec import (
+    AgentFunction,
+    Approval,
+    ServerTool,
+    TaskTool,
+    TeamTool,
+    Timeout,
+    ToolDeclaration,
+    ToolRetry,
+    ToolSpec,
+)
 from roboco.domain.team.what_if import WhatIf
 from roboco.errors import UsageError
 
@@ -28,12 +40,27 @@ def default_prefix(server: str) -> str:
     return f"{server.removeprefix(SERVER_TOOLS_PREFIX)}_"
 
 
+_OF_FUNCTIONS = ("effect", "approval", "timeout", "retry", "price")
+
+
 class Agent(InputModel):
     """A member of a team."""
 
     name: Name
     description: str = ""
-    prompt: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS)]
+    function: FunctionName | None = None
+    """A function "package.module:name" that has its turns in place of a model."""
+    effect: Effect | None = None
+    """The effect of the function; by default that of tools."""
+    approval: Approval | None = None
+    """Whether a person must approve each of the function's turns; by default that of tools."""
+    timeout: Timeout | None = None
+    """The timeout of the function, in seconds; by default that of tools."""
+    retry: ToolRetry | None = None
+    """When the function runs again within its turn."""
+    price: Price | None = None
+    """The cost of each turn of the function."""
+    prompt: Annotated[str, Field(max_length=MAX_PROMPT_CHARS, validate_default=True)] = ""
     """The system prompt, a Jinja template."""
     model: str | None = None
     """The name of a profile. By default it is the team's default profile."""
@@ -47,15 +74,50 @@ class Agent(InputModel):
 
     With "first" it then answers without tools.
     """
-    output: dict[str, Any] | Annotated[str, Field(pattern=FUNCTION_PATTERN)] | None = None
+    output: dict[str, Any] | FunctionName | None = None
     """The type of its answer: a JSON Schema, or a type of Python as "package.module:NAME". By default it is text."""
-    validator: Annotated[str, Field(pattern=FUNCTION_PATTERN)] | None = Field(default=None, alias="validate")
+    validator: FunctionName | None = Field(default=None, alias="validate")
     """A function "package.module:NAME" that checks the value of its answer, and may replace it."""
     state: tuple[str, ...] = ()
     """The fields of its output that become values of the task's state."""
     goals: tuple[str, ...] | None = None
     """The goals that it may achieve. By default all those of the task that no other agent names."""
     context: ContextPolicy = RecentContext()
+
+    @field_validator("prompt")
+    @classmethod
+    def _prompt_or_function(cls, value: str, info: ValidationInfo) -> str:
+        if "function" not in info.data or (info.data["function"] is None) is bool(value):
+            return value
+        if not value:
+            raise PydanticCustomError("missing", "Field required")
+        raise ValueError("an agent with the field function has no prompt")
+
+    @model_validator(mode="after")
+    def _has_one_kind(self) -> Self:
+        """Refuse fields of functions for an agent with a model, and fields of models for a function."""
+        if self.function is None:
+            for name in _OF_FUNCTIONS:
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name}: needs the field function")
+        elif self.model is not None or self.tool_choice != "auto" or isinstance(self.context, SummaryContext):
+            raise ValueError("an agent with the field function has no model, tool_choice and context of a summary")
+        elif self.retry is not None and self.effect not in ("pure", "idempotent"):
+            raise ValueError("retry: needs effect: pure or idempotent, because the function runs again")
+        return self
+
+    @property
+    def turn_call(self) -> AgentFunction | None:
+        """Return the tool whose call is the agent's turn, or None if a model has its turns.
+
+        If it is unknown whether its function had an effect, a person is asked: no model can find out.
+        """
+        if self.function is None:
+            return None
+        given = {name: value for name in _OF_FUNCTIONS if (value := getattr(self, name)) is not None}
+        return AgentFunction(
+            name=self.name, description=self.description, function=self.function, on_unknown="ask", **given
+        )
 
     @model_validator(mode="after")
     def _validates_an_output(self) -> Self:
@@ -84,7 +146,7 @@ class Team(InputModel):
     models: dict[str, ModelProfile] = {}
     collaboration_model: Collaboration = Sequential(type="sequential")
     agents: Annotated[tuple[Agent, ...], Field(min_length=1)]
-    tools: tuple[ToolSpec, ...] = ()
+    tools: tuple[TeamTool, ...] = ()
     mcp_servers: dict[Name, McpServer] = {}
     limits: Limits = Limits()
     memory: MemorySettings | None = None
@@ -124,11 +186,32 @@ class Team(InputModel):
         model = self.collaboration_model
         router = [model.router] if isinstance(model, Custom) else []
         types = [name for agent in self.agents for name in (agent.output, agent.validator) if isinstance(name, str)]
-        return (*(tool.function for tool in self.tools), *router, *types)
+        return (*(tool.function for tool in self.function_tools), *router, *types)
+
+    @property
+    def declared_tools(self) -> tuple[ToolSpec | TaskTool, ...]:
+        """Return the team's tools, then the calls that are the turns of its agents that are functions."""
+        turns = (agent.turn_call for agent in self.agents)
+        return (*self.tools, *(call for call in turns if call is not None))
+
+    @property
+    def function_tools(self) -> tuple[ToolSpec, ...]:
+        """Return those of the declared tools that are functions."""
+        return tuple(tool for tool in self.declared_tools if isinstance(tool, ToolSpec))
+
+    def task_tool(self, name: str) -> TaskTool | None:
+        """Return the Celery task of this name among the team's tools, or None."""
+        found = self.tool(name)
+        return found if isinstance(found, TaskTool) else None
 
     def tool(self, name: str) -> ToolDeclaration | None:
-        """Return the team's own tool with this name, or that of one of its servers; None for a built-in tool."""
-        return next((tool for tool in self.tools if tool.name == name), None) or self._server_tool(name)
+        """Return the team's own tool with this name, or that of one of its servers; None for a built-in tool.
+
+        The name of an agent that is a function is that of the call which is its turn.
+        """
+        own = next((tool for tool in self.tools if tool.name == name), None)
+        turn = next((agent.turn_call for agent in self.agents if agent.name == name), None)
+        return own or turn or self._server_tool(name)
 
     def tools_of(self, agent: Agent) -> tuple[str, ...]:
         """Return the names of the agent's own tools.

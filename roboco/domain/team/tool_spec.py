@@ -1,10 +1,10 @@
-"""ToolSpec: a tool of a team, as its team file declares it."""
+"""ToolSpec and TaskTool: a tool of a team, as its team file declares it."""
 
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from roboco.domain.schema import FUNCTION_PATTERN, InputModel, Price, ToolName
+from roboco.domain.schema import FunctionName, InputModel, Price, ToolName
 from roboco.domain.team.approval import ArgumentCondition
 from roboco.domain.team.effect import Effect
 
@@ -19,6 +19,8 @@ Approval = Annotated[
 ]
 """The approval policy of a tool's calls, or a condition on the arguments of calls that need approval."""
 
+Timeout = Annotated[float, Field(gt=0, le=86_400)]
+
 
 class ToolDeclaration(InputModel):
     """The declaration of a tool, wherever it runs."""
@@ -30,7 +32,7 @@ class ToolDeclaration(InputModel):
     """The policy if it is unknown whether an irreversible call had its effect: inform the agent, or ask a person."""
     approval: Approval = "never"
     """Whether a person must approve a call before it runs, or a condition on the arguments of such calls."""
-    timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    timeout: Timeout = 60.0
     """The timeout of a call, in seconds."""
     price: Price = 0.0
     """The cost of each call, in the currency of the profiles' prices. A call counts once, however often it runs."""
@@ -60,16 +62,57 @@ class ToolRetry(InputModel):
 class ToolSpec(ToolDeclaration):
     """A tool of the team."""
 
-    function: Annotated[str, Field(pattern=FUNCTION_PATTERN)]
+    function: FunctionName
     """The function, as "package.module:name"."""
     retry: ToolRetry | None = None
     """When the function runs again. By default an exception is the result."""
+
+    @property
+    def implementation(self) -> str:
+        """Return the name of the function."""
+        return self.function
 
     @model_validator(mode="after")
     def _repeatable(self) -> Self:
         if self.retry is not None and self.effect == "irreversible":
             raise ValueError("retry: needs effect: pure or idempotent, because the function runs again")
         return self
+
+
+class AgentFunction(ToolSpec):
+    """The function of an agent. A call of it is the agent's turn, and what it returns is the agent's answer."""
+
+
+DEFAULT_QUEUE = "celery"
+"""The default queue of a Celery application."""
+
+
+class TaskTool(ToolDeclaration):
+    """A tool that is a Celery task of another application."""
+
+    task: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.:-]{0,199}$")]
+    """The name of the Celery task, which `tasks` of the operator's allowlist names."""
+    queue: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}$")] = DEFAULT_QUEUE
+    """The queue from which its workers take it."""
+    description: Annotated[str, Field(min_length=1, max_length=4000)]
+    """The description for the models."""
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    """The JSON Schema of its arguments, which the Celery task gets by name."""
+    on_stop: Literal["leave", "revoke", "terminate"] = "leave"
+    """If its result is no longer needed: leave the Celery task, revoke it before it runs, or end its process too."""
+
+    @property
+    def implementation(self) -> str:
+        """Return the name of the Celery task."""
+        return self.task
+
+
+def _tool_kind(value: Any) -> str:
+    return "task" if isinstance(value, TaskTool) or (isinstance(value, dict) and "task" in value) else "function"
+
+
+TeamTool = Annotated[Annotated[ToolSpec, Tag("function")] | Annotated[TaskTool, Tag("task")], Discriminator(_tool_kind)]
+"""A tool that a team declares under `tools`."""
 
 
 class ServerTool(ToolDeclaration):

@@ -125,9 +125,11 @@ _TAGS = frozenset(
 
 def _path(loc: tuple[int | str, ...]) -> str:
     text = ""
-    for before, key in zip((None, *loc), loc, strict=False):
+    for place, (before, key) in enumerate(zip((None, *loc), loc, strict=False)):
         if key in _TAGS and before in ("collaboration_model", "context", "approval", "tools"):
             continue
+        if key in ("function", "task") and isinstance(before, int) and loc[place - 2] == "tools":
+            continue  # the kind of the tool
         text += f"[{key}]" if isinstance(key, int) else f".{key}"
     return text.lstrip(".") or "the file"
 
@@ -154,6 +156,7 @@ class _NameValidator:
         self.teams: dict[str, Any] = teams if isinstance(teams, dict) else {}
         self.agent_names = _names(self.agents)
         self.tool_names = _names(self.tools)
+        self.function_names = _names([agent for agent in self.agents if agent.get("function") is not None])
         self.servers = ServerNames(data.get("mcp_servers"))
         self.builtin = BUILTIN_TOOLS - (frozenset() if data.get("memory") else MEMORY_TOOLS)
         guards = data.get("guards")
@@ -166,7 +169,7 @@ class _NameValidator:
             *self._duplicates("agents", self.agent_names, _RESERVED),
             *self._duplicates("tools", self.tool_names, self.builtin),
             *self._prefixes(),
-            *self.servers.mistakes({*self.tool_names, *self.builtin}),
+            *self.servers.mistakes({*self.tool_names, *self.function_names, *self.builtin}),
             *self._of_teams(),
             *self._of_models(),
             *self._of_fallbacks(),
@@ -188,6 +191,10 @@ class _NameValidator:
             for prefix, of in ((CLIENT_PREFIX, "tools that the client runs"), (GOAL_PREFIX, "goals")):
                 if name.startswith(prefix):
                     yield f"tools[{index}].name: names that begin with {prefix!r} are for {of}, choose another one"
+        for name in self.function_names:  # a call of this name is its turn
+            if name in self.tool_names or name in self.builtin or name.startswith((CLIENT_PREFIX, GOAL_PREFIX)):
+                at = f"agents[{self.agent_names.index(name)}].name"
+                yield f"{at}: {name!r} is the name of a tool, or reserved for one; a function needs another one"
 
     def _of_teams(self) -> Iterator[str]:
         for name, team in self.teams.items():
@@ -210,7 +217,7 @@ class _NameValidator:
             yield f"models: {', '.join(map(repr, defaults))} are all marked as default, only one can be"
         if len(self.models) > 1 and not defaults:
             for index, agent in enumerate(self.agents):
-                if agent.get("model") is None:
+                if agent.get("model") is None and agent.get("function") is None:
                     yield (
                         f"agents[{index}].model: is missing, and no profile is the default; "
                         f"possible are {_listed(self.models)}"
@@ -248,9 +255,10 @@ class _NameValidator:
                     yield f"limits.{where}.{name}: no {kind} {name!r}, possible are {_listed(possible)}"
 
     def _of_guards(self) -> Iterator[str]:
-        names, possible = self.guards.get("input"), [*self.tool_names, *self.teams]
-        for index, name in enumerate(names if isinstance(names, list | tuple) else []):
-            if name in list(names)[:index]:
+        listed, possible = self.guards.get("input"), [*self.tool_names, *self.teams]
+        names = list(listed) if isinstance(listed, list | tuple) else []
+        for index, name in enumerate(names):
+            if name in names[:index]:
                 yield f"guards.input[{index}]: {_short(name)} is there twice"
             if isinstance(name, str) and name not in possible:
                 yield f"guards.input[{index}]: no tool or team {_short(name)}, possible are {_listed(possible)}"

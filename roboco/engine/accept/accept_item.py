@@ -140,12 +140,12 @@ def _add_to_inbox(engine: Engine, task_id: str, item: Item, repeated: bool, may_
         engine.workspace.files.delete(item_path(task_id, item.item_id))
         return applied
     pauses = isinstance(item, Pause) and item.until == 0
-    epoch = before.epoch if before is not None and repeated and not pauses else None
+    epoch = before.position.epoch if before is not None and repeated and not pauses else None
     in_step = repeated and before is not None and item.item_id in before.state.recent_item_ids
     ends_work = interrupts_work(item) and not in_step
     engine.tasks.inbox.add(task_id, [item.item_id], ends_work, epoch, block_claim=pauses)
     task = engine.tasks.task_store.load(task_id, 1)
-    ended = task is not None and task.phase is Phase.END
+    ended = task is not None and task.position.phase is Phase.END
     if ended or not _is_open(engine, task_id):
         return _reject(engine, task_id, item, repeated, ended)
     engine.tasks.schedule.schedule_no_later_than(task_id, 0.0 if interrupts_work(item) else CHECK_DELAY)
@@ -239,7 +239,7 @@ def _seems_open(engine: Engine, task_id: str) -> bool:
 
 
 def _may_be_open(engine: Engine, task_id: str, task: Snapshot | None) -> bool:
-    return (task is not None and task.phase is not Phase.END) or _is_open(engine, task_id)
+    return (task is not None and task.position.phase is not Phase.END) or _is_open(engine, task_id)
 
 
 def _is_open(engine: Engine, task_id: str) -> bool:
@@ -312,5 +312,5 @@ def _status_of(engine: Engine, task_id: str) -> TaskStatus | None:
         and not summary.status.ended
         and (task := engine.tasks.task_store.load(task_id, 1)) is not None
     ):
-        return task.status
+        return task.position.status
     return None if summary is None else summary.status

@@ -34,6 +34,7 @@ from roboco.domain.stream.event import AnyEvent, StepEnded, StreamReset, TaskSta
 from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
+from roboco.domain.team.tool_spec import TaskTool
 from roboco.engine import notifications as notify
 from roboco.engine.accept import early_files
 from roboco.engine.accept.attachments import check_attachments
@@ -96,7 +97,7 @@ def accept_task(
     artifacts = check_attachments(engine, task_id, submission)
     steps = first_steps(submission, team, parent, artifacts, engine.now())
     check_prompts(team, task_id, steps[0])
-    _check_outputs(engine.services, team)
+    _check_schemas(engine.services, team)
     engine.tasks.task_store.load(task_id, 1)  # raise TransientError before anything is stored if Redis does not answer
     check_not_erased(engine.workspace.files, task_id)
     if parent is None:
@@ -168,8 +169,11 @@ def check_prompts(team: Team, task_id: str, first: TaskStep) -> None:
             raise UsageError(f"prompt of agent {agent.name!r}: {error}") from error
 
 
-def _check_outputs(services: Services, team: Team) -> None:
-    """Raise UsageError if a JSON Schema of an agent's output is refused."""
+def _check_schemas(services: Services, team: Team) -> None:
+    """Raise UsageError if a JSON Schema of an agent's output or of a Celery task's arguments is refused."""
+    for tool in team.tools:
+        if isinstance(tool, TaskTool) and (mistake := services.toolbox.schema_error(tool.parameters)):
+            raise UsageError(f"parameters of tool {tool.name!r}: {mistake}")
     for agent in team.agents:
         if isinstance(agent.output, dict) and (mistake := services.toolbox.schema_error(answer_schema(agent.output))):
             raise UsageError(f"output of agent {agent.name!r}: {mistake}")

@@ -67,7 +67,7 @@ def answer(engine: Engine, task_id: str, outcome: ToolOutcome, by: str | None = 
     item_id = answer_id(call_id)
     at_seq = _answered_seq(engine.workspace, task_id, item_id)
     if at_seq is None:
-        step, call = _open_call(engine, task_id, call_id)
+        step, call = open_call(engine, task_id, call_id)
         if not is_client_call(call):
             raise UsageError(f"call_id: {call.tool_name!r}, the tool of call {call_id!r}, is not a client tool")
         at_seq = step.seq
@@ -91,7 +91,7 @@ def decide_approval(engine: Engine, task_id: str, call_id: str, approval: CallAp
     item_id = approval_id(call_id)
     at_seq = _answered_seq(engine.workspace, task_id, item_id)
     if at_seq is None:
-        step, call = _open_call(engine, task_id, call_id)
+        step, call = open_call(engine, task_id, call_id)
         if not needs_approval(engine.workspace.frozen_teams.get(task_id), call):
             raise UsageError(f"call_id: call {call_id!r} of {call.tool_name!r} needs no approval")
         at_seq = step.seq
@@ -113,7 +113,7 @@ def resolve_unknown(engine: Engine, task_id: str, call_id: str, resolution: Call
         created_at=engine.now(),
         by=resolution.by,
         call_id=call_id,
-        at_seq=_load_with_unknown_call(engine, task_id, call_id).seq - 1,
+        at_seq=_load_with_unknown_call(engine, task_id, call_id).position.seq - 1,
         happened=resolution.happened,
         result=resolution.result,
     )
@@ -146,7 +146,7 @@ def _load_with_unknown_call(engine: Engine, task_id: str, call_id: str) -> Snaps
 def _may_become_unknown(task: Snapshot, call_id: str) -> bool:
     """Return True if the call is open and has no outcome yet: after a loss of Redis, a worker determines it again."""
     known = task.calls.get(call_id)
-    return any(call.id == call_id for call in task.tail[-1].calls) and (known is None or known.outcome is None)
+    return any(call.id == call_id for call in task.steps.tail[-1].calls) and (known is None or known.outcome is None)
 
 
 def open_tool_changes(engine: Engine, task_id: str, newest: TaskStep | None = None) -> list[ToolDifference]:
@@ -173,7 +173,7 @@ def _decide_change(engine: Engine, task_id: str, call_id: str, approval: CallApp
         created_at=engine.now(),
         by=approval.by,
         call_id=call_id,
-        at_seq=task.seq - 1,
+        at_seq=task.position.seq - 1,
         happened=approval.approved,
         result=approval.reason or None,
     )
@@ -207,7 +207,7 @@ def _answered_seq(workspace: WorkspaceRecords, task_id: str, item_id: str) -> in
     return before.at_seq if isinstance(before, ExternalToolResult | ApprovalDecision) else None
 
 
-def _open_call(engine: Engine, task_id: str, call_id: str) -> tuple[TaskStep, ToolCall]:
+def open_call(engine: Engine, task_id: str, call_id: str) -> tuple[TaskStep, ToolCall]:
     """Return the open call of this id, and the step that made it. Raise UsageError if there is none."""
     task = recover.load_task(engine, task_id)
     if task is not None and not _find_calls(task, call_id) and recover.catch_up(engine, task_id, task):
@@ -215,7 +215,7 @@ def _open_call(engine: Engine, task_id: str, call_id: str) -> tuple[TaskStep, To
     for found in _find_calls(task, call_id) if task is not None else ():
         return found
     check_open(engine, task_id)
-    open_calls = ", ".join(call.id for call in task.tail[-1].calls) if task else ""
+    open_calls = ", ".join(call.id for call in task.steps.tail[-1].calls) if task else ""
     raise _closed_call_error(
         task,
         call_id,
@@ -226,10 +226,10 @@ def _open_call(engine: Engine, task_id: str, call_id: str) -> tuple[TaskStep, To
 
 def _closed_call_error(task: Snapshot | None, call_id: str, message: str) -> UsageError:
     """Return the error about a call that is not open: it has a result, or the newest steps do not hold it."""
-    steps = () if task is None else task.tail
+    steps = () if task is None else task.steps.tail
     is_known = any(call.id == call_id for step in steps for call in step.calls)
     return StateConflict(message) if is_known else NotFound(message)
 
 
 def _find_calls(task: Snapshot, call_id: str) -> list[tuple[TaskStep, ToolCall]]:
-    return [(task.tail[-1], call) for call in task.tail[-1].calls if call.id == call_id]
+    return [(task.steps.tail[-1], call) for call in task.steps.tail[-1].calls if call.id == call_id]

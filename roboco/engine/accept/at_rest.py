@@ -40,7 +40,9 @@ def stays_at_rest(engine: Engine, summary: TaskSummary) -> bool:
     if not summary.status.waiting:
         return summary.status.ended
     task = engine.tasks.task_store.load(summary.task_id, 1)
-    return task is None or (task.status is summary.status and not continues(engine.workspace, summary.task_id, task))
+    return task is None or (
+        task.position.status is summary.status and not continues(engine.workspace, summary.task_id, task)
+    )
 
 
 def continues(workspace: WorkspaceRecords, task_id: str, task: Snapshot) -> bool:
@@ -49,14 +51,14 @@ def continues(workspace: WorkspaceRecords, task_id: str, task: Snapshot) -> bool
     Cost: a read of the workspace for each item that is not applied yet, at most MAX_READ_ITEMS, in parallel. If a task
     has more, as a paused one with many messages, and those do not end its wait, it counts as one that stays as it is.
     """
-    if not task.status.waiting:
+    if not task.position.status.waiting:
         return False
     new = [item_id for item_id in task.item_ids if item_id not in task.state.recent_item_ids]
     found = workspace.files.get_many([item_path(task_id, item_id) for item_id in new[:MAX_READ_ITEMS]])
     items = [parse_item(data) for data in found if data is not None]
     if any(map(interrupts_work, items)):
         return True
-    match task.status:
+    match task.position.status:
         case TaskStatus.USER_TURN:
             return any(isinstance(item, UserMessage) for item in items)
         case TaskStatus.PAUSED:
@@ -75,11 +77,11 @@ def _is_resumed(task: Snapshot, items: Sequence[Item], complete: bool) -> bool:
     """
     if any(isinstance(item, Resume) for item in items):
         return True
-    if any(isinstance(item, LimitChange) for item in items) and not task.tail[-1].calls:
+    if any(isinstance(item, LimitChange) for item in items) and not task.steps.tail[-1].calls:
         return True
     ended = superseded(items)
     pauses = [item for item in items if isinstance(item, Pause) and item.item_id not in ended]
-    return complete and not is_paused(pauses, task.seq) and task.state.limit is None
+    return complete and not is_paused(pauses, task.position.seq) and task.state.limit is None
 
 
 def _is_answered(task: Snapshot, items: Sequence[Item]) -> bool:
@@ -90,7 +92,9 @@ def _is_answered(task: Snapshot, items: Sequence[Item]) -> bool:
     answered = {item.call_id for item in items if isinstance(item, ExternalToolResult)}
     answered |= {call_id for call_id, call in task.calls.items() if call.outcome is not None}
     return bool(items) and all(
-        call.id in answered for call in task.tail[-1].calls if is_client_call(call) and f"({call.id})" in task.reason
+        call.id in answered
+        for call in task.steps.tail[-1].calls
+        if is_client_call(call) and f"({call.id})" in task.position.reason
     )
 
 
@@ -99,7 +103,7 @@ def _decides_call(task: Snapshot, item: Item) -> bool:
 
     An approval stays in the inbox while its call runs, and while the task waits for the resolution of its outcome.
     """
-    if not isinstance(item, ApprovalDecision | UnknownResolution) or f"({item.call_id})" not in task.reason:
+    if not isinstance(item, ApprovalDecision | UnknownResolution) or f"({item.call_id})" not in task.position.reason:
         return False
     call = task.calls.get(item.call_id)
     return needs_resolution(None if call is None else call.outcome) is isinstance(item, UnknownResolution)

@@ -24,7 +24,7 @@ def step(engine: Engine, task_id: str, item_id: str, by: str | None = None) -> N
     if _already_accepted(engine, task_id, item_id):
         return
     task = recover.load_task(engine, task_id)
-    until = 1 if task is None else task.seq + 1
+    until = 1 if task is None else task.position.seq + 1
     superseded = _pause_ids(engine.workspace, task_id)
     pause_item = Pause(item_id=item_id, created_at=engine.now(), by=by, until=until, supersedes=superseded)
     accept_item(engine, task_id, pause_item, lookup="none found")

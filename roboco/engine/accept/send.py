@@ -54,8 +54,8 @@ def _after_lookup(before: Item | None, lookup: IdLookup) -> IdLookup:
 
 def _reject_if_busy(tasks: TaskStores, task_id: str) -> None:
     task = tasks.task_store.load(task_id, 1)
-    if task is not None and not task.status.waiting and not task.status.ended:
+    if task is not None and not task.position.status.waiting and not task.position.status.ended:
         raise StateConflict(
-            f"task {task_id!r} is {task.status} and takes no message while its team is busy; "
+            f"task {task_id!r} is {task.position.status} and takes no message while its team is busy; "
             "send it when the task waits, or let the message queue or interrupt"
         )

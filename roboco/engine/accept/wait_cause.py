@@ -10,7 +10,7 @@ without progress: before that, the work is under way. If nothing is found, there
 import shlex
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.day_budget import BUDGET_WAIT
@@ -59,6 +59,10 @@ class WaitCause(NamedTuple):
     """The cause, with the remedy if there is one."""
 
 
+SHOP_WAIT: Final = "the shop's Celery task "
+"""The beginning of the reason of a task that waits for a Celery task of another application."""
+
+
 def default_threshold(engine: Engine) -> timedelta:
     """Return the time without progress after which a task counts as stuck: longer than a lost worker delays it."""
     return timedelta(seconds=2 * (engine.policy.lease + engine.policy.redelivery_delay))
@@ -100,7 +104,7 @@ def wait_cause(
         return broken
     if pool and task is not None and (found := _stated_cause(task)) is not None:
         return found
-    since = 0.0 if task is None else max(task.dispatched_at, task.tail[-1].created_at.timestamp())
+    since = 0.0 if task is None else max(task.position.dispatched_at, task.steps.tail[-1].created_at.timestamp())
     if engine.clock.now() - since < (default_threshold(engine) if patience is None else patience).total_seconds():
         return None
     return _evident_cause(engine, pool, task, queue or engine.services.dispatcher.describe_queue)
@@ -108,8 +112,8 @@ def wait_cause(
 
 def _recorded_cause(engine: Engine, task: Snapshot) -> WaitCause | None:
     """Return the cause that the worker of a running turn has recorded: a silent model or a kept answer; or None."""
-    progress = task.progress
-    if progress is None or task.lease_left <= 0:
+    progress = task.attempt.progress
+    if progress is None or task.attempt.lease_left <= 0:
         return None
     if progress.kept:
         text = f"the answer of model {progress.model} waits until the workspace takes it: {progress.kept}"
@@ -143,13 +147,13 @@ def _server_fault(engine: Engine, task_id: str, pool: str) -> WaitCause | None:
 
 def _stated_cause(task: Snapshot) -> WaitCause | None:
     """Return the cause that the state of the task names."""
-    if target := _switched_off_target(task.reason):
-        return WaitCause("switched_off", f"{task.reason}; on again: roboco switch on {shlex.quote(target)}")
-    if task.phase is Phase.TURN and task.deferred_for is not None:
+    if target := _switched_off_target(task.position.reason):
+        return WaitCause("switched_off", f"{task.position.reason}; on again: roboco switch on {shlex.quote(target)}")
+    if task.position.phase is Phase.TURN and task.attempt.deferred_for is not None:
         return _deferral(task)
-    if task.declined.count:
-        workers = ", ".join(task.declined.workers)
-        text = f"workers declined its turn {task.declined.count} times, because they cannot run it: {workers}"
+    if task.refusals.declined.count:
+        workers = ", ".join(task.refusals.declined.workers)
+        text = f"workers declined its turn {task.refusals.declined.count} times, because they cannot run it: {workers}"
         return WaitCause("declined", text)
     return None
 
@@ -190,13 +194,17 @@ def _missing_message(pool: str, silence: Mapping[str, float | None]) -> str:
 
 def awaited_pool(workspace: WorkspaceRecords, task_id: str, task: Snapshot | None) -> str:
     """Return the pool that has to act next, or "" if a worker acts already, or a person or client has to."""
-    if task is None or task.phase in (Phase.UNDECIDED, Phase.END):
+    if task is None or task.position.phase in (Phase.UNDECIDED, Phase.END):
         return COORDINATOR
-    match task.phase:
-        case Phase.TURN if task.claimed:
-            return COORDINATOR if task.lease_left <= 0 else ""
+    match task.position.phase:
+        case Phase.TURN if task.attempt.claimed:
+            return COORDINATOR if task.attempt.lease_left <= 0 else ""
         case Phase.TURN:
-            return COORDINATOR if task.deferred_for is not None or task.cancel_requested_for is not None else "agents"
+            return (
+                COORDINATOR
+                if task.attempt.deferred_for is not None or task.attempt.cancel_requested_for is not None
+                else "agents"
+            )
         case Phase.TOOLS:
             return _pool_awaited_by_calls(task)
         case _:
@@ -214,7 +222,7 @@ def _has_items_to_apply(workspace: WorkspaceRecords, task_id: str, task: Snapsho
         if (item := stored_item(workspace, task_id, item_id)) is not None
     ]
     judged = {item.call_id for item in items if isinstance(item, CALL_ITEMS)}
-    open_calls = {call.id for call in task.tail[-1].calls if _is_call_open(task.calls.get(call.id))}
+    open_calls = {call.id for call in task.steps.tail[-1].calls if _is_call_open(task.calls.get(call.id))}
     if open_calls and open_calls <= judged:
         return True
     return any(not isinstance(item, (Pause, *CALL_ITEMS)) for item in items)
@@ -226,13 +234,16 @@ def _is_call_open(state: CallState | None) -> bool:
 
 
 def _pool_awaited_by_calls(task: Snapshot) -> str:
-    states = [task.calls.get(call.id, CallState()) for call in task.tail[-1].calls if call.tool_name != DELEGATE]
+    states = [task.calls.get(call.id, CallState()) for call in task.steps.tail[-1].calls if call.tool_name != DELEGATE]
     still_open = [state for state in states if state.outcome is None]
     if any(state.claimed and state.lease_left > 0 for state in still_open):
         return ""
-    if any(not state.claimed for state in still_open) and task.cancel_requested_for is None:
+    waiting = [state for state in still_open if state.waits and task.position.reason.startswith(SHOP_WAIT)]
+    if waiting and len(waiting) == len(still_open):
+        return ""
+    if any(not state.claimed for state in still_open) and task.attempt.cancel_requested_for is None:
         return "tools"
-    has_sub_task = any(call.tool_name == DELEGATE and call.id not in task.calls for call in task.tail[-1].calls)
+    has_sub_task = any(call.tool_name == DELEGATE and call.id not in task.calls for call in task.steps.tail[-1].calls)
     return "" if has_sub_task else COORDINATOR
 
 
@@ -246,20 +257,21 @@ def _switched_off_target(reason: str) -> str:
 
 
 def _deferral(task: Snapshot) -> WaitCause:
-    again = f"{task.reason.partition(NEXT_ATTEMPT)[0]}{NEXT_ATTEMPT}{task.deferred_for or 0:.0f} s"
-    if task.declined.count:
+    again = f"{task.position.reason.partition(NEXT_ATTEMPT)[0]}{NEXT_ATTEMPT}{task.attempt.deferred_for or 0:.0f} s"
+    if task.refusals.declined.count:
         return WaitCause("declined", again)
-    refused = f"; the model server has refused it {task.refusals} times in {task.refused_for:.0f} s"
-    if BUDGET_WAIT in task.reason:
+    refused = f"; the model server has refused it {task.refusals.count} times in {task.refusals.seconds:.0f} s"
+    if BUDGET_WAIT in task.position.reason:
         return WaitCause("budget", again)
-    if RATE_WAIT in task.reason:
-        return WaitCause("rate_limit", again + (refused if task.refusals else ""))
-    return WaitCause("provider_outage", again + refused) if task.refusals else WaitCause("deferred", again)
+    if RATE_WAIT in task.position.reason:
+        return WaitCause("rate_limit", again + (refused if task.refusals.count else ""))
+    return WaitCause("provider_outage", again + refused) if task.refusals.count else WaitCause("deferred", again)
 
 
 def _waiting_in_queue(engine: Engine, queue: Callable[[str], str], pool: str, task: Snapshot) -> WaitCause:
-    sent = f"its work was sent to {pool} workers {max(0.0, engine.clock.now() - task.dispatched_at):.0f} s ago, and "
-    sent += f"sent again {task.redeliveries} times"
+    since = max(0.0, engine.clock.now() - task.position.dispatched_at)
+    again = f"sent again {task.position.redeliveries} times"
+    sent = f"its work was sent to {pool} workers {since:.0f} s ago, and {again}"
     try:
         if waiting := queue(pool):
             return WaitCause("queue", waiting)
@@ -271,19 +283,23 @@ def _waiting_in_queue(engine: Engine, queue: Callable[[str], str], pool: str, ta
 
 def _is_losing(task: Snapshot) -> bool:
     """Return True if workers have lost attempts at the pending turn or at one of its calls."""
-    return (task.phase is Phase.TURN and task.attempt > 1) or _lost_calls(task) > 0
+    return (task.position.phase is Phase.TURN and task.attempt.number > 1) or _lost_calls(task) > 0
 
 
 def _lost_calls(task: Snapshot) -> int:
-    calls = task.calls.values() if task.phase is Phase.TOOLS else ()
+    calls = task.calls.values() if task.position.phase is Phase.TOOLS else ()
     return sum(state.attempt - 1 for state in calls if state.outcome is None)
 
 
 def _attempts(task: Snapshot) -> str:
     """Return the history of the leases of the pending work."""
-    if task.phase is Phase.TURN:
-        who, lost = f"the turn of {task.agent}", task.attempt - 1
+    if task.position.phase is Phase.TURN:
+        who, lost = f"the turn of {task.position.agent}", task.attempt.number - 1
     else:
         who, lost = "its tool calls", _lost_calls(task)
-    left = f"a worker has it, its lease ends in {task.lease_left:.0f} s" if task.lease_left > 0 else "no worker has it"
-    return f"attempts at {who} that workers lost: {lost}; messages sent again: {task.redeliveries}; {left}"
+    left = (
+        f"a worker has it, its lease ends in {task.attempt.lease_left:.0f} s"
+        if task.attempt.lease_left > 0
+        else "no worker has it"
+    )
+    return f"attempts at {who} that workers lost: {lost}; messages sent again: {task.position.redeliveries}; {left}"

@@ -33,6 +33,7 @@ from roboco.engine.coordinate.archive import archive
 from roboco.engine.coordinate.delegate import start_sub_task, stop_sub_task
 from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending import Repeat, Rest
+from roboco.engine.coordinate.shop_task import revoke_task
 from roboco.engine.coordinate.sub_task_result import sub_task_usage
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
@@ -75,7 +76,7 @@ def decide_and_execute(
     The items of a step that is appended are added to `applied`. The earlier ones are marked at the latest before that.
     """
     engine, task_id, task = next_step.engine, next_step.task_id, next_step.task
-    if task.status is TaskStatus.PAUSED:
+    if task.position.status is TaskStatus.PAUSED:
         next_step = replace(next_step, by=resuming_caller(pending_items))
     match next_step.decide(pending_items, give_up_reason):
         case AppendStep() as action:
@@ -85,7 +86,7 @@ def decide_and_execute(
         case StartTurn() as action:
             return Repeat() if next_step.record_and_dispatch(action) is None else Rest()
         case CallTools() as action:
-            return Rest() if _start_calls(next_step, action) else Repeat()
+            return _start_calls(next_step, action)
         case Wait() as action:
             applied.mark()
             outage.register_for_answer(engine.services, task_id, next_step.team, pending_items)
@@ -95,16 +96,16 @@ def decide_and_execute(
             return _record_end(engine, task_id, task, action)
 
 
-def _start_calls(next_step: NextStep, action: CallTools) -> bool:
-    """Record the calls, dispatch those of workers, and submit the sub-tasks. Return False if nothing was recorded."""
+def _start_calls(next_step: NextStep, action: CallTools) -> Repeat | Rest:
+    """Record the calls, dispatch those of workers, and submit the sub-tasks. The next move sends the Celery tasks."""
     epoch = next_step.record_and_dispatch(action)
     if epoch is None:
-        return False
+        return Repeat()
     for call in action.calls:
         if call.tool_name == DELEGATE:
             assignment = next_step.assignment(call, epoch)
             start_sub_task(next_step.engine, next_step.team, next_step.task, assignment, call)
-    return True
+    return Repeat() if any(next_step.team.task_tool(call.tool_name) for call in action.calls) else Rest()
 
 
 def _append_step(
@@ -112,15 +113,18 @@ def _append_step(
 ) -> None:
     engine, task_id, team, task = next_step.engine, next_step.task_id, next_step.team, next_step.task
     metadata = dict(action.metadata) | usage.unfinished_usage_metadata(team, task)
-    for call in action.abandoned_sub_tasks:
+    for call in action.abandoned:
+        if (tool := team.task_tool(call.tool_name)) is not None:
+            revoke_task(engine, task_id, task.position.seq - 1, call, tool)
+            continue
         stop_sub_task(engine, task_id, call, "its parent task does not need the result any more")
         used, before = sub_task_usage(engine, task_id, call), metadata.get("usage") or {}
         metadata["usage"] = {name: before.get(name, 0) + used.get(name, 0) for name in {*before, *used}}
     step = TaskStep(
-        step_id=step_id_at(task_id, task.seq),
-        seq=task.seq,
+        step_id=step_id_at(task_id, task.position.seq),
+        seq=task.position.seq,
         agent_name=action.agent_name,
-        parts=with_step_id(action.parts, step_id_at(task_id, task.seq)),
+        parts=with_step_id(action.parts, step_id_at(task_id, task.position.seq)),
         created_at=engine.now(),
         metadata=metadata,
     ).sealed(task.state.last_digest)
@@ -131,12 +135,12 @@ def _append_step(
     state = task.state.after(step)
     report_attempts(engine.services.dispatcher, task_id, task, step)
     events = recover.events_on_apply(engine, task_id, task, step, action.unpublished_results)
-    if not engine.tasks.task_store.commit(task_id, task.epoch, Commit(step, state, events)):
+    if not engine.tasks.task_store.commit(task_id, task.position.epoch, Commit(step, state, events)):
         _apply_stored_steps(engine, task_id)
-    elif task.status is not TaskStatus.RUNNING:
-        index_as(engine, task_id, task, TaskStatus.RUNNING, task.epoch + 1)
+    elif task.position.status is not TaskStatus.RUNNING:
+        index_as(engine, task_id, task, TaskStatus.RUNNING, task.position.epoch + 1)
     applied.add(step, action.item_ids, pending_items)
-    engine.day_budgets.count_for_caller(task_id, task.first, state)
+    engine.day_budgets.count_for_caller(task_id, task.steps.first, state)
 
 
 def _apply_stored_steps(engine: Engine, task_id: str) -> None:
@@ -149,7 +153,7 @@ def _apply_stored_steps(engine: Engine, task_id: str) -> None:
 def _record_wait(next_step: NextStep, action: Wait) -> bool:
     engine, task_id, task = next_step.engine, next_step.task_id, next_step.task
     reason = action.route.reason
-    if (task.phase, task.status, task.reason) == (Phase.WAIT, action.status, reason):
+    if (task.position.phase, task.position.status, task.position.reason) == (Phase.WAIT, action.status, reason):
         return stay_waiting(engine, task_id, task)
     changes = _tool_changes(engine.workspace, task_id, task, action)
     event = StatusChanged(
@@ -165,11 +169,13 @@ def _record_wait(next_step: NextStep, action: Wait) -> bool:
         Phase.WAIT,
         action.status,
         reason,
-        agent=task.agent if task.unfinished_usage != TokenUsage() else "",  # its unfinished replies are charged to it
+        agent=task.position.agent
+        if task.attempt.unfinished_usage != TokenUsage()
+        else "",  # its unfinished replies are charged to it
         routing=action.route.record(),
         seen_item_ids=frozenset(task.item_ids),
     )
-    engine.tasks.task_store.record_decision(task_id, task.epoch, choice, [event])
+    engine.tasks.task_store.record_decision(task_id, task.position.epoch, choice, [event])
     return True
 
 
@@ -191,7 +197,7 @@ def stay_waiting(engine: Engine, task_id: str, task: Snapshot) -> bool:
     archive(engine, task_id, task)
     recover.reopen(engine.workspace, task_id)
     notify.enqueue(engine, task_id, task)
-    waited = engine.clock.now() - task.dispatched_at
+    waited = engine.clock.now() - task.position.dispatched_at
     engine.tasks.schedule.set(task_id, min(max(waited, IDLE_CHECK_INTERVAL), MAX_IDLE_CHECK_INTERVAL))
     now = engine.tasks.task_store.load(task_id, 1)
     return now is None or not set(now.item_ids) <= set(task.item_ids)
@@ -208,7 +214,7 @@ def _record_end(engine: Engine, task_id: str, task: Snapshot, action: End) -> Mo
         return Rest()
     event = recover.end_event(engine, task_id, task.state, action.status, action.reason)
     choice = Decision(Phase.END, action.status, action.reason, seen_item_ids=frozenset(task.item_ids), instance_id=run)
-    epoch = engine.tasks.task_store.record_decision(task_id, task.epoch, choice, [event])
+    epoch = engine.tasks.task_store.record_decision(task_id, task.position.epoch, choice, [event])
     if epoch is None:
         return Repeat()
     engine.services.telemetry.record(TASKS, 1, action.status)

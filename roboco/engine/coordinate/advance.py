@@ -84,16 +84,19 @@ def _make_moves(
         if task is None:
             _drop_unknown(engine, task_id)
             return True
-        engine.day_budgets.count(task_id, task.first, task.state)
+        engine.day_budgets.count(task_id, task.steps.first, task.state)
         if must_repair and recover.catch_up(engine, task_id, task):
             continue
-        if must_repair and task.phase is Phase.WAIT and recover.restore_inbox(engine, task_id, task.item_ids):
+        if must_repair and task.position.phase is Phase.WAIT and recover.restore_inbox(engine, task_id, task.item_ids):
             must_repair = False
             continue
         must_repair = False
         moved = _make_move(engine, task, Pass(task_id, by_sweeper, applied), give_up_reason)
         if isinstance(moved, Rest):
-            if task.phase not in (Phase.WAIT, Phase.END):  # those are archived as they wait, or as they are closed
+            if task.position.phase not in (
+                Phase.WAIT,
+                Phase.END,
+            ):  # those are archived as they wait, or as they are closed
                 _archive_running(engine, task_id, task, by_sweeper)
             return True
         ended = moved.task if isinstance(moved, Ended) else None
@@ -103,7 +106,7 @@ def _make_moves(
 def _archive_running(engine: Engine, task_id: str, task: Snapshot, by_sweeper: bool) -> None:
     """Archive events of a running task. In a sweeper's pass, repair its index entry, too."""
     if by_sweeper:
-        index_as(engine, task_id, task, task.status, task.epoch)
+        index_as(engine, task_id, task, task.position.status, task.position.epoch)
     archive_running(engine, task_id, task)
 
 
@@ -118,7 +121,7 @@ def _drop_unknown(engine: Engine, task_id: str) -> None:
 def _make_move(engine: Engine, task: Snapshot, current_pass: "Pass", give_up_reason: str | None) -> Moved:
     """Make one move."""
     task_id, applied = current_pass.task_id, current_pass.applied
-    if task.phase is Phase.END:
+    if task.position.phase is Phase.END:
         applied.mark()
         return Rest() if _close(engine, task_id, task) else Repeat()
     team = engine.workspace.frozen_teams.get(task_id)
@@ -134,7 +137,7 @@ def _make_move(engine: Engine, task: Snapshot, current_pass: "Pass", give_up_rea
                 pass
     tickets.release_tickets(engine.services, team, task_id, task)
     moved = decide_and_execute(NextStep(engine, task_id, team, task), pending_items, give_up_reason, applied)
-    if compaction_due(task.seq - 1):
+    if compaction_due(task.position.seq - 1):
         engine.workspace.histories.compact(task_id)
     return moved
 
@@ -177,12 +180,12 @@ def _check_pending_work(engine: Engine, team: Team, task: Snapshot, current_pass
     task_id, by_sweeper = current_pass.task_id, current_pass.by_sweeper
     if _starts_later(engine, task_id, task, current_pass.items):
         return Rest()
-    match task.phase:
+    match task.position.phase:
         case Phase.TURN:
             return _check_pending_turn(engine, team, task, current_pass)
         case Phase.TOOLS if not current_pass.urgent:
             return PendingCalls(engine, task_id, team, task, current_pass.items).check(redeliver=by_sweeper)
-        case Phase.WAIT if not current_pass.items and task.status is not TaskStatus.PAUSED:
+        case Phase.WAIT if not current_pass.items and task.position.status is not TaskStatus.PAUSED:
             return Repeat() if stay_waiting(engine, task_id, task) else Rest()
         case _ if by_sweeper and isinstance(team.collaboration_model, Custom):
             if needs_redelivery(engine, task_id, task):
@@ -196,7 +199,7 @@ def _check_pending_turn(engine: Engine, team: Team, task: Snapshot, current_pass
     if current_pass.urgent:
         result = cancel_turn(engine, current_pass.task_id, task)
         return _defer_to_pool(engine.services, team, current_pass) if isinstance(result, Decide) else result
-    if is_paused(current_pass.items, task.seq) and not task.claimed:
+    if is_paused(current_pass.items, task.position.seq) and not task.attempt.claimed:
         return _defer_to_pool(engine.services, team, current_pass)
     return check_turn(engine, current_pass.task_id, team, task, redeliver=current_pass.by_sweeper)
 
@@ -204,12 +207,12 @@ def _check_pending_turn(engine: Engine, team: Team, task: Snapshot, current_pass
 def _starts_later(engine: Engine, task_id: str, task: Snapshot, pending_items: tuple[Item, ...]) -> bool:
     """Return True if the start time of the task is not reached, and schedule the next pass for it. A stop counts."""
     if (
-        task.seq > task.state.imported + 1
-        or ETA not in task.first.metadata
+        task.position.seq > task.state.imported + 1
+        or ETA not in task.steps.first.metadata
         or any(isinstance(item, Stop) for item in pending_items)
     ):
         return False
-    delay = start_time_of(task.first.metadata, task.first.created_at).timestamp() - engine.clock.now()
+    delay = start_time_of(task.steps.first.metadata, task.steps.first.created_at).timestamp() - engine.clock.now()
     if delay <= 0:
         return False
     engine.tasks.schedule.set(task_id, delay)

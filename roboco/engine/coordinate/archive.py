@@ -54,7 +54,7 @@ def archive(engine: Engine, task_id: str, task: Snapshot) -> None:
     else:
         put_entry(engine.tasks, entry_of(summary))
     archived = 0 if before is None else before.steps
-    archive_waiting(engine, task_id, task, merge=any(archiving_due(seq) for seq in range(archived, task.seq)))
+    archive_waiting(engine, task_id, task, merge=any(archiving_due(seq) for seq in range(archived, task.position.seq)))
     if before is None or not _replace_summary(engine.workspace, summary, stored):
         _write_summary(engine, summary)
 
@@ -66,7 +66,7 @@ def close_task(engine: Engine, task_id: str, task: Snapshot, marker: VersionedFi
     """
     _compact_history(engine, task_id)
     write_events(engine, task_id)
-    if marker.data != CLOSED and not _close_marker(engine, task_id, task.epoch, marker):
+    if marker.data != CLOSED and not _close_marker(engine, task_id, task.position.epoch, marker):
         return False
     summary = _current_summary(engine, task_id, task)
     is_indexed = put_entry(engine.tasks, entry_of(summary))  # before readers of the result ask for the list of tasks
@@ -75,7 +75,7 @@ def close_task(engine: Engine, task_id: str, task: Snapshot, marker: VersionedFi
     notify.enqueue(engine, task_id, task)
     engine.services.telemetry.task_ended(summary)
     engine.workspace.files.delete(open_marker_path(task_id))
-    _expire_indexed(engine, task_id, task.generation, is_indexed)
+    _expire_indexed(engine, task_id, task.logs.generation, is_indexed)
     return True
 
 
@@ -88,7 +88,7 @@ def close_again(engine: Engine, task_id: str, task: Snapshot) -> None:
     if engine.tasks.schedule.recovered_instance(task_id):
         summary = engine.workspace.summaries.get(task_id)
         is_indexed = summary is None or put_entry(engine.tasks, entry_of(summary))
-        _expire_indexed(engine, task_id, task.generation, is_indexed)
+        _expire_indexed(engine, task_id, task.logs.generation, is_indexed)
     else:
         engine.tasks.schedule.set(task_id)
 
@@ -185,19 +185,19 @@ def _current_summary(engine: Engine, task_id: str, task: Snapshot) -> TaskSummar
     return TaskSummary(
         task_id=task_id,
         team=engine.workspace.frozen_teams.get(task_id).name,
-        title=title_of(task.first),
-        status=task.status,
-        reason=task.reason,
-        retry_of=engine.workspace.frozen_teams.retry_of(task_id, task.first),
+        title=title_of(task.steps.first),
+        status=task.position.status,
+        reason=task.position.reason,
+        retry_of=engine.workspace.frozen_teams.retry_of(task_id, task.steps.first),
         steps=task.state.steps,
-        epoch=task.epoch,
-        generation=task.generation,
+        epoch=task.position.epoch,
+        generation=task.logs.generation,
         tokens_in=task.state.tokens_in,
         tokens_out=task.state.tokens_out,
         cost=task.state.cost,
         agents=task.state.agents,
         tools=task.state.tools,
-        limit_overrides=task.state.limit_overrides if task.status.ended else None,
-        created_at=engine.workspace.frozen_teams.started_at(task_id, task.state, task.first) or engine.now(),
+        limit_overrides=task.state.limit_overrides if task.position.status.ended else None,
+        created_at=engine.workspace.frozen_teams.started_at(task_id, task.state, task.steps.first) or engine.now(),
         updated_at=engine.now(),
     )

@@ -51,21 +51,21 @@ def start_sub_task(engine: Engine, team: Team, task: Snapshot, assignment: ToolA
 
 def _submit_sub_task(engine: Engine, task_id: str, team: Team, task: Snapshot, call: ToolCall) -> None:
     """Submit the sub-task of the call; if it has ended, report its result. Raise UsageError if it is refused."""
-    step, name = task.tail[-1], str(call.args["team"])
+    step, name = task.steps.tail[-1], str(call.args["team"])
     child = sub_task_id(task_id, call.id)
     submission = parse_submission(
         {
             "task_id": child,
             "team": name,
             "prompt": call.args["prompt"],
-            "context": task.first.metadata.get("context", {}),
+            "context": task.steps.first.metadata.get("context", {}),
             "scope": task.state.scope,
-            "by": task.first.metadata.get("by"),
+            "by": task.steps.first.metadata.get("by"),
         }
     )
     parent = Parent(task_id=task_id, call_id=call.id, at_seq=step.seq, step_id=step.step_id, child=child)
     sub_team = team.teams[name]
-    started = engine.workspace.frozen_teams.started_at(task_id, task.state, task.first) or step.created_at
+    started = engine.workspace.frozen_teams.started_at(task_id, task.state, task.steps.first) or step.created_at
     spent = (step.created_at - task.state.limits_since(started)).total_seconds()
     limits = _limits_of_sub_task(team, task, sub_team.limits, max(0.0, spent))
     accept_and_wake(engine, submission, sub_team.model_copy(update={"limits": limits}), parent)
@@ -84,7 +84,7 @@ def _erase_with_parent(engine: Engine, task_id: str, child: str) -> None:
 
 def _limits_of_sub_task(team: Team, task: Snapshot, limits: Limits, seconds: float) -> Limits:
     """Return the limits of a sub-task: those of its team, and a share of the rest of task, agent and `delegate`."""
-    step, state = task.tail[-1], task.state
+    step, state = task.steps.tail[-1], task.state
     task_limits, parts = (
         team.limits.with_overrides(state.limit_overrides),
         sum(1 for call in step.calls if call.tool_name == DELEGATE),

@@ -22,7 +22,7 @@ from roboco.domain.decision.action import Action, CallTools, StartTurn
 from roboco.domain.decision.decide import decide
 from roboco.domain.decision.router import route
 from roboco.domain.decision.situation import Situation
-from roboco.domain.decision.tool_answers import BUILTIN_TIMEOUT
+from roboco.domain.decision.tool_answers import BUILTIN_TIMEOUT, by_coordinator
 from roboco.domain.history.compaction import compaction_due
 from roboco.domain.history.lineage import parent_of
 from roboco.domain.history.part import ToolCall
@@ -60,45 +60,47 @@ class NextStep:
         model = self.team.collaboration_model
         router = guarded_router(engine, self.task_id, model.router) if isinstance(model, Custom) else route
         limited = self.team.limits.with_overrides(task.state.limit_overrides).max_seconds is not None
-        started = engine.workspace.frozen_teams.started_at(self.task_id, task.state, task.first) if limited else None
+        started = (
+            engine.workspace.frozen_teams.started_at(self.task_id, task.state, task.steps.first) if limited else None
+        )
         situation = Situation(
             inbox=pending_items,
             outcomes={call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None},
             seconds=engine.clock.now() - task.state.limits_since(started).timestamp() if started else 0.0,
             give_up_reason=give_up_reason,
-            sub_task=parent_of(self.task_id, task.first) is not None,
-            pending_turn=task.phase is Phase.TURN,
+            sub_task=parent_of(self.task_id, task.steps.first) is not None,
+            pending_turn=task.position.phase is Phase.TURN,
         )
-        return decide(self.team, History(task.state, task.tail), situation, router)
+        return decide(self.team, History(task.state, task.steps.tail), situation, router)
 
     def decide_locally(self) -> StartTurn | CallTools | None:
         """Return the turn or the tool calls that follow, or None if a coordinator has to decide."""
         task = self.task
         if (
             isinstance(self.team.collaboration_model, Custom)
-            or compaction_due(task.seq - 1)
+            or compaction_due(task.position.seq - 1)
             or not shows_decision(task, self.team.routes_by_run)
         ):
             return None
         match self.decide():
             case StartTurn() as action:
                 return action
-            case CallTools() as action if all(call.tool_name != DELEGATE for call in action.calls):
+            case CallTools() as action if not any(by_coordinator(self.team, call) for call in action.calls):
                 return action
             case _:
                 return None
 
     def record_and_dispatch(self, action: StartTurn | CallTools) -> int | None:
-        """Record the action and dispatch it, without delegating calls. Return the new epoch.
+        """Record the action and dispatch it, without the calls that coordinators start. Return the new epoch.
 
         Return None, and do neither, if the epoch has changed or an item came.
         """
         choice, events = self._decision(action)
         choice = replace(choice, seen_item_ids=frozenset(self.task.item_ids))
-        epoch = self.engine.tasks.task_store.record_decision(self.task_id, self.task.epoch, choice, events)
+        epoch = self.engine.tasks.task_store.record_decision(self.task_id, self.task.position.epoch, choice, events)
         if epoch is not None:
             self._dispatch(action, epoch)
-            if self.task.status is not TaskStatus.RUNNING:
+            if self.task.position.status is not TaskStatus.RUNNING:
                 index_as(self.engine, self.task_id, self.task, TaskStatus.RUNNING, epoch)
         return epoch
 
@@ -120,21 +122,25 @@ class NextStep:
     def assignment(self, call: ToolCall, epoch: int) -> ToolAssignment:
         """Return the assignment of a call of the last step, which was recorded with this epoch."""
         attempt = self.task.calls.get(call.id, CallState()).attempt
-        return ToolAssignment(self.task_id, self.task.seq - 1, epoch, call.id, attempt, priority_of(self.task.first))
+        return ToolAssignment(
+            self.task_id, self.task.position.seq - 1, epoch, call.id, attempt, priority_of(self.task.steps.first)
+        )
 
     def commit_and_continue(self, commit: Commit) -> bool:
         """Commit the step that was just stored, and record and dispatch the action that follows in the same write.
 
         Return False if a coordinator has to continue: it decides, or the epoch has changed.
         """
-        self.engine.day_budgets.count(self.task_id, self.task.first, commit.state)
+        self.engine.day_budgets.count(self.task_id, self.task.steps.first, commit.state)
         after = self._after_commit(commit)
         action = after.decide_locally()
         if action is None:
-            self.engine.tasks.task_store.commit(self.task_id, self.task.epoch, commit)
+            self.engine.tasks.task_store.commit(self.task_id, self.task.position.epoch, commit)
             return False
         choice, events = after._decision(action)
-        epoch = self.engine.tasks.task_store.commit_with_decision(self.task_id, self.task.epoch, commit, choice, events)
+        epoch = self.engine.tasks.task_store.commit_with_decision(
+            self.task_id, self.task.position.epoch, commit, choice, events
+        )
         if epoch is None:
             return False
         after._dispatch(action, epoch)
@@ -142,11 +148,10 @@ class NextStep:
 
     def _after_commit(self, commit: Commit) -> "NextStep":
         step, task = commit.step, self.task
-        tail = (*task.tail, step)[-COORDINATOR_TAIL_LENGTH:]
-        running = TaskStatus.RUNNING
-        return replace(
-            self, task=replace(task, seq=step.seq + 1, state=commit.state, tail=tail, status=running, calls={})
-        )
+        tail = (*task.steps.tail, step)[-COORDINATOR_TAIL_LENGTH:]
+        position = replace(task.position, seq=step.seq + 1, status=TaskStatus.RUNNING)
+        steps = replace(task.steps, tail=tail)
+        return replace(self, task=replace(task, position=position, state=commit.state, steps=steps, calls={}))
 
     def _decision(self, action: StartTurn | CallTools) -> tuple[Decision, Sequence[AnyEvent]]:
         match action:
@@ -159,7 +164,7 @@ class NextStep:
         task_id, now, routing = self.task_id, self.engine.now(), action.route.record()
         reason, source = action.route.reason, action.handed_off_by
         events: list[AnyEvent] = []
-        if self.task.status is not TaskStatus.RUNNING:
+        if self.task.position.status is not TaskStatus.RUNNING:
             running = TaskStatus.RUNNING
             events.append(StatusChanged(task_id=task_id, timestamp=now, status=running, reason="", by=self.by))
         if source is not None:
@@ -171,7 +176,7 @@ class NextStep:
                 task_id=task_id,
                 timestamp=now,
                 agent_name=action.agent,
-                step_id=step_id_at(task_id, self.task.seq),
+                step_id=step_id_at(task_id, self.task.position.seq),
                 reason=reason,
                 routing=routing,
             )
@@ -189,10 +194,10 @@ class NextStep:
             )
             for call, child in zip(delegating, sub_task_ids, strict=True)
         ]
-        if reason or self.task.status is not TaskStatus.RUNNING:
+        if reason or self.task.position.status is not TaskStatus.RUNNING:
             running = TaskStatus.RUNNING
             events.append(StatusChanged(task_id=task_id, timestamp=now, status=running, reason=reason, by=self.by))
-        return Decision(Phase.TOOLS, TaskStatus.RUNNING, reason, agent=self.task.tail[-1].agent_name), events
+        return Decision(Phase.TOOLS, TaskStatus.RUNNING, reason, agent=self.task.steps.tail[-1].agent_name), events
 
     def _dispatch(self, action: StartTurn | CallTools, epoch: int) -> None:
         engine, task_id = self.engine, self.task_id
@@ -201,13 +206,13 @@ class NextStep:
             self._send_turn(action, epoch)
             return
         for call in action.calls:
-            if call.tool_name != DELEGATE:
+            if not by_coordinator(self.team, call):
                 dispatch_call(engine.services, self.team, self.assignment(call, epoch), call)
 
     def _send_turn(self, action: StartTurn, epoch: int) -> None:
-        priority = priority_of(self.task.first)
+        priority = priority_of(self.task.steps.first)
         self.engine.services.dispatcher.turn(
-            TurnAssignment(self.task_id, self.task.seq, epoch, 1, priority), action.agent
+            TurnAssignment(self.task_id, self.task.position.seq, epoch, 1, priority), action.agent
         )
 
 

@@ -58,16 +58,16 @@ def wait_reason(agent: str, error: ModelError, seconds: float) -> str:
 
 def is_timeout_exceeded(team: Team, task: Snapshot) -> bool:
     """Return True if the deferred turn was refused for longer than its model profile allows."""
-    if task.claimed or not task.refusals:
+    if task.attempt.claimed or not task.refusals.count:
         return False
-    profile = team.profile(team.agent(task.agent))
-    return task.refused_for >= _timeout(profile) + (FALLBACK_TIME if profile.fallback else 0)
+    profile = team.profile(team.agent(task.position.agent))
+    return task.refusals.seconds >= _timeout(profile) + (FALLBACK_TIME if profile.fallback else 0)
 
 
 def seconds_to_fallback(team: Team, task: Snapshot) -> float | None:
     """Return the seconds of refusals after which another profile answers the turn, or None if there is none."""
-    profile = team.profile(team.agent(task.agent))
-    return _timeout(profile) - task.refused_for if profile.fallback else None
+    profile = team.profile(team.agent(task.position.agent))
+    return _timeout(profile) - task.refusals.seconds if profile.fallback else None
 
 
 def _timeout(profile: ModelProfile) -> float:
@@ -79,22 +79,22 @@ def pause_task(engine: Engine, task_id: str, task: Snapshot) -> bool:
 
     Return False if that pause has been set and ended since this refusal: then the turn is tried once more.
     """
-    item_id = f"outage-{task.seq}-{task.epoch}-{task.refusals}"
+    item_id = f"outage-{task.position.seq}-{task.position.epoch}-{task.refusals.count}"
     item = stored_item(engine.workspace, task_id, item_id)
     if item is not None and item.applied_at_seq is not None:
         return False
     if item is None:
-        cause = task.reason.rpartition(NEXT_ATTEMPT)[0] or task.reason
-        again = _was_resumed_by_answer(engine.workspace, task_id, task.seq)
+        cause = task.position.reason.rpartition(NEXT_ATTEMPT)[0] or task.position.reason
+        again = _was_resumed_by_answer(engine.workspace, task_id, task.position.seq)
         until = (
             "It was resumed before because the model had answered another task, and was refused again: it continues "
             "when you resume it"
             if again
             else "The task continues when it is resumed, or when the model answers another task"
         )
-        why = f"{cause}; this has lasted {task.refused_for:.0f} s. {until}"
+        why = f"{cause}; this has lasted {task.refusals.seconds:.0f} s. {until}"
         _log.warning("task %s is paused: %s", task_id, why)
-        item = Pause(item_id=item_id, created_at=engine.now(), outage="" if again else task.agent, reason=why)
+        item = Pause(item_id=item_id, created_at=engine.now(), outage="" if again else task.position.agent, reason=why)
     accept_item(engine, task_id, item, enforce_capacity=False)
     return True
 
@@ -139,12 +139,19 @@ def resume_task(engine: Engine, task_id: str) -> None:
 def _end_delay(engine: Engine, task_id: str) -> None:
     """Dispatch a turn that the model's server has refused, and that waits for its next attempt."""
     task = engine.tasks.task_store.load(task_id, 1)
-    if task is None or task.phase is not Phase.TURN or task.claimed or not (task.deferred_for and task.refusals):
+    if (
+        task is None
+        or task.position.phase is not Phase.TURN
+        or task.attempt.claimed
+        or not (task.attempt.deferred_for and task.refusals.count)
+    ):
         return
-    if engine.tasks.leases.count_redelivery(task_id, task.epoch, dispatched=True):
+    if engine.tasks.leases.count_redelivery(task_id, task.position.epoch, dispatched=True):
         engine.tasks.schedule.set(task_id, engine.policy.redelivery_delay)
-        order = TurnAssignment(task_id, task.seq, task.epoch, task.attempt, priority_of(task.first))
-        engine.services.dispatcher.turn(order, task.agent)
+        order = TurnAssignment(
+            task_id, task.position.seq, task.position.epoch, task.attempt.number, priority_of(task.steps.first)
+        )
+        engine.services.dispatcher.turn(order, task.position.agent)
 
 
 def _outage_pauses(workspace: WorkspaceRecords, task_id: str) -> tuple[str, ...]:

@@ -56,9 +56,9 @@ def needs_redelivery(engine: Engine, task_id: str, task: Snapshot) -> bool:
     Count the redelivery, and schedule the next check. Queues are first in, first out: while an older message waits, so
     does the message of this task.
     """
-    since = engine.services.dispatcher.oldest_waiting_since(task.phase, task_id, priority_of(task.first))
-    gone = since is None or since > task.dispatched_at + CLOCK_SKEW
-    redeliveries = engine.tasks.leases.count_redelivery(task_id, task.epoch, gone)
+    since = engine.services.dispatcher.oldest_waiting_since(task.position.phase, task_id, priority_of(task.steps.first))
+    gone = since is None or since > task.position.dispatched_at + CLOCK_SKEW
+    redeliveries = engine.tasks.leases.count_redelivery(task_id, task.position.epoch, gone)
     if redeliveries:
         engine.tasks.schedule.set(task_id, redelivery_delay(engine.policy, redeliveries))
     return gone and redeliveries > 0
@@ -69,9 +69,9 @@ def clear_stale_cancellation(tasks: TaskStores, task_id: str, task: Snapshot) ->
 
     The item was applied before and arrived a second time. The caller dispatches the unclaimed work again.
     """
-    if task.cancel_requested_for is None:
+    if task.attempt.cancel_requested_for is None:
         return False
-    tasks.inbox.clear_cancellation(task_id, task.epoch)
+    tasks.inbox.clear_cancellation(task_id, task.position.epoch)
     return True
 
 

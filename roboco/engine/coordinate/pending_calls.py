@@ -34,6 +34,7 @@ from roboco.engine.coordinate.pending import (
     schedule_check_after_lease,
     wait_for_renewal,
 )
+from roboco.engine.coordinate.shop_task import check_shop_task
 from roboco.engine.coordinate.switched_off import call_work, check_delay
 from roboco.engine.engine import Engine
 from roboco.engine.record.effects import has_intent, stored_outcome
@@ -47,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PendingCalls:
-    """The calls of the last step that workers or sub-tasks execute.
+    """The calls of the last step that workers, sub-tasks or Celery tasks of other applications execute.
 
     A call that needs an approval belongs to them once a person has approved it.
     """
@@ -66,7 +67,7 @@ class PendingCalls:
         open_calls = self._open_calls()
         if open_calls and all(self._is_blocked(call, state) for call, state in open_calls):
             return Decide()
-        unclaimed = [pair for pair in open_calls if not pair[1].claimed]
+        unclaimed = [pair for pair in open_calls if not pair[1].claimed and not self._is_shop_task(pair[0])]
         again = clear_stale_cancellation(self.engine.tasks, self.task_id, self.task)
         due = {
             call.id for call, _ in unclaimed if needs_approval(self.team, call)
@@ -82,6 +83,7 @@ class PendingCalls:
         for call, state in expired:
             restart_call(self.engine, self.team, self._assignment(call, state), call)
         self._schedule_check(open_calls)
+        self._check_shop_tasks(open_calls, redeliver)
         return Rest() if open_calls else Decide()
 
     def _due(self, unclaimed: list[tuple[ToolCall, CallState]], approved: set[str]) -> set[str]:
@@ -108,7 +110,7 @@ class PendingCalls:
 
     def _switched_off(self, unclaimed: list[tuple[ToolCall, CallState]]) -> dict[str, str]:
         """Return the causes for which calls are switched off, by their ids."""
-        agent, blocking = self.task.tail[-1].agent_name, self.engine.process.switches.blocking
+        agent, blocking = self.task.steps.tail[-1].agent_name, self.engine.process.switches.blocking
         found = {call.id: blocking(call_work(self.team, self.task_id, agent, call)) for call, _ in unclaimed}
         return {call_id: switch.cause for call_id, switch in found.items() if switch is not None}
 
@@ -129,8 +131,24 @@ class PendingCalls:
         else:
             schedule_check_after_lease(self.engine.tasks, self.task_id, min(leases))
 
+    def _is_shop_task(self, call: ToolCall) -> bool:
+        return self.team.task_tool(call.tool_name) is not None
+
+    def _check_shop_tasks(self, open_calls: list[tuple[ToolCall, CallState]], by_sweeper: bool) -> None:
+        """Send Celery tasks of other applications, end the calls whose time is up, and schedule the next check."""
+        tasks = [pair for pair in open_calls if self._is_shop_task(pair[0]) and not self._is_blocked(*pair)]
+        delays = [
+            check_shop_task(self.engine, self.team, self.task, (self._assignment(call, state), call, state), by_sweeper)
+            for call, state in tasks
+            if not state.claimed or state.lease_left > 0
+        ]
+        if delays:
+            schedule = self.engine.tasks.schedule
+            alone = len(delays) == len(open_calls)
+            (schedule.set if alone else schedule.schedule_no_later_than)(self.task_id, min(delays) + EXPIRY_MARGIN)
+
     def _open_calls(self) -> list[tuple[ToolCall, CallState]]:
-        step, calls = self.task.tail[-1], self.task.calls
+        step, calls = self.task.steps.tail[-1], self.task.calls
         outcomes = {call_id: state.outcome for call_id, state in calls.items() if state.outcome is not None}
         done = {**local_answers(self.team, self.task.state, step), **outcomes}
         external, approvals = external_results(step, self.inbox, outcomes), approval_decisions(step, self.inbox)
@@ -143,12 +161,19 @@ class PendingCalls:
 
     def _is_blocked(self, call: ToolCall, state: CallState) -> bool:
         """Return True if no worker can run the call, so that the task has to be paused."""
-        held = (item for item in self.inbox if isinstance(item, Pause) and item.at == self.task.seq)
+        held = (item for item in self.inbox if isinstance(item, Pause) and item.at == self.task.position.seq)
         return not state.claimed and any(item.call_id == call.id for item in held)
 
     def _assignment(self, call: ToolCall, state: CallState) -> ToolAssignment:
         task = self.task
-        return ToolAssignment(self.task_id, task.seq - 1, task.epoch, call.id, state.attempt, priority_of(task.first))
+        return ToolAssignment(
+            self.task_id,
+            task.position.seq - 1,
+            task.position.epoch,
+            call.id,
+            state.attempt,
+            priority_of(task.steps.first),
+        )
 
 
 def restart_call(
@@ -169,7 +194,10 @@ def restart_call(
         engine.services.telemetry.record(ATTEMPT_RESTARTS, 1, "tool")
         if not worker_lost:
             engine.services.telemetry.record(LEASE_EXPIRATIONS, 1, "tool")
-        dispatch_call(engine.services, team, replace(assignment, attempt=attempt), call)
+        if team.task_tool(call.tool_name) is None:
+            dispatch_call(engine.services, team, replace(assignment, attempt=attempt), call)
+        else:
+            engine.services.dispatcher.advance(assignment.task_id)
 
 
 def _lost_too_often(engine: Engine, team: Team, assignment: ToolAssignment, call: ToolCall, begun: bool) -> ToolOutcome:
@@ -181,7 +209,7 @@ def _lost_too_often(engine: Engine, team: Team, assignment: ToolAssignment, call
         dead_letter_of_lost_work("tool", assignment.task_id, detail, why, assignment.attempt, engine.now())
     )
     _log.warning("task %s: %s; the call is not tried again, and a dead letter is stored", assignment.task_id, why)
-    spec = team.tool(call.tool_name)  # an intent exists for tools with an effect only
-    if spec is None or not begun:
+    spec = team.tool(call.tool_name)
+    if spec is None or spec.effect != "irreversible" or not begun:
         return failed_outcome(call.id, why)
     return unknown_outcome(call.id, why, spec.on_unknown)

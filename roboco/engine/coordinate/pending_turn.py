@@ -34,16 +34,16 @@ def check_turn(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliv
     If the lease of its worker has expired, start another attempt. If that was the last one, store a dead letter and
     return GiveUp.
     """
-    if not task.claimed:
+    if not task.attempt.claimed:
         return _check_unclaimed(engine, task_id, team, task, redeliver)
-    if task.lease_left > 0:
-        schedule_check_after_lease(engine.tasks, task_id, task.lease_left)
+    if task.attempt.lease_left > 0:
+        schedule_check_after_lease(engine.tasks, task_id, task.attempt.lease_left)
         return Rest()
     if wait_for_renewal(engine, task_id, by_sweeper=redeliver):
         return Rest()
     if recover.catch_up(engine, task_id, task):  # the worker had stored the step
         return Repeat()
-    if task.counted_attempt >= engine.policy.max_attempts:
+    if task.attempt.counted >= engine.policy.max_attempts:
         return _give_up(engine, task_id, task)
     reason = engine.process.redis_silence.lost_reason(engine.clock.now(), engine.policy.lease, "made")
     if restart_turn(engine, task_id, task, reason):
@@ -52,10 +52,14 @@ def check_turn(engine: Engine, task_id: str, team: Team, task: Snapshot, redeliv
 
 
 def _give_up(engine: Engine, task_id: str, task: Snapshot) -> GiveUp:
-    lost = task.counted_attempt
-    reason = f"{task.agent}'s turn was lost {lost} times, with its worker or in the middle of its model's answer"
-    detail = f"{task.agent}, step {task.seq}"
-    engine.tasks.dead_letters.add(dead_letter_of_lost_work("turn", task_id, detail, reason, task.attempt, engine.now()))
+    lost = task.attempt.counted
+    reason = (
+        f"{task.position.agent}'s turn was lost {lost} times, with its worker or in the middle of its model's answer"
+    )
+    detail = f"{task.position.agent}, step {task.position.seq}"
+    engine.tasks.dead_letters.add(
+        dead_letter_of_lost_work("turn", task_id, detail, reason, task.attempt.number, engine.now())
+    )
     return GiveUp(reason)
 
 
@@ -63,10 +67,10 @@ def _check_unclaimed(engine: Engine, task_id: str, team: Team, task: Snapshot, r
     cleared = clear_stale_cancellation(engine.tasks, task_id, task)
     if outage.is_timeout_exceeded(team, task) and outage.pause_task(engine, task_id, task):
         return Repeat()
-    if task.deferred_for is not None:
-        _dispatch_deferred(engine, task_id, team, task, task.deferred_for)
+    if task.attempt.deferred_for is not None:
+        _dispatch_deferred(engine, task_id, team, task, task.attempt.deferred_for)
     elif cleared or (redeliver and needs_redelivery(engine, task_id, task)):
-        _dispatch_turn(engine.services, task_id, task, task.epoch, task.attempt)
+        _dispatch_turn(engine.services, task_id, task, task.position.epoch, task.attempt.number)
     return Rest()
 
 
@@ -77,15 +81,17 @@ def _dispatch_deferred(engine: Engine, task_id: str, team: Team, task: Snapshot,
     """
     if seconds > 0:
         engine.tasks.schedule.set(task_id, seconds)
-    elif engine.process.switches.blocking(turn_work(team, task_id, task.agent)):
+    elif engine.process.switches.blocking(turn_work(team, task_id, task.position.agent)):
         engine.tasks.schedule.set(task_id, check_delay(engine, task))
-    elif engine.tasks.leases.count_redelivery(task_id, task.epoch, dispatched=True):
+    elif engine.tasks.leases.count_redelivery(task_id, task.position.epoch, dispatched=True):
         engine.tasks.schedule.set(task_id, engine.policy.redelivery_delay)
-        _dispatch_turn(engine.services, task_id, task, task.epoch, task.attempt)
+        _dispatch_turn(engine.services, task_id, task, task.position.epoch, task.attempt.number)
 
 
 def _dispatch_turn(services: Services, task_id: str, task: Snapshot, epoch: int, attempt: int) -> None:
-    services.dispatcher.turn(TurnAssignment(task_id, task.seq, epoch, attempt, priority_of(task.first)), task.agent)
+    services.dispatcher.turn(
+        TurnAssignment(task_id, task.position.seq, epoch, attempt, priority_of(task.steps.first)), task.position.agent
+    )
 
 
 def restart_turn(
@@ -96,15 +102,15 @@ def restart_turn(
     A worker that ends its own attempt passes its lease `token`; without one, the lease must have expired. An attempt
     that is `handed_over` does not count as a failed one.
     """
-    attempt = task.attempt + 1
+    attempt = task.attempt.number + 1
     event = TurnRestarted(
         task_id=task_id,
         timestamp=engine.now(),
-        step_id=step_id_at(task_id, task.seq),
+        step_id=step_id_at(task_id, task.position.seq),
         attempt=attempt,
         reason=reason,
     )
-    epoch = engine.tasks.leases.restart_turn(task_id, task.epoch, event, token, handed_over)
+    epoch = engine.tasks.leases.restart_turn(task_id, task.position.epoch, event, token, handed_over)
     if epoch is None:
         return False
     engine.services.telemetry.record(ATTEMPT_RESTARTS, 1, "turn")
@@ -119,12 +125,12 @@ def cancel_turn(engine: Engine, task_id: str, task: Snapshot) -> Repeat | Rest |
     The worker closes the model's connection and commits the text so far. It has a grace period for that, which ends
     early if its lease expires.
     """
-    if task.cancel_requested_for is None:  # the sender of the item died before it requested the cancellation
-        engine.tasks.inbox.add(task_id, (), interrupt=True, epoch=task.epoch)
+    if task.attempt.cancel_requested_for is None:  # the sender of the item died before it requested the cancellation
+        engine.tasks.inbox.add(task_id, (), interrupt=True, epoch=task.position.epoch)
         return Repeat()
-    if not task.claimed:
+    if not task.attempt.claimed:
         return Decide()
-    left = min(task.lease_left, engine.policy.interrupt_grace - task.cancel_requested_for)
+    left = min(task.attempt.lease_left, engine.policy.interrupt_grace - task.attempt.cancel_requested_for)
     if left > 0:
         engine.tasks.schedule.set(task_id, left + EXPIRY_MARGIN)
         return Rest()

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 def report_to_parent(engine: Engine, task_id: str, task: Snapshot) -> None:
     """Send the result of a sub-task to its parent task. Do nothing for other tasks, or if the parent has ended."""
-    parent = parent_of(task_id, task.first)
+    parent = parent_of(task_id, task.steps.first)
     summary = None if parent is None else engine.workspace.summaries.get(task_id)
     if parent is not None and summary is not None:
         send_result(engine, parent, summary, engine.workspace.tails.last_answer(task_id, task))

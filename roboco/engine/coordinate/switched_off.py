@@ -41,5 +41,5 @@ def call_work(team: Team, task_id: str, agent_name: str, call: ToolCall) -> Swit
 
 def check_delay(engine: Engine, task: Snapshot) -> float:
     """Return the seconds until the next check of work that is switched off."""
-    waited = engine.clock.now() - task.dispatched_at
+    waited = engine.clock.now() - task.position.dispatched_at
     return min(MAX_CHECK_DELAY, max(FIRST_CHECK_DELAY, waited)) * random.uniform(0.8, 1.0)  # noqa: S311 - spreads load

@@ -205,7 +205,11 @@ def _start_new_generation(engine: Engine, task_id: str) -> None:
     recover.reset_logs(engine, task_id)
     engine.tasks.schedule.set(task_id)
     task = engine.tasks.task_store.load(task_id, 1)
-    if task is not None and task.phase is Phase.END and engine.workspace.files.get(open_marker_path(task_id)) is None:
+    if (
+        task is not None
+        and task.position.phase is Phase.END
+        and engine.workspace.files.get(open_marker_path(task_id)) is None
+    ):
         close_again(engine, task_id, task)
 
 

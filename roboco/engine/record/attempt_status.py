@@ -16,7 +16,7 @@ def report_attempts(dispatcher: Dispatcher, task_id: str, task: Snapshot, step: 
 
     A worker that has just made the step does not call this: it reports its own attempt.
     """
-    match task.phase:
+    match task.position.phase:
         case Phase.TURN:
             _report_turn(dispatcher, task_id, task, step)
         case Phase.TOOLS:
@@ -27,21 +27,27 @@ def report_attempts(dispatcher: Dispatcher, task_id: str, task: Snapshot, step: 
 
 def _report_turn(dispatcher: Dispatcher, task_id: str, task: Snapshot, step: TaskStep) -> None:
     if step.by_agent:
-        attempt = int(step.metadata.get("attempt", task.attempt))
+        attempt = int(step.metadata.get("attempt", task.attempt.number))
         end = AttemptStatus.DONE if step.error is None else AttemptStatus.FAILED
-        dispatcher.report_attempt_end(TurnAssignment(task_id, task.seq, task.epoch, attempt), task.agent, end)
-    elif task.claimed or task.deferred_for is not None:  # an unclaimed turn is refused when its message arrives
-        assignment = TurnAssignment(task_id, task.seq, task.epoch, task.attempt)
         dispatcher.report_attempt_end(
-            assignment, task.agent, _status_without_result(step, task.claimed and task.lease_left <= 0)
+            TurnAssignment(task_id, task.position.seq, task.position.epoch, attempt), task.position.agent, end
+        )
+    elif (
+        task.attempt.claimed or task.attempt.deferred_for is not None
+    ):  # an unclaimed turn is refused when its message arrives
+        assignment = TurnAssignment(task_id, task.position.seq, task.position.epoch, task.attempt.number)
+        dispatcher.report_attempt_end(
+            assignment,
+            task.position.agent,
+            _status_without_result(step, task.attempt.claimed and task.attempt.lease_left <= 0),
         )
 
 
 def _report_calls(dispatcher: Dispatcher, task_id: str, task: Snapshot, step: TaskStep) -> None:
-    for call in task.tail[-1].calls:
+    for call in task.steps.tail[-1].calls:
         state = task.calls.get(call.id)
         if state is not None and state.claimed and state.outcome is None:
-            assignment = ToolAssignment(task_id, task.seq - 1, task.epoch, call.id, state.attempt)
+            assignment = ToolAssignment(task_id, task.position.seq - 1, task.position.epoch, call.id, state.attempt)
             dispatcher.report_attempt_end(
                 assignment, call.tool_name, _status_without_result(step, state.lease_left <= 0)
             )

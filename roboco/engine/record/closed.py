@@ -28,9 +28,9 @@ def check_not_closing(engine: Engine, task_id: str) -> TaskSummary:
     status = summary.status
     if not status.ended and marker == OPENED:
         task = engine.tasks.task_store.load(task_id, 1)
-        if task is None or task.phase is not Phase.END:
+        if task is None or task.position.phase is not Phase.END:
             return summary
-        status = task.status
+        status = task.position.status
     named = f" ({status})" if status.ended else ""
     raise TaskClosing(
         f"task {task_id!r} has ended{named}, and is not closed yet; try again later, and check that a coordinator runs"

@@ -1,8 +1,31 @@
-"""effects: the files of a call whose effect must not happen twice. Its worker stores them (`claimed_call.py`)."""
+"""effects: the files of a call whose effect must not happen twice. Its worker stores them (`claimed_call.py`).
 
+For a call that a shop's Celery task answers, a coordinator stores an intent as well (`shop_task.py`).
+"""
+
+from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.paths import intent_path, outcome_path
+from roboco.domain.schema import RecordModel
 from roboco.engine.engine import WorkspaceRecords
+
+
+class SentTask(RecordModel):
+    """The intent to send the Celery task of a shop that works for a call."""
+
+    call: ToolCall
+    """The call with the arguments that were approved."""
+    attempt: int
+    token: str
+    """The secret that the answer contains."""
+    at: float
+    """The time from which the call's timeout counts, in Unix seconds."""
+
+
+def sent_task(workspace: WorkspaceRecords, task_id: str, call_id: str) -> SentTask | None:
+    """Return the intent to send the Celery task of the call, or None if none is stored."""
+    data = workspace.files.get(intent_path(task_id, call_id))
+    return None if data is None else SentTask.model_validate_json(data)
 
 
 def has_intent(workspace: WorkspaceRecords, task_id: str, call_id: str) -> bool:

@@ -44,7 +44,7 @@ MAX_SEQUENTIAL = 8
 def is_log_full(engine: Engine, task: Snapshot) -> bool:
     """Return True if the event log of a running task is due to be archived. Costs nothing."""
     limits = engine.policy.log_limits
-    return task.events - task.first_event >= limits.max_events or task.event_bytes > limits.max_bytes
+    return task.logs.events - task.logs.first_event >= limits.max_events or task.logs.event_bytes > limits.max_bytes
 
 
 def archive_running(engine: Engine, task_id: str, task: Snapshot) -> None:
@@ -59,8 +59,8 @@ def archive_waiting(engine: Engine, task_id: str, task: Snapshot, merge: bool) -
 
     With `merge`, also merge the segments into `events.jsonl`.
     """
-    if merge or task.event_bytes > engine.policy.log_limits.waiting_bytes:
-        _archive(engine, task_id, task, _Kept(1, 0, task.chunks + 1), merge)
+    if merge or task.logs.event_bytes > engine.policy.log_limits.waiting_bytes:
+        _archive(engine, task_id, task, _Kept(1, 0, task.logs.chunks + 1), merge)
 
 
 def write_events(engine: Engine, task_id: str) -> bytes:
@@ -119,24 +119,24 @@ class _Kept:
 
 def _archive(engine: Engine, task_id: str, task: Snapshot, kept: _Kept, merge: bool) -> None:
     """Store the events of the log, and trim it. Do nothing if the log is not the one of the snapshot any more."""
-    messages = list(engine.tasks.event_logs.events(task_id, task.first_event - 1))
+    messages = list(engine.tasks.event_logs.events(task_id, task.logs.first_event - 1))
     lines = [to_stored(message) for message in messages]
     ends = {place_of(line) for line in (*lines[:1], *lines[-1:])}
-    last = task.first_event + len(lines) - 1
-    if ends != {(task.generation, task.first_event), (task.generation, last)}:
+    last = task.logs.first_event + len(lines) - 1
+    if ends != {(task.logs.generation, task.logs.first_event), (task.logs.generation, last)}:
         return
-    new = lines[max(0, task.archived_event + 1 - task.first_event) :]
+    new = lines[max(0, task.logs.archived_event + 1 - task.logs.first_event) :]
     if merge:
         extended = _extend_file(engine.workspace, task_id, task, new)
         known = extended if extended is not None else write_events(engine, task_id)
         stored = _count_common(new, set(known.splitlines()))
     else:
         stored = _store_segment(engine.workspace, task_id, task, new)
-    archived = task.archived_event + stored
+    archived = task.logs.archived_event + stored
     keep_from = _first_kept(task, messages, archived, kept)
-    removed = sum(len(message) for message in messages[: keep_from - task.first_event])
+    removed = sum(len(message) for message in messages[: keep_from - task.logs.first_event])
     if stored or removed or kept.chunks_from:
-        trim = LogTrim(task.generation, task.first_event, archived, keep_from, removed, kept.chunks_from)
+        trim = LogTrim(task.logs.generation, task.logs.first_event, archived, keep_from, removed, kept.chunks_from)
         engine.tasks.event_logs.trim(task_id, trim)
 
 
@@ -146,11 +146,11 @@ def _extend_file(workspace: WorkspaceRecords, task_id: str, task: Snapshot, new:
     Then no segment holds an event that the file lacks, so a LIST of the segments is not needed. A segment that a slow
     worker stores late remains until the next merge with a LIST, at the end at the latest.
     """
-    if not task.archived_event or not new:
+    if not task.logs.archived_event or not new:
         return None
     stored = workspace.files.get_versioned(events_path(task_id))
     lines = [] if stored is None else stored.data.splitlines()
-    if stored is None or not lines or place_of(lines[-1]) != (task.generation, task.archived_event):
+    if stored is None or not lines or place_of(lines[-1]) != (task.logs.generation, task.logs.archived_event):
         return None
     data = stored.data + b"".join(line + b"\n" for line in new)
     return data if workspace.files.replace(events_path(task_id), data, stored.version) else None
@@ -160,7 +160,7 @@ def _store_segment(workspace: WorkspaceRecords, task_id: str, task: Snapshot, ne
     """Store the lines as a segment. Return the number of them that the workspace has now."""
     if not new:
         return 0
-    path = event_segment_path(task_id, task.generation, task.archived_event + 1)
+    path = event_segment_path(task_id, task.logs.generation, task.logs.archived_event + 1)
     if workspace.files.create(path, b"".join(line + b"\n" for line in new)):
         return len(new)
     found = (workspace.files.get(path) or b"").splitlines()
@@ -175,10 +175,10 @@ def _count_common(lines: Sequence[bytes], stored: set[bytes]) -> int:
 def _first_kept(task: Snapshot, messages: Sequence[bytes], archived: int, kept: _Kept) -> int:
     """Return the number of the first event to keep: at most the one after the archived ones, at least the last one."""
     size = 0
-    first = task.first_event + len(messages) - 1
+    first = task.logs.first_event + len(messages) - 1
     for message in reversed(messages[:-1]):
         size += len(message)
-        if task.first_event + len(messages) - first >= kept.events or size > kept.size:
+        if task.logs.first_event + len(messages) - first >= kept.events or size > kept.size:
             break
         first -= 1
-    return max(task.first_event, min(first, archived + 1))
+    return max(task.logs.first_event, min(first, archived + 1))

@@ -96,12 +96,12 @@ def pending_items(engine: Engine, task_id: str, task: Snapshot, applied: Collect
         if item is None:
             engine.tasks.inbox.remove(task_id, item_id)
         elif _is_applied(engine.workspace, task_id, item_id, task) or _arrived_late(item, task):
-            mark_applied(engine, task_id, item_id, task.seq - 1)
+            mark_applied(engine, task_id, item_id, task.position.seq - 1)
         else:
             found.append(item)
     ended = superseded(found)
     for item_id in ended:
-        _mark_pause_applied(engine, task_id, item_id, task.seq - 1)
+        _mark_pause_applied(engine, task_id, item_id, task.position.seq - 1)
     rest = [item for item in found if item.item_id not in ended or isinstance(item, Resume)]
     return _without_vain_interrupts(
         engine, task_id, task, sorted(rest, key=lambda item: (item.created_at, item.item_id))
@@ -114,14 +114,14 @@ def _without_vain_interrupts(engine: Engine, task_id: str, task: Snapshot, items
     An interruption after a message counts: the message lets the task continue. So does one of a task that Redis has set
     back, and that has continued. Cost: one read of the history for a task with such an interruption.
     """
-    if (task.phase, task.status) != (Phase.WAIT, TaskStatus.USER_TURN):
+    if (task.position.phase, task.position.status) != (Phase.WAIT, TaskStatus.USER_TURN):
         return tuple(items)
     before_messages = takewhile(lambda item: not isinstance(item, UserMessage), items)
     vain = [item.item_id for item in before_messages if isinstance(item, Interrupt)]
-    if vain and next(engine.workspace.histories.read(task_id, task.seq), None) is not None:
+    if vain and next(engine.workspace.histories.read(task_id, task.position.seq), None) is not None:
         return tuple(items)
     for item_id in vain:
-        mark_applied(engine, task_id, item_id, task.seq - 1)
+        mark_applied(engine, task_id, item_id, task.position.seq - 1)
     return tuple(item for item in items if item.item_id not in vain)
 
 
@@ -137,17 +137,17 @@ def _read_items(
         marker, *stored = workspace.files.get_many(paths)
         if workspace.summaries.is_closed_by(task_id, marker):
             return None
-        parsed = [_parse_and_cache(workspace, task_id, task.generation, data) for data in stored]
+        parsed = [_parse_and_cache(workspace, task_id, task.logs.generation, data) for data in stored]
         return dict(zip(waiting, parsed, strict=True))
     if workspace.summaries.is_closed(task_id):
         return None
     present = {name.removesuffix(".json") for name in workspace.files.names(inbox_path(task_id))}
     cached = {
-        item_id: workspace.item_cache.get(task_id, task.generation, item_id) if item_id in present else None
+        item_id: workspace.item_cache.get(task_id, task.logs.generation, item_id) if item_id in present else None
         for item_id in waiting
     }
     unread = [item_id for item_id, item in cached.items() if item is None]
-    return cached | dict(zip(unread, _read_in_parallel(workspace, task_id, task.generation, unread), strict=True))
+    return cached | dict(zip(unread, _read_in_parallel(workspace, task_id, task.logs.generation, unread), strict=True))
 
 
 def _read_in_parallel(
@@ -176,7 +176,7 @@ def _is_applied(workspace: WorkspaceRecords, task_id: str, item_id: str, task: S
     """Return True if a step holds the item. In a fork, its own steps count only, not those of its source."""
     if item_id not in task.state.recent_item_ids:
         return False
-    fork = workspace.frozen_teams.own_fork_of(task_id, task.first)
+    fork = workspace.frozen_teams.own_fork_of(task_id, task.steps.first)
     if fork is None:
         return True
     return any(item_id in step.item_ids for step in workspace.histories.read(task_id, fork.seq + 1))
@@ -185,8 +185,11 @@ def _is_applied(workspace: WorkspaceRecords, task_id: str, item_id: str, task: S
 def _arrived_late(item: Item, task: Snapshot) -> bool:
     """Return True if the item is about a call, or pauses before a step, that the history has passed already."""
     if isinstance(item, Pause):
-        return item.at is not None and item.at < task.seq
-    return isinstance(item, ExternalToolResult | ApprovalDecision | UnknownResolution) and item.at_seq < task.seq - 1
+        return item.at is not None and item.at < task.position.seq
+    return (
+        isinstance(item, ExternalToolResult | ApprovalDecision | UnknownResolution)
+        and item.at_seq < task.position.seq - 1
+    )
 
 
 def _mark_pause_applied(engine: Engine, task_id: str, item_id: str, seq: int) -> None:

@@ -24,6 +24,6 @@ def _known_steps(engine: Engine, task_id: str) -> int:
     except TransientError:
         live = None
     if live is not None:
-        return live.seq
+        return live.position.seq
     summary = engine.workspace.summaries.get(task_id)
     return 0 if summary is None else summary.steps

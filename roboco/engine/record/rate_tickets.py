@@ -16,12 +16,12 @@ MAX_SUMMARY_TICKETS = 4
 
 def turn_ticket(team: Team, task_id: str, task: Snapshot) -> Ticket:
     """Return the ticket of the task's pending turn. Each attempt, and each retry after a refusal, has a new one."""
-    return Ticket(task_id, team.name, f"{task.seq}/{task.attempt}/{task.refusals}")
+    return Ticket(task_id, team.name, f"{task.position.seq}/{task.attempt.number}/{task.refusals.count}")
 
 
 def summary_ticket(team: Team, task_id: str, task: Snapshot, until: int) -> Ticket:
     """Return the ticket of the summary before this position that the pending turn needs."""
-    return Ticket(task_id, team.name, f"summary/{until}/{task.attempt}/{task.refusals}")
+    return Ticket(task_id, team.name, f"summary/{until}/{task.attempt.number}/{task.refusals.count}")
 
 
 def summary_profile(team: Team, agent_name: str, policy: SummaryContext) -> tuple[str, ModelProfile]:
@@ -37,17 +37,17 @@ def release_tickets(services: Services, team: Team, task_id: str, task: Snapshot
 
     If the release is lost, the rate limit drops the ticket, because it does not ask again in time.
     """
-    if task.phase is Phase.TURN:
+    if task.position.phase is Phase.TURN:
         for profile, ticket in _tickets(team, task_id, task):
             services.rate_limiter.release(profile, ticket)
 
 
 def _tickets(team: Team, task_id: str, task: Snapshot) -> Iterator[tuple[ModelProfile, Ticket]]:
-    agent = team.agent(task.agent)
+    agent = team.agent(task.position.agent)
     yield team.profile(agent), turn_ticket(team, task_id, task)
     policy = agent.context
     if isinstance(policy, SummaryContext):
-        _, profile = summary_profile(team, task.agent, policy)
-        last = summary_end(policy, task.seq)
+        _, profile = summary_profile(team, task.position.agent, policy)
+        last = summary_end(policy, task.position.seq)
         for until in range(last, max(0, last - MAX_SUMMARY_TICKETS * policy.steps), -policy.steps):
             yield profile, summary_ticket(team, task_id, task, until)

@@ -27,7 +27,7 @@ def recorded_answer(
     Cost: of a run, one read of the record for each process. If the record has an equal call, the steps of the run are
     read unless the task's tail holds them; the limits of the run bound their number.
     """
-    rule, step = team.what_if, task.tail[-1]
+    rule, step = team.what_if, task.steps.tail[-1]
     if rule is None:
         return None
     if takes_recorded_result(team, step, call):
@@ -48,8 +48,8 @@ def _recorded_outcome(
     """Return the recorded outcome of the call, or None. `first` is the first step of the run itself."""
     if not record.has(call):
         return None
-    step = task.tail[-1]
-    steps = task.tail if task.tail[0].seq <= first else workspace.histories.read(task_id, first)
+    step = task.steps.tail[-1]
+    steps = task.steps.tail if task.steps.tail[0].seq <= first else workspace.histories.read(task_id, first)
     earlier = (one for one in steps if first <= one.seq < step.seq)
     return record.outcome(call, count_equal_calls(earlier, step.calls, call))
 

@@ -8,11 +8,12 @@ messages and leases from before the loss are refused.
 """
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from roboco.domain.decision.tool_answers import needs_resolution
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, TaskState, fold
-from roboco.domain.history.step import ORCHESTRATOR, USER, TaskStep, parse_step, verify_chain
+from roboco.domain.history.step import HANDED_OFF_BY, ORCHESTRATOR, USER, TaskStep, parse_step, verify_chain
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import step_id_at
 from roboco.domain.paths import (
@@ -29,6 +30,8 @@ from roboco.domain.paths import (
 from roboco.domain.removal.erasure import ErasureRequest
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import (
+    AgentHandedOff,
+    AgentSelected,
     AnyEvent,
     StatusChanged,
     StepEnded,
@@ -122,10 +125,10 @@ def restore_inbox(engine: Engine, task_id: str, known_ids: Collection[str] = ())
 def reset_logs(engine: Engine, task_id: str) -> None:
     """Start a new generation of the task's logs. For an ended task, repeat its end for clients that missed it."""
     while (task := engine.tasks.task_store.load(task_id, 1)) is not None:
-        events: list[AnyEvent] = [StreamReset(task_id=task_id, timestamp=engine.now(), steps=task.seq)]
-        if task.phase is Phase.END:
-            events.append(end_event(engine, task_id, task.state, task.status, task.reason))
-        if engine.tasks.task_store.reset_logs(task_id, task.epoch, events):
+        events: list[AnyEvent] = [StreamReset(task_id=task_id, timestamp=engine.now(), steps=task.position.seq)]
+        if task.position.phase is Phase.END:
+            events.append(end_event(engine, task_id, task.state, task.position.status, task.position.reason))
+        if engine.tasks.task_store.reset_logs(task_id, task.position.epoch, events):
             return
 
 
@@ -146,9 +149,9 @@ def reopen(workspace: WorkspaceRecords, task_id: str) -> None:
 
 def catch_up(engine: Engine, task_id: str, task: Snapshot) -> bool:
     """Apply the steps of the workspace that Redis lacks. Return True if there were any."""
-    epoch, state, before = task.epoch, task.state, task.tail[-1]
+    epoch, state, before = task.position.epoch, task.state, task.steps.tail[-1]
     moved = False
-    for step in engine.workspace.histories.read(task_id, task.seq):
+    for step in engine.workspace.histories.read(task_id, task.position.seq):
         state = state.after(step)
         if not moved:
             report_attempts(engine.services.dispatcher, task_id, task, step)
@@ -177,21 +180,21 @@ def events_on_apply(
     """
     now = engine.now()
     events: list[AnyEvent] = []
-    if not step.by_agent and task.phase is Phase.TURN and task.claimed:
+    if not step.by_agent and task.position.phase is Phase.TURN and task.attempt.claimed:
         events.append(
             TurnRestarted(
                 task_id=task_id,
                 timestamp=now,
-                step_id=step_id_at(task_id, task.seq),
-                attempt=task.attempt + 1,
+                step_id=step_id_at(task_id, task.position.seq),
+                attempt=task.attempt.number + 1,
                 reason="another step replaces the turn, because its worker did not finish it",
                 replaced=True,
             )
         )
-    if task.reason or task.status is not TaskStatus.RUNNING:
+    if task.position.reason or task.position.status is not TaskStatus.RUNNING:
         by = step.metadata.get("by")
         events.append(StatusChanged(task_id=task_id, timestamp=now, status=TaskStatus.RUNNING, reason="", by=by))
-    return [*events, *step_events(engine, task_id, step, task.tail[-1], unpublished_results)]
+    return [*events, *step_events(engine, task_id, step, task.steps.tail[-1], unpublished_results)]
 
 
 def step_events(
@@ -204,6 +207,8 @@ def step_events(
         ToolCalled(task_id=task_id, timestamp=now, step_id=step.step_id, agent_name=step.agent_name, tool_call=call)
         for call in step.calls
     ]
+    if step.begins_function:
+        events = [*_selection(task_id, now, step), *events]
     for outcome in unpublished_results:
         name = names.get(outcome.result.tool_call_id, "")
         events.append(ToolReturned(task_id=task_id, timestamp=now, tool_name=name, tool_result=outcome.result))
@@ -218,3 +223,14 @@ def step_events(
             UserInterrupted(task_id=task_id, timestamp=now, reason=reason, item_id=item_id, by=by, receipt=receipt)
         )
     return [*events, StepEnded(task_id=task_id, timestamp=now, step=step)]
+
+
+def _selection(task_id: str, now: datetime, step: TaskStep) -> Iterator[AnyEvent]:
+    """Yield the events of the choice of a function as the agent. A turn of a model has them before its step."""
+    routing = step.metadata["routing"]
+    chosen, reason, source = step.agent_name, str(routing["reason"]), step.metadata.get(HANDED_OFF_BY)
+    if source is not None:
+        yield AgentHandedOff(task_id=task_id, timestamp=now, from_agent=source, to_agent=chosen, reason=reason)
+    yield AgentSelected(
+        task_id=task_id, timestamp=now, agent_name=chosen, step_id=step.step_id, reason=reason, routing=routing
+    )

@@ -120,11 +120,13 @@ def wake_turn(engine: Engine, task_id: str, server: str) -> None:
         if not failed.refused and failed.attempts < engine.policy.max_attempts:
             return
     task = engine.tasks.task_store.load(task_id, 1)
-    if task is None or task.claimed or task.deferred_for is None:
+    if task is None or task.attempt.claimed or task.attempt.deferred_for is None:
         return
-    if engine.tasks.leases.count_redelivery(task_id, task.epoch, dispatched=True):
-        order = TurnAssignment(task_id, task.seq, task.epoch, task.attempt, priority_of(task.first))
-        engine.services.dispatcher.turn(order, task.agent)
+    if engine.tasks.leases.count_redelivery(task_id, task.position.epoch, dispatched=True):
+        order = TurnAssignment(
+            task_id, task.position.seq, task.position.epoch, task.attempt.number, priority_of(task.steps.first)
+        )
+        engine.services.dispatcher.turn(order, task.position.agent)
 
 
 def changed_tool_refusal(
@@ -213,7 +215,7 @@ def approve_change(workspace: WorkspaceRecords, task_id: str, call_id: str) -> N
 
 def user_of(task: Snapshot) -> str | None:
     """Return the caller that created the task, or None."""
-    user = task.first.metadata.get("by")
+    user = task.steps.first.metadata.get("by")
     return user if isinstance(user, str) else None
 
 

@@ -67,7 +67,7 @@ class ClaimedTurn:
     @property
     def model(self) -> str:
         """The name of the agent's model."""
-        return self.team.profile(self.team.agent(self.claim.snapshot.agent)).model
+        return self.team.profile(self.team.agent(self.claim.snapshot.position.agent)).model
 
     def with_older_steps(self) -> "ClaimedTurn":
         """Return the turn with all steps that its team can need, also those that Redis has trimmed.

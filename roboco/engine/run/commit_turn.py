@@ -29,11 +29,13 @@ def commit_turn(
     """
     engine, claim = turn.engine, turn.claim
     order, task = claim.assignment, claim.snapshot
-    routing: dict[str, object] = {"attempt": order.attempt, "routing": task.routing} if agent_name is None else {}
+    routing: dict[str, object] = (
+        {"attempt": order.attempt, "routing": task.position.routing} if agent_name is None else {}
+    )
     step = TaskStep(
         step_id=step_id_at(order.task_id, order.seq),
         seq=order.seq,
-        agent_name=agent_name or task.agent,
+        agent_name=agent_name or task.position.agent,
         parts=content.parts,
         created_at=engine.now(),
         metadata=routing | metadata | content.metadata() | unfinished_usage_metadata(turn.team, task),
@@ -59,9 +61,9 @@ def commit_turn(
         recover.catch_up(engine, order.task_id, task)
         engine.services.dispatcher.advance(order.task_id)
         return TurnOutcome.REPLACED
-    commit = Commit(step, task.state.after(step), recover.step_events(engine, order.task_id, step, task.tail[-1]))
+    commit = Commit(step, task.state.after(step), recover.step_events(engine, order.task_id, step, task.steps.tail[-1]))
     continued = NextStep(engine, order.task_id, turn.team, task).commit_and_continue(commit)
     if not continued or is_log_full(engine, task):
         engine.services.dispatcher.advance(order.task_id)
-    engine.day_budgets.count_for_caller(order.task_id, task.first, commit.state)
+    engine.day_budgets.count_for_caller(order.task_id, task.steps.first, commit.state)
     return task_failure(turn.team, task, order.task_id, step, commit.state) or TurnOutcome.COMMITTED

@@ -37,25 +37,25 @@ def defer_for_provider_limit(
     turn: ClaimedTurn, profile: ModelProfile, error: ModelError, spent: Usage = _NOTHING
 ) -> TurnOutcome:
     """Defer the turn, and hold back all requests to the model server, which refused one for its rate limit."""
-    seconds = outage.retry_delay(error, turn.claim.snapshot.refusals)
+    seconds = outage.retry_delay(error, turn.claim.snapshot.refusals.count)
     turn.engine.services.rate_limiter.pause(profile, seconds)
     return defer(turn, seconds, _rate_reason(turn, profile, seconds), TurnOutcome.RATE_LIMITED, _used(error, spent))
 
 
 def _rate_reason(turn: ClaimedTurn, profile: ModelProfile, seconds: float) -> str:
-    return f"{turn.claim.snapshot.agent} waits {seconds:.0f} s{RATE_WAIT}{profile.model}"
+    return f"{turn.claim.snapshot.position.agent} waits {seconds:.0f} s{RATE_WAIT}{profile.model}"
 
 
 def defer_for_outage(turn: ClaimedTurn, error: ModelError, spent: Usage = _NOTHING) -> TurnOutcome:
     """Defer the turn, because its model cannot be reached or its server fails. Other turns are not held back."""
     task = turn.claim.snapshot
-    seconds = outage.retry_delay(error, task.refusals)
+    seconds = outage.retry_delay(error, task.refusals.count)
     if (left := outage.seconds_to_fallback(turn.team, task)) is not None:
         seconds = min(seconds, max(1.0, left))
-    reason = outage.wait_reason(task.agent, error, seconds)
+    reason = outage.wait_reason(task.position.agent, error, seconds)
     outcome = defer(turn, seconds, reason, TurnOutcome.OUTAGE, _used(error, spent))
     if outcome is TurnOutcome.OUTAGE and seconds > MIN_AWAITED_DELAY:  # an answer to another task ends the delay
-        profile = turn.team.profile(turn.team.agent(task.agent))
+        profile = turn.team.profile(turn.team.agent(task.position.agent))
         turn.engine.services.rate_limiter.add_waiting_task(profile, turn.claim.assignment.task_id)
     return outcome
 
@@ -70,8 +70,8 @@ def _used(error: ModelError, spent: Usage) -> TokenUsage:
 
 def defer_for_quarantine(turn: ClaimedTurn) -> TurnOutcome:
     """Defer the turn until quarantine is free: another turn in it may crash this worker."""
-    agent, lost = turn.claim.snapshot.agent, turn.claim.snapshot.counted_attempt - 1
-    delay = min(MAX_QUARANTINE_DELAY, QUARANTINE_DELAY * 2.0 ** min(turn.claim.snapshot.redeliveries, 10))
+    agent, lost = turn.claim.snapshot.position.agent, turn.claim.snapshot.attempt.counted - 1
+    delay = min(MAX_QUARANTINE_DELAY, QUARANTINE_DELAY * 2.0 ** min(turn.claim.snapshot.position.redeliveries, 10))
     reason = (
         f"{agent} waits: its turn lost {lost} attempts, and a worker makes such turns one at a time, because one of "
         "them may end the worker"
@@ -108,6 +108,8 @@ def defer(
         return TurnOutcome.REPLACED
     engine.tasks.schedule.schedule_no_later_than(task_id, seconds)
     task = engine.tasks.task_store.load(task_id, 1)
-    if task is not None and (task.cancel_requested_for is not None or outage.is_timeout_exceeded(turn.team, task)):
+    if task is not None and (
+        task.attempt.cancel_requested_for is not None or outage.is_timeout_exceeded(turn.team, task)
+    ):
         engine.services.dispatcher.advance(task_id)  # it was cancelled before, or was refused for too long
     return outcome

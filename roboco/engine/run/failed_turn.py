@@ -34,7 +34,7 @@ def try_later(turn: ClaimedTurn, error: TransientError) -> TurnResult:
 def _try_later(turn: ClaimedTurn, error: TransientError) -> TurnResult:
     engine, claim = turn.engine, turn.claim
     now = engine.tasks.task_store.load(claim.assignment.task_id, 1)
-    if now is None or not now.attempt_chunks:
+    if now is None or not now.logs.attempt_chunks:
         failure = ModelError("server", str(error), True)
         return defer_for_outage(turn, failure)
     if recover.catch_up(engine, claim.assignment.task_id, now):  # the step was stored before

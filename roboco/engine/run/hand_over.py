@@ -23,13 +23,13 @@ def hand_over_turn(turn: ClaimedTurn, reason: str) -> None:
     engine, claim = turn.engine, turn.claim
     task_id = claim.assignment.task_id
     now = engine.tasks.task_store.load(task_id, 1)
-    if now is None or now.epoch != claim.assignment.epoch or not now.claimed:
+    if now is None or now.position.epoch != claim.assignment.epoch or not now.attempt.claimed:
         return
     if recover.catch_up(engine, task_id, now):  # the step was stored before
         engine.services.dispatcher.advance(task_id)
     elif engine.tasks.leases.release_turn(claim):
         engine.tasks.schedule.set(task_id, engine.policy.redelivery_delay)
-        engine.services.dispatcher.turn(claim.assignment, claim.snapshot.agent)
+        engine.services.dispatcher.turn(claim.assignment, claim.snapshot.position.agent)
     else:
         restart_turn(engine, task_id, claim.snapshot, reason, claim.token, handed_over=True)
 

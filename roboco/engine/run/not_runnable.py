@@ -36,12 +36,14 @@ def release_call(engine: Engine, order: ToolAssignment, token: str, call: ToolCa
     own_name = _own_name(engine.services)
     engine.tasks.leases.release_call(order, token, declined_by=own_name)
     task = engine.tasks.task_store.load(order.task_id, 1)
-    if task is None or task.epoch != order.epoch or call.id not in task.calls:
+    if task is None or task.position.epoch != order.epoch or call.id not in task.calls:
         return
     declined = task.calls[call.id].declined
     cause = f"tools worker {own_name!r} cannot run tool {call.tool_name!r}: {error}"
     if why_none := _why_none_can(engine.services, "tools", error.module, declined):
-        _pause(engine, order.task_id, f"not-runnable-{order.epoch}-{call.id}", cause + why_none, task.seq, call.id)
+        _pause(
+            engine, order.task_id, f"not-runnable-{order.epoch}-{call.id}", cause + why_none, task.position.seq, call.id
+        )
         return
     engine.tasks.schedule.schedule_no_later_than(order.task_id, _dispatch_delay(declined))
     level = logging.WARNING if declined.count <= len(declined.workers) else logging.DEBUG
@@ -51,8 +53,8 @@ def release_call(engine: Engine, order: ToolAssignment, token: str, call: ToolCa
 def defer_turn(turn: ClaimedTurn, error: NotRunnable) -> TurnOutcome:
     """Leave the turn to another agents worker. If none can describe its tools, pause the task with the reason."""
     engine, claim = turn.engine, turn.claim
-    agent, order, own = claim.snapshot.agent, claim.assignment, _own_name(engine.services)
-    before = claim.snapshot.declined
+    agent, order, own = claim.snapshot.position.agent, claim.assignment, _own_name(engine.services)
+    before = claim.snapshot.refusals.declined
     declined = Declined(before.count + 1, (*before.workers, own))
     cause = f"agents worker {own!r} cannot describe the tools of agent {agent!r}: {error}"
     why_none = _why_none_can(engine.services, "agents", error.module, declined)

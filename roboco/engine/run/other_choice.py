@@ -27,11 +27,11 @@ _SAFETY = 0.8
 
 def first_choice(turn: ClaimedTurn) -> Choice:
     """Return how the turn asks first: by the agent's profile, unless that has been out for longer than it may be."""
-    profile = turn.team.profile(turn.team.agent(turn.claim.snapshot.agent))
+    profile = turn.team.profile(turn.team.agent(turn.claim.snapshot.position.agent))
     own = Choice(profile)
     if not _is_out(turn):
         return own
-    reason = f"the outage of {profile.model} has lasted {turn.claim.snapshot.refused_for:.0f} s"
+    reason = f"the outage of {profile.model} has lasted {turn.claim.snapshot.refusals.seconds:.0f} s"
     return _next_profile(turn, own, reason, Usage()) or own
 
 
@@ -56,7 +56,7 @@ def _is_out(turn: ClaimedTurn) -> bool:
 def _next_profile(turn: ClaimedTurn, failed: Choice, reason: str, spent: Usage) -> Choice | None:
     """Return the choice of the profile after the failed one, or None if that was the last."""
     team = turn.team
-    agent = team.agent(turn.claim.snapshot.agent)
+    agent = team.agent(turn.claim.snapshot.position.agent)
     names = team.profile(agent).fallback
     tried = failed.fallback.get("profile")
     rest = names[names.index(tried) + 1 :] if tried in names else names

@@ -56,7 +56,7 @@ class StepContent:
 
 def content_of_failure(claim: TurnClaim, code: str, message: str, text: str = "") -> StepContent:
     """Return the content of a step whose model call failed after this text."""
-    error = ErrorPart(code=code, message=f"{claim.snapshot.agent}: {message}")
+    error = ErrorPart(code=code, message=f"{claim.snapshot.position.agent}: {message}")
     return StepContent((TextPart(text=text), error) if text else (error,))
 
 
@@ -67,7 +67,12 @@ def content_of_reply(
     error, listings, answer = _error_of(claim, text, reply), prepared.listings, TypedAnswer()
     if prepared.output is not None and error is None and not reply.calls:
         answer = typed_answer(
-            services, team.agent(claim.snapshot.agent), claim, prepared.output, text, reply.finish_reason == "length"
+            services,
+            team.agent(claim.snapshot.position.agent),
+            claim,
+            prepared.output,
+            text,
+            reply.finish_reason == "length",
         )
         error = answer.error
     parts: list[Part] = [TextPart(text=text)] if text or not (reply.calls or error) else []
@@ -83,9 +88,9 @@ def content_of_reply(
         call_id = call_id_at(claim.assignment.task_id, claim.assignment.seq, index, name, raw if invalid_args else args)
         if isinstance(parsed, InvalidArguments):
             invalid[call_id] = parsed.reason
-        elif problem := _schema_error(services, claim.snapshot.state, requested.name, parsed, until):
+        elif problem := _schema_error(services, team, claim.snapshot.state, requested.name, parsed, until):
             invalid[call_id] = problem
-        if why := unlisted_tool_error(team, team.agent(claim.snapshot.agent), name, listings):
+        if why := unlisted_tool_error(team, team.agent(claim.snapshot.position.agent), name, listings):
             lacking[call_id] = why
         if (effect := _declared_effect(team, name, listings)) is not None:
             effects[name] = effect
@@ -97,7 +102,7 @@ def content_of_reply(
 
 def _error_of(claim: TurnClaim, text: str, reply: Reply) -> ErrorPart | None:
     """Return why the reply is no answer, or None if it is one."""
-    who = f"{claim.snapshot.agent}: model {reply.model!r}"
+    who = f"{claim.snapshot.position.agent}: model {reply.model!r}"
     if reply.mistake:
         return _malformed(claim, reply)
     if reply.refusal:
@@ -115,7 +120,7 @@ def _malformed(claim: TurnClaim, reply: Reply) -> ErrorPart:
     """Return the error of a step whose model wrote no readable tool call, and was asked again in vain."""
     times = f"{reply.reprompts + 1} times" if reply.reprompts else "once"
     message = (
-        f"{claim.snapshot.agent}: model {reply.model!r} was asked {times} and wrote no readable tool call: "
+        f"{claim.snapshot.position.agent}: model {reply.model!r} was asked {times} and wrote no readable tool call: "
         f"{reply.mistake[:300]}; use a larger model, or one with native tool calls"
     )
     return ErrorPart(code=MALFORMED, message=message)
@@ -159,12 +164,14 @@ def parse_arguments(requested: RequestedCall, truncated: bool) -> dict[str, obje
     return args
 
 
-def _schema_error(services: Services, state: TaskState, name: str, args: dict[str, object], until: float) -> str | None:
-    """Return why the arguments do not fit the schema of a goal's or client's tool, or None if they do.
+def _schema_error(
+    services: Services, team: Team, state: TaskState, name: str, args: dict[str, object], until: float
+) -> str | None:
+    """Return why the arguments do not fit the schema of `schema_of`, or None if they do.
 
     They are not checked after `until`, in seconds of this thread's processor time, and count as unfit then.
     """
-    schema = schema_of(state, name)
+    schema = schema_of(team, state, name)
     if schema is not None and time.thread_time() > until:
         limit = f"{MAX_CHECK_SECONDS:g} s"
         return f"not checked: the arguments of this answer's calls take more than {limit}; make fewer calls"

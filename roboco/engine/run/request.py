@@ -88,8 +88,8 @@ def prepare_request(
     function of a tool.
     """
     summary, task = ready_of(result), claim.snapshot
-    agent, state = team.agent(task.agent), task.state
-    last_turn = task.routing.get("rule") == WRAP_UP_RULE
+    agent, state = team.agent(task.position.agent), task.state
+    last_turn = task.position.routing.get("rule") == WRAP_UP_RULE
     first_call = _is_first_call(claim)
     without_tools = last_turn or (agent.tool_choice == "first" and not first_call)
     tools = (
@@ -103,8 +103,8 @@ def prepare_request(
     typed = agent.output is not None and not last_turn
     output = engine.services.toolbox.output_schema(agent) if typed else None
     seen = PromptInputs(
-        first=task.first,
-        tail=task.tail,
+        first=task.steps.first,
+        tail=task.steps.tail,
         tools=tools,
         output=None if required else output,
         summary=summary.summary,
@@ -118,10 +118,10 @@ def prepare_request(
     )
     task_id = claim.assignment.task_id
     shared = {
-        "output": newest_outputs(engine.workspace.histories, agent, task_id, state, task.tail),
+        "output": newest_outputs(engine.workspace.histories, agent, task_id, state, task.steps.tail),
         "state": state.values,
     }
-    prompt = render_prompt(JinjaPrompts(), team, agent, task_id, task.first, shared)
+    prompt = render_prompt(JinjaPrompts(), team, agent, task_id, task.steps.first, shared)
     memory = build_working_memory(agent, prompt, seen)
     task_limits = team.limits.with_overrides(state.limit_overrides)
     so_far = state.plus_usage(agent.name, summary.usage.plus(unfinished_usage(team, task)))
@@ -153,14 +153,14 @@ def _time_limit_reached(engine: Engine, claim: TurnClaim, limits: Limits) -> str
     if limits.max_seconds is None:
         return None
     task_id, task = claim.assignment.task_id, claim.snapshot
-    began = engine.workspace.frozen_teams.started_at(task_id, task.state, task.first)
+    began = engine.workspace.frozen_teams.started_at(task_id, task.state, task.steps.first)
     seconds = engine.clock.now() - task.state.limits_since(began).timestamp() if began is not None else 0.0
-    return limit_reached(limits, task.state, task.agent, seconds)
+    return limit_reached(limits, task.state, task.position.agent, seconds)
 
 
 def _is_first_call(claim: TurnClaim) -> bool:
     """Return True if the agent has not called a tool yet since the last message of a user or another agent."""
-    return claim.snapshot.routing.get("rule") not in (AFTER_RESULTS, AFTER_INVALID_OUTPUT)
+    return claim.snapshot.position.routing.get("rule") not in (AFTER_RESULTS, AFTER_INVALID_OUTPUT)
 
 
 def embed_images(workspace: WorkspaceRecords, task_id: str, request: Request) -> Request:

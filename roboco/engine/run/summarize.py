@@ -97,9 +97,9 @@ def ready_of(result: SummaryResult) -> Ready:
 
 def summary_for(engine: Engine, team: Team, claim: TurnClaim, cancellation: Cancellation) -> SummaryResult:
     """Return the summary that the turn sends. If it was not made before, make it now."""
-    agent = team.agent(claim.snapshot.agent)
+    agent = team.agent(claim.snapshot.position.agent)
     policy = agent.context
-    until = summary_end(policy, claim.snapshot.seq) if isinstance(policy, SummaryContext) else 0
+    until = summary_end(policy, claim.snapshot.position.seq) if isinstance(policy, SummaryContext) else 0
     if not isinstance(policy, SummaryContext) or until == 0:
         return Ready()
     name, profile = summary_profile(team, agent.name, policy)
@@ -122,7 +122,9 @@ class _Summarizer:
         """Return the summary of the steps before this position, made from the newest one that is stored."""
         last, start = self._newest(until)
         ready = Ready(last, self._uncharged_usage(last))
-        if self.claim.snapshot.routing.get("rule") == WRAP_UP_RULE:  # the last turn, at a limit: spend nothing more
+        if (
+            self.claim.snapshot.position.routing.get("rule") == WRAP_UP_RULE
+        ):  # the last turn, at a limit: spend nothing more
             return ready
         for _ in range(MAX_SUMMARIES_PER_TURN):
             if start >= until or self.cancellation.requested:
@@ -158,9 +160,9 @@ class _Summarizer:
         task = self.claim.snapshot
         messages = self._messages(ready.summary, until)
         tokens_in, max_tokens = estimate_tokens(canonical_json(list(messages))), 2 * self.policy.tokens
-        so_far = task.state.plus_usage(task.agent, ready.usage.plus(unfinished_usage(self.team, task)))
+        so_far = task.state.plus_usage(task.position.agent, ready.usage.plus(unfinished_usage(self.team, task)))
         limits = self.team.limits.with_overrides(task.state.limit_overrides)
-        reserved = reserve(limits, so_far, task.agent, self.profile, tokens_in)
+        reserved = reserve(limits, so_far, task.position.agent, self.profile, tokens_in)
         if reserved.refused:
             return Refused(ready, reserved.refused)
         ticket = summary_ticket(self.team, self.claim.assignment.task_id, task, until)
@@ -172,7 +174,7 @@ class _Summarizer:
         try:
             reply = self._call_model(request, texts)
         except ModelError as error:
-            if error.code == "rate_limit" and task.refusals < MAX_THROTTLED:
+            if error.code == "rate_limit" and task.refusals.count < MAX_THROTTLED:
                 return Throttled(ready, self.profile, error)
             usage = ready.usage.plus(usage_at(self.profile, failed_usage(error)))
             return Failed(Ready(ready.summary, usage), f"the summary could not be made: {error}")

@@ -151,7 +151,7 @@ class TokenStream:
         return kind(
             task_id=order.task_id,
             step_id=self._step_id,
-            agent_name=self._claim.snapshot.agent,
+            agent_name=self._claim.snapshot.position.agent,
             attempt=order.attempt,
             text=text,
         )

@@ -10,15 +10,17 @@ The execution between claim and record is in `claimed_call.py`, with the two pha
 import threading
 from contextlib import AbstractContextManager, nullcontext
 
-from roboco.domain.builtin_tools import DELEGATE
-from roboco.domain.decision.tool_answers import local_answers, needs_approval, spec_of, waits_for_client
+from roboco.domain.decision.tool_answers import by_coordinator, local_answers, needs_approval, spec_of, waits_for_client
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
 from roboco.domain.memory import memory_path
+from roboco.domain.prompt.chat import ChatMessage
+from roboco.domain.prompt.working_memory import conversation
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
 from roboco.domain.switch import Switch, SwitchableWork
 from roboco.domain.team.team import Team
+from roboco.domain.team.tool_spec import AgentFunction
 from roboco.engine.accept.answer import approved_call
 from roboco.engine.coordinate.close_call import close_call, result_event
 from roboco.engine.coordinate.pending_calls import restart_call
@@ -62,7 +64,7 @@ def _claim_and_run(engine: Engine, order: ToolAssignment, span: OperationSpan) -
                 return _run(engine, team, order, token, cancellation, span)
     span.discard()
     now = engine.tasks.task_store.load(order.task_id, 1)
-    call = None if now is None or now.epoch != order.epoch else now.calls.get(order.call_id)
+    call = None if now is None or now.position.epoch != order.epoch else now.calls.get(order.call_id)
     claimed_elsewhere = call and call.claimed and call.attempt == order.attempt and call.outcome is None
     return CallOutcome.CLAIMED_ELSEWHERE if claimed_elsewhere else CallOutcome.DONE
 
@@ -71,9 +73,9 @@ def _run(
     engine: Engine, team: Team, order: ToolAssignment, token: str, cancellation: threading.Event, span: OperationSpan
 ) -> CallOutcome | SwitchedOff:
     task = engine.tasks.task_store.load(order.task_id, 1)
-    if task is None or task.tail[-1].seq != order.seq:
+    if task is None or task.steps.tail[-1].seq != order.seq:
         return CallOutcome.DONE
-    step = task.tail[-1]
+    step = task.steps.tail[-1]
     requested = next(call for call in step.calls if call.id == order.call_id)
     call = approved_call(engine.workspace, team, order.task_id, requested)
     if call is None:
@@ -92,7 +94,7 @@ def _run(
         return CallOutcome.RELEASED
     key = f"{order.task_id}/{call.id}"
     scope = task.state.scope
-    submitted = task.first.metadata.get("context") or {}
+    submitted = task.steps.first.metadata.get("context") or {}
     context = ToolContext(
         order.task_id,
         step.agent_name,
@@ -106,6 +108,7 @@ def _run(
         context=submitted,
         state=task.state.values,
         memory=memory_path(team.memory, order.task_id, submitted),
+        messages=_conversation(engine, team, task, order, step) if isinstance(spec, AgentFunction) else (),
     )
     claimed = ClaimedCall(engine, team, order, token, call, spec, context)
     span.annotate(agent=step.agent_name, tool=call.tool_name)
@@ -116,6 +119,15 @@ def _run(
             return CallOutcome.HANDED_OVER if held.reason else CallOutcome.DONE
         recorded = _complete(claimed, outcome, task, began, span)
     return CallOutcome.DONE if recorded or not held.reason else CallOutcome.HANDED_OVER
+
+
+def _conversation(
+    engine: Engine, team: Team, task: Snapshot, order: ToolAssignment, step: TaskStep
+) -> tuple[ChatMessage, ...]:
+    """Return the messages for a function that is an agent. Cost: as the history of a turn's request."""
+    loaded = engine.tasks.task_store.load(order.task_id, team.tail_length) or task
+    loaded = engine.workspace.tails.complete(order.task_id, loaded, team.tail_length)
+    return conversation(team.agent(step.agent_name), loaded.steps.first, loaded.steps.tail)
 
 
 def _holding(claimed: ClaimedCall, work: SwitchableWork) -> AbstractContextManager[HeldItem]:
@@ -166,7 +178,7 @@ def _record(
     Return False if the lease is lost.
     """
     order, token = lease
-    step = task.tail[-1]
+    step = task.steps.tail[-1]
     call = next(one for one in step.calls if one.id == order.call_id)
     recorded = engine.tasks.leases.record_outcome(order, token, outcome, result_event(engine, order, call, outcome))
     if recorded is not None and recorded >= _count_unattended(team, task, step):
@@ -188,7 +200,7 @@ def _count_unattended(team: Team, task: Snapshot, step: TaskStep) -> int:
     """Return how many of the step's calls tools workers run without approval or a client."""
     here = local_answers(team, task.state, step)
     others = [call for call in step.calls if call.id not in here and not waits_for_client(team, call)]
-    return sum(1 for call in others if call.tool_name != DELEGATE and not needs_approval(team, call))
+    return sum(1 for call in others if not by_coordinator(team, call) and not needs_approval(team, call))
 
 
 def close_overdue_call(engine: Engine, order: ToolAssignment, timeout: float) -> None:
@@ -203,14 +215,14 @@ def close_overdue_call(engine: Engine, order: ToolAssignment, timeout: float) ->
 
 def _close_overdue(engine: Engine, order: ToolAssignment, timeout: float, span: OperationSpan) -> None:
     task = engine.tasks.task_store.load(order.task_id, 1)
-    if task is None or task.tail[-1].seq != order.seq:
+    if task is None or task.steps.tail[-1].seq != order.seq:
         span.discard()
         return
     team = engine.workspace.frozen_teams.get(order.task_id)
-    call = next(call for call in task.tail[-1].calls if call.id == order.call_id)
-    span.annotate(agent=task.tail[-1].agent_name, tool=call.tool_name, error="timeout")
+    call = next(call for call in task.steps.tail[-1].calls if call.id == order.call_id)
+    span.annotate(agent=task.steps.tail[-1].agent_name, tool=call.tool_name, error="timeout")
     engine.services.telemetry.record(TOOL_SECONDS, timeout, call.tool_name, "error")
-    if is_irreversible(spec_of(team, task.tail[-1], call)):
+    if is_irreversible(spec_of(team, task.steps.tail[-1], call)):
         restart_call(engine, team, order, call, worker_lost=True)
     else:
         close_call(

@@ -95,11 +95,15 @@ def _claim_and_run(engine: Engine, order: TurnAssignment, span: OperationSpan) -
         claim = engine.tasks.leases.claim_turn(order, engine.new_token(), team.tail_length)
         if claim is not None:
             turn = ClaimedTurn(engine, team, claim, cancellation, span, engine.clock.now())
-            span.annotate(agent=claim.snapshot.agent, model=turn.model)
+            span.annotate(agent=claim.snapshot.position.agent, model=turn.model)
             return _hold_and_run(turn)
     span.discard()
     now = engine.tasks.task_store.load(order.task_id, 1)
-    claimed_elsewhere = now is not None and now.claimed and (now.seq, now.epoch, now.attempt) == _position(order)
+    claimed_elsewhere = (
+        now is not None
+        and now.attempt.claimed
+        and (now.position.seq, now.position.epoch, now.attempt.number) == _position(order)
+    )
     if claimed_elsewhere:
         return TurnOutcome.CLAIMED_ELSEWHERE
     return (None if now is None else stored_failure(team, now, order)) or TurnOutcome.OBSOLETE
@@ -108,10 +112,10 @@ def _claim_and_run(engine: Engine, order: TurnAssignment, span: OperationSpan) -
 def _hold_and_run(turn: ClaimedTurn) -> TurnResult:
     """Run the claimed turn, unless it is switched off or waits for quarantine. Hand it over if this worker ends."""
     engine, claim, cancellation = turn.engine, turn.claim, turn.cancellation
-    work = turn_work(turn.team, claim.assignment.task_id, claim.snapshot.agent)
+    work = turn_work(turn.team, claim.assignment.task_id, claim.snapshot.position.agent)
     if (switch := engine.process.switches.blocking(work)) is not None:
         return defer_for_switch(turn, switch)
-    with engine.process.quarantine.admit(claim.snapshot.counted_attempt, engine.policy.max_attempts) as admitted:
+    with engine.process.quarantine.admit(claim.snapshot.attempt.counted, engine.policy.max_attempts) as admitted:
         if not admitted:
             return defer_for_quarantine(turn)
         with (
@@ -151,7 +155,9 @@ def _run(turn: ClaimedTurn) -> TurnResult:
     turn = turn.with_older_steps()
     engine, claim = turn.engine, turn.claim
     try:
-        listings = listings_for(engine, claim.assignment.task_id, turn.team, turn.team.agent(claim.snapshot.agent))
+        listings = listings_for(
+            engine, claim.assignment.task_id, turn.team, turn.team.agent(claim.snapshot.position.agent)
+        )
     except UsageError as error:
         return commit_turn(turn, content_of_failure(claim, "team", str(error)), {})
     if isinstance(listings, MissingListing):
@@ -166,7 +172,7 @@ def _run(turn: ClaimedTurn) -> TurnResult:
 def _run_with(turn: ClaimedTurn, listings: Listings) -> TurnResult:
     """Run the turn with the tools of these listings."""
     engine, claim = turn.engine, turn.claim
-    wait = engine.day_budgets.wait(claim.assignment.task_id, claim.snapshot.agent)
+    wait = engine.day_budgets.wait(claim.assignment.task_id, claim.snapshot.position.agent)
     if wait is not None and not turn.cancellation.requested:
         return defer(turn, *wait, TurnOutcome.BUDGET)
     result = summary_for(engine, turn.team, claim, turn.cancellation)
@@ -186,7 +192,7 @@ def _ask(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: C
         except UsageError as error:
             return commit_turn(turn, content_of_failure(claim, "team", str(error)), summary_metadata(ready_of(result)))
         if prepared.refused:
-            step = limit_step(prepared.refused, claim.snapshot.agent)  # `decide` chooses what follows
+            step = limit_step(prepared.refused, claim.snapshot.position.agent)  # `decide` chooses what follows
             metadata = step.metadata | summary_metadata(prepared.summary)
             return commit_turn(turn, StepContent(step.parts), metadata, step.agent_name)
         if choice.too_long is not None and prepared.memory.tokens >= choice.too_long[0]:  # it has nothing to leave out
@@ -301,7 +307,7 @@ def _handle_failure(
         return defer_for_provider_limit(turn, prepared.request.profile, error, choice.spent)
     if error.retryable and not texts:
         return defer_for_outage(turn, error, choice.spent)
-    if texts and error.retryable and claim.snapshot.counted_attempt < engine.policy.max_attempts:
+    if texts and error.retryable and claim.snapshot.attempt.counted < engine.policy.max_attempts:
         restart_turn(engine, claim.assignment.task_id, claim.snapshot, str(error), claim.token)
         return TurnOutcome.CUT_OFF
     content = content_of_failure(claim, error.code, error.message, "".join(texts))

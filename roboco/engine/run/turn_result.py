@@ -27,13 +27,13 @@ def task_failure(team: Team, task: Snapshot, task_id: str, step: TaskStep, state
     """Return the failure of the task with this step, after which it is in this state, or None if the task continues."""
     if step.error is None:
         return None
-    reason = failure_reason(team, History(state, (step,)), parent_of(task_id, task.first) is not None)
+    reason = failure_reason(team, History(state, (step,)), parent_of(task_id, task.steps.first) is not None)
     return None if reason is None else TurnFailed(reason)
 
 
 def stored_failure(team: Team, task: Snapshot, order: TurnAssignment) -> TurnFailed | None:
     """Return the failure of the task with the step of this attempt, or None if the attempt stored no such step."""
-    step = task.tail[-1]
+    step = task.steps.tail[-1]
     if step.seq != order.seq or step.metadata.get("attempt", order.attempt) != order.attempt:
         return None
     return task_failure(team, task, order.task_id, step, task.state)

@@ -62,7 +62,7 @@ def typed_answer(
 def _prompts_before(agent: str, claim: TurnClaim) -> int:
     """Return how many of the agent's newest steps were wrong answers."""
     count = 0
-    for step in reversed(claim.snapshot.tail):
+    for step in reversed(claim.snapshot.steps.tail):
         if step.agent_name != agent or not step.invalid_output:
             break
         count += 1

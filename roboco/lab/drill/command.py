@@ -156,7 +156,7 @@ class _Drill:
             else:
                 stack.model.script(ScriptedModel(team, given["seed"]))
             stack.start_workers()
-            tools = (spec for one in all_teams(team) for spec in one.tools)
+            tools = (spec for one in all_teams(team) for spec in one.function_tools)
             irreversible = frozenset(spec.name for spec in tools if spec.effect == "irreversible")
             baseline = Baseline(irreversible, stack.without_store, self._real_model)
             with closing(Orchestrator(stack.settings)) as client:

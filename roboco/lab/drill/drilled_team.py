@@ -11,7 +11,7 @@ from roboco.cli.doctor.server_tools import ListingResult
 from roboco.domain.team.mcp_server import McpToolSettings
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import SERVER_TOOLS_PREFIX, Agent, Team, default_prefix
-from roboco.domain.team.tool_spec import ServerTool, ToolSpec
+from roboco.domain.team.tool_spec import ServerTool, TaskTool, TeamTool, ToolSpec
 from roboco.errors import UsageError
 from roboco.lab.drill.stand_ins import StandIn, function_name
 from roboco.tools.function_loader import FunctionLoader
@@ -63,12 +63,20 @@ class Replacement:
         self.stand_ins.append(stand_in)
         return function_name(len(self.stand_ins) - 1)
 
-    def _function(self, spec: ToolSpec) -> ToolSpec:
+    def _function(self, spec: TeamTool) -> ToolSpec:
+        if isinstance(spec, TaskTool):
+            return self._task(spec)
         description = spec.description or self.functions.tool(spec.function).description
         real = spec.name in self.real_tools
         function = self._add(StandIn(spec.name, spec.function, description, real=real))
         timeout = spec.timeout if real else min(spec.timeout, MAX_TOOL_TIMEOUT)
         return spec.model_copy(update={"function": function, "timeout": timeout})
+
+    def _task(self, spec: TaskTool) -> ToolSpec:
+        """Return a stand-in for a Celery task of another application, which a drill never runs."""
+        common = {key: getattr(spec, key) for key in ("name", "effect", "approval", "on_unknown", "price")}
+        function = self._add(StandIn(spec.name, "", spec.description, spec.parameters))
+        return ToolSpec(**common, timeout=min(spec.timeout, MAX_TOOL_TIMEOUT), function=function)
 
     def _server_tools(self, team: Team, server: str) -> list[ToolSpec]:
         """Return stand-ins for the tools of a server, as it lists them, or without arguments if it is not listed."""
@@ -95,7 +103,8 @@ class Replacement:
 
     def _models(self, team: Team) -> dict[str, ModelProfile]:
         """Return a profile for each agent, and one for summaries for each of the team's profiles."""
-        agents = {_profile_name(agent): self._profile(team, agent.name, team.profile(agent)) for agent in team.agents}
+        models = (agent for agent in team.agents if agent.function is None)
+        agents = {_profile_name(agent): self._profile(team, agent.name, team.profile(agent)) for agent in models}
         return {name: self._profile(team, SUMMARIES, one) for name, one in team.models.items()} | agents
 
     def _profile(self, team: Team, agent: str, profile: ModelProfile) -> ModelProfile:
@@ -112,7 +121,11 @@ class Replacement:
         """Return the agent with its own model profile, and without tools of servers that are left out."""
         tools = [one for name in agent.tools for one in names.get(name, [name])]
         kept = [name for name in tools if name in known or not self._is_replaced(team, name)]
-        return agent.model_copy(update={"model": _profile_name(agent), "tools": tuple(dict.fromkeys(kept))})
+        changes: dict[str, Any] = {"tools": tuple(dict.fromkeys(kept))}
+        if agent.turn_call is None:
+            return agent.model_copy(update=changes | {"model": _profile_name(agent)})
+        turn = self._function(agent.turn_call)
+        return agent.model_copy(update=changes | {"function": turn.function, "timeout": turn.timeout})
 
     def _is_replaced(self, team: Team, name: str) -> bool:
         spec = team.tool(name)
@@ -122,7 +135,7 @@ class Replacement:
 def check_real_tools(team: Team, names: Iterable[str]) -> frozenset[str]:
     """Return the names. Raise UsageError if one is neither a tool nor `mcp:SERVER` of the team or of a team in it."""
     teams = list(all_teams(team))
-    known = {tool.name for one in teams for tool in one.tools}
+    known = {tool.name for one in teams for tool in one.function_tools}
     known |= {f"{SERVER_TOOLS_PREFIX}{name}" for one in teams for name in one.mcp_servers}
     real = frozenset(names)
     if unknown := sorted(real - known):

@@ -8,6 +8,7 @@ from roboco.domain.team.collaboration import Graph
 from roboco.domain.team.context_policy import BudgetContext, RecentContext, SummaryContext
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Agent, Team
+from roboco.domain.team.tool_spec import AgentFunction, ToolSpec
 from roboco.tools.function_loader import FunctionLoader
 
 MAX_RECENT_STEPS: Final = 50
@@ -38,12 +39,14 @@ def find_weaknesses(team: Team, functions: FunctionLoader, place: str = "") -> I
 
 
 def _tool_weaknesses(team: Team, functions: FunctionLoader, place: str) -> Iterator[Weakness]:
-    for index, spec in enumerate(team.tools):
-        at = f"{place}tools[{index}] {spec.name}"
+    for index, spec in enumerate(team.declared_tools):
+        kind = "agent" if isinstance(spec, AgentFunction) else f"tools[{index}]"
+        at = f"{place}{kind} {spec.name}"
         if "timeout" not in spec.model_fields_set:
             text = f"the tool has no timeout, so a call that hangs holds a worker for {spec.timeout:g} s"
             yield Weakness("no_timeout", at, text, "write timeout: SECONDS")
-        if spec.effect == "irreversible" and functions.tool(spec.function).verify is None:
+        verify = functions.tool(spec.function).verify if isinstance(spec, ToolSpec) else None
+        if spec.effect == "irreversible" and verify is None:
             declared = (
                 "" if "effect" in spec.model_fields_set else " (a tool is irreversible unless it declares `effect`)"
             )

@@ -78,26 +78,29 @@ class Driver:
         return {"task": self._comparable(snapshot)} | {name: self._messages(log) for name, log in logs.items()}
 
     def _remember(self, snapshot: Snapshot) -> None:
-        if snapshot.generation not in self._generations:
-            self._generations.append(snapshot.generation)
-        self._first_epoch = self._first_epoch or snapshot.epoch
-        self._epoch, self._seq, self._attempt = snapshot.epoch, snapshot.seq, snapshot.attempt
+        if snapshot.logs.generation not in self._generations:
+            self._generations.append(snapshot.logs.generation)
+        self._first_epoch = self._first_epoch or snapshot.position.epoch
+        self._epoch, self._seq, self._attempt = snapshot.position.epoch, snapshot.position.seq, snapshot.attempt.number
         self._call_attempts = {call_id: call.attempt for call_id, call in snapshot.calls.items()}
 
     def _comparable(self, snapshot: Snapshot | None) -> dict[str, Any] | None:
         if snapshot is None:
             return None
-        found = {field.name: getattr(snapshot, field.name) for field in fields(snapshot)}
+        groups = (snapshot, snapshot.position, snapshot.attempt, snapshot.logs, snapshot.refusals)
+        found = {field.name: getattr(group, field.name) for group in groups for field in fields(group)}
+        for group in ("position", "attempt", "logs", "refusals"):
+            del found[group]
         return found | {
-            "epoch": self._relative(snapshot.epoch),
-            "generation": self._generations.index(snapshot.generation),
-            "lease_left": ApproximateSeconds(snapshot.lease_left),
-            "dispatched_at": ApproximateSeconds(TOLERANCE * 2 + self.now() - snapshot.dispatched_at),
+            "epoch": self._relative(snapshot.position.epoch),
+            "generation": self._generations.index(snapshot.logs.generation),
+            "lease_left": ApproximateSeconds(snapshot.attempt.lease_left),
+            "dispatched_at": ApproximateSeconds(TOLERANCE * 2 + self.now() - snapshot.position.dispatched_at),
             "cancel_requested_for": None
-            if snapshot.cancel_requested_for is None
-            else ApproximateSeconds(TOLERANCE * 2 + snapshot.cancel_requested_for),
-            "deferred_for": ApproximateSeconds(snapshot.deferred_for),
-            "refused_for": ApproximateSeconds(TOLERANCE * 2 + snapshot.refused_for),
+            if snapshot.attempt.cancel_requested_for is None
+            else ApproximateSeconds(TOLERANCE * 2 + snapshot.attempt.cancel_requested_for),
+            "deferred_for": ApproximateSeconds(snapshot.attempt.deferred_for),
+            "seconds": ApproximateSeconds(TOLERANCE * 2 + snapshot.refusals.seconds),
             "calls": {call_id: _call(call) for call_id, call in snapshot.calls.items()},
         }
 
@@ -145,14 +148,14 @@ class Driver:
         before = self._epoch
         reset = self.task.store.reset_logs(TASK, self._epoch - back, [status_event("again"), status_event("and more")])
         snapshot = self.reader.store.load(TASK, 1)
-        if snapshot is not None and snapshot.epoch != before:
-            self._first_epoch += snapshot.epoch - before - 1
+        if snapshot is not None and snapshot.position.epoch != before:
+            self._first_epoch += snapshot.position.epoch - before - 1
         return reset
 
     def expire(self, seconds: int) -> object:
         """Let the task expire after these seconds."""
         now = self.task.store.load(TASK, 1)
-        return self.task.store.expire(TASK, seconds, now.generation if now is not None else "0")
+        return self.task.store.expire(TASK, seconds, now.logs.generation if now is not None else "0")
 
     # Leases of turns
 
@@ -250,11 +253,13 @@ class Driver:
         now = self.reader.store.load(TASK, 1)
         if now is None:
             return None
-        archived = min(now.archived_event + archived, now.events + 1)
-        keep_from = max(now.first_event, archived + 1 - kept)
-        messages = list(self.reader.logs.events(TASK, now.first_event - 1))[: keep_from - now.first_event]
-        chunks_from = max(0, now.chunks + 1 - chunks) if chunks else 0
-        trim = LogTrim(now.generation, now.first_event, archived, keep_from, sum(map(len, messages)), chunks_from)
+        archived = min(now.logs.archived_event + archived, now.logs.events + 1)
+        keep_from = max(now.logs.first_event, archived + 1 - kept)
+        messages = list(self.reader.logs.events(TASK, now.logs.first_event - 1))[: keep_from - now.logs.first_event]
+        chunks_from = max(0, now.logs.chunks + 1 - chunks) if chunks else 0
+        trim = LogTrim(
+            now.logs.generation, now.logs.first_event, archived, keep_from, sum(map(len, messages)), chunks_from
+        )
         return self.task.logs.trim(TASK, trim)
 
     # Schedule

@@ -94,14 +94,14 @@ class TaskUnderTest(ABC):
     def record_decision(self, phase: Phase = Phase.TURN, *events: AnyEvent) -> int:
         """Record a decision at the current fence. Return the new epoch."""
         decision = Decision(phase, TaskStatus.RUNNING, agent="writer")
-        epoch = self.store.record_decision(TASK, self.snapshot.epoch, decision, events)
+        epoch = self.store.record_decision(TASK, self.snapshot.position.epoch, decision, events)
         assert epoch is not None
         return epoch
 
     def turn_assignment(self) -> TurnAssignment:
         """Return the assignment of the pending turn."""
         now = self.snapshot
-        return TurnAssignment(TASK, now.seq, now.epoch, now.attempt)
+        return TurnAssignment(TASK, now.position.seq, now.position.epoch, now.attempt.number)
 
     def claim(self, token: str = "me") -> TurnClaim:
         """Claim the pending turn."""
@@ -119,20 +119,20 @@ class TaskUnderTest(ABC):
     def tool_assignment(self, call_id: str = "tc_1", attempt: int = 1) -> ToolAssignment:
         """Return the assignment of a call of the last step."""
         now = self.snapshot
-        return ToolAssignment(TASK, now.seq - 1, now.epoch, call_id, attempt)
+        return ToolAssignment(TASK, now.position.seq - 1, now.position.epoch, call_id, attempt)
 
     def commit(self, *events: AnyEvent, text: str = "", agent: str = "writer", chunks: int = 0) -> bool:
         """Commit one more step at the current fence; of this number of chunks, as its metadata says."""
         step = step_after(self.steps, text, agent)
         self.steps.append(step.model_copy(update={"metadata": {"chunks": chunks}}).sealed(step.prev_digest))
-        return self.store.commit(TASK, self.snapshot.epoch, Commit(self.steps[-1], fold(self.steps), events))
+        return self.store.commit(TASK, self.snapshot.position.epoch, Commit(self.steps[-1], fold(self.steps), events))
 
     def commit_with_decision(self, *events: AnyEvent) -> int | None:
         """Commit one more step at the current fence, and record the decision for a turn with it."""
         self.steps.append(step_after(self.steps))
         commit = Commit(self.steps[-1], fold(self.steps), events[:1])
         decision = Decision(Phase.TURN, TaskStatus.RUNNING, agent="writer", routing={"rule": "next"})
-        return self.store.commit_with_decision(TASK, self.snapshot.epoch, commit, decision, events[1:])
+        return self.store.commit_with_decision(TASK, self.snapshot.position.epoch, commit, decision, events[1:])
 
     def renew_attempt(self, key: str) -> LeaseStatus | Exception:
         """Renew the lease of an attempt."""

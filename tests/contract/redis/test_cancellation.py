@@ -29,7 +29,7 @@ def test_an_interrupt_requests_the_cancellation_of_the_turn(turn_task: TaskUnder
     request = turn_task.leases.cancel_request(claim)
     assert request is not None
     assert request.emitted_chunks == 1
-    assert turn_task.snapshot.cancel_requested_for is not None
+    assert turn_task.snapshot.attempt.cancel_requested_for is not None
     assert [text for _, _, text in turn_task.chunk_log()] == ["a", "b"]
 
 
@@ -46,7 +46,7 @@ def test_the_first_request_counts(turn_task: TaskUnderTest) -> None:
 def test_a_turn_with_a_request_to_cancel_is_not_claimed(turn_task: TaskUnderTest) -> None:
     turn_task.inbox.add(TASK, ["stop"], interrupt=True)
     assert turn_task.leases.claim_turn(turn_task.turn_assignment(), "me", 10) is None
-    assert not turn_task.snapshot.claimed
+    assert not turn_task.snapshot.attempt.claimed
 
 
 def test_the_owner_claims_again_after_a_request_to_cancel(turn_task: TaskUnderTest) -> None:
@@ -66,7 +66,7 @@ def test_a_request_to_cancel_ends_with_its_epoch(turn_task: TaskUnderTest) -> No
         "the late worker still reads the request for its own epoch"
     )
     turn_task.record_decision()
-    assert turn_task.snapshot.cancel_requested_for is None
+    assert turn_task.snapshot.attempt.cancel_requested_for is None
     assert turn_task.leases.renew_turn(turn_task.claim()) is LeaseStatus.HELD
 
 
@@ -82,7 +82,7 @@ def test_an_item_without_interrupt_requests_no_cancellation(turn_task: TaskUnder
     claim = turn_task.claim()
     turn_task.inbox.add(TASK, ["message"])
     assert turn_task.leases.renew_turn(claim) is LeaseStatus.HELD
-    assert turn_task.snapshot.cancel_requested_for is None
+    assert turn_task.snapshot.attempt.cancel_requested_for is None
 
 
 def test_an_interrupt_needs_no_item(turn_task: TaskUnderTest) -> None:
@@ -92,7 +92,7 @@ def test_an_interrupt_needs_no_item(turn_task: TaskUnderTest) -> None:
     assert turn_task.leases.renew_turn(claim) is LeaseStatus.CANCEL_REQUESTED
     assert list(turn_task.snapshot.item_ids) == []
     turn_task.record_decision(Phase.WAIT)
-    assert turn_task.snapshot.cancel_requested_for is None
+    assert turn_task.snapshot.attempt.cancel_requested_for is None
 
 
 def test_an_interrupt_with_an_epoch_cancels_only_the_work_of_that_epoch(turn_task: TaskUnderTest) -> None:
@@ -105,14 +105,14 @@ def test_an_interrupt_with_an_epoch_cancels_only_the_work_of_that_epoch(turn_tas
 
 
 def test_a_turn_is_claimed_after_its_request_to_cancel_is_withdrawn(turn_task: TaskUnderTest) -> None:
-    epoch = turn_task.snapshot.epoch
+    epoch = turn_task.snapshot.position.epoch
     turn_task.inbox.clear_cancellation(TASK, epoch)
     turn_task.inbox.add(TASK, ["stop"], interrupt=True)
     turn_task.inbox.clear_cancellation(TASK, epoch - 1)
     turn_task.inbox.clear_cancellation("another", epoch)
     assert turn_task.leases.claim_turn(turn_task.turn_assignment(), "me", 10) is None
     turn_task.inbox.clear_cancellation(TASK, epoch)
-    assert turn_task.snapshot.cancel_requested_for is None
+    assert turn_task.snapshot.attempt.cancel_requested_for is None
     assert turn_task.leases.renew_turn(turn_task.claim()) is LeaseStatus.HELD
 
 
@@ -124,7 +124,7 @@ def test_a_call_with_a_request_to_cancel_is_not_claimed(task: TaskUnderTest) -> 
     assert not task.leases.claim_call(task.tool_assignment("tc_2"), "me")
     assert task.leases.claim_call(task.tool_assignment("tc_1"), "me"), "the first reply was lost"
     assert task.leases.renew_call(task.tool_assignment("tc_1"), "me")
-    task.inbox.clear_cancellation(TASK, task.snapshot.epoch)
+    task.inbox.clear_cancellation(TASK, task.snapshot.position.epoch)
     assert task.leases.claim_call(task.tool_assignment("tc_2"), "me")
 
 
@@ -132,6 +132,6 @@ def test_clear_cancellation_keeps_the_request_of_an_earlier_epoch(turn_task: Tas
     late = turn_task.claim()
     turn_task.inbox.add(TASK, ["stop"], interrupt=True)
     assert turn_task.commit()
-    for epoch in (late.assignment.epoch, turn_task.snapshot.epoch):
+    for epoch in (late.assignment.epoch, turn_task.snapshot.position.epoch):
         turn_task.inbox.clear_cancellation(TASK, epoch)
         assert turn_task.leases.cancel_request(late) is not None

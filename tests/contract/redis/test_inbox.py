@@ -57,7 +57,7 @@ def test_a_pause_blocks_the_claim_of_an_unclaimed_turn(task: TaskUnderTest) -> N
     task.record_decision()
     assignment = task.turn_assignment()
     task.inbox.add(TASK, ["pause"], block_claim=True)
-    assert task.snapshot.cancel_requested_for is not None
+    assert task.snapshot.attempt.cancel_requested_for is not None
     assert task.leases.claim_turn(assignment, "me", 10) is None
 
 
@@ -66,7 +66,7 @@ def test_a_pause_lets_a_claimed_turn_continue(task: TaskUnderTest) -> None:
     task.record_decision()
     claim = task.claim()
     task.inbox.add(TASK, ["pause"], block_claim=True)
-    assert task.snapshot.cancel_requested_for is None
+    assert task.snapshot.attempt.cancel_requested_for is None
     assert task.leases.renew_turn(claim) is LeaseStatus.HELD
 
 

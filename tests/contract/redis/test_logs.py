@@ -46,9 +46,9 @@ def trim_of(
 ) -> LogTrim:
     """Return a trim of the log as it is now."""
     now = task.snapshot
-    first = now.first_event if first is None else first
+    first = now.logs.first_event if first is None else first
     removed = sum(len(message) for message in list(task.logs.events(TASK, 0))[: keep_from - first])
-    return LogTrim(generation or now.generation, first, archived, keep_from, removed)
+    return LogTrim(generation or now.logs.generation, first, archived, keep_from, removed)
 
 
 def test_a_trim_removes_archived_events(task: TaskUnderTest) -> None:
@@ -59,12 +59,12 @@ def test_a_trim_removes_archived_events(task: TaskUnderTest) -> None:
     assert [seq for seq, _, _ in task.event_log()] == [4, 5, 6, 7]
     assert list(task.logs.events(TASK, 0)) == list(task.logs.events(TASK, 3))
     now = task.snapshot
-    assert (now.events, now.first_event, now.archived_event) == (7, 4, 5)
-    assert now.event_bytes == sum(map(len, task.logs.events(TASK, 0)))
+    assert (now.logs.events, now.logs.first_event, now.logs.archived_event) == (7, 4, 5)
+    assert now.logs.event_bytes == sum(map(len, task.logs.events(TASK, 0)))
     task.record_decision(Phase.TURN, status_event("8"))
     assert task.logs.trim(TASK, trim_of(task, 8, 8))
     assert task.event_log() == [(8, 0, "8")]
-    assert task.snapshot.event_bytes == sum(map(len, task.logs.events(TASK, 0)))
+    assert task.snapshot.logs.event_bytes == sum(map(len, task.logs.events(TASK, 0)))
 
 
 def test_a_trim_that_is_late_or_removes_too_much_changes_nothing(task: TaskUnderTest) -> None:
@@ -102,10 +102,10 @@ def test_a_trim_removes_old_chunks(task: TaskUnderTest) -> None:
 def test_new_logs_are_not_trimmed(task: TaskUnderTest) -> None:
     task.create(1, *[status_event(str(number)) for number in range(1, 8)])
     task.logs.trim(TASK, trim_of(task, 5, 4))
-    assert task.store.reset_logs(TASK, task.snapshot.epoch, [status_event("a"), status_event("b")])
+    assert task.store.reset_logs(TASK, task.snapshot.position.epoch, [status_event("a"), status_event("b")])
     now = task.snapshot
-    assert (now.events, now.first_event, now.archived_event) == (2, 1, 0)
-    assert now.event_bytes == sum(map(len, task.logs.events(TASK, 0)))
+    assert (now.logs.events, now.logs.first_event, now.logs.archived_event) == (2, 1, 0)
+    assert now.logs.event_bytes == sum(map(len, task.logs.events(TASK, 0)))
 
 
 def test_an_unlogged_event_is_published_and_not_logged(redis_task: TaskOnRedis) -> None:

@@ -42,11 +42,16 @@ def test_commands_for_an_unknown_task_change_nothing(task: TaskUnderTest) -> Non
 def test_a_new_task_is_undecided(task: TaskUnderTest, count: int, status: TaskStatus) -> None:
     task.create(count, status_event("a"), status_event("b"))
     now = task.snapshot
-    assert (now.seq, now.phase, now.status, now.attempt) == (count, Phase.UNDECIDED, status, 1)
-    assert (now.reason, now.agent, now.routing, now.redeliveries) == ("", "", {}, 0)
-    assert (now.claimed, now.lease_left, now.item_ids, now.calls) == (False, 0.0, (), {})
-    assert (now.first, list(now.tail), now.state) == (task.steps[0], task.steps, fold(task.steps))
-    assert now.epoch > 0
+    assert (now.position.seq, now.position.phase, now.position.status, now.attempt.number) == (
+        count,
+        Phase.UNDECIDED,
+        status,
+        1,
+    )
+    assert (now.position.reason, now.position.agent, now.position.routing, now.position.redeliveries) == ("", "", {}, 0)
+    assert (now.attempt.claimed, now.attempt.lease_left, now.item_ids, now.calls) == (False, 0.0, (), {})
+    assert (now.steps.first, list(now.steps.tail), now.state) == (task.steps[0], task.steps, fold(task.steps))
+    assert now.position.epoch > 0
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b")]
     assert len(task.generations()) == 1
 
@@ -68,10 +73,13 @@ def create_with_turn(task: TaskUnderTest, steps: int = 1) -> int | None:
 def test_a_task_is_created_with_its_first_decision(task: TaskUnderTest) -> None:
     epoch = create_with_turn(task)
     now = task.snapshot
-    expected = Snapshot.new(now.tail, now.state).after_decision(now.epoch, TURN)
-    of_its_logs = ("generation", "events", "event_bytes", "dispatched_at")
-    assert now == replace(expected, **{name: getattr(now, name) for name in of_its_logs})
-    assert (epoch, now.phase, now.agent) == (now.epoch, Phase.TURN, "writer")
+    expected = Snapshot.new(now.steps.tail, now.state).after_decision(now.position.epoch, TURN)
+    position = replace(expected.position, dispatched_at=now.position.dispatched_at)
+    logs = replace(
+        expected.logs, generation=now.logs.generation, events=now.logs.events, event_bytes=now.logs.event_bytes
+    )
+    assert now == replace(expected, position=position, logs=logs)
+    assert (epoch, now.position.phase, now.position.agent) == (now.position.epoch, Phase.TURN, "writer")
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b")]
     assert create_with_turn(task, 2) is None
     assert (task.snapshot, len(task.event_log())) == (now, 2), "an existing task does not change"
@@ -80,7 +88,7 @@ def test_a_task_is_created_with_its_first_decision(task: TaskUnderTest) -> None:
 def test_a_task_is_created_without_its_decision_if_an_item_waits(task: TaskUnderTest) -> None:
     task.inbox.add(TASK, ["one"])
     assert create_with_turn(task) is None
-    assert (task.snapshot.phase, task.snapshot.item_ids) == (Phase.UNDECIDED, ("one",))
+    assert (task.snapshot.position.phase, task.snapshot.item_ids) == (Phase.UNDECIDED, ("one",))
     assert task.event_log() == [(1, 0, "a")]
 
 
@@ -102,41 +110,46 @@ def test_the_newest_steps_are_loaded(task: TaskUnderTest) -> None:
     for tail in (1, 4, 6, 100):
         snapshot = task.store.load(TASK, tail)
         assert snapshot is not None
-        assert list(snapshot.tail) == task.steps[-tail:]
-        assert snapshot.first == task.steps[0]
+        assert list(snapshot.steps.tail) == task.steps[-tail:]
+        assert snapshot.steps.first == task.steps[0]
 
 
 def test_the_store_keeps_the_newest_steps(redis_task: TaskOnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_task_store, "MAX_TAIL_STEPS", 5)
     redis_task.create(8)
-    assert list(redis_task.snapshot.tail) == redis_task.steps[-5:]
+    assert list(redis_task.snapshot.steps.tail) == redis_task.steps[-5:]
     for _ in range(3):
         redis_task.record_decision()
         assert redis_task.commit()
-    assert list(redis_task.snapshot.tail) == redis_task.steps[-5:]
-    assert redis_task.snapshot.first == redis_task.steps[0]
+    assert list(redis_task.snapshot.steps.tail) == redis_task.steps[-5:]
+    assert redis_task.snapshot.steps.first == redis_task.steps[0]
 
 
 def test_a_decision_is_recorded(task: TaskUnderTest) -> None:
     task.create(2, status_event("a"))
     before = task.snapshot
     decision = Decision(Phase.WAIT, TaskStatus.USER_TURN, "für dich", "writer", {"rule": "ü", "candidates": ["a", "b"]})
-    epoch = task.store.record_decision(TASK, before.epoch, decision, [status_event("b"), status_event("c")])
+    epoch = task.store.record_decision(TASK, before.position.epoch, decision, [status_event("b"), status_event("c")])
     now = task.snapshot
-    assert epoch == now.epoch
-    assert now.epoch > before.epoch
-    assert (now.phase, now.status, now.reason, now.agent) == (Phase.WAIT, TaskStatus.USER_TURN, "für dich", "writer")
-    assert now.routing == {"rule": "ü", "candidates": ["a", "b"]}
-    assert (now.seq, now.tail, now.state) == (before.seq, before.tail, before.state)
+    assert epoch == now.position.epoch
+    assert now.position.epoch > before.position.epoch
+    assert (now.position.phase, now.position.status, now.position.reason, now.position.agent) == (
+        Phase.WAIT,
+        TaskStatus.USER_TURN,
+        "für dich",
+        "writer",
+    )
+    assert now.position.routing == {"rule": "ü", "candidates": ["a", "b"]}
+    assert (now.position.seq, now.steps.tail, now.state) == (before.position.seq, before.steps.tail, before.state)
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b"), (3, 0, "c")]
 
 
 def test_a_decision_with_another_fence_is_refused(task: TaskUnderTest) -> None:
     task.create()
-    old = task.snapshot.epoch
+    old = task.snapshot.position.epoch
     task.record_decision(Phase.TURN, status_event("a"))
     before = task.snapshot
-    for epoch in (old, before.epoch + 1, 0):
+    for epoch in (old, before.position.epoch + 1, 0):
         assert (
             task.store.record_decision(TASK, epoch, Decision(Phase.END, TaskStatus.FAILED), [status_event("b")]) is None
         )
@@ -152,23 +165,32 @@ def test_a_decision_is_refused_if_it_has_not_seen_a_new_item(task: TaskUnderTest
         replace(TURN, seen_item_ids=frozenset({"one"})),
         replace(TURN, seen_item_ids=frozenset({"one", "two", "gone"})),
     )
-    assert task.store.record_decision(TASK, before.epoch, late, [status_event("void")]) is None
+    assert task.store.record_decision(TASK, before.position.epoch, late, [status_event("void")]) is None
     assert task.snapshot == before
-    assert task.store.record_decision(TASK, before.epoch, complete, [status_event("a")]) == task.snapshot.epoch
+    assert (
+        task.store.record_decision(TASK, before.position.epoch, complete, [status_event("a")])
+        == task.snapshot.position.epoch
+    )
     task.inbox.remove(TASK, "one")
     task.inbox.add(TASK, ["three"])
-    assert task.store.record_decision(TASK, task.snapshot.epoch, complete, [status_event("void")]) is None, (
+    assert task.store.record_decision(TASK, task.snapshot.position.epoch, complete, [status_event("void")]) is None, (
         "the number of items is the same, but one is another item"
     )
     task.inbox.remove(TASK, "three")
-    assert task.store.record_decision(TASK, task.snapshot.epoch, complete, [status_event("b")]) == task.snapshot.epoch
+    assert (
+        task.store.record_decision(TASK, task.snapshot.position.epoch, complete, [status_event("b")])
+        == task.snapshot.position.epoch
+    )
     assert (
         task.store.record_decision(
-            TASK, task.snapshot.epoch, replace(TURN, seen_item_ids=frozenset()), [status_event("void")]
+            TASK, task.snapshot.position.epoch, replace(TURN, seen_item_ids=frozenset()), [status_event("void")]
         )
         is None
     )
-    assert task.store.record_decision(TASK, task.snapshot.epoch, TURN, [status_event("c")]) == task.snapshot.epoch
+    assert (
+        task.store.record_decision(TASK, task.snapshot.position.epoch, TURN, [status_event("c")])
+        == task.snapshot.position.epoch
+    )
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b"), (3, 0, "c")]
 
 
@@ -177,23 +199,26 @@ def test_a_decision_for_another_instance_of_redis_is_refused(task: TaskUnderTest
     before = task.snapshot
     assert (
         task.store.record_decision(
-            TASK, before.epoch, replace(TURN, instance_id="0123456789abcdef"), [status_event("void")]
+            TASK, before.position.epoch, replace(TURN, instance_id="0123456789abcdef"), [status_event("void")]
         )
         is None
     )
     assert task.snapshot == before
     here = replace(TURN, instance_id=task.schedule.instance_id())
-    assert task.store.record_decision(TASK, before.epoch, here, [status_event("a")]) == task.snapshot.epoch
+    assert (
+        task.store.record_decision(TASK, before.position.epoch, here, [status_event("a")])
+        == task.snapshot.position.epoch
+    )
     assert task.event_log() == [(1, 0, "a")]
 
 
 def test_the_fence_of_a_new_task_starts_above_the_given_epoch(task: TaskUnderTest) -> None:
     task.create()
-    ahead = task.snapshot.epoch + 1_000_000
+    ahead = task.snapshot.position.epoch + 1_000_000
     task.wipe()
     steps = make_chain(1)
     task.store.create(TASK, steps, fold(steps), [], above_epoch=ahead)
-    assert task.snapshot.epoch == ahead + 1
+    assert task.snapshot.position.epoch == ahead + 1
 
 
 @pytest.mark.parametrize("phase", [Phase.UNDECIDED, Phase.WAIT])
@@ -201,9 +226,9 @@ def test_a_reset_of_the_logs_moves_the_fence_while_no_work_is_pending(task: Task
     task.create()
     if phase is Phase.WAIT:
         task.record_decision(Phase.WAIT)
-    before = task.snapshot.epoch
+    before = task.snapshot.position.epoch
     assert task.store.reset_logs(TASK, before, [status_event("again")])
-    assert task.snapshot.epoch > before
+    assert task.snapshot.position.epoch > before
     assert task.store.record_decision(TASK, before, TURN, [status_event("void")]) is None
     assert task.event_log() == [(1, 0, "again")]
 
@@ -212,17 +237,17 @@ def test_a_reset_of_the_logs_of_an_ended_task_keeps_its_fence(task: TaskUnderTes
     task.create(1, status_event("a"))
     task.record_decision(Phase.END, status_event("end"))
     before = task.snapshot
-    assert task.store.reset_logs(TASK, before.epoch, [status_event("again"), status_event("end")])
+    assert task.store.reset_logs(TASK, before.position.epoch, [status_event("again"), status_event("end")])
     now = task.snapshot
-    assert (now.epoch, now.phase, now.events) == (before.epoch, Phase.END, 2)
-    assert now.generation != before.generation
+    assert (now.position.epoch, now.position.phase, now.logs.events) == (before.position.epoch, Phase.END, 2)
+    assert now.logs.generation != before.logs.generation
     assert task.event_log() == [(1, 0, "again"), (2, 0, "end")]
 
 
 def test_one_of_many_decisions_wins(redis_task: TaskOnRedis) -> None:
     redis_task.create()
     barrier = threading.Barrier(8)
-    epoch = redis_task.snapshot.epoch
+    epoch = redis_task.snapshot.position.epoch
 
     def record_decision(number: int) -> int | None:
         barrier.wait()
@@ -233,19 +258,24 @@ def test_one_of_many_decisions_wins(redis_task: TaskOnRedis) -> None:
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(record_decision, range(8)))
     [winner] = [number for number, found in enumerate(won) if found is not None]
-    assert redis_task.snapshot.epoch == won[winner]
+    assert redis_task.snapshot.position.epoch == won[winner]
     assert redis_task.event_log() == [(1, 0, str(winner)), (2, 0, str(winner))]
 
 
 def test_a_decision_clears_attempts_claims_and_outcomes(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
-    task.leases.restart_turn(TASK, task.snapshot.epoch, status_event("again"))
-    task.leases.count_redelivery(TASK, task.snapshot.epoch, False)
+    task.leases.restart_turn(TASK, task.snapshot.position.epoch, status_event("again"))
+    task.leases.count_redelivery(TASK, task.snapshot.position.epoch, False)
     task.claim()
     task.record_decision()
     now = task.snapshot
-    assert (now.attempt, now.claimed, now.lease_left, now.redeliveries) == (1, False, 0.0, 0)
+    assert (now.attempt.number, now.attempt.claimed, now.attempt.lease_left, now.position.redeliveries) == (
+        1,
+        False,
+        0.0,
+        0,
+    )
     task.record_decision(Phase.TOOLS)
     assert task.leases.record_outcome(task.tool_assignment(), None, RESULT, status_event("result")) == 1
     task.record_decision(Phase.TURN)
@@ -261,12 +291,17 @@ def test_a_step_is_committed(task: TaskUnderTest) -> None:
     old = task.snapshot
     assert task.commit(status_event("a"), status_event("b"))
     now = task.snapshot
-    assert now.epoch > old.epoch
-    assert (now.seq, now.phase, now.status) == (2, Phase.UNDECIDED, TaskStatus.RUNNING)
-    assert (now.attempt, now.claimed, now.lease_left, now.redeliveries) == (1, False, 0.0, 0)
-    assert (list(now.tail), now.state, now.first) == (task.steps, fold(task.steps), task.steps[0])
+    assert now.position.epoch > old.position.epoch
+    assert (now.position.seq, now.position.phase, now.position.status) == (2, Phase.UNDECIDED, TaskStatus.RUNNING)
+    assert (now.attempt.number, now.attempt.claimed, now.attempt.lease_left, now.position.redeliveries) == (
+        1,
+        False,
+        0.0,
+        0,
+    )
+    assert (list(now.steps.tail), now.state, now.steps.first) == (task.steps, fold(task.steps), task.steps[0])
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b")]
-    assert task.store.record_decision(TASK, old.epoch, TURN, []) is None
+    assert task.store.record_decision(TASK, old.position.epoch, TURN, []) is None
 
 
 def test_a_step_is_committed_with_the_next_decision(task: TaskUnderTest) -> None:
@@ -276,12 +311,23 @@ def test_a_step_is_committed_with_the_next_decision(task: TaskUnderTest) -> None
     old = task.snapshot
     epoch = task.commit_with_decision(status_event("a"), status_event("b"), status_event("c"))
     now = task.snapshot
-    assert epoch == now.epoch > old.epoch
-    assert (now.seq, now.phase, now.status, now.agent) == (2, Phase.TURN, TaskStatus.RUNNING, "writer")
-    assert (now.attempt, now.claimed, now.lease_left, now.redeliveries, now.attempt_chunks) == (1, False, 0.0, 0, 0)
-    assert (list(now.tail), now.state, now.routing) == (task.steps, fold(task.steps), {"rule": "next"})
+    assert epoch == now.position.epoch > old.position.epoch
+    assert (now.position.seq, now.position.phase, now.position.status, now.position.agent) == (
+        2,
+        Phase.TURN,
+        TaskStatus.RUNNING,
+        "writer",
+    )
+    assert (
+        now.attempt.number,
+        now.attempt.claimed,
+        now.attempt.lease_left,
+        now.position.redeliveries,
+        now.logs.attempt_chunks,
+    ) == (1, False, 0.0, 0, 0)
+    assert (list(now.steps.tail), now.state, now.position.routing) == (task.steps, fold(task.steps), {"rule": "next"})
     assert task.event_log() == [(1, 0, "a"), (2, 0, "b"), (3, 0, "c")]
-    assert task.store.record_decision(TASK, old.epoch + 1, TURN, []) is None
+    assert task.store.record_decision(TASK, old.position.epoch + 1, TURN, []) is None
     assert task.claim().assignment.seq == 2
 
 
@@ -290,18 +336,22 @@ def test_a_commit_drops_its_decision_if_an_item_waits(task: TaskUnderTest) -> No
     task.record_decision()
     task.inbox.add(TASK, ["one"])
     assert task.commit_with_decision(status_event("a"), status_event("b")) is None
-    assert (task.snapshot.seq, task.snapshot.phase, task.snapshot.item_ids) == (2, Phase.UNDECIDED, ("one",))
+    assert (task.snapshot.position.seq, task.snapshot.position.phase, task.snapshot.item_ids) == (
+        2,
+        Phase.UNDECIDED,
+        ("one",),
+    )
     assert task.event_log() == [(1, 0, "a")]
 
 
 def test_the_decision_after_a_step_that_another_worker_committed_is_refused(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
-    old = task.snapshot.epoch
+    old = task.snapshot.position.epoch
     assert task.commit()
     before = task.snapshot
     commit = Commit(task.steps[1], fold(task.steps[:2]), [status_event("late")])
-    for fence in (old, before.epoch):
+    for fence in (old, before.position.epoch):
         assert task.store.commit_with_decision(TASK, fence, commit, TURN, [status_event("late")]) is None
     assert task.snapshot == before
     assert task.event_log() == []
@@ -310,13 +360,13 @@ def test_the_decision_after_a_step_that_another_worker_committed_is_refused(task
 def test_a_second_commit_of_a_step_publishes_nothing(task: TaskUnderTest) -> None:
     task.create()
     task.record_decision()
-    epoch = task.snapshot.epoch
+    epoch = task.snapshot.position.epoch
     assert task.commit(status_event("a"))
     task.record_decision()
     assert task.commit(status_event("b"))
     before = task.snapshot
     for seq in (1, 2):
-        for fence in (epoch, before.epoch):
+        for fence in (epoch, before.position.epoch):
             step, state = task.steps[seq], fold(task.steps[: seq + 1])
             assert task.store.commit(TASK, fence, Commit(step, state, [status_event("late")]))
     assert task.snapshot == before
@@ -325,12 +375,12 @@ def test_a_second_commit_of_a_step_publishes_nothing(task: TaskUnderTest) -> Non
 
 def test_a_commit_with_another_fence_or_position_is_refused(task: TaskUnderTest) -> None:
     task.create(2)
-    old = task.snapshot.epoch
+    old = task.snapshot.position.epoch
     task.record_decision()
     before = task.snapshot
     steps = make_chain(4)
     assert not task.store.commit(TASK, old, Commit(steps[2], fold(steps[:3]), [status_event("fenced out")]))
-    assert not task.store.commit(TASK, before.epoch, Commit(steps[3], fold(steps), [status_event("too far")]))
+    assert not task.store.commit(TASK, before.position.epoch, Commit(steps[3], fold(steps), [status_event("too far")]))
     assert task.snapshot == before
     assert task.event_log() == []
 
@@ -388,7 +438,7 @@ def test_an_ended_task_has_an_end_of_its_fence(task: TaskUnderTest) -> None:
     task.create(2)
     assert task.store.end_epoch(TASK) is None
     task.record_decision(Phase.END)
-    assert task.store.end_epoch(TASK) == task.snapshot.epoch
+    assert task.store.end_epoch(TASK) == task.snapshot.position.epoch
     task.store.erase(TASK, 100)
     assert task.store.end_epoch(TASK) is None
 
@@ -400,10 +450,12 @@ def test_a_decision_changes_a_snapshot_as_it_changes_the_task(task: TaskUnderTes
     before = task.snapshot
     for phase in (Phase.TOOLS, Phase.WAIT, Phase.END):
         decision = Decision(phase, TaskStatus.RUNNING, "why", routing={"rule": "next"})
-        epoch = task.store.record_decision(TASK, task.snapshot.epoch, decision, [])
+        epoch = task.store.record_decision(TASK, task.snapshot.position.epoch, decision, [])
         assert epoch is not None
         now, expected = task.snapshot, before.after_decision(epoch, decision)
-        assert now == replace(expected, dispatched_at=now.dispatched_at, unfinished_usage=now.unfinished_usage)
+        position = replace(expected.position, dispatched_at=now.position.dispatched_at)
+        attempt = replace(expected.attempt, unfinished_usage=now.attempt.unfinished_usage)
+        assert now == replace(expected, position=position, attempt=attempt)
 
 
 def test_only_an_ended_task_of_the_same_generation_expires(task: TaskUnderTest) -> None:
@@ -411,16 +463,16 @@ def test_only_an_ended_task_of_the_same_generation_expires(task: TaskUnderTest) 
     task.record_decision()
     task.claim()
     task.inbox.add(TASK, ["one"])
-    assert not task.store.expire(TASK, 0, task.snapshot.generation)
-    assert task.snapshot.seq == 2, "a task that has not ended does not expire"
+    assert not task.store.expire(TASK, 0, task.snapshot.logs.generation)
+    assert task.snapshot.position.seq == 2, "a task that has not ended does not expire"
     task.record_decision(Phase.END)
-    generation = task.snapshot.generation
-    assert task.store.reset_logs(TASK, task.snapshot.epoch, [])
+    generation = task.snapshot.logs.generation
+    assert task.store.reset_logs(TASK, task.snapshot.position.epoch, [])
     assert not task.store.expire(TASK, 0, generation)
-    assert task.snapshot.seq == 2, "its logs were reset since"
-    assert task.store.expire(TASK, 100, task.snapshot.generation)
-    assert task.snapshot.seq == 2
-    assert task.store.expire(TASK, 0, task.snapshot.generation)
+    assert task.snapshot.position.seq == 2, "its logs were reset since"
+    assert task.store.expire(TASK, 100, task.snapshot.logs.generation)
+    assert task.snapshot.position.seq == 2
+    assert task.store.expire(TASK, 0, task.snapshot.logs.generation)
     assert task.store.load(TASK, 1) is None
     assert task.event_log() == []
     task.create(1, status_event("b"))
@@ -432,13 +484,13 @@ def test_a_task_that_is_created_after_a_wipe_has_a_new_generation_and_fence(task
     task.create(2, status_event("a"))
     task.record_decision()
     claim, assignment = task.claim(), task.turn_assignment()
-    epoch, generations = task.snapshot.epoch, task.generations()
+    epoch, generations = task.snapshot.position.epoch, task.generations()
     emit_chunk(task.leases, claim, 1, text_chunk("c"), USAGE)
     task.wipe()
     assert task.store.load(TASK, 10) is None
     task.create(2, status_event("b"))
     assert task.generations().isdisjoint(generations)
-    assert task.snapshot.epoch > epoch
+    assert task.snapshot.position.epoch > epoch
     task.record_decision()
     before = task.snapshot
     assert task.leases.claim_turn(assignment, "me", 10) is None
@@ -462,16 +514,15 @@ def test_a_turn_continues_after_a_reset_of_the_logs(task: TaskUnderTest) -> None
     claim = task.claim()
     emit_chunk(task.leases, claim, 1, text_chunk("c1"), USAGE)
     before, generations = task.snapshot, task.generations()
-    assert not task.store.reset_logs(TASK, before.epoch - 1, [status_event("late")])
-    assert task.store.reset_logs(TASK, before.epoch, [status_event("again")])
+    assert not task.store.reset_logs(TASK, before.position.epoch - 1, [status_event("late")])
+    assert task.store.reset_logs(TASK, before.position.epoch, [status_event("again")])
     assert task.generations().isdisjoint(generations)
     assert (task.event_log(), task.chunk_log()) == ([(1, 0, "again")], [])
     now = task.snapshot
-    assert (now.events, now.chunks) == (1, 0)
-    assert now.generation != before.generation
-    now = replace(now, generation=before.generation, events=before.events, chunks=before.chunks)
-    now = replace(now, event_bytes=before.event_bytes)
-    assert replace(now, lease_left=before.lease_left) == before
+    assert (now.logs.events, now.logs.chunks) == (1, 0)
+    assert now.logs.generation != before.logs.generation
+    attempt = replace(now.attempt, lease_left=before.attempt.lease_left)
+    assert replace(now, logs=before.logs, attempt=attempt) == before
     assert emit_chunk(task.leases, claim, 1, text_chunk("c1"), USAGE)
     assert emit_chunk(task.leases, claim, 2, text_chunk("c2"), USAGE)
     assert task.commit(status_event("d"), chunks=9)
@@ -492,7 +543,7 @@ def test_a_commit_keeps_the_chunks_of_its_attempt_if_they_are_few(
             emit_chunk(task.leases, claim, number, text_chunk(str(number)), USAGE)
         assert task.commit(chunks=chunks)
     assert [seq for seq, _, _ in task.chunk_log()] == kept
-    assert task.snapshot.chunks == 11
+    assert task.snapshot.logs.chunks == 11
 
 
 def test_a_commit_of_a_long_text_keeps_no_chunk(task: TaskUnderTest) -> None:
@@ -508,17 +559,17 @@ def test_the_tail_is_bounded_in_bytes(task: TaskUnderTest, monkeypatch: pytest.M
         monkeypatch.setattr(module, "MAX_TAIL_BYTES", 4000)
     task.create(30)
     for _ in range(20):
-        kept = sum(len(step.line().encode()) for step in task.snapshot.tail)
+        kept = sum(len(step.line().encode()) for step in task.snapshot.steps.tail)
         assert 2000 < kept <= 4000
         task.record_decision()
         task.commit()
-        assert list(task.snapshot.tail) == task.steps[-len(task.snapshot.tail) :]
+        assert list(task.snapshot.steps.tail) == task.steps[-len(task.snapshot.steps.tail) :]
     task.record_decision()
     task.commit(text="long " * 1000)
-    assert list(task.snapshot.tail) == task.steps[-1:]
+    assert list(task.snapshot.steps.tail) == task.steps[-1:]
     task.record_decision()
     task.commit()
-    assert list(task.snapshot.tail) == task.steps[-1:]
+    assert list(task.snapshot.steps.tail) == task.steps[-1:]
 
 
 def test_large_steps_are_loaded_and_do_not_fill_redis(redis_task: TaskOnRedis) -> None:
@@ -531,13 +582,13 @@ def test_large_steps_are_loaded_and_do_not_fill_redis(redis_task: TaskOnRedis) -
     assert task.store.create(TASK, task.steps, fold(task.steps), events)
     task.record_decision()
     claimed = task.claim().snapshot
-    assert (claimed.first, claimed.tail, task.snapshot.tail) == (first, (first,), (first,))
+    assert (claimed.steps.first, claimed.steps.tail, task.snapshot.steps.tail) == (first, (first,), (first,))
     client: Any = task.client
     assert sum(client.memory_usage(name, samples=0) for name in task.names() if TASK in name) < 8192
     message, end = (with_step(record, first) for record in task.events())
     assert (message["text"], end["step"]) == (text, first.model_dump(mode="json"))
     assert task.commit()
-    assert (task.snapshot.first, task.snapshot.tail) == (first, (task.steps[1],))
+    assert (task.snapshot.steps.first, task.snapshot.steps.tail) == (first, (task.steps[1],))
 
 
 def use_every_key(task: TaskOnRedis) -> None:
@@ -550,7 +601,7 @@ def use_every_key(task: TaskOnRedis) -> None:
     task.leases.claim_call(task.tool_assignment("tc_1"), "me")
     task.leases.claim_call(task.tool_assignment("tc_2"), "me")
     task.leases.record_outcome(task.tool_assignment("tc_2"), "me", RESULT, status_event("b"))
-    task.leases.restart_turn(TASK, task.snapshot.epoch, status_event("c"))
+    task.leases.restart_turn(TASK, task.snapshot.position.epoch, status_event("c"))
     task.record_decision(Phase.TURN)
     task.claim()
     task.inbox.add(TASK, ["one"])
@@ -566,10 +617,10 @@ def test_all_keys_of_a_task_are_in_one_slot(redis_task: TaskOnRedis) -> None:
 def test_all_keys_of_an_expired_task_have_a_time_to_live(redis_task: TaskOnRedis) -> None:
     use_every_key(redis_task)
     redis_task.record_decision(Phase.END, status_event("end"))
-    assert redis_task.store.expire(TASK, 100, redis_task.snapshot.generation)
+    assert redis_task.store.expire(TASK, 100, redis_task.snapshot.logs.generation)
     lives: dict[str, Any] = {name: redis_task.client.ttl(name) for name in redis_task.names()}
     assert {name: left for name, left in lives.items() if not 0 < left <= 100} == {}
-    redis_task.store.expire(TASK, 0, redis_task.snapshot.generation)
+    redis_task.store.expire(TASK, 0, redis_task.snapshot.logs.generation)
     assert [name for name in redis_task.names() if "lease" not in name] == []
 
 
@@ -594,7 +645,7 @@ def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnR
 
 def test_an_erased_task_is_gone_and_is_not_created_again(task: TaskUnderTest) -> None:
     task.create(2, status_event("a"))
-    epoch = task.snapshot.epoch
+    epoch = task.snapshot.position.epoch
     task.inbox.add(TASK, ["item1"])
     task.store.erase(TASK, 100)
     task.store.erase(TASK, 100)

@@ -205,7 +205,7 @@ def test_attempts_are_counted(tools_task: TaskUnderTest) -> None:
         assignment = let_claim_expire(tools_task, attempt=attempt)
         tools_task.leases.restart_call(assignment)
         assert tools_task.snapshot.calls["tc_1"].attempt == attempt + 1
-    assert tools_task.snapshot.epoch == assignment.epoch
+    assert tools_task.snapshot.position.epoch == assignment.epoch
 
 
 def test_only_an_expired_attempt_is_voided(tools_task: TaskUnderTest) -> None:
@@ -294,7 +294,7 @@ def release_waiting(tools_task: TaskUnderTest, call_id: str, reason: str) -> Non
 def waits_of(tools_task: TaskUnderTest) -> tuple[str, list[str]]:
     """Return the reason of the task, and the ids of the calls that wait."""
     found = tools_task.snapshot
-    return found.reason, sorted(call_id for call_id, call in found.calls.items() if call.waits)
+    return found.position.reason, sorted(call_id for call_id, call in found.calls.items() if call.waits)
 
 
 def test_a_task_has_the_reason_for_which_its_calls_wait_until_none_does(tools_task: TaskUnderTest) -> None:

@@ -31,12 +31,16 @@ def test_a_claim_returns_a_snapshot_of_the_task(turn_task: TaskUnderTest) -> Non
     claim = turn_task.leases.claim_turn(assignment, "me", 2)
     assert claim is not None
     assert (claim.assignment, claim.token) == (assignment, "me")
-    assert (claim.snapshot.phase, claim.snapshot.agent, claim.snapshot.seq) == (Phase.TURN, "writer", 3)
-    assert (list(claim.snapshot.tail), claim.snapshot.first) == (turn_task.steps[-2:], turn_task.steps[0])
+    assert (claim.snapshot.position.phase, claim.snapshot.position.agent, claim.snapshot.position.seq) == (
+        Phase.TURN,
+        "writer",
+        3,
+    )
+    assert (list(claim.snapshot.steps.tail), claim.snapshot.steps.first) == (turn_task.steps[-2:], turn_task.steps[0])
     assert claim.snapshot.state == turn_task.snapshot.state
-    assert claim.snapshot.claimed
-    assert turn_task.snapshot.claimed
-    assert LONG_LEASE - 10 < turn_task.snapshot.lease_left <= LONG_LEASE
+    assert claim.snapshot.attempt.claimed
+    assert turn_task.snapshot.attempt.claimed
+    assert LONG_LEASE - 10 < turn_task.snapshot.attempt.lease_left <= LONG_LEASE
 
 
 @pytest.mark.parametrize("field", ["epoch", "seq", "attempt"])
@@ -46,7 +50,7 @@ def test_a_claim_of_another_turn_is_refused(turn_task: TaskUnderTest, field: str
     assert (
         turn_task.leases.claim_turn(replace(assignment, **{field: getattr(assignment, field) + by}), "me", 10) is None
     )
-    assert not turn_task.snapshot.claimed
+    assert not turn_task.snapshot.attempt.claimed
     assert turn_task.leases.claim_turn(replace(assignment, task_id="another"), "me", 10) is None
 
 
@@ -56,7 +60,7 @@ def test_a_turn_is_claimed_only_in_the_phase_turn(task: TaskUnderTest, phase: Ph
     if phase is not Phase.UNDECIDED:
         task.record_decision(phase)
     assert task.leases.claim_turn(task.turn_assignment(), "me", 10) is None
-    assert not task.snapshot.claimed
+    assert not task.snapshot.attempt.claimed
 
 
 def test_an_attempt_is_claimed_once(turn_task: TaskUnderTest) -> None:
@@ -68,7 +72,7 @@ def test_an_attempt_is_claimed_once(turn_task: TaskUnderTest) -> None:
 
 def test_an_attempt_is_not_claimed_again_when_its_lease_has_ended(turn_task: TaskUnderTest) -> None:
     lost = turn_task.let_claim_expire()
-    assert (turn_task.snapshot.claimed, turn_task.snapshot.lease_left) == (True, 0.0)
+    assert (turn_task.snapshot.attempt.claimed, turn_task.snapshot.attempt.lease_left) == (True, 0.0)
     assert turn_task.leases.claim_turn(lost.assignment, "you", 10) is None
 
 
@@ -108,18 +112,18 @@ def test_a_chunk_renews_the_lease(turn_task: TaskUnderTest) -> None:
     brief = turn_task.short_lease.claim_turn(turn_task.turn_assignment(), "me", 10)
     assert brief is not None
     assert emit_chunk(turn_task.leases, brief, 1, text_chunk("c"), USAGE)
-    assert turn_task.snapshot.lease_left > SHORT_LEASE
+    assert turn_task.snapshot.attempt.lease_left > SHORT_LEASE
     turn_task.short_lease.renew_turn(brief)
-    assert turn_task.snapshot.lease_left <= SHORT_LEASE
+    assert turn_task.snapshot.attempt.lease_left <= SHORT_LEASE
     assert emit_chunk(turn_task.leases, brief, 1, text_chunk("c"), USAGE)
-    assert turn_task.snapshot.lease_left > SHORT_LEASE, "a repeated chunk renews the lease too"
+    assert turn_task.snapshot.attempt.lease_left > SHORT_LEASE, "a repeated chunk renews the lease too"
 
 
 def test_a_lease_is_renewed(turn_task: TaskUnderTest) -> None:
     claim = turn_task.short_lease.claim_turn(turn_task.turn_assignment(), "me", 10)
     assert claim is not None
     assert turn_task.leases.renew_turn(claim)
-    assert turn_task.snapshot.lease_left > SHORT_LEASE
+    assert turn_task.snapshot.attempt.lease_left > SHORT_LEASE
     turn_task.pass_time(SHORT_LEASE)
     assert turn_task.leases.restart_turn(TASK, claim.assignment.epoch, status_event("again")) is None
 
@@ -128,7 +132,7 @@ def test_an_owner_continues_after_its_lease_expired_unless_its_attempt_was_voide
     lost = turn_task.let_claim_expire()
     assert emit_chunk(turn_task.leases, lost, 1, text_chunk("c"), USAGE)
     assert turn_task.leases.renew_turn(lost)
-    assert turn_task.snapshot.lease_left > 0
+    assert turn_task.snapshot.attempt.lease_left > 0
 
 
 def test_only_the_owner_emits_and_renews(turn_task: TaskUnderTest) -> None:
@@ -164,7 +168,11 @@ def test_a_live_lease_is_not_voided(turn_task: TaskUnderTest) -> None:
     before = turn_task.snapshot
     for token in ("", "you"):
         assert turn_task.leases.restart_turn(TASK, claim.assignment.epoch, status_event("again"), token) is None
-    assert (turn_task.snapshot.epoch, turn_task.snapshot.attempt, turn_task.event_log()) == (before.epoch, 1, [])
+    assert (turn_task.snapshot.position.epoch, turn_task.snapshot.attempt.number, turn_task.event_log()) == (
+        before.position.epoch,
+        1,
+        [],
+    )
     assert emit_chunk(turn_task.leases, claim, 1, text_chunk("c"), USAGE)
 
 
@@ -176,9 +184,15 @@ def test_a_lost_attempt_is_voided(turn_task: TaskUnderTest) -> None:
     turn_task.pass_time(SHORT_LEASE)
     epoch = turn_task.leases.restart_turn(TASK, lost.assignment.epoch, status_event("again"))
     now = turn_task.snapshot
-    assert epoch == now.epoch
+    assert epoch == now.position.epoch
     assert epoch > lost.assignment.epoch
-    assert (now.attempt, now.claimed, now.redeliveries, now.phase, now.agent) == (2, False, 0, Phase.TURN, "writer")
+    assert (
+        now.attempt.number,
+        now.attempt.claimed,
+        now.position.redeliveries,
+        now.position.phase,
+        now.position.agent,
+    ) == (2, False, 0, Phase.TURN, "writer")
     assert turn_task.event_log() == [(1, 1, "again")]
     again = turn_task.leases.claim_turn(TurnAssignment(TASK, 3, epoch, 2), "you", 10)
     assert again is not None
@@ -189,41 +203,46 @@ def test_a_lost_attempt_is_voided(turn_task: TaskUnderTest) -> None:
 
 def test_the_usage_of_voided_attempts_is_kept_until_the_commit(turn_task: TaskUnderTest) -> None:
     claim = turn_task.claim("me")
-    assert turn_task.snapshot.unfinished_usage == TokenUsage()
+    assert turn_task.snapshot.attempt.unfinished_usage == TokenUsage()
     assert emit_chunk(turn_task.leases, claim, 1, text_chunk("a"), TokenUsage(100, 1))
     assert emit_chunk(turn_task.leases, claim, 2, text_chunk("b"), TokenUsage(100, 2))
     assert emit_chunk(turn_task.leases, claim, 1, text_chunk("a"), TokenUsage(100, 1))
-    assert turn_task.snapshot.unfinished_usage == TokenUsage(100, 2)
+    assert turn_task.snapshot.attempt.unfinished_usage == TokenUsage(100, 2)
     again: TurnClaim | None = None
     for attempt in (2, 3):  # the second attempt is lost before its first chunk
-        epoch = turn_task.leases.restart_turn(TASK, turn_task.snapshot.epoch, status_event("again"), "me")
+        epoch = turn_task.leases.restart_turn(TASK, turn_task.snapshot.position.epoch, status_event("again"), "me")
         assert epoch is not None
-        assert turn_task.snapshot.unfinished_usage == TokenUsage(100, 2)
+        assert turn_task.snapshot.attempt.unfinished_usage == TokenUsage(100, 2)
         again = turn_task.leases.claim_turn(TurnAssignment(TASK, 3, epoch, attempt), "me", 10)
         assert again is not None
-        assert again.snapshot.unfinished_usage == TokenUsage(100, 2)
+        assert again.snapshot.attempt.unfinished_usage == TokenUsage(100, 2)
     assert again is not None
     assert emit_chunk(turn_task.leases, again, 1, text_chunk("c"), TokenUsage(90, 3))
-    assert turn_task.snapshot.unfinished_usage == TokenUsage(190, 5)
+    assert turn_task.snapshot.attempt.unfinished_usage == TokenUsage(190, 5)
     turn_task.commit()
-    assert turn_task.snapshot.unfinished_usage == TokenUsage()
+    assert turn_task.snapshot.attempt.unfinished_usage == TokenUsage()
     turn_task.record_decision()
-    assert turn_task.snapshot.unfinished_usage == TokenUsage()
+    assert turn_task.snapshot.attempt.unfinished_usage == TokenUsage()
 
 
 def test_the_owner_may_void_its_live_lease(turn_task: TaskUnderTest) -> None:
     claim = turn_task.claim("me")
     epoch = turn_task.leases.restart_turn(TASK, claim.assignment.epoch, status_event("again"), "me")
-    assert (epoch, turn_task.snapshot.attempt, turn_task.snapshot.claimed) == (turn_task.snapshot.epoch, 2, False)
+    assert (epoch, turn_task.snapshot.attempt.number, turn_task.snapshot.attempt.claimed) == (
+        turn_task.snapshot.position.epoch,
+        2,
+        False,
+    )
     assert turn_task.event_log() == [(1, 0, "again")]
 
 
 def test_an_unclaimed_turn_may_be_voided(turn_task: TaskUnderTest) -> None:
     assert (
-        turn_task.leases.restart_turn(TASK, turn_task.snapshot.epoch, status_event("again")) == turn_task.snapshot.epoch
+        turn_task.leases.restart_turn(TASK, turn_task.snapshot.position.epoch, status_event("again"))
+        == turn_task.snapshot.position.epoch
     )
-    assert turn_task.snapshot.attempt == 2
-    assert turn_task.leases.restart_turn("another", turn_task.snapshot.epoch, status_event("again")) is None
+    assert turn_task.snapshot.attempt.number == 2
+    assert turn_task.leases.restart_turn("another", turn_task.snapshot.position.epoch, status_event("again")) is None
 
 
 def test_one_of_many_restarts_wins(redis_task: TaskOnRedis) -> None:
@@ -238,27 +257,27 @@ def test_one_of_many_restarts_wins(redis_task: TaskOnRedis) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert len(list(filter(None, pool.map(restart, range(8))))) == 1
-    assert redis_task.snapshot.attempt == 2
+    assert redis_task.snapshot.attempt.number == 2
     assert redis_task.event_log() == [(1, 0, "again")]
 
 
 def test_the_time_of_dispatch_is_updated_by_a_redelivery_that_dispatches(turn_task: TaskUnderTest) -> None:
-    epoch, dispatched = turn_task.snapshot.epoch, turn_task.snapshot.dispatched_at
+    epoch, dispatched = turn_task.snapshot.position.epoch, turn_task.snapshot.position.dispatched_at
     assert dispatched > 1_700_000_000
     turn_task.pass_time(1.1)
     turn_task.leases.count_redelivery(TASK, epoch, False)
-    assert turn_task.snapshot.dispatched_at == dispatched
+    assert turn_task.snapshot.position.dispatched_at == dispatched
     turn_task.leases.count_redelivery(TASK, epoch, True)
-    assert turn_task.snapshot.dispatched_at > dispatched
+    assert turn_task.snapshot.position.dispatched_at > dispatched
 
 
 def test_redeliveries_are_counted(turn_task: TaskUnderTest) -> None:
-    epoch = turn_task.snapshot.epoch
+    epoch = turn_task.snapshot.position.epoch
     assert [turn_task.leases.count_redelivery(TASK, epoch, False) for _ in range(3)] == [1, 2, 3]
-    assert turn_task.snapshot.redeliveries == 3
+    assert turn_task.snapshot.position.redeliveries == 3
     assert turn_task.leases.count_redelivery(TASK, epoch - 1, False) == 0
     assert turn_task.leases.count_redelivery("another", epoch, False) == 0
-    assert turn_task.snapshot.redeliveries == 3
+    assert turn_task.snapshot.position.redeliveries == 3
 
 
 def test_logged_messages_are_published(redis_task: TaskOnRedis) -> None:
@@ -303,11 +322,11 @@ def test_the_workers_that_declined_a_turn_are_kept_until_the_fence_moves(turn_ta
         claim = turn_task.leases.claim_turn(turn_task.turn_assignment(), worker, 10)
         assert claim is not None
         assert turn_task.leases.defer_turn(claim, 0.0, event, False, declined_by=worker)
-        assert turn_task.leases.count_redelivery(TASK, turn_task.snapshot.epoch, True)
-    assert turn_task.snapshot.declined == Declined(2, ("a@x", "b@x"))
+        assert turn_task.leases.count_redelivery(TASK, turn_task.snapshot.position.epoch, True)
+    assert turn_task.snapshot.refusals.declined == Declined(2, ("a@x", "b@x"))
     claim = turn_task.claim()
-    assert claim.snapshot.declined == Declined(2, ("a@x", "b@x"))
+    assert claim.snapshot.refusals.declined == Declined(2, ("a@x", "b@x"))
     assert turn_task.leases.defer_turn(claim, 0.0, event, True)
-    assert turn_task.snapshot.declined.count == 2, "a refusal by the model server is no decline by the worker"
+    assert turn_task.snapshot.refusals.declined.count == 2, "a refusal by the model server is no decline by the worker"
     turn_task.record_decision()
-    assert turn_task.snapshot.declined == Declined()
+    assert turn_task.snapshot.refusals.declined == Declined()

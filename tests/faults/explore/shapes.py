@@ -14,7 +14,9 @@ from roboco.domain.team.team import Team
 from roboco.engine.engine import LogLimits, Policy
 from roboco.errors import ModelError
 from roboco.ports.model import Request
+from roboco.ports.tools import ToolContext
 from roboco.ports.workspace import StoredFile
+from roboco.tools.function_answer import Answer
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.journeys import POLITE, member, own_turns, speaker
 from tests.support.memory_ports.model import Script, ScriptedModel, ScriptedReply, says
@@ -163,6 +165,17 @@ _PAY = {"name": "pay", "function": "shop.bank:pay", "effect": "irreversible"}
 _FUNCTIONS: dict[str, Function] = {"add": lambda args, context: args["a"] + 1, "pay": lambda args, context: "paid"}
 _ASK = {"name": "client_ask", "description": "asks", "input_schema": {"type": "object"}}
 
+
+def _triage(args: dict[str, Any], context: ToolContext) -> object:
+    context.update_state(asked=len(context.messages))
+    return Answer("to the booker", handoff="booker")
+
+
+def _booker(args: dict[str, Any], context: ToolContext) -> object:
+    paid = context.messages[-1]["role"] == "tool"
+    return "booked" if paid else Answer(calls=[("pay", {"to": len(context.messages)})])
+
+
 SHAPES: dict[str, Shape] = {
     "manual": Shape(team_of(agents=[member("helper")], collaboration_model={"type": "manual"}), _count_turns),
     "sequential": Shape(team_of(agents=[member("one"), member("two")]), _count_turns, options={"notify": [HOOK]}),
@@ -190,6 +203,22 @@ SHAPES: dict[str, Shape] = {
             },
         ),
         _delegating_script,
+    ),
+    "functions": Shape(
+        team_of(
+            agents=[
+                {"name": "triage", "function": "shop.agents:triage", "effect": "pure", "handoffs": ["booker"]},
+                {"name": "booker", "function": "shop.agents:booker", "tools": ["pay"]},
+                member("closer"),
+            ],
+            tools=[_PAY],
+            collaboration_model={
+                "type": "graph",
+                "routing_graph": {"triage": ["closer"], "booker": ["closer"], "closer": ["USER"]},
+            },
+        ),
+        _count_turns,
+        _FUNCTIONS | {"triage": _triage, "booker": _booker},
     ),
     "limited": Shape(
         team_of(

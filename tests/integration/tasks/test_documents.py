@@ -34,6 +34,8 @@ def responder(request: Request) -> Reply:
         return Reply(text="APPROVED")
     if "Book a table" in request.system:
         return _booked(request)
+    if request.system.startswith("Answer."):
+        return Reply(text=request.system)
     assert "the sea for sailors" in request.system
     if "Name a city." in json.dumps(request.messages):
         return Reply(text="Oslo lies at the sea. ")
@@ -72,7 +74,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackOfDocuments
     (folder / "teams").mkdir()
     (folder / "teams" / "research.yaml").write_text(yaml.safe_dump(TEAM))
     changes: dict[str, Any] = {
-        "tool_modules": ("shop_tools",),
+        "tool_modules": ("shop_tools", "shop_agents"),
         "teams_dir": folder / "teams",
         "allowlist": {"callbacks": ("shop.publish",)},
     }
@@ -120,6 +122,23 @@ def test_follower_prints_a_task_from_its_beginning(stack: StackOfDocuments) -> N
     team = parse_team(yaml.safe_load((stack.folder / "team.yaml").read_text()))
     stack.orchestrator.run(team, "the sea", task_id="order-17", context={"audience": "sailors"})
     assert stack.python("follower.py") == "Waves come and go, in 4 words. APPROVEDcompleted\n"
+
+
+@pytest.mark.workers
+@pytest.mark.parametrize(
+    ("prompt", "agents", "answer"),
+    [
+        ("A refund, please.", ["triage", "clerk", "writer"], "Answer. Say that 20 euros come back."),
+        ("Hello.", ["triage", "writer"], "Answer. "),
+    ],
+)
+def test_functions_are_agents(stack: StackOfDocuments, prompt: str, agents: list[str], answer: str) -> None:
+    team = parse_team(yaml.safe_load((stack.folder / "desk.yaml").read_text()))
+    task = stack.orchestrator.run(team, prompt)
+    assert task.result(60).status == "completed"
+    assert list(dict.fromkeys(step.agent_name for step in task.history() if step.by_agent)) == agents
+    assert task.history()[-1].text.strip() == answer.strip()
+    assert "a function" in stack.run("roboco", "why", task.task_id)
 
 
 @pytest.mark.workers

@@ -174,7 +174,7 @@ def wait_until_claimed(stack: Stack, task_id: str, attempt: int = 1) -> None:
 
     def reached() -> int:
         now = stack.orchestrator._engine.tasks.task_store.load(task_id, 1)
-        at_turn = now.attempt if now is not None and now.claimed else 0
+        at_turn = now.attempt.number if now is not None and now.attempt.claimed else 0
         return max([at_turn, *(call.attempt for call in (now.calls if now else {}).values() if call.claimed)])
 
     until(lambda: reached() == attempt, 60, f"a worker has claimed attempt {attempt} of {task_id}")
@@ -234,7 +234,7 @@ def test_a_duplicate_message_does_not_end_the_row_of_a_running_turn(stack: Stack
     wait_until_claimed(stack, "twice")
     now = stack.orchestrator._engine.tasks.task_store.load("twice", 1)
     assert now is not None
-    assignment = {"task_id": "twice", "seq": 1, "epoch": now.epoch, "attempt": 1}
+    assignment = {"task_id": "twice", "seq": 1, "epoch": now.position.epoch, "attempt": 1}
     with producer_app(stack.settings) as app:
         app.send_task("roboco.turn", kwargs=assignment, task_id="twice/0001/turn/1")
         app.send_task("roboco.turn", kwargs=assignment | {"seq": 2}, task_id="twice/0002/turn/1")

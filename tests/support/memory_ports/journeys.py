@@ -14,6 +14,8 @@ from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
 from roboco.errors import ModelError, TransientError
 from roboco.ports.model import Request
+from roboco.ports.tools import ToolContext
+from roboco.tools.function_answer import Answer
 from tests.support.memory_ports.model import Script, ScriptedReply, says
 from tests.support.memory_ports.reader import items_of, read_items
 from tests.support.memory_ports.toolbox import Function
@@ -231,8 +233,36 @@ GUARDED = Journey(
     options={"conversation": True},
 )
 
+
+def _triage(args: dict[str, Any], context: ToolContext) -> object:
+    context.update_state(heard=len(context.messages))
+    if context.messages[-1]["role"] != "tool":
+        return Answer("adding", calls=[("add", {"a": 1, "b": 2})])
+    return Answer(f"the sum is {context.messages[-1]['content']}", handoff="second")
+
+
+FUNCTION_AGENTS = Journey(
+    team_of(
+        agents=[
+            {"name": "triage", "function": "shop.agents:triage", "effect": "pure", "handoffs": ["second"]}
+            | {"tools": ["add"]},
+            member("first"),
+            {"name": "second", "function": "shop.agents:second", "effect": "idempotent", "output": {"type": "integer"}},
+        ],
+        tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
+        collaboration_model={"type": "graph", "routing_graph": {"second": ["first"], "first": ["END"]}},
+    ),
+    lambda request: says(f"{speaker(request)} says {own_turns(request)}"),
+    {
+        "add": lambda args, context: args["a"] + args["b"],
+        "triage": _triage,
+        "second": lambda args, context: context.state["heard"],
+    },
+)
+
 JOURNEYS = {
     "guarded": GUARDED,
+    "functions": FUNCTION_AGENTS,
     "graph": GRAPH,
     "sequential": SEQUENTIAL,
     "manual": MANUAL,

@@ -38,10 +38,9 @@ class MemoryLeases:
             task.reason = "" if task.deferred_token else task.reason
             task.deferral = (0, 0.0)
             task.lease_until = now + self._lease
-            shown = replace(
-                snapshot(task, tail, now, ()), cancel_requested_for=None, deferred_for=None, calls={}
-            )  # only `load` sets them
-            return TurnClaim(assignment, token, shown)
+            shown = snapshot(task, tail, now, ())
+            attempt = replace(shown.attempt, cancel_requested_for=None, deferred_for=None)  # only `load` sets them
+            return TurnClaim(assignment, token, replace(shown, attempt=attempt, calls={}))
 
     def emit(self, claim: TurnClaim, chunk: Chunk, on_ack: EmitCallback) -> None:
         """If the claim holds, renew the lease, and number, log and publish the chunk once."""

@@ -11,7 +11,20 @@ from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.clock import Clock
-from roboco.ports.task_store import CallState, Commit, Decision, Declined, Phase, Snapshot, TurnProgress
+from roboco.ports.task_store import (
+    Attempt,
+    CallState,
+    Commit,
+    Decision,
+    Declined,
+    HeldSteps,
+    Logs,
+    Phase,
+    Position,
+    Refusals,
+    Snapshot,
+    TurnProgress,
+)
 from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
 
 MAX_TAIL_STEPS = 64
@@ -158,7 +171,7 @@ class MemoryTaskStore:
     def end_epoch(self, task_id: str) -> int | None:
         """Return the fence of the decision to end, or None without one."""
         task = self.load(task_id, 1)
-        return task.epoch if task is not None and task.phase is Phase.END else None
+        return task.position.epoch if task is not None and task.position.phase is Phase.END else None
 
     def reset_logs(self, task_id: str, epoch: int, events: Sequence[AnyEvent]) -> bool:
         """Start a new generation of the logs with these events. Return False if the fence had moved."""
@@ -201,36 +214,43 @@ class MemoryTaskStore:
 def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...]) -> Snapshot:
     """Return the snapshot of a stored task."""
     return Snapshot(
-        epoch=task.epoch,
-        seq=task.seq,
-        phase=task.phase,
-        status=task.status,
-        reason=task.reason,
-        agent=task.agent,
-        attempt=task.attempt,
-        handovers=task.handovers,
-        claimed=task.owner != "",
-        lease_left=max(0.0, task.lease_until - now),
-        redeliveries=task.redeliveries,
-        dispatched_at=task.dispatched_at,
-        cancel_requested_for=max(0.0, now - task.cancellation[1]) if task.cancellation[0] == task.epoch else None,
-        deferred_for=max(0.0, task.deferral[1] - now) if task.deferral[0] == task.epoch else None,
-        refusals=task.refusals[1] if task.refusals[0] == task.epoch else 0,
-        refused_for=task.refused_for if task.refusals[0] == task.epoch else 0.0,
-        declined=task.declined[1] if task.declined[0] == task.epoch else Declined(),
-        generation=task.generation,
-        events=task.last_event,
-        first_event=task.first_event,
-        archived_event=task.archived_event,
-        event_bytes=sum(len(message.encode()) for message in task.events),
-        chunks=task.last_chunk,
-        attempt_chunks=task.emitted,
-        unfinished_usage=task.used.plus(task.unfinished_usage()),
-        progress=TurnProgress.parse(task.note[1]) if task.note[0] == task.epoch and task.owner else None,
-        routing=json.loads(task.routing),
+        position=Position(
+            epoch=task.epoch,
+            seq=task.seq,
+            phase=task.phase,
+            status=task.status,
+            reason=task.reason,
+            agent=task.agent,
+            routing=json.loads(task.routing),
+            dispatched_at=task.dispatched_at,
+            redeliveries=task.redeliveries,
+        ),
+        attempt=Attempt(
+            number=task.attempt,
+            handovers=task.handovers,
+            claimed=task.owner != "",
+            lease_left=max(0.0, task.lease_until - now),
+            cancel_requested_for=max(0.0, now - task.cancellation[1]) if task.cancellation[0] == task.epoch else None,
+            deferred_for=max(0.0, task.deferral[1] - now) if task.deferral[0] == task.epoch else None,
+            unfinished_usage=task.used.plus(task.unfinished_usage()),
+            progress=TurnProgress.parse(task.note[1]) if task.note[0] == task.epoch and task.owner else None,
+        ),
+        logs=Logs(
+            generation=task.generation,
+            events=task.last_event,
+            first_event=task.first_event,
+            archived_event=task.archived_event,
+            event_bytes=sum(len(message.encode()) for message in task.events),
+            chunks=task.last_chunk,
+            attempt_chunks=task.emitted,
+        ),
+        refusals=Refusals(
+            count=task.refusals[1] if task.refusals[0] == task.epoch else 0,
+            seconds=task.refused_for if task.refusals[0] == task.epoch else 0.0,
+            declined=task.declined[1] if task.declined[0] == task.epoch else Declined(),
+        ),
         state=TaskState.model_validate_json(task.state),
-        first=_read(task.first),
-        tail=tuple(_read(line) for line in task.tail[-tail:]),
+        steps=HeldSteps(_read(task.first), tuple(_read(line) for line in task.tail[-tail:])),
         item_ids=item_ids,
         calls={call_id: _call(call, now, task.epoch) for call_id, call in task.calls.items()},
     )

@@ -9,10 +9,13 @@ from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, succ
 from roboco.domain.team.known_tools import known_tools
 from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_listing import Listing
-from roboco.domain.team.tool_spec import ServerTool, ToolDeclaration, ToolSpec
+from roboco.domain.team.tool_spec import AgentFunction, ServerTool, TaskTool, ToolDeclaration, ToolSpec
 from roboco.errors import NotRunnable, UsageError
 from roboco.ports.tools import Listings, TaskOwner, ToolContext
 from roboco.schemas.json_schema import schema_error, value_error
+from roboco.tools.function_answer import recorded_form
+from roboco.tools.function_loader import FunctionLoader
+from roboco.tools.output_types import OutputTypes
 
 Function = Callable[[dict[str, Any], ToolContext], object]
 """A tool of a test: takes the arguments and the context, and returns JSON or a ToolOutcome."""
@@ -36,7 +39,7 @@ class MemoryToolbox:
         names = known_tools(team, agent, listings)
         for name in names:
             self.check(team.tool(name))
-            if not isinstance(team.tool(name), ServerTool):
+            if not isinstance(team.tool(name), ServerTool | TaskTool):
                 self._function(name)
         self.described.append(listings)
         return tuple({"type": "function", "function": {"name": name}} for name in names)
@@ -76,6 +79,9 @@ class MemoryToolbox:
         self.runs.append(context)
         try:
             result = self._function(call.tool_name)(call.args, context)
+            if isinstance(spec, AgentFunction):
+                answer = recorded_form(team.agent(context.agent), result, OutputTypes(FunctionLoader(())), context)
+                result = successful_outcome(call, "answered").model_copy(update={"answer": answer})
         except Exception as error:
             return failed_outcome(call.id, f"{type(error).__name__}: {error}")
         outcome = result if isinstance(result, ToolOutcome) else successful_outcome(call, result)

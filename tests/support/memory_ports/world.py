@@ -65,6 +65,7 @@ from tests.support.memory_ports.schedule import (
     MemorySchedule,
 )
 from tests.support.memory_ports.server import MemoryServer
+from tests.support.memory_ports.shop import MemoryShop
 from tests.support.memory_ports.sweeping import sweep
 from tests.support.memory_ports.task_index import MemoryTaskIndex
 from tests.support.memory_ports.task_store import MemoryTaskStore
@@ -110,6 +111,7 @@ class World:
         renewals = MemoryLeaseRenewals(self.server, self.clock, given.policy.lease)
         self.heartbeat = ManualHeartbeat(watch_port(renewals, "renewals", lambda name, call: self.watch(name, call)))
         self.notifier = MemoryNotifier()
+        self.shop = MemoryShop()
         self.failures: list[Exception] = []
         self.telemetry = MemoryTelemetry()
         self.host = MemoryHost()
@@ -145,6 +147,7 @@ class World:
                 deliver=lambda *notice: watch_port(self.notifier, "notifier", watch).deliver(*notice),
                 listen=self.server.listen,
                 workers=workers,
+                shop=watch_port(self.shop, "shop", watch),
                 telemetry=self.telemetry,
             ),
             process=Process(self.heartbeat, ManualHeldWork(self.host, switches), switches),
@@ -291,11 +294,13 @@ class World:
         )
         outcomes = {call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None}
         team = FrozenTeams(self.files).get(task_id)
-        sub_task = parent_of(task_id, task.first) is not None
+        sub_task = parent_of(task_id, task.steps.first) is not None
         model = team.collaboration_model
         router = self.given.toolbox.router(model.router) if isinstance(model, Custom) else route
-        action = decide(team, History(task.state, task.tail), Situation(inbox, outcomes, sub_task=sub_task), router)
-        return isinstance(action, Wait) and action.status is task.status
+        action = decide(
+            team, History(task.state, task.steps.tail), Situation(inbox, outcomes, sub_task=sub_task), router
+        )
+        return isinstance(action, Wait) and action.status is task.position.status
 
     def pending_item_ids(self, task_id: str = TASK) -> list[str]:
         """Return the ids of the accepted items in the workspace that are not applied yet."""

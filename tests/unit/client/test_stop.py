@@ -73,7 +73,7 @@ def test_every_view_has_the_end_that_the_stream_shows_before_the_workspace_has_i
             if (
                 name == "files.replace"
                 and (live := rest.world.engine.tasks.task_store.load(TASK, 1))
-                and live.status.ended
+                and live.position.status.ended
             ):
                 shown, result = (rest.get(f"/v1/tasks/t{path}").json()["status"] for path in ("", "/result"))
                 seen.add((task.status, shown, result, task.is_at_rest()))

@@ -47,5 +47,5 @@ def test_a_tool_without_arguments_has_a_schema_that_openai_accepts(declared: dic
 
 
 def test_goals_and_client_tools_have_the_declared_schema() -> None:
-    assert schema_of(STATE, "achieve_answer") == schema_of(STATE, "client_ask") == ARGUMENTS
-    assert schema_of(STATE, "handoff") is None
+    assert schema_of(TEAM, STATE, "achieve_answer") == schema_of(TEAM, STATE, "client_ask") == ARGUMENTS
+    assert schema_of(TEAM, STATE, "handoff") is None

@@ -70,11 +70,11 @@ def test_a_process_reads_a_step_from_the_workspace_once() -> None:
     tails = HistoryTails(histories, StepCache())  # type: ignore[arg-type]
     task = world.engine.tasks.task_store.load(TASK, 64)
     assert task is not None
-    assert len(task.tail) == 2
+    assert len(task.steps.tail) == 2
     for length in (10, 10, 5, 12, 64, 64):
-        found = tails.complete(TASK, task, length).tail
+        found = tails.complete(TASK, task, length).steps.tail
         assert list(found) == world.history()[-length:]
-    assert histories.reads == [max(0, task.seq - length) for length in (10, 12, 64)]
+    assert histories.reads == [max(0, task.position.seq - length) for length in (10, 12, 64)]
 
 
 def test_a_decision_that_needs_no_older_step_reads_none() -> None:
@@ -88,11 +88,12 @@ def test_a_decision_that_needs_no_older_step_reads_none() -> None:
         index for index, step in enumerate(world.history()) if step.seq > 5 and step.agent_name == "tool_executor"
     )
     state = task.state.model_copy(update={"last_agent": "one"})
-    task = replace(task, tail=tuple(world.history()[end - 1 : end + 1]), seq=end + 1, state=state)
-    assert not any(step.text for step in task.tail)
+    steps = replace(task.steps, tail=tuple(world.history()[end - 1 : end + 1]))
+    task = replace(task, position=replace(task.position, seq=end + 1), steps=steps, state=state)
+    assert not any(step.text for step in task.steps.tail)
     assert tails.complete_for_decision(TASK, task, routes_by_run=False) is task
     assert histories.reads == []
-    assert len(tails.complete_for_decision(TASK, task, routes_by_run=True).tail) > 2
+    assert len(tails.complete_for_decision(TASK, task, routes_by_run=True).steps.tail) > 2
     assert tails.last_answer(TASK, task) == last_answer(world.history()[:end])
 
 

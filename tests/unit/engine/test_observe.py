@@ -151,7 +151,7 @@ def test_a_call_killed_at_its_time_limit_is_recorded() -> None:
     assert work.seq is not None
     task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
-    close_overdue_call(world.engine, ToolAssignment(TASK, work.seq, task.epoch, work.call_id, 1), 30.0)
+    close_overdue_call(world.engine, ToolAssignment(TASK, work.seq, task.position.epoch, work.call_id, 1), 30.0)
     world.settle()
     assert world.telemetry.values(TOOL_SECONDS, "add", "error") == [30.0]
     assert {"agent": "one", "tool": "add", "error": "timeout"} in world.telemetry.annotations

@@ -244,8 +244,13 @@ def test_a_deferred_turn_is_claimed_again_later(task: TaskUnderTest, refused: bo
     start = time.monotonic()
     assert task.leases.defer_turn(claim, 0.3, event, refused)
     now = task.snapshot
-    assert (now.claimed, now.attempt, now.reason, now.refusals) == (False, 1, "waits", int(refused))
-    assert now.refused_for == 0
+    assert (now.attempt.claimed, now.attempt.number, now.position.reason, now.refusals.count) == (
+        False,
+        1,
+        "waits",
+        int(refused),
+    )
+    assert now.refusals.seconds == 0
     due = deferral_left(task)
     assert max(0.0, 0.3 - (time.monotonic() - start) - 0.005) <= due <= 0.3
     assert not task.leases.renew_turn(claim)
@@ -255,11 +260,11 @@ def test_a_deferred_turn_is_claimed_again_later(task: TaskUnderTest, refused: bo
     assert deferral_left(task) == 0
     again = task.claim("you")
     assert again.assignment == claim.assignment
-    assert task.snapshot.reason == "", "the deferral has ended"
+    assert task.snapshot.position.reason == "", "the deferral has ended"
     assert deferral_left(task) == -1
     assert task.leases.defer_turn(again, 0.1, event, True)
-    assert task.snapshot.refusals == 1 + refused
-    assert (task.snapshot.refused_for >= 0.3) is refused
+    assert task.snapshot.refusals.count == 1 + refused
+    assert (task.snapshot.refusals.seconds >= 0.3) is refused
     assert task.event_log()[-1][2] == "waits"
 
 
@@ -270,22 +275,22 @@ def test_a_turn_without_the_time_of_its_first_refusal_is_deferred_again(redis_ta
     task.record_decision()
     task.leases.defer_turn(task.claim(), 0, status_event("waits"), True)
     task.client.hdel(task.keys.state(TASK), "first_refused_at", "refused_for")
-    assert (task.snapshot.refusals, task.snapshot.refused_for) == (1, 0)
+    assert (task.snapshot.refusals.count, task.snapshot.refusals.seconds) == (1, 0)
     assert task.leases.defer_turn(task.claim(), 0, status_event("waits"), True)
-    assert (task.snapshot.refusals, task.snapshot.refused_for) == (2, 0)
+    assert (task.snapshot.refusals.count, task.snapshot.refusals.seconds) == (2, 0)
 
 
 def test_a_dispatch_ends_the_deferral_of_a_turn(task: TaskUnderTest) -> None:
     task.create(3)
     task.record_decision()
     task.leases.defer_turn(task.claim(), 5, status_event("waits"), True)
-    assert task.leases.count_redelivery(TASK, task.snapshot.epoch, True) == 1
+    assert task.leases.count_redelivery(TASK, task.snapshot.position.epoch, True) == 1
     assert deferral_left(task) == -1
     task.record_decision()
-    assert (deferral_left(task), task.snapshot.refusals) == (-1, 0)
+    assert (deferral_left(task), task.snapshot.refusals.count) == (-1, 0)
 
 
 def deferral_left(task: TaskUnderTest) -> float:
     """Return the seconds until the end of the turn's deferral, or -1 if it is not deferred."""
-    seconds = task.snapshot.deferred_for
+    seconds = task.snapshot.attempt.deferred_for
     return -1 if seconds is None else seconds

@@ -38,7 +38,7 @@ class Publisher:
         self._task.record_decision(Phase.TURN, *self._events())
         self._chunks()
         if self._random.random() < 0.4:
-            assert self._task.leases.restart_turn(TASK, self._task.snapshot.epoch, self._event(), "me")
+            assert self._task.leases.restart_turn(TASK, self._task.snapshot.position.epoch, self._event(), "me")
             self._chunks()
         assert self._task.commit(*self._events(), agent=self._agent)
 
@@ -71,12 +71,14 @@ class Archive:
     def trim(self, kept: int) -> None:
         """Archive all events, and remove them from the log except for `kept` and the last one."""
         now = self._task.snapshot
-        messages = list(self._task.logs.events(TASK, now.first_event - 1))
+        messages = list(self._task.logs.events(TASK, now.logs.first_event - 1))
         for record in map(json.loads, messages):
-            self._held[now.generation, record["seq"]] = record
-        keep_from = max(now.first_event, now.events - kept)
-        removed = sum(map(len, messages[: keep_from - now.first_event]))
-        assert self._task.logs.trim(TASK, LogTrim(now.generation, now.first_event, now.events, keep_from, removed))
+            self._held[now.logs.generation, record["seq"]] = record
+        keep_from = max(now.logs.first_event, now.logs.events - kept)
+        removed = sum(map(len, messages[: keep_from - now.logs.first_event]))
+        assert self._task.logs.trim(
+            TASK, LogTrim(now.logs.generation, now.logs.first_event, now.logs.events, keep_from, removed)
+        )
 
     def read(self, task_id: str, generation: str, after: int, before: int) -> Iterator[Record]:
         """Return the archived events between these numbers."""

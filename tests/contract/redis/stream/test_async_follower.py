@@ -233,7 +233,7 @@ def test_followers_of_old_events_delay_no_other_one(redis_task: TaskOnRedis, val
             publisher.publish_turn()
         archive.trim(kept=1)
         now, before = redis_task.snapshot, len(publisher.published)
-        position = StreamPosition(now.generation, now.events, now.chunks)
+        position = StreamPosition(now.logs.generation, now.logs.events, now.logs.chunks)
         shared = RedisFollower(redis_task.client, valkey.url, redis_task.keys, slow_archive)
         old: list[list[str]] = [[] for _ in range(2 * (READER_THREADS + ARCHIVE_THREADS))]
         late: list[str] = []

@@ -281,7 +281,9 @@ def test_logs_are_received_from_their_start_after_a_reset(follower: BlockingFoll
             publisher.publish_turn()
             until(lambda: received == publisher.published, 60, "the follower has received everything")
             publisher.published.append(f"again {number}")
-            redis_task.store.reset_logs(TASK, redis_task.snapshot.epoch, [status_event(publisher.published[-1])])
+            redis_task.store.reset_logs(
+                TASK, redis_task.snapshot.position.epoch, [status_event(publisher.published[-1])]
+            )
         publisher.publish_end()
         receiving.result(timeout=60)
     assert received == publisher.published
@@ -360,15 +362,15 @@ def test_events_that_were_trimmed_from_the_log_come_from_the_archive(
     follower = make_follower(redis_task.client, valkey.url, redis_task.keys, archive.read)
     publisher = Publisher(redis_task)
     publisher.create_task()
-    positions = [StreamPosition(redis_task.snapshot.generation)]
+    positions = [StreamPosition(redis_task.snapshot.logs.generation)]
     for turn in range(30):
         publisher.publish_turn()
         now = redis_task.snapshot
-        positions.append(StreamPosition(now.generation, now.events, now.chunks))
+        positions.append(StreamPosition(now.logs.generation, now.logs.events, now.logs.chunks))
         if turn % 4 == 3:
             archive.trim(kept=turn % 3)
     publisher.publish_end()
-    assert redis_task.snapshot.first_event > 10
+    assert redis_task.snapshot.logs.first_event > 10
     whole: list[str] = []
     with following(follower, StreamPosition()) as records:
         receive(records, whole)

@@ -54,7 +54,7 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
         ("agents", "x", "agents", "(found 'x')"),
         ("agents/0/name", ..., "agents[0].name", "is missing"),
         ("agents/0/prompt", ..., "agents[0].prompt", "is missing"),
-        ("agents/0/prompt", "", "agents[0].prompt", "at least 1 character"),
+        ("agents/0/prompt", "", "agents[0].prompt", "is missing"),
         ("agents/0/colour", 1, "agents[0].colour", "no such field here (found 1)"),
         ("agents/1/name", "writer", "agents[1].name", "'writer' is there twice"),
         ("agents/1/name", "user", "agents[1].name", "'user' is reserved"),

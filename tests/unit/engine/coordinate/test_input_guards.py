@@ -165,7 +165,12 @@ def test_an_interruption_without_a_message_starts_no_guard_and_a_stop_ends_the_t
     desk.verdict = halt
     world = desk.run()
     assert (world.status(), len(desk.seen), desk.requests) == (TaskStatus.USER_TURN, 1, [])
-    desk.verdict = lambda text: desk.world.stop() or True
+
+    def stop(text: str) -> object:
+        desk.world.stop()
+        return True
+
+    desk.verdict = stop
     world.send("go on", "item2")
     world.settle()
     assert (world.summary().status, desk.requests) == (TaskStatus.CANCELLED, [])

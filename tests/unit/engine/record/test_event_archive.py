@@ -106,7 +106,7 @@ def test_two_workers_that_archive_at_once_store_each_event_once() -> None:
         task = world.engine.tasks.task_store.load(TASK, 1)
         assert task is not None
         other = world.process()
-        full = replace(task, event_bytes=10**6)
+        full = replace(task, logs=replace(task.logs, event_bytes=10**6))
 
         def archive(other: Any = other, full: Any = full) -> None:
             event_archive.archive_running(other, TASK, full)
@@ -131,7 +131,7 @@ def world_with_full_log() -> World:
         world.deliver(world.dispatcher.queue.popleft())
     task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
-    assert (task.first_event, task.archived_event, task.events > 12) == (1, 0, True)
+    assert (task.logs.first_event, task.logs.archived_event, task.logs.events > 12) == (1, 0, True)
     return world
 
 

@@ -64,7 +64,7 @@ def test_a_turn_is_released_before_its_first_text_and_restarted_after_it() -> No
     assert again == order
     task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
-    assert (task.attempt, task.handovers, task.claimed) == (1, 0, False)
+    assert (task.attempt.number, task.attempt.handovers, task.attempt.claimed) == (1, 0, False)
 
 
 @pytest.mark.parametrize("times", [3])
@@ -78,7 +78,7 @@ def test_handed_over_attempts_do_not_count(times: int) -> None:
         stop()
         task = world.engine.tasks.task_store.load(TASK, 1)
         assert task is not None
-        assert (task.attempt, task.handovers, task.counted_attempt) == (number + 1, number, 1)
+        assert (task.attempt.number, task.attempt.handovers, task.attempt.counted) == (number + 1, number, 1)
     assert run_turn(world.engine, take(world).assignment) is TurnOutcome.COMMITTED
     restarts = [event for event in world.published() if event["type"] == "event_turn_restart"]
     assert [restart["reason"] for restart in restarts] == [SHUTDOWN_REASON] * times

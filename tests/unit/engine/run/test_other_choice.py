@@ -215,7 +215,7 @@ def test_the_heartbeat_records_how_far_a_model_call_has_come() -> None:
         worlds[0].heartbeat.beat()
         task = worlds[0].engine.tasks.task_store.load(TASK, 1)
         assert task is not None
-        seen.append(task.progress)
+        seen.append(task.attempt.progress)
 
     worlds.append(World(world_parts(lambda request: ScriptedReply(("text",), meanwhile=think))))
     models = {"m": {"model": "m", "base_url": "https://x.com/v1?key=abc"}}
@@ -223,4 +223,4 @@ def test_the_heartbeat_records_how_far_a_model_call_has_come() -> None:
     worlds[0].settle()
     assert seen == [TurnProgress("'m' at https://x.com/v1", 2, 3, 5.0, 60.0, 700)]
     after = worlds[0].engine.tasks.task_store.load(TASK, 1)
-    assert after is None or after.progress is None
+    assert after is None or after.attempt.progress is None

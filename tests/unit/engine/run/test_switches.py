@@ -59,9 +59,11 @@ def test_a_turn_that_is_switched_off_waits_with_the_reason_and_no_attempt(world:
     assert isinstance(result, SwitchedOff)
     task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
-    assert (task.status, task.attempt, task.claimed) == (TaskStatus.RUNNING, 1, False)
-    assert task.reason.endswith("is switched off: it is broken")
-    assert [event["reason"] for event in world.published() if event["type"] == "event_status"][-1] == task.reason
+    assert (task.position.status, task.attempt.number, task.attempt.claimed) == (TaskStatus.RUNNING, 1, False)
+    assert task.position.reason.endswith("is switched off: it is broken")
+    assert [event["reason"] for event in world.published() if event["type"] == "event_status"][
+        -1
+    ] == task.position.reason
 
 
 def test_the_sweeper_sends_no_message_while_it_is_switched_off_and_one_after_that(world: World) -> None:
@@ -87,7 +89,7 @@ def test_a_call_that_is_switched_off_waits_and_continues(world: World) -> None:
     assert isinstance(run_call(world.engine, order), SwitchedOff)
     task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
-    assert task.reason == "tool:add is switched off: it is broken"
+    assert task.position.reason == "tool:add is switched off: it is broken"
     for _ in range(10):
         world.clock.move(60)
         sweep(world.engine, world.server)
@@ -100,7 +102,7 @@ def test_a_call_that_is_switched_off_waits_and_continues(world: World) -> None:
     assert run_call(world.engine, again) is CallOutcome.DONE
     task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
-    assert task.reason == ""
+    assert task.position.reason == ""
 
 
 TWO = team_of(
@@ -130,7 +132,7 @@ def world_with_two_calls() -> tuple[World, ToolMessage, ToolMessage]:
 def reason_of(world: World) -> str:
     task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
-    return task.reason
+    return task.position.reason
 
 
 def sweep_in(world: World, seconds: float) -> None:
@@ -352,7 +354,7 @@ def test_a_record_that_cannot_be_read_holds_work_back_and_costs_no_task_an_attem
         world.clock.move(60)
     task = world.engine.tasks.task_store.load(TASK, 1)
     assert task is not None
-    assert (task.status, task.attempt, task.claimed) == (TaskStatus.RUNNING, 1, False)
+    assert (task.position.status, task.attempt.number, task.attempt.claimed) == (TaskStatus.RUNNING, 1, False)
     world.files.put(SWITCHES_FILE, b"{}")
     run_turn(engine, order)
     assert take(world, ToolMessage)

@@ -58,7 +58,9 @@ class _StreamCase:
         self.cancellation = Cancellation(cast(Engine, engine))
         self.cancellation.attach(cast(Any, self.stream))
         order = type("O", (), {"task_id": "task_1", "seq": 3, "attempt": 2})()
-        claim: Any = type("C", (), {"assignment": order, "snapshot": type("T", (), {"agent": "writer"})()})()
+        pending = type("P", (), {"agent": "writer"})()
+        snapshot = type("T", (), {"position": pending})()
+        claim: Any = type("C", (), {"assignment": order, "snapshot": snapshot})()
         self.tokens = TokenStream(cast(Engine, engine), claim, self.cancellation, TokenUsage(70))
 
     def now(self) -> float:

@@ -44,7 +44,7 @@ def test_functions_and_servers_become_stand_ins() -> None:
     team, done = replaced()
     assert team.mcp_servers == {}
     assert [one.tool for one in done.stand_ins] == ["pay", "lib_look"]
-    assert [spec.function for spec in team.tools] == [function_name(0), function_name(1)]
+    assert [spec.implementation for spec in team.tools] == [function_name(0), function_name(1)]
     assert team.agent("clerk").tools == ("pay", "lib_look", "artifact_read")
     assert team.agent("boss").tools == ("lib_look",)
     assert [spec.effect for spec in team.tools] == ["irreversible", "pure"]

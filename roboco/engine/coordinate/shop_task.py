@@ -1,0 +1,189 @@
+"""shop_task: tool calls that a Celery task of another application answers.
+
+    claim ─► allowed? broker answers? ─► intent ─► message ─► release, with the reason ─► ... ─► answer ─► inbox
+             (nothing is sent yet)       (create)             (no worker waits)                  (task_answer.py)
+                                                                └─► its time is up: an error, or an unknown outcome
+
+The claim lets one coordinator send. The intent holds the time from which the call's timeout counts, and a secret that
+the answer must contain. After it, the Celery task of an irreversible tool is never sent again. That of another tool is
+sent again, under the same id, unless the release shows that it was sent: a coordinator may have died in between.
+"""
+
+import logging
+from typing import Final
+
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.history.part import ToolCall
+from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
+from roboco.domain.ids import shop_task_id
+from roboco.domain.notification import has_type_mark
+from roboco.domain.paths import intent_path
+from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event import StatusChanged
+from roboco.domain.team.team import Team
+from roboco.domain.team.tool_spec import TaskTool
+from roboco.engine.accept.answer import approved_call
+from roboco.engine.accept.wait_cause import SHOP_WAIT
+from roboco.engine.coordinate.close_call import close_call
+from roboco.engine.coordinate.switched_off import call_work, check_delay
+from roboco.engine.engine import Engine
+from roboco.engine.record.effects import SentTask, sent_task
+from roboco.engine.record.recorded_answers import recorded_answer
+from roboco.errors import TransientError, UsageError
+from roboco.ports.assignment import ToolAssignment
+from roboco.ports.shop import ShopTask
+from roboco.ports.task_store import CallState, Snapshot
+
+_log = logging.getLogger(__name__)
+
+MAX_CHECK_DELAY: Final = 300.0
+"""Seconds until the next check of a call that waits for its answer, at most."""
+
+
+def check_shop_task(
+    engine: Engine,
+    team: Team,
+    task: Snapshot,
+    pending: tuple[ToolAssignment, ToolCall, CallState],
+    by_sweeper: bool,
+) -> float:
+    """Send the Celery task of an open call if that is due, or end the call at its timeout.
+
+    Return the seconds until the next check. The sweeper leaves sending to the pool, since a broker may not answer.
+    """
+    assignment, call, state = pending
+    tool, sent = _tool(team, call), sent_task(engine.workspace, assignment.task_id, call.id)
+    left = tool.timeout if sent is None else sent.at + tool.timeout - engine.clock.now()
+    if left <= 0:
+        close_call(engine, assignment, call, _timed_out(assignment, call, tool))
+    elif state.claimed:
+        return max(state.lease_left, engine.policy.redelivery_delay)
+    elif sent is not None and state.waits:
+        return min(left, MAX_CHECK_DELAY)
+    elif not by_sweeper:
+        return _Sending(engine, team, task, assignment, call).run()
+    elif (
+        engine.process.switches.blocking(call_work(team, assignment.task_id, task.steps.tail[-1].agent_name, call))
+        is None
+    ):
+        engine.services.dispatcher.advance(assignment.task_id)
+    return check_delay(engine, task)
+
+
+def revoke_task(engine: Engine, task_id: str, seq: int, call: ToolCall, tool: TaskTool) -> None:
+    """Revoke the Celery task of a call whose result is no longer needed, if the team asks for it."""
+    if tool.on_stop == "leave" or sent_task(engine.workspace, task_id, call.id) is None:
+        return
+    try:
+        engine.services.shop.revoke(shop_task_id(task_id, seq, call.id), tool.on_stop == "terminate")
+    except TransientError as error:
+        _log.warning("the Celery task %s of call %s of task %s is not revoked: %s", tool.task, call.id, task_id, error)
+
+
+def describe_shop_task(assignment: ToolAssignment, call: ToolCall, tool: TaskTool) -> str:
+    """Return the Celery task of the call, for people."""
+    return f"{SHOP_WAIT}{tool.task} ({shop_task_id(assignment.task_id, assignment.seq, call.id)})"
+
+
+class _Sending:
+    """The sending of the Celery task of one call."""
+
+    def __init__(self, engine: Engine, team: Team, task: Snapshot, assignment: ToolAssignment, call: ToolCall) -> None:
+        self._engine = engine
+        self._team = team
+        self._task = task
+        self._assignment = assignment
+        self._call = call
+        self._tool = _tool(team, call)
+        self._token = engine.new_token()
+
+    def run(self) -> float:
+        """Send the Celery task if this coordinator can claim the call. Return the seconds until the next check."""
+        if not self._engine.tasks.leases.claim_call(self._assignment, self._token):
+            return self._engine.policy.lease
+        try:
+            return self._send()
+        except TransientError as error:
+            self._release("")
+            _log.warning("%s is not sent now, and tried again: %s", self._named, error)
+            return check_delay(self._engine, self._task)
+
+    def _send(self) -> float:
+        engine, task_id, tool = self._engine, self._assignment.task_id, self._tool
+        work = call_work(self._team, task_id, self._task.steps.tail[-1].agent_name, self._call)
+        if (switch := engine.process.switches.blocking(work)) is not None:
+            self._release(switch.cause)
+            return check_delay(engine, self._task)
+        call = approved_call(engine.workspace, self._team, task_id, self._call) or self._call
+        sent = sent_task(engine.workspace, task_id, call.id)
+        if sent is None and (answered := self._answer_without_sending(call)) is not None:
+            close_call(engine, self._assignment, self._call, answered)
+            return engine.policy.redelivery_delay
+        first, sent = self._store_intent(call) if sent is None else (False, sent)
+        left = sent.at + tool.timeout - engine.clock.now()
+        if left > 0 and (first or tool.effect != "irreversible"):
+            self._publish(call, sent, left)
+        since = engine.time_at(sent.at).strftime("%Y-%m-%d %H:%M:%S UTC")
+        self._release(f"{self._named} waits or runs in queue {tool.queue}, since {since}")
+        return min(max(left, 0.0), MAX_CHECK_DELAY)
+
+    def _answer_without_sending(self, call: ToolCall) -> ToolOutcome | None:
+        """Return the outcome of a call whose Celery task must not be sent, or None if it may be."""
+        engine, task_id = self._engine, self._assignment.task_id
+        recorded = recorded_answer(engine.workspace, self._team, task_id, self._task, call)
+        if recorded is not None:
+            return recorded
+        if wrong := engine.services.toolbox.args_error(self._tool.parameters, call.args):
+            return failed_outcome(call.id, f"not sent: wrong arguments: {wrong}")
+        if has_type_mark(call.args):
+            return failed_outcome(call.id, "not sent: an argument has the key '__type__', which Celery would interpret")
+        try:
+            engine.services.shop.check(self._tool)
+        except UsageError as error:
+            return failed_outcome(call.id, f"not sent: {error}")
+        return None
+
+    def _store_intent(self, call: ToolCall) -> tuple[bool, SentTask]:
+        """Store the intent. Return True with it, or False with that of another attempt, which may have sent it."""
+        engine, attempt = self._engine, self._assignment.attempt
+        intent = SentTask(call=call, attempt=attempt, token=engine.new_token(), at=engine.clock.now())
+        data = canonical_json(intent.model_dump(mode="json")).encode()
+        engine.workspace.files.create(intent_path(self._assignment.task_id, call.id), data)
+        stored = sent_task(engine.workspace, self._assignment.task_id, call.id) or intent
+        return stored.token == intent.token, stored
+
+    def _publish(self, call: ToolCall, sent: SentTask, left: float) -> None:
+        """Send the Celery task. That of an irreversible tool may have been sent even if the broker fails."""
+        message_id = shop_task_id(self._assignment.task_id, self._assignment.seq, call.id)
+        sending = ShopTask(message_id, self._tool, call.args, left, self._assignment.task_id, call.id, sent.token)
+        try:
+            self._engine.services.shop.send(sending)
+        except TransientError as error:
+            if self._tool.effect != "irreversible":
+                raise
+            _log.warning("it is unknown whether %s was sent; it is not sent again: %s", self._named, error)
+
+    def _release(self, reason: str) -> None:
+        """Release the call; with a reason, it waits, and no message has to be sent until a coordinator claims it."""
+        task_id, now = self._assignment.task_id, self._engine.now()
+        event = StatusChanged(task_id=task_id, timestamp=now, status=TaskStatus.RUNNING, reason=reason)
+        self._engine.tasks.leases.release_call(self._assignment, self._token, event=event if reason else None)
+
+    @property
+    def _named(self) -> str:
+        return describe_shop_task(self._assignment, self._call, self._tool)
+
+
+def _tool(team: Team, call: ToolCall) -> TaskTool:
+    tool = team.task_tool(call.tool_name)
+    assert tool is not None, call.tool_name
+    return tool
+
+
+def _timed_out(assignment: ToolAssignment, call: ToolCall, tool: TaskTool) -> ToolOutcome:
+    """Return the outcome of a call without an answer: unknown if it is irreversible, else a failure."""
+    why = f"{describe_shop_task(assignment, call, tool)} has not answered within its {tool.timeout:g} s"
+    took = round(tool.timeout * 1000)
+    if tool.effect != "irreversible":
+        return failed_outcome(call.id, why, took)
+    return unknown_outcome(call.id, why, tool.on_unknown, took)

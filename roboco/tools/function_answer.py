@@ -1,0 +1,66 @@
+"""Answers of functions that are agents: `Answer`, and its form in the outcome of the call that is the turn."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from roboco.domain.builtin_tools import HANDOFF
+from roboco.domain.canonical_json import canonical_json, json_bytes
+from roboco.domain.history.step import OUTPUT
+from roboco.domain.prompt.typed_answer import MAX_ANSWER_BYTES
+from roboco.domain.team.team import Agent
+from roboco.errors import UsageError
+from roboco.ports.tools import ToolContext
+from roboco.tools.output_types import OutputTypes
+from roboco.tools.tool_result import to_json
+
+MAX_CALLS: Final = 100
+"""Calls of tools in one answer."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a function that is an agent returns if a text, or the value of its `output`, is not all."""
+
+    text: str = ""
+    output: Any = None
+    """The value of its typed answer, if the agent has the field `output`."""
+    handoff: str | None = None
+    """The agent to which it hands over."""
+    calls: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    """Calls of the agent's tools, by name, with their arguments. With their results the function has a turn again."""
+
+
+def recorded_form(agent: Agent, returned: Any, types: OutputTypes, context: ToolContext) -> dict[str, Any]:
+    """Return what the function has returned in the form that its outcome records. Changes of state go to the context.
+
+    Raise UsageError if it hands over where the agent may not, or answers too much. Raise ValueError if the value does
+    not fit the agent's output, and TypeError if it has no JSON.
+    """
+    answer = returned if isinstance(returned, Answer) else _of_value(agent, returned)
+    calls = [{"name": name, "args": to_json(dict(args), name)} for name, args in answer.calls]
+    if answer.handoff is not None:
+        if answer.handoff not in agent.handoffs:
+            possible = ", ".join(agent.handoffs) or "none"
+            raise UsageError(f"it cannot hand off to {answer.handoff[:80]!r}; possible destinations: {possible}")
+        calls.append({"name": HANDOFF, "args": {"destination_agent": answer.handoff, "reason": ""}})
+    if any(one["name"] == agent.name for one in calls):
+        raise UsageError("it called itself: return an answer, or loop within the function")
+    if len(calls) > MAX_CALLS:
+        raise UsageError(f"it made {len(calls)} calls, at most {MAX_CALLS} are possible in one answer")
+    found: dict[str, Any] = {"text": answer.text} | ({"calls": calls} if calls else {})
+    if agent.output is not None and (answer.output is not None or not calls):
+        value = types.checked(agent, to_json(answer.output, agent.name))
+        context.update_state(**{name: value[name] for name in agent.state if isinstance(value, dict) and name in value})
+        found |= {"text": answer.text or canonical_json(value), OUTPUT: value}
+    if (size := json_bytes(found)) > MAX_ANSWER_BYTES:
+        raise UsageError(f"its answer has {size} bytes of JSON, at most {MAX_ANSWER_BYTES} are possible")
+    return found
+
+
+def _of_value(agent: Agent, returned: Any) -> Answer:
+    if agent.output is not None:
+        return Answer(output=returned)
+    if returned is None or isinstance(returned, str):
+        return Answer(returned or "")
+    return Answer(canonical_json(to_json(returned, agent.name)))

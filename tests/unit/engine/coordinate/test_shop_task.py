@@ -1,0 +1,314 @@
+"""shop_task and task_answer: tool calls that Celery tasks of another application answer."""
+
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from roboco.domain.history.part import ToolResult
+from roboco.domain.ids import shop_task_id
+from roboco.domain.paths import intent_path
+from roboco.domain.status import TaskStatus
+from roboco.engine.accept.answer import MAX_EXTERNAL_RESULT_BYTES, CallApproval, decide_approval
+from roboco.engine.accept.wait_cause import wait_cause
+from roboco.engine.coordinate.task_answer import TaskAnswer, accept_task_answer
+from roboco.errors import TransientError, UsageError
+from tests.faults.enumerated import INJECTIONS, FaultedCall
+from tests.support.memory_ports.journeys import assert_whole, member, own_turns
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.shop import answer_of
+from tests.support.memory_ports.watch import Crash, PortCall
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+
+PARSE = {
+    "name": "parse",
+    "task": "docs.parse",
+    "queue": "parsing",
+    "description": "Parse a document.",
+    "parameters": {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]},
+    "timeout": 60,
+}
+
+
+class ShopWorld(World):
+    """A world with a shop, whose worker runs the Celery tasks, and whose answers are delivered until they are taken."""
+
+    def __init__(self, args: tuple[dict[str, Any], ...] = ({"file": "a.pdf"},), **tool: Any) -> None:
+        def script(request: Any) -> Any:
+            asked = [("parse", one) for one in args]
+            return says("done") if own_turns(request) else says("parsing", *asked, ("add", {}))
+
+        super().__init__(world_parts(script, {"add": lambda args, context: 3}))
+        self.answers: list[TaskAnswer] = []
+        self.refusals: list[str] = []
+        self.team = team_of(
+            agents=[member("clerk", tools=["parse", "add"])],
+            tools=[PARSE | tool, {"name": "add", "function": "shop.sums:add", "effect": "pure"}],
+        )
+
+    def begin(self) -> "ShopWorld":
+        """Submit the task, and deliver messages until it waits for the shop."""
+        self.submit(self.team)
+        self.drain()
+        return self
+
+    def run(self, works: bool = True) -> "ShopWorld":
+        """Run the task to its end, or until it waits for a person. The shop's worker `works`, or takes nothing."""
+        for _ in range(100):
+            self.drain()
+            self.answers += self.shop.take() if works else []
+            self.deliver_answers()
+            self.drain()
+            if self.is_settled():
+                return self
+            self.clock.move(max(0.0, self.server.held.schedule.get(TASK, 0.0) - self.clock.now()))
+            self.sweep()
+        raise AssertionError(f"never settles: {self.failures[:3]} {self.server.held.tasks.get(TASK)}")
+
+    def deliver_answers(self) -> None:
+        """Deliver the answers. One whose worker dies or whose server does not answer is delivered again."""
+        waiting, self.answers = self.answers, []
+        for one in waiting:
+            try:
+                accept_task_answer(self.engine, one)
+            except UsageError as error:
+                self.refusals.append(str(error))
+            except (TransientError, Crash):
+                self.answers.append(one)
+
+    def results(self) -> list[ToolResult]:
+        """Return the results of the Celery tasks."""
+        return list(self.history()[2].results)[:-1]
+
+    @property
+    def reason(self) -> str:
+        """The reason of the task's status in Redis."""
+        return self.server.held.tasks[TASK].reason
+
+
+def test_a_celery_task_answers_a_call() -> None:
+    world = ShopWorld().begin()
+    [call, _] = world.history()[1].calls
+    [sent] = world.shop.sent
+    assert (sent.message_id, sent.args) == (shop_task_id(TASK, 1, call.id), {"file": "a.pdf"})
+    assert (sent.tool.task, sent.tool.queue, round(sent.seconds)) == ("docs.parse", "parsing", 60)
+    since = r"the shop's Celery task docs\.parse \(task_1/0002/shop/tc_\w+\) waits or runs in queue parsing, since 20"
+    assert re.match(since, world.reason)
+    assert wait_cause(world.engine, TASK, world.engine.tasks.task_store.load(TASK, 1)) is None, "no worker is missing"
+    world.run()
+    assert [(result.result, result.error) for result in world.results()] == [(["file"], None)]
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert_whole(world, "")
+
+
+def test_no_worker_and_no_further_message_waits_with_the_task() -> None:
+    world = ShopWorld(timeout=86_400).begin()
+    passes = len(world.dispatcher.sent)
+    for _ in range(20):
+        world.clock.move(world.server.held.schedule[TASK] - world.clock.now())
+        world.sweep()
+    assert (len(world.shop.sent), len(world.dispatcher.sent)) == (1, passes)
+
+
+@pytest.mark.parametrize(
+    ("effect", "error"),
+    [
+        ("idempotent", "the shop's Celery task docs.parse (task_1/0002/shop/tc_"),
+        ("irreversible", "outcome unknown: the shop's Celery task docs.parse"),
+    ],
+)
+def test_a_call_without_an_answer_ends_at_its_timeout(effect: str, error: str) -> None:
+    world = ShopWorld(effect=effect).begin()
+    late = [answer_of(task) for task in world.shop.sent]
+    began = world.clock.now()
+    world.run(works=False)
+    [result] = world.results()
+    assert str(result.error).startswith(error)
+    assert "has not answered within its 60 s" in str(result.error)
+    assert 60 <= world.clock.now() - began < 80
+    world.answers = late
+    world.deliver_answers()
+    assert world.refusals == [
+        f"task '{TASK}' has ended (completed) and takes no more items; submit a new task, or fork this one"
+    ]
+    assert_whole(world, "")
+
+
+def test_a_person_resolves_a_call_without_an_answer_and_a_late_answer_resolves_it_too() -> None:
+    world = ShopWorld(on_unknown="ask").begin()
+    late = world.shop.take()
+    world.run(works=False)
+    assert world.status() is TaskStatus.APPROVAL
+    world.answers = late
+    world.run()
+    assert [result.result for result in world.results()] == [["file"]]
+
+
+@pytest.mark.parametrize(
+    ("effect", "error"),
+    [("pure", "^the shop's Celery task .* failed"), ("irreversible", "^outcome unknown: .* failed")],
+)
+def test_a_failure_of_the_celery_task_is_an_error(effect: str, error: str) -> None:
+    world = ShopWorld(({"file": "a", "fails": True},), effect=effect).begin().run()
+    assert re.search(error, str(world.results()[0].error))
+
+
+def test_a_failure_with_an_unknown_effect_goes_to_a_person() -> None:
+    world = ShopWorld(({"file": "a", "fails": True},), on_unknown="ask").begin().run()
+    assert world.status() is TaskStatus.APPROVAL
+
+
+def test_the_first_answer_counts() -> None:
+    world = ShopWorld().begin()
+    [answer] = world.shop.take()
+    world.answers = [replace(answer, result=1), replace(answer, result=2), replace(answer, failed=True)]
+    world.run()
+    assert [result.result for result in world.results()] == [1]
+
+
+@pytest.mark.parametrize("change", [{"secret": "guessed"}, {"call_id": "tc_other"}, {"task_id": "other"}])
+def test_a_forged_answer_is_refused(change: dict[str, Any]) -> None:
+    world = ShopWorld().begin()
+    world.answers = [replace(answer, **change) for answer in world.shop.take()]
+    world.deliver_answers()
+    assert "no Celery task was sent for call" in world.refusals[0]
+    assert TASK in world.server.held.tasks
+    assert not world.pending_item_ids()
+
+
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        ("x" * MAX_EXTERNAL_RESULT_BYTES, f"its result has {MAX_EXTERNAL_RESULT_BYTES + 2} bytes of JSON, at most"),
+        (float("nan"), "its result is no JSON"),
+        (b"\xff", "its result is no JSON"),
+    ],
+)
+def test_a_result_that_the_history_cannot_hold_is_an_error_with_this_cause(result: object, error: str) -> None:
+    world = ShopWorld().begin()
+    world.answers = [replace(answer, result=result) for answer in world.shop.take()]
+    world.run()
+    assert error in str(world.results()[0].error)
+
+
+@pytest.mark.parametrize(
+    ("args", "refused", "error"),
+    [
+        ({"other": 1}, "", '"file" is a required property'),
+        ({"file": {"__type__": "bytes", "__value__": "x"}}, "", "wrong arguments"),
+        ({"file": "a", "more": {"__type__": "bytes", "__value__": "x"}}, "", "the key '__type__'"),
+        ({"file": "a"}, "not allowed", "not sent: not allowed"),
+    ],
+)
+def test_nothing_is_sent_for_a_call_that_is_not_allowed(args: dict[str, Any], refused: str, error: str) -> None:
+    world = ShopWorld((args,))
+    world.shop.refused = refused
+    world.begin().run()
+    assert error in str(world.results()[0].error)
+    assert not world.shop.sent
+
+
+def test_a_person_approves_a_call_with_other_arguments() -> None:
+    world = ShopWorld(approval="required").begin()
+    world.run()
+    assert (world.status(), world.shop.sent) == (TaskStatus.APPROVAL, [])
+    [call, _] = world.history()[1].calls
+    decide_approval(world.engine, TASK, call.id, CallApproval(True, args={"file": "b.pdf"}))
+    world.run()
+    assert [sent.args for sent in world.shop.sent] == [{"file": "b.pdf"}]
+    assert [result.result for result in world.results()] == [["file"]]
+
+
+@pytest.mark.parametrize(("on_stop", "revoked"), [("leave", []), ("revoke", [False]), ("terminate", [True])])
+@pytest.mark.parametrize("stops", [True, False], ids=["stop", "interruption"])
+def test_a_stop_and_an_interruption_revoke_where_the_team_asks(on_stop: str, revoked: list[bool], stops: bool) -> None:
+    world = ShopWorld(on_stop=on_stop).begin()
+    [sent] = world.shop.sent
+    world.stop() if stops else world.halt()
+    world.run(works=False)
+    assert world.shop.revoked == [(sent.message_id, terminate) for terminate in revoked]
+    assert "outcome unknown" in str(world.results()[0].error)
+    assert world.status() is (TaskStatus.CANCELLED if stops else TaskStatus.USER_TURN)
+
+
+def test_a_broker_that_does_not_answer_lets_the_call_wait_and_its_timeout_begins_later() -> None:
+    world = ShopWorld()
+    world.shop.is_away = True
+    world.begin()
+    for _ in range(20):
+        world.clock.move(world.server.held.schedule[TASK] - world.clock.now())
+        world.sweep()
+        world.drain()
+    assert world.clock.now() - world.history()[1].created_at.timestamp() > 60
+    assert not world.shop.sent
+    world.shop.is_away = False
+    world.run()
+    assert [result.result for result in world.results()] == [["file"]]
+
+
+def test_a_tool_that_is_switched_off_is_not_sent_until_it_is_on() -> None:
+    world = ShopWorld()
+    switches = world.engine.process.switches
+    switches.switch_off("tool:parse", "maintenance", False, None, world.engine.now())
+    world.begin()
+    assert world.reason == "tool:parse is switched off: maintenance"
+    messages = len(world.dispatcher.sent)
+    for _ in range(5):
+        world.clock.move(world.server.held.schedule[TASK] - world.clock.now())
+        world.sweep()
+    assert (world.shop.sent, len(world.dispatcher.sent)) == ([], messages)
+    switches.switch_on("tool:parse")
+    world.run()
+    assert [result.result for result in world.results()] == [["file"]]
+
+
+@pytest.mark.parametrize("effect", ["idempotent", "irreversible"])
+@pytest.mark.parametrize("kind", sorted(INJECTIONS))
+def test_a_fault_at_any_port_call_leads_to_one_result_for_each_call(kind: str, effect: str) -> None:
+    at, came, failures = 0, True, []
+    while came:
+        at += 1
+        came, failure = _run_with_fault(kind, at, effect)
+        failures += [failure] if failure else []
+    assert not failures, "\n".join(failures[:10])
+    assert at > 60
+
+
+def _run_with_fault(kind: str, at: int, effect: str) -> tuple[bool, str]:
+    world = ShopWorld(effect=effect, timeout=3600)
+    calls, doubled = 0, 0
+
+    def watch(name: str, call: PortCall) -> Any:
+        nonlocal calls, doubled
+        calls += 1
+        doubled += (calls, kind, name) == (at, "repeated", "shop.send")  # by the broker
+        return call() if calls != at else INJECTIONS[kind](FaultedCall(world, name, call))
+
+    world.watch = watch
+    try:
+        world.begin().run()
+        _check(world, effect, 1 + doubled)
+    except AssertionError as error:
+        return calls >= at, f"{kind}@{at} {effect}: {error}".splitlines()[0]
+    return calls >= at, ""
+
+
+def _check(world: ShopWorld, effect: str, at_most: int) -> None:
+    assert not [error for error in world.failures if not isinstance(error, TransientError)], world.failures
+    assert [step.agent_name for step in world.history()] == ["user", "clerk", "tool_executor", "clerk"]
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert_whole(world, "")
+    times = Counter(sent.message_id for sent in world.shop.sent)
+    for call, result in zip(world.history()[1].calls, world.results(), strict=False):
+        sent = times[shop_task_id(TASK, 1, call.id)]
+        assert result.tool_call_id == call.id
+        assert intent_path(TASK, call.id) in world.files.held
+        assert sent <= at_most or effect != "irreversible", sent
+        if result.is_error:
+            assert effect == "irreversible", result.error
+            assert "outcome unknown" in str(result.error)
+            continue
+        assert result.result == ["file"]
+        assert sent >= 1

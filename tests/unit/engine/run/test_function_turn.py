@@ -1,0 +1,209 @@
+"""A turn of an agent that is a function: a call for the agent, and its answer as the agent's step."""
+
+from typing import Any
+
+import pytest
+
+from roboco.client.task_result import result_of
+from roboco.domain.history.state import fold
+from roboco.domain.history.step import verify_chain
+from roboco.domain.status import TaskStatus
+from roboco.engine.accept.answer import CallResolution, resolve_unknown
+from roboco.ports.tools import ToolContext
+from roboco.tools.function_answer import Answer
+from tests.support.memory_ports.dispatcher import ToolMessage
+from tests.support.memory_ports.journeys import member, speaker
+from tests.support.memory_ports.model import says
+from tests.support.memory_ports.toolbox import Function
+from tests.support.memory_ports.watch import Crash, make_call
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+
+
+def function(name: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "function": f"shop.agents:{name}", "effect": "pure"} | fields
+
+
+def run(functions: dict[str, Function], agents: list[dict[str, Any]], **fields: Any) -> World:
+    world = World(world_parts(lambda request: says(f"{speaker(request)} heard"), functions))
+    world.submit(team_of(agents=agents, **fields))
+    world.settle()
+    return world
+
+
+def agents_of(world: World) -> list[str]:
+    return [step.agent_name for step in world.history()]
+
+
+def test_its_turn_is_a_call_and_its_answer() -> None:
+    def triage(args: dict[str, Any], context: ToolContext) -> str:
+        context.update_state(kind="refund")
+        return f"saw {[message['content'] for message in context.messages]}"
+
+    world = run({"triage": triage}, [function("triage"), member("writer")])
+    assert agents_of(world) == ["user", "triage", "tool_executor", "triage", "writer"]
+    assert world.summary().status is TaskStatus.COMPLETED
+    history = world.history()
+    assert history[3].text == f"saw ['{history[0].text}']"
+    assert history[3].metadata["routing"]["rule"] == "results"
+    assert fold(history).values == {"kind": "refund"}
+    assert fold(history).turns == {"triage": 1, "writer": 1}
+    verify_chain([step.line() for step in history])
+    [request] = world.given.model.requests  # the call is not shown to models, only the answer
+    texts = [str(message["content"]) for message in request.messages[1:]]
+    assert texts == [history[0].text, f"[triage] {history[3].text}"]
+    chosen = [one["type"] for one in world.events() if one["type"] in ("event_agent_select", "event_tool_call")]
+    assert chosen == ["event_agent_select", "event_tool_call", "event_agent_select"]
+
+
+def test_its_typed_answer_leads_edges_and_state() -> None:
+    team = {
+        "type": "graph",
+        "routing_graph": {"triage": [{"to": "writer", "when": {"output": {"kind": "refund"}}}, "END"]},
+    }
+    schema = {"type": "object", "properties": {"kind": {"type": "string"}}, "required": ["kind"]}
+    agents = [function("triage", output=schema, state=["kind"]), member("writer")]
+    world = run({"triage": lambda args, context: {"kind": "refund"}}, agents, collaboration_model=team)
+    assert agents_of(world)[3:] == ["triage", "writer"]
+    assert world.history()[3].metadata["output"] == {"kind": "refund"}
+    assert fold(world.history()).values == {"kind": "refund"}
+    assert result_of(world.summary(), world.history()).outputs == {"triage": {"kind": "refund"}}
+    wrong = run({"triage": lambda args, context: {"sort": 1}}, agents, collaboration_model=team)
+    assert wrong.summary().status is TaskStatus.FAILED
+    assert "'kind' is a required" in wrong.summary().reason or "kind" in wrong.summary().reason
+
+
+def test_it_hands_off_and_calls_tools() -> None:
+    def triage(args: dict[str, Any], context: ToolContext) -> Answer:
+        if context.messages[-1]["role"] == "tool":
+            return Answer(f"sum {context.messages[-1]['content']}", handoff="writer")
+        return Answer(calls=[("add", {"a": 1})])
+
+    world = run(
+        {"triage": triage, "add": lambda args, context: args["a"] + 1},
+        [function("triage", tools=["add"], handoffs=["writer"]), member("other"), member("writer")],
+        tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
+    )
+    assert agents_of(world) == [
+        "user",
+        *("triage", "tool_executor", "triage", "tool_executor"),
+        *("triage", "tool_executor", "triage", "tool_executor"),
+        "writer",
+    ]
+    assert world.history()[7].text == "sum 2"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (Answer(handoff="nobody"), "cannot hand off to 'nobody'"),
+        (Answer(calls=[("triage", {})]), "called itself"),
+        (Answer(calls=[("add", {})] * 101), "made 101 calls"),
+        (Answer("x" * 300_000), "bytes of JSON"),
+    ],
+)
+def test_an_answer_out_of_bounds_fails_the_task(answer: Answer, why: str) -> None:
+    world = run({"triage": lambda args, context: answer}, [function("triage")])
+    assert world.summary().status is TaskStatus.FAILED
+    assert why in world.summary().reason
+
+
+def test_an_exception_fails_the_task_and_a_retry_calls_the_function_again() -> None:
+    broken = [True]
+
+    def triage(args: dict[str, Any], context: ToolContext) -> str:
+        if broken:
+            raise RuntimeError("no queue")
+        return "done"
+
+    world = run({"triage": triage}, [function("triage")])
+    assert world.summary().status is TaskStatus.FAILED
+    assert world.history()[-1].error is not None
+    broken.clear()
+    retried = world.retry()
+    world.settle()
+    assert world.history(retried)[-1].text == "done"
+    assert world.summary(retried).status is TaskStatus.COMPLETED
+
+
+def test_a_killed_irreversible_function_asks_a_person() -> None:
+    runs: list[ToolContext] = []
+
+    def book(args: dict[str, Any], context: ToolContext) -> str:
+        runs.append(context)
+        return "booked"
+
+    world = World(world_parts(lambda request: says(""), {"book": book}))
+    world.submit(team_of(agents=[function("book", effect=None)]))
+    while not any(isinstance(message, ToolMessage) for message in world.dispatcher.queue):
+        world.deliver(world.dispatcher.queue.popleft())
+
+    def crash(name: str, call: Any) -> Any:
+        answer = call()
+        if name == "toolbox.run":
+            raise Crash
+        return answer
+
+    world.watch = crash
+    world.deliver(world.dispatcher.queue.popleft())
+    world.watch = make_call
+    world.settle()
+    assert world.summary().status is TaskStatus.APPROVAL
+    assert len(runs) == 1
+    [call] = world.history()[-1].calls
+    resolve_unknown(world.engine, TASK, call.id, CallResolution(True, "booked by hand"), "word")
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert world.history()[-1].text == "booked by hand"
+    assert len(runs) == 1
+
+
+def test_an_interruption_gives_the_function_its_turn_again_with_the_message() -> None:
+    heard: list[list[str]] = []
+
+    def triage(args: dict[str, Any], context: ToolContext) -> str:
+        heard.append([str(message["content"]) for message in context.messages])
+        if len(heard) == 1:
+            world.interrupt("hurry")
+            while world.dispatcher.queue:
+                world.deliver(world.dispatcher.queue.popleft())
+        return f"heard {len(heard[-1])}"
+
+    world = World(world_parts(lambda request: says(""), {"triage": triage}))
+    world.submit(team_of(agents=[function("triage")]))
+    world.settle()
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert heard[1][-1] == "hurry"
+    assert agents_of(world)[-1] == "triage"
+    assert world.history()[-1].error is None
+
+
+def test_a_reached_limit_of_calls_stops_it_as_a_limit() -> None:
+    world = run(
+        {"triage": lambda args, context: "again"},
+        [function("triage")],
+        collaboration_model={"type": "sequential", "rounds": 5},
+        limits={"agents": {"triage": {"max_calls": 2}}, "at_limit": "end"},
+    )
+    assert world.summary().status is TaskStatus.FAILED
+    assert "max_calls is 2" in world.summary().reason
+    assert fold(world.history()).turns == {"triage": 2}
+
+
+def test_a_function_that_is_limited_is_wrapped_up_without_a_turn() -> None:
+    world = run(
+        {"triage": lambda args, context: "again"},
+        [function("triage")],
+        collaboration_model={"type": "sequential", "rounds": 5},
+        limits={"agents": {"triage": {"max_calls": 1}}, "at_limit": "wrap_up"},
+    )
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert fold(world.history()).turns == {"triage": 1}
+
+
+def test_its_repeated_answers_are_no_loop() -> None:
+    world = run(
+        {"triage": lambda args, context: "same"},
+        [function("triage")],
+        collaboration_model={"type": "sequential", "rounds": 12},
+    )
+    assert world.summary().status is TaskStatus.COMPLETED
