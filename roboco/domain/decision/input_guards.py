@@ -59,12 +59,13 @@ def guard_verdicts(step: TaskStep, outcomes: Sequence[ToolOutcome]) -> dict[str,
 
 def _calls(team: Team, guards: Guards, history: History, messages: list[TaskStep]) -> tuple[ToolCallPart, ...]:
     """Return a call of each guard, with an id that derives from its position. A tool precedes a team of its name."""
-    text = "\n\n".join(step.text for step in messages)
+    text, newest = "\n\n".join(step.text for step in messages), messages[-1]
+    origin = str(newest.metadata.get("item_id") or newest.step_id)
     calls = []
     for index, name in enumerate(guards.input):
         is_tool = team.tool(name) is not None
         args = {"text": text} if is_tool else {"team": name, "prompt": text}
-        call_id = call_id_at(messages[-1].step_id, history.state.steps, index, name, args)
+        call_id = call_id_at(origin, history.state.steps, index, name, args)
         calls.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=name if is_tool else DELEGATE, args=args)))
     return tuple(calls)
 
