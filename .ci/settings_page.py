@@ -23,7 +23,8 @@ GROUPS: Final = {
         "redis_url", "broker_url", "workspace", "s3_endpoint_url", "s3_timeout", "callback_broker_url", "prefix",
     ),
     "Teams and tools": (
-        "teams_dir", "tool_modules", "allowlist", "sandbox_memory", "mcp_sandbox", "mcp_tokens", "embeddings_model",
+        "teams_dir", "tool_modules", "allowlist", "credentials", "sandbox_memory", "mcp_sandbox", "mcp_tokens",
+        "embeddings_model",
     ),
     "Identity": ("signing_keys", "tenant", "caller", "audit_log"),
     "Load": ("agents_concurrency", "max_queued", "model_limits", "tenant_budgets"),

@@ -101,6 +101,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "TransientError",
         "UsageError",
     ),
+    "roboco.ports.file": ("File",),
     "roboco.ports.task_index": ("TaskPage",),
     "roboco.ports.tools": ("ToolContext",),
     "roboco.settings": (

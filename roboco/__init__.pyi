@@ -76,6 +76,7 @@ from roboco.errors import (
     TransientError,
     UsageError,
 )
+from roboco.ports.file import File
 from roboco.ports.task_index import TaskPage
 from roboco.ports.tools import ToolContext
 from roboco.settings import Settings, load_settings
@@ -99,6 +100,7 @@ __all__ = [
     "ErrorOccurred",
     "ErrorPart",
     "ExecutionEvent",
+    "File",
     "Forbidden",
     "History",
     "InvalidTeam",

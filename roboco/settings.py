@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from roboco.allowlist import Allowlist, read_allowlist
 from roboco.domain.day_budget import parse_budget
 from roboco.domain.removal.retention import RetentionRule, parse_rule
-from roboco.domain.schema import CallerId
+from roboco.domain.schema import FUNCTION_PATTERN, CallerId
 from roboco.domain.team.model_limits import parse_limit
 from roboco.domain.url import strip_credentials
 from roboco.errors import UsageError
@@ -117,6 +117,12 @@ class Settings(BaseModel):
     """Function `package.module:name` that returns the OAuth token of a task's user or tenant for an MCP server.
 
     Its keyword arguments are `url`, `tenant`, `user` and `refresh`. Tools workers import it.
+    """
+    credentials: Annotated[str | None, Field(pattern=FUNCTION_PATTERN)] = None
+    """Function `package.module:name` that returns a credential: `function(tenant, name) -> str`.
+
+    Workers import it, call it when a tool, a model or an MCP server needs the credential, and use the value for 60 s.
+    It decides which tenant has which credential: [what belongs where](belongs.md#credentials).
     """
     mcp_sandbox: Literal["network", "offline", "off"] = "network"
     """Confinement of MCP servers that a tools worker starts.

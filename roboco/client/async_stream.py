@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar, cast
 
 from roboco.client.stream import TASK_END, TaskStream, recheck_delays
 from roboco.client.task_result import TaskResult
+from roboco.domain.history.step import TaskStep
 from roboco.domain.session.session import ContinuationToken
 from roboco.domain.stream.item import StreamItem
 from roboco.domain.stream.merged import Cursor, MergedStream
@@ -40,15 +41,11 @@ class AsyncTaskStream:
         self.last_status = ""
         """The status that `wait_at_rest` has read last."""
 
-    def items(self, cursor: str | None) -> AsyncGenerator[StreamItem, None]:
-        """Yield each item after the cursor, live until the task has ended; without a cursor, from the beginning.
-
-        Raises UsageError immediately if the cursor is invalid.
-        """
-        return _without_gaps(self.items_and_gaps(cursor))
-
     def items_and_gaps(self, cursor: str | None) -> AsyncGenerator[StreamItem | None, None]:
-        """Do the same as `items`, and also yield None when there is no further item for now."""
+        """Yield each item after the cursor, live until the task has ended, and None if there is none for now.
+
+        Without a cursor, begin with the first item. Raises UsageError immediately if the cursor is invalid.
+        """
         return self._items_and_gaps(Cursor.parse(cursor) if cursor else Cursor())
 
     async def wait_at_rest(self) -> TaskSummary:
@@ -76,6 +73,14 @@ class AsyncTaskStream:
     async def result(self, summary: TaskSummary) -> TaskResult:
         """Return the result of the task with this summary."""
         return await _READERS.run(lambda: self._stream.result(summary))
+
+    async def step(self, seq: int) -> TaskStep | None:
+        """Return the step at this position, or None if there is none."""
+        return await _READERS.run(lambda: self._stream.step(seq))
+
+    async def is_over(self) -> bool:
+        """Return True if the task has ended, also if its workspace does not have the end yet."""
+        return await _READERS.run(self._stream.is_over)
 
     async def _items_and_gaps(self, at: Cursor) -> AsyncGenerator[StreamItem | None, None]:
         view = MergedStream(at, self._stream.iter_steps)
@@ -164,7 +169,8 @@ async def _items_with_steps(view: MergedStream, record: Record) -> Sequence[Stre
     return await _READERS.run(lambda: list(view.feed(record)))
 
 
-async def _without_gaps(items: AsyncGenerator[StreamItem | None, None]) -> AsyncGenerator[StreamItem, None]:
+async def without_gaps(items: AsyncGenerator[StreamItem | None, None]) -> AsyncGenerator[StreamItem, None]:
+    """Yield the items alone."""
     async with aclosing(items):
         async for item in items:
             if item is not None:

@@ -20,6 +20,7 @@ from roboco.domain.team.tool_difference import ToolDifference
 from roboco.domain.team.tool_spec import ToolDeclaration
 from roboco.engine.accept.accept_item import stored_item
 from roboco.engine.accept.answer import open_tool_changes
+from roboco.engine.accept.sub_tasks import open_sub_tasks
 from roboco.engine.engine import Engine
 from roboco.engine.record.newest_step import newest_step
 
@@ -30,7 +31,10 @@ PendingDecision = Literal["approve", "deny", "answer", "resolve", "change"]
 
 
 class PendingActions:
-    """The open calls of a task, by the action that each waits for. Each method reads the task as of now."""
+    """The open calls of a task and of its open sub-tasks, by the action that each waits for.
+
+    A call of a sub-task can be decided at the task, too. Each method reads the tasks as of now.
+    """
 
     def __init__(self, engine: Engine, task_id: str) -> None:
         self._engine = engine
@@ -38,31 +42,44 @@ class PendingActions:
 
     def unapproved(self) -> list[ToolCall]:
         """Return the calls that a person has to approve or deny, also those whose tool has changed."""
-        changed = [call for call in self._calls("change") if not self._has_item(change_id(call.id))]
-        return [*(call for call in self._calls("approve") if not self._has_item(approval_id(call.id))), *changed]
+        asked = self._calls("approve")
+        changed = [call for task_id, call in self._calls("change") if not self._has_item(task_id, change_id(call.id))]
+        return [*(call for task_id, call in asked if not self._has_item(task_id, approval_id(call.id))), *changed]
 
     def changes(self) -> dict[str, ToolDifference]:
         """Return how the tools of open calls have changed, by the ids of the calls."""
-        return {change.call_id: change for change in open_tool_changes(self._engine, self._task_id)}
+        found = [change for task_id in self._task_ids() for change in open_tool_changes(self._engine, task_id)]
+        return {change.call_id: change for change in found}
 
     def unanswered(self) -> list[ToolCall]:
         """Return the calls of client tools that have no answer yet."""
-        return [call for call in self._calls("answer") if not self._has_item(answer_id(call.id))]
+        return [call for task_id, call in self._calls("answer") if not self._has_item(task_id, answer_id(call.id))]
 
     def unknown(self) -> list[ToolCall]:
         """Return the calls with an unknown outcome, of which a person has to say whether they had their effect."""
-        return self._calls("resolve")
+        return [call for _, call in self._calls("resolve")]
 
     def at_limit(self) -> bool:
         """Return True if the task is paused at a limit: it continues once the limit is raised."""
         task = self._engine.tasks.task_store.load(self._task_id, 1)
         return task is not None and task.state.limit is not None
 
-    def _calls(self, decision: PendingDecision) -> list[ToolCall]:
-        return [call for _, call, _ in waiting_calls(self._engine, self._task_id, decision)]
+    def _calls(self, decision: PendingDecision) -> list[tuple[str, ToolCall]]:
+        """Return the calls that wait for the decision, each with its task."""
+        return [
+            (task_id, call)
+            for task_id in self._task_ids()
+            for _, call, _ in waiting_calls(self._engine, task_id, decision)
+        ]
 
-    def _has_item(self, item_id: str) -> bool:
-        return stored_item(self._engine.workspace, self._task_id, item_id) is not None
+    def _task_ids(self) -> list[str]:
+        """Return the task, and those of its open sub-tasks that wait."""
+        tasks = self._engine.tasks
+        found = open_sub_tasks(tasks, self._task_id, tasks.task_store.load(self._task_id, 1))
+        return [self._task_id, *(child for child, task in found if task.position.status.waiting)]
+
+    def _has_item(self, task_id: str, item_id: str) -> bool:
+        return stored_item(self._engine.workspace, task_id, item_id) is not None
 
 
 def waiting_calls(engine: Engine, task_id: str, decision: PendingDecision) -> Iterator[WaitingCall]:

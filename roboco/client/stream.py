@@ -80,6 +80,15 @@ class TaskStream:
             lambda: list(islice(self._engine.workspace.histories.read(self.task_id, start), READ_STEPS))
         )
 
+    def step(self, seq: int) -> TaskStep | None:
+        """Return the committed step at this position, or None if there is none."""
+        return self._retrying(lambda: next(iter(self._engine.workspace.histories.read(self.task_id, seq)), None))
+
+    def is_over(self) -> bool:
+        """Return True if the task has ended, also if its workspace does not have the end yet."""
+        task = self._retrying(lambda: self._engine.tasks.task_store.load(self.task_id, 1))
+        return self.has_ended() if task is None else task.position.status.ended
+
     def summary(self) -> TaskSummary:
         """Return the task at a glance."""
         return self._retrying(self._summary)

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Unpack
 
 from roboco.broker import names
-from roboco.client.async_stream import AsyncTaskStream
+from roboco.client.async_stream import AsyncTaskStream, without_gaps
 from roboco.client.blocking import iterate, wait_for
 from roboco.client.in_thread import SUBMISSIONS, in_thread
 from roboco.client.operator import what_if as comparisons
 from roboco.client.operator.what_if import RunningComparison, WhatIfOptions
 from roboco.client.options import ForkOptions, LimitOptions
 from roboco.client.stream import TaskStream
+from roboco.client.sub_task_stream import SubTaskStream
 from roboco.client.task_commands import handle_task_command
 from roboco.client.task_control import TaskControl
 from roboco.client.task_files import TaskFiles
@@ -47,37 +48,53 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         self._stream = TaskStream(task_id, engine, follower, self.settled_summary, worker_check)
         self._async_stream = AsyncTaskStream(self._stream, AsyncFollower(follower))
 
+    def _stream_of(self, task_id: str) -> AsyncTaskStream:
+        """Return the stream of this task or of a sub-task, which may wait for its place among others."""
+        if task_id == self.task_id:
+            return self._async_stream
+        check = WorkerCheck(task_id, str)
+        summary = self._run(task_id).settled_summary
+        return AsyncTaskStream(
+            TaskStream(task_id, self._engine, self._follower, summary, check), AsyncFollower(self._follower)
+        )
+
     def __iter__(self) -> Iterator[StreamItem]:
         return self.stream()
 
     def __repr__(self) -> str:
         return f"Task({self.task_id!r})"
 
-    def stream(self, cursor: str | None = None) -> Iterator[StreamItem]:
+    def stream(self, cursor: str | None = None, *, subtasks: bool = False) -> Iterator[StreamItem]:
         """Yield each item after the cursor, live until the task has ended; without a cursor, from the beginning.
 
         Items are the texts, tool calls, tool results and steps of the content, and the execution events, in the order
         in which they happened. Each item carries a cursor. A later call with that cursor continues after the item: no
         item is missing and none is repeated. Ending the iteration does not affect the task.
+        With `subtasks`, the items of its sub-tasks are among them, not those of their sub-tasks. Each item has its
+        `task_id`, and the cursors are those of streams with `subtasks`.
         Raises UsageError if the cursor is invalid, and TransientError if Redis or the workspace has not answered for a
         minute.
         """
-        return iterate(self.astream(cursor))
+        return iterate(self.astream(cursor, subtasks=subtasks))
 
-    def astream(self, cursor: str | None = None) -> AsyncGenerator[StreamItem, None]:
+    def astream(self, cursor: str | None = None, *, subtasks: bool = False) -> AsyncGenerator[StreamItem, None]:
         """Do the same as `stream`, with the same cursors, for an event loop: `async for item in task.astream()`.
 
         All followers in a loop share one connection for live items, and some threads that read logs. A slow follower
         gets its items from the log. Raises UsageError immediately if the cursor is invalid.
         """
-        return self._async_stream.items(cursor)
+        return without_gaps(self.astream_with_gaps(cursor, subtasks=subtasks))
 
-    def astream_with_gaps(self, cursor: str | None = None) -> AsyncGenerator[StreamItem | None, None]:
+    def astream_with_gaps(
+        self, cursor: str | None = None, *, subtasks: bool = False
+    ) -> AsyncGenerator[StreamItem | None, None]:
         """Do the same as `astream`, and also yield None when there is no further item for now.
 
         The first None follows the items that exist already, and others follow now and then. Many followers of one task
         share its items, and the JSON of their data (`item.data_json`).
         """
+        if subtasks:
+            return SubTaskStream(self.task_id, self._stream_of).items(cursor)
         return self._async_stream.items_and_gaps(cursor)
 
     def text(self) -> Iterator[str]:

@@ -4,7 +4,6 @@ import importlib
 import os
 import socket
 from dataclasses import dataclass, field
-from functools import partial
 
 import redis
 from celery import Celery
@@ -33,6 +32,7 @@ from roboco.ports.dispatcher import Dispatcher
 from roboco.ports.host import Host
 from roboco.ports.notifier import Deliver
 from roboco.ports.telemetry import Telemetry
+from roboco.process.credentials import Credentials
 from roboco.process.extras import missing_packages
 from roboco.redis.client import connect_for_renewals
 from roboco.redis.dead_letters import RedisDeadLetters
@@ -59,8 +59,7 @@ from roboco.tools.builtin import BuiltinTools
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.mcp.confinement import Confinement
 from roboco.tools.mcp.servers import McpServers
-from roboco.tools.python_tool import run_code
-from roboco.tools.sandbox.budget import MemoryBudget, read_budget
+from roboco.tools.sandbox.budget import read_budget
 from roboco.tools.sandbox.sandbox import Sandbox
 from roboco.tools.search.index_cache import cache_folder
 from roboco.tools.search.memory_index import MemoryIndex
@@ -97,7 +96,8 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
     workspace = open_workspace(settings.workspace, settings.s3_endpoint_url, settings.s3_timeout)
     workers = RedisWorkerRegistry(scripts, keys, host.worker)
     switches = SwitchBoard(workspace.files, workers, Clock())
-    call_model = LazyModel(settings.allowlist.model_servers).stream
+    credentials = Credentials(settings.credentials, secret_mask(settings))
+    call_model = LazyModel(settings.allowlist.model_servers, credentials).stream
     large_steps = StoredSteps(workspace.histories.read)
     return Engine(
         tasks=TaskStores(
@@ -113,9 +113,7 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
         services=Services(
             call_model=call_model if host.telemetry is None else instrumented(call_model, host.telemetry),
             rate_limiter=RedisRateLimiter(scripts, keys, model_limits(settings)),
-            toolbox=_build_toolbox(
-                settings, workspace, host.timeout_error, read_budget(settings.sandbox_memory, host.max_parallel_calls)
-            ),
+            toolbox=_build_toolbox(settings, workspace, host, credentials),
             dispatcher=dispatcher,
             deliver=_notifier(settings),
             listen=RedisSignals(settings.redis_url, keys).listen,
@@ -202,9 +200,9 @@ def client_telemetry() -> ProcessTelemetry | None:
 
 
 def _build_toolbox(
-    settings: Settings, workspace: OpenWorkspace, timeout_error: type[Exception], budget: MemoryBudget
+    settings: Settings, workspace: OpenWorkspace, host: HostProcess, credentials: Credentials
 ) -> FunctionToolbox:
-    rank = None
+    rank, budget = None, read_budget(settings.sandbox_memory, host.max_parallel_calls)
     if settings.embeddings_model is not None and not missing_packages("workers"):  # a client without them runs no tools
         embeddings = importlib.import_module("roboco.tools.search.embeddings")  # which imports httpx2
         model, at, rest = settings.embeddings_model.partition("@http")
@@ -214,12 +212,12 @@ def _build_toolbox(
     index = MemoryIndex(
         workspace.histories, artifact_reader(workspace.files), cache_folder(), rank, workspace=settings.workspace
     )
-    builtin = BuiltinTools(workspace.files, index, partial(run_code, workspace.files, Sandbox(budget=budget)))
-    servers, functions = build_mcp_servers(settings), FunctionLoader(settings.tool_modules)
-    return FunctionToolbox(workspace.files, builtin, servers, functions, timeout_error, secret_mask(settings))
+    builtin = BuiltinTools(workspace.files, index, Sandbox(budget=budget))
+    servers, functions = build_mcp_servers(settings, credentials), FunctionLoader(settings.tool_modules)
+    return FunctionToolbox(workspace.files, builtin, servers, functions, host.timeout_error, credentials)
 
 
-def build_mcp_servers(settings: Settings) -> McpServers:
+def build_mcp_servers(settings: Settings, credentials: Credentials | None = None) -> McpServers:
     """Return the MCP servers that the operator allows, with the rights that the operator grants them."""
     confinement = Confinement(settings.mcp_sandbox, settings.allowlist.mcp_paths)
     return McpServers(
@@ -228,6 +226,7 @@ def build_mcp_servers(settings: Settings) -> McpServers:
         confinement=confinement,
         tokens=RedisTokenStore(settings.redis_url, Keys(settings.prefix)),
         get_token=settings.mcp_tokens,
+        credentials=credentials or Credentials(settings.credentials),
     )
 
 

@@ -9,7 +9,7 @@ needs this.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -102,3 +102,9 @@ def shows_decision(task: Snapshot, routes_by_run: bool) -> bool:
     if task.steps.tail[0].seq == 0 or len(task.steps.tail) >= COORDINATOR_TAIL_LENGTH:
         return True
     return is_conclusive(History(task.state, task.steps.tail), routes_by_run)
+
+
+def step_at(histories: Histories, task_id: str, tail: Sequence[TaskStep], seq: int) -> TaskStep:
+    """Return the step at this position. Cost: one read of the history if it is older than the tail."""
+    found = next((step for step in tail if step.seq == seq), None)
+    return found or next(histories.read(task_id, seq))

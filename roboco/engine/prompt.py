@@ -6,6 +6,7 @@ from typing import Any
 from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import OUTPUT, PROMPT, TaskStep
 from roboco.domain.team.team import Agent, Team
+from roboco.engine.history_tail import step_at
 from roboco.ports.workspace import Histories
 from roboco.templates.templates import JinjaPrompts
 
@@ -29,11 +30,7 @@ def newest_outputs(
     """
     if "output" not in agent.prompt:
         return {}
-    known = {step.seq: step for step in tail}
-    return {
-        name: (known.get(seq) or next(histories.read(task_id, seq))).metadata[OUTPUT]
-        for name, seq in state.outputs.items()
-    }
+    return {name: step_at(histories, task_id, tail, seq).metadata[OUTPUT] for name, seq in state.outputs.items()}
 
 
 def _variables(team: Team, agent: Agent, task_id: str, first: TaskStep) -> dict[str, Any]:

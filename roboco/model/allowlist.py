@@ -31,10 +31,11 @@ _ADDRESSES = {
 def key_variable(profile: ModelProfile) -> str:
     """Return the name of the variable with the profile's API key, or "" if it has none.
 
-    A profile with its own address gets the variable of its provider only if it names it. Bedrock needs no key: without
+    A profile with its own address gets the variable of its provider only if it names it, and one with a credential gets
+    none. Bedrock needs no key: without
     one, requests are signed with the credentials that AWS's packages find.
     """
-    if profile.api_key_env or profile.base_url is not None:
+    if profile.api_key_env or profile.base_url is not None or profile.api_key is not None:
         return profile.api_key_env or ""
     variables = _KEY_VARIABLES.get(profile.provider, (DEFAULT_KEY_VARIABLE,))
     usual = "" if profile.provider == "bedrock" else variables[0]

@@ -20,7 +20,6 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from yarl import URL
 
-from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.url import without_query
 from roboco.errors import ModelError
 from roboco.http.retry_after import parse_retry_after, parse_seconds
@@ -86,7 +85,7 @@ class ChatWire:
         response = await self._session.post(
             URL(url, encoded=True),
             data=json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(errors="replace"),
-            headers=_headers(request.profile, url),
+            headers=_headers(request, url),
             proxy=_proxy_of(url),
             allow_redirects=False,
         )
@@ -127,7 +126,22 @@ def request_body(request: Request, lessons: Lessons) -> dict[str, Any]:
         messages = [one for pair in zip([{}, *messages], messages, strict=False) for one in _answered(*pair)]
     if lessons.system_as_user:
         messages = [message | {"role": "user"} if message["role"] == "system" else message for message in messages]
+    if profile.provider == "mistral":
+        messages = [_with_document_urls(message) for message in messages]
     return body | {"messages": messages}
+
+
+def _with_document_urls(message: dict[str, Any]) -> dict[str, Any]:
+    """Return the message with PDFs in the form of Mistral."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    files = [part.get("file") for part in content]
+    changed = [
+        {"type": "document_url", "document_url": file["file_data"], "document_name": file["filename"]} if file else part
+        for part, file in zip(content, files, strict=True)
+    ]
+    return message | {"content": changed}
 
 
 def _answered(before: dict[str, Any], message: dict[str, Any]) -> tuple[dict[str, Any], ...]:
@@ -168,7 +182,8 @@ def chat_url(base_url: str | None) -> str:
     return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/chat/completions"))
 
 
-def _headers(profile: ModelProfile, url: str) -> dict[str, str]:
+def _headers(request: Request, url: str) -> dict[str, str]:
+    profile = request.profile
     headers = {
         "Accept": "text/event-stream, application/json",
         "Accept-Encoding": "identity",
@@ -177,7 +192,7 @@ def _headers(profile: ModelProfile, url: str) -> dict[str, str]:
     }
     if base_url_of(profile) is None:
         headers |= account_headers()
-    if key := model_key(profile):
+    if key := request.credential or model_key(profile):
         azure = "api-version=" in urlsplit(url).query
         headers |= {"api-key": key} if azure else {"Authorization": f"Bearer {key}"}
     return headers | {name: os.environ.get(variable, "") for name, variable in profile.headers.items()}

@@ -267,12 +267,15 @@ def model_error(failure: ServerFailure, request: Request) -> ModelError:
 
 
 def _error_of(kind: FailureKind, failure: ServerFailure, request: Request) -> ModelError:
-    key = key_variable(request.profile)
+    profile = request.profile
+    key = key_variable(profile)
     where = f" ({failure.status})" if failure.status else ""
     subject = f"model {request.profile.model!r}"
     quoted = redact_secrets(failure.text, request)[:_MAX_QUOTED_CHARS].rstrip(". ")
     if kind.code == "auth":
         named = f"the key in {key}" if key else "a request without a key"
+        if profile.api_key is not None:
+            named = f"credential {profile.api_key.credential!r} of tenant {request.tenant!r}"
         return ModelError("auth", f"{subject} refuses {named}{where}; {kind.remedy}: {quoted}", False)
     problem = f"{subject} {kind.problem}" if kind.retryable else f"{subject}: {kind.problem}"
     remedy = f"; {kind.remedy}" if kind.remedy else ""
@@ -295,7 +298,7 @@ def redact_secrets(text: str, request: Request) -> str:
     names = (key_variable(request.profile), *request.profile.headers.values())
     pairs = [pair.partition("=") for pair in urlsplit(base_url_of(request.profile) or "").query.split("&")]
     query = [(name, shown) for name, _, value in pairs for shown in (value, unquote(value), unquote_plus(value))]
-    secrets = [os.environ.get(name, "") for name in names if name]
+    secrets = [request.credential, *(os.environ.get(name, "") for name in names if name)]
     secrets += [value for name, value in query if len(value) >= _MIN_QUERY_CHARS and name != "api-version"]
     clean = well_formed(text)
     for secret in sorted(secrets, key=len, reverse=True):

@@ -20,10 +20,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from roboco.domain.canonical_json import canonical_json
+from roboco.domain.prompt.attached import attached_tokens, data_of
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.tokens import IMAGE_TOKENS, estimate_tokens
+from roboco.domain.tokens import estimate_tokens
 from roboco.domain.usage import ModelUsage
-from roboco.errors import ModelError
+from roboco.errors import ModelError, TransientError, UsageError
 from roboco.model import reply_assembly
 from roboco.model.allowlist import (
     DEFAULT_BASE_URL,
@@ -63,6 +64,7 @@ from roboco.model.tool_call_filter import SpokenWords
 from roboco.model.typed_output import answers_by_tool, with_answer_tool, with_format, without_answer_call
 from roboco.model.wire import Output, Wire
 from roboco.ports.model import CallProgress, Listener, ModelStream, OnText, Reply, Request
+from roboco.process.credentials import Credentials
 
 _log = logging.getLogger(__name__)
 
@@ -100,9 +102,14 @@ class OpenAIModel:
     """
 
     def __init__(
-        self, allowed: tuple[str, ...] = (), max_attempts: int = MAX_ATTEMPTS, retry_delay: float = RETRY_DELAY
+        self,
+        allowed: tuple[str, ...] = (),
+        credentials: Credentials | None = None,
+        max_attempts: int = MAX_ATTEMPTS,
+        retry_delay: float = RETRY_DELAY,
     ) -> None:
-        self._allowed = allowed
+        self.allowed = allowed
+        self._credentials = credentials or Credentials()
         self.max_attempts = max_attempts
         self.retry_delay = retry_delay
         self._loop = LoopThread()
@@ -120,8 +127,8 @@ class OpenAIModel:
     def wire_of(self, request: Request) -> Wire:
         """Return the wire to the request's server. Raise ModelError if the profile may not be used."""
         profile = request.profile
-        check_allowed(profile, self._allowed)
-        name, key = key_variable(profile), model_key(profile)
+        check_allowed(profile, self.allowed)
+        name, key = key_variable(profile), request.credential or model_key(profile)
         if not key and needs_key(profile):
             raise ModelError("no_key", f"no model key: {name} is not set on the agents worker", False)
         for variable in filter(None, (name, *profile.headers.values())):
@@ -130,6 +137,23 @@ class OpenAIModel:
                 message = f"the value of {variable} is not valid in an HTTP header; set it again"
                 raise ModelError("no_key", message, False)
         return self._chat if profile.provider in _CHAT_PROVIDERS else self._native
+
+    async def with_credential(self, request: Request) -> Request:
+        """Return the request with its key, if that is a credential. The one that it has was refused.
+
+        Raise ModelError if there is no valid one.
+        """
+        if request.profile.api_key is None:
+            return request
+        name = request.profile.api_key.credential
+        try:
+            key = await self._credentials.get_async(request.tenant, name, request.credential)
+        except (UsageError, TransientError) as error:
+            raise ModelError("no_key", str(error), isinstance(error, TransientError)) from None
+        if not (key.isascii() and key.isprintable()):
+            message = f"credential {name!r} of tenant {request.tenant!r} is not valid in an HTTP header"
+            raise ModelError("no_key", message, False)
+        return replace(request, credential=key)
 
     def learned(self, profile: ModelProfile) -> Lessons:
         """Return what this process has learned of the profile's server and model from refusals."""
@@ -204,6 +228,8 @@ class _ModelCall:
         """Return the reply or the error, with the usage of all requests. Raises nothing."""
         request = self._request
         try:
+            check_allowed(request.profile, self._model.allowed)
+            self._request = request = await self._model.with_credential(request)
             self._model.wire_of(request)
             reply = await self._usable_reply(for_server(request, self._server))
             return replace(marked(reply, self._server, request), usage=self._spent)
@@ -212,7 +238,7 @@ class _ModelCall:
         except Exception as error:
             _log.exception("a model call failed by an unexpected error")
             failure = ModelError("internal", f"model {request.profile.model!r}: {error!r}", False)
-        failure = redact_error(failure, request)
+        failure = redact_error(failure, self._request)
         failure.tokens_in, failure.tokens_out = self._spent.tokens_in, self._spent.tokens_out
         return failure
 
@@ -348,6 +374,23 @@ class _ModelCall:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _exchange(self, request: Request, on_text: OnText | None) -> ReplyAssembly:
+        """Send one request, once more if another key takes the place of a refused one. Return its reply.
+
+        Raise _Failed if that is not whole.
+        """
+        request = replace(request, credential=self._request.credential)
+        try:
+            return await self._exchange_once(request, on_text)
+        except _Failed as failed:
+            if failed.error.code != "auth":
+                raise
+            renewed = await self._model.with_credential(request)
+            if renewed.credential == request.credential:
+                raise
+            self._request = replace(self._request, credential=renewed.credential)
+            return await self._exchange_once(renewed, on_text)
+
+    async def _exchange_once(self, request: Request, on_text: OnText | None) -> ReplyAssembly:
         """Send one request, and count its usage. Return its reply, or raise _Failed if that is not whole."""
         assembly = ReplyAssembly(request.profile.model, request.max_tokens)
         self._current, self._heard_at = (request, assembly), time.time()
@@ -470,14 +513,15 @@ def _native_correction(request: Request, mistake: str) -> Request:
 
 def _estimated_prompt(request: Request) -> int:
     """Return an estimate of the tokens of the request's messages and tools."""
-    images = 0
+    files = 0
     texts: list[Any] = [list(request.tools)] if request.tools else []
     for message in request.messages:
         content = message.get("content")
-        shown = [part for part in content if part.get("type") != "image_url"] if isinstance(content, list) else content
-        images += len(content) - len(shown) if isinstance(content, list) and isinstance(shown, list) else 0
-        texts.append(message | {"content": shown})
-    return estimate_tokens(canonical_json(texts)) + images * IMAGE_TOKENS
+        if isinstance(content, list):
+            files += sum(map(attached_tokens, content))
+            content = [part for part in content if data_of(part) is None]
+        texts.append(message | {"content": content})
+    return estimate_tokens(canonical_json(texts)) + files
 
 
 def _ignore(_: str) -> None:

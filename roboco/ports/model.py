@@ -28,6 +28,10 @@ class Request:
     """The JSON Schema of the answer, or None for words. The text of a reply without calls is the answer then."""
     response_format: dict[str, Any] | None = None
     """The form of the reply, as chat completions describe it, or None. A server may not know it."""
+    tenant: str = ""
+    """The tenant of the task, whose credential may be the key."""
+    credential: str = field(default="", repr=False)
+    """The key, if it is a credential. The adapter sets it."""
 
 
 @dataclass(frozen=True)

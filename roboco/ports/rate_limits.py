@@ -78,17 +78,17 @@ class RateLimiter(Protocol):
     def add_waiting_task(self, profile: ModelProfile, task_id: str) -> None:
         """Record that the task is paused until this profile's model has answered a request with this key."""
 
-    def waiting_tasks(self, profile: ModelProfile) -> list[str]:
-        """Return tasks that await a reply of this model, those with the longest wait first.
+    def waiting_tasks(self, profile: ModelProfile, tenant: str) -> list[str]:
+        """Return tasks that await a reply of this model to a request with this key, longest wait first.
 
         There are at most MAX_RESUMED_TASKS.
         """
 
-    def remove_waiting_tasks(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
+    def remove_waiting_tasks(self, profile: ModelProfile, tenant: str, task_ids: Sequence[str]) -> None:
         """Remove these tasks from those that await a reply."""
 
-    def pause(self, profile: ModelProfile, seconds: float) -> None:
-        """Pause all requests to this profile's server with its key, as it demands. A longer pause remains."""
+    def pause(self, profile: ModelProfile, tenant: str, seconds: float) -> None:
+        """Pause all requests to this profile's server with its key for the tenant. A longer pause remains."""
 
     def count_day(self, task_id: str, by: str | None, steps: int, used: DayUsage) -> None:
         """Replace the usage of the task on this day, unless a value after as many steps, or after more, is stored.

@@ -1,7 +1,7 @@
 """Tools that a worker process can describe and run."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,6 +13,8 @@ from roboco.domain.ids import tenant_of
 from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_listing import Listing
 from roboco.domain.team.tool_spec import ToolDeclaration
+from roboco.errors import UsageError
+from roboco.ports.file import File
 
 Listings = Mapping[str, Listing]
 """The listings that a turn needs, by server."""
@@ -35,6 +37,14 @@ class TaskOwner:
     tenant: str = ""
     user: str | None = None
     """The caller that created the task."""
+
+
+def _no_artifact(name: str) -> File:
+    raise UsageError(f"artifact {name!r}: only a tools worker reads files of tasks")
+
+
+def _no_credential(name: str) -> str:
+    raise UsageError(f"credential {name!r}: only a tools worker has credentials")
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,26 @@ class ToolContext:
     """The values that the call changes."""
     memory: str = ""
     """The path of the memory that the task uses, or "" if it has none."""
+
+    read_artifact: Callable[[str], File] = field(default=_no_artifact, compare=False, repr=False)
+    """Reads a file of the task."""
+    ask_credential: Callable[[str], str] = field(default=_no_credential, compare=False, repr=False)
+    """Returns a credential of the tenant."""
+
+    def artifact(self, name: str) -> File:
+        """Return the file of the task with this name or URI, with its `data`, of up to 64 MiB.
+
+        Raise UsageError, which names the files, if there is none.
+        """
+        return self.read_artifact(name)
+
+    def credential(self, name: str) -> str:
+        """Return the secret of this name that the function of ROBOCO_CREDENTIALS has for the tenant of the task.
+
+        Ask for it when it is needed: the function may have changed it. Raise UsageError if there is none, which the
+        agent reads. Raise TransientError if there may be one later: a pure or idempotent call then runs again.
+        """
+        return self.ask_credential(name)
 
     @property
     def tenant(self) -> str:

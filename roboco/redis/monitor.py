@@ -100,7 +100,7 @@ class RedisMonitor:
             for profile in team.models.values():
                 for bucket in self._buckets.all_or_unlimited(profile, tenant_of(task_id), team.name):
                     buckets[bucket.keys] = bucket
-                    pauses.setdefault(bucket.keys, set()).add(self._buckets.pause_key(profile))
+                    pauses.setdefault(bucket.keys, set()).add(self._buckets.pause_key(profile, tenant_of(task_id)))
         limits = [(bucket, sorted(pauses.get(keys, ()))) for keys, bucket in buckets.items()][:MAX_RATES]
         return [one for one in self._usage(limits) if one.max_requests or one.max_tokens or one.pause_left]
 

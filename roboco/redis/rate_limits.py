@@ -69,7 +69,7 @@ class Buckets:
         """Return the buckets that limit a request with this profile: the team's own, then the operator's."""
         limit, server = self._limits.for_profile(profile), self.server(profile)
         own = (profile.requests_per_minute, profile.tokens_per_minute)
-        name = _digest(tenant, team, profile.base_url, profile.api_key_env, *own)
+        name = _digest(tenant, team, profile.base_url, profile.key_name(tenant) or None, *own)
         teams = Bucket(profile.model, team, self._keys.bucket(server, name), *own)
         operators = Bucket(profile.model, "", self._keys.bucket(server, "all"), limit.requests, limit.tokens)
         return [one for one in (teams, operators) if one.requests or one.tokens]
@@ -86,13 +86,13 @@ class Buckets:
         none = Bucket(profile.model, "", self._keys.bucket(self.server(profile), "all"), None, None)
         return self.of(profile, tenant, team) or [none]
 
-    def pause_key(self, profile: ModelProfile) -> str:
+    def pause_key(self, profile: ModelProfile, tenant: str) -> str:
         """Return the key of a pause that a model server demands. Pauses apply to one API key of the server."""
-        return self._keys.paused_until(self.server(profile), profile.api_key_env or "")
+        return self._keys.paused_until(self.server(profile), profile.key_name(tenant))
 
-    def waiting_tasks_key(self, profile: ModelProfile) -> str:
-        """Return the key of the tasks that wait for a reply of a model."""
-        return self._keys.awaiting_reply(self.server(profile), profile.api_key_env or "")
+    def waiting_tasks_key(self, profile: ModelProfile, tenant: str) -> str:
+        """Return the key of the tasks that wait for a reply of a model to a request with the same API key."""
+        return self._keys.awaiting_reply(self.server(profile), profile.key_name(tenant))
 
     def admission_key(self, profile: ModelProfile, ticket: Ticket) -> str:
         """Return the key of the admission of a ticket."""
@@ -128,8 +128,8 @@ class RedisRateLimiter:
     def reserve(self, profile: ModelProfile, ticket: Ticket, tokens: int) -> Admission:
         """Admit the request, or queue its ticket."""
         buckets = self._limiting_buckets(profile, ticket)
-        names = [self._buckets.pause_key(profile), self._buckets.admission_key(profile, ticket)]
-        names += [self._buckets.waiting_tasks_key(profile), *_bucket_keys(buckets)]
+        names = [self._buckets.pause_key(profile, ticket.tenant), self._buckets.admission_key(profile, ticket)]
+        names += [self._buckets.waiting_tasks_key(profile, ticket.tenant), *_bucket_keys(buckets)]
         times = (self._window_ms, int(RETRY_DELAY * 1000), self._grace_ms, self._slot_ms)
         request = (ticket.name, tokens, ticket.tenant)
         wait = self._scripts.run("rate_reserve", names, *request, *times, *_bucket_limits(buckets))
@@ -153,27 +153,28 @@ class RedisRateLimiter:
 
     def add_waiting_task(self, profile: ModelProfile, task_id: str) -> None:
         """Record that the task is paused until the profile's model answers a request with its API key."""
-        name = self._buckets.waiting_tasks_key(profile)
+        name = self._buckets.waiting_tasks_key(profile, tenant_of(task_id))
         with translating_errors(), self._scripts.client.pipeline(transaction=False) as pipe:
             pipe.zadd(name, {task_id: time.time()}, nx=True)
             pipe.expire(name, WAITING_TASKS_TTL)
             pipe.execute()
 
-    def waiting_tasks(self, profile: ModelProfile) -> list[str]:
+    def waiting_tasks(self, profile: ModelProfile, tenant: str) -> list[str]:
         """Return at most MAX_RESUMED_TASKS that wait for a reply of this model, those that wait longest first."""
+        name = self._buckets.waiting_tasks_key(profile, tenant)
         with translating_errors():
-            found: Any = self._scripts.client.zrange(self._buckets.waiting_tasks_key(profile), 0, MAX_RESUMED_TASKS - 1)
+            found: Any = self._scripts.client.zrange(name, 0, MAX_RESUMED_TASKS - 1)
             return [str(task_id) for task_id in found]
 
-    def remove_waiting_tasks(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
+    def remove_waiting_tasks(self, profile: ModelProfile, tenant: str, task_ids: Sequence[str]) -> None:
         """Record that these tasks no longer wait for a reply."""
         if task_ids:
             with translating_errors():
-                self._scripts.client.zrem(self._buckets.waiting_tasks_key(profile), *task_ids)
+                self._scripts.client.zrem(self._buckets.waiting_tasks_key(profile, tenant), *task_ids)
 
-    def pause(self, profile: ModelProfile, seconds: float) -> None:
+    def pause(self, profile: ModelProfile, tenant: str, seconds: float) -> None:
         """Hold back all requests to the profile's server with its API key for these seconds. A longer pause remains."""
-        self._scripts.run("rate_pause", [self._buckets.pause_key(profile)], math.ceil(seconds * 1000))
+        self._scripts.run("rate_pause", [self._buckets.pause_key(profile, tenant)], math.ceil(seconds * 1000))
 
     def _limiting_buckets(self, profile: ModelProfile, ticket: Ticket) -> list[Bucket]:
         return self._buckets.of(profile, ticket.tenant, ticket.team)

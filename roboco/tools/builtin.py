@@ -17,18 +17,19 @@ from roboco.domain.builtin_tools import (
     REMEMBER,
 )
 from roboco.domain.history.part import Artifact
+from roboco.domain.prompt.attached import kind_of
 from roboco.errors import UsageError
 from roboco.ports.tools import ToolContext
 from roboco.ports.workspace import Files
+from roboco.tools.documents import document_kind, read_document
 from roboco.tools.function_tool import describe_function
 from roboco.tools.memory_tools import MemoryTools
+from roboco.tools.python_tool import run_code
+from roboco.tools.sandbox.sandbox import Sandbox
 from roboco.tools.search.memory_index import MemoryIndex
 from roboco.tools.search.result import PartKind, SearchFilters
 from roboco.workspace.artifacts.store import NewArtifact, find_artifact, iter_pieces, list_artifacts, write_artifact
 from roboco.workspace.artifacts.text_reader import TextReader
-
-RunCode = Callable[[str, ToolContext], tuple[dict[str, Any], tuple[Artifact, ...]]]
-"""Runs a Python program, and returns its result and the artifacts that it created."""
 
 MAX_CONTENT_CHARS = 1024 * 1024
 """Maximum number of characters of a text that `artifact_write` accepts."""
@@ -41,10 +42,10 @@ MAX_READ_OFFSET = 64 * 1024 * 1024
 class BuiltinTools:
     """Tools over the workspace of the task that calls them."""
 
-    def __init__(self, files: Files, index: MemoryIndex, run_code: RunCode) -> None:
+    def __init__(self, files: Files, index: MemoryIndex, sandbox: Sandbox) -> None:
         self._files = files
         self._index = index
-        self._run_code = run_code
+        self._sandbox = sandbox
         memory = MemoryTools(files, index)
         self._created_artifacts: dict[str, tuple[Artifact, ...]] = {}
         named: dict[str, Callable[..., Any]] = {
@@ -87,9 +88,21 @@ class BuiltinTools:
         context: ToolContext,
         offset: Annotated[int, Field(ge=0, le=MAX_READ_OFFSET, description="first character to return")] = 0,
         limit: Annotated[int, Field(ge=1, le=MAX_READ_CHARS)] = MAX_READ_CHARS,
+        source: Annotated[bool, Field(description="the source of an HTML file, not its text")] = False,
     ) -> dict[str, Any]:
-        """Read a text file of this task, or a part of it: `more` says whether there is more after that."""
+        """Read a text, PDF, DOCX, XLSX or HTML file of this task, or a part of its text, or see an image or a sound.
+
+        `more` says whether there is more after the part.
+        """
         artifact = find_artifact(self._files, context.task_id, uri)
+        if kind_of(artifact) in ("image", "audio"):
+            self._created_artifacts[context.call_id] = (artifact,)
+            return artifact.model_dump(include={"uri", "mime_type", "size"})
+        if document_kind(artifact) is not None and not source:
+            found = read_document(self._files, self._sandbox, artifact, context, (offset, limit))
+            if not found["text"] and kind_of(artifact) is not None:  # perhaps scanned: models may see what it shows
+                self._created_artifacts[context.call_id] = (artifact,)
+            return found | {"offset": offset, "total_bytes": artifact.size}
         reader = TextReader(iter_pieces(self._files, context.task_id, artifact))
         try:
             text = reader.characters(offset, limit)
@@ -126,6 +139,6 @@ class BuiltinTools:
 
         Files that it writes there become files of this task.
         """
-        result, made = self._run_code(code, context)
+        result, made = run_code(self._files, self._sandbox, code, context)
         self._created_artifacts[context.call_id] = made
         return result

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from roboco.domain.builtin_tools import HANDOFF
 from roboco.domain.canonical_json import canonical_json, json_bytes
-from roboco.domain.history.step import OUTPUT
-from roboco.domain.prompt.typed_answer import MAX_ANSWER_BYTES
+from roboco.domain.history.step import MAX_ANSWER_BYTES, OUTPUT
 from roboco.domain.team.team import Agent
 from roboco.errors import UsageError
+from roboco.ports.file import File
 from roboco.ports.tools import ToolContext
 from roboco.tools.output_types import OutputTypes
 from roboco.tools.tool_result import to_json
@@ -29,6 +29,8 @@ class Answer:
     """The agent to which it hands over."""
     calls: Sequence[tuple[str, Mapping[str, Any]]] = ()
     """Calls of the agent's tools, by name, with their arguments. With their results the function has a turn again."""
+    files: Sequence[File] = ()
+    """Files, which become artifacts of the task."""
 
 
 def recorded_form(agent: Agent, returned: Any, types: OutputTypes, context: ToolContext) -> dict[str, Any]:

@@ -9,10 +9,12 @@ from typing import Any, Literal, TypeVar, get_args, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from roboco.domain.history.media import Media
 from roboco.domain.team.effect import Effect
 from roboco.domain.team.tool_spec import ToolDeclaration
 from roboco.errors import UsageError
 from roboco.ports.tools import ToolContext
+from roboco.tools.returned_files import split_files
 from roboco.tools.tool_result import to_json
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -138,14 +140,19 @@ class FunctionTool:
         }
 
     def call(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        """Return the function's result as JSON.
+        """Return the function's result as JSON, with descriptions in place of files, as `call_with_files` does."""
+        return self.call_with_files(args, context)[0]
+
+    def call_with_files(self, args: Mapping[str, Any], context: ToolContext) -> tuple[Any, tuple[Media, ...]]:
+        """Return the function's result as JSON, and the files in it.
 
         Raise UsageError if the arguments do not fit, and TypeError if the result has no JSON.
         """
-        return to_json(self.returned(args, context), self._full_name)
+        result, files = self.returned(args, context)
+        return to_json(result, self._full_name), files
 
-    def returned(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        """Return what the function returns. Raise UsageError if the arguments do not fit."""
+    def returned(self, args: Mapping[str, Any], context: ToolContext) -> tuple[Any, tuple[Media, ...]]:
+        """Return what the function returns, and the files in it. Raise UsageError if the arguments do not fit."""
         try:
             checked = self.arguments.model_validate(args)
         except ValidationError as error:
@@ -154,7 +161,7 @@ class FunctionTool:
         keywords = {str(field.alias): getattr(checked, name) for name, field in fields.items()}
         if self.context is not None:
             keywords[self.context] = context
-        return _finished(self.function(**keywords))
+        return split_files(_finished(self.function(**keywords)))
 
     def verify_call(self, args: dict[str, Any], context: ToolContext) -> Verified | None:
         """Return the outcome of a call that was started, or None if the tool cannot determine it."""

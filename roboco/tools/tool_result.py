@@ -11,6 +11,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from roboco.domain.canonical_json import MAX_DEPTH, canonical_json, validated_json
+from roboco.ports.file import File
 from roboco.tools.result_parts import serialized_parts
 
 MAX_VALUES = 1_000_000
@@ -51,6 +52,8 @@ class _Conversion:
                 return self.convert(value.value, depth - 1)
             case None | str() | int() | float():
                 return value
+            case File():
+                raise ValueError("it holds a File inside another value, return files alone or in a list")
             case BaseModel():
                 _Conversion(self._values_left).check_size(value, depth)
                 return self.convert(value.model_dump(mode="json"), depth)

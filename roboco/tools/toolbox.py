@@ -2,9 +2,11 @@
 
 import logging
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from roboco.domain.builtin_tools import BUILTIN_TOOLS
 from roboco.domain.decision.router import Router
@@ -26,23 +28,28 @@ from roboco.domain.team.team import Agent, Team, default_prefix
 from roboco.domain.team.tool_listing import Listing
 from roboco.domain.team.tool_spec import AgentFunction, ServerTool, TaskTool, ToolDeclaration, ToolSpec
 from roboco.errors import NotRunnable, TransientError, UsageError
+from roboco.ports.file import MAX_FILES_BYTES, File
 from roboco.ports.tools import Listings, TaskOwner, ToolContext
 from roboco.ports.workspace import Files
+from roboco.process.credentials import Credentials
 from roboco.schemas.json_schema import schema_error, value_error
 from roboco.tools.builtin import BuiltinTools
-from roboco.tools.function_answer import recorded_form
+from roboco.tools.function_answer import Answer, recorded_form
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.function_tool import FunctionTool
 from roboco.tools.mcp.listing import build_listing, find_listed_tool
 from roboco.tools.mcp.servers import McpServers
 from roboco.tools.output_types import OutputTypes
-from roboco.tools.tool_failure import Mask, error_text, failure_lines, result_text
+from roboco.tools.returned_files import split_files
+from roboco.tools.tool_failure import error_text, failure_lines, result_text
 from roboco.tools.tool_output import log_output
 from roboco.workspace.artifacts.large_result import offload_large, truncate_large
 from roboco.workspace.artifacts.media import remove_media, store_media
+from roboco.workspace.artifacts.store import find_artifact, iter_pieces
 
 _log = logging.getLogger(__name__)
 
+Found = TypeVar("Found")
 MAX_LOGGED_FRAMES = 20
 """Maximum number of frames of a tool's exception in the log."""
 MAX_CHAIN = 20
@@ -65,8 +72,8 @@ class _CallResult:
 class FunctionToolbox:
     """Built-in tools, tools of MCP servers, and functions of the modules that the operator allows.
 
-    `time_limit_error` is the exception with which the pool ends a tool at its time limit. `mask` removes secrets from a
-    tool's exceptions, and from its output in the log.
+    `time_limit_error` is the exception with which the pool ends a tool at its time limit. The mask of `credentials`
+    removes secrets from a tool's result, its exceptions, and its output in the log.
     """
 
     def __init__(
@@ -76,15 +83,16 @@ class FunctionToolbox:
         servers: McpServers,
         functions: FunctionLoader,
         time_limit_error: type[Exception] = TimeoutError,
-        mask: Mask = str,
+        credentials: Credentials | None = None,
     ) -> None:
         self._files = files
         self._builtin = builtin
         self._servers = servers
         self._functions = functions
-        self._outputs = OutputTypes(functions, mask)
+        self._credentials = credentials or Credentials()
+        self._mask = self._credentials.mask
+        self._outputs = OutputTypes(functions, self._mask)
         self._time_limit_error = time_limit_error
-        self._mask = mask
 
     def describe(self, team: Team, agent: Agent, listings: Listings) -> tuple[dict[str, Any], ...]:
         """Return the agent's tools in the format of the chat completions protocol. Raise UsageError if one is unknown.
@@ -152,11 +160,12 @@ class FunctionToolbox:
         made = {
             "artifacts": result.artifacts,
             "media": result.media,
-            "state": dict(context.state_changes),
-            "answer": result.answer,
+            "state": self._credentials.mask_json(dict(context.state_changes)),
+            "answer": self._credentials.mask_json(result.answer),
             "failed_before": tuple(failed_before),
         }
-        return successful_outcome(call, result.result, _elapsed_ms(started_at)).model_copy(update=made)
+        shown = self._credentials.mask_json(result.result) if isinstance(spec, ToolSpec) else result.result
+        return successful_outcome(call, shown, _elapsed_ms(started_at)).model_copy(update=made)
 
     def offload_large(self, outcome: ToolOutcome, context: ToolContext) -> ToolOutcome:
         """Return the outcome after storing its media, and a result too large for the history, as files of the task."""
@@ -240,14 +249,29 @@ class FunctionToolbox:
             case ToolSpec():
                 function = self._functions.tool(spec.function)
                 function.check_declaration(spec)
+                context = replace(
+                    context,
+                    ask_credential=_once(spec, partial(self._credentials.get, context.tenant)),
+                    read_artifact=_once(spec, partial(self._read_artifact, context.task_id)),
+                )
                 with log_output(call.tool_name, context.task_id, self._mask):
                     if not isinstance(spec, AgentFunction):
-                        return _CallResult(function.call(call.args, context))
-                    returned = function.returned(call.args, context)
+                        returned, files = function.call_with_files(call.args, context)
+                        return _CallResult(returned, media=files)
+                    returned, files = function.returned(call.args, context)
+                    if isinstance(returned, Answer):
+                        files = split_files(returned.files)[1]
                     answer = recorded_form(team.agent(context.agent), returned, self._outputs, context)
-                    return _CallResult("answered", answer=answer)
+                    return _CallResult("answered", answer=answer, media=files)
             case _:
                 raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
+
+    def _read_artifact(self, task_id: str, name: str) -> File:
+        found = find_artifact(self._files, task_id, name)
+        if found.size > MAX_FILES_BYTES:
+            raise UsageError(f"artifact {name!r} has {found.size} bytes, at most {MAX_FILES_BYTES} are read as a whole")
+        data = b"".join(iter_pieces(self._files, task_id, found))
+        return File(found.name, data, mime_type=found.mime_type)
 
     def _store_failure(self, call: ToolCall, context: ToolContext, error: Exception) -> None:
         """Log where the tool raised, and store it for `roboco show`. The result of the call does not depend on this."""
@@ -291,6 +315,20 @@ class FunctionToolbox:
             raise NotRunnable(f"tool {name!r}: {error}", error.module) from error
         function.check_declaration(spec)
         return function
+
+
+def _once(spec: ToolSpec, read: Callable[[str], Found]) -> Callable[[str], Found]:
+    """Return a function that reads for the call. A failure for now ends an irreversible one, which cannot run again."""
+
+    def found(name: str) -> Found:
+        try:
+            return read(name)
+        except TransientError as error:
+            if spec.effect != "irreversible":
+                raise
+            raise UsageError(f"{error}; call the tool again later") from error
+
+    return found
 
 
 def _timed_out(team: Team, call: ToolCall, spec: ToolDeclaration | None, runtime_ms: int) -> ToolOutcome:

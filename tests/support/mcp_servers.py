@@ -53,7 +53,7 @@ def open_servers(server: McpServer, **options: Any) -> Iterator[McpServers]:
     """Yield the adapter with this server as the only allowed one. Close it at the end of the block."""
     allowed = shlex.join(server.command) if server.command else server.url or ""
     options = {"confinement": Confinement("off")} | options  # tests name processes and files outside of the sandbox
-    servers = McpServers((allowed,), (*server.env, *server.headers.values()), **options)
+    servers = McpServers((allowed,), server.variables, **options)
     try:
         yield servers
     finally:

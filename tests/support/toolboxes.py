@@ -1,13 +1,12 @@
 """A real toolbox over any workspace, for tests."""
 
-from functools import partial
 from pathlib import Path
 
 from roboco.ports.workspace import Files, Histories
+from roboco.process.credentials import Credentials
 from roboco.tools.builtin import BuiltinTools
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.mcp.servers import McpServers
-from roboco.tools.python_tool import run_code
 from roboco.tools.sandbox.sandbox import Sandbox
 from roboco.tools.search.memory_index import MemoryIndex
 from roboco.tools.toolbox import FunctionToolbox
@@ -20,8 +19,9 @@ def toolbox_of(
     modules: tuple[str, ...],
     folder: Path,
     time_up: type[Exception] = TimeoutError,
+    credentials: str | None = None,
 ) -> FunctionToolbox:
     """Return a toolbox that keeps its index in the folder, and may start no MCP servers."""
     index = MemoryIndex(histories, artifact_reader(files), folder)
-    builtin = BuiltinTools(files, index, partial(run_code, files, Sandbox()))
-    return FunctionToolbox(files, builtin, McpServers(()), FunctionLoader(modules), time_up)
+    builtin = BuiltinTools(files, index, Sandbox())
+    return FunctionToolbox(files, builtin, McpServers(()), FunctionLoader(modules), time_up, Credentials(credentials))

@@ -1,6 +1,7 @@
 """Tools of the tests' teams."""
 
 import asyncio
+import base64
 import contextlib
 import os
 import signal
@@ -8,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from roboco import Answer, ToolContext, tool
+from roboco import Answer, File, ToolContext, tool
 
 
 @tool
@@ -170,3 +171,21 @@ def hang_once(stubborn: bool = False) -> str:
     begun = (_folder() / "calls.txt").exists()
     _log_call("hangs")
     return "woke up" if begun else hang(600, stubborn)
+
+
+@tool
+def spill_credential(context: ToolContext, fails: bool = False) -> str:
+    """Print the tenant's credential, note it in the state, and return it or raise it."""
+    secret = context.credential("crm")
+    print(f"the secret is {secret}")
+    context.update_state(noted=secret)
+    if fails:
+        raise RuntimeError(f"the server refuses {secret}")
+    return f"{len(secret)} characters: {secret}"
+
+
+@tool
+def draw(name: str) -> list[Any]:
+    """Draw a dot."""
+    data = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    return ["a dot", File(name, base64.b64decode(data))]

@@ -51,6 +51,7 @@ def test_each_setting_is_an_environment_variable() -> None:
         "ROBOCO_MODEL_LIMITS": "gpt-4o-mini=500/200000, m@http://127.0.0.1:8080/v1=/9",
         "ROBOCO_MCP_SANDBOX": "offline",
         "ROBOCO_MCP_TOKENS": "shop.tokens:get_token",
+        "ROBOCO_CREDENTIALS": "shop.credentials:find",
         "ROBOCO_CALLBACK_BROKER_URL": "redis://shop:1/0",
         "ROBOCO_SANDBOX_MEMORY": "1500",
         "ROBOCO_HEALTH_DIR": "/health",

@@ -20,6 +20,7 @@ from roboco.team_files.file import load_team
 @options.task_id
 @options.as_json
 @options.web
+@options.subtasks
 @click.option("--worker", is_flag=True, help="Start a worker even if ROBOCO_REDIS_URL is set.")
 def run(file: Path, prompt: str, **given: Any) -> int:
     """Run a team here and show it live.

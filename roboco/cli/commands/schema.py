@@ -32,7 +32,7 @@ def team_file_schema() -> dict[str, Any]:
         "title": "Prompt File",
         "type": "string",
     }
-    agent["oneOf"] = [{"required": [name]} for name in ("prompt", "prompt_file", "function")]
+    agent["oneOf"] = [{"required": [name]} for name in ("prompt", "prompt_file", "function", "map")]
     one = {"anyOf": [{"$ref": "#/$defs/Edge"}, {"type": "string"}]}
     graph["properties"]["routing_graph"]["additionalProperties"] = {
         "anyOf": [*one["anyOf"], {"items": one, "type": "array"}]

@@ -22,22 +22,23 @@ from roboco.domain.stream.event import TaskEnded
 @click.command()
 @click.argument("task_id")
 @click.option("--cursor", help="Continue after the item that carried this cursor.")
+@options.subtasks
 @options.as_json
-def watch(task_id: str, cursor: str | None, as_json: bool) -> int:
+def watch(task_id: str, cursor: str | None, subtasks: bool, as_json: bool) -> int:
     """Show a task live until it has ended.
 
     Ctrl-C leaves, and the task continues. The exit code is 0 if the task has completed, and 1 if it has ended
     otherwise.
     """
-    display = JsonLines(sys.stdout) if as_json else LiveView(Screen(sys.stdout))
+    display = JsonLines(sys.stdout) if as_json else LiveView(Screen(sys.stdout), task_id=task_id)
     with closing(Orchestrator(caller_settings())) as orchestrator:
         task = orchestrator.task(task_id)
         _ = task.status  # reads Redis: if it does not answer, fail now, not after a minute of retries
-        return _follow(task, display, cursor)
+        return _follow(task, display, cursor, subtasks)
 
 
-def _follow(task: Task, display: LiveView | JsonLines, cursor: str | None) -> int:
-    reader = ReaderThread(task.stream(cursor))
+def _follow(task: Task, display: LiveView | JsonLines, cursor: str | None, subtasks: bool) -> int:
+    reader = ReaderThread(task.stream(cursor, subtasks=subtasks))
     try:
         while True:
             if (item := reader.next(1.0)) is None:
@@ -46,9 +47,9 @@ def _follow(task: Task, display: LiveView | JsonLines, cursor: str | None) -> in
                 continue
             display.show(item)
             cursor = item.cursor
-            if isinstance(item.data, TaskEnded):
+            if isinstance(item.data, TaskEnded) and item.task_id in ("", task.task_id):
                 return SUCCESS if item.data.status is TaskStatus.COMPLETED else FAILED
     except Interrupted as signal:
-        again = f" --cursor {cursor}" if cursor else ""
+        again = (f" --cursor {cursor}" if cursor else "") + (" --subtasks" if subtasks else "")
         click.echo(f"\nthe task continues; watch it again with: roboco watch {task.task_id}{again}", err=True)
         return signal.exit_code

@@ -21,6 +21,7 @@ from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError, UsageError
 from roboco.model.openai_model import OpenAIModel
 from roboco.ports.model import Listener, Reply, Request
+from roboco.process.credentials import Credentials
 from roboco.settings import Settings
 from roboco.team_files.prices import priced_profile
 
@@ -71,10 +72,10 @@ def check_profiles(settings: Settings, team: Team, only: tuple[str, ...] = ()) -
     profiles = team.models or {"default": team.profile(team.agents[0])}
     if unknown := [name for name in only if name not in profiles]:
         raise UsageError(f"--profile: no profile {unknown[0][:80]!r}, possible are {', '.join(profiles)}")
-    model = OpenAIModel(settings.allowlist.model_servers)
+    model = OpenAIModel(settings.allowlist.model_servers, Credentials(settings.credentials))
     try:
         for name in only or profiles:
-            yield _ProfileCalls(model, profiles[name]).run(name)
+            yield _ProfileCalls(model, profiles[name], settings.tenant or "").run(name)
     finally:
         model.shut(CLOSE_TIMEOUT)
 
@@ -89,6 +90,7 @@ class _Failed(Exception):
 class _ProfileCalls:
     model: OpenAIModel
     profile: ModelProfile
+    tenant: str = ""
     used: ModelUsage = field(default_factory=ModelUsage)
 
     def run(self, name: str) -> ProfileCheck:
@@ -175,7 +177,7 @@ class _ProfileCalls:
         return CheckResult("", "warn" if whole else "ok", f"the connection was closed after {took:.0f} ms, {how}")
 
     def _request(self, prompt: str, tools: tuple[dict[str, Any], ...] = ()) -> Request:
-        return Request(self.profile, (_SYSTEM, {"role": "user", "content": prompt}), tools)
+        return Request(self.profile, (_SYSTEM, {"role": "user", "content": prompt}), tools, tenant=self.tenant)
 
     def _reply(self, request: Request) -> tuple[str, Reply]:
         texts: list[str] = []

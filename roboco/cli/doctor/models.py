@@ -40,6 +40,10 @@ def _checks_of_model(profile: ModelProfile, allowed: tuple[str, ...]) -> list[Ch
     except ModelError as error:
         found, _, todo = error.message.partition(": ")
         return [CheckResult(name, "fail", found, todo)]
+    if profile.api_key is not None:
+        return [
+            CheckResult(name, "ok", f"not asked: its key is credential {profile.api_key.credential!r} of each tenant")
+        ]
     if needs_key(profile) and not model_key(profile):
         return [CheckResult(name, "fail", f"{variable} is not set", "set it here and where the agents workers run")]
     if profile.provider in _NATIVE:

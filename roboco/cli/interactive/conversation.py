@@ -30,10 +30,11 @@ class Conversation:
         *,
         user: TerminalUser | None = None,
         check: Callable[[], None] = lambda: None,
+        subtasks: bool = False,
     ) -> None:
         self._task = task
         self._show_item = show
-        self._reader = ReaderThread(task.stream())
+        self._reader = ReaderThread(task.stream(subtasks=subtasks))
         self._user = user
         self._check = check
         self._waiting = False
@@ -74,6 +75,8 @@ class Conversation:
     def _show(self, item: StreamItem) -> TaskStatus | None:
         """Show the item. Return the task's status if the item ends the task, else None."""
         self._show_item(item)
+        if item.task_id not in ("", self._task.task_id):
+            return None
         match item.data:
             case TaskEnded() as ended:
                 return ended.status

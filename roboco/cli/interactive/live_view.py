@@ -46,12 +46,18 @@ class LiveView:
     """Prints items in their order. The content of a step that no earlier item showed is printed with the step.
 
     Below the result of a call, the lines of its exception in `failures` are printed. The status line ends with `hint`.
+    Items of other tasks than `task_id` are those of sub-tasks. Their texts are printed with their steps.
     """
 
     def __init__(
-        self, screen: Screen, failures: Mapping[str, CallFailure] = MappingProxyType({}), hint: str = ""
+        self,
+        screen: Screen,
+        failures: Mapping[str, CallFailure] = MappingProxyType({}),
+        hint: str = "",
+        task_id: str = "",
     ) -> None:
         self._screen = screen
+        self._task_id = task_id
         self._tools = ToolView(screen, failures)
         self._hint = hint
         self._work = ""
@@ -68,6 +74,9 @@ class LiveView:
 
     def show(self, item: StreamItem) -> None:
         """Print the item."""
+        if item.task_id and item.task_id != self._task_id:
+            self._of_sub_task(item)
+            return
         match item.data:
             case TextPartDelta() as delta:
                 self._text(delta)
@@ -81,6 +90,19 @@ class LiveView:
                 self._remaining_parts(final.step)
             case event:
                 self._event(event)
+
+    def _of_sub_task(self, item: StreamItem) -> None:
+        """Print a step of an agent of a sub-task, or why the sub-task waits."""
+        match item.data:
+            case StepFinal(step=step) if step.by_agent:
+                self._title(step.agent_name, f"sub-task {item.task_id}", self._colour(step.agent_name))
+                self._screen.write(step.text)
+                self._remaining_parts(step)
+                self.note_interjection()
+            case StatusChanged() as event if event.status.waiting:
+                self._note(f"sub-task {item.task_id} {_status_with_reason(event.status, event.reason)}", "yellow")
+            case _:
+                pass
 
     def show_status(self) -> None:
         """Show the running work and its duration in the status line, as nothing has arrived for a moment."""

@@ -53,6 +53,8 @@ class RunOptions:
     """MCP servers that the worker of this command may start."""
     web: bool = False
     """Serve the web view of the task, until Ctrl-C."""
+    subtasks: bool = False
+    """Show the sub-tasks, too."""
     must_complete: bool = False
     """A task that waits is a failure: the team asks its user nothing."""
 
@@ -77,8 +79,11 @@ def run_team(team: Team, options: RunOptions) -> int:
             _note_command(notes, f"web view: {page}#/tasks/{quote(task.task_id, safe='')}")
         check = stack.check if stack.has_worker else _no_local_worker
         try:
-            as_json = Conversation(task, JsonLines(sys.stdout).show, check=check) if options.as_json else None
-            conversation = as_json or _interactive_conversation(task, screen, check)
+            if options.as_json:
+                show = JsonLines(sys.stdout).show
+                conversation = Conversation(task, show, check=check, subtasks=options.subtasks)
+            else:
+                conversation = _interactive_conversation(task, screen, check, options.subtasks)
             describe_next = partial(_next_command, task, stack.has_worker)
             code = _follow(conversation, task, notes, describe_next, options.must_complete)
         except BrokenPipeError:
@@ -131,10 +136,10 @@ def _submit(orchestrator: Orchestrator, team: Team, options: RunOptions) -> Task
     )
 
 
-def _interactive_conversation(task: Task, screen: Screen, check: Callable[[], None]) -> Conversation:
+def _interactive_conversation(task: Task, screen: Screen, check: Callable[[], None], subtasks: bool) -> Conversation:
     """Return the conversation for people; on a terminal the user takes part in it."""
     interactive = sys.stdin.isatty()
-    view = LiveView(screen, hint=" · Ctrl-C to speak or stop" if interactive else "")
+    view = LiveView(screen, hint=" · Ctrl-C to speak or stop" if interactive else "", task_id=task.task_id)
     user = TerminalUser(task, task.pending_actions(), screen, view) if interactive else None
     if user is not None and user.interjects:
         _note(screen, "Ctrl-C lets you send a message to the team; twice stops the task")
@@ -143,7 +148,7 @@ def _interactive_conversation(task: Task, screen: Screen, check: Callable[[], No
         check()
         view.show_status()
 
-    return Conversation(task, view.show, user=user, check=check_and_animate)
+    return Conversation(task, view.show, user=user, check=check_and_animate, subtasks=subtasks)
 
 
 def exit_code(status: TaskStatus, must_complete: bool) -> int:

@@ -14,6 +14,7 @@ class JsonLines:
 
     def show(self, item: StreamItem) -> None:
         """Print the item."""
-        record = {"type": item.type, "cursor": item.cursor} | item.data.model_dump(mode="json")
+        about = {"task_id": item.task_id} if item.task_id else {}
+        record = {"type": item.type, "cursor": item.cursor} | item.data.model_dump(mode="json") | about
         self._file.write(f"{json.dumps(record)}\n")
         self._file.flush()

@@ -74,6 +74,7 @@ task_id = click.option(
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs; errors too.")
 web = click.option("--web", is_flag=True, help="Serve the web view of the task too, until Ctrl-C.")
+subtasks = click.option("--subtasks", is_flag=True, help="Show the texts and events of its sub-tasks, too.")
 always_json = click.option(
     "--json", is_flag=True, expose_value=False, help="Print errors as JSON too; the output always is."
 )

@@ -11,6 +11,7 @@ from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wa
 from roboco.domain.decision.budget import limit_reached
 from roboco.domain.decision.function_turn import answer_step, begin_turn, refused_turn
 from roboco.domain.decision.input_guards import next_for_guards
+from roboco.domain.decision.map_turn import finish_map, start_map
 from roboco.domain.decision.route import WORKER_LOST_RULE, Route
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import ATTEMPTS, INTERRUPTED, Situation
@@ -177,11 +178,22 @@ def _next_turn(team: Team, limits: Limits, history: History, situation: Situatio
         problem = f"router {chosen.router!r} chose {chosen.to!r}, possible are {possible}, {END} and {TO_USER}"
         code = ROUTER_LOST if chosen.rule == WORKER_LOST_RULE else ROUTER
         return _error(code, f"{problem} ({chosen.reason})")
+    return _turn_of(team, limits, history, situation, chosen, handed_off_by)
+
+
+def _turn_of(
+    team: Team, limits: Limits, history: History, situation: Situation, chosen: Route, handed_off_by: str | None
+) -> Action:
+    """Return the turn of the chosen agent, or the step in place of it: of a map, a function, a loop or a limit."""
+    agent = team.agent(chosen.to)
+    if (results := finish_map(agent, history, chosen)) is not None:
+        return results
     if (loop := history.state.loop.detect(limits)) is not None:
         return _error(LOOP, loop)
     if (limit := limit_reached(limits, history.state, chosen.to, situation.seconds)) is not None:
         return limit_step(limit, chosen.to)
-    agent = team.agent(chosen.to)
+    if agent.map is not None:
+        return start_map(agent.name, agent.map, history, situation.outputs, chosen)
     if agent.function is None:
         return StartTurn(chosen.to, chosen, handed_off_by)
     refused = refused_turn(agent, limits, history)
@@ -205,13 +217,20 @@ def without_notices(history: History) -> History:
 def _wrap_up(team: Team, history: History) -> Action:
     """Return the action at a limit of a team that wraps up: one last turn, and then the end."""
     state, kind = history.state, team.collaboration_model.type
-    agent = state.limited_agent if team.has_agent(state.limited_agent) else team.initial_agent
-    wrapped_up = state.wrapped_up or team.agent(agent).function is not None  # a function has no turn without calls
-    if wrapped_up and state.open_goals:
+    if state.wrapped_up and state.open_goals:
         return _error(GOALS, f"not achieved: {', '.join(goal.name for goal in state.open_goals)}; {state.limit}")
-    if wrapped_up:
+    if state.wrapped_up:
         return End(TaskStatus.COMPLETED, f"wrapped up, since {state.limit}")
+    agent = _wrapping_agent(team, state)
+    if agent is None:
+        return End(TaskStatus.COMPLETED, f"ended, since {state.limit}")
     return StartTurn(agent, Route(agent, kind, WRAP_UP_RULE, str(state.limit)))
+
+
+def _wrapping_agent(team: Team, state: TaskState) -> str | None:
+    """Return the agent that makes the last turn, or None if no agent has a model."""
+    names = [agent.name for agent in team.agents if agent.has_model]
+    return next((name for name in (state.limited_agent, team.initial_agent, *names) if name in names), None)
 
 
 def _finished_or_waiting(team: Team, limits: Limits, history: History, situation: Situation, chosen: Route) -> Action:

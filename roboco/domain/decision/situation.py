@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.inbox.item import Interrupt, Item, LimitChange, Stop, UserMessage
@@ -27,6 +28,8 @@ class Situation:
     """True for a sub-task. It has no user: instead of waiting for a message it ends."""
     pending_turn: bool = False
     """True if a turn is recorded whose step is not committed."""
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    """The newest outputs of the agents over whose outputs the team's maps go, by agent."""
 
     @property
     def stop(self) -> Stop | None:

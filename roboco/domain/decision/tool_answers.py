@@ -190,8 +190,8 @@ def _answer(team: Team, state: TaskState, agent: Agent, call: ToolCall, done: se
     name = call.tool_name
     if name == HANDOFF and agent.handoffs:
         return _hand_off(call, agent.handoffs, HANDOFF in done)
-    if name == DELEGATE and agent.delegates:
-        return _refused_delegation(call, agent.delegates)
+    if name == DELEGATE and agent.sub_teams:
+        return _refused_delegation(call, agent.sub_teams)
     if name.startswith(GOAL_PREFIX) and any(
         goal.tool_name == name and agent.achieves(goal.name, team) for goal in state.goals
     ):

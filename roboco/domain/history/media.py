@@ -13,7 +13,9 @@ class Media:
     part: int
     """The index of the part, from 0."""
     kind: str
-    """"image", "audio" or "resource"."""
+    """"image", "audio", "resource" or "file"."""
     mime_type: str
     """The MIME type according to the server; the bytes may contradict it."""
     data: bytes
+    name: str = ""
+    """The name of a file that has one."""

@@ -52,6 +52,8 @@ REASONING = "reasoning"
 """The metadata key of a step for the beginning of its model's reasoning."""
 OUTPUT = "output"
 """The metadata key of an agent's step for the value of its answer, if the agent has a type of output."""
+MAX_ANSWER_BYTES = 256 * 1024
+"""The largest value of an answer, as JSON."""
 INVALID_OUTPUT = "invalid_output"
 """The metadata key of a step whose answer has not the type of the agent's output, for the reason."""
 GUARDS = "guards"
@@ -64,6 +66,8 @@ HANDED_OFF_BY = "handed_off_by"
 """The metadata key of such a step for the agent that has handed over to it."""
 ANSWER = "answer"
 """The metadata key of a step of results for what such a function has answered, until the next step has it."""
+MAP = "map"
+"""The metadata key of the steps of an agent with a map, for the place of its list; the code of the error of a map."""
 RETRY = "retry"
 """The metadata key of the step with which a failed task continues, for the record of its retry."""
 
@@ -167,6 +171,11 @@ class TaskStep(RecordModel):
     def begins_function(self) -> bool:
         """Return True if the step has the call that is the turn of an agent that is a function."""
         return self.metadata.get(FUNCTION) == "call"
+
+    @property
+    def is_map(self) -> bool:
+        """Return True if it is a step of an agent with a map: no model wrote it."""
+        return self.by_agent and MAP in self.metadata
 
     @property
     def is_imported(self) -> bool:

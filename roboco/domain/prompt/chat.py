@@ -6,6 +6,8 @@ from typing import Any
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.part import Artifact, ArtifactPart, ErrorPart, TextPart, ToolCallPart, ToolResult
 from roboco.domain.history.step import PROVIDER, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.prompt.attached import attached_part, kind_of
+from roboco.domain.team.model_profile import FileKind
 
 ChatMessage = dict[str, Any]
 """One message of the chat completions protocol: `role`, `content`, `tool_calls`, `tool_call_id`.
@@ -17,12 +19,13 @@ StepGroup = tuple[TaskStep, ...]
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def messages_of(agent: str, group: StepGroup, images: bool) -> list[ChatMessage]:
-    """Return the messages of a group for this agent.
+Accepted = frozenset[FileKind]
+"""The kinds of files that a model accepts."""
 
-    With `images` its model accepts images, by their artifacts' URIs.
-    """
-    return [message for step in group for message in _messages(agent, step, group, images)]
+
+def messages_of(agent: str, group: StepGroup, accepted: Accepted) -> list[ChatMessage]:
+    """Return the messages of a group for this agent. Files that its model accepts are parts, with their URIs."""
+    return [message for step in group for message in _messages(agent, step, group, accepted)]
 
 
 def is_empty(step: TaskStep) -> bool:
@@ -51,44 +54,30 @@ def safe_tool_name(name: str) -> str:
     return _UNSAFE.sub("_", name)[:64] or "unnamed"
 
 
-def _messages(agent: str, step: TaskStep, group: StepGroup, images: bool) -> list[ChatMessage]:
+def _messages(agent: str, step: TaskStep, group: StepGroup, accepted: Accepted) -> list[ChatMessage]:
     if step.agent_name == TOOL_EXECUTOR:
-        return _results(agent, step, group[0], images)
+        return _results(agent, step, group[0], accepted)
     if step.agent_name == agent:
         own = [_own_message(step)]
         return [*own, {"role": "user", "content": _correction(step)}] if step.invalid_output else own
     text = step_text(step)
     if step.agent_name != USER:
         text = f"[{step.agent_name}] {text}"
-    return [_with_images({"role": "user", "content": text}, step.artifacts, images)]
+    return [_with_files({"role": "user", "content": text}, step.artifacts, accepted)]
 
 
 def _correction(step: TaskStep) -> str:
     return f"That answer cannot be used: {step.invalid_output}. Answer again, with the whole corrected value alone."
 
 
-def _with_images(message: ChatMessage, artifacts: tuple[Artifact, ...], images: bool) -> ChatMessage:
-    shown = [artifact for artifact in artifacts if images and is_image(artifact)]
-    if not shown:
-        return message
-    parts = [{"type": "image_url", "image_url": {"url": artifact.uri}} for artifact in shown]
-    return message | {"content": [{"type": "text", "text": message["content"]}, *parts]}
-
-
-def is_image(artifact: Artifact) -> bool:
-    """Return True if models that accept images accept this one."""
-    return artifact.mime_type in ("image/png", "image/jpeg", "image/gif", "image/webp")
-
-
-def image_mime_type(data: bytes) -> str | None:
-    """Return the MIME type of an image that models accept, from its first bytes, or None for anything else."""
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if data.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if data[:6] in (b"GIF87a", b"GIF89a"):
-        return "image/gif"
-    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None
+def _with_files(message: ChatMessage, artifacts: tuple[Artifact, ...], accepted: Accepted) -> ChatMessage:
+    """Return the message with the files that the model accepts, and with the names of those that it cannot see."""
+    shown = [artifact for artifact in artifacts if kind_of(artifact) in accepted]
+    hidden = [(artifact.uri, kind) for artifact in artifacts if (kind := kind_of(artifact)) and kind not in accepted]
+    notes = "".join(f"\n(not shown: {uri}, since your model accepts no {kind})" for uri, kind in hidden)
+    text = message["content"] + notes
+    parts = [{"type": "text", "text": text}, *map(attached_part, shown)]
+    return message | {"content": parts if shown else text}
 
 
 def _own_message(step: TaskStep) -> ChatMessage:
@@ -107,24 +96,25 @@ def _own_message(step: TaskStep) -> ChatMessage:
     return message
 
 
-def _results(agent: str, step: TaskStep, caller: TaskStep, images: bool) -> list[ChatMessage]:
-    artifacts = "".join(f"\n(stored as {artifact.uri})" for artifact in step.artifacts)
-    shown = [_with_images({"role": "user", "content": "(images from the tools)"}, step.artifacts, images)]
-    pictures = shown if isinstance(shown[0]["content"], list) else []
+def _results(agent: str, step: TaskStep, caller: TaskStep, accepted: Accepted) -> list[ChatMessage]:
+    stored = "".join(f"\n(stored as {artifact.uri})" for artifact in step.artifacts)
+    files = [_with_files({"role": "user", "content": "(files from the tools)"}, step.artifacts, accepted)]
+    if not any(kind_of(artifact) for artifact in step.artifacts):
+        files = []
     if caller.agent_name == agent:
         last = len(step.results) - 1
         results: list[ChatMessage] = [
             {
                 "role": "tool",
                 "tool_call_id": result.tool_call_id,
-                "content": _result_text(result, step) + (artifacts if index == last else ""),
+                "content": _result_text(result, step) + (stored if index == last else ""),
             }
             for index, result in enumerate(step.results)
         ]
-        return results + pictures
+        return results + files
     names = {call.id: call.tool_name for call in caller.calls}
     lines = [f"[{names.get(result.tool_call_id)} answered] {_result_text(result, step)}" for result in step.results]
-    return [{"role": "user", "content": "\n".join(lines) + artifacts}, *pictures]
+    return [{"role": "user", "content": "\n".join(lines) + stored}, *files]
 
 
 def _result_text(result: ToolResult, step: TaskStep) -> str:

@@ -9,8 +9,6 @@ from typing import Any
 
 from roboco.domain.canonical_json import canonical_json, validated_json
 
-MAX_ANSWER_BYTES = 256 * 1024
-"""The largest value of an answer, as JSON."""
 _FIELD = "value"
 _ROOT = "answer_value"
 _DEFINITIONS = ("$defs", "definitions")

@@ -17,11 +17,13 @@ from typing import Any, assert_never
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.step import USER, TaskStep
+from roboco.domain.prompt.attached import attached_tokens
 from roboco.domain.prompt.chat import ChatMessage, StepGroup, group_by_call, is_empty, messages_of
 from roboco.domain.prompt.summary import HistorySummary
 from roboco.domain.team.context_policy import BudgetContext, RecentContext, SummaryContext
+from roboco.domain.team.model_profile import FileKind
 from roboco.domain.team.team import Agent
-from roboco.domain.tokens import ESTIMATING_TOKENIZER, IMAGE_TOKENS, Tokenizer
+from roboco.domain.tokens import ESTIMATING_TOKENIZER, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class PromptInputs:
     """The reason why there is no summary, or ""."""
     limit: str | None = None
     """The reason why this turn is the last one, or None."""
-    images: bool = False
-    """True if the model accepts images."""
+    accepted: frozenset[FileKind] = frozenset()
+    """The kinds of files that the model accepts."""
     max_tokens: int | None = None
     """The most tokens of the request, whatever the agent's strategy, or None if that is not known."""
     tokens: Tokenizer = ESTIMATING_TOKENIZER
@@ -78,7 +80,7 @@ def build_working_memory(agent: Agent, prompt: str, seen: PromptInputs) -> Worki
     }
     if seen.output is not None:  # in the prompt and in the response format
         fixed["output"] = 2 * seen.tokens.count(canonical_json(seen.output))
-    opening = messages_of(agent.name, head, seen.images)
+    opening = messages_of(agent.name, head, seen.accepted)
     summary = _summary_messages(seen)
     closing: list[ChatMessage] = [{"role": USER, "content": text} for text in after]
     spent = sum(fixed.values()) + _tokens(seen, [*opening, *summary, *closing])
@@ -103,7 +105,7 @@ _GO_ON: ChatMessage = {"role": USER, "content": "Go on."}
 def _seen(agent: Agent, group: StepGroup) -> StepGroup:
     """Return the steps of the group that the agent sees; empty if it sees none."""
     step, policy = group[0], agent.context
-    if step.is_notice or is_empty(step):
+    if step.is_notice or is_empty(step) or (step.is_map and step.calls):
         return ()
     if not step.by_agent or step.agent_name == agent.name or isinstance(policy, SummaryContext):
         return group
@@ -201,7 +203,7 @@ def _newest(agent: Agent, seen: PromptInputs, groups: list[StepGroup], spent: in
     for group in reversed(groups):
         if chosen and group[-1 if seen.summary is not None else 0].seq < begin:
             break
-        messages = messages_of(agent.name, group, seen.images)
+        messages = messages_of(agent.name, group, seen.accepted)
         size = _tokens(seen, messages)
         if chosen and size > left:
             chosen, why = _from_round_position(chosen, total // 2), most
@@ -276,8 +278,7 @@ def _message_tokens(tokens: Tokenizer, message: ChatMessage) -> int:
     content = message["content"]
     if isinstance(content, str):
         return tokens.count(canonical_json(message))
-    images = sum(1 for part in content if part["type"] == "image_url")
-    return tokens.count(canonical_json(message)) + images * IMAGE_TOKENS
+    return tokens.count(canonical_json(message)) + sum(map(attached_tokens, content))
 
 
 def ranges(numbers: list[int]) -> list[list[int]]:

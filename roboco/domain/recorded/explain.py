@@ -8,9 +8,10 @@ from typing import Any
 
 from roboco.domain.decision.decide import ROUTER, ROUTER_LOST, decide
 from roboco.domain.decision.input_guards import GUARD
+from roboco.domain.decision.map_turn import mapped_outputs
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.state import AFTER_RESULTS, WRAP_UP_RULE, History, TaskState, fold
-from roboco.domain.history.step import FUNCTION, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step import FUNCTION, MAP, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.recorded.describe import describe
 from roboco.domain.recorded.recorded_task import TAIL_LENGTH, RecordedTask
 from roboco.domain.recorded.step_events import caller_in_brackets, events_of, truncated
@@ -87,7 +88,8 @@ def current_status(past: RecordedTask) -> str:
     custom = isinstance(past.team.collaboration_model, Custom)
     if custom or (history.last.calls and not past.team.has_agent(history.last.agent_name)):
         return f"it is being worked on ({status})"
-    action = decide(past.team, history, Situation(sub_task=past.sub_task))
+    outputs = mapped_outputs(past.team, history.state, past.steps.__getitem__)
+    action = decide(past.team, history, Situation(sub_task=past.sub_task, outputs=outputs))
     return f"it is being worked on ({status}); next: {describe(action)}"
 
 
@@ -101,6 +103,7 @@ def _end_reason(past: RecordedTask) -> str:
         "loop": "its agents were in a loop",
         "attempts": "its attempts were exhausted",
         GUARD: "a message of the user did not pass its guards",
+        MAP: "a list of a map was not there, or its sub-tasks failed",
         ROUTER: "the team's router chose no agent of the team",
         ROUTER_LOST: "the workers that ran the team's router were lost",
     }

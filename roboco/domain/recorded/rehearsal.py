@@ -16,11 +16,12 @@ from typing import Any
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
+from roboco.domain.decision.map_turn import mapped_outputs
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.part import Part, ToolCall, ToolCallPart, ToolResultPart
 from roboco.domain.history.state import History, fold
-from roboco.domain.history.step import FUNCTION, GUARDS, TOOL_EXECUTOR, TaskStep
+from roboco.domain.history.step import FUNCTION, GUARDS, MAP, TOOL_EXECUTOR, TaskStep
 from roboco.domain.inbox.item import Item
 from roboco.domain.recorded.recorded_call import RecordedCall
 from roboco.domain.recorded.recorded_results import decide_with_results
@@ -99,7 +100,8 @@ class _Simulation:
             by_team = self._team.has_agent(self._last.agent_name) or GUARDS in self._last.metadata
             if self._last.calls and not by_team:
                 return self._result(TaskStatus.RUNNING, f"the team has no agent {self._last.agent_name}")
-            situation = Situation(self._inbox, {}, self._seconds, self._exhausted, self._sub_task)
+            outputs = mapped_outputs(self._team, self._state, self._steps.__getitem__)
+            situation = Situation(self._inbox, {}, self._seconds, self._exhausted, self._sub_task, outputs=outputs)
             over = self._act(decide_with_results(self._team, history, situation, self._router, self._recorded).action)
             if over is not None:
                 return over
@@ -144,7 +146,7 @@ class _Simulation:
             names = {call.id: call.tool_name for call in self._last.calls}
             results = [part.tool_result for part in action.parts if isinstance(part, ToolResultPart)]
             self._tools += [f"{names[one.tool_call_id]}{' (error)' if one.is_error else ''}" for one in results]
-        if action.metadata.get(FUNCTION) == "call":
+        elif action.metadata.get(FUNCTION) == "call" or MAP in action.metadata:
             self._agents.append(action.agent_name)
             self._rules.append(str(action.metadata["routing"]["rule"]))
         self._add_step(action.agent_name, self._with_recorded_ids(action), action.metadata)
@@ -171,6 +173,9 @@ class _Simulation:
                 metadata=metadata,
             )
         )
+        for call in self._last.calls:
+            if found := self._results.get(_call_key(call)):
+                self._recorded[call.id] = found.popleft()
 
     def _add(self, step: TaskStep) -> None:
         self._steps.append(step)

@@ -90,11 +90,14 @@ class TypedItem(Generic[Type, Data]):
     data: Data
     cursor: str
     """The position of the item. A follower that resumes from it receives the items after this one."""
+    task_id: str = ""
+    """The task of the item, in a stream with sub-tasks; otherwise ""."""
 
     @cached_property
     def data_json(self) -> str:
-        """The data as JSON, computed once for all followers that share the item."""
-        return self.data.model_dump_json()
+        """The data as JSON, computed once for all followers that share the item; with its task if it names one."""
+        data = self.data.model_dump_json()
+        return f'{{"task_id":"{self.task_id}","data":{data}}}' if self.task_id else data
 
 
 StreamItem = (

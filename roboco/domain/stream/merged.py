@@ -86,6 +86,25 @@ class Cursor:
         return (step.metadata.get("attempt"), step.metadata.get("chunks")) == (self.attempt, self.attempt_chunks)
 
 
+COMPLETE = "-"
+"""The place of a sub-task of which a follower has all items."""
+MAX_SUB_PLACES = 100
+"""The most sub-tasks of one step whose places are in a cursor."""
+
+
+def split_cursor(text: str) -> list[str]:
+    """Return the places in a cursor of a stream with sub-tasks: of the task, and of the sub-tasks of its open calls.
+
+    Raise UsageError if the text is no such cursor.
+    """
+    place, *places = text.split(",", MAX_SUB_PLACES + 1)
+    if len(places) > MAX_SUB_PLACES:
+        raise UsageError(f"cursor {text[:80]!r} is not one of a stream item: it has more than {MAX_SUB_PLACES} places")
+    for one in (place, *(one for one in places if one not in ("", COMPLETE))):
+        Cursor.parse(one)
+    return [place, *places]
+
+
 ReadSteps = Callable[[int], Iterable[TaskStep]]
 """Reads the history from a position on."""
 

@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.schema import EnvVarName, InputModel, Price
+from roboco.domain.team.credential import CredentialName
 from roboco.domain.team.effect import Effect
 from roboco.domain.team.server_tool_names import is_plain, names_by_short_name, short_names
 from roboco.domain.url import url_error
@@ -86,10 +87,16 @@ class McpServer(InputModel):
 
     command: Annotated[tuple[str, ...], Field(min_length=1, max_length=100)] | None = None
     url: Annotated[str, Field(max_length=2000)] | None = None
-    env: tuple[EnvVarName, ...] = ()
-    """The variables of the worker that the command inherits."""
-    headers: dict[Header, EnvVarName] = {}
-    """For each header the variable that contains its value. Values themselves are never part of a team file."""
+    env: tuple[EnvVarName, ...] | dict[EnvVarName, CredentialName | None] = ()
+    """The variables of the command: a list of those of the worker that it inherits.
+
+    In an object, a variable without a value is inherited, and one with a credential has that of the task's tenant.
+    """
+    headers: dict[Header, EnvVarName | CredentialName] = {}
+    """For each header the variable of the worker, or the credential of the task's tenant, with its value.
+
+    Values themselves are never part of a team file.
+    """
     auth: Auth | None = None
     """The OAuth token: of the task's `user` or `tenant` from the function of ROBOCO_MCP_TOKENS, or of a client."""
     tools: ServerTools = "all"
@@ -129,7 +136,7 @@ class McpServer(InputModel):
 
     @field_validator("headers")
     @classmethod
-    def _allowed_headers(cls, value: dict[str, str]) -> dict[str, str]:
+    def _allowed_headers(cls, value: dict[str, Any]) -> dict[str, Any]:
         lower = [name.lower() for name in value]
         if taken := [name for name in value if name.lower() in _RESERVED or name.lower().startswith("mcp-")]:
             raise ValueError(f"header {taken[0]!r} belongs to the protocol")
@@ -225,7 +232,13 @@ class McpServer(InputModel):
         """Return the names of the worker's variables that the server or its issuer gets."""
         credentials = self.auth if isinstance(self.auth, ClientCredentials) else None
         of_client = () if credentials is None else (credentials.client_id, credentials.client_secret)
-        return (*self.env, *self.headers.values(), *of_client)
+        return (*self.env, *(one for one in self.headers.values() if isinstance(one, str)), *of_client)
+
+    @property
+    def credentials(self) -> dict[str, CredentialName]:
+        """Return the credentials of the task's tenant that the server gets, by their variables or headers."""
+        env = self.env if isinstance(self.env, dict) else {}
+        return {name: value for name, value in (env | self.headers).items() if isinstance(value, CredentialName)}
 
     @property
     def cache_key(self) -> str:

@@ -6,6 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from roboco.domain.canonical_json import canonical_json, validated_json
 from roboco.domain.schema import EnvVarName, InputModel, Price
+from roboco.domain.team.credential import CredentialName
 from roboco.domain.url import url_error
 from roboco.domain.usage import ModelUsage
 
@@ -34,6 +35,16 @@ OWN_HEADERS = frozenset(
     {"host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding"}
 )
 NEVER_OMITTED = frozenset({"model", "messages"})
+FileKind = Literal["image", "pdf", "audio"]
+"""A kind of files that models accept."""
+_NOT_SENT: dict[str, frozenset[FileKind]] = {
+    "openai-responses": frozenset({"audio"}),
+    "anthropic": frozenset({"audio"}),
+    "bedrock": frozenset({"audio"}),
+    "mistral": frozenset({"audio"}),
+    "groq": frozenset({"pdf", "audio"}),
+}
+"""The kinds that the protocol of a provider has no part for."""
 Provider = Literal["openai", "openai-responses", "anthropic", "google", "bedrock", "mistral", "groq"]
 
 
@@ -46,6 +57,9 @@ class ModelProfile(InputModel):
     """The protocol of the server: "openai" is chat completions, which most servers speak."""
     base_url: str | None = None
     api_key_env: EnvVarName | None = None
+    """The variable of the agents worker that holds the key."""
+    api_key: CredentialName | None = None
+    """In place of a variable, the credential of the task's tenant that is the key: `{credential: NAME}`."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     max_tokens: Annotated[int, Field(gt=0)] | None = None
@@ -66,8 +80,10 @@ class ModelProfile(InputModel):
     idle_timeout: Annotated[float, Field(gt=0)] = 60.0
     tool_calls: Literal["native", "json"] = "native"
     """The way the model calls tools: by the protocol's native means, or by a JSON reply that contains its calls."""
+    accepts: tuple[FileKind, ...] = ()
+    """The kinds of files that the model accepts. The others are named to it."""
     images: bool = False
-    """True if the model accepts images."""
+    """The earlier form of `accepts: [image]`, which is still read."""
     price_in: Price = 0.0
     """The price of a million input tokens, in the currency of the limits."""
     price_out: Price = 0.0
@@ -129,10 +145,33 @@ class ModelProfile(InputModel):
         return value
 
     @model_validator(mode="after")
+    def _files_of_the_protocol(self) -> Self:
+        if wrong := sorted(_NOT_SENT.get(self.provider, frozenset()).intersection(self.accepts)):
+            raise ValueError(f"accepts: provider {self.provider!r} takes no {wrong[0]}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_source_of_the_key(self) -> Self:
+        if self.api_key is not None and self.api_key_env is not None:
+            raise ValueError("api_key and api_key_env exclude each other")
+        return self
+
+    @model_validator(mode="after")
     def _one_source_of_prices(self) -> Self:
         if self.price is None and (self.price_cached_in or self.price_cache_write) and not self.price_in:
             raise ValueError("price_cached_in and price_cache_write need price_in")
         return self
+
+    @property
+    def accepted(self) -> frozenset[FileKind]:
+        """Return the kinds of files that the model accepts."""
+        return frozenset(self.accepts).union(("image",) if self.images else ())
+
+    def key_name(self, tenant: str) -> str:
+        """Return what names the key among those of the server for tasks of the tenant, or "" for the usual one."""
+        if self.api_key is not None:
+            return f"credential:{tenant}:{self.api_key.credential}"
+        return self.api_key_env or ""
 
     @property
     def has_prices(self) -> bool:

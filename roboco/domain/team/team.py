@@ -33,6 +33,8 @@ SERVER_TOOLS_PREFIX = "mcp:"
 """The prefix of an entry in an agent's tools that means all tools of a server."""
 MAX_PROMPT_CHARS = 256 * 1024
 """The largest prompt of an agent or message of a user, in characters."""
+MAX_SUB_TASKS = 100
+"""The most items of a map."""
 
 
 def default_prefix(server: str) -> str:
@@ -41,6 +43,19 @@ def default_prefix(server: str) -> str:
 
 
 _OF_FUNCTIONS = ("effect", "approval", "timeout", "retry", "price")
+
+
+class Map(InputModel):
+    """The work of an agent without a model: a sub-task of a team for each item of a list."""
+
+    over: Annotated[str, Field(pattern=r"^(output\.[A-Za-z][A-Za-z0-9_-]*|state\.[^.]+)(\.[^.]+)*$", max_length=500)]
+    """The list: `output.AGENT`, or a field of it such as `output.AGENT.searches`, or `state.NAME`."""
+    team: Name
+    """The team of the sub-tasks. Its prompts have the item as `context.item`."""
+    parallel: Annotated[int, Field(ge=1, le=MAX_SUB_TASKS)] = 10
+    """The most sub-tasks that run at the same time."""
+    on_error: Literal["keep", "fail"] = "keep"
+    """If a sub-task fails: keep the other results, or fail the task once all have ended."""
 
 
 class Agent(InputModel):
@@ -60,6 +75,8 @@ class Agent(InputModel):
     """When the function runs again within its turn."""
     price: Price | None = None
     """The cost of each turn of the function."""
+    map: Map | None = None
+    """A sub-task for each item of a list, in place of turns of a model."""
     prompt: Annotated[str, Field(max_length=MAX_PROMPT_CHARS, validate_default=True)] = ""
     """The system prompt, a Jinja template."""
     model: str | None = None
@@ -69,6 +86,8 @@ class Agent(InputModel):
     """The agents to which it may hand over the work."""
     delegates: tuple[str, ...] = ()
     """The teams to which it may delegate work."""
+    parallel: Annotated[int, Field(ge=1)] | None = None
+    """The most sub-tasks of one step that run at the same time. None is no limit."""
     tool_choice: Literal["auto", "required", "first"] = "auto"
     """With "required" or "first" the agent must call a tool, each time it is its turn, before it answers.
 
@@ -86,15 +105,19 @@ class Agent(InputModel):
 
     @field_validator("prompt")
     @classmethod
-    def _prompt_or_function(cls, value: str, info: ValidationInfo) -> str:
-        if "function" not in info.data or (info.data["function"] is None) is bool(value):
+    def _has_one_kind(cls, value: str, info: ValidationInfo) -> str:
+        """Require exactly one of a prompt, a function and a map, unless these are wrong themselves."""
+        if "function" not in info.data or "map" not in info.data:
             return value
-        if not value:
+        kinds = [name for name in ("function", "map") if info.data[name] is not None] + (["prompt"] if value else [])
+        if not kinds:
             raise PydanticCustomError("missing", "Field required")
-        raise ValueError("an agent with the field function has no prompt")
+        if len(kinds) > 1:
+            raise ValueError(f"an agent with the field {kinds[0]} has no {kinds[1]}")
+        return value
 
     @model_validator(mode="after")
-    def _has_one_kind(self) -> Self:
+    def _has_fields_of_its_kind(self) -> Self:
         """Refuse fields of functions for an agent with a model, and fields of models for a function."""
         if self.function is None:
             for name in _OF_FUNCTIONS:
@@ -107,8 +130,13 @@ class Agent(InputModel):
         return self
 
     @property
+    def has_model(self) -> bool:
+        """Return True if a model has the agent's turns: it is no function, and has no map."""
+        return self.function is None and self.map is None
+
+    @property
     def turn_call(self) -> AgentFunction | None:
-        """Return the tool whose call is the agent's turn, or None if a model has its turns.
+        """Return the tool whose call is the agent's turn, or None if it is no function.
 
         If it is unknown whether its function had an effect, a person is asked: no model can find out.
         """
@@ -126,8 +154,20 @@ class Agent(InputModel):
                 raise ValueError(f"{name}: needs the field output")
         return self
 
+    @property
+    def sub_teams(self) -> tuple[str, ...]:
+        """Return the names of the teams of its sub-tasks."""
+        return self.delegates if self.map is None else (self.map.team,)
+
+    @property
+    def max_parallel(self) -> int | None:
+        """Return the most sub-tasks of one step that run at the same time, or None if there is no limit."""
+        return self.parallel if self.map is None else self.map.parallel
+
     def achieves(self, goal: str, team: "Team") -> bool:
         """Return True if the agent may achieve the goal: it names it, or no agent of the team does."""
+        if self.map is not None:
+            return False
         if self.goals is not None:
             return goal in self.goals
         return all(goal not in (agent.goals or ()) for agent in team.agents)

@@ -115,6 +115,8 @@ def _mistake_of(detail: ErrorDetails) -> str:
     if kind == "union_tag_invalid":
         context = detail.get("ctx") or {}
         return f"{path}: found {_short(context.get('tag'))}, possible are {context.get('expected_tags')}"
+    if path.endswith(".api_key") and isinstance(detail["input"], str):
+        return f"{path}: keys are no part of a team file: use {{credential: NAME}}, or api_key_env"
     return f"{path}: {detail['msg'].removeprefix('Value error, ')} (found {found})"
 
 
@@ -239,8 +241,20 @@ class _NameValidator:
             others = [name for name in self.agent_names if name != agent.get("name")]
             yield from self._listed_names(f"{at}.handoffs", agent.get("handoffs"), others)
             yield from self._listed_names(f"{at}.delegates", agent.get("delegates"), list(self.teams))
+            if isinstance(agent.get("map"), dict):
+                yield from self._of_map(at, agent)
             seen = context.get("see") if isinstance(context, dict) else None
             yield from self._listed_names(f"{at}.context.see", seen, self.agent_names)
+
+    def _of_map(self, at: str, agent: dict[str, Any]) -> Iterator[str]:
+        team, over = agent["map"].get("team"), str(agent["map"].get("over")).split(".")
+        if isinstance(team, str) and team not in self.teams:
+            yield f"{at}.map.team: no team {_short(team)}, possible are {_listed(self.teams)}"
+        typed = [one.get("name") for one in self.agents if one.get("output") is not None or one.get("map") is not None]
+        if over[0] == "output" and len(over) > 1 and over[1] not in typed:
+            yield f"{at}.map.over: no agent {_short(over[1])} with an output, possible are {_listed(typed)}"
+        for name in agent.keys() - {"name", "description", "map"}:
+            yield f"{at}.{name}: an agent with a map has no turn of a model, leave this out"
 
     def _possible_tools(self) -> list[str]:
         servers = [f"{SERVER_TOOLS_PREFIX}{name}" for name in self.servers.servers]

@@ -4,6 +4,8 @@
     needs approval   ─► decide_approval    item verdict-CALL, or change-CALL if the tool has changed
     outcome unknown  ─► resolve_unknown    item of the caller's id
 
+The call may also be one of an open sub-task of the task: then the item goes to the sub-task.
+
 A call has one answer and one approval decision: the item is named after the call, so the first stored item counts. The
 same item, sent again, changes nothing. A different one raises UsageError.
 """
@@ -21,6 +23,7 @@ from roboco.domain.paths import item_path
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import MAX_TEXT_CHARS, ToolDifference
 from roboco.engine.accept.accept_item import accept_item, check_idempotent, check_open, stored_item
+from roboco.engine.accept.sub_tasks import task_with_call
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
 from roboco.engine.record.newest_step import newest_step
@@ -64,7 +67,7 @@ def answer(engine: Engine, task_id: str, outcome: ToolOutcome, by: str | None = 
     Raise UsageError if the call has a different answer, or if it is not an open call of a client tool.
     """
     call_id = outcome.result.tool_call_id
-    item_id = answer_id(call_id)
+    task_id, item_id = task_with_call(engine.tasks, check_task_id(task_id), call_id), answer_id(call_id)
     at_seq = _answered_seq(engine.workspace, task_id, item_id)
     if at_seq is None:
         step, call = open_call(engine, task_id, call_id)
@@ -86,6 +89,7 @@ def decide_approval(engine: Engine, task_id: str, call_id: str, approval: CallAp
     If the tool of the call has changed, the decision is about the change, and the agent may call the tool again. Raise
     UsageError if there is a different decision already, or if the call is not an open call that needs approval.
     """
+    task_id = task_with_call(engine.tasks, check_task_id(task_id), call_id)
     if _decide_change(engine, task_id, call_id, approval):
         return
     item_id = approval_id(call_id)
@@ -104,7 +108,7 @@ def resolve_unknown(engine: Engine, task_id: str, call_id: str, resolution: Call
 
     Raise UsageError if the call has no unknown outcome, and TransientError while a worker still determines the outcome.
     """
-    check_task_id(task_id)
+    task_id = task_with_call(engine.tasks, check_task_id(task_id), call_id)
     if (before := stored_item(engine.workspace, task_id, item_id)) is not None:
         accept_item(engine, task_id, before)  # it changes nothing if the item was applied
         return

@@ -14,7 +14,7 @@ def check_limits(workspace: WorkspaceRecords, task_id: str, limits: LimitOverrid
     for name in limits.agents:
         team.check_agent(name)
     tools = {
-        tool for agent in team.agents for tool in (*team.tools_of(agent), *([DELEGATE] if agent.delegates else []))
+        tool for agent in team.agents for tool in (*team.tools_of(agent), *([DELEGATE] if agent.sub_teams else []))
     }
     named = sorted(set(limits.tools) - tools)
     if unknown := [tool for tool in named if not any(team.may_call(agent, tool) for agent in team.agents)]:

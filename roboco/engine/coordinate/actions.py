@@ -30,7 +30,7 @@ from roboco.engine import notifications as notify
 from roboco.engine import usage
 from roboco.engine.coordinate import outage
 from roboco.engine.coordinate.archive import archive
-from roboco.engine.coordinate.delegate import start_sub_task, stop_sub_task
+from roboco.engine.coordinate.delegate import start_sub_tasks, stop_sub_task
 from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending import Repeat, Rest
 from roboco.engine.coordinate.shop_task import revoke_task
@@ -101,10 +101,8 @@ def _start_calls(next_step: NextStep, action: CallTools) -> Repeat | Rest:
     epoch = next_step.record_and_dispatch(action)
     if epoch is None:
         return Repeat()
-    for call in action.calls:
-        if call.tool_name == DELEGATE:
-            assignment = next_step.assignment(call, epoch)
-            start_sub_task(next_step.engine, next_step.team, next_step.task, assignment, call)
+    calls = [(next_step.assignment(call, epoch), call) for call in action.calls if call.tool_name == DELEGATE]
+    start_sub_tasks(next_step.engine, next_step.team, next_step.task, calls)
     return Repeat() if any(next_step.team.task_tool(call.tool_name) for call in action.calls) else Rest()
 
 

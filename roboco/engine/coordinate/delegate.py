@@ -6,10 +6,16 @@
 No worker waits meanwhile. The sub-task's id derives from the call, so a repetition accepts it once. Each pass of the
 sweeper over the parent repeats the submission. This changes nothing, unless the sub-task does not exist, or has ended
 and its result was lost.
+
+An agent may allow only some of its sub-tasks to run at the same time. Those are the first calls without a result. Each
+result that arrives makes place for the next one; a pass that begins with the results finds it.
 """
+
+from collections.abc import Collection, Sequence
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.budget import sub_task_limits
+from roboco.domain.decision.map_turn import item_of
 from roboco.domain.decision.tool_answers import cost_of_calls
 from roboco.domain.history.lineage import Parent
 from roboco.domain.history.part import ToolCall
@@ -35,30 +41,57 @@ from roboco.ports.assignment import ToolAssignment
 from roboco.ports.task_store import Snapshot
 
 
-def start_sub_task(engine: Engine, team: Team, task: Snapshot, assignment: ToolAssignment, call: ToolCall) -> None:
+def start_sub_tasks(
+    engine: Engine,
+    team: Team,
+    task: Snapshot,
+    calls: Sequence[tuple[ToolAssignment, ToolCall]],
+    due: Collection[str] | None = None,
+) -> None:
+    """Submit the sub-tasks of these open calls, in their order, until as many run as the agent allows.
+
+    `due` are the calls that may have been submitted without effect; None is all. Of the others, those are submitted for
+    which there was no place before. Cost for them: one read of Redis for each place.
+    """
+    caller, running = task.steps.tail[-1].agent_name, 0
+    most = team.agent(caller).max_parallel if team.has_agent(caller) else None  # None: they are guards
+    for assignment, call in calls:
+        if running == most:
+            return
+        if due is None or call.id in due:
+            begins = True
+        else:
+            child = sub_task_id(assignment.task_id, call.id)
+            begins = most is not None and engine.tasks.task_store.load(child, 1) is None
+        running += not begins or _start_sub_task(engine, team, task, assignment, call)
+
+
+def _start_sub_task(engine: Engine, team: Team, task: Snapshot, assignment: ToolAssignment, call: ToolCall) -> bool:
     """Submit the sub-task of a delegating call. If it is refused, record that as the outcome of the call.
 
-    In a run of `what-if`, a recorded result is the outcome, and no sub-task is submitted.
+    In a run of `what-if`, a recorded result is the outcome, and no sub-task is submitted. Return True if it runs.
     """
     if (recorded := recorded_answer(engine.workspace, team, assignment.task_id, task, call)) is not None:
         close_call(engine, assignment, call, recorded)
-        return
+        return False
     try:
         _submit_sub_task(engine, assignment.task_id, team, task, call)
     except UsageError as error:
         close_call(engine, assignment, call, failed_outcome(call.id, f"the sub-task could not be started: {error}"))
+        return False
+    return True
 
 
 def _submit_sub_task(engine: Engine, task_id: str, team: Team, task: Snapshot, call: ToolCall) -> None:
     """Submit the sub-task of the call; if it has ended, report its result. Raise UsageError if it is refused."""
     step, name = task.steps.tail[-1], str(call.args["team"])
-    child = sub_task_id(task_id, call.id)
+    child, item = sub_task_id(task_id, call.id), {"item": item_of(call)} if step.is_map else {}
     submission = parse_submission(
         {
             "task_id": child,
             "team": name,
             "prompt": call.args["prompt"],
-            "context": task.steps.first.metadata.get("context", {}),
+            "context": task.steps.first.metadata.get("context", {}) | item,
             "scope": task.state.scope,
             "by": task.steps.first.metadata.get("by"),
         }

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.action import Action, CallTools, StartTurn
 from roboco.domain.decision.decide import decide
+from roboco.domain.decision.map_turn import mapped_outputs
 from roboco.domain.decision.router import route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import BUILTIN_TIMEOUT, by_coordinator
@@ -37,10 +38,13 @@ from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate.custom_router import guarded_router
 from roboco.engine.engine import Engine, Services
-from roboco.engine.history_tail import shows_decision
+from roboco.engine.history_tail import shows_decision, step_at
 from roboco.engine.task_entries import index_as
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.task_store import CallState, Commit, Decision, Phase, Snapshot
+
+MAX_NAMED = 10
+"""Sub-tasks that the reason of a running task names."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,12 @@ class NextStep:
             give_up_reason=give_up_reason,
             sub_task=parent_of(self.task_id, task.steps.first) is not None,
             pending_turn=task.position.phase is Phase.TURN,
+            outputs=mapped_outputs(self.team, task.state, self._step_at),
         )
         return decide(self.team, History(task.state, task.steps.tail), situation, router)
+
+    def _step_at(self, seq: int) -> TaskStep:
+        return step_at(self.engine.workspace.histories, self.task_id, self.task.steps.tail, seq)
 
     def decide_locally(self) -> StartTurn | CallTools | None:
         """Return the turn or the tool calls that follow, or None if a coordinator has to decide."""
@@ -187,7 +195,9 @@ class NextStep:
         task_id, now = self.task_id, self.engine.now()
         delegating = [call for call in action.calls if call.tool_name == DELEGATE]
         sub_task_ids = [sub_task_id(task_id, call.id) for call in delegating]
-        reason = f"sub-tasks are running: {', '.join(sub_task_ids)}" if len(delegating) == len(action.calls) else ""
+        more = f" and {len(sub_task_ids) - MAX_NAMED} more" if len(sub_task_ids) > MAX_NAMED else ""
+        names = ", ".join(sub_task_ids[:MAX_NAMED])
+        reason = f"sub-tasks are running: {names}{more}" if len(delegating) == len(action.calls) else ""
         events: list[AnyEvent] = [
             SubTaskStarted(
                 task_id=task_id, timestamp=now, tool_call_id=call.id, sub_task_id=child, team=str(call.args["team"])

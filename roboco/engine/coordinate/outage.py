@@ -112,12 +112,12 @@ def register_for_answer(services: Services, task_id: str, team: Team, pending_it
             services.rate_limiter.add_waiting_task(team.profile(team.agent(item.outage)), task_id)
 
 
-def schedule_resumptions(engine: Engine, profile: ModelProfile) -> None:
-    """Let the sweeper resume tasks that are paused until this model answers, up to a hundred for one answer."""
-    tasks = engine.services.rate_limiter.waiting_tasks(profile)
+def schedule_resumptions(engine: Engine, profile: ModelProfile, tenant: str) -> None:
+    """Let the sweeper resume tasks that await an answer to the tenant's key, up to a hundred for one answer."""
+    tasks = engine.services.rate_limiter.waiting_tasks(profile, tenant)
     for task_id in tasks:
         engine.tasks.schedule.set(f"{RESUME_PREFIX}{task_id}")
-    engine.services.rate_limiter.remove_waiting_tasks(profile, tasks)
+    engine.services.rate_limiter.remove_waiting_tasks(profile, tenant, tasks)
 
 
 def resume_task(engine: Engine, task_id: str) -> None:

@@ -23,7 +23,7 @@ from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unkn
 from roboco.domain.inbox.item import Item, Pause
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate.close_call import close_call
-from roboco.engine.coordinate.delegate import start_sub_task
+from roboco.engine.coordinate.delegate import start_sub_tasks
 from roboco.engine.coordinate.next_step import dispatch_call
 from roboco.engine.coordinate.pending import (
     EXPIRY_MARGIN,
@@ -74,9 +74,12 @@ class PendingCalls:
         }  # the approval may have just arrived
         if unclaimed and redeliver:
             due = self._due(unclaimed, due)
-        for call, state in unclaimed:
-            if (again or call.id in due) and not self._is_blocked(call, state):
-                self._dispatch(self._assignment(call, state), call)
+        startable = [(self._assignment(*pair), pair[0]) for pair in unclaimed if not self._is_blocked(*pair)]
+        for assignment, call in startable:
+            if call.tool_name != DELEGATE and (again or call.id in due):
+                dispatch_call(self.engine.services, self.team, assignment, call)
+        delegating = [pair for pair in startable if pair[1].tool_name == DELEGATE]
+        start_sub_tasks(self.engine, self.team, self.task, delegating, None if again else due)
         expired = [(call, state) for call, state in open_calls if state.claimed and state.lease_left <= 0]
         if expired and wait_for_renewal(self.engine, self.task_id, by_sweeper=redeliver):
             return Rest()
@@ -113,13 +116,6 @@ class PendingCalls:
         agent, blocking = self.task.steps.tail[-1].agent_name, self.engine.process.switches.blocking
         found = {call.id: blocking(call_work(self.team, self.task_id, agent, call)) for call, _ in unclaimed}
         return {call_id: switch.cause for call_id, switch in found.items() if switch is not None}
-
-    def _dispatch(self, assignment: ToolAssignment, call: ToolCall) -> None:
-        """Send the call to the tools workers, or submit the sub-task of a delegating call."""
-        if call.tool_name == DELEGATE:
-            start_sub_task(self.engine, self.team, self.task, assignment, call)
-        else:
-            dispatch_call(self.engine.services, self.team, assignment, call)
 
     def _schedule_check(self, open_calls: list[tuple[ToolCall, CallState]]) -> None:
         """Schedule the next check for the first expiry of a lease; earlier if an unclaimed call needs one."""

@@ -38,7 +38,7 @@ def defer_for_provider_limit(
 ) -> TurnOutcome:
     """Defer the turn, and hold back all requests to the model server, which refused one for its rate limit."""
     seconds = outage.retry_delay(error, turn.claim.snapshot.refusals.count)
-    turn.engine.services.rate_limiter.pause(profile, seconds)
+    turn.engine.services.rate_limiter.pause(profile, turn.ticket.tenant, seconds)
     return defer(turn, seconds, _rate_reason(turn, profile, seconds), TurnOutcome.RATE_LIMITED, _used(error, spent))
 
 

@@ -4,13 +4,16 @@ import base64
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from roboco.domain.artifact_limits import MAX_IMAGE_BYTES, MAX_IMAGES
+from roboco.domain.artifact_limits import MAX_SHOWN_BYTES, MAX_SHOWN_FILES
 from roboco.domain.artifact_name import artifact_name
 from roboco.domain.decision.budget import limit_reached, reserve
+from roboco.domain.history.part import Artifact
 from roboco.domain.history.state import AFTER_INVALID_OUTPUT, AFTER_RESULTS, WRAP_UP_RULE
+from roboco.domain.ids import tenant_of
 from roboco.domain.limits import Limits
 from roboco.domain.paths import artifact_path
-from roboco.domain.prompt.chat import ChatMessage, image_mime_type
+from roboco.domain.prompt.attached import data_of, file_mime_type, file_part, kind_of
+from roboco.domain.prompt.chat import ChatMessage
 from roboco.domain.prompt.coordinator_tools import coordinator_tools
 from roboco.domain.prompt.working_memory import PromptInputs, WorkingMemory, build_working_memory
 from roboco.domain.team.context_policy import BudgetContext
@@ -110,7 +113,7 @@ def prepare_request(
         summary=summary.summary,
         no_summary=result.reason if isinstance(result, Failed) else "",
         limit=state.limit if last_turn else None,
-        images=profile.images,
+        accepted=profile.accepted,
         max_tokens=min(limits, default=None),
         tokens=tokenizer_of(profile.model)
         if isinstance(agent.context, BudgetContext) or limits
@@ -136,6 +139,7 @@ def prepare_request(
         tool_choice="required" if required else "auto",
         output=None if required else output,
         max_tokens=None if last_turn else reserved.max_tokens,
+        tenant=tenant_of(task_id),
     )
     return PreparedRequest(memory, request, refused, summary, choice.fallback, choice.spent, listings, output)
 
@@ -163,43 +167,43 @@ def _is_first_call(claim: TurnClaim) -> bool:
     return claim.snapshot.position.routing.get("rule") not in (AFTER_RESULTS, AFTER_INVALID_OUTPUT)
 
 
-def embed_images(workspace: WorkspaceRecords, task_id: str, request: Request) -> Request:
-    """Return the request with the newest MAX_IMAGES images in place of the URIs of their artifacts."""
-    left = MAX_IMAGES
+def embed_files(workspace: WorkspaceRecords, task_id: str, request: Request) -> Request:
+    """Return the request with the newest MAX_SHOWN_FILES files in place of the URIs of their artifacts."""
+    left = MAX_SHOWN_FILES
     messages: list[ChatMessage] = []
     for message in reversed(request.messages):
         content = message["content"]
         if isinstance(content, list):
             parts: list[ChatMessage] = []
             for part in reversed(content):
-                shown = (
-                    part if part["type"] != "image_url" else _image(workspace, task_id, part["image_url"]["url"], left)
-                )
-                left -= shown["type"] == "image_url"
+                uri = data_of(part)
+                shown = part if uri is None else _file(workspace, task_id, uri, left)
+                left -= uri is not None and shown["type"] != "text"
                 parts.insert(0, shown)
             message = message | {"content": parts}
         messages.insert(0, message)
     return replace(request, messages=tuple(messages))
 
 
-def _image(workspace: WorkspaceRecords, task_id: str, uri: str, left: int) -> ChatMessage:
+def _file(workspace: WorkspaceRecords, task_id: str, uri: str, left: int) -> ChatMessage:
     name = artifact_name(uri)
     path = artifact_path(task_id, name)
     size = workspace.files.size(path) if left else None
-    data = workspace.files.get(path) if size is not None and size <= MAX_IMAGE_BYTES else None
-    kind = image_mime_type(data or b"")
-    if data is None or kind is None:
-        return {"type": "text", "text": f"(image {uri} is not shown: {_omission_reason(left, size)})"}
-    return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{base64.b64encode(data).decode()}"}}
+    data = workspace.files.get(path) if size is not None and size <= MAX_SHOWN_BYTES else None
+    found = file_mime_type(data or b"")
+    if data is None or found is None:
+        return {"type": "text", "text": f"({uri} is not shown: {_omission_reason(left, size)})"}
+    kind, encoded = kind_of(Artifact(uri=uri, mime_type=found)), base64.b64encode(data).decode()
+    return file_part(kind, encoded if kind == "audio" else f"data:{found};base64,{encoded}", found, name)
 
 
 def _omission_reason(left: int, size: int | None) -> str:
     if not left:
-        return "it is older than the newest images"
+        return "it is older than the newest files"
     if size is None:
         return "the artifact does not exist"
     return (
-        f"it has {size} bytes, at most {MAX_IMAGE_BYTES} are possible"
-        if size > MAX_IMAGE_BYTES
-        else "it is no image of a known format"
+        f"it has {size} bytes, at most {MAX_SHOWN_BYTES} are possible"
+        if size > MAX_SHOWN_BYTES
+        else "it is no file of a known format"
     )

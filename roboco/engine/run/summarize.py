@@ -169,7 +169,8 @@ class _Summarizer:
         admission = self.engine.services.rate_limiter.reserve(self.profile, ticket, tokens_in + max_tokens)
         if isinstance(admission, Queued):
             return Deferred(ready, self.profile, admission.seconds)
-        request = Request(self.profile, messages, (), max_tokens=min(filter(None, (max_tokens, reserved.max_tokens))))
+        most = min(filter(None, (max_tokens, reserved.max_tokens)))
+        request = Request(self.profile, messages, (), max_tokens=most, tenant=ticket.tenant)
         texts: list[str] = []
         try:
             reply = self._call_model(request, texts)

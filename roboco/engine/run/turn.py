@@ -45,7 +45,7 @@ from roboco.engine.run.hand_over import hand_over_turn
 from roboco.engine.run.not_runnable import defer_turn
 from roboco.engine.run.other_choice import first_choice, next_choice
 from roboco.engine.run.reply import StepContent, content_of_failure, content_of_reply
-from roboco.engine.run.request import Choice, PreparedRequest, embed_images, prepare_request
+from roboco.engine.run.request import Choice, PreparedRequest, embed_files, prepare_request
 from roboco.engine.run.summarize import (
     Deferred,
     Failed,
@@ -214,7 +214,7 @@ def _request_reply(turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice)
         if not turn.cancellation.requested:
             return defer_for_rate_limit(turn, prepared.request.profile, admission.seconds)
         tickets.release_tickets(engine.services, turn.team, claim.assignment.task_id, claim.snapshot)
-    request = embed_images(engine.workspace, claim.assignment.task_id, prepared.request)
+    request = embed_files(engine.workspace, claim.assignment.task_id, prepared.request)
     spent = TokenUsage(prepared.memory.tokens + choice.spent.tokens_in, choice.spent.tokens_out)
     output = TokenStream(engine, claim, turn.cancellation, spent, choice.chunks)
     stream = engine.services.call_model(request, output.listener(request.profile))
@@ -285,7 +285,7 @@ def _record_reply(turn: ClaimedTurn, profile: ModelProfile, reply: Reply, awaite
         used, ago = reply.tokens_in + reply.tokens_out, reply.duration_ms / 1000
         engine.services.rate_limiter.record_usage(profile, turn.ticket, used, ago)
         if awaited:
-            outage.schedule_resumptions(engine, profile)
+            outage.schedule_resumptions(engine, profile, turn.ticket.tenant)
     except TransientError as error:
         _log.warning("a reply of model %s is not recorded for its rate limit: %s", profile.model, error)
 

@@ -12,8 +12,8 @@ from typing import Any
 from roboco.domain.canonical_json import json_bytes
 from roboco.domain.history.part import ErrorPart
 from roboco.domain.history.shared_state import STATE, checked_changes
-from roboco.domain.history.step import INVALID_OUTPUT, OUTPUT
-from roboco.domain.prompt.typed_answer import MAX_ANSWER_BYTES, answer_value
+from roboco.domain.history.step import INVALID_OUTPUT, MAX_ANSWER_BYTES, OUTPUT
+from roboco.domain.prompt.typed_answer import answer_value
 from roboco.domain.team.team import Agent
 from roboco.engine.engine import Services
 from roboco.errors import UsageError

@@ -1,6 +1,7 @@
 """Places: the ids of frames, which clients send back to resume. Pure; they are hostile input.
 
     of one task      CURSOR, or CURSOR~ after the end of the task
+    with sub-tasks   as one, with the places in the sub-tasks of its open calls (`client/sub_task_stream.py`)
     of several tasks PLACE,PLACE..., in the order in which the request names the tasks; "" is the beginning of one
 
 An id of several tasks names only positions. Which tasks a stream has depends on the request, whose caller needs access
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Final
 
-from roboco.domain.stream.merged import Cursor
+from roboco.domain.stream.merged import Cursor, split_cursor
 from roboco.errors import UsageError
 from roboco.gateway.problem import Problem, invalid
 
@@ -21,14 +22,14 @@ MAX_PLACE_CHARS: Final = 130
 END: Final = "~"
 
 
-def check_place(place: str) -> str:
+def check_place(place: str, subtasks: bool = False) -> str:
     """Return the place in the stream of a task, or "" for its beginning. Raise Problem if it is none."""
     if not place:
         return ""
     try:
-        if len(place) > MAX_PLACE_CHARS:
+        if len(place) > MAX_PLACE_CHARS and not subtasks:
             raise _wrong_place(place)
-        Cursor.parse(place.removesuffix(END))
+        (split_cursor if subtasks else Cursor.parse)(place.removesuffix(END))
     except UsageError:
         raise _wrong_place(place) from None
     return place

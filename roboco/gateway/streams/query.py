@@ -58,6 +58,8 @@ class TaskQuery(StreamQuery):
     """Seconds that a page waits for its first item (long polling)."""
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
     """The most items of a page."""
+    subtasks: Literal["1", "true"] | None = None
+    """Set it to 1 for the items of its sub-tasks, too. The data of each item are then its `task_id` and `data`."""
 
 
 class TasksQuery(StreamQuery):

@@ -94,12 +94,13 @@ async def follow_task(
     form = form_of(request, query.format)
     try:
         task = await gateway.followed_task(caller, task_id)
-        place = check_place(last_event_id or query.after)
+        subtasks = query.subtasks is not None
+        place = check_place(last_event_id or query.after, subtasks)
         if query.format is Format.JSON:
             return await _page(gateway, caller, query, task, place)
         if is_end(place):
             return Response(status_code=204, headers=HEADERS)
-        return await _live(gateway, caller, TaskSource(task, place, query.selection, form))
+        return await _live(gateway, caller, TaskSource(task, place, query.selection, form, subtasks))
     except (Problem, TransientError) as error:
         return _refused(request, form if query.format is not Format.JSON else None, error)
 
@@ -183,7 +184,8 @@ async def _page(gateway: Gateway, caller: Principal, query: TaskQuery, task: Tas
     """Return one page. It counts as a stream of the caller while it waits."""
     page = EventPage((), place)
     if not is_end(place):
-        items, shows = task.astream_with_gaps(place or None), query.selection.shows
+        items = task.astream_with_gaps(place or None, subtasks=query.subtasks is not None)
+        shows = query.selection.shows
         async with gateway.limits.open_stream(caller):
             page = await read_page(items, place, shows, query.limit, query.wait)
     return Response(page.json, media_type="application/json", headers=HEADERS)

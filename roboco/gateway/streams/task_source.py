@@ -25,16 +25,17 @@ MAX_HIDDEN: Final = 200
 class TaskSource:
     """The items of a task after a place, as frames of one form."""
 
-    def __init__(self, task: Task, place: str, selection: Selection, form: type[Form]) -> None:
+    def __init__(self, task: Task, place: str, selection: Selection, form: type[Form], subtasks: bool = False) -> None:
         self.form = form
         self.place = place
         self._task = task
         self._selection = selection
+        self._subtasks = subtasks
         self._hidden = 0
 
     def items(self) -> AsyncGenerator[StreamItem | None, None]:
         """Yield the items after the place."""
-        return self._task.astream_with_gaps(self.place or None)
+        return self._task.astream_with_gaps(self.place or None, subtasks=self._subtasks)
 
     def frame(self, item: StreamItem) -> bytes:
         """Return the frame of an item, or b"" if the client does not ask for it."""

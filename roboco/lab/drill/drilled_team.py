@@ -103,16 +103,16 @@ class Replacement:
 
     def _models(self, team: Team) -> dict[str, ModelProfile]:
         """Return a profile for each agent, and one for summaries for each of the team's profiles."""
-        models = (agent for agent in team.agents if agent.function is None)
+        models = (agent for agent in team.agents if agent.has_model)
         agents = {_profile_name(agent): self._profile(team, agent.name, team.profile(agent)) for agent in models}
         return {name: self._profile(team, SUMMARIES, one) for name, one in team.models.items()} | agents
 
     def _profile(self, team: Team, agent: str, profile: ModelProfile) -> ModelProfile:
         changes: dict[str, Any] = {"base_url": f"{self.server}/{team.name}/{agent}/v1", "default": False}
         if self.real_model:
-            key = profile.api_key_env or (None if profile.base_url else "OPENAI_API_KEY")
+            key = profile.api_key_env or (None if profile.base_url or profile.api_key else "OPENAI_API_KEY")
             return profile.model_copy(update=changes | {"api_key_env": key})
-        changes |= {"api_key_env": None, "requests_per_minute": None, "tokens_per_minute": None}
+        changes |= {"api_key_env": None, "api_key": None, "requests_per_minute": None, "tokens_per_minute": None}
         for name in ("first_token_timeout", "idle_timeout"):
             changes[name] = min(getattr(profile, name), MAX_MODEL_TIMEOUT)
         return profile.model_copy(update=changes)
@@ -123,7 +123,7 @@ class Replacement:
         kept = [name for name in tools if name in known or not self._is_replaced(team, name)]
         changes: dict[str, Any] = {"tools": tuple(dict.fromkeys(kept))}
         if agent.turn_call is None:
-            return agent.model_copy(update=changes | {"model": _profile_name(agent)})
+            return agent.model_copy(update=changes | ({"model": _profile_name(agent)} if agent.has_model else {}))
         turn = self._function(agent.turn_call)
         return agent.model_copy(update=changes | {"function": turn.function, "timeout": turn.timeout})
 

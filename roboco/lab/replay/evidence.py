@@ -35,7 +35,7 @@ def history_prefixes(steps: Sequence[TaskStep]) -> Iterator[History]:
 
 def recorded_action(step: TaskStep) -> Action:
     """Return the action that led to the step, from the step itself."""
-    if not step.by_agent or FUNCTION in step.metadata or REFUSED in step.metadata:
+    if not step.by_agent or step.is_map or not {FUNCTION, REFUSED}.isdisjoint(step.metadata):
         return AppendStep(step.agent_name, step.parts, step.metadata)
     routing = step.metadata.get("routing") or {}
     candidates = tuple(routing.get("candidates") or ())

@@ -31,6 +31,8 @@ def recording_of(past: RecordedTask) -> Recording:
     for history, step in zip(history_prefixes(past.steps), past.steps[1:], strict=False):
         if step.seq < first:
             continue
+        if step.is_map:
+            continue
         if step.by_agent:
             metadata = {name: value for name, value in step.metadata.items() if name != "routing"}
             turns.append(RecordedTurn(agent=step.agent_name, parts=step.parts, metadata=metadata))

@@ -2,17 +2,27 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.decide import GOALS, LOOP, ROUTER, STOPPED
 from roboco.domain.decision.input_guards import GUARD
+from roboco.domain.decision.map_turn import mapped_outputs
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.interruption import step_or_interruption_after
 from roboco.domain.history.state import REMINDED_GOALS, History
-from roboco.domain.history.step import GUARDS, INTERRUPTION, NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step import (
+    GUARDS,
+    INTERRUPTION,
+    MAP,
+    NEW_LIMITS,
+    ORCHESTRATOR,
+    TOOL_EXECUTOR,
+    USER,
+    TaskStep,
+)
 from roboco.domain.recorded.describe import describe, rule_of
 from roboco.domain.recorded.recorded_results import RecordedResults, ReplayedDecision, decide_with_results
 from roboco.domain.recorded.recorded_task import RecordedTask
@@ -30,7 +40,7 @@ from roboco.lab.replay.evidence import (
 
 Comparison = Literal["same", "other rule", "differs", "depends on the moment"]
 
-_FROM_HISTORY = frozenset({STOPPED, GOALS, LOOP, ROUTER, GUARD})
+_FROM_HISTORY = frozenset({STOPPED, GOALS, LOOP, ROUTER, MAP, GUARD})
 """Codes of errors that follow only from the history."""
 
 
@@ -75,7 +85,7 @@ class Replayer:
 
     def decide_alone(self, history: History, seconds: float = 0.0) -> ReplayedDecision:
         """Return the decision if nothing arrives from outside. `seconds` is the age of the task."""
-        situation = Situation(seconds=seconds, sub_task=self.past.sub_task)
+        situation = Situation(seconds=seconds, sub_task=self.past.sub_task, outputs=self._outputs(history))
         return decide_with_results(self.team, history, situation, self.router, {})
 
     def _inputs(self, history: History, step: TaskStep) -> tuple[Situation, RecordedResults]:
@@ -87,7 +97,11 @@ class Replayer:
             item = external_item(step)
             situation = Situation(() if item is None else (item,), give_up_reason=give_up_reason(step))
         pending = step.metadata.get(INTERRUPTION) == "turn_replaced"
-        return replace(situation, sub_task=self.past.sub_task, pending_turn=pending), recorded
+        outputs = self._outputs(history)
+        return replace(situation, sub_task=self.past.sub_task, pending_turn=pending, outputs=outputs), recorded
+
+    def _outputs(self, history: History) -> dict[str, Any]:
+        return mapped_outputs(self.team, history.state, self.past.steps.__getitem__)
 
     def _replay_step(self, history: History, step: TaskStep) -> ReplayStep:
         recorded = recorded_action(step)

@@ -75,7 +75,7 @@ class Exchanges:
     def _prepare(self, request: Request) -> _Prepared:
         """Return what the library needs. The first request to a provider imports its package."""
         with self._lock:
-            model = self._providers.model(request.profile)
+            model = self._providers.model(request)
         return _Prepared(model, library_messages(request.messages), settings_of(request), parameters_of(request))
 
 

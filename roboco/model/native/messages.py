@@ -1,7 +1,7 @@
 """messages: chat completions as messages of the library, and back to what a provider wants with the next request.
 
 system              ─► SystemPromptPart, at the beginning
-user                ─► UserPromptPart: text and images
+user                ─► UserPromptPart: text and files
 tool                ─► ToolReturnPart
 assistant           ─► ModelResponse: text and calls
 assistant, provider ─► the ModelResponse that the provider has sent, with its signatures, ids and own tools' results
@@ -31,6 +31,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.tools import ToolDefinition
 
+from roboco.domain.prompt.attached import data_of
 from roboco.domain.prompt.chat import ChatMessage
 
 RESPONSE = "response"
@@ -114,14 +115,17 @@ def _user_content(content: Sequence[Mapping[str, Any]]) -> list[UserContent]:
 
 
 def _user_item(part: Mapping[str, Any]) -> UserContent:
-    """Return a text, or an image. Only data URLs are images: the library would download any other address."""
-    if part.get("type") != "image_url":
+    """Return a text, or a file. Only data is a file: the library would download any other address."""
+    data = data_of(part)
+    if data is None:
         return str(part.get("text", ""))
-    url = part["image_url"]["url"]
+    if part["type"] == "input_audio":
+        kind = "audio/mpeg" if part["input_audio"].get("format") == "mp3" else "audio/wav"
+        data = f"data:{kind};base64,{data}"
     try:
-        return BinaryContent.from_data_uri(url)
+        return BinaryContent.from_data_uri(data)
     except ValueError:
-        return f"(an image that is not attached: {url[:200]})"
+        return f"(a file that is not attached: {data[:200]})"
 
 
 def _response(message: ChatMessage, answered: _Answered) -> ModelResponse:

@@ -70,9 +70,9 @@ class Providers:
         )
         self._models: OrderedDict[str, Model[Any]] = OrderedDict()
 
-    def model(self, profile: ModelProfile) -> Model[Any]:
-        """Return the model of the profile."""
-        key = model_key(profile)
+    def model(self, request: Request) -> Model[Any]:
+        """Return the model of the request's profile, with its key."""
+        profile, key = request.profile, request.credential or model_key(request.profile)
         name = canonical_json([key, profile.model_dump(mode="json")])
         model = self._models.pop(name, None) or _MAKERS[profile.provider](profile, key, self._http)
         self._models[name] = model

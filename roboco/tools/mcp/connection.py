@@ -45,13 +45,14 @@ class McpConnection:
     """The way to one server, for all threads of a process. It has at most one session, which ends when it is unused."""
 
     def __init__(
-        self, server: McpServer, loop: LoopThread, idle_timeout: float, confinement: Confinement, tokens: TokenAccess
+        self, server: McpServer, loop: LoopThread, idle_timeout: float, confinement: Confinement, access: TokenAccess
     ) -> None:
         self._server = server
         self._loop = loop
         self._idle_timeout = idle_timeout
         self._confinement = confinement
-        self._auth = partial(token_auth, server, tokens)
+        self._auth = partial(token_auth, server, access)
+        self._get_credential = access[3]
         self._session: McpSession | None = None
 
     def list_page(self, cursor: str | None, until: float) -> tuple[list[Any], str | None]:
@@ -178,7 +179,7 @@ class McpConnection:
     async def _open_session(self) -> McpSession:
         """Return the session, opened if there is none. Raise UsageError if that is not possible."""
         if self._session is None or self._session.ended.is_set():
-            transport = McpTransport(self._server, self._confinement, self._auth())
+            transport = McpTransport(self._server, self._confinement, self._auth(), self._get_credential)
             self._session = McpSession(self._server, transport, self._loop, self._idle_timeout)
         session = self._session
         await session.opened.wait()

@@ -20,6 +20,7 @@ from roboco.domain.url import covers
 from roboco.errors import UsageError
 from roboco.model.loop_thread import LoopThread
 from roboco.ports.tools import TaskOwner
+from roboco.process.credentials import Credentials
 from roboco.tools.mcp.confinement import Confinement
 from roboco.tools.mcp.listing import ListedTools, is_wanted
 from roboco.tools.mcp.result import result_of
@@ -42,10 +43,10 @@ class McpServers:
     `allowed`: command lines as `shlex.join` writes them, and addresses, which also allow all addresses below them.
     `variables`: variables of this process that servers may get. `confinement`: the confinement of servers that are
     started. `tokens` is what workers share about tokens, a `RedisTokenStore`. `get_token` is the operator's function
-    that returns one: "package.module:name".
+    that returns one: "package.module:name". `credentials` are those of tenants.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as many as an operator decides
         self,
         allowed: tuple[str, ...],
         variables: tuple[str, ...] = (),
@@ -54,6 +55,7 @@ class McpServers:
         idle_timeout: float = IDLE_TIMEOUT,
         tokens: Any = None,
         get_token: str | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self._allowed = allowed
         self._variables = variables
@@ -61,6 +63,7 @@ class McpServers:
         self._idle_timeout = idle_timeout
         self._tokens = tokens
         self._get_token = get_token
+        self._credentials = credentials or Credentials()
         self.reset()
         os.register_at_fork(after_in_child=partial(_reset, weakref.ref(self)))
 
@@ -125,17 +128,20 @@ class McpServers:
         connection_class()
 
     def _connection(self, server: McpServer, owner: TaskOwner) -> Any:
-        """Return the connection of the server; one of the owner's if the server gets the owner's token."""
-        whose = {"user": owner, "tenant": TaskOwner(owner.tenant)}.get(str(server.auth), NO_OWNER)
+        """Return the connection of the server; one of the owner's if the server gets a secret of the owner."""
+        tenant = TaskOwner(owner.tenant)
+        whose = {"user": owner, "tenant": tenant}.get(str(server.auth), tenant if server.credentials else NO_OWNER)
         with self._lock:
             if len(self._connections) >= MAX_CONNECTIONS:
                 self._connections = {key: one for key, one in self._connections.items() if not one.is_idle}
             key = (server.cache_key, whose)
             if key not in self._connections:
                 asks = self._get_token is not None and isinstance(server.auth, str)
-                tokens = (self._tokens, _import_function(str(self._get_token)) if asks else None, whose)
+                get_token = _import_function(str(self._get_token)) if asks else None
+                get_credential = partial(self._credentials.get_async, owner.tenant, new=True)
+                access = (self._tokens, get_token, whose, get_credential)
                 self._connections[key] = connection_class()(
-                    server, self._loop, self._idle_timeout, self._confinement, tokens
+                    server, self._loop, self._idle_timeout, self._confinement, access
                 )
             return self._connections[key]
 

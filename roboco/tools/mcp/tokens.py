@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -37,13 +37,16 @@ _DEFAULT_LIFETIME = 3600
 _MAX_SHOWN_CHARS = 500
 
 
-TokenAccess = tuple[Any, GetToken | None, TaskOwner]
-"""The shared token store (`RedisTokenStore`), the operator's function, and the user whose token is sent."""
+GetCredential = Callable[[str], Awaitable[str]]
+"""Returns a credential of the task's tenant."""
+TokenAccess = tuple[Any, GetToken | None, TaskOwner, GetCredential]
+"""The shared token store (`RedisTokenStore`), the operator's function for tokens, the user whose token is sent, and
+the credentials of the user's tenant."""
 
 
 def token_auth(server: McpServer, access: TokenAccess) -> "TokenAuth | None":
     """Return what sends the tokens of the server, or None if it gets none. Raise UsageError if there can be none."""
-    store, get_token, owner = access
+    store, get_token, owner, _ = access
     if server.auth is None:
         return None
     if isinstance(server.auth, ClientCredentials):

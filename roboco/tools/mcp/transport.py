@@ -16,11 +16,11 @@ from mcp.client.streamable_http import streamable_http_client
 
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.url import strip_credentials
-from roboco.errors import UsageError
+from roboco.errors import TransientError, UsageError
 from roboco.tools.mcp import watchdog
 from roboco.tools.mcp.confinement import Confinement
 from roboco.tools.mcp.http import BoundedClient, clean_body
-from roboco.tools.mcp.tokens import TokenAuth, required_variable
+from roboco.tools.mcp.tokens import GetCredential, TokenAuth, required_variable
 
 _INHERITED_VARIABLES = ("HOME", "PATH")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
@@ -60,12 +60,15 @@ class ServerExit:
 class McpTransport:
     """The way to a server, with the secrets that it needs. `exit` is known when the streams of a process are closed."""
 
-    def __init__(self, server: McpServer, confinement: Confinement, auth: TokenAuth | None) -> None:
+    def __init__(
+        self, server: McpServer, confinement: Confinement, auth: TokenAuth | None, get_credential: GetCredential
+    ) -> None:
         self.exit = ServerExit()
         self._values = tuple(os.environ.get(name, "") for name in server.variables)
         self._server = server
         self._confinement = confinement
         self._auth = auth
+        self._get_credential = get_credential
 
     def mask(self, text: str) -> str:
         """Return the text with every secret masked: servers repeat what they receive."""
@@ -75,13 +78,29 @@ class McpTransport:
                 text = text.replace(secret, "***")
         return text
 
-    def streams(self) -> AbstractAsyncContextManager[Streams]:
-        """Return the context of the streams. Raise UsageError if a variable that they need is not set."""
+    @asynccontextmanager
+    async def streams(self) -> AsyncIterator[Streams]:
+        """Yield the streams. Raise UsageError if a variable or a credential that they need is not there."""
+        try:
+            found = {name: await self._get_credential(one.credential) for name, one in self._server.credentials.items()}
+        except TransientError as error:
+            raise UsageError(str(error)) from None
+        self._values += tuple(found.values())
+        async with self._opened(found) as streams:
+            yield streams
+
+    def _opened(self, credentials: dict[str, str]) -> AbstractAsyncContextManager[Streams]:
         server = self._server
         if server.command is None:
-            headers = {header: _header_value(name) for header, name in server.headers.items()}
-            return self._http(server.url or "", headers)
-        environment = {name: required_variable(name) for name in server.env}
+            named = {name: variable for name, variable in server.headers.items() if isinstance(variable, str)}
+            values = {header: required_variable(variable) for header, variable in named.items()} | credentials
+            for header, value in values.items():
+                what = f"environment variable {named[header]!r}" if header in named else f"the credential of {header!r}"
+                if not _HEADER_VALUE.fullmatch(value):
+                    problem = "has characters that a header cannot contain, perhaps a final line break"
+                    raise UsageError(f"{what} {problem}")
+            return self._http(server.url or "", values)
+        environment = {name: required_variable(name) for name in server.env if name not in credentials} | credentials
         if shutil.which(server.command[0]) is None:
             raise UsageError(f"program {server.command[0]!r} is not installed on this worker")
         inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
@@ -115,15 +134,6 @@ class McpTransport:
             finally:
                 with suppress(BlockingIOError):
                     self.exit.parse_report(reader.read(2 * watchdog.MAX_STDERR_BYTES) or b"")
-
-
-def _header_value(variable: str) -> str:
-    value = required_variable(variable)
-    if not _HEADER_VALUE.fullmatch(value):
-        raise UsageError(
-            f"environment variable {variable!r} has characters that a header cannot contain, perhaps a final line break"
-        )
-    return value
 
 
 def _printable(line: str) -> str:

@@ -25,7 +25,8 @@ _SUFFIXES = {
 
 
 def store_media(files: Files, task_id: str, step_id: str, outcome: ToolOutcome) -> ToolOutcome:
-    """Store the media as artifacts of the step and return the outcome with their URIs. Names derive from the bytes.
+    """Store the media as artifacts of the step and return the outcome with their URIs. Names derive from the bytes,
+    unless a tool has named the file.
 
     So a call that runs twice, or a server that repeats a picture, leaves one artifact.
     """
@@ -52,12 +53,14 @@ def _store(files: Files, task_id: str, step_id: str, media: Media) -> Artifact:
     ending = _SUFFIXES.get(mime_of("", media.data[:HEAD_BYTES]), "")
     kind = "file" if media.kind == "resource" else media.kind
     declared = media.mime_type if _MIME.fullmatch(media.mime_type) else ""
-    return write_artifact(files, task_id, NewArtifact(f"{kind}-{digest}{ending}", declared, step_id), media.data)
+    name = media.name or f"{kind}-{digest}{ending}"
+    return write_artifact(files, task_id, NewArtifact(name, declared, step_id), media.data)
 
 
 def _with_fields(outcome: ToolOutcome, described: dict[int, dict[str, Any]]) -> ToolOutcome:
     """Return the outcome with these fields added to its parts, by position."""
     if not described:
         return outcome
-    parts = [part | described.get(place, {}) for place, part in enumerate(outcome.result.result)]
+    found = enumerate(outcome.result.result)
+    parts = [part | described[place] if place in described else part for place, part in found]
     return outcome.model_copy(update={"result": outcome.result.model_copy(update={"result": parts})})

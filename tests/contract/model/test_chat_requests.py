@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from roboco.model.chat_wire import chat_url, sent_max_tokens
+from roboco.model.chat_wire import chat_url, request_body, sent_max_tokens
+from roboco.model.learned import Lessons
 from roboco.model.openai_model import OpenAIModel
 from roboco.model.provider_state import chat_messages
 from tests.contract.model.model_calls import (
@@ -380,3 +381,15 @@ def test_a_stream_ends_when_the_tokens_of_its_limits_are_used(server: ModelServe
     assert (reply.finish_reason, reply.limit) == ("length", "about 5000 output tokens")
     assert len(text) == pytest.approx(20_000, abs=24)
     assert reply.tokens_out >= 5000
+
+
+FILE = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}}
+SOUND = {"type": "input_audio", "input_audio": {"data": "SUQzBA==", "format": "mp3"}}
+DOCUMENT = {"type": "document_url", "document_url": FILE["file"]["file_data"], "document_name": "a.pdf"}  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("provider", "sent"), [("openai", [FILE, SOUND]), ("mistral", [DOCUMENT, SOUND])])
+def test_files_are_sent_as_openai_and_mistral_want_them(provider: Any, sent: list[Any]) -> None:
+    messages = ({"role": "system", "content": "hi"}, {"role": "user", "content": [FILE, SOUND]})
+    request = replace(make_request(provider=provider), messages=messages)
+    assert request_body(request, Lessons())["messages"] == [messages[0], messages[1] | {"content": sent}]

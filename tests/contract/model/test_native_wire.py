@@ -17,6 +17,7 @@ from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
 from roboco.model.errors import ServerFailure
 from roboco.model.learned import Learner
+from roboco.model.native import provider as provider_module
 from roboco.model.native.wire import NativeWire
 from roboco.model.openai_model import OpenAIModel
 from roboco.model.reply_assembly import ReplyAssembly
@@ -512,6 +513,29 @@ def test_image_is_sent_only_as_data(caller: Caller) -> None:
     assert address["type"] == "text"
 
 
+PDF = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}}
+SOUND = {"type": "input_audio", "input_audio": {"data": "SUQzBA==", "format": "mp3"}}
+
+
+@pytest.mark.parametrize(
+    ("provider", "content", "place", "expected"),
+    [
+        ("anthropic", PDF, ("messages", 0, "content", 0, "source"), ("application/pdf", "JVBERi0=")),
+        ("google", PDF, ("contents", 0, "parts", 0, "inlineData"), ("application/pdf", "JVBERi0=")),
+        ("google", SOUND, ("contents", 0, "parts", 0, "inlineData"), ("audio/mpeg", "SUQzBA==")),
+        ("bedrock", PDF, ("messages", 0, "content"), ('"document": {"name"', '"format": "pdf"', "JVBERi0=")),
+        ("openai-responses", PDF, ("input", 0, "content", 0), ("input_file", "data:application/pdf;base64,JVBERi0=")),
+    ],
+)
+def test_files_are_sent_as_each_protocol_wants_them(
+    caller: Caller, provider: str, content: dict[str, Any], place: tuple[str | int, ...], expected: tuple[str, ...]
+) -> None:
+    found: Any = body_of(caller, Request(caller.profile(provider), ({"role": "user", "content": [content]},), ()))
+    for step in place:
+        found = found[step]
+    assert all(value in json.dumps(found) for value in expected), found
+
+
 def test_rest_of_a_budget_is_not_sent_below_the_budget_of_thinking(caller: Caller) -> None:
     thinking = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
     request = Request(caller.profile("anthropic", parameters=thinking), PROMPT, (), max_tokens=500)
@@ -533,6 +557,17 @@ def test_packages_are_imported_by_no_other_profile() -> None:
     code = "import sys, roboco.model.openai_model; print([m for m in sys.modules if 'pydantic_ai' in m])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
+
+
+def test_each_credential_has_its_own_client_up_to_a_number(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider_module, "MAX_CLIENTS", 2)
+    caller.server.answers = [events(message_start(), *text_block("Four."), *message_end("end_turn"))]
+    profile = caller.profile("anthropic", api_key_env=None, api_key={"credential": "model-key"})
+    for key in ("canary-1", "canary-2", "canary-3", "canary-1"):
+        caller.call(Request(profile, PROMPT, (), credential=key))
+        assert key in str(caller.server.received[-1].headers)
+    exchanges: Any = caller.wire._wire
+    assert len(exchanges._providers._models) == 2
 
 
 def stream(caller: Caller, profile: ModelProfile) -> Iterator[str | Reply]:

@@ -31,7 +31,7 @@ def test_limits_of_the_operator_are_listed_without_a_task(redis_task: TaskOnRedi
     team = parse_team({"name": "desk", "models": {"m": {"model": "m"}}, "agents": [{"name": "one", "prompt": "hi"}]})
     limiter = RedisRateLimiter(Scripts(redis_task.client), redis_task.keys, limits)
     limiter.reserve(team.models["m"], Ticket("t1", team.name, "1/1/0"), 100)
-    limiter.pause(team.models["m"], 30)
+    limiter.pause(team.models["m"], "", 30)
     monitor = RedisMonitor(redis_task.client, redis_task.keys, limits)
     idle = {one.model: one for one in monitor.rates((), all_of_operator=True)}
     assert {name: (one.requests, one.max_requests) for name, one in idle.items()} == {"m": (1, 10), "other": (0, 5)}

@@ -35,7 +35,7 @@ class SimulatedProcess:
         self.pending = ""
         self._work = work
         self._started = False
-        self._mine, self._schedulers = threading.Lock(), threading.Lock()
+        self._mine, self._schedulers, self._one_call = threading.Lock(), threading.Lock(), threading.Lock()
         self._mine.acquire()
         self._schedulers.acquire()
 
@@ -50,13 +50,14 @@ class SimulatedProcess:
             raise RuntimeError(f"process {self.name!r} hangs outside of its port calls, after {self.pending!r}")
 
     def pause(self, name: str, call: PortCall) -> Any:
-        """Wait at a port call for the scheduler, then apply its fault. Only the process's thread calls this."""
-        self.pending = name
-        self._schedulers.release()
-        self._mine.acquire()
-        verdict, self.call_fault, self.pending = self.call_fault, make_call, ""
-        if self.dead:
-            raise Crash
+        """Wait at a port call for the scheduler, then apply its fault. Only the process's threads call this."""
+        with self._one_call:  # a process may read several files at the same time
+            self.pending = name
+            self._schedulers.release()
+            self._mine.acquire()
+            verdict, self.call_fault, self.pending = self.call_fault, make_call, ""
+            if self.dead:
+                raise Crash
         return verdict(call)
 
     def kill(self) -> None:

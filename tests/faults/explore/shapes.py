@@ -18,6 +18,7 @@ from roboco.ports.tools import ToolContext
 from roboco.ports.workspace import StoredFile
 from roboco.tools.function_answer import Answer
 from tests.support.memory_ports.clock import ManualClock
+from tests.support.memory_ports.controlled import search_script, search_team
 from tests.support.memory_ports.journeys import POLITE, member, own_turns, speaker
 from tests.support.memory_ports.model import Script, ScriptedModel, ScriptedReply, says
 from tests.support.memory_ports.notifications import HOOK, SHOP
@@ -220,6 +221,7 @@ SHAPES: dict[str, Shape] = {
         _count_turns,
         _FUNCTIONS | {"triage": _triage, "booker": _booker},
     ),
+    "mapping": Shape(search_team(parallel=1), search_script),
     "limited": Shape(
         team_of(
             agents=[member("one")],

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,10 @@ import pytest
 from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 from roboco.local.process import free_port
+from roboco.ports.tools import TaskOwner
+from roboco.process.credentials import Credentials
+from roboco.tools.mcp.servers import check_allowed
+from tests.support import tenant_credentials
 from tests.support.mcp_servers import (
     HOSTILE,
     SHOP,
@@ -97,6 +102,35 @@ def test_a_secret_reaches_the_server_and_no_output(shop: McpServer, caplog: pyte
         with pytest.raises(UsageError, match=r"refused \*\*\*") as raised:
             call(servers, shop, "leak", {})
     assert "secret-of-the-shop" not in str(raised.value) + caplog.text + shop.cache_key + shop.location
+
+
+@pytest.mark.parametrize("kind", ["stdio", "http"])
+def test_a_server_gets_the_credential_of_the_tasks_tenant(
+    kind: str, web: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    credential = {"credential": "crm"}
+    fields = (
+        {"env": {"SHOP_TOKEN": credential}}
+        if kind == "stdio"
+        else {"url": web, "headers": {"Authorization": credential}}
+    )
+    server = declare_server(**fields)
+    credentials = Credentials(f"{tenant_credentials.__name__}:find")
+    with open_servers(server, credentials=credentials) as servers, caplog.at_level(logging.DEBUG):
+        for tenant in ("acme", "globex", "acme"):
+            answer, _ = servers.call(server, "who", {}, "k", never, TaskOwner(tenant, "a user"))
+            assert answer.startswith(hashlib.sha256(f"canary-crm-of-{tenant}".encode()).hexdigest())
+        with pytest.raises(UsageError, match=r"refused \*\*\*") as leaked:
+            servers.call(server, "leak", {}, "k", never, TaskOwner("acme"))
+        with pytest.raises(UsageError, match="credential 'crm' of tenant 'initech': its function raised KeyError"):
+            servers.call(server, "who", {}, "k", never, TaskOwner("initech"))
+    assert "canary" not in str(leaked.value) + caplog.text + server.cache_key + server.location
+
+
+def test_a_variable_of_a_server_needs_the_operators_permission_whatever_its_value() -> None:
+    server = declare_server(env={"LD_PRELOAD": {"credential": "crm"}})
+    with pytest.raises(UsageError, match="must not get variable LD_PRELOAD"):
+        check_allowed(server, (shlex.join(server.command or ()),), ())
 
 
 def test_an_unset_variable_is_an_error(shop: McpServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import ModuleType
 from typing import Any, cast
@@ -19,10 +19,12 @@ from roboco.domain.team.mcp_server import McpServer
 from roboco.errors import UsageError
 from roboco.local.valkey import ValkeyServer
 from roboco.ports.tools import TaskOwner
+from roboco.process.credentials import Credentials
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys
 from roboco.redis.mcp_tokens import RedisTokenStore
 from roboco.tools.mcp.servers import McpServers
+from tests.support import tenant_credentials
 from tests.support.mcp_servers import never
 
 pytestmark = pytest.mark.slow
@@ -166,6 +168,22 @@ def declared(provider: Provider, auth: Any) -> McpServer:
 
 def who(worker: McpServers, server: McpServer, owner: TaskOwner = TaskOwner()) -> Any:  # noqa: B008 - immutable
     return worker.call(server, "who", {}, "k", never, owner)[0]
+
+
+def test_a_rotated_credential_works_without_a_restart(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {"url": f"{provider.url}/mcp", "headers": {"Authorization": {"credential": "shop"}}, "connect_timeout": 30}
+    server, function = McpServer.model_validate(fields), f"{tenant_credentials.__name__}:find"
+    values = {("acme", "shop"): "Bearer canary-1"}
+    monkeypatch.setattr(tenant_credentials, "VALUES", values)
+    provider.valid = {"canary-1": "acme"}
+    with closing(McpServers((provider.url,), credentials=Credentials(function))) as worker:
+        assert who(worker, server, TaskOwner("acme")) == "acme"
+        provider.valid = {"canary-2": "acme again"}
+        with pytest.raises(UsageError) as refused:
+            who(worker, server, TaskOwner("acme"))
+        assert "canary" not in str(refused.value)
+        values["acme", "shop"] = "Bearer canary-2"
+        assert who(worker, server, TaskOwner("acme")) == "acme again"
 
 
 def test_workers_share_the_token_of_a_client(

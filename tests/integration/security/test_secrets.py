@@ -27,7 +27,7 @@ from tests.support.mcp_servers import SHOP, run_http_server
 from tests.support.servers.hook_server import HookServer
 from tests.support.servers.model_server import ModelServer, Reply, Request
 from tests.support.servers.trace_server import TraceServer
-from tests.support.stack import POOLS, ROOT, Stack, s3_environment, until
+from tests.support.stack import POOLS, ROOT, TOOLS, Stack, s3_environment, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.redis, pytest.mark.slow]
 
@@ -47,6 +47,7 @@ OF_MESSAGES, OF_MESSAGES_BEFORE = "canary-messages-0123456789012345", "canary-fo
 PLANTED = (
     *(value.removeprefix("me:").removeprefix("authorization=") for value in IN_ENVIRONMENT.values()),
     *(OF_REDIS, OF_BROKER, OF_CALLBACKS, OF_MESSAGES, OF_MESSAGES_BEFORE),
+    *("canary-crm-of-no-tenant", "canary-model-of-no-tenant"),
 )
 UNSIGNED = {
     "task_id": "order-17",
@@ -149,6 +150,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, s3: S3Server) -> Iterator[Ca
             "signing_keys": (OF_MESSAGES, OF_MESSAGES_BEFORE),
             "callback_broker_url": f"redis://shop:{OF_CALLBACKS}@127.0.0.1:{guarded.port}/2",
             "embeddings_model": f"m@{refusing.base_url}",
+            "credentials": "tests.support.tenant_credentials:find",
         }
         canary_stack = CanaryStack(folder, s3=s3, **settings)
         canary_stack.traces, canary_stack.hooks, canary_stack.guarded = traces, hooks, guarded.pid
@@ -165,7 +167,8 @@ def team(stack: CanaryStack, **profile: Any) -> Any:
         {
             "name": "canaries",
             "models": {"standard": {"model": "m", "default": True} | profile},
-            "agents": [{"name": "one", "prompt": "Work.", "tools": ["mcp:shop", "mcp:web", "memory_search"]}],
+            "agents": [{"name": "one", "prompt": "Work.", "tools": ["mcp:shop", "mcp:web", "spill", "memory_search"]}],
+            "tools": [{"name": "spill", "function": f"{TOOLS}:spill_credential", "effect": "pure"}],
             "mcp_servers": {
                 "shop": {"command": shlex.split(shop), "env": ["SHOP_TOKEN"], "tools": ["leak", "who"]} | patient,
                 "web": {"url": web, "headers": {"Authorization": "WEB_TOKEN"}, "tools": ["leak", "who"]} | patient,
@@ -179,6 +182,7 @@ def call_every_tool(request: Request) -> Reply:
     if any(message["role"] == "tool" for message in request.messages):
         return Reply(text="done")
     calls: list[tuple[str, dict[str, str]]] = [(name, {}) for name in ("shop_leak", "web_leak", "shop_who", "web_who")]
+    calls += [("spill", {}), ("spill", {"fails": "true"})]
     return Reply(tool_calls=[*calls, ("memory_search", {"query": "canary"})])
 
 
@@ -247,9 +251,12 @@ def test_no_output_holds_a_secret(stack: CanaryStack, s3: S3Server) -> None:
     refused = stack.orchestrator.run(
         team(stack, base_url=stack.settings.allowlist.model_servers[0].partition("@")[2], api_key_env="TEAM_KEY"), "go"
     )
+    credential = {"base_url": stack.settings.allowlist.model_servers[0].partition("@")[2]}
+    unknown = stack.orchestrator.run(team(stack, api_key={"credential": "model-key"}, **credential), "go")
     stolen = stack.orchestrator.run(team(stack, api_key_env="DATABASE_PASSWORD"), "go")
     assert worked.result(60).status == "completed"
     assert "refuses the key in TEAM_KEY" in refused.result(60).reason
+    assert "refuses credential 'model-key'" in unknown.result(60).reason
     assert "may not send the variable DATABASE_PASSWORD" in stolen.result(60).reason
     with Celery(broker=stack.settings.broker, set_as_current=False) as producer:
         producer.send_task("roboco.submit", kwargs=UNSIGNED, queue="roboco.coordinator")
@@ -260,8 +267,11 @@ def test_no_output_holds_a_secret(stack: CanaryStack, s3: S3Server) -> None:
         for letter in stack.orchestrator.operator.dead_letters()
     }
     leaked = [result.error for step in worked.history() for result in step.results if result.is_error]
-    assert len(leaked) == 2
-    assert all("refused" in str(error) and "canary" not in str(error) for error in leaked)
+    assert len(leaked) == 3
+    assert all("refuse" in str(error) and "canary" not in str(error) for error in leaked)
+    returned = [result.result for step in worked.history() for result in step.results if not result.is_error]
+    assert "23 characters: ***" in returned
+    assert "the secret is ***" in stack.log("tools")
 
     until(lambda: stack.hooks.posted, 60, "the webhook has arrived")
     until(lambda: "shop.notified" in dump_redis(str(stack.settings.callback_broker_url)), 60, "the callback is sent")

@@ -202,6 +202,22 @@ def test_tool_of_the_documents_verifies_its_effect(tmp_path: Path, monkeypatch: 
     assert after.result.result == "sent"
 
 
+def test_credentials_of_the_guide_differ_by_tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    modules, function = ("shop_credentials",), "shop_credentials:find"
+    toolbox = toolbox_of(MemoryFiles(), MemoryHistories(), modules, tmp_path / "index", credentials=function)
+    spec = ToolSpec(name="count", function="shop_credentials:count_customers", effect="pure")
+    call = ToolCall(id="tc_1", tool_name="count", args={})
+    outcomes = {
+        tenant: toolbox.run(parse_team(TEAM), call, spec, ToolContext(f"{tenant}:t", "one", "tc_1", "k", 1)).result
+        for tenant in ("acme", "globex", "initech")
+    }
+    assert outcomes["acme"].result == "3 customers of acme, with a key of 15 characters"
+    assert outcomes["globex"].result == "3 customers of globex, with a key of 16 characters"
+    assert outcomes["initech"].error == "credential 'crm' of tenant 'initech': there is none"
+
+
 def test_shown_excerpt_is_in_the_example_that_ships() -> None:
     assert example("example", "sse.py").rstrip() in (ROOT / "roboco" / "examples" / "sse.py").read_text()
 

@@ -17,7 +17,7 @@ from roboco.cli.commands.demo import shipped_team
 from roboco.tools.sandbox.sandbox import Sandbox
 from tests.integration.cli.shell import Shell
 from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import Stack, until
+from tests.support.stack import TOOLS, Stack, until
 
 pytestmark = pytest.mark.workers
 
@@ -275,6 +275,43 @@ def test_attached_images_are_sent_to_the_model(stack: Stack, tmp_path: Path) -> 
     until(lambda: len(task.history()) == 4, 60, "the agent has answered")
     assert task.history()[3].text == "I was shown ['text', 'image_url', 'text', 'image_url'] and see 2"
     assert task.history()[2].artifacts[0].name == "again.png"
+
+
+def describe_files(request: Request) -> Reply:
+    """Return a call of the tool that draws, and then what the model was shown."""
+    if not request.tool_results:
+        return Reply(tool_calls=[("draw", {"name": "dot.png"})])
+    parts = [
+        part for message in request.messages if isinstance(message["content"], list) for part in message["content"]
+    ]
+    hidden = [part["text"].count("not shown") for part in parts if part["type"] == "text"]
+    return Reply(text=f"{[part['type'] for part in parts]} {hidden}")
+
+
+def test_files_of_users_and_of_functions_are_sent_to_models_that_accept_them(stack: Stack, tmp_path: Path) -> None:
+    report = tmp_path / "report.pdf"
+    report.write_bytes(b"%PDF-1.7\n\xe2\xe3\xcf\xd3\n")
+    team = parse_team(
+        {
+            "name": "drawers",
+            "models": {
+                "all": {"model": "scripted", "accepts": ["image", "pdf"]},
+                "images": {"model": "scripted", "images": True},
+            },
+            "agents": [
+                {"name": "one", "prompt": "hi", "model": "all", "tools": ["draw"], "tool_choice": "first"},
+                {"name": "two", "prompt": "hi", "model": "images"},
+            ],
+            "tools": [{"name": "draw", "function": f"{TOOLS}:draw", "effect": "pure"}],
+        }
+    )
+    task = run(stack, team, describe_files, "draw it", files=[report])
+    assert task.result(60).raise_for_status().text == "['text', 'image_url'] [0]"
+    history = task.history()
+    assert history[3].text == "['text', 'file', 'text', 'image_url'] [0, 0]"
+    assert [(one.name, one.mime_type) for one in history[2].artifacts] == [("dot.png", "image/png")]
+    first = next(message for message in stack.model.requests[-1].request.messages if message["role"] == "user")
+    assert "(not shown: file://artifacts/report.pdf, since your model accepts no pdf)" in json.dumps(first)
 
 
 LIMITED = {

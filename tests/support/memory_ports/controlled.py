@@ -1,13 +1,16 @@
 """Journeys with input from outside: answers, approvals, goals, pauses, sub-tasks, interruptions."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.ids import sub_task_id
 from roboco.domain.inbox.imported_message import ImportedMessage
 from roboco.domain.status import TaskStatus
+from roboco.domain.team.team import Team
 from roboco.errors import ModelError, TransientError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import Act, Journey, assert_whole, member, own_turns, speaker
@@ -87,6 +90,37 @@ DELEGATING = Journey(
     ),
     _delegating_script,
 )
+
+
+SEARCHES = ["tides", {"about": "moon"}, "refuse"]
+
+
+def search_team(*more: dict[str, Any], **work: Any) -> Team:
+    """Return a team of a planner whose list is mapped over another team, and of a writer."""
+    listed = {"type": "object", "properties": {"searches": {"type": "array"}}, "required": ["searches"]}
+    mapped = {"over": "output.planner.searches", "team": "search", "parallel": 2} | work
+    search = {
+        "name": "search",
+        "agents": [member("finder") | {"prompt": "You are {{ context.item.about | default('finder') }}."}],
+    }
+    agents = [member("planner", output=listed), {"name": "searches", "map": mapped}, *more, member("writer")]
+    return team_of(agents=agents, teams={"search": search})
+
+
+def search_script(request: Request) -> ScriptedReply:
+    """Plan SEARCHES, find something for each but "refuse", and write how many were found."""
+    match speaker(request):
+        case "planner":
+            return says(json.dumps({"searches": SEARCHES}))
+        case "writer":
+            return says(f"{sum('found' in str(one['content']) for one in request.messages)} lists")
+        case _ if request.messages[1]["content"] == "refuse":
+            return ScriptedReply(error=ModelError("model", "it refuses", retryable=False))
+        case name:
+            return says(f"{name} found {request.messages[1]['content']}")
+
+
+MAPPING = Journey(search_team(), search_script)
 
 
 def _interrupting(request: Request, world: World) -> ScriptedReply:
@@ -173,6 +207,7 @@ CONTROLLED = {
     "held": HELD,
     "imported": IMPORTED,
     "delegating": DELEGATING,
+    "mapping": MAPPING,
     "retried": RETRIED,
 }
 """Journeys that always produce the same history."""

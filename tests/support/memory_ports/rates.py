@@ -94,10 +94,10 @@ class MemoryRates:
         now = self._clock.now()
         with self._server as held:
             buckets = self._buckets(profile, ticket)
-            at_once = Admitted(tasks_waiting=bool(held.awaiting.get(_server_of(profile))))
+            at_once = Admitted(tasks_waiting=bool(held.awaiting.get(_key_of(profile, ticket.tenant))))
             if any(ticket.name in bucket.held.made for bucket in buckets):
                 return at_once
-            pause = max(0.0, held.paused_until.get(_server_of(profile), 0.0) - now)
+            pause = max(0.0, held.paused_until.get(_key_of(profile, ticket.tenant), 0.0) - now)
             wait, seen = pause, []
             for bucket in buckets:
                 seen.append(bucket)
@@ -119,18 +119,18 @@ class MemoryRates:
     def add_waiting_task(self, profile: ModelProfile, task_id: str) -> None:
         """Note that the task is paused until this profile's model has answered a request."""
         with self._server as held:
-            held.awaiting.setdefault(_server_of(profile), {}).setdefault(task_id, self._clock.now())
+            held.awaiting.setdefault(_key_of(profile, tenant_of(task_id)), {}).setdefault(task_id, self._clock.now())
 
-    def waiting_tasks(self, profile: ModelProfile) -> list[str]:
+    def waiting_tasks(self, profile: ModelProfile, tenant: str) -> list[str]:
         """Return at most MAX_RESUMED_TASKS tasks that await an answer of this model, longest waiting first."""
         with self._server as held:
-            return sorted(held.awaiting.get(_server_of(profile), {}))[:MAX_RESUMED_TASKS]
+            return sorted(held.awaiting.get(_key_of(profile, tenant), {}))[:MAX_RESUMED_TASKS]
 
-    def remove_waiting_tasks(self, profile: ModelProfile, task_ids: Sequence[str]) -> None:
+    def remove_waiting_tasks(self, profile: ModelProfile, tenant: str, task_ids: Sequence[str]) -> None:
         """Forget that these tasks await an answer."""
         with self._server as held:
             for task_id in task_ids:
-                held.awaiting.get(_server_of(profile), {}).pop(task_id, None)
+                held.awaiting.get(_key_of(profile, tenant), {}).pop(task_id, None)
 
     def record_usage(self, profile: ModelProfile, ticket: Ticket, tokens: int, seconds_ago: float = 0.0) -> None:
         """Record the tokens that the ticket's request has used, and how many seconds ago it was made."""
@@ -145,11 +145,12 @@ class MemoryRates:
             for bucket in self._buckets(profile, ticket):
                 bucket.leave(ticket.name)
 
-    def pause(self, profile: ModelProfile, seconds: float) -> None:
+    def pause(self, profile: ModelProfile, tenant: str, seconds: float) -> None:
         """Admit no request to this profile's server for these seconds."""
         with self._server as held:
             until = self._clock.now() + seconds
-            held.paused_until[_server_of(profile)] = max(until, held.paused_until.get(_server_of(profile), 0.0))
+            name = _key_of(profile, tenant)
+            held.paused_until[name] = max(until, held.paused_until.get(name, 0.0))
 
     def tickets(self, profile: ModelProfile, ticket: Ticket) -> set[str]:
         """Return the tickets that the limits of this ticket hold."""
@@ -187,5 +188,5 @@ class MemoryRates:
         return DayUsage(day=day, tokens=tokens, cost_billionths=cost)
 
 
-def _server_of(profile: ModelProfile) -> str:
-    return repr((profile.base_url, profile.api_key_env, profile.model))
+def _key_of(profile: ModelProfile, tenant: str) -> str:
+    return repr((profile.base_url, profile.key_name(tenant), profile.model))

@@ -23,6 +23,7 @@ from roboco.errors import CorruptHistory, InvalidTeam, UsageError
 from roboco.ports.memories import change_memory, read_memory
 from roboco.ports.tools import ToolContext
 from roboco.tools.builtin import BuiltinTools
+from roboco.tools.sandbox.sandbox import Sandbox
 from roboco.tools.search.memory_index import MemoryIndex
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 
@@ -37,7 +38,7 @@ class Desk:
     def __init__(self, folder: Path) -> None:
         self.files = MemoryFiles()
         index = MemoryIndex(MemoryHistories(), lambda *_: None, folder)
-        self._tools = BuiltinTools(self.files, index, lambda *_: ({}, ()))
+        self._tools = BuiltinTools(self.files, index, Sandbox())
 
     def call(self, name: str, call_id: str = "tc_1", memory: str = PATH, **args: Any) -> Any:
         return self._tools.call(name, args, replace(CONTEXT, call_id=call_id, memory=memory))[0]

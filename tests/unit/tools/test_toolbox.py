@@ -16,6 +16,7 @@ from roboco.cli.commands.demo import shipped_team
 from roboco.domain.decision.route import Route
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.team.effect import Effect
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import ToolSpec
 from roboco.domain.team.validation import validate_team
@@ -27,6 +28,7 @@ from roboco.tools.function_tool import tool
 from roboco.tools.toolbox import FunctionToolbox
 from roboco.workspace.artifacts.large_result import EXCERPT_BYTES, MAX_RESULT_BYTES
 from roboco.workspace.artifacts.store import read_artifact
+from tests.support import tenant_credentials
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 from tests.support.toolboxes import toolbox_of
 from tests.unit.domain.steps import TASK, steps_of
@@ -49,6 +51,14 @@ class TimeLimitReached(Exception):
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+@tool
+def call_crm(context: ToolContext, name: str = "crm") -> dict[str, str]:
+    """Call a server with the tenant's credential, and return what it has received."""
+    secret = context.credential(name)
+    context.update_state(seen=f"Bearer {secret}")
+    return {"customer": context.tenant, "authorization": f"Bearer {secret}", "name": name}
 
 
 @tool(effect="irreversible", approval="required")
@@ -506,3 +516,40 @@ def test_a_team_may_only_tighten_what_a_function_demands(declared: dict[str, Any
     assert refusal in str(outcome.result.error)
     with pytest.raises(UsageError, match=refusal):
         toolbox().describe(team, team.agents[0], {})
+
+
+def crm_outcome(
+    monkeypatch: pytest.MonkeyPatch, value: object, effect: Effect = "pure", tenant: str = "acme", **args: Any
+) -> ToolOutcome:
+    """Return the outcome of a call that needs a credential, which has this value for acme."""
+    values = tenant_credentials.VALUES | {("acme", "crm"): value}
+    monkeypatch.setattr(tenant_credentials, "VALUES", values)
+    function = f"{tenant_credentials.__name__}:find"
+    box = toolbox_of(MemoryFiles(), MemoryHistories(), (THIS_MODULE,), Path(tempfile.mkdtemp()), credentials=function)
+    spec = ToolSpec(name="call_crm", function=f"{THIS_MODULE}:call_crm", effect=effect)
+    team = Team.model_validate({"name": "t", "agents": [{"name": "one", "prompt": "x", "tools": ["call_crm"]}]})
+    context = replace(CONTEXT, task_id=f"{tenant}:t1")
+    return box.run(team, ToolCall(id="tc_1", tool_name="call_crm", args=args), spec, context)
+
+
+def test_tool_gets_the_credential_of_the_tasks_tenant_and_shows_it_to_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    for tenant in ("acme", "globex"):
+        outcome = crm_outcome(monkeypatch, "canary-crm-of-acme", tenant=tenant)
+        assert outcome.result.result == {"customer": tenant, "authorization": "Bearer ***", "name": "crm"}
+        assert outcome.state == {"seen": "Bearer ***"}
+    assert tenant_credentials.ASKED[-2:] == [("acme", "crm"), ("globex", "crm")]
+
+
+def test_tool_without_a_credential_ends_with_an_error_for_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in (("other", "raised KeyError"), ("a/b", "no name")):
+        outcome = crm_outcome(monkeypatch, "canary", name=name)
+        assert outcome.result.is_error
+        assert text in str(outcome.result.error)
+
+
+def test_tool_whose_credential_may_come_later_runs_again_only_if_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TransientError, match="credential 'crm' of tenant 'acme': the vault answers 503"):
+        crm_outcome(monkeypatch, tenant_credentials.busy(), "idempotent")
+    outcome = crm_outcome(monkeypatch, tenant_credentials.busy(), "irreversible")
+    assert not outcome.unknown
+    assert "call the tool again later" in str(outcome.result.error)

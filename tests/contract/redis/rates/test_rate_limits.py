@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.team.credential import CredentialName
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.ports.rate_limits import MAX_RESUMED_TASKS, Admitted, Ticket
 from roboco.redis.rate_limits import Buckets, RedisRateLimiter
@@ -116,8 +117,8 @@ def test_the_data_of_old_windows_is_removed(redis_task: TaskOnRedis) -> None:
 
 def test_the_longest_pause_of_a_model_applies_to_all_its_requests(task: TaskUnderTest) -> None:
     rates = task.rates
-    rates.pause(UNLIMITED, 60)
-    rates.pause(TOKEN_LIMITED, 10)
+    rates.pause(UNLIMITED, "", 60)
+    rates.pause(TOKEN_LIMITED, "", 10)
     waits = [
         wait_of(rates, UNLIMITED, make_ticket("a"), 1),
         wait_of(rates, TOKEN_LIMITED, make_ticket("b"), 1),
@@ -126,9 +127,19 @@ def test_the_longest_pause_of_a_model_applies_to_all_its_requests(task: TaskUnde
     assert all(30 < wait <= 60 for wait in waits)
     other = ModelProfile(model="other", tokens_per_minute=100)
     assert wait_of(rates, other, make_ticket("d"), 1) == 0
-    rates.pause(other, 0.1)
+    rates.pause(other, "", 0.1)
     task.pass_time(0.1)
     assert wait_of(rates, other, make_ticket("e"), 1) == 0
+
+
+def test_a_pause_and_an_outage_of_a_tenants_key_concern_that_tenant_alone(task: TaskUnderTest) -> None:
+    rates, profile = task.rates, ModelProfile(model="m", api_key=CredentialName(credential="model-key"))
+    rates.pause(profile, "acme", 60)
+    tickets = [make_ticket("a", "acme"), make_ticket("b", "globex")]
+    assert [wait_of(rates, profile, ticket, 1) > 0 for ticket in tickets] == [True, False]
+    assert wait_of(rates, UNLIMITED, make_ticket("c", "acme"), 1) == 0
+    rates.add_waiting_task(profile, "acme:t1")
+    assert [rates.waiting_tasks(profile, tenant) for tenant in ("acme", "globex")] == [["acme:t1"], []]
 
 
 @pytest.mark.parametrize("other", [make_ticket("b", "globex"), make_ticket("b", "acme", "kiosk")])
@@ -218,20 +229,20 @@ def test_concurrent_reservations_stay_within_the_limit(redis_task: TaskOnRedis) 
 
 def test_tasks_wait_for_a_model_until_they_are_removed(task: TaskUnderTest) -> None:
     rates, tasks = task.rates, [f"t{number:03}" for number in range(MAX_RESUMED_TASKS + 1)]
-    assert rates.waiting_tasks(UNLIMITED) == []
+    assert rates.waiting_tasks(UNLIMITED, "") == []
     assert wait_of(rates, UNLIMITED, make_ticket("a"), 1) == 0
     for task_id in tasks:
         rates.add_waiting_task(UNLIMITED, task_id)
         rates.add_waiting_task(UNLIMITED, task_id)
-    assert sorted(rates.waiting_tasks(UNLIMITED)) == tasks[:MAX_RESUMED_TASKS]
+    assert sorted(rates.waiting_tasks(UNLIMITED, "")) == tasks[:MAX_RESUMED_TASKS]
     assert rates.reserve(UNLIMITED, make_ticket("b"), 1) == Admitted(tasks_waiting=True)
     assert isinstance(rates.reserve(REQUEST_LIMITED, make_ticket("c"), 1), Admitted)
-    assert rates.waiting_tasks(UNLIMITED.model_copy(update={"model": "another"})) == []
-    rates.remove_waiting_tasks(UNLIMITED, rates.waiting_tasks(UNLIMITED))
-    assert rates.waiting_tasks(UNLIMITED) == tasks[MAX_RESUMED_TASKS:]
-    rates.remove_waiting_tasks(UNLIMITED, tasks)
-    rates.remove_waiting_tasks(UNLIMITED, [])
-    assert rates.waiting_tasks(UNLIMITED) == []
+    assert rates.waiting_tasks(UNLIMITED.model_copy(update={"model": "another"}), "") == []
+    rates.remove_waiting_tasks(UNLIMITED, "", rates.waiting_tasks(UNLIMITED, ""))
+    assert rates.waiting_tasks(UNLIMITED, "") == tasks[MAX_RESUMED_TASKS:]
+    rates.remove_waiting_tasks(UNLIMITED, "", tasks)
+    rates.remove_waiting_tasks(UNLIMITED, "", [])
+    assert rates.waiting_tasks(UNLIMITED, "") == []
     assert wait_of(rates, UNLIMITED, make_ticket("d"), 1) == 0
 
 

@@ -36,7 +36,7 @@ class ScriptedTask:
         for item in items:
             self._items.put(item)
 
-    def stream(self, cursor: str | None = None) -> Iterator[StreamItem]:
+    def stream(self, cursor: str | None = None, *, subtasks: bool = False) -> Iterator[StreamItem]:
         while True:
             item = self._items.get()
             if isinstance(item, Exception):

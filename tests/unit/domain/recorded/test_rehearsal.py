@@ -1,10 +1,13 @@
 """rehearse: a team acts on the recorded answers, and repeats the task or differs from it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.history.step import TaskStep
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.recorded.recording import Recording
 from roboco.domain.recorded.rehearsal import Rehearsal, rehearse
@@ -26,14 +29,21 @@ def rehearse_task(task: RecordedTask, team: Team | None = None) -> Rehearsal:
 def test_the_same_team_does_the_same(name: str) -> None:
     task = RECORDED_TASKS[name]()
     rehearsal = rehearse_task(task)
-    assert [(step.agent_name, step.parts) for step in rehearsal.steps] == [
-        (step.agent_name, step.parts) for step in task.steps
-    ]
+    assert _contents(rehearsal.steps) == _contents(task.steps)
     assert [step.metadata.get("routing") for step in rehearsal.steps] == [
         step.metadata.get("routing") for step in task.steps
     ]
     if task.status.ended or task.status.waiting:
         assert (rehearsal.status, rehearsal.reason) == (task.status, task.reason)
+
+
+def _contents(steps: Sequence[TaskStep]) -> list[tuple[str, str]]:
+    """Return agents and parts. The ids of a map's calls derive from the ids of steps, which a rehearsal has not."""
+    ids = [call.id for step in steps if step.is_map for call in step.calls]
+    contents = [(step.agent_name, canonical_json(step.model_dump(mode="json")["parts"])) for step in steps]
+    for number, call_id in enumerate(ids):
+        contents = [(agent, parts.replace(call_id, f"call {number}")) for agent, parts in contents]
+    return contents
 
 
 def test_a_rehearsal_lists_agents_rules_and_tools() -> None:

@@ -30,7 +30,9 @@ class RecordedTask:
         for item in self.items(cursor):
             yield item
 
-    async def astream_with_gaps(self, cursor: str | None = None) -> AsyncGenerator[StreamItem | None, None]:
+    async def astream_with_gaps(
+        self, cursor: str | None = None, *, subtasks: bool = False
+    ) -> AsyncGenerator[StreamItem | None, None]:
         """Yield the items after the cursor, each after a None."""
         for item in self.items(cursor):
             yield None

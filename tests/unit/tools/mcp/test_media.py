@@ -10,6 +10,7 @@ from roboco.domain.history.media import MAX_MEDIA_FILES
 from roboco.domain.history.part import ArtifactPart, ToolCall, ToolCallPart, ToolResult, ToolResultPart
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.prompt.chat import messages_of
+from roboco.domain.team.model_profile import FileKind
 from roboco.tools.mcp.result import result_of
 from roboco.workspace.artifacts.media import remove_media, store_media
 from roboco.workspace.artifacts.store import list_artifacts, read_artifact
@@ -151,15 +152,17 @@ def test_media_that_cannot_be_stored_are_left_out() -> None:
     assert remove_media(dropped) == dropped
 
 
-@pytest.mark.parametrize("images", [True, False])
-def test_only_models_that_accept_images_receive_them(images: bool) -> None:
+@pytest.mark.parametrize("accepted", [frozenset({"image"}), frozenset({"pdf", "audio"})])
+def test_only_models_that_accept_images_receive_them(accepted: frozenset[FileKind]) -> None:
     outcome = store_parts(MemoryFiles(), image())
     (artifact,) = outcome.artifacts
     call = ToolCall(id="tc_1", tool_name="shop_photo", args={})
     parts = [ToolResultPart(tool_result=outcome.result), ArtifactPart(artifact=artifact)]
     calls = [ToolCallPart(tool_call=call).model_dump()]
     group = steps_of(("one", calls), ("tool_executor", [part.model_dump() for part in parts]))
-    messages = messages_of("one", tuple(group), images)[1:]
-    assert f"(stored as {artifact.uri})" in messages[0]["content"]
-    shown = [part for message in messages[1:] for part in message["content"] if part["type"] == "image_url"]
-    assert [part["image_url"]["url"] for part in shown] == ([artifact.uri] if images else [])
+    result, files = messages_of("one", tuple(group), accepted)[1:]
+    assert f"(stored as {artifact.uri})" in result["content"]
+    if "image" in accepted:
+        assert [part["image_url"]["url"] for part in files["content"][1:]] == [artifact.uri]
+    else:
+        assert files["content"].endswith(f"\n(not shown: {artifact.uri}, since your model accepts no image)")

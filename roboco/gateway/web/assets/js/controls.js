@@ -2,10 +2,10 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { actionAddress, newKey, post, request, taskPath } from "./api.js";
-import { clock, duration, plural, statusName } from "./format.js";
+import { clock, duration, json, plural, statusName } from "./format.js";
 import { facts } from "./inspector.js";
 import { ENDED } from "./task_state.js";
-import { addressOf, Dialog, Problem, useAction } from "./ui.js";
+import { addressOf, Dialog, Problem, useAction, useLoad } from "./ui.js";
 
 const MAX = 80; // fields of a form, options of a field
 const BEYOND = /ref$|Of$|^(if|not|patternProperties)$/i; // no form has these
@@ -255,6 +255,20 @@ export function CallActions({ taskId, call, task, wants = wantOf(task, call), ch
     ${change && html`<p>The tool has changed since the task began; the call did not run. Approve or deny it.<//>${facts(change)}`}
     ${wants && html`<div class="row">${OF_CALL[wants].map(name => (name !== "edit" || !change) && button(name))}<//>`}
     ${rest}${decided && facts(decided)}`;
+}
+
+/** The calls that wait for a person or a client, as `pending` of the task names them. */
+export const PendingCalls = ({ taskId, pending: { unapproved, unanswered, unknown, changes }, can }) =>
+  Object.entries({ approval: unapproved, answer: unanswered, resolution: unknown }).map(([wants, calls]) =>
+    calls.map(({ id, tool_name: tool, args }) => html`<div key=${id} data-pending=${id}><code dir="auto">${tool} ${json(args, 400)}<//>
+      <${CallActions} taskId=${taskId} task=${null} wants=${wants} can=${can} change=${changes[id]} call=${{ id, tool, args, result: null }} /><//>`));
+
+/** What open sub-tasks ask of a person or a client. The stream of their task does not say when. */
+export function SubTaskCalls({ taskId, can }) {
+  const { data } = useLoad(() => request(taskPath(taskId, "pending")), [], 3000);
+  const { unapproved = [], unanswered = [], unknown = [] } = data ?? {};
+  if (!unapproved.length && !unanswered.length && !unknown.length) return null;
+  return html`<section class="card" aria-label="Sub-tasks"><p>A sub-task waits:<//><${PendingCalls} taskId=${taskId} pending=${data} can=${can} /><//>`;
 }
 
 const changeOf = (task, call) => task?.changes.find(change => change.call_id === call.id);

@@ -4,8 +4,8 @@
 
 import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
 import { actionAddress, request, taskPath } from "./api.js";
-import { CallActions, Controls } from "./controls.js";
-import { json, money, plural, statusName, tokens } from "./format.js";
+import { Controls, PendingCalls } from "./controls.js";
+import { money, plural, statusName, tokens } from "./format.js";
 import { follow } from "./streams.js";
 import { ENDED, WAITING, newTask } from "./task_state.js";
 import { addressOf, Age, Banner, Problem, Status, useClock, useFrame, useLoad } from "./ui.js";
@@ -125,14 +125,12 @@ function Answer({ entry, can }) {
   const { task_id: taskId, status, team, steps, epoch } = entry;
   const isTurn = status === "user_turn" || status === "paused";
   const { data, problem, reload } = useLoad(() => request(taskPath(taskId, isTurn ? "result" : "pending")), [status, epoch]);
-  const calls = Object.entries(isTurn || !data ? {} : { approval: data.unapproved, answer: data.unanswered, resolution: data.unknown });
   return html`<div class="answer">
     <${Problem} problem=${problem} retry=${reload} />
     ${isTurn && html`
       ${data?.text && html`<blockquote dir="auto" tabindex="0">${data.text.slice(-2000)}<//>`}
       <${Controls} taskId=${taskId} task=${{ ...newTask(taskId), status, team, steps: Array(steps) }} summary=${entry} can=${can} />`}
-    ${calls.map(([wants, waiting]) => waiting.map(({ id, tool_name: tool, args }) => html`<div key=${id}><code dir="auto">${tool} ${json(args, 400)}<//>
-      <${CallActions} taskId=${taskId} task=${null} wants=${wants} can=${can} change=${data.changes[id]} call=${{ id, tool, args, result: null }} /><//>`))}
+    ${!isTurn && data && html`<${PendingCalls} taskId=${taskId} pending=${data} can=${can} />`}
   <//>`;
 }
 

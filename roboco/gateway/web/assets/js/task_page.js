@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { request, taskPath } from "./api.js";
-import { Controls } from "./controls.js";
+import { Controls, SubTaskCalls } from "./controls.js";
 import { Conversation } from "./conversation.js";
 import { duration, money, number, tokens } from "./format.js";
 import { Inspector } from "./inspector.js";
@@ -31,11 +31,13 @@ export function TaskPage({ taskId, step, can }) {
       ${current.errors.slice(-3).map(({ code, message }) => code !== "events_lost" && html`<p dir="auto" class="problem">${message}<//>`)}
     <//>
     <details class="timeline" open=${innerWidth > 760}><summary>Timeline<//><${Lanes} ...${shared} /><${Replay} ...${shared} onReplay=${setReplayed} /><//>
-    <div class="talk"><${Conversation} ...${shared} />${!replayed && html`<${Controls} ...${shared} />`}<//>
+    <div class="talk"><${Conversation} ...${shared} />${!replayed && hasOpenSubTask(current) && html`<${SubTaskCalls} ...${shared} />`}${!replayed && html`<${Controls} ...${shared} />`}<//>
     ${step != null && html`<${Inspector} ...${shared} step=${step} onClose=${() => onSelect(null)} />`}
     <${Integrity} ...${shared} task=${current} />
   <//>`;
 }
+
+const hasOpenSubTask = task => task.status === "running" && [...task.calls.values()].some(call => call.subTask && !call.result);
 
 /** What a task is, how far it is, and what it has used of its limits; in a replay, at that moment. */
 function Header({ taskId, task, summary = {}, limits, ready }) {

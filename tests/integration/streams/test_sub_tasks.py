@@ -1,0 +1,47 @@
+"""A follower of a task with its sub-tasks that reconnects, and the same over HTTP."""
+
+import random
+from collections.abc import Iterable
+
+import pytest
+
+from roboco import StreamItem, Task, parse_team
+from roboco.team_files.safe_yaml import read_yaml
+from tests.support.documents import examples
+from tests.support.received_items import comparable
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import Stack
+
+pytestmark = pytest.mark.workers
+
+
+def answers(request: Request) -> Reply:
+    """Return a plan, what is known of a search, or the report."""
+    if request.system.startswith("Plan searches"):
+        return Reply(text='{"searches": ["tides", "moon", "sun"]}')
+    words = [f"{word} {number}, " for number in range(15) for word in ("wave", "foam")]
+    return Reply(chunks=[*words, request.system], interval=0.002)
+
+
+def of_task(items: Iterable[StreamItem], task_id: str) -> list[str]:
+    return comparable(item for item in items if item.task_id == task_id)
+
+
+def test_a_follower_that_reconnects_gets_each_item_of_all_tasks_once(folder_stack: Stack) -> None:
+    [team] = [read_yaml(one.text) for one in examples("team") if "map: {over" in one.text]
+    folder_stack.model.script(answers)
+    task = folder_stack.orchestrator.run(parse_team({"name": "desk"} | team), "What moves the sea?")
+    dice, found = random.Random(4), list[StreamItem]()
+    for _ in range(30):
+        for _, item in zip(range(dice.randint(1, 9)), _stream(task, found), strict=False):
+            found.append(item)
+    found += _stream(task, found)
+    listed = task.result(60).outputs["research"]
+    assert [entry["item"] for entry in listed] == ["tides", "moon", "sun"]
+    assert all(entry["text"].endswith(f"Report what you know of {entry['item']}.") for entry in listed)
+    for task_id in (task.task_id, *(entry["task_id"] for entry in listed)):
+        assert of_task(found, task_id) == comparable(folder_stack.orchestrator.task(task_id).stream())
+
+
+def _stream(task: Task, found: list[StreamItem]) -> Iterable[StreamItem]:
+    return task.stream(found[-1].cursor if found else None, subtasks=True)
