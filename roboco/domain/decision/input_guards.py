@@ -31,7 +31,7 @@ GUARD = "guard"
 def next_for_guards(team: Team, history: History, situation: Situation) -> AppendStep | End | None:
     """Return the action that the guards of the team require before any turn, or None if there is none.
 
-    A message that interrupts comes first: the guards then decide on both. Those of a paused task wait.
+    A message that interrupts becomes a step first: the guards then decide on both. Those of a paused task wait.
     """
     guards, state = team.guards, history.state
     if guards is None:
