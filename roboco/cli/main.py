@@ -77,6 +77,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "usage": ("usage.command:usage", "Report turns, tokens, calls and cost."),
         "health": ("commands.health:health", "Check the worker that shares ROBOCO_HEALTH_DIR with this command."),
         "erase": ("removal.erase:erase", "Erase a task, or all tasks that meet conditions."),
+        "memory": ("removal.memory:memory", "Show what agents remember for an owner, or erase it."),
         "export": ("removal.transfer:export_task", "Write an ended task to a tar file."),
         "import": ("removal.transfer:import_task", "Store the task of a tar file."),
         "retention": ("removal.retention:retention", "List tasks that the retention removes."),

@@ -72,6 +72,8 @@ class ToolContext:
     """For a function that is an agent: the conversation as chat completions show it, within its `context`."""
     state_changes: dict[str, Any] = field(default_factory=dict, compare=False)
     """The values that the call changes."""
+    memory: str = ""
+    """The path of the memory that the task uses, or "" if it has none."""
 
     read_artifact: Callable[[str], File] = field(default=_no_artifact, compare=False, repr=False)
     """Reads a file of the task."""

@@ -1,4 +1,4 @@
-"""The built-in tools, which every team has without declaring them."""
+"""The built-in tools, which teams have without declaring them."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -6,7 +6,16 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from roboco.domain.builtin_tools import ARTIFACT_LIST, ARTIFACT_READ, ARTIFACT_WRITE, MEMORY_SEARCH, PYTHON
+from roboco.domain.builtin_tools import (
+    ARTIFACT_LIST,
+    ARTIFACT_READ,
+    ARTIFACT_WRITE,
+    FORGET,
+    MEMORY_SEARCH,
+    PYTHON,
+    RECALL,
+    REMEMBER,
+)
 from roboco.domain.history.part import Artifact
 from roboco.domain.prompt.attached import kind_of
 from roboco.errors import UsageError
@@ -14,6 +23,7 @@ from roboco.ports.tools import ToolContext
 from roboco.ports.workspace import Files
 from roboco.tools.documents import document_kind, read_document
 from roboco.tools.function_tool import describe_function
+from roboco.tools.memory_tools import MemoryTools
 from roboco.tools.python_tool import run_code
 from roboco.tools.sandbox.sandbox import Sandbox
 from roboco.tools.search.memory_index import MemoryIndex
@@ -36,6 +46,7 @@ class BuiltinTools:
         self._files = files
         self._index = index
         self._sandbox = sandbox
+        memory = MemoryTools(files, index)
         self._created_artifacts: dict[str, tuple[Artifact, ...]] = {}
         named: dict[str, Callable[..., Any]] = {
             ARTIFACT_WRITE: self._artifact_write,
@@ -43,6 +54,9 @@ class BuiltinTools:
             ARTIFACT_LIST: self._artifact_list,
             MEMORY_SEARCH: self._memory_search,
             PYTHON: self._python,
+            REMEMBER: memory.remember,
+            RECALL: memory.recall,
+            FORGET: memory.forget,
         }
         self._tools = {name: describe_function(function) for name, function in named.items()}
 

@@ -19,6 +19,12 @@ def add(a: int, b: int) -> int:
 
 
 @tool
+def polite(text: str) -> dict[str, Any]:
+    """Pass polite messages: a guard."""
+    return {"passed": "rude" not in text, "reason": "it is rude"}
+
+
+@tool
 def slow_add(a: int, b: int, seconds: float, context: ToolContext) -> int:
     """Add two numbers, slowly."""
     _log_call(f"{context.call_id} {context.attempt} {context.idempotency_key}")

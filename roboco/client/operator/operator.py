@@ -31,11 +31,13 @@ from roboco.domain.access_key import AccessKey
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.ids import qualified_id, tenant_of
 from roboco.domain.inbox.submission import parse_arguments
+from roboco.domain.memory import OF_TENANT, Memory, owner_path, tenant_memories
 from roboco.domain.paths import erasure_path
 from roboco.domain.removal.erasure import ErasureChoice, ErasureReceipt, ErasureRequest
 from roboco.domain.removal.retention import due_rule
 from roboco.domain.switch import Switch
 from roboco.domain.task_entry import entry_of
+from roboco.domain.task_filter import TaskFilter
 from roboco.domain.task_summary import TaskSummary
 from roboco.engine.accept.request_erasure import pending_receipt, request_erasure
 from roboco.engine.engine import Engine
@@ -46,6 +48,7 @@ from roboco.engine.selected_tasks import SelectedPage, select_page
 from roboco.engine.tombstones import parse_request, receipt_of
 from roboco.errors import Forbidden, NotFound, RobocoError, TransientError, UsageError
 from roboco.ports.dead_letters import DeadLetterPage
+from roboco.ports.memories import change_memory, read_memory
 from roboco.settings import Settings
 
 
@@ -244,6 +247,7 @@ class Operator:
 
         It reads the workspace, not the task index, which forgets ended tasks. Open tasks are left out, unless `stop` is
         set. The erasures begin after `delay` seconds, at `rate` tasks a second. With `dry_run` nothing is erased.
+        If the tenant is the only condition, and `stop` is set, the last page also erases the tenant's memories.
         Raises UsageError without a condition, and for a wrong one.
         """
         given = options or {}
@@ -258,8 +262,27 @@ class Operator:
         page = select_page(self._engine.workspace, is_wanted, cursor, check_limit(limit), wanted.tenant)
         if dry_run:
             return _page(page, lambda task: RemovalOutcome(task_id=task.task_id, outcome="matched"))
+        is_tenant = wanted.tenant is not None and wanted == TaskFilter(tenant=wanted.tenant)
+        if is_tenant and given.get("stop") and not page.cursor:
+            self.erase_memory(tenant=wanted.tenant, by=given.get("by"))
         delays = iter(delay + number / rate for number in range(len(page.tasks)))
         return _page(page, lambda task: self._request(task.task_id, given, next(delays)))
+
+    def memory(self, of: str = OF_TENANT, value: str = "", *, tenant: str | None = None) -> Memory:
+        """Return the memory of an owner: of a tenant, or of the `value` of `of`, such as `context.user`."""
+        return read_memory(self._engine.workspace.files, owner_path(self._memories(tenant), of, value))
+
+    def erase_memory(self, of: str = "", value: str = "", *, tenant: str | None = None, by: str | None = None) -> int:
+        """Erase the entries of an owner, or without `of`, all those of the tenant. Return their number.
+
+        Nothing else of a memory remains but the ids of its last entries, by which what arrives late is refused. A task
+        of the owner that still runs may remember again. Cost: two requests to the workspace for each owner.
+        """
+        files, owned_by = self._engine.workspace.files, self._memories(tenant)
+        folder = tenant_memories(owned_by)
+        paths = [owner_path(owned_by, of, value)] if of else [folder + name for name in files.names(folder)]
+        with self._audited("erase_memory", by, {"memory": paths[0] if of else folder}):
+            return sum(len(change_memory(files, path, _emptied).entries) for path in paths)
 
     def retention_page(self, *, cursor: str = "", limit: int = 200) -> RemovalPage:
         """Return the tasks of a page that the rules of this client's settings would remove now.
@@ -317,6 +340,10 @@ class Operator:
             Act(action, caller, task_id, details={} if details is None else details), self.settings.audit_log
         )
 
+    def _memories(self, tenant: str | None) -> str:
+        """Return the tenant of the memories, "" without one. Raise Forbidden if it is not that of this client."""
+        return task_filter(self.settings.tenant, {"tenant": tenant}).tenant or ""
+
     def _require_operator(self, things: str) -> None:
         """Raise UsageError for a client with a tenant."""
         if self.settings.tenant is not None:
@@ -349,6 +376,10 @@ class Operator:
 
 def _is_complete(receipt: ErasureReceipt) -> bool:
     return receipt.finished_at is not None
+
+
+def _emptied(memory: Memory) -> Memory:
+    return memory.without(lambda _: True)
 
 
 def _page(page: SelectedPage, outcome: Callable[[TaskSummary], RemovalOutcome]) -> RemovalPage:

@@ -10,6 +10,7 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait
 from roboco.domain.decision.budget import limit_reached
 from roboco.domain.decision.function_turn import answer_step, begin_turn, refused_turn
+from roboco.domain.decision.input_guards import next_for_guards
 from roboco.domain.decision.map_turn import finish_map, start_map
 from roboco.domain.decision.route import WORKER_LOST_RULE, Route
 from roboco.domain.decision.router import Router, route
@@ -51,8 +52,9 @@ def decide(team: Team, history: History, situation: Situation, router: Router = 
         return ended
     if begun := next_for_calls(team, history, situation) if open_calls(history) else answer_step(team, history):
         return begun
-    if (unasked := _immediate_step(history.last, situation, waits)) is not None:
-        return unasked
+    first = _immediate_step(history.last, situation, waits) or next_for_guards(team, history, situation)
+    if first is not None:
+        return first
     paused_at_limit = history.state.limit is not None and limits.at_limit == "pause"
     pause = blocking_pause(situation.inbox, history.state.steps)
     held = pause is not None or paused_at_limit
@@ -117,7 +119,8 @@ def _ended(limits: Limits, last: TaskStep) -> End | None:
 def _waits_after_failure(ended: End, history: History, situation: Situation) -> bool:
     """Return True if a conversation waits for its user where other tasks fail: a turn has failed for good."""
     at_limit = history.last.error is not None and history.last.error.code == LIMIT
-    return ended.status is TaskStatus.FAILED and not at_limit and history.state.conversation and not situation.sub_task
+    final = at_limit or history.state.refused
+    return ended.status is TaskStatus.FAILED and not final and history.state.conversation and not situation.sub_task
 
 
 def _error(code: str, message: str, item: Item | None = None) -> AppendStep:

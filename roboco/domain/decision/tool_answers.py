@@ -7,7 +7,7 @@ from roboco.domain.builtin_tools import BUILTIN_TOOLS, CLIENT_PREFIX, DELEGATE, 
 from roboco.domain.decision.budget import refused_calls
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.state import TaskState
-from roboco.domain.history.step import TaskStep
+from roboco.domain.history.step import GUARDS, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, not_executed_outcome, successful_outcome
 from roboco.domain.inbox.item import ApprovalDecision, ExternalToolResult, Item, UnknownResolution
 from roboco.domain.team.team import Agent, Team, default_prefix
@@ -135,6 +135,8 @@ def _decided_change(call: ToolCall, item: UnknownResolution) -> ToolOutcome:
 
 def local_answers(team: Team, state: TaskState, step: TaskStep) -> dict[str, ToolOutcome]:
     """Return the outcomes of a step's calls that no worker runs: hand-offs, goals and refusals."""
+    if GUARDS in step.metadata:
+        return {}
     agent = team.agent(step.agent_name)
     invalid = step.metadata.get("invalid_calls") or {}
     unlisted = step.metadata.get("unlisted_calls") or {}

@@ -8,6 +8,7 @@ from roboco.domain.builtin_tools import GOAL_PREFIX
 from roboco.domain.decision.action import Action, AppendStep, CallTools, Wait
 from roboco.domain.decision.approval_times import UNTIL, expiry_of
 from roboco.domain.decision.function_turn import recorded_answer
+from roboco.domain.decision.input_guards import guard_verdicts
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import (
@@ -25,7 +26,16 @@ from roboco.domain.decision.tool_answers import (
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
 from roboco.domain.history.shared_state import STATE, merged_changes
 from roboco.domain.history.state import ACHIEVED_GOALS, History, TaskState
-from roboco.domain.history.step import ANSWER, EXPIRED, FAILED_BEFORE, NOT_RUN, RESOLVED_BY, TOOL_EXECUTOR, TaskStep
+from roboco.domain.history.step import (
+    ANSWER,
+    EXPIRED,
+    FAILED_BEFORE,
+    GUARDS,
+    NOT_RUN,
+    RESOLVED_BY,
+    TOOL_EXECUTOR,
+    TaskStep,
+)
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
 from roboco.domain.inbox.item import Item, Pause, blocking_pause
 from roboco.domain.status import TaskStatus
@@ -120,7 +130,10 @@ def _results_metadata(
     denied = {call_id for call_id, one in approvals.items() if not one["approved"]}
     not_run = [outcome.result.tool_call_id for outcome in outcomes if outcome.not_run]
     prices = _prices(team, step, ({*situation.outcomes} | {*external}) - denied - {*not_run})
+    aborted = {"aborted": situation.abort_reason}
+    verdicts = aborted if situation.abort_reason is not None else guard_verdicts(step, outcomes)
     metadata = {
+        GUARDS: verdicts if GUARDS in step.metadata else {},
         "resolved": resolved,
         RESOLVED_BY: {call_id: one.by for call_id, one in external.items() if one.by is not None},
         "approvals": approvals,

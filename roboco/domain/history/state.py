@@ -16,7 +16,7 @@ from roboco.domain.history.goal import GoalState
 from roboco.domain.history.loop_detector import LoopDetector
 from roboco.domain.history.shared_state import STATE, changed_state
 from roboco.domain.history.start_time import start_time_of
-from roboco.domain.history.step import LIMIT, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step import GUARDS, LIMIT, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.limits import deep_merge
 from roboco.domain.schema import RecordModel
@@ -136,6 +136,10 @@ class TaskState(RecordModel):
     """The state that tools, clients and agents share."""
     outputs: dict[str, int] = {}
     """By agent: the position of its newest step with a typed output."""
+    unguarded: int | None = None
+    """The position of the first message of the user on which no guard has decided, or None."""
+    refused: dict[str, Any] = {}
+    """The reason why guards have refused a message, and whether one of them failed; empty if none was refused."""
 
     @property
     def tokens(self) -> int:
@@ -205,6 +209,7 @@ class TaskState(RecordModel):
             day_usage=_day_usage_after(self.day_usage, step),
             values=changed_state(self.values, step.metadata.get(STATE)),
             outputs=self.outputs | ({step.agent_name: step.seq} if step.has_output else {}),
+            **self._guards_after(step),
             **(self.model_extra or {}),  # of a later release
             **self._usage_after(step, spent),
             **self._limits_after(step),
@@ -233,7 +238,7 @@ class TaskState(RecordModel):
         caller = self.last_agent or ""
         used = {name: self.tool_usage(name).plus(one) for name, one in run.items()}
         mine = self.agent_usage(caller).plus(spent.model_copy(update={"steps": 0, "seconds": 0.0, "calls": calls}))
-        agents = self.agents | {caller: mine} if calls else self.agents
+        agents = self.agents | {caller: mine} if calls and GUARDS not in step.metadata else self.agents
         return {"agents": agents, "tools": self.tools | used, "calls": self.calls + calls}
 
     def _with_unfinished(self, step: TaskStep) -> dict[str, Usage]:
@@ -243,6 +248,15 @@ class TaskState(RecordModel):
             return self.agents
         agent = str(step.metadata[UNFINISHED_USAGE].get("agent") or "")
         return self.agents | {agent: self.agent_usage(agent).plus(broken)}
+
+    def _guards_after(self, step: TaskStep) -> dict[str, Any]:
+        """Return the fields about guards after one more step. A message whose guards were interrupted is undecided."""
+        if step.agent_name == USER and not step.is_imported:
+            return {"unguarded": step.seq if self.unguarded is None else self.unguarded, "refused": self.refused}
+        verdicts = step.metadata.get(GUARDS) or {}
+        if step.agent_name != TOOL_EXECUTOR or "passed" not in verdicts:
+            return {"unguarded": None if step.by_agent else self.unguarded, "refused": self.refused}
+        return {"refused": self.refused or ({} if verdicts["passed"] else verdicts)}
 
     def _limits_after(self, step: TaskStep) -> dict[str, Any]:
         """Return the fields about limits after one more step."""
@@ -267,7 +281,7 @@ class TaskState(RecordModel):
     def _loop_after(self, step: TaskStep, rule: str | None) -> LoopDetector:
         if step.agent_name == USER or step.is_retry:
             return LoopDetector()
-        if step.agent_name == TOOL_EXECUTOR:
+        if step.agent_name == TOOL_EXECUTOR and GUARDS not in step.metadata:
             return self.loop.after_results(step.results, step.denied_calls)
         if not step.by_agent or step.ends_task or step.begins_function:
             return self.loop

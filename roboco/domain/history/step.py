@@ -56,6 +56,10 @@ MAX_ANSWER_BYTES = 256 * 1024
 """The largest value of an answer, as JSON."""
 INVALID_OUTPUT = "invalid_output"
 """The metadata key of a step whose answer has not the type of the agent's output, for the reason."""
+GUARDS = "guards"
+"""The metadata key of a step of guards' calls, and of their results, for the verdicts."""
+REFUSED = "refused"
+"""The metadata key of the answer to a message that guards have refused, for the reason."""
 FUNCTION = "function"
 """The metadata key of a step of an agent that is a function: "call" for the call that is its turn, else "answer"."""
 HANDED_OFF_BY = "handed_off_by"
@@ -232,11 +236,11 @@ class TaskStep(RecordModel):
 
     @property
     def is_notice(self) -> bool:
-        """Return True if the step only reports an interruption, a retry, changed limits, or an error before a retry.
+        """Return True if the step only reports an interruption, a retry, limits, guards, or an error before a retry.
 
         No agent has this turn; routers and agents do not see it.
         """
-        if self.ends_task or self.is_retry:
+        if self.ends_task or self.is_retry or GUARDS in self.metadata:
             return True
         return self.agent_name == ORCHESTRATOR and (NEW_LIMITS in self.metadata or INTERRUPTION in self.metadata)
 

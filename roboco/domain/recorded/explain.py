@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from roboco.domain.decision.decide import ROUTER, ROUTER_LOST, decide
+from roboco.domain.decision.input_guards import GUARD
 from roboco.domain.decision.map_turn import mapped_outputs
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.state import AFTER_RESULTS, WRAP_UP_RULE, History, TaskState, fold
@@ -101,6 +102,7 @@ def _end_reason(past: RecordedTask) -> str:
         "limit": "a limit was reached",
         "loop": "its agents were in a loop",
         "attempts": "its attempts were exhausted",
+        GUARD: "a message of the user did not pass its guards",
         MAP: "a list of a map was not there, or its sub-tasks failed",
         ROUTER: "the team's router chose no agent of the team",
         ROUTER_LOST: "the workers that ran the team's router were lost",

@@ -21,7 +21,7 @@ from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.part import Part, ToolCall, ToolCallPart, ToolResultPart
 from roboco.domain.history.state import History, fold
-from roboco.domain.history.step import FUNCTION, MAP, TOOL_EXECUTOR, TaskStep
+from roboco.domain.history.step import FUNCTION, GUARDS, MAP, TOOL_EXECUTOR, TaskStep
 from roboco.domain.inbox.item import Item
 from roboco.domain.recorded.recorded_call import RecordedCall
 from roboco.domain.recorded.recorded_results import decide_with_results
@@ -97,7 +97,8 @@ class _Simulation:
         while True:
             self._apply_due_inputs()
             history = History(self._state, tuple(self._steps[-TAIL_LENGTH:]))
-            if self._last.calls and not self._team.has_agent(self._last.agent_name):
+            by_team = self._team.has_agent(self._last.agent_name) or GUARDS in self._last.metadata
+            if self._last.calls and not by_team:
                 return self._result(TaskStatus.RUNNING, f"the team has no agent {self._last.agent_name}")
             outputs = mapped_outputs(self._team, self._state, self._steps.__getitem__)
             situation = Situation(self._inbox, {}, self._seconds, self._exhausted, self._sub_task, outputs=outputs)

@@ -9,6 +9,7 @@ from roboco.domain.history.state import ACHIEVED_GOALS, REMINDED_GOALS
 from roboco.domain.history.step import (
     EXPIRED,
     FAILED_BEFORE,
+    GUARDS,
     NEW_LIMITS,
     ORCHESTRATOR,
     RESOLVED_BY,
@@ -86,6 +87,8 @@ def _orchestrator_event(step: TaskStep) -> str:
         return f"{step.error.code}{caller_in_brackets(step)}: {truncated(step.error.message)}"
     if goals := step.metadata.get(REMINDED_GOALS):
         return f"the agents were reminded of goals that were still open: {', '.join(map(str, goals))}"
+    if guards := step.metadata.get(GUARDS):
+        return f"these guards were asked: {', '.join(map(str, guards.get('input') or ()))}"
     if step.is_interruption:
         return f"the user{caller_in_brackets(step)} interrupted the work"
     if (retry := retry_of(step)) is not None:

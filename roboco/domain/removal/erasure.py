@@ -37,6 +37,8 @@ class ErasureRequest(RecordModel):
     stop: bool = False
     """True if the task is stopped first."""
     forks: ForksChoice = "keep"
+    keep_memory: bool = False
+    """True if the memory keeps what the task remembered, as for a task that the retention removes."""
 
 
 class ErasureReceipt(RecordModel):
@@ -62,6 +64,10 @@ class ErasureReceipt(RecordModel):
     """The forks of this task, whose histories contain steps of it."""
     forks_erased: bool = False
     """True if the forks are erased with this task."""
+    memory: str = ""
+    """The file of the memory that the task used, or ""."""
+    remembered: int = 0
+    """The entries of this memory that the task remembered. They are erased with it, unless the retention removes it."""
     problem: str = ""
     """A part of the task that could not be found or removed, with the remedy, or ""."""
 

@@ -8,11 +8,13 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from roboco.domain.limits import Limits
+from roboco.domain.memory import MemorySettings
 from roboco.domain.schema import FunctionName, InputModel, Name, Price
 from roboco.domain.team.approval import OnExpiry
 from roboco.domain.team.collaboration import Collaboration, Custom, Graph, Sequential
 from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, RecentContext, SummaryContext
 from roboco.domain.team.effect import Effect
+from roboco.domain.team.guards import Guards
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.tool_spec import (
@@ -221,6 +223,10 @@ class Team(InputModel):
     tools: tuple[TeamTool, ...] = ()
     mcp_servers: dict[Name, McpServer] = {}
     limits: Limits = Limits()
+    memory: MemorySettings | None = None
+    """Whose memory its agents share across tasks. By default the team has none."""
+    guards: Guards | None = None
+    """What checks messages of the user before an agent sees them. By default nothing does."""
     if_busy: Literal["queue", "interrupt", "reject"] = "queue"
     """The default for messages that arrive while an agent works: wait, interrupt the work, or be refused."""
     teams: "dict[Name, Team]" = {}

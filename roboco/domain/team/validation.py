@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from roboco.domain.builtin_tools import BUILTIN_TOOLS, CLIENT_PREFIX, DELEGATE, GOAL_PREFIX, HANDOFF
+from roboco.domain.builtin_tools import BUILTIN_TOOLS, CLIENT_PREFIX, DELEGATE, GOAL_PREFIX, HANDOFF, MEMORY_TOOLS
 from roboco.domain.canonical_json import canonical_json, validated_json
 from roboco.domain.pattern import MAX_PATTERN_CHARS, weight
 from roboco.domain.team.collaboration import END, TO_USER
@@ -162,21 +162,25 @@ class _NameValidator:
             [agent for agent in self.agents if agent.get("function") or agent.get("pydantic_ai")]
         )
         self.servers = ServerNames(data.get("mcp_servers"))
+        self.builtin = BUILTIN_TOOLS - (frozenset() if data.get("memory") else MEMORY_TOOLS)
+        guards = data.get("guards")
+        self.guards: dict[str, Any] = guards if isinstance(guards, dict) else {}
         limits = data.get("limits")
         self.limits: dict[str, Any] = limits if isinstance(limits, dict) else {}
 
     def mistakes(self) -> list[str]:
         return [
             *self._duplicates("agents", self.agent_names, _RESERVED),
-            *self._duplicates("tools", self.tool_names, BUILTIN_TOOLS),
+            *self._duplicates("tools", self.tool_names, self.builtin),
             *self._prefixes(),
-            *self.servers.mistakes({*self.tool_names, *self.function_names, *BUILTIN_TOOLS}),
+            *self.servers.mistakes({*self.tool_names, *self.function_names, *self.builtin}),
             *self._of_teams(),
             *self._of_models(),
             *self._of_fallbacks(),
             *self._of_agents(),
             *self._of_routing(),
             *self._of_limits(),
+            *self._of_guards(),
         ]
 
     def _duplicates(self, where: str, names: list[str], reserved: frozenset[str]) -> Iterator[str]:
@@ -192,7 +196,7 @@ class _NameValidator:
                 if name.startswith(prefix):
                     yield f"tools[{index}].name: names that begin with {prefix!r} are for {of}, choose another one"
         for name in self.function_names:  # a call of this name is its turn
-            if name in self.tool_names or name in BUILTIN_TOOLS or name.startswith((CLIENT_PREFIX, GOAL_PREFIX)):
+            if name in self.tool_names or name in self.builtin or name.startswith((CLIENT_PREFIX, GOAL_PREFIX)):
                 at = f"agents[{self.agent_names.index(name)}].name"
                 yield f"{at}: {name!r} is the name of a tool, or reserved for one; a function needs another one"
 
@@ -256,7 +260,7 @@ class _NameValidator:
 
     def _possible_tools(self) -> list[str]:
         servers = [f"{SERVER_TOOLS_PREFIX}{name}" for name in self.servers.servers]
-        return [*self.tool_names, *self.servers.tools, *servers, *sorted(BUILTIN_TOOLS - _ALLOWED_ELSEWHERE.keys())]
+        return [*self.tool_names, *self.servers.tools, *servers, *sorted(self.builtin - _ALLOWED_ELSEWHERE.keys())]
 
     def _of_limits(self) -> Iterator[str]:
         for where, possible in (("agents", self.agent_names), ("tools", [*self._possible_tools(), DELEGATE])):
@@ -266,6 +270,15 @@ class _NameValidator:
                     kind = where.removesuffix("s")
                     yield f"limits.{where}.{name}: no {kind} {name!r}, possible are {_listed(possible)}"
 
+    def _of_guards(self) -> Iterator[str]:
+        listed, possible = self.guards.get("input"), [*self.tool_names, *self.teams]
+        names = list(listed) if isinstance(listed, list | tuple) else []
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                yield f"guards.input[{index}]: {_short(name)} is there twice"
+            if isinstance(name, str) and name not in possible:
+                yield f"guards.input[{index}]: no tool or team {_short(name)}, possible are {_listed(possible)}"
+
     def _listed_names(self, where: str, names: object, possible: list[str]) -> Iterator[str]:
         for index, name in enumerate(names if isinstance(names, list | tuple) else []):
             kind = where.rpartition(".")[2]
@@ -273,6 +286,8 @@ class _NameValidator:
                 continue  # the model of the team names it
             if name in _ALLOWED_ELSEWHERE and kind == "tools":
                 yield f"{where}[{index}]: {name!r} is not listed here, {_ALLOWED_ELSEWHERE[name]}"
+            elif name in MEMORY_TOOLS - set(possible) and kind == "tools" and not self.servers.may_have(name):
+                yield f"{where}[{index}]: {name!r} needs a memory: say whose, such as memory: {{of: tenant}}"
             elif name not in possible:
                 if kind == "tools" and self.servers.may_have(name):
                     continue

@@ -92,7 +92,9 @@ def _store(workspace: WorkspaceRecords, request: ErasureRequest) -> None:
     if before is not None:
         if _covers(before, request):
             return
-        request = request.model_copy(update={"forks": "erase" if before.forks == "erase" else request.forks})
+        forks = "erase" if before.forks == "erase" else request.forks
+        keep_memory = before.keep_memory and request.keep_memory
+        request = request.model_copy(update={"forks": forks, "keep_memory": keep_memory})
     version = None if stored is None else stored.version
     if not workspace.files.replace(path, request.model_dump_json().encode(), version):
         raise TransientError(f"another request to erase task {request.task_id!r} was stored at that moment; repeat it")
@@ -101,4 +103,5 @@ def _store(workspace: WorkspaceRecords, request: ErasureRequest) -> None:
 def _covers(before: ErasureRequest, request: ErasureRequest) -> bool:
     """Return True if the stored request removes as much as the other one."""
     more_forks = request.forks == "erase" and before.forks != "erase"
-    return not more_forks and (before.stop or not request.stop)
+    more_entries = before.keep_memory and not request.keep_memory
+    return not more_forks and not more_entries and (before.stop or not request.stop)

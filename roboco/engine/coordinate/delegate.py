@@ -53,7 +53,8 @@ def start_sub_tasks(
     `due` are the calls that may have been submitted without effect; None is all. Of the others, those are submitted for
     which there was no place before. Cost for them: one read of Redis for each place.
     """
-    most, running = team.agent(task.steps.tail[-1].agent_name).max_parallel, 0
+    caller, running = task.steps.tail[-1].agent_name, 0
+    most = team.agent(caller).max_parallel if team.has_agent(caller) else None  # None: they are guards
     for assignment, call in calls:
         if running == most:
             return

@@ -1,7 +1,7 @@
 """erase: carry out a request to erase a task, as a job of the sweeper.
 
-    closed? ─► receipt ─► stop? ─► sub-tasks, forks ─► counts ─► Redis, index, letters ─► files ─► done
-               (create)   (item)   (their requests)    (replace) (fence is gone)          (pages)  (replace)
+    closed? ─► receipt ─► stop? ─► sub-tasks, forks ─► counts ─► memory ─► Redis, index, letters ─► files ─► done
+               (create)   (item)   (their requests)    (replace) (replace) (fence is gone)          (pages)  (replace)
 
 The receipt is written first. From then on nothing accepts anything for the task, and each later step may be repeated:
 if the coordinator dies, or a server does not answer, the job is due again and continues with the first step that the
@@ -39,6 +39,7 @@ from roboco.engine.attempt_counts import reset_attempts
 from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
 from roboco.engine.operate.erasure_inventory import letters_of, take_inventory
 from roboco.engine.operate.stored_receipt import StoredReceipt
+from roboco.engine.record.task_memory import forget_entries
 from roboco.engine.tombstones import parse_request
 from roboco.errors import CorruptHistory, UsageError
 from roboco.ports.lease_renewals import AttemptLease
@@ -114,6 +115,8 @@ def _continue(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -
             return _pause(engine, request)
         if receipt.now.files is None:
             receipt.update(**take_inventory(engine, request))
+        if not request.keep_memory:
+            forget_entries(engine.workspace, receipt.now.memory, request.task_id)
         if not _remove(engine, request.task_id, receipt):
             return 0.0
     return _check_late_files(engine, request, receipt.now)
@@ -211,6 +214,8 @@ def _check_late_files(engine: Engine, request: ErasureRequest, receipt: ErasureR
     task_id = request.task_id
     began = max(request.requested_at, receipt.finished_at or request.requested_at)
     elapsed = (engine.now() - began).total_seconds()
+    if elapsed >= LATE_CHECKS[0] and not request.keep_memory:
+        forget_entries(engine.workspace, receipt.memory, task_id)
     if elapsed >= LATE_CHECKS[0] or request.requested_at >= (receipt.finished_at or request.requested_at):
         _forget(engine.tasks, task_id)
         engine.workspace.files.delete(open_marker_path(task_id))

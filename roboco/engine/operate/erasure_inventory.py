@@ -14,6 +14,7 @@ from roboco.domain.paths import forks_path, task_folder
 from roboco.domain.removal.erasure import MAX_LISTED, ErasureReceipt, ErasureRequest, concerns
 from roboco.engine.accept.request_erasure import request_erasure
 from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
+from roboco.engine.record.task_memory import memory_of, remembered_by
 from roboco.engine.tombstones import is_erased
 from roboco.errors import CorruptHistory, UsageError
 from roboco.ports.dead_letters import DeadLetterPage
@@ -31,13 +32,14 @@ def take_inventory(engine: Engine, request: ErasureRequest) -> dict[str, object]
     for file in engine.workspace.files.tree(task_folder(task_id)):
         kinds[file.path.split("/")[1].partition(".")[0]] += 1
         size += file.size
-    sub_tasks = list[str]()
+    sub_tasks, memory = list[str](), ""
     try:
+        memory = memory_of(engine.workspace, task_id)
         for child in _sub_tasks(engine.workspace, task_id):
             _request_other(engine, request, child)
             sub_tasks.append(child)
     except CorruptHistory as error:
-        problem = f"sub-tasks may remain, because the history cannot be read: {error}"
+        problem = f"sub-tasks and remembered entries may remain, because a record cannot be read: {error}"
     forks = [
         fork
         for fork in _names_below(engine.workspace, forks_path(task_id))
@@ -54,6 +56,8 @@ def take_inventory(engine: Engine, request: ErasureRequest) -> dict[str, object]
         "dead_letters": len(letters_of(engine.tasks, task_id)),
         "sub_tasks": sub_tasks[:MAX_LISTED],
         "forks": forks[:MAX_LISTED],
+        "memory": memory,
+        "remembered": len(remembered_by(engine.workspace, memory, task_id).entries),
         "problem": problem,
     }
 

@@ -157,6 +157,7 @@ def _request_removal(engine: Engine, task: TaskSummary, delay: float) -> bool:
         by="retention",
         reason=rule.text[:500],
         forks="keep",
+        keep_memory=True,
     )
     try:
         request_erasure(engine, request, delay)

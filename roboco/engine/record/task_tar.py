@@ -18,6 +18,7 @@ from roboco.domain.removal.task_file import (
     HEADER_NAME,
     HISTORY_FILE,
     MANIFEST_NAME,
+    MEMORY_FILE,
     TarFile,
     TarHeader,
     TarManifest,
@@ -25,6 +26,7 @@ from roboco.domain.removal.task_file import (
 )
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record.closed import check_not_closing
+from roboco.engine.record.task_memory import memory_of, remembered_by
 from roboco.engine.retry import after_close
 from roboco.errors import StateConflict, TransientError
 from roboco.ports.workspace import Files, StoredFile
@@ -55,13 +57,22 @@ def task_tar(workspace: WorkspaceRecords, task_id: str) -> Iterator[bytes]:
     lines = (line + b"\n" for line in workspace.histories.lines(task_id))
     yield from _recorded(known, HISTORY_FILE, size, lines)
     folder = task_folder(task_id)
+    if (memory := _memory(workspace, task_id)) is not None:
+        yield from _recorded(known, MEMORY_FILE, len(memory), iter([memory]))
     for file in sorted(workspace.files.tree(folder), key=lambda one: one.path):
         path = file.path.removeprefix(folder)
-        if path != HISTORY_FILE and is_portable(path):
+        if path not in (HISTORY_FILE, MEMORY_FILE) and is_portable(path):
             yield from _recorded(known, path, file.size, _pieces(workspace.files, file))
     manifest = TarManifest(files=known).model_dump_json().encode()
     yield from _member(MANIFEST_NAME, len(manifest), iter([manifest]))
     yield b"\0" * (2 * _BLOCK)
+
+
+def _memory(workspace: WorkspaceRecords, task_id: str) -> bytes | None:
+    """Return what the task remembered: as its memory has it, or for an imported task, as its tar had it."""
+    memory = remembered_by(workspace, memory_of(workspace, task_id), task_id)
+    imported = workspace.files.get(task_folder(task_id) + MEMORY_FILE)
+    return memory.model_dump_json().encode() if memory.entries else imported
 
 
 def _recorded(known: list[TarFile], path: str, size: int, pieces: Iterator[bytes]) -> Iterator[bytes]:

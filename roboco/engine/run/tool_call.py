@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from roboco.domain.decision.tool_answers import by_coordinator, local_answers, needs_approval, spec_of, waits_for_client
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
+from roboco.domain.memory import memory_path
 from roboco.domain.prompt.chat import ChatMessage
 from roboco.domain.prompt.working_memory import conversation
 from roboco.domain.status import TaskStatus
@@ -93,6 +94,7 @@ def _run(
         return CallOutcome.RELEASED
     key = f"{order.task_id}/{call.id}"
     scope = task.state.scope
+    submitted = task.steps.first.metadata.get("context") or {}
     context = ToolContext(
         order.task_id,
         step.agent_name,
@@ -103,8 +105,9 @@ def _run(
         step.step_id,
         cancellation,
         user=user_of(task),
-        context=task.steps.first.metadata.get("context") or {},
+        context=submitted,
         state=task.state.values,
+        memory=memory_path(team.memory, order.task_id, submitted),
         messages=_conversation(engine, team, task, order, step)
         if isinstance(spec, AgentFunction | PydanticTool)
         else (),

@@ -61,6 +61,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "NewComparison": {"model": "large", "runs": 3},
     "ErasureOrder": {"reason": "asked by the customer", "forks": "erase"},
     "ErasuresOrder": {"tenant": "acme", "status": ["ended"], "until": "2026-01-31T00:00:00Z", "dry_run": True},
+    "MemoryErasure": {"tenant": "acme", "of": "context.user", "value": "alice"},
     "ForkTask": {"seq": 4, "message": "Try it in English."},
 }
 """The example of each body of a request, by the name of its schema."""

@@ -18,8 +18,9 @@ from pydantic import Field
 
 from roboco.client.operator.task_removal import DEFAULT_RATE, RemovalPage
 from roboco.client.options import ErasureOptions, TaskFilterOptions
+from roboco.domain.memory import MAX_OWNER_CHARS, OF_TENANT, Memory
 from roboco.domain.removal.erasure import ErasureReceipt, ForksChoice
-from roboco.domain.schema import InputModel
+from roboco.domain.schema import InputModel, RecordModel
 from roboco.domain.task_summary import TaskSummary
 from roboco.gateway.access import Caller
 from roboco.gateway.bodies.mistakes import FewMistakes
@@ -78,6 +79,24 @@ class ErasuresOrder(ErasureOrder):
         """Return the conditions that are given."""
         names = {"tenant", "team", "status", "since", "until", "text"}
         return cast(TaskFilterOptions, self.model_dump(include=names, exclude_none=True))
+
+
+class MemoryErasure(FewMistakes, InputModel):
+    """The owner whose memory is erased."""
+
+    tenant: Annotated[str, Field(max_length=32)] = ""
+    """The tenant; "" for tasks without one."""
+    of: Annotated[str, Field(max_length=80)] = ""
+    """`tenant`, or a field such as `context.user`; without it all memories of the tenant are erased."""
+    value: Annotated[str, Field(max_length=MAX_OWNER_CHARS)] = ""
+    """The value of the field."""
+
+
+class ErasedMemory(RecordModel):
+    """The effect of an erasure of a memory."""
+
+    entries: int
+    """The entries that were erased."""
 
 
 @router.post(
@@ -140,6 +159,24 @@ def erase_tasks(gateway: Gateway, caller: Principal, order: ErasuresOrder) -> Re
         options=order.options(caller.by),
         **order.filters(),
     )
+
+
+@router.read("/operations/memory", Memory, "Show a memory", line="operations")
+def get_memory(
+    gateway: Gateway,
+    of: Annotated[str, Query(max_length=80, description="`tenant`, or a field such as `context.user`.")] = OF_TENANT,
+    value: Annotated[str, Query(max_length=MAX_OWNER_CHARS, description="The value of the field.")] = "",
+    tenant: Annotated[str, Query(max_length=32, description='The tenant; "" for tasks without one.')] = "",
+) -> Memory:
+    """Return what agents remember for an owner, with the sources."""
+    return gateway.orchestrator.operator.memory(of, value, tenant=tenant)
+
+
+@router.operate("/operations/memory/erasure", ErasedMemory, "Erase a memory", (413,))
+def erase_memory(gateway: Gateway, caller: Principal, order: MemoryErasure) -> ErasedMemory:
+    """Erase what agents remember for an owner, or for a whole tenant. Its tasks stay."""
+    erased = gateway.orchestrator.operator.erase_memory(order.of, order.value, tenant=order.tenant, by=caller.by)
+    return ErasedMemory(entries=erased)
 
 
 @router.read("/operations/retention", RemovalPage, "Preview the retention", line="operations", statuses=(404,))

@@ -8,7 +8,7 @@ from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import ATTEMPTS, Situation
 from roboco.domain.history.part import ToolResultPart
 from roboco.domain.history.state import History, TaskState
-from roboco.domain.history.step import FUNCTION, NEW_LIMITS, ORCHESTRATOR, USER, TaskStep
+from roboco.domain.history.step import FUNCTION, NEW_LIMITS, ORCHESTRATOR, REFUSED, USER, TaskStep
 from roboco.domain.inbox.item import (
     Interrupt,
     Item,
@@ -35,7 +35,7 @@ def history_prefixes(steps: Sequence[TaskStep]) -> Iterator[History]:
 
 def recorded_action(step: TaskStep) -> Action:
     """Return the action that led to the step, from the step itself."""
-    if not step.by_agent or step.is_map or FUNCTION in step.metadata:
+    if not step.by_agent or step.is_map or not {FUNCTION, REFUSED}.isdisjoint(step.metadata):
         return AppendStep(step.agent_name, step.parts, step.metadata)
     routing = step.metadata.get("routing") or {}
     candidates = tuple(routing.get("candidates") or ())

@@ -6,13 +6,23 @@ from typing import Any, Literal
 
 from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
 from roboco.domain.decision.decide import GOALS, LOOP, ROUTER, STOPPED
+from roboco.domain.decision.input_guards import GUARD
 from roboco.domain.decision.map_turn import mapped_outputs
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router, route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.interruption import step_or_interruption_after
 from roboco.domain.history.state import REMINDED_GOALS, History
-from roboco.domain.history.step import INTERRUPTION, MAP, NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step import (
+    GUARDS,
+    INTERRUPTION,
+    MAP,
+    NEW_LIMITS,
+    ORCHESTRATOR,
+    TOOL_EXECUTOR,
+    USER,
+    TaskStep,
+)
 from roboco.domain.recorded.describe import describe, rule_of
 from roboco.domain.recorded.recorded_results import RecordedResults, ReplayedDecision, decide_with_results
 from roboco.domain.recorded.recorded_task import RecordedTask
@@ -30,7 +40,7 @@ from roboco.lab.replay.evidence import (
 
 Comparison = Literal["same", "other rule", "differs", "depends on the moment"]
 
-_FROM_HISTORY = frozenset({STOPPED, GOALS, LOOP, ROUTER, MAP})
+_FROM_HISTORY = frozenset({STOPPED, GOALS, LOOP, ROUTER, MAP, GUARD})
 """Codes of errors that follow only from the history."""
 
 
@@ -114,7 +124,7 @@ class Replayer:
     def _missing_agent(self, history: History) -> str | None:
         """Return the reason why the team cannot answer the calls of the last step, or None."""
         name = history.last.agent_name
-        if not history.last.calls or self.team.has_agent(name):
+        if not history.last.calls or self.team.has_agent(name) or GUARDS in history.last.metadata:
             return None
         return f"team {self.team.name!r} has no agent {name!r}, who made these calls"
 
@@ -165,7 +175,7 @@ def _is_determined(step: TaskStep) -> bool:
     if step.agent_name != ORCHESTRATOR:
         return True
     if step.error is None:
-        return bool({REMINDED_GOALS, NEW_LIMITS, INTERRUPTION} & step.metadata.keys())
+        return bool({REMINDED_GOALS, NEW_LIMITS, INTERRUPTION, GUARDS} & step.metadata.keys())
     return step.error.code in _FROM_HISTORY
 
 

@@ -5,15 +5,17 @@ The index is derived: if it is missing, broken or of another history, it is rebu
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from roboco.domain.history.step import TaskStep
 from roboco.errors import TransientError
 from roboco.ports.workspace import Histories
 from roboco.tools.search.index_cache import MAX_CACHE_BYTES, IndexCache, is_broken_file
 from roboco.tools.search.indexer import Indexer, ReadArtifact
-from roboco.tools.search.passage import MAX_PASSAGE_CHARS
+from roboco.tools.search.passage import MAX_PASSAGE_CHARS, step_passages
 from roboco.tools.search.query import Query, parse_query
 from roboco.tools.search.rank_fusion import Embedder, fuse_rankings
 from roboco.tools.search.result import SearchFilters, SearchHit, SearchResult
@@ -40,6 +42,9 @@ class _Search:
     parsed: Query
     limit: int
     filters: SearchFilters
+
+
+_OpenIndex = Callable[[], AbstractContextManager[SqliteIndex]]
 
 
 class MemoryIndex:
@@ -82,9 +87,28 @@ class MemoryIndex:
         except sqlite3.Error as error:
             raise TransientError(f"memory index of task {task_id!r} was made anew and is broken: {error}") from error
 
+    def search_steps(self, steps: Sequence[TaskStep], query: str, limit: int) -> SearchResult:
+        """Return the best of a few steps, ranked as by `search`. Their index is in memory, and is not kept."""
+        search = _Search("", query, parse_query(query), limit, SearchFilters())
+        if not search.parsed.terms or not steps:
+            return SearchResult()
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+            passages = [passage for step in steps for passage in step_passages(step, lambda _: None)]
+            index = SqliteIndex(database)
+            return self._ranked(search, lambda: nullcontext(index), lambda file: file.add(passages, (), steps[-1]))
+
     def _search(self, search: _Search) -> SearchResult:
-        with self._cache.open(self._workspace, search.task_id) as file:
+        def opened() -> AbstractContextManager[SqliteIndex]:
+            return self._cache.open(self._workspace, search.task_id)
+
+        def update(file: SqliteIndex) -> None:
             Indexer(self._histories, self._read_artifact, search.task_id, file).update()
+
+        return self._ranked(search, opened, update)
+
+    def _ranked(self, search: _Search, opened: _OpenIndex, update: Callable[[SqliteIndex], None]) -> SearchResult:
+        with opened() as file:
+            update(file)
             by_words, words = _rank_by_words(file, search)
             if self._embedder is None:
                 return SearchResult(tuple(_select_hits(by_words, file.passage, words, search.limit)))
@@ -93,17 +117,19 @@ class MemoryIndex:
         known = {place.id for place in by_words}
         compared = [*by_words[:MAX_COMPARED], *(place for place in newest if place.id not in known)]
         texts = {place.id: stored[place.id].text for place in compared}
-        similarity, note = self._similarities(self._embedder, search, texts)
+        similarity, note = self._similarities(self._embedder, search, texts, opened)
         ranked = fuse_rankings(by_words, compared, similarity) if similarity else by_words
         return SearchResult(tuple(_select_hits(ranked, stored.__getitem__, words, search.limit)), note)
 
-    def _similarities(self, embedder: Embedder, search: _Search, texts: dict[int, str]) -> tuple[dict[int, float], str]:
+    def _similarities(
+        self, embedder: Embedder, search: _Search, texts: dict[int, str], opened: _OpenIndex
+    ) -> tuple[dict[int, float], str]:
         """Return the similarity of the query and each text by passage id, and ""; or nothing and the reason.
 
         The index is not locked during the requests to the endpoint.
         """
         hashes = {one: text_hash(text) for one, text in texts.items()}
-        with self._cache.open(self._workspace, search.task_id) as file:
+        with opened() as file:
             vectors = file.vectors(embedder.model, set(hashes.values()))
         missing = {hashes[one]: text for one, text in texts.items() if hashes[one] not in vectors}
         try:
@@ -112,7 +138,7 @@ class MemoryIndex:
             return {}, f"ranked by words alone: {error}"
         new_vectors = dict(zip(missing, computed, strict=True))
         if new_vectors:
-            with self._cache.open(self._workspace, search.task_id) as file:
+            with opened() as file:
                 file.store_vectors(embedder.model, new_vectors)
         vectors |= new_vectors
         return {one: cosine(query, vectors[key]) for one, key in hashes.items()}, ""

@@ -5,7 +5,9 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+from roboco.domain.memory import Memory, MemoryEntry, owner_path
 from roboco.domain.paths import erasure_path, tombstone_path
+from roboco.ports.memories import change_memory, read_memory
 from tests.support.gateway_rest import KEY, RestWorld, rest_world
 
 OPERATOR = {KEY: "local"}
@@ -61,6 +63,29 @@ def test_tasks_are_listed_before_they_are_erased_by_conditions(rest: RestWorld) 
     rest.world.clock.move(5)
     rest.world.sweep()
     assert all(tombstone_path(task_id) in rest.world.files.held for task_id in ids)
+
+
+def test_memories_are_shown_and_erased_by_owner_and_with_their_tenant(rest: RestWorld) -> None:
+    def remember(tenant: str, user: str) -> str:
+        path, time = owner_path(tenant, "context.user", user), rest.world.engine.now()
+        entry = MemoryEntry(id="mem_1", text="tea", agent="a", task_id="t", step_id="s", created_at=time)
+        change_memory(rest.world.files, path, lambda _: Memory(entries=(entry,)))
+        return path
+
+    paths = [remember("acme", "alice"), remember("acme", "bob"), remember("beta", "alice")]
+    alice = {"tenant": "acme", "of": "context.user", "value": "alice"}
+    shown = operate(rest, "GET", "/memory", params=alice)
+    assert [entry["text"] for entry in shown["entries"]] == ["tea"]
+    assert operate(rest, "GET", "/memory")["entries"] == []
+    operate(rest, "GET", "/memory", 400, params={"of": "../x", "value": "y"})
+    assert rest.client.get("/v1/operations/memory", params=alice, headers={KEY: "acme"}).status_code == 403
+    assert operate(rest, "POST", "/memory/erasure", json=alice) == {"entries": 1}
+    assert [len(read_memory(rest.world.files, path).entries) for path in paths] == [0, 1, 1]
+    task_id = ended(rest)
+    for stop, left in ((False, 1), (True, 0)):
+        operate(rest, "POST", "/erasures", json={"tenant": "acme", "dry_run": False, "stop": stop})
+        assert [len(read_memory(rest.world.files, path).entries) for path in paths] == [0, left, 1]
+    assert erasure_path(task_id) in rest.world.files.held
 
 
 def test_a_task_moves_to_another_deployment(rest: RestWorld, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import Any
 
 from roboco.client.receipt import find_receipt
-from roboco.domain.history.step import TaskStep, verify_chain
+from roboco.domain.history.step import GUARDS, REFUSED, USER, TaskStep, verify_chain
 from roboco.domain.inbox.item import Interrupt, Item, parse_item
 from roboco.domain.notification import NotificationName, targets_from_json
 from roboco.domain.paths import (
@@ -241,18 +241,27 @@ TaskCheck = Callable[[Run, "CheckedTask"], None]
 
 def _checks(run: Run, task: CheckedTask) -> list[TaskCheck]:
     if task.open:
-        return [_check_history, _check_waiting, _check_summary, _check_numbers, _check_live, _check_late]
+        return [_check_history, _check_guards, _check_waiting, _check_summary, _check_numbers, _check_live, _check_late]
     accepted = any(deed.answer == "accepted" for deed in run.users.actions if _creates(deed, task))
     if not accepted and task.stored is None and not task.summary.status.ended:
         return []  # no process acts on the task until the client submits it again
     closed = [_check_closed, _check_events, _check_one_end, _check_log, _check_forgotten, _check_notices]
-    return [_check_history, *closed, _check_numbers, _check_live, _check_late]
+    return [_check_history, _check_guards, *closed, _check_numbers, _check_live, _check_late]
 
 
 def _creates(deed: UserAction, task: CheckedTask) -> bool:
     if deed.kind == "retry":
         return deed.task_id == task.summary.retry_of
     return deed.task_id == task.task_id and deed.kind in ("submit", "fork")
+
+
+def _check_guards(run: Run, task: CheckedTask) -> None:
+    """Require that an agent has a turn only after guards have passed each message since the turn before."""
+    team = task.world.engine.workspace.frozen_teams.find(task.task_id)
+    passed, guarded = True, team is not None and team.guards is not None
+    for step in task.history if guarded else ():
+        passed = (passed and step.agent_name != USER) or step.metadata.get(GUARDS, {}).get("passed") is True
+        require("guards", passed or not step.by_agent or REFUSED in step.metadata, f"{task.task_id} step {step.seq}")
 
 
 def _check_history(run: Run, task: CheckedTask) -> None:

@@ -19,7 +19,7 @@ from roboco.ports.workspace import StoredFile
 from roboco.tools.function_answer import AgentAnswer
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.controlled import search_script, search_team
-from tests.support.memory_ports.journeys import member, own_turns, speaker
+from tests.support.memory_ports.journeys import POLITE, member, own_turns, speaker
 from tests.support.memory_ports.model import Script, ScriptedModel, ScriptedReply, says
 from tests.support.memory_ports.notifications import HOOK, SHOP
 from tests.support.memory_ports.toolbox import Function, MemoryToolbox
@@ -268,6 +268,16 @@ SHAPES: dict[str, Shape] = {
         ),
         _count_turns,
         options={"notify": [HOOK | {"on": ["failed", "completed", "cancelled"]}]},
+    ),
+    "guarded": Shape(
+        team_of(
+            agents=[member("one"), member("two")],
+            tools=[POLITE, POLITE | {"name": "slow", "function": "shop.guards:slow"}],
+            guards={"input": ["polite", "slow"], "on_refusal": {"answer": "no"}},
+        ),
+        _count_turns,
+        {"polite": lambda args, context: args["text"][-1:] not in "48", "slow": lambda args, context: True},
+        {"conversation": True, "notify": [HOOK]},
     ),
     "rated": Shape(
         team_of(agents=[member("one"), member("two")], models={"m": {"model": "m", "requests_per_minute": 1}}),

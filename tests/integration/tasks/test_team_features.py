@@ -85,6 +85,78 @@ def test_the_shipped_research_team_completes(stack: Stack) -> None:
     assert looked_up.metadata["effects"] == {"library_measurements": "pure"}
 
 
+CLERK = {
+    "name": "clerk",
+    "memory": {"of": "context.user"},
+    "agents": [{"name": "clerk", "prompt": "clerk", "tools": ["remember", "recall", "forget"]}],
+}
+
+
+def clerk_reply(request: Request) -> Reply:
+    """Remember what the user says, recall what the user asks for, and forget the entry that it names."""
+    if request.tool_results:
+        return Reply(text=str(request.tool_results[-1][1]))
+    verb, _, rest = request.last_user.partition(" ")
+    named = {"remember": "text", "recall": "query", "forget": "id"}
+    return Reply(tool_calls=[(verb, {named[verb]: rest})])
+
+
+def test_what_an_agent_remembers_is_recalled_in_a_later_task_of_the_same_user_alone(
+    stack: Stack, tmp_path: Path
+) -> None:
+    team, operator = parse_team(CLERK), stack.orchestrator.operator
+
+    def ask(prompt: str, user: str) -> Any:
+        task = run(stack, team, clerk_reply, prompt, context={"user": user})
+        assert task.result(60).status == "completed"
+        return calls(task)[0][1]
+
+    entry = ask("remember she drinks green tea", "alice")["id"]
+    [found] = ask("recall tea", "alice")
+    assert (found["id"], found["text"], found["agent"]) == (entry, "she drinks green tea", "clerk")
+    assert ask("recall tea", "bob") == []
+    assert "no entry" in ask(f"forget {entry}", "bob")
+    assert [one.text for one in operator.memory("context.user", "alice").entries] == ["she drinks green tea"]
+    shell = Shell(tmp_path, stack.environment)
+    assert "she drinks green tea" in shell.call("memory", "context.user=alice")
+    assert ask(f"forget {entry}", "alice") == {"forgotten": entry}
+    assert ask("recall tea", "alice") == []
+    ask("remember she has a dog", "alice")
+    assert shell.call("memory", "all", "--erase", "--yes") == "1 entries are erased\n"
+    assert ask("recall dog", "alice") == []
+
+
+@pytest.mark.parametrize("prompt", ["good day", "something rude"])
+def test_guards_pass_or_refuse_a_message_before_the_first_turn(stack: Stack, prompt: str, tmp_path: Path) -> None:
+    verdict = {"type": "object", "properties": {"passed": {"type": "boolean"}}, "required": ["passed"]}
+    judge = {"name": "judge", "agents": [{"name": "judge", "prompt": "judge", "output": verdict}]}
+    team = parse_team(
+        {
+            "name": "guarded",
+            "agents": [{"name": "clerk", "prompt": "clerk"}],
+            "guards": {"input": ["polite", "judge"], "on_refusal": {"answer": "I cannot help."}},
+            "tools": [{"name": "polite", "function": "tests.support.tools_for_agents:polite", "effect": "pure"}],
+            "teams": {"judge": judge},
+        }
+    )
+    asked: list[str] = []
+
+    def reply(request: Request) -> Reply:
+        asked.append(request.system.split()[0])
+        return Reply(text='{"passed": true}' if asked[-1] == "judge" else "a good day to you")
+
+    task = run(stack, team, reply, prompt)
+    streamed = "".join(map(repr, task))
+    passed = prompt == "good day"
+    result = task.result(60)
+    assert (result.status, result.text) == ("completed", "a good day to you" if passed else "I cannot help.")
+    assert asked == (["judge", "clerk"] if passed else ["judge"])
+    assert ("I cannot help." in streamed) is not passed
+    why = Shell(tmp_path, stack.environment).call("why", task.task_id)
+    assert "these guards were asked: polite, judge" in why
+    assert passed or "polite: it is rude" in why
+
+
 def describe_images(request: Request) -> Reply:
     shown = [part["type"] for message in request.messages for part in message["content"] if isinstance(part, dict)]
     urls = [

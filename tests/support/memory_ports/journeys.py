@@ -214,6 +214,25 @@ TYPED = Journey(
     _typed_script,
 )
 
+POLITE = {"name": "polite", "function": "shop.guards:polite", "effect": "pure"}
+"""A guard."""
+
+
+def guard_team(input: list[str] | None = None, **fields: Any) -> Team:  # noqa: A002 - the field of the team
+    """Return a team of one agent with this guard, or these ones."""
+    guards = {name: fields.pop(name) for name in ("on_refusal", "on_error") if name in fields}
+    given = {"tools": [POLITE], "collaboration_model": {"type": "sequential"}} | fields
+    return team_of(agents=[member("one")], guards={"input": input or ["polite"]} | guards, **given)
+
+
+GUARDED = Journey(
+    guard_team(on_refusal={"answer": "I cannot help with that."}),
+    lambda request: says(f"answer {own_turns(request)}"),
+    {"polite": lambda args, context: {"passed": "rude" not in args["text"], "reason": "it is rude"}},
+    acts=(lambda world: world.send("something rude", "item1"),),
+    options={"conversation": True},
+)
+
 
 def _triage(args: dict[str, Any], context: ToolContext) -> object:
     context.update_state(heard=len(context.messages))
@@ -242,6 +261,7 @@ FUNCTION_AGENTS = Journey(
 )
 
 JOURNEYS = {
+    "guarded": GUARDED,
     "functions": FUNCTION_AGENTS,
     "graph": GRAPH,
     "sequential": SEQUENTIAL,

@@ -55,6 +55,8 @@ def test_a_state_counts_steps_tokens_and_calls() -> None:
         "tools": {"look": {"steps": 0, "tokens_in": 0, "tokens_out": 0, "seconds": 0.5, "calls": 1, "cost": 0.0}},
         "calls": 1,
         "cost": 0.25,
+        "unguarded": None,
+        "refused": {},
         "limit_overrides": {},
         "limit": None,
         "limited_agent": "",

@@ -127,6 +127,31 @@ def test_a_run_of_the_same_team_gets_the_recorded_results_and_runs_no_tool() -> 
     assert (own.calls, own.route, own.result) == (CallCounts(run=3), ("clerk",), "done")
 
 
+def test_a_run_gets_what_was_recalled_and_changes_no_memory() -> None:
+    words = [("remember", {"text": "tea"}), ("recall", {"query": "tea"}), ("forget", {"id": "mem_1"})]
+    clerk = {"name": "clerk", "prompt": "You are old.", "tools": ["remember", "recall", "forget"]}
+    team, ran = team_of(agents=[clerk], memory={"of": "tenant"}), list[str]()
+
+    def reply(request: Request) -> ScriptedReply:
+        if any(message["role"] == "tool" for message in request.messages):
+            return says("done")
+        new = [(name, {key: f"{value} 2" for key, value in args.items()}) for name, args in words]
+        return says("", *words, *(new if "new" in str(request.messages[0]["content"]) else []))
+
+    def answer(args: dict[str, Any], context: ToolContext) -> str:
+        ran.append(f"{context.task_id} {args}")
+        return "from the memory"
+
+    world = World(world_parts(reply, {name: answer for name, _ in words}))
+    world.submit(team)
+    world.settle()
+    start_runs(world.engine, request(team=with_prompt("You are new.", team)))
+    world.settle(RUN)
+    assert [one for one in ran if not one.startswith(TASK)] == [f"{RUN} {{'query': 'tea 2'}}"]
+    assert [one.error is None for one in results(world)] == [True, True, True, False, True, False]
+    assert "it changes the memory that other tasks share" in str(results(world)[3].error)
+
+
 def test_a_call_without_a_record_runs_if_it_is_pure_and_is_refused_otherwise() -> None:
     world = ended_world()
     start_runs(world.engine, request(team=with_prompt("You are new.")))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from roboco.domain.stream.merged import Cursor
 from roboco.gateway.problem import Problem
-from roboco.gateway.streams.place import MAX_TASKS, check_place, end_place, is_end, join_places, split_places
+from roboco.gateway.streams.place import MAX_TASKS, check_place, end_place, join_places, split_places
 from roboco.gateway.streams.query import MAX_PLACES_CHARS
 from roboco.gateway.streams.task_list_source import check_list_place
 

@@ -1,0 +1,88 @@
+"""The guards of the user's messages: no agent has a turn before they have passed.
+
+    message ─► step of calls ─► tools workers, sub-tasks ─► step of results, with verdicts ─► turn
+               (orchestrator)                                └─► refused ─► error, or answer ─► end
+
+The calls are those of the coordinator, and run as any others. Routers and agents do not see their steps. A refused
+message ends the task for good, so that no later turn sees it: forks and retries that contain it end, too.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.decision.action import AppendStep, End
+from roboco.domain.decision.route import Route
+from roboco.domain.decision.situation import Situation
+from roboco.domain.history.part import ErrorPart, TextPart, ToolCall, ToolCallPart
+from roboco.domain.history.state import History
+from roboco.domain.history.step import GUARDS, ORCHESTRATOR, REFUSED, USER, TaskStep
+from roboco.domain.history.tool_outcome import ToolOutcome
+from roboco.domain.ids import call_id_at
+from roboco.domain.inbox.item import blocking_pause
+from roboco.domain.status import TaskStatus
+from roboco.domain.team.guards import Guards, verdict_of
+from roboco.domain.team.team import Team
+
+GUARD = "guard"
+"""The code of the error of a refused message, and the rule of the answer to it."""
+
+
+def next_for_guards(team: Team, history: History, situation: Situation) -> AppendStep | End | None:
+    """Return the action that the guards of the team require before any turn, or None if there is none.
+
+    A message that interrupts becomes a step first: the guards then decide on both. Those of a paused task wait.
+    """
+    guards, state = team.guards, history.state
+    if guards is None:
+        return None
+    if state.refused:  # each accepted message becomes a step before the end
+        return None if situation.next_user_item(held=False) else _refusal(team, guards, history)
+    held = state.interrupted or situation.interruption or blocking_pause(situation.inbox, state.steps)
+    if state.unguarded is None or held:
+        return None
+    if state.unguarded < history.tail[0].seq:
+        return _error("too many messages came before the guards could decide")
+    messages = [step for step in history.tail if step.seq >= state.unguarded and step.agent_name == USER]
+    return AppendStep(ORCHESTRATOR, _calls(team, guards, history, messages), {GUARDS: {"input": list(guards.input)}})
+
+
+def guard_verdicts(step: TaskStep, outcomes: Sequence[ToolOutcome]) -> dict[str, Any]:
+    """Return the verdict of each guard that the step has called, and that of all together."""
+    names = [str(call.args.get("team")) if call.tool_name == DELEGATE else call.tool_name for call in step.calls]
+    verdicts = {name: verdict_of(one.result) for name, one in zip(names, outcomes, strict=True)}
+    refused = {name: one for name, one in verdicts.items() if not one["passed"]}
+    reason = "; ".join(f"{name}: {one['reason'] or 'refused'}" for name, one in refused.items())
+    failed = any(one.get("failed") for one in refused.values())
+    return {"passed": not refused, "verdicts": verdicts} | ({"reason": reason, "failed": failed} if refused else {})
+
+
+def _calls(team: Team, guards: Guards, history: History, messages: list[TaskStep]) -> tuple[ToolCallPart, ...]:
+    """Return a call of each guard, with an id that derives from its position. A tool precedes a team of its name."""
+    text, newest = "\n\n".join(step.text for step in messages), messages[-1]
+    origin = str(newest.metadata.get("item_id") or newest.step_id)
+    calls = []
+    for index, name in enumerate(guards.input):
+        is_tool = team.tool(name) is not None
+        args = {"text": text} if is_tool else {"team": name, "prompt": text}
+        call_id = call_id_at(origin, history.state.steps, index, name, args)
+        calls.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=name if is_tool else DELEGATE, args=args)))
+    return tuple(calls)
+
+
+def _refusal(team: Team, guards: Guards, history: History) -> AppendStep | End:
+    """Return the end of a task whose message was refused, or the step that precedes it."""
+    reason = str(history.state.refused.get("reason"))
+    failed = history.state.refused.get("failed") and guards.on_error == "fail"
+    if guards.on_refusal == "end" or failed:
+        return _error(f"{'a guard failed' if failed else 'the message was refused'}: {reason}")
+    if REFUSED in history.last.metadata:
+        return End(TaskStatus.COMPLETED, f"the message was refused: {reason}")
+    last = history.state.last_agent
+    agent = last if last is not None and team.has_agent(last) else team.initial_agent
+    routing = Route(agent, team.collaboration_model.type, GUARD, f"guards refused the message: {reason}").record()
+    return AppendStep(agent, (TextPart(text=guards.on_refusal.answer),), {REFUSED: reason, "routing": routing})
+
+
+def _error(message: str) -> AppendStep:
+    return AppendStep(ORCHESTRATOR, (ErrorPart(code=GUARD, message=message),))

@@ -1,0 +1,224 @@
+"""Guards of the user's messages: no agent sees a message before they have passed it, and none sees a refused one."""
+
+from typing import Any
+
+import pytest
+
+from roboco.domain.decision.action import AppendStep
+from roboco.domain.decision.decide import decide
+from roboco.domain.decision.situation import Situation
+from roboco.domain.history.part import ErrorPart
+from roboco.domain.history.state import History, fold
+from roboco.domain.history.step import GUARDS
+from roboco.domain.status import TaskStatus
+from roboco.domain.team.team import Team
+from roboco.domain.team.validation import validate_team
+from roboco.errors import InvalidTeam
+from roboco.ports.model import Request
+from roboco.ports.tools import ToolContext
+from tests.support.memory_ports.journeys import GUARDED, POLITE, guard_team, member
+from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.world import World, world_parts
+from tests.unit.domain.steps import steps_of
+from tests.unit.engine.accept.test_fork import FORK, fork_task
+
+ANSWER = {"answer": "I cannot help with that."}
+
+
+class Desk:
+    """A world whose model records the requests, and whose guard returns, or raises, what the test says."""
+
+    def __init__(self, verdict: Any = True, **guards: Any) -> None:
+        self.requests: list[Request] = []
+        self.seen: list[str] = []
+        self.verdict = verdict
+        self.world = World(world_parts(self._reply, {"polite": self._guard}))
+        self.team = guard_team(**guards)
+
+    def _reply(self, request: Request) -> ScriptedReply:
+        self.requests.append(request)
+        return says("an answer")
+
+    def _guard(self, args: dict[str, Any], context: ToolContext) -> object:
+        self.seen.append(args["text"])
+        verdict = self.verdict(args["text"]) if callable(self.verdict) else self.verdict
+        if isinstance(verdict, Exception):
+            raise verdict
+        return verdict
+
+    def run(self, prompt: str = "go", team: Team | None = None, **options: Any) -> World:
+        self.world.submit(team or self.team, prompt, at_once=True, **options)
+        self.world.settle()
+        return self.world
+
+
+@pytest.mark.parametrize("verdict", [True, {"passed": True, "reason": "fine"}])
+def test_a_passed_message_reaches_the_agent_which_does_not_see_the_guard(verdict: object) -> None:
+    desk = Desk(verdict)
+    history = desk.run().history()
+    assert [step.agent_name for step in history] == ["user", "orchestrator", "tool_executor", "one"]
+    assert history[2].metadata[GUARDS]["passed"] is True
+    assert (desk.seen, len(desk.requests)) == (["go"], 1)
+    assert "polite" not in str(desk.requests[0].messages)
+    assert desk.world.summary().status is TaskStatus.COMPLETED
+
+
+REFUSALS: list[Any] = [
+    False,
+    {"passed": False, "reason": "rude"},
+    {"passed": "yes"},
+    {"passed": 1},
+    {},
+    "true",
+    None,
+    [True],
+    ValueError("broken"),
+]
+
+
+@pytest.mark.parametrize("verdict", REFUSALS, ids=str)
+def test_anything_but_a_pass_ends_the_task_before_any_turn(verdict: object) -> None:
+    desk = Desk(verdict)
+    world = desk.run()
+    assert desk.requests == []
+    assert world.summary().status is TaskStatus.FAILED
+    assert "polite" in world.summary().reason
+    last = world.history()[-1]
+    assert last.error is not None
+    assert last.error.code == "guard"
+
+
+def test_a_refused_message_is_answered_as_the_team_says() -> None:
+    desk = Desk({"passed": False, "reason": "rude"}, on_refusal=ANSWER)
+    world = desk.run()
+    assert desk.requests == []
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert (world.history()[-1].agent_name, world.history()[-1].text) == ("one", ANSWER["answer"])
+    assert world.history()[-1].metadata["refused"] == "polite: rude"
+
+
+@pytest.mark.parametrize(("on_error", "status"), [("refuse", TaskStatus.COMPLETED), ("fail", TaskStatus.FAILED)])
+def test_a_guard_that_fails_refuses_or_lets_the_task_fail_as_the_team_says(on_error: str, status: TaskStatus) -> None:
+    desk = Desk(ValueError("broken"), on_refusal=ANSWER, on_error=on_error)
+    world = desk.run()
+    assert (desk.requests, world.summary().status) == ([], status)
+
+
+def test_a_conversation_guards_each_message_and_ends_at_a_refused_one() -> None:
+    desk = Desk(lambda text: "rude" not in text)
+    world = desk.run(conversation=True)
+    world.send("more", "item1")
+    world.settle()
+    assert (desk.seen, len(desk.requests)) == (["go", "more"], 2)
+    assert "more" in str(desk.requests[1].messages)
+    world.send("something rude", "item2")
+    world.settle()
+    assert len(desk.requests) == 2
+    assert world.summary().status is TaskStatus.FAILED
+
+
+def test_a_message_that_interrupts_a_guard_is_decided_with_the_first_one() -> None:
+    desk = Desk(lambda text: True)
+    started: list[str] = []
+
+    def interrupt_once(text: str) -> object:
+        if not started:
+            started.append(text)
+            desk.world.interrupt("wait, in French", "item1")
+        return True
+
+    desk.verdict = interrupt_once
+    world = desk.run()
+    assert desk.seen == ["go", "go\n\nwait, in French"]
+    assert len(desk.requests) == 1
+    assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_messages_that_no_process_has_together_are_refused() -> None:
+    """Many messages that interrupt the guards push the first one out of the tail."""
+    desk = Desk()
+    first, last = steps_of(("user", "a"), ("user", "b"))
+    state = fold([first, last])
+    assert isinstance(decide(desk.team, History(state, (first, last)), Situation()), AppendStep)
+    found = decide(desk.team, History(state, (last,)), Situation())
+    assert isinstance(found, AppendStep)
+    assert isinstance(found.parts[0], ErrorPart)
+    assert "too many messages" in found.parts[0].message
+
+
+def test_accepted_messages_become_steps_before_a_refused_task_ends() -> None:
+    desk = Desk(on_refusal=ANSWER)
+    desk.verdict = lambda text: desk.world.send("more", "item1")
+    world = desk.run()
+    assert [step.text for step in world.history() if step.agent_name == "user"] == ["go", "more"]
+    assert (world.summary().status, desk.requests) == (TaskStatus.COMPLETED, [])
+
+
+def test_an_interruption_without_a_message_starts_no_guard_and_a_stop_ends_the_task() -> None:
+    desk = Desk()
+
+    def halt(text: str) -> object:
+        if len(desk.seen) == 1:
+            desk.world.halt()
+        return True
+
+    desk.verdict = halt
+    world = desk.run()
+    assert (world.status(), len(desk.seen), desk.requests) == (TaskStatus.USER_TURN, 1, [])
+
+    def stop(text: str) -> object:
+        desk.world.stop()
+        return True
+
+    desk.verdict = stop
+    world.send("go on", "item2")
+    world.settle()
+    assert (world.summary().status, desk.requests) == (TaskStatus.CANCELLED, [])
+    assert desk.seen[-1] == "go\n\ngo on"
+
+
+def test_a_retry_and_a_fork_of_a_refused_message_end_again_without_a_turn() -> None:
+    desk = Desk(lambda text: "go" not in text)
+    world = desk.run()
+    retried = world.retry()
+    world.settle(retried)
+    assert world.summary(retried).status is TaskStatus.FAILED
+    fork_task(world, 2, "please")
+    world.settle(FORK)
+    assert world.summary(FORK).status is TaskStatus.FAILED
+    assert desk.requests == []
+
+
+def test_a_team_guards_by_its_typed_output_as_a_sub_task() -> None:
+    output = {"type": "object", "properties": {"passed": {"type": "boolean"}}, "required": ["passed"]}
+    judge = {"name": "judge", "agents": [member("judge", output=output)], "collaboration_model": {"type": "sequential"}}
+    for passed in (True, False):
+
+        def reply(request: Request, passed: bool = passed) -> ScriptedReply:
+            if "judge" in str(request.messages[0]["content"]):
+                return says('{"passed": true}' if passed else '{"passed": false}')
+            return says("an answer")
+
+        world = World(world_parts(reply))
+        world.submit(guard_team(input=["judge"], tools=[], teams={"judge": judge}))
+        world.settle()
+        assert world.history()[2].metadata[GUARDS]["verdicts"]["judge"]["passed"] is passed
+        assert world.summary().status is (TaskStatus.COMPLETED if passed else TaskStatus.FAILED)
+
+
+def test_guards_name_tools_or_teams_of_the_team_once() -> None:
+    data = {"name": "desk", "agents": [member("one")], "tools": [POLITE]}
+    assert validate_team(data | {"guards": {"input": ["polite"]}}).guards is not None
+    for names, mistake in (
+        (["other"], "no tool or team 'other'"),
+        (["polite", "polite"], "there twice"),
+        ([], "input"),
+    ):
+        with pytest.raises(InvalidTeam, match=mistake):
+            validate_team(data | {"guards": {"input": names}})
+
+
+def test_the_journey_of_the_faults_is_guarded() -> None:
+    world = GUARDED.run(GUARDED.world())
+    assert [step.agent_name for step in world.history()].count("orchestrator") == 2
+    assert world.summary().status is TaskStatus.COMPLETED
