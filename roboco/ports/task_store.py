@@ -104,7 +104,7 @@ class TurnProgress:
 
 
 @dataclass(frozen=True)
-class Position:
+class TaskPosition:
     """Where a task is: its fence, its next step and the pending decision."""
 
     epoch: int
@@ -127,7 +127,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class TurnAttempt:
     """The present attempt at the pending turn."""
 
     number: int = 1
@@ -199,8 +199,8 @@ class HeldSteps:
 class Snapshot:
     """The state of a task in the store at one moment."""
 
-    position: Position
-    attempt: Attempt
+    position: TaskPosition
+    attempt: TurnAttempt
     logs: Logs
     refusals: Refusals
     state: TaskState
@@ -215,8 +215,8 @@ class Snapshot:
     def new(cls, steps: Sequence[TaskStep], state: TaskState) -> "Snapshot":
         """Return a task with these first steps that the store does not have yet: it has no fence and no logs."""
         return cls(
-            position=Position(epoch=0, seq=state.steps, phase=Phase.UNDECIDED, status=TaskStatus.QUEUED),
-            attempt=Attempt(),
+            position=TaskPosition(epoch=0, seq=state.steps, phase=Phase.UNDECIDED, status=TaskStatus.QUEUED),
+            attempt=TurnAttempt(),
             logs=Logs(),
             refusals=Refusals(),
             state=state,
@@ -227,7 +227,7 @@ class Snapshot:
 
     def after_decision(self, epoch: int, decision: "Decision") -> "Snapshot":
         """Return the task with this decision, which was recorded under this fence. The counters of its logs remain."""
-        position = Position(
+        position = TaskPosition(
             epoch=epoch,
             seq=self.position.seq,
             phase=decision.phase,
@@ -240,7 +240,7 @@ class Snapshot:
         return replace(
             self,
             position=position,
-            attempt=Attempt(unfinished_usage=self.attempt.unfinished_usage),
+            attempt=TurnAttempt(unfinished_usage=self.attempt.unfinished_usage),
             logs=replace(self.logs, attempt_chunks=0),
             refusals=Refusals(),
             calls=self.calls if decision.phase in (Phase.WAIT, Phase.TOOLS) else {},

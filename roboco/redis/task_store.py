@@ -23,7 +23,6 @@ from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, unnumbered_json
 from roboco.ports.task_store import (
-    Attempt,
     CallState,
     Commit,
     Decision,
@@ -31,10 +30,11 @@ from roboco.ports.task_store import (
     HeldSteps,
     Logs,
     Phase,
-    Position,
     Refusals,
     Snapshot,
+    TaskPosition,
     TokenUsage,
+    TurnAttempt,
     TurnProgress,
 )
 from roboco.redis.cluster import LazyCluster
@@ -269,7 +269,7 @@ def parse_snapshot(
     """Return the snapshot that the fields of a task's hash and its other keys make."""
     refused = fields.get("refused_epoch") == fields["epoch"]
     return Snapshot(
-        position=Position(
+        position=TaskPosition(
             epoch=int(fields["epoch"]),
             seq=int(fields["seq"]),
             phase=Phase(fields["phase"]),
@@ -280,7 +280,7 @@ def parse_snapshot(
             dispatched_at=float(fields.get("dispatched_at", 0)),
             redeliveries=int(fields["redeliveries"]),
         ),
-        attempt=Attempt(
+        attempt=TurnAttempt(
             number=int(fields["attempt"]),
             handovers=int(fields.get("handovers", 0)),
             claimed=fields["owner"] != "",

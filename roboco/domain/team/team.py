@@ -53,7 +53,7 @@ class Map(InputModel):
     """The work of an agent without a model: a sub-task of a team for each item of a list."""
 
     over: Annotated[str, Field(pattern=r"^(output\.[A-Za-z][A-Za-z0-9_-]*|state\.[^.]+)(\.[^.]+)*$", max_length=500)]
-    """The list: `output.AGENT`, or a field of it such as `output.AGENT.searches`, or `state.NAME`."""
+    """The list: `output.AGENT`, a field of it, or a value of the state such as "state.files"."""
     team: Name
     """The team of the sub-tasks. Its prompts have the item as `context.item`."""
     parallel: Annotated[int, Field(ge=1, le=MAX_SUB_TASKS)] = 10

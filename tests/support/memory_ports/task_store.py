@@ -12,7 +12,6 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent
 from roboco.ports.clock import Clock
 from roboco.ports.task_store import (
-    Attempt,
     CallState,
     Commit,
     Decision,
@@ -20,9 +19,10 @@ from roboco.ports.task_store import (
     HeldSteps,
     Logs,
     Phase,
-    Position,
     Refusals,
     Snapshot,
+    TaskPosition,
+    TurnAttempt,
     TurnProgress,
 )
 from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
@@ -214,7 +214,7 @@ class MemoryTaskStore:
 def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...]) -> Snapshot:
     """Return the snapshot of a stored task."""
     return Snapshot(
-        position=Position(
+        position=TaskPosition(
             epoch=task.epoch,
             seq=task.seq,
             phase=task.phase,
@@ -225,7 +225,7 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
             dispatched_at=task.dispatched_at,
             redeliveries=task.redeliveries,
         ),
-        attempt=Attempt(
+        attempt=TurnAttempt(
             number=task.attempt,
             handovers=task.handovers,
             claimed=task.owner != "",
