@@ -40,10 +40,12 @@ class TaskOwner:
 
 
 def _no_artifact(name: str) -> File:
+    """Refuse to read a file: the context is of no tools worker."""
     raise UsageError(f"artifact {name!r}: only a tools worker reads files of tasks")
 
 
 def _no_credential(name: str) -> str:
+    """Refuse to return a credential: the context is of no tools worker."""
     raise UsageError(f"credential {name!r}: only a tools worker has credentials")
 
 

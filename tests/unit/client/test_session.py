@@ -59,7 +59,7 @@ def run_and_poll(journey_name: str, every: int) -> tuple[World, PollingClient]:
         return answer
 
     world = JOURNEYS[journey_name].world(watch)
-    world.submit(JOURNEYS[journey_name].team)
+    world.submit(JOURNEYS[journey_name].team, **JOURNEYS[journey_name].options)
     clients.append(PollingClient(world, page=1 if every == 7 else None))
     JOURNEYS[journey_name].run(world, submitted=True)
     return world, clients[0]

@@ -216,7 +216,7 @@ def test_a_process_verifies_a_tar_within_limits(monkeypatch: pytest.MonkeyPatch)
         tar_contents.verified(io.BytesIO(b"x" * 512))
     monkeypatch.setattr(tar_contents, "_MEMORY", 1)
     with pytest.raises(UsageError, match="it takes over 300 s, or 1 bytes of memory, to verify"):
-        tar_contents.verified(io.BytesIO(tar_of(ended_task(lambda request: says("APPROVED" + "x" * 4_000_000)))))
+        tar_contents.verified(io.BytesIO(tar_of(ended_task(lambda request: says("APPROVED" + "x" * 12_000_000)))))
 
 
 def _extended_headers(count: int) -> Iterator[bytes]:
