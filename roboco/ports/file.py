@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from roboco.domain.artifact_name import artifact_name
+from roboco.errors import UsageError
 
 MAX_FILES_BYTES = 64 * 1024 * 1024
 """The most bytes of all files of one result, and of a file that a tool reads as a whole."""
@@ -22,6 +24,11 @@ class File:
     path: Path | str | None = None
     mime_type: str = ""
     """For a text its kind, such as "text/csv". The type of any other file is detected."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """Refuse a file as an argument: a model could name any path of the worker."""
+        raise UsageError("a File is a result: take the name of an artifact, and read it with context.artifact(name)")
 
     def __post_init__(self) -> None:
         if artifact_name(self.name) != self.name:

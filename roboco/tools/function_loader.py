@@ -41,6 +41,16 @@ class FunctionLoader:
             raise NotRunnable(f"{name!r} is no agent of pydantic-ai", module_of(name))
         return found
 
+    def deps(self, name: str) -> FunctionTool:
+        """Return the function that makes the deps of an agent of pydantic-ai. Raise UsageError if it may have effects.
+
+        It runs at each turn and call, without an approval.
+        """
+        found = self.tool(name)
+        if found.demands or found.arguments.model_fields:
+            raise UsageError(f"deps {name!r}: name a function that takes a ToolContext alone and demands no effect")
+        return found
+
     def check_turn(self, declared: AgentFunction) -> None:
         """Raise NotRunnable if this process lacks the function of an agent, UsageError if it does not fit.
 

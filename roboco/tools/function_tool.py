@@ -120,6 +120,11 @@ class FunctionTool:
     approval: ApprovalFloor = "never"
     """The least approval."""
 
+    @property
+    def demands(self) -> bool:
+        """Return True if a team must declare an effect or approval of the function, since `@tool` says so."""
+        return (self.effect, self.approval) != ("pure", "never")
+
     def check_declaration(self, declared: ToolDeclaration) -> None:
         """Raise UsageError if a team declares a weaker effect or approval than the function demands."""
         if _EFFECTS.index(declared.effect) < _EFFECTS.index(self.effect):

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
 from pydantic_ai import AgentRunResult, DeferredToolRequests, models
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
@@ -23,8 +24,12 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 
 from roboco.errors import UsageError
 from roboco.ports.tools import ToolContext
+from roboco.tools.function_tool import mistakes_of
+from roboco.tools.tool_result import to_json
 
 PROVIDER_KEY = "pydantic_ai"
+ModelCall = tuple[int, str]
+"""A call in a run: the number of the reply that has made it, and its id in that reply, which others may repeat."""
 _LEFT = "left for another task"
 
 
@@ -39,10 +44,9 @@ class RunSoFar:
     before: list[ModelMessage] = field(default_factory=list)
     prompt: list[str] = field(default_factory=list)
     replies: list[ModelMessage] = field(default_factory=list)
-    results: dict[str, str] = field(default_factory=dict)
-    """By the id of the call, as the model has given it."""
-    ids: dict[str, str] = field(default_factory=dict)
-    """The model's id of each call by its id in the history."""
+    results: dict[ModelCall, str] = field(default_factory=dict)
+    ids: dict[str, ModelCall] = field(default_factory=dict)
+    """Each call by its id in the history."""
 
     @classmethod
     def of(cls, context: ToolContext) -> "RunSoFar":
@@ -56,13 +60,13 @@ class RunSoFar:
                 found.prompt.append(str(message["content"]))
             elif recorded is not None and "messages" in recorded:
                 found.before += ModelMessagesTypeAdapter.validate_python(recorded["messages"])
-                found.prompt, found.replies = [], []
+                found.prompt, found.replies, found.results, found.ids = [], [], {}, {}
             elif recorded is not None:
                 if recorded["from"] != len(found.replies):
                     raise UsageError("its run has more steps than it sees: raise `steps` of its `context` in the team")
                 found.replies += ModelMessagesTypeAdapter.validate_python(recorded["replies"])
-                asked = (call["id"] for call in message.get("tool_calls") or ())
-                found.ids |= dict(zip(asked, recorded["calls"], strict=True))
+                made = [(len(found.replies) - 1, name) for name in recorded["calls"]]
+                found.ids |= dict(zip((call["id"] for call in message.get("tool_calls") or ()), made, strict=True))
         return found
 
 
@@ -71,8 +75,10 @@ class AgentRerun:
     """One run of the agent: what it has newly asked, and what it has left to others."""
 
     conversation: RunSoFar
-    runs: str = ""
-    """The model's id of the call that runs, or "" for a turn, in which none does."""
+    runs: ModelCall | None = None
+    """The call that runs, or None for a turn, in which none does."""
+    args: dict[str, Any] = field(default_factory=dict)
+    """Its arguments, which a person may have changed."""
     replies: list[ModelMessage] = field(default_factory=list)
     left: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     """The id, the name and the arguments of each call that is left."""
@@ -119,13 +125,25 @@ class _Toolset(WrapperToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         call_id = str(ctx.tool_call_id)
-        if call_id in self.run.conversation.results:
-            return self.run.conversation.results[call_id]
-        if call_id == self.run.runs:
+        call = self.run.asked - 1, call_id
+        if call in self.run.conversation.results:
+            return self.run.conversation.results[call]
+        if call == self.run.runs:
+            if to_json(tool_args, name) != self.run.args:
+                tool_args = _checked(tool, self.run.args)
             self.run.result = await super().call_tool(name, tool_args, ctx, tool)
             return self.run.result
         self.run.left.append((call_id, name, tool_args))
         return _LEFT
+
+
+def _checked(tool: ToolsetTool[Any], args: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments as the tool's types make them. Raise UsageError if they do not fit."""
+    try:
+        checked: dict[str, Any] = tool.args_validator.validate_python(args)
+    except ValidationError as error:
+        raise UsageError(f"wrong arguments: {mistakes_of(error, 'arguments')}") from error
+    return checked
 
 
 def is_agent(found: object) -> bool:
@@ -148,10 +166,13 @@ def take_turn(agent: AbstractAgent[Any, Any], deps: Any, context: ToolContext) -
     return run, ended.output
 
 
-def run_call(agent: AbstractAgent[Any, Any], deps: Any, context: ToolContext) -> Any:
-    """Return the result of the call of the agent's tool that the context names."""
+def run_call(agent: AbstractAgent[Any, Any], deps: Any, context: ToolContext, args: dict[str, Any]) -> Any:
+    """Return the result of the call of the agent's tool that the context names, with these arguments.
+
+    A person may have changed them. Raise UsageError if they do not fit.
+    """
     conversation = RunSoFar.of(context)
-    run = AgentRerun(conversation, runs=conversation.ids[context.call_id])
+    run = AgentRerun(conversation, runs=conversation.ids[context.call_id], args=args)
     asyncio.run(_continue(agent, deps, run))
     return run.result
 

@@ -284,7 +284,7 @@ class FunctionToolbox:
                 )
                 with log_output(call.tool_name, context.task_id, self._mask):
                     if isinstance(spec, PydanticTool | PydanticTurn):
-                        return self._of_pydantic(team.agent(context.agent), spec, context)
+                        return self._of_pydantic(team.agent(context.agent), spec, call.args, context)
                     if not isinstance(spec, AgentFunction):
                         returned, files = self._checked(spec).call_with_files(call.args, context)
                         return _CallResult(returned, media=files)
@@ -301,13 +301,13 @@ class FunctionToolbox:
         function.check_declaration(spec)
         return function
 
-    def _of_pydantic(self, agent: Agent, spec: ToolSpec, context: ToolContext) -> _CallResult:
+    def _of_pydantic(self, agent: Agent, spec: ToolSpec, args: dict[str, Any], context: ToolContext) -> _CallResult:
         """Return the reply of an agent of pydantic-ai, or the result of a call of its tool."""
         runs = importlib.import_module("roboco.tools.pydantic_agents")
         found = self._functions.pydantic_agent(spec.function)
-        deps = None if agent.deps is None else self._functions.tool(agent.deps).returned({}, context)[0]
+        deps = None if agent.deps is None else self._functions.deps(agent.deps).returned({}, context)[0]
         if isinstance(spec, PydanticTool):
-            return _CallResult(to_json(runs.run_call(found, deps, context), spec.name))
+            return _CallResult(to_json(runs.run_call(found, deps, context, args), spec.name))
         run, output = runs.take_turn(found, deps, context)
         answer = recorded_reply(agent, run, output, self._outputs.checked)
         return _CallResult("answered", answer=answer, usage={"tokens_in": run.tokens_in, "tokens_out": run.tokens_out})

@@ -271,7 +271,8 @@ class Team(InputModel):
         model = self.collaboration_model
         router = [model.router] if isinstance(model, Custom) else []
         types = [name for agent in self.agents for name in (agent.output, agent.validator) if isinstance(name, str)]
-        return (*(tool.function for tool in self.function_tools), *router, *types)
+        deps = [agent.deps for agent in self.agents if agent.deps is not None]
+        return (*(tool.function for tool in self.function_tools), *router, *types, *deps)
 
     @property
     def declared_tools(self) -> tuple[ToolSpec | TaskTool, ...]:

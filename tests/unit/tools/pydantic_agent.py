@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, RunContext
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from roboco import ToolContext, tool
@@ -67,3 +67,28 @@ def positive(ctx: RunContext[int], value: Total) -> Total:
     if value.total < 0:
         raise ModelRetry("too small")
     return value
+
+
+def pay_twice(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    """Pay 1, then 2, with the same id of the call in both replies, as servers that count within a reply do."""
+    paid = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
+    if len(paid) == 2:
+        return ModelResponse(parts=[TextPart(", ".join(str(part.content) for part in paid))])
+    return ModelResponse(parts=[ToolCallPart("pay", {"amount": len(paid) + 1}, tool_call_id="call_0")])
+
+
+cashier = Agent(FunctionModel(pay_twice))
+
+
+@cashier.tool_plain
+def pay(amount: int) -> str:
+    """Pay."""
+    CALLS.append(f"pay {amount!r}")
+    return f"paid {amount}"
+
+
+@tool(effect="irreversible", approval="required")
+def purge(context: ToolContext) -> int:
+    """Remove everything."""
+    CALLS.append("purge")
+    return 0

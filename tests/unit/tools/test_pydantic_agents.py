@@ -95,3 +95,38 @@ def test_a_kill_repeats_no_request_that_is_recorded(world: World, at: int) -> No
 def test_fields_that_do_not_carry_over_are_refused(fields: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidTeam, match=why):
         team_of(agents=[AGENT | fields])
+
+
+CASHIER = {"name": "cashier", "pydantic_ai": f"{MODULE}:cashier"}
+
+
+def test_calls_of_two_replies_with_one_id_are_two_calls(world: World) -> None:
+    world.submit(team_of(agents=[CASHIER]), conversation=True)
+    world.settle()
+    assert world.history()[-1].text == "paid 1, paid 2", world.summary().reason
+    assert pydantic_agent.CALLS == ["pay 1", "pay 2"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "paid"), [({"amount": 5}, "paid 5"), ({"amount": "5"}, "paid 5"), ({"sum": 5}, "")]
+)
+def test_a_call_runs_with_the_arguments_that_a_person_has_approved(
+    world: World, changed: dict[str, Any], paid: str
+) -> None:
+    world.submit(team_of(agents=[CASHIER | {"approval": "required"}]))
+    world.settle()
+    world.decide_approval(world.history()[-1].calls[0].id, True, "", changed)
+    world.settle()
+    [result] = next(step.results for step in world.history() if step.results and "answer" not in step.metadata)
+    assert str(result.result or "") == paid
+    assert result.is_error is not bool(paid)
+    assert (["pay 5"] if paid else []) == pydantic_agent.CALLS
+
+
+def test_deps_that_demand_an_approval_are_refused_and_named_among_the_functions(world: World) -> None:
+    declared = team_of(agents=[AGENT | {"deps": f"{MODULE}:purge"}])
+    assert f"{MODULE}:purge" in declared.functions
+    world.submit(declared)
+    world.settle()
+    assert "demands no effect" in world.summary().reason
+    assert pydantic_agent.CALLS == []

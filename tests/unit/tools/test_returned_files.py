@@ -14,9 +14,10 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import ToolSpec
-from roboco.errors import TransientError
+from roboco.errors import TransientError, UsageError
 from roboco.ports import file as file_module
 from roboco.tools import returned_files
+from roboco.tools.function_tool import describe_function
 from roboco.workspace.artifacts.store import NewArtifact, read_artifact, write_artifact
 from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 from tests.support.toolboxes import toolbox_of
@@ -137,3 +138,12 @@ def test_a_context_outside_of_a_call_has_no_files() -> None:
     context = replace(ToolContext(TASK, "one", "tc_1", "k", 1), attempt=2)
     with pytest.raises(Exception, match="only a tools worker"):
         context.artifact("a")
+
+
+def test_a_model_cannot_name_a_file_of_the_worker() -> None:
+    def archive(reports: list[File]) -> str:
+        """Archive reports."""
+        return ""
+
+    with pytest.raises(UsageError, match="a File is a result: take the name of an artifact"):
+        describe_function(archive)
