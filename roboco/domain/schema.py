@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 EnvVarName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable."""
+TOOL_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]{0,63}\Z"
 ToolName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
 MAX_PRICE: Final = 1_000_000
 """The highest price of a call, or of a million tokens. Sums of costs are counted in billionths in 64 bits."""

@@ -71,7 +71,10 @@ def recorded_reply(agent: Agent, run: Any, output: Any, checked: Callable[[Agent
         provider["from"] = len(run.conversation.replies)
         calls = [{"name": f"{agent.name}__{name}", "args": to_json(args, name)} for _, name, args in run.left]
         for call in calls:
-            agent.own_tool(str(call["name"]))  # raise ValueError if the name is too long
+            if agent.own_tool(str(call["name"])) is None:
+                raise UsageError(
+                    f"its tool has no possible name: {call['name']!r:.90}; 64 letters, digits, '_' and '-'"
+                )
         found |= {"text": "", "calls": calls}
     elif isinstance(output, str) and agent.output is None:
         found |= {"text": output}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_ai import AgentRunResult, DeferredToolRequests, models
+from pydantic_ai import AgentRunResult, DeferredToolRequests, ModelRetry, models
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
 from pydantic_ai.models.wrapper import WrapperModel
@@ -31,6 +31,7 @@ PROVIDER_KEY = "pydantic_ai"
 ModelCall = tuple[int, str]
 """A call in a run: the number of the reply that has made it, and its id in that reply, which others may repeat."""
 _LEFT = "left for another task"
+_UNREACHED = object()
 
 
 class _CallsAreLeft(Exception):
@@ -82,7 +83,9 @@ class AgentRerun:
     replies: list[ModelMessage] = field(default_factory=list)
     left: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     """The id, the name and the arguments of each call that is left."""
-    result: Any = None
+    result: Any = _UNREACHED
+    refused: str = ""
+    """Why the tool refuses the call that runs."""
     asked: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
@@ -131,7 +134,11 @@ class _Toolset(WrapperToolset[Any]):
         if call == self.run.runs:
             if to_json(tool_args, name) != self.run.args:
                 tool_args = _checked(tool, self.run.args)
-            self.run.result = await super().call_tool(name, tool_args, ctx, tool)
+            try:
+                self.run.result = await super().call_tool(name, tool_args, ctx, tool)
+            except ModelRetry as error:
+                self.run.refused = error.message
+                raise
             return self.run.result
         self.run.left.append((call_id, name, tool_args))
         return _LEFT
@@ -169,11 +176,15 @@ def take_turn(agent: AbstractAgent[Any, Any], deps: Any, context: ToolContext) -
 def run_call(agent: AbstractAgent[Any, Any], deps: Any, context: ToolContext, args: dict[str, Any]) -> Any:
     """Return the result of the call of the agent's tool that the context names, with these arguments.
 
-    A person may have changed them. Raise UsageError if they do not fit.
+    A person may have changed them. Raise UsageError if they do not fit, or if the tool has the model try again.
     """
     conversation = RunSoFar.of(context)
     run = AgentRerun(conversation, runs=conversation.ids[context.call_id], args=args)
     asyncio.run(_continue(agent, deps, run))
+    if run.refused:
+        raise UsageError(run.refused)
+    if run.result is _UNREACHED:
+        raise UsageError("its run did not reach the call again: the agent must do the same with the same replies")
     return run.result
 
 

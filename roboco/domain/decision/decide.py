@@ -52,9 +52,10 @@ def decide(team: Team, history: History, situation: Situation, router: Router = 
         return ended
     if begun := next_for_calls(team, history, situation) if open_calls(history) else answer_step(team, history):
         return begun
-    first = _immediate_step(history.last, situation, waits) or next_for_guards(team, history, situation)
-    if first is not None:
+    if (first := _immediate_step(history.last, situation, waits)) is not None:
         return first
+    if not waits and (guarding := next_for_guards(team, history, situation)) is not None:
+        return guarding
     paused_at_limit = history.state.limit is not None and limits.at_limit == "pause"
     pause = blocking_pause(situation.inbox, history.state.steps)
     held = pause is not None or paused_at_limit
@@ -222,13 +223,19 @@ def _wrap_up(team: Team, history: History) -> Action:
     """Return the action at a limit of a team that wraps up: one last turn, and then the end."""
     state, kind = history.state, team.collaboration_model.type
     if state.wrapped_up and state.open_goals:
-        return _error(GOALS, f"not achieved: {', '.join(goal.name for goal in state.open_goals)}; {state.limit}")
+        return _goals_error(state)
     if state.wrapped_up:
         return End(TaskStatus.COMPLETED, f"wrapped up, since {state.limit}")
     agent = _wrapping_agent(team, state)
+    if agent is None and state.open_goals:
+        return _goals_error(state)
     if agent is None:
         return End(TaskStatus.COMPLETED, f"ended, since {state.limit}")
     return StartTurn(agent, Route(agent, kind, WRAP_UP_RULE, str(state.limit)))
+
+
+def _goals_error(state: TaskState) -> AppendStep:
+    return _error(GOALS, f"not achieved: {', '.join(goal.name for goal in state.open_goals)}; {state.limit}")
 
 
 def _wrapping_agent(team: Team, state: TaskState) -> str | None:

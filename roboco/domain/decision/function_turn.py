@@ -60,10 +60,10 @@ def recorded_answer(team: Team, step: TaskStep, outcome: ToolOutcome) -> dict[st
 
 
 def answer_step(team: Team, history: History) -> AppendStep | None:
-    """Return the step with the answer that the last step records, or None if it records none."""
+    """Return the step with the answer that the last step records, or None if it records none of this team."""
     answer: dict[str, Any] | None = history.last.metadata.get(ANSWER)
     name = history.state.last_agent
-    if answer is None or name is None:
+    if answer is None or name is None or not team.has_agent(name):
         return None
     reason = "its function returned" if "error" not in answer else "its function failed"
     route = Route(name, team.collaboration_model.type, AFTER_RESULTS, reason)

@@ -50,12 +50,14 @@ def start_map(agent: str, work: Map, history: History, outputs: Mapping[str, Any
 
 def finish_map(agent: Agent, history: History, chosen: Route) -> AppendStep | None:
     """Return the step with the list of results, or the error of failed ones. None if there are no results, or if the
-    sub-tasks have to start again: the user has interrupted them, or retried the task that failed with them.
+    sub-tasks have to start again: the user has interrupted them, or went on after they have failed.
     """
     steps, later = list(history.tail), list[TaskStep]()
     while steps and (steps[-1].is_notice or steps[-1].agent_name == USER):
         later.append(steps.pop())
     if agent.map is None or chosen.rule != AFTER_RESULTS or not (len(steps) > 1 and steps[-2].is_map):
+        return None
+    if any(step.error is not None and step.error.code == MAP for step in later):
         return None
     results = {result.tool_call_id: result for result in steps[-1].results}
     pairs = [(call, results[call.id]) for call in steps[-2].calls]

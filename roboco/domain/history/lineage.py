@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from roboco.domain.history.part import TextPart
-from roboco.domain.history.step import ORCHESTRATOR, RETRY, TaskStep
+from roboco.domain.history.step import ORCHESTRATOR, RETRY, TOOL_EXECUTOR, TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.schema import RecordedCaller, RecordModel
 from roboco.errors import StateConflict, UsageError
@@ -106,11 +106,14 @@ def fork_prefix(steps: list[TaskStep], seq: int | None) -> list[TaskStep]:
 def _without_final_error(steps: list[TaskStep]) -> list[TaskStep]:
     """Return the steps without the error that ended the task.
 
-    For failed goals, leave out the last reminder and the last attempt too.
+    For failed goals, leave out the last reminder and the last attempt too; for the failed turn of a function or map, its
+    calls with their results.
     """
     error = steps[-1].error if steps[-1].ends_task else None
     while len(steps) > 1 and steps[-1].ends_task:
         steps = steps[:-1]
+    if len(steps) > 2 and steps[-1].agent_name == TOOL_EXECUTOR and (steps[-2].begins_function or steps[-2].is_map):
+        return steps[:-2]
     if error is None or error.code != "goals":
         return steps
     reminder = next((step.seq for step in reversed(steps) if step.agent_name == ORCHESTRATOR), None)

@@ -1,5 +1,6 @@
 """Team: the declared group of agents, as a team file contains it and as the workspace freezes it."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -9,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from roboco.domain.limits import Limits
 from roboco.domain.memory import MemorySettings
-from roboco.domain.schema import FunctionName, InputModel, Name, Price
+from roboco.domain.schema import TOOL_PATTERN, FunctionName, InputModel, Name, Price
 from roboco.domain.team.approval import OnExpiry
 from roboco.domain.team.collaboration import Collaboration, Custom, Graph, Sequential
 from roboco.domain.team.context_policy import BudgetContext, ContextPolicy, RecentContext, SummaryContext
@@ -156,7 +157,7 @@ class Agent(InputModel):
 
     def own_tool(self, name: str) -> PydanticTool | None:
         """Return the tool that the agent of pydantic-ai itself has under this name, or None for any other name."""
-        if self.pydantic_ai is None or not name.startswith(f"{self.name}__"):
+        if self.pydantic_ai is None or not name.startswith(f"{self.name}__") or not re.match(TOOL_PATTERN, name):
             return None
         return PydanticTool(name=name, function=self.pydantic_ai, **self._given())
 

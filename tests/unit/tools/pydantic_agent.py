@@ -2,13 +2,14 @@
 
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, RunContext
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, RetryPromptPart, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from roboco import ToolContext, tool
 
 REQUESTS: list[str] = []
 CALLS: list[str] = []
+MOST = [99]
 
 
 class Total(BaseModel):
@@ -71,7 +72,9 @@ def positive(ctx: RunContext[int], value: Total) -> Total:
 
 def pay_twice(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     """Pay 1, then 2, with the same id of the call in both replies, as servers that count within a reply do."""
-    paid = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
+    paid = [
+        part for message in messages for part in message.parts if isinstance(part, ToolReturnPart | RetryPromptPart)
+    ]
     if len(paid) == 2:
         return ModelResponse(parts=[TextPart(", ".join(str(part.content) for part in paid))])
     return ModelResponse(parts=[ToolCallPart("pay", {"amount": len(paid) + 1}, tool_call_id="call_0")])
@@ -83,6 +86,8 @@ cashier = Agent(FunctionModel(pay_twice))
 @cashier.tool_plain
 def pay(amount: int) -> str:
     """Pay."""
+    if amount > MOST[0]:
+        raise ModelRetry(f"at most {MOST[0]}")
     CALLS.append(f"pay {amount!r}")
     return f"paid {amount}"
 

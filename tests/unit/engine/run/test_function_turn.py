@@ -17,6 +17,7 @@ from tests.support.memory_ports.model import says
 from tests.support.memory_ports.toolbox import Function
 from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.unit.engine.accept.test_fork import FORK, fork_task
 
 
 def function(name: str, **fields: Any) -> dict[str, Any]:
@@ -30,8 +31,8 @@ def run(functions: dict[str, Function], agents: list[dict[str, Any]], **fields: 
     return world
 
 
-def agents_of(world: World) -> list[str]:
-    return [step.agent_name for step in world.history()]
+def agents_of(world: World, task_id: str = TASK) -> list[str]:
+    return [step.agent_name for step in world.history(task_id)]
 
 
 def test_its_turn_is_a_call_and_its_answer() -> None:
@@ -207,3 +208,47 @@ def test_its_repeated_answers_are_no_loop() -> None:
         collaboration_model={"type": "sequential", "rounds": 12},
     )
     assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_a_fork_of_a_failed_turn_calls_the_function_again() -> None:
+    down = [True]
+
+    def flaky(args: dict[str, Any], context: ToolContext) -> str:
+        if down[0]:
+            raise ValueError("down")
+        return "fine"
+
+    world = run({"flaky": flaky}, [function("flaky")])
+    assert world.summary().status is TaskStatus.FAILED
+    down[0] = False
+    fork_task(world)
+    world.settle(FORK)
+    assert (world.summary(FORK).status, world.history(FORK)[-1].text) == (TaskStatus.COMPLETED, "fine")
+
+
+def test_an_answer_of_an_agent_that_the_team_of_a_fork_lacks_is_left() -> None:
+    world = run({"f": lambda args, context: AgentAnswer("t", calls=[("add", {})])}, [function("f"), member("writer")])
+    fork_task(world, 1, team=team_of(agents=[member("writer")]))
+    world.settle(FORK)
+    assert (world.summary(FORK).status, agents_of(world, FORK)[-1]) == (TaskStatus.COMPLETED, "writer")
+
+
+@pytest.mark.parametrize("name", ["support__bad name", f"support__{'x' * 99}"])
+def test_a_call_with_an_impossible_name_is_an_error_and_the_task_goes_on(name: str) -> None:
+    def f(args: dict[str, Any], context: ToolContext) -> AgentAnswer:
+        again = context.messages[-1]["role"] == "tool"
+        return AgentAnswer("done") if again else AgentAnswer(calls=[(name, {})])
+
+    support = {"name": "support", "pydantic_ai": "shop.agents:support"}
+    graph = {"type": "graph", "routing_graph": {"f": ["END"], "support": ["END"]}}
+    world = run({"f": f}, [function("f"), support], collaboration_model=graph)
+    assert (world.summary().status, world.history()[-1].text) == (TaskStatus.COMPLETED, "done")
+
+
+def test_functions_that_reach_a_limit_with_open_goals_have_not_achieved_them() -> None:
+    world = World(world_parts(lambda request: says(""), {"f": lambda args, context: "again"}))
+    limits = {"max_steps": 4, "at_limit": "wrap_up"}
+    team = team_of(agents=[function("f")], limits=limits, collaboration_model={"type": "sequential", "rounds": 9})
+    world.submit(team, goals=[{"name": "answer", "description": "it", "schema": {"type": "object"}}])
+    world.settle()
+    assert world.summary().status is TaskStatus.GOALS_FAILED
