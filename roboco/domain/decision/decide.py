@@ -52,10 +52,10 @@ def decide(team: Team, history: History, situation: Situation, router: Router = 
         return ended
     if begun := next_for_calls(team, history, situation) if open_calls(history) else answer_step(team, history):
         return begun
-    if (first := _immediate_step(history.last, situation, waits)) is not None:
+    guarding = None if waits else next_for_guards(team, history, situation)
+    first = _immediate_step(history.last, situation, waits) or guarding
+    if first is not None:
         return first
-    if not waits and (guarding := next_for_guards(team, history, situation)) is not None:
-        return guarding
     paused_at_limit = history.state.limit is not None and limits.at_limit == "pause"
     pause = blocking_pause(situation.inbox, history.state.steps)
     held = pause is not None or paused_at_limit

@@ -106,8 +106,8 @@ def fork_prefix(steps: list[TaskStep], seq: int | None) -> list[TaskStep]:
 def _without_final_error(steps: list[TaskStep]) -> list[TaskStep]:
     """Return the steps without the error that ended the task.
 
-    For failed goals, leave out the last reminder and the last attempt too; for the failed turn of a function or map, its
-    calls with their results.
+    For failed goals, leave out the last reminder and the last attempt too; for the failed turn of a function or map,
+    its calls with their results.
     """
     error = steps[-1].error if steps[-1].ends_task else None
     while len(steps) > 1 and steps[-1].ends_task:

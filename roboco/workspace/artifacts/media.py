@@ -58,8 +58,8 @@ def _store(files: Files, task_id: str, step_id: str, media: Media) -> Artifact:
 
 
 def _with_fields(outcome: ToolOutcome, described: dict[int, dict[str, Any]]) -> ToolOutcome:
-    """Return the outcome with these fields added to its parts, by position."""
-    if not described:
+    """Return the outcome with these fields added to its parts, by position. The answer of an agent has no parts."""
+    if not described or not isinstance(outcome.result.result, list):
         return outcome
     found = enumerate(outcome.result.result)
     parts = [part | described[place] if place in described else part for place, part in found]

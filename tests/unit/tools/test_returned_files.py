@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from roboco import File, ToolContext, tool
+from roboco import AgentAnswer, File, ToolContext, tool
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.team.team import Team
@@ -147,3 +147,22 @@ def test_a_model_cannot_name_a_file_of_the_worker() -> None:
 
     with pytest.raises(UsageError, match="a File is a result: take the name of an artifact"):
         describe_function(archive)
+
+
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [
+        (File("a.txt", "hello"), '[{"name":"a.txt","type":"file"}]'),
+        ([File("a.txt", "hello"), "b"], '[{"name":"a.txt","type":"file"},"b"]'),
+        (AgentAnswer("done", files=[File("a.txt", "hello")]), "done"),
+    ],
+)
+def test_files_of_a_function_that_is_an_agent_are_stored(returned: Any, text: str) -> None:
+    RETURNED.append(lambda _: returned)
+    box = toolbox_of(MemoryFiles(), MemoryHistories(), (__name__,), Path(tempfile.mkdtemp()))
+    team = Team.model_validate({"name": "t", "agents": [{"name": "maker", "function": f"{__name__}:produce"}]})
+    context = ToolContext(TASK, "maker", "tc_1", "k", 1, step_id="st_1")
+    call = ToolCall(id="tc_1", tool_name="maker", args={})
+    outcome = box.offload_large(box.run(team, call, team.agents[0].turn_call, context), context)
+    assert (outcome.answer["text"], outcome.result.result) == (text, "answered")
+    assert [artifact.name for artifact in outcome.artifacts] == ["a.txt"]
