@@ -14,7 +14,7 @@ from roboco.broker.shop import check_task
 from roboco.cli.doctor.check import CheckResult, expect
 from roboco.client.team_lookup import team_files
 from roboco.domain.team.collaboration import Custom
-from roboco.domain.team.team import Team
+from roboco.domain.team.team import Agent, Team
 from roboco.domain.team.tool_spec import TaskTool, ToolSpec
 from roboco.errors import Forbidden, RobocoError, UsageError
 from roboco.settings import Settings
@@ -103,12 +103,19 @@ def missing_functions(team: Team, settings: Settings) -> Iterator[str]:
         yield from _import_mistake("collaboration_model.router", functions.router, model.router)
     types = OutputTypes(functions)
     for index, agent in enumerate(team.agents):
-        if (turn := agent.turn_call) is not None:
-            yield from _import_mistake(f"agents[{index}].function", functions.check_turn, turn)
-        if agent.deps is not None:
-            yield from _import_mistake(f"agents[{index}].deps", functions.tool, agent.deps)
-        if agent.output is not None:
-            yield from _import_mistake(f"agents[{index}].output", types.schema, agent)
+        yield from _missing_of_agent(f"agents[{index}]", agent, functions, types)
+
+
+def _missing_of_agent(at: str, agent: Agent, functions: FunctionLoader, types: OutputTypes) -> Iterator[str]:
+    if (turn := agent.turn_call) is not None:
+        yield from _import_mistake(f"{at}.function", functions.check_turn, turn)
+    if agent.deps is not None:
+        yield from _import_mistake(f"{at}.deps", functions.tool, agent.deps)
+    if agent.output is not None:
+        unchecked = agent.model_copy(update={"validator": None})
+        yield from _import_mistake(f"{at}.output", types.schema, unchecked)
+    if agent.validator is not None:
+        yield from _import_mistake(f"{at}.validate", functions.check, agent.validator)
 
 
 def forbidden_tasks(team: Team, settings: Settings, path: str = "") -> Iterator[str]:
