@@ -5,8 +5,12 @@
 
 A refusal costs nothing, so each one may teach one thing, and MAX_LESSONS of them are learned in one call. Only what
 Roboco or the profile adds to a request is ever left out or renamed: never messages, tools or the model.
+
+All tenants share the lessons, but each writes the schemas of its answers. A refusal that may be about the content
+of such a schema changes that request alone.
 """
 
+import json
 import logging
 import re
 from collections import OrderedDict
@@ -35,15 +39,24 @@ _TEACHING_CODES = frozenset({"status", CONTEXT_LENGTH, "not_found", "content_fil
 _NEW_LIMIT_MODELS = ("o1", "o3", "o4", "gpt-5")
 """Beginnings of the names of models that refuse `max_tokens` (platform.openai.com/docs/api-reference/chat)."""
 _FIXED = frozenset({"model", "messages", "tools", "stream"})
-_REFUSED = re.compile(
+_UNSUPPORTED = (
     r"unsupported|not support|n't support|unknown|unrecogni[sz]ed|not permitted|forbidden|not allowed|unexpected|extra"
     r"|cannot find field|not available|no longer|deprecated|not accept"
     r"|invalid (?:parameter|argument|field|\w+ argument)|not recogni[sz]ed|is allowed for|unavailable|restricted to"
     r"|not valid|removed|only the default|must be (?:unset|omitted|auto|one of)|not (?:be )?enabled"
-    r"|grammar|schema|structured"
-    r"|may only be|cannot both|mutually exclusive|only supports|cannot be used|incompatible",
+    r"|may only be|cannot both|mutually exclusive|only supports|cannot be used|incompatible"
+)
+_REFUSED = re.compile(f"{_UNSUPPORTED}|grammar|schema|structured", re.IGNORECASE)
+_FORMAT_UNSUPPORTED = re.compile(f"{_UNSUPPORTED}|must be|should be|enabled only|only for", re.IGNORECASE)
+_FORMAT = re.compile(r"response[_ ]?format|json_schema|structured[_ ]output|\bstrict\b", re.IGNORECASE)
+_FORMAT_TYPE = re.compile(r"json_schema(?!\W+(?:schema|value)\b)|(?:format|type) ['\"`]?json schema", re.IGNORECASE)
+"""The type of a response format, which is not the schema in it."""
+_OF_SCHEMA = re.compile(
+    r"schema|grammar|context=|additionalProperties|\$ref|(?:property|properties|keyword|key|field)s? ['\"`](?!response)"
+    r"|required|too (?:large|long|deep|many|complex)|exceed|nest|recurs|depth|at most|maximum|\blimit",
     re.IGNORECASE,
 )
+"""Words of refusals of a schema for its content."""
 _INSTEAD = re.compile(
     r"use\s+(?:the\s+)?['\"`]?(\w{3,64})['\"`]?\s+(?:parameter\s+)?instead|did you mean\s+['\"`](\w{3,64})", re.I
 )
@@ -100,7 +113,7 @@ class Lessons:
         """Learn from the refusal of this request. Return what, for the log, or "" if it teaches nothing new."""
         if failure.status not in TEACHING_STATUSES:
             return ""
-        text = f"{' '.join(map(repr, failure.places))} {failure.in_words}"
+        text = _words_of(failure)
         about = {name: value for name, value in body.items() if not _of_prompt(failure) or name in _FIXED}
         lesson = (
             self._learn_name(text, about)
@@ -220,20 +233,27 @@ class Learner:
 
     async def accepted(self, request: Request, send: Callable[[Lessons], Awaitable[Sent]]) -> Sent:
         """Return what `send` returns for a request that is accepted. What it took to get there is kept only then."""
-        lessons, learned = self.lessons_of(request.profile), []
+        lessons = shared = self.lessons_of(request.profile)
+        learned: list[tuple[str, str]] = []
         for left in range(MAX_LESSONS, -1, -1):
             try:
                 sent = await send(lessons)
             except ServerFailure as failure:
-                lessons = deepcopy(lessons)
+                before, lessons = lessons, deepcopy(lessons)
                 teaches = left and failure.sent and model_error(failure, request).code in _TEACHING_CODES
                 lesson = lessons.learn(failure, failure.sent) if teaches else ""
                 if not lesson:
                     raise
-                learned.append((lesson, redact_secrets(failure.text, request)[:300]))
+                words = redact_secrets(failure.text, request)[:300]
+                if _is_of_schema(failure, failure.sent, lessons.omitted - before.omitted):
+                    _log.info("for this request this process %s: %s", lesson, words)
+                    continue
+                shared = deepcopy(shared)
+                shared.learn(failure, failure.sent)
+                learned.append((lesson, words))
             else:
                 if learned:
-                    self._remember(request.profile, lessons, learned)
+                    self._remember(request.profile, shared, learned)
                 return sent
         raise AssertionError("unreachable: the last attempt returns or raises")
 
@@ -252,6 +272,28 @@ def _first_lessons(profile: ModelProfile) -> Lessons:
     name = profile.model.rpartition("/")[2]
     new = profile.provider != "openai-responses" and name.startswith(_NEW_LIMIT_MODELS)
     return Lessons(renamed={"max_tokens": "max_completion_tokens"} if new else {})
+
+
+def _words_of(failure: ServerFailure) -> str:
+    return f"{' '.join(map(repr, failure.places))} {failure.in_words}"
+
+
+def _is_of_schema(failure: ServerFailure, body: Mapping[str, Any], omitted: set[str]) -> bool:
+    """Return True if the refusal, which teaches to leave out `omitted`, may be about the content of a schema.
+
+    A server may quote the schema, so a name in it is no parameter.
+    """
+    schema = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema")
+    if schema is None:
+        return False
+    text, own = _words_of(failure), json.dumps(schema, ensure_ascii=False)
+    named = _named(text, body)
+    if any(_mentions(own, name) for name in named):
+        return True
+    if "response_format" not in named and not omitted & {"response_format", "strict"}:
+        return False
+    is_format = _FORMAT.search(text) and _FORMAT_UNSUPPORTED.search(text)
+    return not is_format or _OF_SCHEMA.search(_FORMAT_TYPE.sub("", text)) is not None
 
 
 def _of_prompt(failure: ServerFailure) -> bool:

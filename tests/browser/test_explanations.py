@@ -5,7 +5,7 @@ import json
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.browser.page import assert_page_equals_history, button, step
+from tests.support.browser.page import assert_no_injection, assert_page_equals_history, button, step
 from tests.support.browser.stack import WebStack
 from tests.support.browser.states import open_task, run_example
 
@@ -82,3 +82,20 @@ def test_the_replay_shows_the_past_and_returns(web: WebStack, light_page: Page) 
     button(light_page, "live").click()
     expect(button(light_page, "fork")).to_be_enabled()
     assert_page_equals_history(light_page, task)
+
+
+def test_a_typed_output_and_the_state_are_shown_as_text(web: WebStack, light_page: Page) -> None:
+    task = run_example(web, "typed")
+    open_task(light_page, web, task)
+    output = step(light_page, 1).locator(".value pre")
+    expect(output).to_contain_text('"verdict": "<script>window.canary = 1; alert(1)</script>')
+    expect(output).to_contain_text("a\\u202ereversed\\u202c b")
+    box = output.bounding_box()
+    assert box is not None
+    assert box["height"] <= 200
+    state = light_page.locator("[data-shared]")
+    expect(state.locator("pre")).to_be_hidden()
+    state.locator("summary").click()
+    expect(state.locator("pre")).to_be_visible()
+    expect(state).to_contain_text("a\\u202ereversed\\u202c b")
+    assert_no_injection(light_page)

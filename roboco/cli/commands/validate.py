@@ -11,6 +11,7 @@ from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import SUCCESS, USAGE
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.sanitize import escape_invisible
+from roboco.domain.team.output_names import absent_names
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import ToolSpec
 from roboco.errors import InvalidTeam
@@ -66,6 +67,7 @@ def _load_and_check(file: Path) -> tuple[Team, list[str], list[str]]:
         raise InvalidTeam(str(file), tuple(mistakes))
     notes = [f"{_location(answer)} is not compared: {answer.error}" for answer in answers if answer.error]
     warnings = [f"{_location(answer)}: {text}" for answer in answers if (text := describe_left_out(answer.offer))]
+    warnings += absent_names(team, certain=False)
     if settings.tool_modules:
         warnings += _missing_descriptions(team, FunctionLoader(settings.tool_modules))
     return team, notes, warnings

@@ -108,13 +108,15 @@ def missing_functions(team: Team, settings: Settings) -> Iterator[str]:
 
 def _missing_of_agent(at: str, agent: Agent, functions: FunctionLoader, types: OutputTypes) -> Iterator[str]:
     if (turn := agent.turn_call) is not None:
-        yield from _import_mistake(
-            f"{at}.{'function' if agent.function else 'pydantic_ai'}", functions.check_turn, turn
-        )
+        field = "function" if agent.function else "pydantic_ai"
+        yield from _import_mistake(f"{at}.{field}", functions.check_turn, turn)
     if agent.deps is not None:
         yield from _import_mistake(f"{at}.deps", functions.deps, agent.deps)
     if agent.output is not None:
-        yield from _import_mistake(f"{at}.output", types.schema, agent)
+        unchecked = agent.model_copy(update={"validator": None})
+        yield from _import_mistake(f"{at}.output", types.schema, unchecked)
+    if agent.validator is not None:
+        yield from _import_mistake(f"{at}.validate", functions.check, agent.validator)
 
 
 def forbidden_tasks(team: Team, settings: Settings, path: str = "") -> Iterator[str]:

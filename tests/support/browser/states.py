@@ -28,6 +28,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, str, dict[str, Any]]]] = {
     "delegation": ("Let the deck be swabbed.", "completed", {}),
     "goals": ("Book a table for four.", "completed", {"goals": [BOOKING]}),
     "idle": ("Book a table for two.", "goals_failed", {"goals": [BOOKING]}),
+    "typed": ("Judge the sea.", "completed", {"state": {"sea": HOSTILE_TEXT}}),
     "broken": ("Ask a model that refuses.", "failed", {}),
     "limited": ("Write as long as you may.", "paused", {}),
     "hostile": (HOSTILE_TEXT, "completed", {"title": HOSTILE_TITLE}),

@@ -96,6 +96,11 @@ TEAMS: Final[Mapping[str, Team]] = {
         "agents": [_agent("trickster", tools=["raise_error", "artifact_write"])],
         "tools": [_tool("raise_error")],
     },
+    "typed": {
+        "agents": [
+            _agent("judge", output={"properties": {"verdict": {"type": "string"}}, "additionalProperties": True})
+        ]
+    },
     "broken": {"agents": [_agent("outcast")]},
     "limited": {
         "collaboration_model": {"type": "sequential", "rounds": 3},
@@ -184,6 +189,7 @@ REPLIES: Final[Mapping[str, Callable[[Request], Reply]]] = {
     "booker": _calls("I book it.", ("achieve_booking", {"time": "19:30", "guests": 4})),
     "dreamer": lambda _: Reply(text="I dream of it.", interval=INTERVAL),
     "trickster": _trickster,
+    "judge": lambda _: Reply(text=json.dumps({"verdict": HOSTILE_TEXT}), interval=INTERVAL),
     "outcast": lambda _: Reply(status=400, text="the model refuses"),
 }
 """The replies by the part of the agent. All others write as `guide` does."""

@@ -98,6 +98,40 @@ def test_validate_imports_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "ZeroDivisionError" in error.mistakes[2]
 
 
+def test_validate_names_the_field_of_a_type_and_of_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "types_of_test_commands.py").write_text(
+        "from pydantic import BaseModel\n"
+        "from roboco import check\n"
+        "class Plan(BaseModel):\n"
+        "    more: bool\n"
+        "@check\n"
+        "def good(value: Plan) -> None: ...\n"
+        "def bad(value: Plan) -> None: ...\n"
+    )
+    kinds: list[tuple[Any, str]] = [("Plan", "good"), ("Plan", "bad"), ({}, "none"), ("None", "good"), ("None", "none")]
+    agents = [
+        {
+            "name": f"a{index}",
+            "prompt": "x",
+            "output": f"types_of_test_commands:{kind}" if isinstance(kind, str) else kind,
+            "validate": f"types_of_test_commands:{check}",
+        }
+        for index, (kind, check) in enumerate(kinds)
+    ]
+    (tmp_path / "team.json").write_text(json.dumps({"name": "t", "agents": agents}))
+    monkeypatch.setenv("ROBOCO_TOOL_MODULES", "types_of_test_commands")
+    error = call("validate", "team.json").exception
+    assert isinstance(error, InvalidTeam)
+    at = [mistake.partition(":")[0] for mistake in error.mistakes]
+    assert at == [
+        "agents[1].validate",
+        "agents[2].validate",
+        "agents[3].output",
+        "agents[4].output",
+        "agents[4].validate",
+    ]
+
+
 def test_validate_reports_a_tool_without_a_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bare_of_test_commands.py").write_text(
         "from roboco import tool\n@tool\ndef search(query: str) -> str:\n    return query\n"

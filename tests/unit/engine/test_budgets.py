@@ -1,5 +1,6 @@
 """Budgets: the remaining amount is reserved before it is spent, and the policy of a team decides at its limit."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from roboco.domain.team.team import Team
 from roboco.engine.accept.limits import set_limits
 from roboco.engine.engine import Policy
 from roboco.errors import ModelError, UsageError
+from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import assert_whole
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash, make_call
@@ -349,3 +351,49 @@ def test_summaries_count_against_the_limits(limits: dict[str, Any]) -> None:
     used["max_tokens_in"] = world.summary().tokens_in
     [(name, limit)] = limits.items()
     assert used[name] <= limit + {"max_cost": 0.23}.get(name, 230)
+
+
+def _spends_all(request: Request) -> ScriptedReply:
+    """Use all tokens that a request may use. The lead and each of its helpers delegates as often as its prompt says."""
+    agent, count = str(request.messages[0]["content"]).split()
+    asked = any(message["role"] == "assistant" for message in request.messages)
+    works = [("delegate", {"team": "helpers", "prompt": f"part {n}"}) for n in range(0 if asked else int(count))]
+    spent = 50 if agent == "lead" else request.max_tokens or 10**9
+    return replace(says("", *works) if works else says("done"), tokens=(1, spent))
+
+
+@pytest.mark.parametrize("how", ["map", "delegate", "delegate twice"])
+def test_a_hundred_sub_tasks_that_spend_all_they_may_keep_the_limit_of_their_submission(how: str) -> None:
+    """Each helper answers until its part is used up."""
+    parts = 20 if how == "delegate twice" else 100
+    helpers = {
+        "name": "helpers",
+        "agents": [{"name": "helper", "prompt": "helper 0"}],
+        "collaboration_model": {"type": "sequential", "rounds": 50},
+    }
+    if how == "delegate twice":
+        helpers = {"name": "helpers", "agents": [{"name": "second", "prompt": "lead 5", "delegates": ["helpers"]}]} | {
+            "teams": {"helpers": helpers}
+        }
+    lead = {"name": "lead", "prompt": f"lead {parts}", "delegates": ["helpers"]}
+    mapped = {"name": "lead", "map": {"over": "state.parts", "team": "helpers", "parallel": 100}}
+    world = World(world_parts(_spends_all))
+    world.submit(
+        team_of(
+            agents=[mapped if how == "map" else lead],
+            teams={"helpers": helpers},
+            limits={"max_tokens": 100_000, "max_steps": 1000},
+        ),
+        state={"parts": [f"part {n}" for n in range(parts)]},
+    )
+    world.settle()
+    tasks = world.server.held.tasks
+    assert len(tasks) == 1 + (parts * 6 if how == "delegate twice" else parts)
+    used = sum(
+        step.metadata["usage"]["tokens_in"] + step.metadata["usage"]["tokens_out"]
+        for task_id in tasks
+        for step in world.history(task_id)
+        if step.by_agent and not step.is_map and "usage" in step.metadata
+    )
+    assert 95_000 < used <= 100_000
+    assert world.summary().tokens_in + world.summary().tokens_out == used

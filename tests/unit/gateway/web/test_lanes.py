@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.history.shared_state import changed_state
 from tests.support.javascript import copy_modules, evaluate
 
 START = datetime(2026, 1, 5, 8, tzinfo=UTC)
-LAYOUT = """
-const { foldAll } = await import("./js/task_state.js");
+FOLD_ALL = """
+const { addStep, fold, newTask } = await import("./js/task_state.js");
+const foldAll = (id, frames, count) =>
+  frames.slice(0, count).reduce((task, one) => (fold(task, one), task), newTask(id));
+"""
+LAYOUT = (
+    FOLD_ALL
+    + """
 const L = await import("./js/lanes_layout.js");
 const layout = L.layOut(foldAll("t", given[0]));
 const start = Date.parse("2026-01-05T08:00:00Z");
@@ -19,8 +26,20 @@ const times = ({ seq, lane, row, from, begin, token, to, state, reason }) => ({
   seq, lane: lane.name, row, kind: kinds[lane.kind] ?? "point", state: state || "", reason,
   times: [from, begin, token, to].map(at => at - start) });
 """
+)
 BARS = LAYOUT + "return layout.bars.map(times);"
 TASK_OF_N_STEPS = 'const frames = (await import("./task_frames.js")).framesOf(given[0], 12);'
+
+
+STATE_CHANGES: list[dict[str, Any]] = [
+    {"flight": "LH 1", "seats": [1, 2]},
+    {},
+    {"flight": None, "note": "ü" * 9_000},
+    {"large": "x" * 20_000},
+    {"__proto__": {"note": 1}, "note": "short"},
+    {"flight": "LH 2", "none": {}},
+]
+"""The changes of steps, one of which makes the state too large."""
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +146,8 @@ def test_a_layout_that_grows_equals_a_new_one(modules: Path) -> None:
     """Open bars become final, and the layout starts anew if a step was replaced."""
     script = (
         TASK_OF_N_STEPS
+        + FOLD_ALL
         + """
-    const { fold, foldAll, newTask, addStep } = await import("./js/task_state.js");
     const L = await import("./js/lanes_layout.js");
     const shape = ({ lanes, bars, start, end }) => JSON.stringify([start, end,
       lanes.map(({ name, y, height, rows }) => [name, y, height, rows.map(row => row.map(bar => bar.id))]),
@@ -157,9 +176,9 @@ def test_the_past_equals_a_fold_of_the_first_frames(modules: Path) -> None:
     """States are asked for in any order, so snapshots must not change by later frames."""
     script = (
         TASK_OF_N_STEPS
+        + FOLD_ALL
         + """
     const { Past } = await import("./js/replay.js");
-    const { foldAll } = await import("./js/task_state.js");
     const plain = (key, value) => (value instanceof Map ? [...value] : value);
     const text = ({ past, ...task }) => JSON.stringify(task, plain);
     const past = new Past("t", frames);
@@ -174,3 +193,24 @@ def test_the_past_equals_a_fold_of_the_first_frames(modules: Path) -> None:
     found = evaluate(modules, script, 1500)
     assert found["wrong"] == []
     assert found["snapshots"] == found["frames"] // 2000 + 1
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [0, 1, 4, 5, 2, 3], [5, 4, 3, 2, 1, 0]])
+def test_the_state_is_that_of_the_workers_in_whatever_order_steps_arrive(modules: Path, order: list[int]) -> None:
+    """Steps that were lost in the stream arrive last, from the history."""
+    script = (
+        FOLD_ALL
+        + """
+    const { changedState } = await import("./js/task_state.js");
+    const task = newTask("t");
+    for (const seq of given[1]) {
+      addStep(task, { seq, agent_name: "user", step_id: `s${seq}`, parts: [], metadata: { state: given[0][seq] } });
+    }
+    return task.state ?? task.steps.reduce(changedState, {});"""
+    )
+    values: dict[str, Any] = {}
+    for changes in STATE_CHANGES:
+        values = changed_state(values, changes)
+    found = evaluate(modules, script, STATE_CHANGES, order)
+    assert (found, list(found)) == (values, list(values))
+    assert "large" not in found

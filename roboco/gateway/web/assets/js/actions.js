@@ -39,7 +39,6 @@ export function actionsOf({ paths, components: { schemas } }) {
   return found;
 }
 
-/** Return [path, options] of the request of an operation with these values. */
 export function requestOf({ path, method, isFile }, values, key) {
   const rest = Object.entries(values).filter(([name, value]) => path === (path = path.replace(`{${name}}`, encodeURIComponent(value))));
   if (method === "get") return [`${path.slice(1)}?${new URLSearchParams(rest.flatMap(([name, value]) => [].concat(value).map(one => [name, one])))}`, {}];

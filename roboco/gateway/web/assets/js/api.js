@@ -29,5 +29,4 @@ export const post = (path, body = {}, key = "") =>
 
 export const newKey = () => crypto.getRandomValues(new Uint32Array(4)).join("-");
 
-/** The address of an operation for operators, with values of its fields. */
 export const actionAddress = (name, given = {}) => `#/operations/${name}?${new URLSearchParams(given)}`;

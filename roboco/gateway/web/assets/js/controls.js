@@ -60,7 +60,6 @@ function parse(text) {
   }
 }
 
-/** A field, which is changed in place. */
 export function Field({ field, changed }) {
   const { kind, name, title, hint, required, fields, options } = field;
   const label = html`<bdi>${title} <small class="dim">${required && "required"} ${hint} ${kind === "list" && "Several: a, b"}<//><//>`;
@@ -129,7 +128,6 @@ const CONTROLS = {
   },
 };
 
-/** Return why a control is impossible now, or "". */
 export function whyNot(name, status, can) {
   const { scope = "control", statuses = [status] } = CONTROLS[name];
   if (!can(scope)) return `your key lacks the scope ${scope}`;
@@ -190,7 +188,6 @@ function Ask({ name, path = name, hint, kind, properties, body = value => value,
   <//><//>`;
 }
 
-/** Return the lines of a receipt. */
 export function receiptLines({ requested_at, seen_at, closed_at, chunks_after: chunks, expired, applied_at_seq: seq, effect }, holds) {
   const moment = (text, time, before) => {
     const after = Date.parse(time) - Date.parse(before);
@@ -276,7 +273,6 @@ export function timeLeft(task, now = Date.now()) {
 
 const changeOf = (task, call) => task?.changes.find(change => change.call_id === call.id);
 
-/** Return what a call of the task waits for, or "". */
 function wantOf(task, call) {
   if (!task?.waitingCalls.includes(call.id) || call.result) return "";
   if (task.status !== "approval") return task.status === "client_tool_turn" ? "answer" : "";

@@ -5,7 +5,7 @@
 import { Component, html, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
 import { requestText, taskPath } from "./api.js";
 import { CallActions } from "./controls.js";
-import { bytes, clock, dateTime, duration, json, statusName } from "./format.js";
+import { bytes, clock, dateTime, duration, escaped, json, statusName } from "./format.js";
 import { openTurns, textOf } from "./task_state.js";
 import { addressOf, coloured, Problem, useAction, useClock } from "./ui.js";
 import { VirtualList } from "./virtual_list.js";
@@ -82,6 +82,7 @@ class StepRow extends Component {
         <s dir="auto" class="text">${text}<//>
       <//>`)}
       ${(text || (turn && !step)) && html`<div dir="auto" class="text" data-text>${text}<//>`}
+      <${Lines} name="Output" value=${metadata.output} />
       ${calls.map(call => html`<${ToolCard} key=${call.id} ...${shared} call=${call} effect=${(metadata.effects ?? effects)?.[call.tool]} />`)}
       ${parts.map(({ type, tool_result: result, artifact, message, code }) => {
         if (artifact) return html`<${File} key=${artifact.uri} taskId=${taskId} ...${artifact} />`;
@@ -106,10 +107,10 @@ function stateOf(task, { id, result, unknown }) {
 const State = ({ of: [colour, text] }) => html`<span class="status ${colour}">${text}<//>`;
 
 /** JSON or text. A long one scrolls. */
-function Lines({ name, value }) {
+export function Lines({ name, value }) {
   const line = JSON.stringify(value) ?? "{}";
   const long = line.length > 200;
-  return line !== "{}" && html`<div class="value"><span class="dim">${name}<//> <pre dir="auto" tabindex=${long ? 0 : null}>${long || typeof value === "string" ? json(value) : line}<//><//>`;
+  return line !== "{}" && html`<div class="value"><span class="dim">${name}<//> <pre dir="auto" tabindex=${long ? 0 : null}>${long || typeof value === "string" ? json(value) : escaped(line)}<//><//>`;
 }
 
 function ToolCard({ taskId, task, call, effect, can }) {

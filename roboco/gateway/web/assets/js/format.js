@@ -36,8 +36,11 @@ export function duration(ms) {
 
 export const age = (at, now) => duration(Math.max(1000, now - at)).replace(/\.\d/, "").split(" ", 2).join(" ");
 
+/** Show marks of direction in JSON as escapes: no value turns the others. */
+export const escaped = text => text.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, mark => `\\u${mark.charCodeAt().toString(16).padStart(4, "0")}`);
+
 /** Return JSON for people, at most `most` characters. */
 export function json(value, most = 20000) {
-  const text = typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
+  const text = typeof value === "string" ? value : escaped(JSON.stringify(value, null, 2) ?? "");
   return text.length > most ? `${text.slice(0, most)}\n… ${number(text.length - most)} characters more` : text;
 }

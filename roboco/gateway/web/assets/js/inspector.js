@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { request, requestText, taskPath } from "./api.js";
-import { json, money, number } from "./format.js";
+import { escaped, json, money, number } from "./format.js";
 import { Problem, useLoad } from "./ui.js";
 
 export function Inspector({ taskId, task, step: seq, onClose }) {
@@ -96,10 +96,10 @@ export async function verifyHistory(taskId, read = requestText) {
   return { digests, wrong: null };
 }
 
-/** Return JSON with indentation and the same numbers; marks of direction are shown as escapes. */
+/** Return JSON with indentation and the same numbers, escaped. */
 export function indent(text) {
   let depth = 0;
   const line = by => `\n${"  ".repeat((depth += by))}`;
-  return text.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, mark => `\\u${mark.charCodeAt().toString(16).padStart(4, "0")}`)
+  return escaped(text)
     .replace(/"[^"\\]*(?:\\.[^"\\]*)*"|([[{](?![\]}]))|([\]}])(?<![[{].)|,/g, (sign, opens, closes) => (opens ? sign + line(1) : closes ? line(-1) + sign : sign === "," ? sign + line(0) : sign));
 }

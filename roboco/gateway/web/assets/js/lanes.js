@@ -65,7 +65,6 @@ export function Lanes({ task, selected, onSelect }) {
   });
 
   const plot = useMemo(() => {
-    /** Something at a time, if it is visible. */
     const mark = (kind, from, to, text, style) => {
       const wide = x(to) - x(from);
       return x(to) >= left && x(from) <= right && html`<i class=${kind} title=${text} style=${{ left: x(from), width: wide, ...style }}>${(wide > 30 || kind === "tick") && text}<//>`;
@@ -107,7 +106,6 @@ export function Lanes({ task, selected, onSelect }) {
   <//>`;
 }
 
-/** Return what a bar says. */
 const describe = ({ lane, text, state, from, begin, token, to, reason }) => [
   `${lane.name} ${text}`,
   clock(from),

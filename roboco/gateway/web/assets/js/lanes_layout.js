@@ -82,7 +82,6 @@ function addCall(layout, task, id) {
   if (subTask) add(layout, "sub", subTask.team, { ...bar, id: `sub ${id}`, from: Math.min(Math.max(from, subTask.at), to), begin: 0 }, subTask.id);
 }
 
-/** Put a bar into the first free row of its lane. */
 function add({ lanes, bars }, kind, name, bar, taskId = "") {
   let lane = lanes.find(one => one.kind === kind && one.name === name && one.taskId === taskId);
   if (!lane) lanes.push((lane = { kind, name, taskId, rows: [] }));
@@ -146,7 +145,7 @@ export function neighbour({ bars, lanes }, bar, key) {
   return others.findLast(one => one.from <= bar.from) ?? others[0];
 }
 
-/** Return the ticks of an axis: {at, text}, at round times since the start. */
+/** Return ticks {at, text}, at round times since the start. */
 export function ticks({ x, time }, start, left, right) {
   const found = [];
   const step = 1000 * ROUND.find(seconds => x(start + 1000 * seconds) - x(start) >= 90);
@@ -158,7 +157,7 @@ export function ticks({ x, time }, start, left, right) {
   return found;
 }
 
-/** Return the first index whose item fulfils a test that is false, then true. */
+/** Return the first index that fulfils a test, which is false, then true. */
 export function firstIndex(items, test) {
   let [low, high] = [0, items.length];
   while (low < high) {

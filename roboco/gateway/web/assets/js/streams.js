@@ -155,7 +155,6 @@ class Hub {
     for (const stream of this.streams) for (const feed of stream.feeds.values()) if (!name || feed.name === name) yield [stream, feed];
   }
 
-  /** The tab leaves a feed, or all of them. */
   leave(tab, name) {
     for (const [stream, feed] of this.feeds(name)) {
       if (!feed.tabs.delete(tab) || feed.tabs.size) continue;

@@ -3,11 +3,12 @@
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { request, taskPath } from "./api.js";
 import { Controls, SubCalls } from "./controls.js";
-import { Conversation } from "./conversation.js";
+import { Conversation, Lines } from "./conversation.js";
 import { duration, money, number, tokens } from "./format.js";
 import { Inspector } from "./inspector.js";
 import { Lanes } from "./lanes.js";
 import { Replay } from "./replay.js";
+import { changedState } from "./task_state.js";
 import { addressOf, Problem, Status, useClock, useLoad } from "./ui.js";
 import { Banners, Integrity, useTask } from "./use_task.js";
 
@@ -43,6 +44,7 @@ function Header({ taskId, task, summary = {}, limits, ready }) {
   const now = useClock(endedAt || !startedAt ? 0 : 1000);
   const known = { ...task, ...task.used, ...task.usage, steps: steps.length, ...(!ready && summary) };
   const title = summary.title || taskId;
+  const state = (task.state ??= steps.reduce(changedState, {}));
   const parent = steps[0]?.metadata.parent;
   const amount = (name, used, limit, show) => [name, html`${show(used)}${limit != null && html` of ${show(limit)}
     <meter max=${limit} high=${limit * 0.8} optimum="0" value=${used} aria-label=${`${name} of the limit`} />`}`];
@@ -63,5 +65,6 @@ function Header({ taskId, task, summary = {}, limits, ready }) {
     <div class="row"><h1 dir="auto">${title}<//><${Status} value=${known.status} /><//>
     ${reason && html`<p dir="auto" class="dim" tabindex=${reason.length > 200 ? 0 : null}>${reason}<//>`}
     <dl>${facts.map(([name, value]) => html`<div><dt>${name}<//><dd data-fact=${name}>${value}<//><//>`)}<//>
+    ${Object.keys(state).length > 0 && html`<details data-shared><summary>State<//><${Lines} name="Values" value=${state} /><//>`}
   <//>`;
 }

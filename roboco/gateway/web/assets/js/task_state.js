@@ -7,6 +7,7 @@ export const newTask = taskId => ({
   taskId, team: "", status: "queued", reason: "", statusAt: null, startedAt: null, endedAt: null,
   used: { tokens_in: 0, tokens_out: 0, cost: 0 },
   usage: null,
+  state: {}, // the values that its steps share; null: not folded yet
   limitsAt: -1, // position of the step that last changed limits
   waitingCalls: [], changes: [],
   steps: [],
@@ -23,12 +24,7 @@ export function fold(task, { type, place, data }) {
   FOLDS[type]?.(task, data, Date.parse(data.timestamp)); // frames of a newer release change nothing
 }
 
-export function foldAll(taskId, frames, count = frames.length) {
-  const task = newTask(taskId);
-  for (let i = 0; i < count; i++) fold(task, frames[i]);
-  return task;
-}
-
+const MOST_STATE = 32768; // bytes
 export const openTurns = task => [...task.open].filter(turn => !turn.replaced);
 export const textOf = step => step.parts.map(part => part.text ?? "").join("");
 export const ENDED = new Set(["completed", "failed", "cancelled", "goals_failed"]);
@@ -90,6 +86,12 @@ const FOLDS = {
   },
 };
 
+/** Return the state after a step, as workers fold it: null removes a value; too large changes are left out. */
+export function changedState(values, { metadata: { state } }) {
+  const changed = Object.fromEntries(Object.entries({ ...values, ...state }).filter(([, value]) => value != null));
+  return !state || new Blob([JSON.stringify(changed)]).size > MOST_STATE ? values : changed;
+}
+
 /** Add a committed step, whose text must be that of the stream. */
 export function addStep(task, step) {
   const { seq, agent_name: agent, step_id: stepId, metadata } = step;
@@ -100,6 +102,7 @@ export function addStep(task, step) {
     for (const name in task.used) task.used[name] += Number(usage?.[name]) || 0;
   }
   if (!earlier && metadata.new_limits) task.limitsAt = seq;
+  if (!earlier && metadata.state) task.state = task.state && seq === task.steps.length ? changedState(task.state, step) : null;
   task.steps[seq] = step;
   const at = Date.parse(step.created_at);
   task.startedAt ??= at;

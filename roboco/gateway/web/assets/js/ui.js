@@ -9,10 +9,8 @@ export const Problem = ({ problem, retry }) => problem && html`<div class="probl
   <strong dir="auto">${problem.message}<//> <bdi>${problem.remedy && `· ${problem.remedy}`}<//> ${retry && html`<button type="button" onClick=${retry}>Try again<//>`}
 <//>`;
 
-/** Return the address of a task's page, at a step if one is given. */
 export const addressOf = (taskId, seq) => `#/tasks/${encodeURIComponent(taskId)}${seq == null ? "" : `/steps/${seq}`}`;
 
-/** Return the properties of an element in the colour of an agent. */
 export const coloured = ({ hues }, name, other = "") =>
   hues.has(name) ? { class: `agent ${other}`, style: { "--hue": hues.get(name) } } : { class: other };
 
@@ -83,7 +81,7 @@ export function Dialog({ title, onClose, children }) {
   return html`<dialog ref=${element} aria-label=${title} onClose=${onClose}><h2>${title}<//>${children}<//>`;
 }
 
-/** Return [version, changed]: render at most once for each frame of the screen. */
+/** Return [version, changed]: at most one render for each frame. */
 export function useFrame() {
   const [version, setVersion] = useState(0);
   const asked = useRef();

@@ -90,14 +90,12 @@ export function Integrity({ task: { integrity }, connection: { connections, stat
   <//>`;
 }
 
-/** Return the result of the comparison, in words. */
 function resultOf({ busy, problem, steps, restored }) {
   if (busy) return "comparing with the history …";
   if (problem) return `not compared with the history: ${problem.message}`;
   return `equal to the history: ${plural(steps, "step")}${restored ? `, ${restored} restored` : ""}`;
 }
 
-/** A banner for the last loss of each kind, until the reader closes it. */
 export function Banners({ task: { resets, integrity: { gaps } }, check }) {
   const count = resets.length + gaps.length;
   const [closed, setClosed] = useState(0);

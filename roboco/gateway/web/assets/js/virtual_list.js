@@ -39,7 +39,6 @@ export class VirtualList extends Component {
     this.place();
   }
 
-  /** Keep the first visible row where it is now. */
   keep() {
     this.top = this.view.scrollTop;
     this.index = this.indexAt(this.top);
