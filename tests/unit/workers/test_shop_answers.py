@@ -25,9 +25,10 @@ class Relay:
         self.answers = ShopAnswers(Celery("roboco", broker=URL, set_as_current=False), URL, self.queue)
         self.lanes = [COORDINATOR_QUEUE, tenant_lanes(COORDINATOR_QUEUE, "good")[0]]
         with Connection(URL) as connection:
+            channel: Any = connection.default_channel
             for name in (self.queue, *self.lanes):
-                Queue(name, routing_key=name)(connection.default_channel).declare()
-                connection.default_channel.queue_purge(name)
+                Queue(name, routing_key=name)(channel).declare()
+                channel.queue_purge(name)
 
     def put(self, arguments: dict[str, Any], **headers: Any) -> None:
         """Put an answer into the queue of the shop."""
@@ -38,12 +39,14 @@ class Relay:
     def taken(self) -> list[Any]:
         """Return the messages that coordinators have got."""
         with Connection(URL) as connection:
-            found = (connection.default_channel.basic_get(name, no_ack=True) for name in self.lanes * 3)
+            channel: Any = connection.default_channel
+            found = (channel.basic_get(name, no_ack=True) for name in self.lanes * 3)
             return [message for message in found if message is not None]
 
     def left(self) -> int:
         with Connection(URL) as connection:
-            return int(connection.default_channel.queue_declare(self.queue, passive=True).message_count)
+            channel: Any = connection.default_channel
+            return int(channel.queue_declare(self.queue, passive=True).message_count)
 
 
 @pytest.fixture
