@@ -75,8 +75,8 @@ def _calls(team: Team, guards: Guards, history: History, messages: list[TaskStep
 
 def _guarded_text(message: TaskStep) -> str:
     """Return the text of the message, and a line of JSON for each of its attachments that agents may see."""
-    brought = {name: message.metadata[name] for name in _SEEN_BY_AGENTS if message.metadata.get(name)}
-    return "\n\n".join((message.text, *(f"{name}: {canonical_json(value)}" for name, value in brought.items())))
+    attached = {name: message.metadata[name] for name in _SEEN_BY_AGENTS if message.metadata.get(name)}
+    return "\n\n".join((message.text, *(f"{name}: {canonical_json(value)}" for name, value in attached.items())))
 
 
 def _refusal(team: Team, guards: Guards, history: History) -> AppendStep | End:
