@@ -3,7 +3,7 @@
     shop's worker ─► queue PREFIX.answers of its broker ─► coordinator (this thread) ─► queue of Roboco's broker ─► ack
 
 The shop's workers reach only their own broker. A thread of each coordinator worker takes the answers from it, and sends
-their bodies on, with headers of its own, after the checks that every message gets. If the coordinator dies, or Roboco's
+their bodies on, with new headers, after the checks that every message gets. If the coordinator dies, or Roboco's
 broker does not answer, the message returns to the shop's queue: an answer may arrive twice, which changes nothing. One
 that cannot be sent on at all is dropped, since it would return for ever.
 """

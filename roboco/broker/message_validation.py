@@ -253,12 +253,12 @@ def size_error(body: bytes | str) -> str | None:
 
 def _answer_error(message: Message) -> str | None:
     """Return why the answer of a shop's Celery task must be refused, or None: anyone may send one."""
-    headers, size = message.headers, len(message.body or "")
+    headers: Mapping[str, Any] = message.headers
     if headers.get("task") != TASK_ANSWER_TASK:
         return None
     if timed := [name for name in ("eta", "expires", "timelimit") if headers.get(name) not in (None, [None, None])]:
         return f"header {timed[0]!r} is not for {TASK_ANSWER_TASK}, whose messages have no signature; leave it out"
-    if size > MAX_ANSWER_BYTES:
+    if (size := len(message.body or "")) > MAX_ANSWER_BYTES:
         return f"body has {size} bytes, at most {MAX_ANSWER_BYTES} are possible for an answer"
     return None
 
