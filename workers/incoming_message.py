@@ -11,7 +11,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from roboco.broker.dead_letter import dead_letter_of
 from roboco.broker.display import redact_arguments, redact_error
-from roboco.broker.names import COMMAND_TASKS, CREATING_TASKS, QUEUE_OF
+from roboco.broker.names import CREATING_TASKS, OUTSIDE_TASKS, QUEUE_OF
 from roboco.domain.dead_letter import DeadLetter
 from roboco.engine.engine import Engine
 from roboco.errors import Overloaded, UsageError
@@ -60,7 +60,7 @@ class CeleryMessage:
         request = self.request
         self.engine.services.telemetry.record(REFUSED, 1, request.task)
         origin = ""
-        if request.task in COMMAND_TASKS:
+        if request.task in OUTSIDE_TASKS:
             origin = f" of {redact_arguments(dict(request.kwargs or {}), request.get('origin'))[0]}"
         _log.warning(
             "message %s (%s%s) is refused%s: %s", request.id, request.task, origin, stored, redact_error(error)

@@ -3,21 +3,25 @@
     shop's worker ─► queue PREFIX.answers of its broker ─► coordinator (this thread) ─► queue of Roboco's broker ─► ack
 
 The shop's workers reach only their own broker. A thread of each coordinator worker takes the answers from it, and sends
-them on unchanged after the checks that every message gets. If the coordinator dies, or Roboco's broker does not answer,
-the message returns to the shop's queue: an answer may arrive twice, which changes nothing.
+their bodies on, with new headers, after the checks that every message gets. If the coordinator dies, or Roboco's
+broker does not answer, the message returns to the shop's queue: an answer may arrive twice, which changes nothing. One
+that cannot be sent on at all is dropped, since it would return for ever.
 """
 
 import logging
+import traceback
 from typing import Any, Final
 
+from amqp.exceptions import PreconditionFailed
 from celery import Celery
 from kombu import Consumer, Queue
 from kombu.message import Message
 
+from roboco.broker import display
 from roboco.broker.background import run_periodically
 from roboco.broker.broker import broker_settings, queue_arguments
 from roboco.broker.broker_error import BROKER_ERRORS, explain_broker
-from roboco.broker.dispatcher import CONFIRM_TIMEOUT
+from roboco.broker.dispatcher import CONFIRM_TIMEOUT, dropping_connection
 from roboco.broker.message_signing import SigningKeys
 from roboco.broker.message_validation import validation_error
 from roboco.broker.names import COORDINATOR_QUEUE, TASK_ANSWER_TASK, tenant_lanes
@@ -77,25 +81,32 @@ class ShopAnswers:
                     continue
 
     def _forward(self, message: Message) -> None:
-        """Send the answer on, and acknowledge it. Drop a message that is no answer."""
-        if wrong := validation_error(message, {TASK_ANSWER_TASK}, SigningKeys(())):
+        """Send the answer on, and acknowledge it. Drop a message that is no answer, or that cannot be sent."""
+        try:
+            wrong = validation_error(message, {TASK_ANSWER_TASK}, SigningKeys(()))
+            if wrong is None:
+                self._send(message)
+        except PreconditionFailed as error:  # of a message to a queue, RabbitMQ says only that it is too large
+            wrong = f"RabbitMQ refuses it: {error}"
+        except BROKER_ERRORS:
+            raise
+        except Exception as error:
+            wrong = f"{type(error).__name__}\n{display.redact_traceback(traceback.format_exc())}"
+        if wrong is not None:
             _log.warning("a message in queue %s is dropped: %s", self._queue.name, wrong)
-        else:
-            self._send(message)
         message.ack()
 
     def _send(self, message: Message) -> None:
         named = message.payload[1].get("task_id")
-        lane = tenant_lanes(COORDINATOR_QUEUE, tenant_of(named) if is_task_id(str(named)) else "")[0]
-        with self._app.producer_or_acquire() as producer:
+        tenant = tenant_of(named) if isinstance(named, str) and is_task_id(named) else ""
+        with self._app.producer_or_acquire() as producer, dropping_connection(producer):
             producer.publish(
                 message.body,
                 exchange="",
-                routing_key=lane,
+                routing_key=tenant_lanes(COORDINATOR_QUEUE, tenant)[0],
                 content_type="application/json",
                 content_encoding="utf-8",
-                headers=message.headers,
-                correlation_id=message.headers["id"],
+                headers={"lang": "py", "task": TASK_ANSWER_TASK, "id": message.headers["id"]},
                 delivery_mode=2,
                 retry=False,
                 confirm_timeout=CONFIRM_TIMEOUT,

@@ -4,7 +4,7 @@ import logging
 import sys
 
 from roboco.broker import display
-from roboco.broker.names import COMMAND_TASKS
+from roboco.broker.names import OUTSIDE_TASKS
 
 _TRACE = "celery.app.trace"
 
@@ -18,7 +18,7 @@ class LogRedaction(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Redact the record if it is about a message from outside. Return True: every record passes."""
         arguments = record.args
-        if isinstance(arguments, dict) and arguments.get("name") in COMMAND_TASKS and "exc" in arguments:
+        if isinstance(arguments, dict) and arguments.get("name") in OUTSIDE_TASKS and "exc" in arguments:
             frames = display.redact_traceback(arguments.get("traceback"))
             arguments = arguments | {"exc": _redacted_error(record, str(arguments["exc"]), frames), "traceback": frames}
             record.args = arguments

@@ -9,12 +9,15 @@ from typing import Any, Final
 from kombu.message import Message
 
 from roboco.broker.message_signing import SigningKeys, as_bytes
+from roboco.broker.names import TASK_ANSWER_TASK
 from roboco.domain.canonical_json import MAX_DEPTH
 
 REFUSED_HEADER: Final = "roboco_refused"
 """The header of a message in place of one that the transport could not read: the reason."""
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Bytes of a body that are read."""
+MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of the body of an answer, which has no signature: twice its largest result, since Celery escapes characters."""
 MAX_VALUES: Final = 4_000_000
 """Values in a body: in memory each takes up to forty times as much as in JSON."""
 MAX_BODY_DEPTH: Final = MAX_DEPTH + 16
@@ -44,6 +47,7 @@ def validation_error(message: Message, known: Container[object], keys: SigningKe
         or _task_error(message.headers, known)
         or content_error(message.content_type, message.content_encoding, message.headers)
         or size_error(message.body or "")
+        or _answer_error(message)
         or keys.signature_error(message.headers, as_bytes(message.body or ""))
         or _body_error(message)
     )
@@ -244,6 +248,18 @@ def size_error(body: bytes | str) -> str | None:
     """Return why the body is too large to be read, or None if it is not."""
     if len(body) > MAX_BODY_BYTES:
         return f"body has {len(body)} bytes, at most {MAX_BODY_BYTES} are possible"
+    return None
+
+
+def _answer_error(message: Message) -> str | None:
+    """Return why the answer of a shop's Celery task must be refused, or None: anyone may send one."""
+    headers: Mapping[str, Any] = message.headers
+    if headers.get("task") != TASK_ANSWER_TASK:
+        return None
+    if timed := [name for name in ("eta", "expires", "timelimit") if headers.get(name) not in (None, [None, None])]:
+        return f"header {timed[0]!r} is not for {TASK_ANSWER_TASK}, whose messages have no signature; leave it out"
+    if (size := len(message.body or "")) > MAX_ANSWER_BYTES:
+        return f"body has {size} bytes, at most {MAX_ANSWER_BYTES} are possible for an answer"
     return None
 
 

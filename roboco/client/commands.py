@@ -17,7 +17,7 @@ from roboco.domain.notification import check_callback
 from roboco.engine.coordinate.submit import submit
 from roboco.engine.coordinate.task_answer import TaskAnswer, accept_task_answer
 from roboco.engine.engine import Engine
-from roboco.errors import UsageError
+from roboco.errors import Forbidden, UsageError
 from roboco.settings import Settings
 
 
@@ -31,9 +31,11 @@ def handle(engine: Engine, settings: Settings, name: str, arguments: dict[str, A
 
 
 def handle_task_answer(engine: Engine, given: TaskAnswer) -> None:
-    """Accept the answer of a shop's Celery task. If it is refused, publish the error to followers and raise it."""
+    """Accept the answer of a shop's Celery task. If it is late, publish the error to followers and raise it."""
     try:
         accept_task_answer(engine, given)
+    except Forbidden:
+        raise  # anyone may have sent it: followers of the task would get as many events as messages
     except UsageError as error:
         publish_refusal(engine, given.task_id, error)
         raise

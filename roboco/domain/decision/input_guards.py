@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from roboco.domain.builtin_tools import DELEGATE
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import AppendStep, End
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import Situation
@@ -26,6 +27,8 @@ from roboco.domain.team.team import Team
 
 GUARD = "guard"
 """The code of the error of a refused message, and the rule of the answer to it."""
+_SEEN_BY_AGENTS = ("client_context", "goals", "client_tools", "state")
+"""The attachments of a message that prompts of agents may contain, in the order in which guards see them."""
 
 
 def next_for_guards(team: Team, history: History, situation: Situation) -> AppendStep | End | None:
@@ -59,7 +62,7 @@ def guard_verdicts(step: TaskStep, outcomes: Sequence[ToolOutcome]) -> dict[str,
 
 def _calls(team: Team, guards: Guards, history: History, messages: list[TaskStep]) -> tuple[ToolCallPart, ...]:
     """Return a call of each guard, with an id that derives from its position. A tool precedes a team of its name."""
-    text, newest = "\n\n".join(step.text for step in messages), messages[-1]
+    text, newest = "\n\n".join(map(_guarded_text, messages)), messages[-1]
     origin = str(newest.metadata.get("item_id") or newest.step_id)
     calls = []
     for index, name in enumerate(guards.input):
@@ -68,6 +71,12 @@ def _calls(team: Team, guards: Guards, history: History, messages: list[TaskStep
         call_id = call_id_at(origin, history.state.steps, index, name, args)
         calls.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=name if is_tool else DELEGATE, args=args)))
     return tuple(calls)
+
+
+def _guarded_text(message: TaskStep) -> str:
+    """Return the text of the message, and a line of JSON for each of its attachments that agents may see."""
+    attached = {name: message.metadata[name] for name in _SEEN_BY_AGENTS if message.metadata.get(name)}
+    return "\n\n".join((message.text, *(f"{name}: {canonical_json(value)}" for name, value in attached.items())))
 
 
 def _refusal(team: Team, guards: Guards, history: History) -> AppendStep | End:

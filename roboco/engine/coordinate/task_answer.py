@@ -1,7 +1,7 @@
 """task_answer: accept the answer of a shop's Celery task to a tool call.
 
     shop's worker ─► link: result ─► coordinator: open call? secret? ─► item answer-CALL ─► result of the call
-                     link_error ──►              └─► late or forged: refused, with an event for followers
+                     link_error ──►              └─► late: refused, with an event for followers; forged: refused
 
 The item is named after the call, so the first answer counts. The same answer again changes nothing.
 """

@@ -3,6 +3,8 @@
 For a call that a shop's Celery task answers, a coordinator stores an intent as well (`shop_task.py`).
 """
 
+import json
+
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.paths import intent_path, outcome_path
@@ -23,9 +25,9 @@ class SentTask(RecordModel):
 
 
 def sent_task(workspace: WorkspaceRecords, task_id: str, call_id: str) -> SentTask | None:
-    """Return the intent to send the Celery task of the call, or None if none is stored."""
+    """Return the intent to send the Celery task of the call, or None if none is stored: a function's has no time."""
     data = workspace.files.get(intent_path(task_id, call_id))
-    return None if data is None else SentTask.model_validate_json(data)
+    return None if data is None or "at" not in json.loads(data) else SentTask.model_validate_json(data)
 
 
 def has_intent(workspace: WorkspaceRecords, task_id: str, call_id: str) -> bool:

@@ -1,6 +1,7 @@
 """Malformed messages for the other readers of the broker: sweepers that inspect a queue, and workers on RabbitMQ."""
 
 import zlib
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 from roboco.broker.dead_letter import record_of
 from roboco.broker.fair_queues import headers_of
 from roboco.broker.message_signing import SigningKeys
-from roboco.broker.message_validation import validation_error
-from roboco.broker.names import TURN_TASK
+from roboco.broker.message_validation import MAX_ANSWER_BYTES, validation_error
+from roboco.broker.names import TASK_ANSWER_TASK, TURN_TASK
 from roboco.broker.queue_stats import SENT_AT, sent_at
 from roboco.broker.transport import AmqpMessage
 from roboco.domain.canonical_json import canonical_json
@@ -63,3 +64,20 @@ def test_a_malformed_message_on_rabbitmq_is_refused_and_recorded(changed: dict[s
     canonical_json(record_of(message, reason)).encode()
     good: Any = rabbitmq_message()
     assert validation_error(good, {TURN_TASK}, SigningKeys(())) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "size", "wrong"),
+    [
+        ({"timelimit": [None, None], "eta": None}, 0, None),
+        ({"eta": (datetime.now(UTC) + timedelta(minutes=59)).isoformat()}, 0, "header 'eta'"),
+        ({"expires": "2999-01-01T00:00:00"}, 0, "header 'expires'"),
+        ({"timelimit": [None, 600_000]}, 0, "header 'timelimit'"),
+        ({}, MAX_ANSWER_BYTES, "at most 33554432 are possible for an answer"),
+    ],
+)
+def test_no_worker_holds_an_answer_without_a_signature(changed: dict[str, Any], size: int, wrong: str | None) -> None:
+    body = b'[["' + b"x" * size + b'"], {}, {}]'
+    message: Any = rabbitmq_message(body, application_headers=headers(task=TASK_ANSWER_TASK, **changed))
+    found = validation_error(message, {TASK_ANSWER_TASK}, SigningKeys(("k" * 32,)))
+    assert found is None if wrong is None else wrong in str(found)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from roboco.broker.log_redaction import LogRedaction
+from roboco.broker.names import OUTSIDE_TASKS
 from roboco.errors import UsageError
 
 MESSAGE_FORMAT = "Task %(name)s raised: %(exc)s"
@@ -26,6 +27,7 @@ def log_error(name: str, error: Exception, expected: bool) -> logging.LogRecord:
         return record
 
 
+@pytest.mark.parametrize("name", OUTSIDE_TASKS)
 @pytest.mark.parametrize(
     ("error", "expected", "message"),
     [
@@ -34,9 +36,9 @@ def log_error(name: str, error: Exception, expected: bool) -> logging.LogRecord:
         (KeyError("canary"), False, 'KeyError\n  File "a.py", line 1'),
     ],
 )
-def test_the_error_of_an_external_task_is_redacted(error: Exception, expected: bool, message: str) -> None:
-    record = log_error("roboco.submit", error, expected)
-    assert record.getMessage() == f"Task roboco.submit raised: {message}"
+def test_the_error_of_an_external_task_is_redacted(name: str, error: Exception, expected: bool, message: str) -> None:
+    record = log_error(name, error, expected)
+    assert record.getMessage() == f"Task {name} raised: {message}"
     assert "canary" not in logging.Formatter().format(record) + repr(record.__dict__)
 
 

@@ -3,10 +3,11 @@
 from functools import cache
 from typing import Any, cast
 
+import pytest
 from celery import Celery, states
 
 from roboco.engine.engine import Engine
-from roboco.errors import TransientError
+from roboco.errors import TransientError, UsageError
 from roboco.settings import Settings
 from roboco.workers import tasks
 from roboco.workers.process_engine import ProcessEngine
@@ -59,3 +60,10 @@ def test_a_message_returns_to_its_queue_if_a_server_does_not_answer() -> None:
     world.watch = watch
     assert run_celery_task(world, "roboco.send", task_id=TASK, message="hello") == states.REJECTED
     assert not list(world.engine.tasks.dead_letters.entries())
+
+
+def test_the_log_of_a_refused_answer_names_its_task_and_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(UsageError):
+        run_celery_task(MANUAL.world(), "roboco.task_answer", task_id=TASK, secret="canary")
+    assert f"(roboco.task_answer of {TASK}) is refused" in caplog.text
+    assert "canary" not in caplog.text

@@ -117,6 +117,30 @@ def test_a_conversation_guards_each_message_and_ends_at_a_refused_one() -> None:
     assert world.summary().status is TaskStatus.FAILED
 
 
+TOOL = {"name": "client_map", "description": "hidden", "input_schema": {"type": "object", "title": "hidden"}}
+
+
+@pytest.mark.parametrize(
+    ("attached", "seen"),
+    [
+        (
+            {"client_context": {"instructions": "hidden\nrules", "a": 1}},
+            'client_context: {"a":1,"instructions":"hidden',
+        ),
+        ({"goals": [{"name": "g", "description": "hidden", "schema": {"type": "object"}}]}, '"description":"hidden"'),
+        ({"client_tools": [TOOL]}, '"title":"hidden"'),
+        ({"state": {"hint": "hidden"}}, 'state: {"hint":"hidden"}'),
+    ],
+)
+def test_guards_see_what_agents_see_beside_the_text(attached: dict[str, Any], seen: str) -> None:
+    desk = Desk(lambda text: "hidden" not in text)
+    world = desk.run("hello", **attached)
+    assert (world.summary().status, desk.requests) == (TaskStatus.FAILED, [])
+    [text] = desk.seen
+    assert text.startswith("hello\n\n")
+    assert seen in text
+
+
 def test_a_message_that_interrupts_a_guard_is_decided_with_the_first_one() -> None:
     desk = Desk(lambda text: True)
     started: list[str] = []

@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
+from roboco.client.commands import handle_task_answer
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.ids import shop_task_id
+from roboco.domain.paths import intent_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.answer import MAX_EXTERNAL_RESULT_BYTES, CallApproval, decide_approval
 from roboco.engine.accept.wait_cause import wait_cause
+from roboco.engine.coordinate.task_answer import TaskAnswer
+from roboco.errors import Forbidden, UsageError
 from tests.support.memory_ports.journeys import assert_whole
 from tests.support.memory_ports.shop import answer_of
 from tests.support.memory_ports.shop_world import ShopWorld
@@ -104,6 +109,28 @@ def test_a_forged_answer_is_refused(change: dict[str, Any]) -> None:
     assert "no Celery task was sent for call" in world.refusals[0]
     assert TASK in world.server.held.tasks
     assert not world.pending_item_ids()
+
+
+def test_followers_learn_of_a_late_answer_and_not_of_a_forged_one() -> None:
+    world = ShopWorld().begin()
+    [answer] = world.shop.take()
+    world.run(works=False)
+    before = len(world.server.published)
+    with pytest.raises(Forbidden):
+        handle_task_answer(world.engine, replace(answer, secret="guessed"))
+    assert len(world.server.published) == before
+    with pytest.raises(UsageError, match="has ended"):
+        handle_task_answer(world.engine, answer)
+    assert "refused" in world.server.published[before][1]
+
+
+@pytest.mark.parametrize("secret", ["guessed", "the lease"])
+def test_an_answer_to_the_call_of_a_function_is_refused_and_quotes_nothing(secret: str) -> None:
+    world, facts = ShopWorld(), {"call": {"id": "tc_1", "tool_name": "refund"}, "attempt": 1, "token": "the lease"}
+    world.files.create(intent_path(TASK, "tc_1"), canonical_json(facts).encode())
+    with pytest.raises(Forbidden, match="no Celery task was sent") as error:
+        handle_task_answer(world.engine, TaskAnswer(TASK, "tc_1", secret, False, "ok"))
+    assert "the lease" not in str(error.value)
 
 
 @pytest.mark.parametrize(
