@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Set
 from itertools import islice
 from typing import Any, Final
 
-MAX_VALUES: Final = 64
+MAX_VALUES: Final = 16
 """Values of a tenant that are masked although no call gets them any more; the oldest are forgotten first."""
 MAX_LINES: Final = 64
 """Lines of a value that are masked alone."""
@@ -30,19 +30,20 @@ class CredentialMask:
 
     def __init__(self, mask: Callable[[str], str] = str) -> None:
         self._mask = mask
-        self._seen: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._seen: OrderedDict[str, tuple[tuple[str, str], ...]] = OrderedDict()
         self._texts: tuple[tuple[str, str], ...] = ()
         """The masked texts, longest first, each with its form in JSON."""
 
     def remember(self, value: str, served: Set[str]) -> None:
         """Mask the value from now on. Forget the oldest ones that are not `served`. Not for two threads at a time."""
-        self._seen[value] = secret_texts(value)
-        self._seen.move_to_end(value)
+        if value in self._seen:
+            return self._seen.move_to_end(value)
+        self._seen[value] = tuple((text, _json_form(text)) for text in secret_texts(value))
         former = [old for old in self._seen if old not in served and old != value]
         for old in former[: max(0, len(former) - MAX_VALUES)]:
             del self._seen[old]
-        texts = {text for known in self._seen.values() for text in known}
-        self._texts = tuple((text, _json_form(text)) for text in sorted(texts, key=len, reverse=True))
+        texts = {pair for known in self._seen.values() for pair in known}
+        self._texts = tuple(sorted(texts, key=lambda pair: (-len(pair[0]), pair)))
 
     def __call__(self, text: str) -> str:
         """Return the text with "***" in place of the secrets."""

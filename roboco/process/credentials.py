@@ -28,7 +28,7 @@ TIMEOUT: Final = 10.0
 """Seconds in which the function must answer."""
 MAX_BYTES: Final = 16_384
 """Bytes of a value."""
-MAX_KNOWN, MAX_KNOWN_OF_TENANT = 1000, 100
+MAX_KNOWN, MAX_KNOWN_OF_TENANT = 1000, 64
 """Values that a process knows; the oldest are forgotten first."""
 MAX_RUNNING, MAX_RUNNING_OF_TENANT = 64, 4
 """Calls of the function at the same time: of a function that does not return, more threads would pile up."""
