@@ -37,7 +37,8 @@ class CredentialMask:
     def remember(self, value: str, served: Set[str]) -> None:
         """Mask the value from now on. Forget the oldest ones that are not `served`. Not for two threads at a time."""
         if value in self._seen:
-            return self._seen.move_to_end(value)
+            self._seen.move_to_end(value)
+            return
         self._seen[value] = tuple((text, _json_form(text)) for text in secret_texts(value))
         former = [old for old in self._seen if old not in served and old != value]
         for old in former[: max(0, len(former) - MAX_VALUES)]:
