@@ -28,7 +28,8 @@ class Allowlist(BaseModel):
     with `OPENAI_API_KEY` is always allowed. `ANTHROPIC_API_KEY`, `GOOGLE_API_KEY`, `GEMINI_API_KEY`,
     `MISTRAL_API_KEY`, `GROQ_API_KEY` and `AWS_BEARER_TOKEN_BEDROCK` as entries allow the provider's own server. For
     Bedrock with the worker's AWS credentials, the entry is its address:
-    `https://bedrock-runtime.us-east-1.amazonaws.com`.
+    `https://bedrock-runtime.us-east-1.amazonaws.com`. `credential:NAME@ADDRESS` allows that the `api_key` of a profile,
+    a credential of the tenant, is sent to the address. Without such an entry it is sent to none.
     """
     mcp_servers: tuple[str, ...] = ()
     """MCP servers that teams may use: whole command lines, and addresses."""

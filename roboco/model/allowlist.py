@@ -12,6 +12,8 @@ from roboco.errors import ModelError
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 BASE_URL_VARIABLE = "OPENAI_BASE_URL"
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
+_CREDENTIAL = "credential:"
+"""The beginning of an entry that allows a credential at an address."""
 _KEY_VARIABLES = {
     "anthropic": ("ANTHROPIC_API_KEY",),
     "google": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
@@ -74,11 +76,14 @@ def check_allowed(profile: ModelProfile, allowed: tuple[str, ...]) -> None:
 
     An entry is an address (which also allows every address below it), VARIABLE@ADDRESS, or VARIABLE for the address
     of the worker's own model server; a provider's usual variable is then allowed at the provider's server as well.
-    OPENAI_API_KEY at the worker's own model server is always allowed.
+    OPENAI_API_KEY at the worker's own model server is always allowed. A credential may go only to the address of an
+    entry credential:NAME@ADDRESS.
     """
     default_url = os.environ.get(BASE_URL_VARIABLE) or DEFAULT_BASE_URL
     address, key = base_url_of(profile) or default_url, key_variable(profile)
-    allowed_variables = variables_for(address, allowed)
+    if profile.api_key is not None:
+        key = f"{_CREDENTIAL}{profile.api_key.credential}"
+    allowed_variables = _sent_to(address, allowed)
     shown = without_query(address)
     if not allowed_variables:
         raise _not_allowed_error(profile, f"may not use the address {shown!r}", _entry(key, shown, default_url))
@@ -86,7 +91,7 @@ def check_allowed(profile: ModelProfile, allowed: tuple[str, ...]) -> None:
         if variable not in allowed_variables:
             label = "the worker's own model server" if address == default_url else repr(shown)
             wanted = _entry(variable, shown, default_url)
-            raise _not_allowed_error(profile, f"may not send the variable {variable} to {label}", wanted)
+            raise _not_allowed_error(profile, f"may not send the {_named(variable)} to {label}", wanted)
 
 
 def variables_for(address: str | None, allowed: tuple[str, ...]) -> list[str]:
@@ -94,6 +99,11 @@ def variables_for(address: str | None, allowed: tuple[str, ...]) -> list[str]:
 
     None is the address of the worker's own model server.
     """
+    return [variable for variable in _sent_to(address, allowed) if not variable.startswith(_CREDENTIAL)]
+
+
+def _sent_to(address: str | None, allowed: tuple[str, ...]) -> list[str]:
+    """Return the same with the credentials, each as its entry names it."""
     default_url = os.environ.get(BASE_URL_VARIABLE) or DEFAULT_BASE_URL
     wanted = address or default_url
     servers = [(DEFAULT_KEY_VARIABLE, default_url)]
@@ -102,7 +112,12 @@ def variables_for(address: str | None, allowed: tuple[str, ...]) -> list[str]:
 
 
 def _parse_entry(entry: str, default_url: str) -> list[tuple[str, str]]:
-    """Return the addresses that the entry allows, each with the variable that may be sent there, "" if none may."""
+    """Return the addresses that the entry allows, each with the variable that may be sent there, "" if none may.
+
+    That of a credential names the address: the address of a provider is allowed for the keys of the operator.
+    """
+    if "://" not in entry and entry.startswith(_CREDENTIAL):
+        return []
     if "://" not in entry:
         own = _address_of(entry)
         return [(entry, default_url), *([(entry, own)] if own else [])]
@@ -114,7 +129,13 @@ def _entry(variable: str, address: str, default_url: str) -> str:
     """Return the shortest entry that allows the variable at the address."""
     if not variable:
         return address
-    return variable if address in (default_url, _address_of(variable)) else f"{variable}@{address}"
+    is_short = address in (default_url, _address_of(variable)) and not variable.startswith(_CREDENTIAL)
+    return variable if is_short else f"{variable}@{address}"
+
+
+def _named(variable: str) -> str:
+    kind, _, name = variable.rpartition(":")
+    return f"credential {name!r}" if kind else f"variable {variable}"
 
 
 def _address_of(variable: str) -> str | None:

@@ -2,7 +2,7 @@
 
     tool, model or MCP server ─► known for less than MAX_AGE? ─no─► function(tenant, name), in a thread ─► value
 
-A value lives in this process alone. It is in no record, message or log: `mask` replaces each that the process has had.
+A value lives in this process alone. It is in no record, message or log: the mask of its tenant replaces it.
 """
 
 import asyncio
@@ -10,15 +10,17 @@ import pkgutil
 import re
 import threading
 import time
+import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from roboco.domain.log_text import log_text
 from roboco.domain.team.credential import CREDENTIAL_NAME
 from roboco.errors import TransientError, UsageError
+from roboco.process.credential_mask import CredentialMask
 
 MAX_AGE: Final = 60.0
 """Seconds for which a value is used before the function is asked again."""
@@ -26,12 +28,10 @@ TIMEOUT: Final = 10.0
 """Seconds in which the function must answer."""
 MAX_BYTES: Final = 16_384
 """Bytes of a value."""
-MAX_KNOWN: Final = 1000
-"""Values that a process knows, and those that it masks; the oldest are forgotten first."""
+MAX_KNOWN, MAX_KNOWN_OF_TENANT = 1000, 64
+"""Values that a process knows; the oldest are forgotten first."""
 MAX_RUNNING, MAX_RUNNING_OF_TENANT = 64, 4
 """Calls of the function at the same time: of a function that does not return, more threads would pile up."""
-_MIN_MASKED_CHARS = 6
-"""Characters of a value from which on it is masked: a shorter one would be part of ordinary words."""
 _NAME = re.compile(CREDENTIAL_NAME)
 
 
@@ -39,6 +39,8 @@ _NAME = re.compile(CREDENTIAL_NAME)
 class _Asked:
     """A call of the function, and its value when it has returned."""
 
+    mask: CredentialMask
+    """The mask of the tenant."""
     value: "Future[str]" = field(default_factory=Future)
     at: float = field(default_factory=time.monotonic)
 
@@ -58,16 +60,16 @@ class Credentials:
     The function gets the tenant of the task, which no team, tool or message chooses, and a name. It decides by both.
     It is called at most once at a time for the same tenant and name. `get` raises UsageError if there is no such
     credential, and TransientError if there may be one later. `mask` removes the other secrets of the process.
+    A tenant's values are masked for that tenant alone: those of another one would tell it what they are.
     """
 
     def __init__(self, function: str | None = None, mask: Callable[[str], str] = str) -> None:
         self._function = function
-        self._mask = mask
+        self.mask = mask
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[str, str], _Asked] = OrderedDict()
         self._running: Counter[str] = Counter()
-        self._seen: OrderedDict[str, None] = OrderedDict()
-        self._masked: tuple[str, ...] = ()
+        self._masks: weakref.WeakValueDictionary[str, CredentialMask] = weakref.WeakValueDictionary()
 
     def get(self, tenant: str, name: str) -> str:
         """Return the value."""
@@ -86,23 +88,10 @@ class Credentials:
         except TimeoutError:
             raise _no_answer(tenant, name) from None
 
-    def mask(self, text: str) -> str:
-        """Return the text with "***" in place of each value that this process has had, and of its lines."""
-        for secret in self._masked:
-            text = text.replace(secret, "***")
-        return self._mask(text)
-
-    def mask_json(self, value: Any) -> Any:
-        """Return the JSON value with all of its texts masked."""
-        match value:
-            case str():
-                return self.mask(value)
-            case list():
-                return [self.mask_json(one) for one in value]
-            case dict():
-                return {self.mask(name): self.mask_json(one) for name, one in value.items()}
-            case _:
-                return value
+    def mask_of(self, tenant: str) -> CredentialMask:
+        """Return the mask of the tenant. While it is held, or a value is known, it masks what the tenant has had."""
+        with self._lock:
+            return self._masks.setdefault(tenant, CredentialMask(self.mask))
 
     def _asked(self, tenant: str, name: str, refused: str = "", new: bool = False) -> _Asked:
         """Return the call of the function that has the value, or begin one."""
@@ -112,6 +101,7 @@ class Credentials:
             )
         if self._function is None:
             raise UsageError(f"{_whose(tenant, name)}: ROBOCO_CREDENTIALS is not set on this worker")
+        mask = self.mask_of(tenant)
         with self._lock:
             asked = self._known.get((tenant, name))
             if asked is not None and asked.serves(refused, new):
@@ -120,38 +110,34 @@ class Credentials:
             if self._running[tenant] >= MAX_RUNNING_OF_TENANT or self._running.total() >= MAX_RUNNING:
                 raise TransientError(f"{_whose(tenant, name)}: too many calls of its function have not returned")
             self._running[tenant] += 1
-            asked = self._known[tenant, name] = _Asked()
-            _limit(self._known)
+            asked = self._known[tenant, name] = _Asked(mask)
+            self._known.move_to_end((tenant, name))
+            of_tenant = [key for key in self._known if key[0] == tenant]
+            if len(of_tenant) > MAX_KNOWN_OF_TENANT or len(self._known) > MAX_KNOWN:
+                del self._known[of_tenant[0] if len(of_tenant) > MAX_KNOWN_OF_TENANT else next(iter(self._known))]
         threading.Thread(target=self._ask, args=(tenant, name, asked), name="roboco-credential", daemon=True).start()
         return asked
 
     def _ask(self, tenant: str, name: str, asked: _Asked) -> None:
         """Call the function, and complete the call with its value or an error, which is not remembered."""
-        value, error = self._call(tenant, name)
+        value, error = self._call(tenant, name, asked.mask)
         with self._lock:
             self._running[tenant] -= 1
             self._running += Counter()  # forgets tenants without a call
             if error is not None and self._known.get((tenant, name)) is asked:
                 del self._known[tenant, name]
             if error is None:
-                self._remember(value)
+                known = [one.value for (owner, _), one in self._known.items() if owner == tenant]
+                asked.mask.remember(value, {one.result() for one in known if one.done()})
         asked.value.set_result(value) if error is None else asked.value.set_exception(error)
 
-    def _remember(self, value: str) -> None:
-        for secret in (value, *value.splitlines()):
-            if len(secret) >= _MIN_MASKED_CHARS:
-                self._seen[secret] = None
-                self._seen.move_to_end(secret)
-        _limit(self._seen)
-        self._masked = tuple(sorted(self._seen, key=len, reverse=True))
-
-    def _call(self, tenant: str, name: str) -> tuple[str, UsageError | TransientError | None]:
+    def _call(self, tenant: str, name: str, mask: CredentialMask) -> tuple[str, UsageError | TransientError | None]:
         """Return the value, or "" and why there is none. What other exceptions say may be secret: it is not shown."""
         final = False
         try:
             found = pkgutil.resolve_name(str(self._function))(tenant, name)
         except (UsageError, TransientError) as error:
-            final, cause = isinstance(error, UsageError), log_text(self.mask(str(error)), 200)
+            final, cause = isinstance(error, UsageError), log_text(mask(str(error)), 200)
         except BaseException as error:  # the operator's function may raise anything, and end its thread
             final, cause = isinstance(error, LookupError), f"its function raised {type(error).__name__}"
         else:
@@ -169,8 +155,3 @@ def _whose(tenant: str, name: str) -> str:
 
 def _no_answer(tenant: str, name: str) -> TransientError:
     return TransientError(f"{_whose(tenant, name)}: its function did not answer within {TIMEOUT:g} s")
-
-
-def _limit(known: "OrderedDict[Any, Any]") -> None:
-    while len(known) > MAX_KNOWN:
-        known.popitem(last=False)

@@ -32,20 +32,21 @@ class OutputTypes:
             self._functions.check(agent.validator)
         return self._adapter(agent.output)[1] if isinstance(agent.output, str) else dict(agent.output or {})
 
-    def checked(self, agent: Agent, value: Any) -> Any:
+    def checked(self, agent: Agent, value: Any, mask: Mask | None = None) -> Any:
         """Return the value of an answer as JSON, as the type and the agent's check make it.
 
         Raise ValueError, with the reason for the model, if it does not fit. Raise UsageError if the type or the check
-        fails in another way.
+        fails in another way. `mask` is that of a call.
         """
+        mask = mask or self._mask
         try:
             return self._checked(agent, value)
         except ValidationError as error:
-            raise ValueError(self._mask(mistakes_of(error, "the value"))) from error
+            raise ValueError(mask(mistakes_of(error, "the value"))) from error
         except ValueError as error:
-            raise ValueError(self._mask(str(error))) from error
+            raise ValueError(mask(str(error))) from error
         except Exception as error:  # types and checks are the user's
-            what = self._mask(f"{type(error).__name__}: {error}")[:1000]
+            what = mask(f"{type(error).__name__}: {error}")[:1000]
             raise UsageError(f"the check of its answer failed: {what}") from error
 
     def _checked(self, agent: Agent, value: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from roboco.domain.builtin_tools import BUILTIN_TOOLS
 from roboco.domain.decision.router import Router
@@ -40,6 +40,7 @@ from roboco.errors import NotRunnable, TransientError, UsageError
 from roboco.ports.file import MAX_FILES_BYTES, File
 from roboco.ports.tools import Listings, TaskOwner, ToolContext
 from roboco.ports.workspace import Files
+from roboco.process.credential_mask import CredentialMask
 from roboco.process.credentials import Credentials
 from roboco.schemas.json_schema import schema_error, value_error
 from roboco.tools.builtin import BuiltinTools
@@ -125,7 +126,7 @@ class FunctionToolbox:
         except self._time_limit_error:
             return Listing(error=f"MCP server {server!r} did not list its tools before the time of the call was up")
         except UsageError as error:
-            return Listing(error=str(error)[:2000])
+            return Listing(error=self._credentials.mask_of(owner.tenant)(str(error))[:2000])
 
     def check(self, spec: ToolDeclaration | None) -> None:
         """Raise NotRunnable if this process lacks the function of the tool."""
@@ -173,28 +174,29 @@ class FunctionToolbox:
         """
         started_at = time.monotonic()
         failed_before: list[str] = []
+        mask = self._credentials.mask_of(context.tenant)
         try:
             result = self._repeated(team, call, spec, context, failed_before)
         except UsageError as error:
-            return failed_outcome(call.id, str(error), _elapsed_ms(started_at))
+            return failed_outcome(call.id, mask(str(error)), _elapsed_ms(started_at))
         except self._time_limit_error:
             return _timed_out(team, call, spec, _elapsed_ms(started_at))
-        except TransientError:
-            raise
+        except TransientError as error:
+            _raise_masked(error, mask)
         except Exception as error:  # a tool may raise anything; the agent gets the error as the result
             runtime_ms = _elapsed_ms(started_at)
             self._store_failure(call, context, error)
-            failed = failed_outcome(call.id, self._mask(result_text(error))[:2000], runtime_ms)
+            failed = failed_outcome(call.id, mask(result_text(error))[:2000], runtime_ms)
             return failed.model_copy(update={"failed_before": tuple(failed_before)})
         made = {
             "artifacts": result.artifacts,
-            "media": result.media,
-            "state": self._credentials.mask_json(dict(context.state_changes)),
-            "answer": self._credentials.mask_json(result.answer),
+            "media": tuple(_masked_media(one, spec, mask) for one in result.media),
+            "state": mask.mask_json(dict(context.state_changes)),
+            "answer": {name: mask.mask_json(value) for name, value in result.answer.items()},
             "usage": result.usage,
             "failed_before": tuple(failed_before),
         }
-        shown = self._credentials.mask_json(result.result) if isinstance(spec, ToolSpec) else result.result
+        shown = result.result if spec is None else mask.mask_json(result.result)
         return successful_outcome(call, shown, _elapsed_ms(started_at)).model_copy(update=made)
 
     def offload_large(self, outcome: ToolOutcome, context: ToolContext) -> ToolOutcome:
@@ -211,11 +213,12 @@ class FunctionToolbox:
         if not isinstance(spec, ToolSpec):
             return None
         started_at = time.monotonic()
+        mask = self._credentials.mask_of(context.tenant)
         try:
-            with log_output(call.tool_name, context.task_id, self._mask):
+            with log_output(call.tool_name, context.task_id, mask):
                 verified = self._functions.tool(spec.function).verify_call(call.args, context)
-        except TransientError:
-            raise
+        except TransientError as error:
+            _raise_masked(error, mask)
         except Exception as error:  # `verify` may raise anything; then the outcome stays unknown
             self._log_failure("`verify` could not determine the outcome of the call", call, context, error)
             return None
@@ -223,7 +226,7 @@ class FunctionToolbox:
             return None
         if not verified.happened:
             return not_executed_outcome(call.id)
-        return successful_outcome(call, verified.result, _elapsed_ms(started_at))
+        return successful_outcome(call, mask.mask_json(verified.result), _elapsed_ms(started_at))
 
     def router(self, name: str) -> Router:
         """Return the user's router "package.module:function". Raise UsageError if there is none."""
@@ -253,7 +256,7 @@ class FunctionToolbox:
                 left = retry is not None and len(failed_before) < retry.times and _is_named(error, retry.on)
                 if not left or self._timed_out(error) or time.monotonic() + delay >= deadline:
                     raise
-                failed_before.append(self._mask(error_text(error))[:500])
+                failed_before.append(self._credentials.mask_of(context.tenant)(error_text(error))[:500])
                 context.state_changes.clear()
                 if context.cancellation.wait(delay):
                     raise
@@ -282,7 +285,9 @@ class FunctionToolbox:
                     ask_credential=_once(spec, partial(self._credentials.get, context.tenant)),
                     read_artifact=_once(spec, partial(self._read_artifact, context.task_id)),
                 )
-                with log_output(call.tool_name, context.task_id, self._mask):
+                mask = self._credentials.mask_of(context.tenant)
+                checked = partial(self._outputs.checked, mask=mask)
+                with log_output(call.tool_name, context.task_id, mask):
                     if isinstance(spec, PydanticTool | PydanticTurn):
                         return self._of_pydantic(team.agent(context.agent), spec, call.args, context)
                     if not isinstance(spec, AgentFunction):
@@ -291,7 +296,7 @@ class FunctionToolbox:
                     returned, files = self._checked(spec).returned(call.args, context)
                     if isinstance(returned, AgentAnswer):
                         files = split_files(returned.files)[1]
-                    answer = recorded_form(team.agent(context.agent), returned, self._outputs.checked, context)
+                    answer = recorded_form(team.agent(context.agent), returned, checked, context)
                     return _CallResult("answered", answer=answer, media=files)
             case _:
                 raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")
@@ -309,7 +314,8 @@ class FunctionToolbox:
         if isinstance(spec, PydanticTool):
             return _CallResult(to_json(runs.run_call(found, deps, context, args), spec.name))
         run, output = runs.take_turn(found, deps, context)
-        answer = recorded_reply(agent, run, output, self._outputs.checked)
+        checked = partial(self._outputs.checked, mask=self._credentials.mask_of(context.tenant))
+        answer = recorded_reply(agent, run, output, checked)
         return _CallResult("answered", answer=answer, usage={"tokens_in": run.tokens_in, "tokens_out": run.tokens_out})
 
     def _read_artifact(self, task_id: str, name: str) -> File:
@@ -328,7 +334,7 @@ class FunctionToolbox:
                 tool_name=call.tool_name,
                 attempt=context.attempt,
                 time=datetime.now(UTC),
-                lines=failure_lines(error, MAX_STORED_FRAMES, self._mask),
+                lines=failure_lines(error, MAX_STORED_FRAMES, self._credentials.mask_of(context.tenant)),
             )
             self._files.put(failure_path(context.task_id, call.id), noted.model_dump_json().encode())
         except Exception as other:  # the store does not respond, or the pool signals the time limit
@@ -336,7 +342,8 @@ class FunctionToolbox:
 
     def _log_failure(self, summary: str, call: ToolCall, context: ToolContext, error: Exception) -> None:
         """Log where the tool raised. The log quotes no arguments, which a model or a user wrote."""
-        lines = "\n  ".join(failure_lines(error, MAX_LOGGED_FRAMES, self._mask, call.args))
+        mask = self._credentials.mask_of(context.tenant)
+        lines = "\n  ".join(failure_lines(error, MAX_LOGGED_FRAMES, mask, call.args))
         named = f"tool {call.tool_name!r} of task {context.task_id}, call {call.id}, attempt {context.attempt}"
         _log.warning("%s: %s\n  %s", named, summary, lines)
 
@@ -375,6 +382,23 @@ def _once(spec: ToolSpec, read: Callable[[str], Found]) -> Callable[[str], Found
             raise UsageError(f"{error}; call the tool again later") from error
 
     return found
+
+
+def _raise_masked(error: TransientError, mask: CredentialMask) -> NoReturn:
+    """Raise the error without secrets: it is logged while its call is repeated."""
+    if (text := mask(str(error))) == str(error):
+        raise error
+    raise TransientError(text) from None
+
+
+def _masked_media(media: Media, spec: ToolDeclaration | None, mask: CredentialMask) -> Media:
+    """Return the file without secrets in its name and its type; one of a server also without them in its bytes.
+
+    The name of an artifact has no asterisks.
+    """
+    name, mime_type = mask(media.name).replace("***", "___"), mask(media.mime_type)
+    data = mask.mask_bytes(media.data) if isinstance(spec, ServerTool) else media.data
+    return replace(media, name=name, mime_type=mime_type, data=data)
 
 
 def _timed_out(team: Team, call: ToolCall, spec: ToolDeclaration | None, runtime_ms: int) -> ToolOutcome:

@@ -17,8 +17,8 @@ from roboco.gateway.problem import forbidden
 from roboco.gateway.rest.models import CreatedTask, ForkTask, NewTask, given_options
 from roboco.gateway.teams import frozen_team, limited_team, named_team, team_of_fork, team_of_new_task
 
-SERVER_FIELDS = ("base_url", "api_key_env", "headers")
-"""Fields of a model profile that choose the server, and the variables that it gets."""
+SERVER_FIELDS = ("base_url", "api_key_env", "api_key", "headers")
+"""Fields of a model profile that choose the server, and the secrets that it gets."""
 
 
 def create_task(gateway: Gateway, caller: Principal, body: NewTask, new: NewTaskId) -> CreatedTask:

@@ -87,6 +87,10 @@ class McpConnection:
         """Return the text with the secrets of the session masked."""
         return text if self._session is None else self._session.transport.mask(text)
 
+    def masker(self) -> Callable[[str], str]:
+        """Return `mask` for many texts."""
+        return str if self._session is None else self._session.transport.masker()
+
     def _wait(self, coroutine: Coroutine[Any, Any, T], until: float, cancelled: Callable[[], bool], did: str) -> T:
         """Return the result of the coroutine, which runs on the loop. Cancel it if its result is not needed."""
         future: Future[T] = Future()

@@ -19,6 +19,7 @@ from roboco.domain.team.team import Team, default_prefix
 from roboco.domain.team.tool_listing import MAX_LISTING_CHARS, ListedTool, Listing
 from roboco.domain.team.tool_spec import ServerTool
 from roboco.errors import UsageError
+from roboco.process.credential_mask import CredentialMask
 from roboco.schemas.reduced_schema import reduced_schema
 
 MAX_LISTED_TOOLS, MAX_OTHER_NAMES = 1000, 50
@@ -175,7 +176,9 @@ def _listed_tool(tool: dict[str, Any], mask: Callable[[str], str], in_time: bool
             reduced = _OPEN_SCHEMA
         case reduced, left_out:
             text = _with_note(text, _left_out_note(left_out)) if left_out else text
-    return ListedTool(description=text, input_schema=reduced, effect=_effect(tool.get("annotations")))
+    return ListedTool(
+        description=text, input_schema=CredentialMask(mask).mask_json(reduced), effect=_effect(tool.get("annotations"))
+    )
 
 
 def _effect(annotations: Any) -> Effect:

@@ -20,6 +20,7 @@ from roboco.domain.url import covers
 from roboco.errors import UsageError
 from roboco.model.loop_thread import LoopThread
 from roboco.ports.tools import TaskOwner
+from roboco.process.credential_mask import CredentialMask
 from roboco.process.credentials import Credentials
 from roboco.tools.mcp.confinement import Confinement
 from roboco.tools.mcp.listing import ListedTools, is_wanted
@@ -87,8 +88,9 @@ class McpServers:
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             before, (page, cursor) = cursor, connection.list_page(cursor, until)
+            mask = connection.masker()
             for tool in page:
-                found.add(tool, wanted, connection.mask, time.monotonic() < until)
+                found.add(tool, wanted, mask, time.monotonic() < until)
             if not cursor or cursor == before:
                 break
         offered = found.offered(server, prefix)
@@ -110,7 +112,9 @@ class McpServers:
         """
         self.check(server)
         own_name = self._own_names.get(server.cache_key, {}).get(name, name)
-        return result_of(self._connection(server, owner).call(own_name, args, key, cancelled))
+        connection = self._connection(server, owner)
+        result, media = result_of(connection.call(own_name, args, key, cancelled))
+        return CredentialMask(connection.masker()).mask_json(result), media
 
     def close(self) -> None:
         """End every session, and every process that was started for one."""

@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from roboco.domain.team.mcp_server import McpServer
 from roboco.domain.url import strip_credentials
 from roboco.errors import TransientError, UsageError
+from roboco.process.credential_mask import secret_texts
 from roboco.tools.mcp import watchdog
 from roboco.tools.mcp.confinement import Confinement
 from roboco.tools.mcp.http import BoundedClient, clean_body
@@ -72,11 +73,20 @@ class McpTransport:
 
     def mask(self, text: str) -> str:
         """Return the text with every secret masked: servers repeat what they receive."""
-        secrets = self._values if self._auth is None else (*self._values, *self._auth.secrets)
-        for secret in sorted(secrets, key=len, reverse=True):
-            if len(secret) >= _MIN_SECRET_CHARS:
+        return self.masker()(text)
+
+    def masker(self) -> Callable[[str], str]:
+        """Return `mask` for many texts, with the secrets of this moment."""
+        values = self._values if self._auth is None else (*self._values, *self._auth.secrets)
+        secrets = {secret for value in values for secret in (value, *secret_texts(value))}
+        longest_first = sorted((one for one in secrets if len(one) >= _MIN_SECRET_CHARS), key=len, reverse=True)
+
+        def mask(text: str) -> str:
+            for secret in longest_first:
                 text = text.replace(secret, "***")
-        return text
+            return text
+
+        return mask
 
     @asynccontextmanager
     async def streams(self) -> AsyncIterator[Streams]:

@@ -73,7 +73,8 @@ def test_a_team_object_needs_its_scope_and_names_no_server(rest: RestWorld) -> N
     assert create(rest, TASK | {"team": own}, caller="plain").status_code == 403
     assert create(rest, TASK | {"team": own}).status_code == 201
     address: dict[str, Any] = {"base_url": "http://evil.example/v1"}
-    for field in (address, {"api_key_env": "OPENAI_API_KEY"}, {"headers": {"X-Account": "ACCOUNT"}}):
+    key = {"api_key": {"credential": "crm"}}
+    for field in (address, key, {"api_key_env": "OPENAI_API_KEY"}, {"headers": {"X-Account": "ACCOUNT"}}):
         models = {"m": {"model": "x", **field}}
         for team in (own | {"models": models}, own | {"teams": {"helper": own | {"models": models}}}):
             assert create(rest, TASK | {"team": team}).status_code == 403, team

@@ -19,10 +19,11 @@ FUNCTION = f"{tenant_credentials.__name__}:find"
 
 
 @pytest.fixture
-def model(models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch) -> OpenAIModel:
+def model(server: ModelServer, models: Callable[..., OpenAIModel], monkeypatch: pytest.MonkeyPatch) -> OpenAIModel:
     monkeypatch.setattr(tenant_credentials, "VALUES", dict(VALUES))
     ASKED.clear()
-    return models(retry_delay=0.01, credentials=Credentials(FUNCTION))
+    allowed = (f"credential:model-key@{server.base_url}",)
+    return models(allowed=allowed, retry_delay=0.01, credentials=Credentials(FUNCTION))
 
 
 def ask(tenant: str, **profile: Any) -> ModelRequest:
@@ -100,7 +101,10 @@ def test_a_failure_of_the_function_is_final_or_an_outage(
 def test_no_credential_is_asked_for_an_address_that_is_not_allowed(server: ModelServer, model: OpenAIModel) -> None:
     _, error = read_failure(model.stream(ask("acme", base_url="http://127.0.0.1:9/v1")))
     assert error.code == "not_allowed"
-    assert ASKED == []
+    other = replace(make_request(api_key={"credential": "crm"}), tenant="acme")  # at the worker's own model server
+    _, error = read_failure(model.stream(other))
+    assert error.code == "not_allowed"
+    assert (ASKED, server.requests) == ([], [])
 
 
 def test_a_request_shows_no_key() -> None:

@@ -140,7 +140,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory, s3: S3Server) -> Iterator[Ca
             "redis_url": f"redis://state:{OF_REDIS}@127.0.0.1:{guarded.port}/0",
             "broker_url": f"redis://broker:{OF_BROKER}@127.0.0.1:{guarded.port}/1",
             "allowlist": {
-                "model_servers": (f"EMBEDDINGS_KEY@{refusing.base_url}", f"TEAM_KEY@{refusing.base_url}"),
+                "model_servers": tuple(
+                    f"{secret}@{refusing.base_url}" for secret in ("EMBEDDINGS_KEY", "TEAM_KEY", "credential:model-key")
+                ),
                 "mcp_servers": (shlex.join(SHOP), f"http://127.0.0.1:{web}/mcp"),
                 "mcp_env": ("SHOP_TOKEN", "WEB_TOKEN"),
                 "callbacks": ("shop.notified",),

@@ -6,10 +6,12 @@ import pytest
 
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.errors import ModelError
-from roboco.model.allowlist import check_allowed
+from roboco.model.allowlist import check_allowed, variables_for
 
 GROQ_URL = "https://api.groq.com/openai/v1"
 LOCAL_URL = "http://llm_1:8080/v1"
+OPENAI_URL = "https://api.openai.com/v1"
+CRM = {"credential": "crm"}
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,9 @@ LOCAL_URL = "http://llm_1:8080/v1"
         ({"provider": "bedrock"}, ("https://bedrock-runtime.us-east-1.amazonaws.com",), None),
         ({"provider": "openai-responses"}, (), LOCAL_URL),
         ({"api_key_env": "GROQ_API_KEY"}, ("GROQ_API_KEY",), LOCAL_URL),
+        ({"api_key": CRM}, (f"credential:crm@{LOCAL_URL}",), LOCAL_URL),
+        ({"api_key": CRM, "base_url": GROQ_URL}, ("credential:crm@https://api.groq.com",), None),
+        ({"api_key": CRM, "provider": "groq"}, (f"credential:crm@{GROQ_URL}",), None),
     ],
 )
 def test_a_server_that_the_operator_allows_is_accepted(
@@ -67,6 +72,10 @@ def test_a_server_that_the_operator_allows_is_accepted(
             "'OPENAI_API_KEY@https://api.anthropic.com'",
         ),
         ({"provider": "anthropic", "base_url": LOCAL_URL}, ("ANTHROPIC_API_KEY",), None, f"'{LOCAL_URL}'"),
+        ({"api_key": CRM}, ("credential:crm", "crm", "OPENAI_API_KEY"), None, f"'credential:crm@{OPENAI_URL}'"),
+        ({"api_key": CRM}, (f"credential:other@{LOCAL_URL}", LOCAL_URL), LOCAL_URL, f"'credential:crm@{LOCAL_URL}'"),
+        ({"api_key": CRM, "provider": "groq"}, ("GROQ_API_KEY",), None, f"'credential:crm@{GROQ_URL}'"),
+        ({"api_key": CRM, "base_url": GROQ_URL}, (f"crm@{GROQ_URL}",), None, f"'credential:crm@{GROQ_URL}'"),
         ({"provider": "bedrock"}, (), None, "'https://bedrock-runtime.us-east-1.amazonaws.com'"),
     ],
 )
@@ -82,6 +91,10 @@ def test_a_server_that_the_operator_does_not_allow_is_refused(
         check_allowed(ModelProfile(model="m", **profile), allowed)
     assert (refused.value.code, refused.value.retryable) == ("not_allowed", False)
     assert f"name {entry} in model_servers of ROBOCO_ALLOWLIST" in str(refused.value)
+
+
+def test_a_credential_is_no_variable() -> None:
+    assert variables_for(GROQ_URL, (f"credential:crm@{GROQ_URL}", f"GROQ_KEY@{GROQ_URL}")) == ["GROQ_KEY"]
 
 
 @pytest.mark.parametrize("address", ["https://user:password@h/v1", "file:///etc/passwd", "http://h/v1/../admin", "h"])

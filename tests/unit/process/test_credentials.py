@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roboco.errors import TransientError, UsageError
-from roboco.process import credentials
+from roboco.process import credential_mask, credentials
 from roboco.process.credentials import MAX_BYTES, MAX_RUNNING_OF_TENANT, Credentials
 from tests.support import tenant_credentials
 from tests.support.stack import until
@@ -129,20 +129,39 @@ def test_get_async_a_refused_value_is_asked_for_once_more(found: Credentials) ->
     assert len(ASKED) == 2
 
 
-def test_known_values_are_bounded(found: Credentials, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials, "MAX_KNOWN", 3)
+def test_known_values_are_bounded_and_what_is_served_stays_masked(
+    found: Credentials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "MAX_KNOWN_OF_TENANT", 3)
+    monkeypatch.setattr(credential_mask, "MAX_VALUES", 1)
+    mask = found.mask_of("acme")
     for number in range(5):
         returns(f"canary-value-{number}", f"n{number}")
         found.get("acme", f"n{number}")
-    assert (len(found._known), len(found._seen)) == (3, 3)
-    assert found.mask("canary-value-4, canary-value-0") == "***, canary-value-0"
+    values = [f"canary-value-{number}" for number in range(5)]
+    assert [mask(value) for value in values] == ["canary-value-0", "***", "***", "***", "***"]
+    monkeypatch.setattr(credentials, "MAX_KNOWN", 3)
+    assert found.get("globex", "crm") == "canary-crm-of-globex"
+    assert len(found._known) == 3
 
 
-def test_mask_replaces_values_and_their_lines_in_any_json(found: Credentials) -> None:
-    returns("-----BEGIN KEY-----\nMIIcanary\n", "pem")
-    found.get("acme", "pem")
-    found.get("acme", "crm")
-    assert found.mask("line: MIIcanary") == "line: ***"
-    shown = found.mask_json({"headers": [{"Authorization": "Bearer canary-crm-of-acme"}], "n": 1, "ok": None})
-    assert shown == {"headers": [{"Authorization": "Bearer ***"}], "n": 1, "ok": None}
-    assert "canary" not in repr(found)
+def test_mask_of_a_tenant_knows_no_value_of_another(found: Credentials) -> None:
+    returns("\n".join(f"w{number:020d}" for number in range(700)), "large")
+    returns("answer\nstatus\ncustomer", "words")
+    held = found.get("globex", "crm")
+    for name in ("large", "words"):
+        found.get("acme", name)
+    assert found.mask_of("globex")(held) == "***"
+    shown = {"answer": 1, "status": 2, "crm": "canary-crm-of-acme"}
+    assert found.mask_of("globex").mask_json(shown) == found.mask_of("acme").mask_json(shown) == shown
+
+
+def test_mask_of_a_call_masks_what_it_got_although_the_process_has_forgotten_it(
+    found: Credentials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mask, held = found.mask_of("acme"), found.get("acme", "crm")
+    monkeypatch.setattr(credentials, "MAX_KNOWN", 1)
+    found.get("globex", "crm")
+    assert mask(held) == found.mask_of("acme")(held) == "***"
+    del mask
+    assert found.mask_of("acme")(held) == held

@@ -13,15 +13,17 @@ from pydantic import AfterValidator, BaseModel
 
 from roboco.cli.commands.demo import shipped_team
 from roboco.domain.decision.route import Route
+from roboco.domain.history.media import Media
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.team.effect import Effect
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_listing import ListedTool, Listing
-from roboco.domain.team.tool_spec import ToolSpec
+from roboco.domain.team.tool_spec import ServerTool, ToolSpec
 from roboco.domain.team.validation import validate_team
 from roboco.engine.record.call_failures import call_failures
 from roboco.errors import TransientError, UsageError
+from roboco.ports.file import File
 from roboco.ports.tools import ToolContext
 from roboco.tools.function_loader import FunctionLoader
 from roboco.tools.function_tool import tool
@@ -33,6 +35,7 @@ from tests.support.memory_ports.workspace import MemoryFiles, MemoryHistories
 from tests.support.toolboxes import toolbox_of
 from tests.unit.domain.steps import TASK, steps_of
 
+CANARY = "canary-0123456789"
 THIS_MODULE = __name__
 CONTEXT = ToolContext(TASK, "one", "tc_0123456789abcdef", f"{TASK}/tc_1", 1)
 
@@ -69,6 +72,35 @@ def call_crm(context: ToolContext, name: str = "crm") -> dict[str, str]:
     secret = context.credential(name)
     context.update_state(seen=f"Bearer {secret}")
     return {"customer": context.tenant, "authorization": f"Bearer {secret}", "name": name}
+
+
+@tool
+def leak_crm(context: ToolContext, how: str = "") -> File:
+    """Show the tenant's credential in this way."""
+    secret = context.credential("crm")
+    if how:
+        raise {"usage": UsageError, "transient": TransientError}[how](f"refused {secret}")
+    return File(f"{secret}.txt", "a text")
+
+
+def find_leaked(args: dict[str, Any], key: str) -> str:
+    """Return the credential as the found result."""
+    return f"found {CANARY}"
+
+
+@tool(effect="irreversible", verify=find_leaked)
+def lose_crm() -> str:
+    """Have a `verify` that shows a credential."""
+    raise AssertionError
+
+
+class EchoServers:
+    """MCP servers that repeat the header that they get."""
+
+    def call(self, *args: object) -> tuple[Any, tuple[Media, ...]]:
+        """Return the secret in the structured content and in a file."""
+        shown = {"structured": {"authorization": f"Bearer {CANARY}"}}
+        return [shown, {"type": "resource"}], (Media(1, "resource", "text/plain", f"a {CANARY}".encode()),)
 
 
 @tool(effect="irreversible", approval="required")
@@ -490,6 +522,49 @@ def test_tool_gets_the_credential_of_the_tasks_tenant_and_shows_it_to_no_model(m
         assert outcome.result.result == {"customer": tenant, "authorization": "Bearer ***", "name": "crm"}
         assert outcome.state == {"seen": "Bearer ***"}
     assert tenant_credentials.ASKED[-2:] == [("acme", "crm"), ("globex", "crm")]
+
+
+def leaking_box(monkeypatch: pytest.MonkeyPatch) -> FunctionToolbox:
+    """Return a toolbox that knows the credential of acme, a whole header."""
+    values = tenant_credentials.VALUES | {("acme", "crm"): CANARY, ("acme", "header"): f"Bearer {CANARY}"}
+    monkeypatch.setattr(tenant_credentials, "VALUES", values)
+    function = f"{tenant_credentials.__name__}:find"
+    return toolbox_of(MemoryFiles(), MemoryHistories(), (THIS_MODULE,), Path(tempfile.mkdtemp()), credentials=function)
+
+
+def test_errors_names_and_found_results_of_a_tool_show_no_credential(monkeypatch: pytest.MonkeyPatch) -> None:
+    box, context = leaking_box(monkeypatch), replace(CONTEXT, task_id="acme:t1")
+    spec, team = ToolSpec(name="leak_crm", function=f"{THIS_MODULE}:leak_crm", effect="pure"), shipped_team("demo")
+    mask = box._credentials.mask_of("acme")
+
+    def leak(**args: str) -> ToolOutcome:
+        return box.run(team, ToolCall(id="tc_1", tool_name="leak_crm", args=args), spec, context)
+
+    assert leak(how="usage").result.error == "refused ***"
+    with pytest.raises(TransientError, match=r"^refused \*\*\*$") as raised:
+        leak(how="transient")
+    assert raised.value.__suppress_context__
+    outcome = box.offload_large(leak(), context)
+    assert [one.name for one in outcome.artifacts] == ["___.txt"]
+    assert CANARY not in repr(outcome)
+    lost = ToolSpec(name="lose_crm", function=f"{THIS_MODULE}:lose_crm", effect="irreversible")
+    found = box.verify(ToolCall(id="tc_2", tool_name="lose_crm", args={}), lost, context)
+    assert found is not None
+    assert found.result.result == mask(f"found {CANARY}") == "found ***"
+
+
+def test_result_of_a_server_shows_no_credential(monkeypatch: pytest.MonkeyPatch) -> None:
+    box, context = leaking_box(monkeypatch), replace(CONTEXT, task_id="acme:t1")
+    monkeypatch.setattr(box, "_servers", EchoServers())
+    mask = box._credentials.mask_of("acme")
+    box._credentials.get("acme", "header")
+    fields = {"name": "t", "agents": [{"name": "one", "prompt": "x"}], "mcp_servers": {"crm": {"url": "https://h"}}}
+    spec = ServerTool(name="crm_x", server="crm", remote="x")
+    call = ToolCall(id="tc_1", tool_name="crm_x", args={})
+    outcome = box.run(Team.model_validate(fields), call, spec, context)
+    assert outcome.result.result == [{"structured": {"authorization": "***"}}, {"type": "resource"}]
+    assert [one.data for one in outcome.media] == [b"a ***"]
+    assert mask(CANARY) == "***"
 
 
 def test_tool_without_a_credential_ends_with_an_error_for_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:

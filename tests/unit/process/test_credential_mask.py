@@ -1,0 +1,64 @@
+"""CredentialMask: every form of a value is replaced, nothing else, in a text, in JSON and in bytes."""
+
+import json
+
+import pytest
+
+from roboco.process.credential_mask import MAX_LINES, CredentialMask, secret_texts
+
+QUOTED = "pa'ss\\word\"-98765"
+
+
+def mask_of(*values: str) -> CredentialMask:
+    mask = CredentialMask()
+    for value in values:
+        mask.remember(value, frozenset())
+    return mask
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        QUOTED,
+        repr(QUOTED),
+        repr({"key": QUOTED}),
+        str(KeyError(QUOTED)),
+        json.dumps({"key": QUOTED}),
+        json.dumps({"key": QUOTED}, ensure_ascii=False),
+        repr(QUOTED + "'"),
+    ],
+)
+def test_mask_a_value_is_replaced_in_each_form(text: str) -> None:
+    assert "word" not in mask_of(QUOTED)(text)
+
+
+@pytest.mark.parametrize("text", ["it's-canary", 'canary-"quoted"', "canary-é\\n"])
+def test_mask_a_value_with_one_kind_of_quote_is_replaced_in_each_form(text: str) -> None:
+    for shown in (repr(text), repr([text, "'\""]), repr(text + '"'), repr(text + "'"), json.dumps(text)):
+        assert "canary" not in mask_of(text)(shown)
+
+
+def test_mask_a_whole_header_is_also_replaced_without_its_scheme() -> None:
+    mask = mask_of("Bearer sk-canary")
+    assert mask("got Bearer sk-canary, but sk-canary is revoked") == "got ***, but *** is revoked"
+
+
+def test_mask_the_long_lines_of_a_value_are_replaced_up_to_a_number() -> None:
+    lines = [f"canary-{number:020d}" for number in range(MAX_LINES + 1)]
+    mask = mask_of("\n".join(["status", *lines, ""]))
+    assert [mask(line) for line in ("status", *lines)] == ["status", *["***"] * MAX_LINES, lines[-1]]
+    assert mask_of("canary\n")("a canary") == "a ***"
+
+
+def test_mask_json_a_key_is_replaced_and_no_value_lost() -> None:
+    mask = mask_of("canary-a", "canary-b", QUOTED)
+    shown = mask.mask_json({"canary-a": 1, "canary-b": [{"x": "canary-a"}, None], "c": f"<{QUOTED}>"})
+    assert shown == {"***": 1, "****": [{"x": "***"}, None], "c": "<***>"}
+
+
+def test_mask_bytes_a_value_is_replaced() -> None:
+    assert mask_of("canary-a").mask_bytes(b"\xff canary-a") == b"\xff ***"
+
+
+def test_short_texts_are_no_secrets() -> None:
+    assert secret_texts(" abc \n") == ()
