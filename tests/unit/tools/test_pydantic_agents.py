@@ -8,10 +8,12 @@ import pytest
 
 from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.history.state import fold
+from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_usage import TaskUsage
 from roboco.domain.team.team import Team
 from roboco.errors import InvalidTeam
+from roboco.lab.replay.replay import replay
 from roboco.tools.toolbox import FunctionToolbox
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.watch import Crash
@@ -60,6 +62,9 @@ def test_each_request_is_a_turn_and_each_tool_call_a_task(world: World) -> None:
     assert pydantic_agent.REQUESTS == ["Add 4."] * 3  # the third corrects the total that the validator refused
     assert sorted(pydantic_agent.CALLS) == ["add 1 2", "twice 5"]
     assert fold(history).tokens_in > 0
+    began = history[0].created_at
+    past = RecordedTask(team(), tuple(history), TaskStatus.COMPLETED, world.summary().reason, began)
+    assert {position.comparison for position in replay(past)} == {"same"}
 
 
 def test_a_message_after_the_answer_continues_the_conversation(world: World) -> None:
