@@ -1,7 +1,7 @@
 """TaskUsage: the usage of a task by agent, model, tool and day, as a fold of its history.
 
     step of an agent            ─► agent, model      turn, tokens, cost
-    step of results             ─► agent, tool       calls, cost of the tools
+    step of results             ─► agent, tool       calls, cost of the tools, tokens of agents of pydantic-ai
     unfinished replies (either) ─► their agent       tokens, cost (estimates)
 
 Each step counts once, in one task: imported steps and those that a fork has copied count for nothing, and the results

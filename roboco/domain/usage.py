@@ -144,6 +144,8 @@ def tool_usage_of(metadata: dict[str, Any]) -> dict[str, Usage]:
     return {
         str(name): Usage(
             calls=int(number_or_zero(one.get("calls"))),
+            tokens_in=int(number_or_zero(one.get("tokens_in"))),
+            tokens_out=int(number_or_zero(one.get("tokens_out"))),
             seconds=number_or_zero(one.get("seconds")),
             cost=number_or_zero(one.get("cost")),
         )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roboco.domain.builtin_tools import GOAL_PREFIX
+from roboco.domain.builtin_tools import DELEGATE, GOAL_PREFIX
 from roboco.domain.decision.action import Action, AppendStep, CallTools, Wait
 from roboco.domain.decision.approval_times import UNTIL, expiry_of
 from roboco.domain.decision.function_turn import recorded_answer
@@ -163,7 +163,7 @@ def _usage(outcomes: list[ToolOutcome], prices: dict[str, float]) -> dict[str, i
 
 
 def _tool_usage(step: TaskStep, outcomes: list[ToolOutcome], prices: dict[str, float]) -> dict[str, Any]:
-    """Return for each tool the number of calls that were run, their seconds and cost. `prices` are by call."""
+    """Return for each tool the number of calls that were run, their seconds, cost and tokens. `prices` are by call."""
     used: dict[str, Any] = {}
     for call, outcome in zip(step.calls, outcomes, strict=True):
         if call.id in prices:
@@ -173,6 +173,9 @@ def _tool_usage(step: TaskStep, outcomes: list[ToolOutcome], prices: dict[str, f
             one["seconds"] = round(one["seconds"] + outcome.result.runtime_ms / 1000, 3)
             if cost:
                 one["cost"] = round(one.get("cost", 0.0) + cost, 9)
+            for name in () if call.tool_name == DELEGATE else ("tokens_in", "tokens_out"):  # sub-tasks count their own
+                if count := outcome.usage.get(name):
+                    one[name] = one.get(name, 0) + count
     return used
 
 

@@ -60,7 +60,7 @@ class RecordedCall(RecordModel):
 
 
 def _sub_task_usage(step: TaskStep) -> dict[str, Any]:
-    """Return the usage of the sub-tasks in a step of results: its usage without the prices of other tools."""
+    """Return the usage of sub-tasks, or of a turn, in a step of results: its usage without the prices of tools."""
     usage = dict(step.metadata.get("usage") or {})
     tools = step.metadata.get("tools") or {}
     if paid := sum(one.get("cost", 0.0) for name, one in tools.items() if name != DELEGATE):
@@ -84,7 +84,7 @@ def recorded_calls(asked: TaskStep, step: TaskStep) -> dict[str, RecordedCall]:
             resolved_by=(step.metadata.get(RESOLVED_BY) or {}).get(call.id),
             approval=(step.metadata.get("approvals") or {}).get(call.id),
             not_run=call.id in (step.metadata.get(NOT_RUN) or ()),
-            usage=usage if call.tool_name == DELEGATE else {},
+            usage=usage if call.tool_name == DELEGATE or asked.begins_function else {},
             state=(step.metadata.get(STATE) or {}) if call is asked.calls[-1] else {},
             answer=step.metadata.get(ANSWER) or {},
         )

@@ -35,7 +35,7 @@ from roboco.engine.coordinate.pending import (
     wait_for_renewal,
 )
 from roboco.engine.coordinate.shop_task import check_shop_task
-from roboco.engine.coordinate.switched_off import call_work, check_delay
+from roboco.engine.coordinate.switched_off import cause_of_wait, check_delay
 from roboco.engine.engine import Engine
 from roboco.engine.record.effects import has_intent, stored_outcome
 from roboco.ports.assignment import ToolAssignment
@@ -92,10 +92,10 @@ class PendingCalls:
     def _due(self, unclaimed: list[tuple[ToolCall, CallState]], approved: set[str]) -> set[str]:
         """Return the ids of the calls to dispatch, of which some are `approved`, and schedule the next check.
 
-        A call that is switched off waits. One that has waited is dispatched at once: no message of it is under way. The
+        A call that is held back waits. One that has waited is dispatched at once: no message of it is under way. The
         others are dispatched if their messages were lost. The delays of their checks do not count for calls that wait.
         """
-        causes = self._switched_off(unclaimed)
+        causes = self._held_back(unclaimed)
         waiting = [pair for pair in unclaimed if pair[1].waits or pair[0].id in causes]
         others = {call.id for call, state in unclaimed if not state.waits and call.id not in causes}
         lost = others if others and needs_redelivery(self.engine, self.task_id, self.task) else set[str]()
@@ -111,11 +111,11 @@ class PendingCalls:
             (schedule.schedule_no_later_than if others else schedule.set)(self.task_id, delay)
         return lost | ended | (approved - causes.keys())
 
-    def _switched_off(self, unclaimed: list[tuple[ToolCall, CallState]]) -> dict[str, str]:
-        """Return the causes for which calls are switched off, by their ids."""
-        agent, blocking = self.task.steps.tail[-1].agent_name, self.engine.process.switches.blocking
-        found = {call.id: blocking(call_work(self.team, self.task_id, agent, call)) for call, _ in unclaimed}
-        return {call_id: switch.cause for call_id, switch in found.items() if switch is not None}
+    def _held_back(self, unclaimed: list[tuple[ToolCall, CallState]]) -> dict[str, str]:
+        """Return the causes for which calls are held back, by their ids."""
+        agent = self.task.steps.tail[-1].agent_name
+        found = {call.id: cause_of_wait(self.engine, self.team, self.task_id, agent, call) for call, _ in unclaimed}
+        return {call_id: cause for call_id, cause in found.items() if cause is not None}
 
     def _schedule_check(self, open_calls: list[tuple[ToolCall, CallState]]) -> None:
         """Schedule the next check for the first expiry of a lease; earlier if an unclaimed call needs one."""

@@ -1,4 +1,4 @@
-"""switched_off: turns and calls that wait because an operator has switched something off.
+"""switched_off: turns and calls that wait because an operator has switched something off, or for a tenant's budget.
 
     in its queue ─► claimed ─► switched off: released, with the reason ─► the sweeper checks it, 5 to 30 s later
                                                                             │ without a message to a worker
@@ -16,6 +16,7 @@ from roboco.domain.ids import tenant_of
 from roboco.domain.switch import SwitchableWork
 from roboco.domain.team.context_policy import SummaryContext
 from roboco.domain.team.team import Team
+from roboco.domain.team.tool_spec import PydanticTurn
 from roboco.engine.engine import Engine
 from roboco.engine.record.rate_tickets import summary_profile
 from roboco.ports.task_store import Snapshot
@@ -37,6 +38,19 @@ def turn_work(team: Team, task_id: str, agent_name: str) -> SwitchableWork:
 def call_work(team: Team, task_id: str, agent_name: str, call: ToolCall) -> SwitchableWork:
     """Return the names by which a tool call of the agent can be switched off."""
     return SwitchableWork("tools", tenant_of(task_id), team.name, agent_name, tool=call.tool_name)
+
+
+def cause_of_wait(engine: Engine, team: Team, task_id: str, agent_name: str, call: ToolCall) -> str | None:
+    """Return why a call of the agent waits, or None if it can run: a switch, or the tenant's budget.
+
+    The budget holds for a turn of pydantic-ai, which asks its model. Cost: as `DayBudgets.wait`, for such a turn.
+    """
+    if (switch := engine.process.switches.blocking(call_work(team, task_id, agent_name, call))) is not None:
+        return switch.cause
+    if not isinstance(team.tool(call.tool_name), PydanticTurn):
+        return None
+    wait = engine.day_budgets.wait(task_id, agent_name)
+    return None if wait is None else wait[1]
 
 
 def check_delay(engine: Engine, task: Snapshot) -> float:

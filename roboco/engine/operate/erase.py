@@ -33,7 +33,7 @@ from roboco.domain.paths import (
     open_marker_path,
     task_folder,
 )
-from roboco.domain.removal.erasure import ErasureReceipt, ErasureRequest
+from roboco.domain.removal.erasure import ErasureRequest
 from roboco.engine.accept.accept_item import accept_item
 from roboco.engine.attempt_counts import reset_attempts
 from roboco.engine.engine import Engine, TaskStores, WorkspaceRecords
@@ -116,10 +116,10 @@ def _continue(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -
         if receipt.now.files is None:
             receipt.update(**take_inventory(engine, request))
         if not request.keep_memory:
-            forget_entries(engine.workspace, receipt.now.memory, request.task_id)
+            _forget_entries(engine, receipt)
         if not _remove(engine, request.task_id, receipt):
             return 0.0
-    return _check_late_files(engine, request, receipt.now)
+    return _check_late_files(engine, request, receipt)
 
 
 def _request_of(engine: Engine, task_id: str) -> ErasureRequest | None:
@@ -204,19 +204,30 @@ def _remove_fork_name(workspace: WorkspaceRecords, task_id: str) -> None:
             workspace.files.delete(fork_name_path(fork.task_id, task_id))
 
 
+def _forget_entries(engine: Engine, receipt: StoredReceipt) -> None:
+    """Remove what the task remembered. If its memory cannot be read, the receipt says so, and the rest is erased."""
+    try:
+        forget_entries(engine.workspace, receipt.now.memory, receipt.now.task_id)
+    except CorruptHistory as error:
+        if str(error) not in receipt.now.problem:
+            receipt.update(
+                problem="; ".join(filter(None, (receipt.now.problem, f"remembered entries remain: {error}")))
+            )
+
+
 def _remove_letters(tasks: TaskStores, task_id: str) -> None:
     for letter_id in letters_of(tasks, task_id):
         tasks.dead_letters.remove(letter_id)
 
 
-def _check_late_files(engine: Engine, request: ErasureRequest, receipt: ErasureReceipt) -> float | None:
+def _check_late_files(engine: Engine, request: ErasureRequest, receipt: StoredReceipt) -> float | None:
     """Remove what arrived since the erasure. Return the seconds until the next check, or None after the last one."""
-    task_id = request.task_id
-    began = max(request.requested_at, receipt.finished_at or request.requested_at)
+    task_id, finished = request.task_id, receipt.now.finished_at or request.requested_at
+    began = max(request.requested_at, finished)
     elapsed = (engine.now() - began).total_seconds()
     if elapsed >= LATE_CHECKS[0] and not request.keep_memory:
-        forget_entries(engine.workspace, receipt.memory, task_id)
-    if elapsed >= LATE_CHECKS[0] or request.requested_at >= (receipt.finished_at or request.requested_at):
+        _forget_entries(engine, receipt)
+    if elapsed >= LATE_CHECKS[0] or request.requested_at >= finished:
         _forget(engine.tasks, task_id)
         engine.workspace.files.delete(open_marker_path(task_id))
         engine.workspace.files.delete(notify_marker_path(task_id))

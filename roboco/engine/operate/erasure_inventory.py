@@ -32,12 +32,13 @@ def take_inventory(engine: Engine, request: ErasureRequest) -> dict[str, object]
     for file in engine.workspace.files.tree(task_folder(task_id)):
         kinds[file.path.split("/")[1].partition(".")[0]] += 1
         size += file.size
-    sub_tasks, memory = list[str](), ""
+    sub_tasks, memory, remembered = list[str](), "", 0
     try:
         memory = memory_of(engine.workspace, task_id)
         for child in _sub_tasks(engine.workspace, task_id):
             _request_other(engine, request, child)
             sub_tasks.append(child)
+        remembered = len(remembered_by(engine.workspace, memory, task_id).entries)
     except CorruptHistory as error:
         problem = f"sub-tasks and remembered entries may remain, because a record cannot be read: {error}"
     forks = [
@@ -57,7 +58,7 @@ def take_inventory(engine: Engine, request: ErasureRequest) -> dict[str, object]
         "sub_tasks": sub_tasks[:MAX_LISTED],
         "forks": forks[:MAX_LISTED],
         "memory": memory,
-        "remembered": len(remembered_by(engine.workspace, memory, task_id).entries),
+        "remembered": remembered,
         "problem": problem,
     }
 

@@ -21,7 +21,7 @@ class TurnOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class SwitchedOff:
-    """A turn or call waits, because an operator has switched it off, for this cause."""
+    """A turn or call waits for this cause: a switch, or for a turn of pydantic-ai the budget of its tenant."""
 
     cause: str
 

@@ -18,13 +18,13 @@ from roboco.domain.prompt.chat import ChatMessage
 from roboco.domain.prompt.working_memory import conversation
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import StatusChanged
-from roboco.domain.switch import Switch, SwitchableWork
+from roboco.domain.switch import SwitchableWork
 from roboco.domain.team.team import Team
 from roboco.domain.team.tool_spec import AgentFunction, PydanticTool
 from roboco.engine.accept.answer import approved_call
 from roboco.engine.coordinate.close_call import close_call, result_event
 from roboco.engine.coordinate.pending_calls import restart_call
-from roboco.engine.coordinate.switched_off import call_work, check_delay
+from roboco.engine.coordinate.switched_off import call_work, cause_of_wait, check_delay
 from roboco.engine.engine import Engine
 from roboco.engine.held_work import HeldItem
 from roboco.engine.record.recorded_answers import recorded_answer
@@ -81,8 +81,8 @@ def _run(
     if call is None:
         return CallOutcome.DONE
     work = call_work(team, order.task_id, step.agent_name, call)
-    if (switch := engine.process.switches.blocking(work)) is not None:
-        return _release_switched_off(engine, order, token, task, switch)
+    if (cause := cause_of_wait(engine, team, order.task_id, step.agent_name, call)) is not None:
+        return _release_held_back(engine, order, token, task, cause)
     spec = spec_of(team, step, call)
     if (answered := recorded_answer(engine.workspace, team, order.task_id, task, call)) is not None:
         _record(engine, team, (order, token), task, answered)
@@ -188,14 +188,12 @@ def _record(
     return recorded is not None
 
 
-def _release_switched_off(
-    engine: Engine, order: ToolAssignment, token: str, task: Snapshot, switch: Switch
-) -> SwitchedOff:
-    """Release the call until an operator switches it on. The sweeper checks that, and sends no message until then."""
-    event = StatusChanged(task_id=order.task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=switch.cause)
+def _release_held_back(engine: Engine, order: ToolAssignment, token: str, task: Snapshot, cause: str) -> SwitchedOff:
+    """Release the call while there is a cause to wait. The sweeper checks that, and sends no message until then."""
+    event = StatusChanged(task_id=order.task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=cause)
     engine.tasks.leases.release_call(order, token, event=event)
     engine.tasks.schedule.schedule_no_later_than(order.task_id, check_delay(engine, task))
-    return SwitchedOff(switch.cause)
+    return SwitchedOff(cause)
 
 
 def _count_unattended(team: Team, task: Snapshot, step: TaskStep) -> int:

@@ -1,21 +1,27 @@
 """An agent of pydantic-ai as a member of a team, in a whole deployment in memory with the real toolbox."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.history.state import fold
+from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.status import TaskStatus
+from roboco.domain.task_usage import TaskUsage
 from roboco.domain.team.team import Team
 from roboco.errors import InvalidTeam
+from roboco.lab.replay.replay import replay
 from roboco.tools.toolbox import FunctionToolbox
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.watch import Crash
-from tests.support.memory_ports.world import World, team_of, world_parts
+from tests.support.memory_ports.world import POLICY, World, team_of, world_parts
 from tests.support.toolboxes import toolbox_of
 from tests.unit.tools import pydantic_agent
 
+TASK = "acme:t1"
 MODULE = "tests.unit.tools.pydantic_agent"
 AGENT = {"name": "support", "pydantic_ai": f"{MODULE}:support", "deps": f"{MODULE}:deps", "effect": "pure"}
 
@@ -26,9 +32,14 @@ def team() -> Team:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
+    return world_of(tmp_path)
+
+
+def world_of(tmp_path: Path, *budgets: str) -> World:
+    """Return a world with these budgets of tenants."""
     pydantic_agent.REQUESTS.clear()
     pydantic_agent.CALLS.clear()
-    given = world_parts(lambda request: says(""))
+    given = world_parts(lambda request: says(""), policy=replace(POLICY, budgets=TenantBudgets(budgets)))
     found = World(given)
     real: FunctionToolbox = toolbox_of(found.files, found.histories, (MODULE,), tmp_path)
     for name in ("run", "check", "describe"):
@@ -51,6 +62,9 @@ def test_each_request_is_a_turn_and_each_tool_call_a_task(world: World) -> None:
     assert pydantic_agent.REQUESTS == ["Add 4."] * 3  # the third corrects the total that the validator refused
     assert sorted(pydantic_agent.CALLS) == ["add 1 2", "twice 5"]
     assert fold(history).tokens_in > 0
+    began = history[0].created_at
+    past = RecordedTask(team(), tuple(history), TaskStatus.COMPLETED, world.summary().reason, began)
+    assert {position.comparison for position in replay(past)} == {"same"}
 
 
 def test_a_message_after_the_answer_continues_the_conversation(world: World) -> None:
@@ -61,6 +75,28 @@ def test_a_message_after_the_answer_continues_the_conversation(world: World) -> 
     assert world.summary().status is TaskStatus.USER_TURN, world.summary().reason
     assert world.history()[-1].metadata["output"] == {"total": 13}
     assert len(pydantic_agent.REQUESTS) == 4  # its model sees the earlier messages, and answers at once
+
+
+def test_a_turn_counts_for_the_budget_of_its_tenant_and_waits_once_it_is_used_up(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "acme=/1")
+    world.submit(team(), task_id=TASK)
+    world.drain()
+    for _ in range(3):
+        world.clock.move(60)
+        world.sweep()
+        assert not world.dispatcher.queue
+    state = fold(world.history(TASK), TASK)
+    assert len(pydantic_agent.REQUESTS) == 1
+    assert state.day_usage.tokens == state.tokens > 0
+    cells = TaskUsage(task_id=TASK).after(world.history(TASK)).cells
+    assert sum(cell.tokens_in + cell.tokens_out for cell in cells) == state.tokens
+    held = world.server.held.tasks[TASK]
+    assert held.reason.startswith(f"support waits: tenant acme has used {state.tokens} tokens today")
+    assert held.calls[world.history(TASK)[-1].calls[0].id].attempt == 1
+    world.clock.move(86_400)
+    world.sweep()
+    world.drain()
+    assert len(pydantic_agent.REQUESTS) > 1
 
 
 @pytest.mark.parametrize("at", range(1, 140, 9))

@@ -124,6 +124,21 @@ def test_what_arrives_late_from_an_erased_task_is_removed_by_the_checks() -> Non
     assert [entry.id for entry in stored(world).entries] == ["mem_other"]
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_memory_that_cannot_be_read_keeps_nothing_else_from_being_erased(at_once: bool) -> None:
+    world = ended_task()
+    if not at_once:
+        erase(world)
+    world.files.held[PATH] = b"{garbage"
+    if at_once:
+        erase(world)
+    world.sweep_until(lambda: erasure_path(TASK) not in world.files.held, LATE_CHECKS[-1] / 10)
+    assert world.traces() == []
+    assert world.receipt().problem.count("cannot be read: remove the file, or restore it") == 1
+    assert world.files.held[PATH] == b"{garbage"
+    assert world.failures == []
+
+
 def test_the_retention_keeps_what_its_tasks_remembered_and_a_user_may_still_ask_for_more() -> None:
     world = ended_task()
     erase(world, by="retention", keep_memory=True)
