@@ -47,14 +47,15 @@ class DayBudgets:
     teams: FrozenTeams
     clock: Clock
 
-    def count(self, task_id: str, first: TaskStep, state: TaskState) -> None:
+    def count(self, task_id: str, first: TaskStep, state: TaskState, ends_turn: bool = False) -> None:
         """Count the usage of the task's day for the budget of its tenant, if it has one. A repetition is harmless.
 
-        Count nothing if the usage is that of an earlier day. Raise TransientError if Redis does not answer: then the
-        step is not committed, or the pass is repeated. Cost: one script, for a tenant with a budget.
+        Without usage of today, count zero if a step or the task's end `ends_turn`, since the turn's reservation ends
+        with it. Else count nothing: a turn may have reserved its usage. Raise TransientError if Redis does not answer:
+        then the step is not committed, or the pass is repeated. Cost: one script, for a tenant with a budget.
         """
         if self.budgets.of(tenant_of(task_id)) is not None:
-            self._count(task_id, self._creator(task_id, first), state)
+            self._count(task_id, self._creator(task_id, first), state, ends_turn)
 
     def count_for_caller(self, task_id: str, first: TaskStep, state: TaskState) -> None:
         """Count the same for the limits of the caller that created the task, if no budget has counted it.
@@ -108,9 +109,12 @@ class DayBudgets:
             except TransientError as error:
                 _log.warning("the reservation of task %s ends later: %s", task_id, error)
 
-    def _count(self, task_id: str, by: str | None, state: TaskState) -> None:
-        if state.day_usage.day >= day_of(self._now()):
+    def _count(self, task_id: str, by: str | None, state: TaskState, ends_turn: bool = False) -> None:
+        today = day_of(self._now())
+        if state.day_usage.day >= today:
             self.rates.count_day(task_id, by, state.steps, state.day_usage)
+        elif ends_turn:
+            self.rates.count_day(task_id, by, state.steps, DayUsage(day=today))
 
     def _creator(self, task_id: str, first: TaskStep) -> str | None:
         """Return the caller that has submitted or forked the task. The first step of a fork is that of its source."""

@@ -168,7 +168,7 @@ BUGS: dict[str, tuple[str, tuple[str, ...], Callable[[pytest.MonkeyPatch], None]
     "a step is not counted for the budget": (
         "budget",
         (),
-        lambda monkeypatch: monkeypatch.setattr(DayBudgets, "count", lambda *_: None),
+        lambda monkeypatch: monkeypatch.setattr(DayBudgets, "count", lambda *_, **__: None),
     ),
     "sub-tasks are not erased": (
         "nothing of an erased task remains",

@@ -131,6 +131,7 @@ def _append_step(
         recover.catch_up(engine, task_id, task)
         return
     state = task.state.after(step)
+    engine.day_budgets.count(task_id, task.steps.first, state, ends_turn=True)
     report_attempts(engine.services.dispatcher, task_id, task, step)
     events = recover.events_on_apply(engine, task_id, task, step, action.unpublished_results)
     if not engine.tasks.task_store.commit(task_id, task.position.epoch, Commit(step, state, events)):
@@ -212,6 +213,7 @@ def _record_end(engine: Engine, task_id: str, task: Snapshot, action: End) -> Mo
         engine.tasks.schedule.set(task_id, UNRECOVERED_CHECK_DELAY)
         return Rest()
     event = recover.end_event(engine, task_id, task.state, action.status, action.reason)
+    engine.day_budgets.count(task_id, task.steps.first, task.state, ends_turn=True)
     choice = Decision(Phase.END, action.status, action.reason, seen_item_ids=frozenset(task.item_ids), instance_id=run)
     epoch = engine.tasks.task_store.record_decision(task_id, task.position.epoch, choice, [event])
     if epoch is None:

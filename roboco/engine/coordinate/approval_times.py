@@ -17,8 +17,9 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.ids import approval_id
 from roboco.domain.inbox.item import ApprovalDecision, Item
 from roboco.domain.team.team import Team
-from roboco.engine.accept.accept_item import accept_item
+from roboco.engine.accept.accept_item import accept_item, stored_item
 from roboco.engine.engine import Engine
+from roboco.engine.record import recover
 from roboco.errors import AlreadyEnded, StateConflict
 from roboco.ports.task_store import Snapshot
 
@@ -27,12 +28,18 @@ MIN_DELAY = 1.0
 
 
 def expire_approvals(engine: Engine, task_id: str, team: Team, task: Snapshot, items: tuple[Item, ...]) -> bool:
-    """Decide the calls for which no person has decided in time. Return True if there were some."""
+    """Decide the calls for which no person has decided in time. Return True if the task has changed.
+
+    If Redis has lost the step that applied a decision, apply that step again.
+    """
     step, accepted = task.steps.tail[-1], False
     for call in _waiting_calls(team, task, items):
         expiry = expiry_of(team, step, call)
         if expiry is None or expiry > engine.now():
             continue
+        stored = stored_item(engine.workspace, task_id, approval_id(call.id))
+        if stored is not None and stored.applied_at_seq is not None:
+            return recover.catch_up(engine, task_id, task)
         wait = duration_text((expiry - step.created_at).total_seconds())
         decision = ApprovalDecision(
             item_id=approval_id(call.id),

@@ -139,7 +139,7 @@ class NextStep:
 
         Return False if a coordinator has to continue: it decides, or the epoch has changed.
         """
-        self.engine.day_budgets.count(self.task_id, self.task.steps.first, commit.state)
+        self.engine.day_budgets.count(self.task_id, self.task.steps.first, commit.state, ends_turn=True)
         after = self._after_commit(commit)
         action = after.decide_locally()
         if action is None:

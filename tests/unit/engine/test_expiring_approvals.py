@@ -1,5 +1,6 @@
 """Approvals that remind and expire: a call waits for a person for a limited time."""
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -122,6 +123,18 @@ def test_a_decision_after_the_expiry_is_refused() -> None:
         world.decide_approval(second.id, approved=True)
     world.settle()
     assert [result.result for result in results_of(world)] == ["paid", None]
+
+
+def test_redis_that_was_set_back_before_an_expiry_catches_up() -> None:
+    world = world_with_calls(("pay", {}), expires="2h")
+    before = deepcopy(world.server.held)
+    pass_time(world, 2 * HOUR)
+    world.server.held = before
+    steps = world.history()
+    world.engine.services.dispatcher.advance(TASK)
+    world.drain(limit=10)
+    assert world.summary().status is TaskStatus.COMPLETED
+    assert world.history() == steps
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from roboco.domain.task_usage import TaskUsage
 from roboco.domain.usage import BILLION, day_of
 from roboco.engine.day_budgets import MAX_WAIT
 from roboco.engine.engine import Policy
-from roboco.errors import UsageError
+from roboco.errors import ModelError, UsageError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import TOOLS, member
 from tests.support.memory_ports.model import ScriptedReply, says
@@ -206,6 +206,35 @@ def test_a_reservation_of_a_dead_worker_is_replaced_by_that_of_the_next_attempt(
     world.settle(TASK)
     assert not world.server.held.day_reservations
     assert world.status(TASK) is TaskStatus.USER_TURN
+
+
+@pytest.mark.parametrize(
+    ("dies_at", "conversation", "status"),
+    [
+        ("", True, TaskStatus.USER_TURN),  # the turn's commit
+        ("model.stream", True, TaskStatus.USER_TURN),  # the coordinator's commit
+        ("rates.count_day", False, TaskStatus.FAILED),  # the end, after the step was recovered
+    ],
+)
+def test_the_reservation_of_a_turn_without_usage_ends(dies_at: str, conversation: bool, status: TaskStatus) -> None:
+    def watch(name: str, call: PortCall) -> Any:
+        if name == dies_at:
+            world.watch = make_call
+            raise Crash
+        return call()
+
+    policy = replace(POLICY, budgets=TenantBudgets(("acme=/999999",)))
+    refusal = ScriptedReply(error=ModelError("model", "401 wrong key", False))
+    world = World(world_parts(lambda request: refusal, policy=policy))
+    world.watch = watch
+    world.submit(TEAM, task_id=TASK, conversation=conversation)
+    world.drain()
+    if dies_at == "model.stream":
+        world.halt(task_id=TASK)
+    world.settle(TASK)
+    assert world.status(TASK) is status
+    assert not world.server.held.day_reservations
+    assert spent(world) == (0, 0)
 
 
 def test_a_turn_without_a_budget_has_no_round_trip_for_it() -> None:
