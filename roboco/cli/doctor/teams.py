@@ -98,12 +98,23 @@ def missing_functions(team: Team, settings: Settings) -> Iterator[str]:
     functions = FunctionLoader(settings.tool_modules)
     for index, tool in enumerate(team.tools):
         if isinstance(tool, ToolSpec):
-            yield from _import_mistake(f"tools[{index}].function", functions.tool, tool.function)
+            missing = list(_import_mistake(f"tools[{index}].function", functions.tool, tool.function))
+            yield from missing or _unfit_guard(team, tool, functions)
     if isinstance(model := team.collaboration_model, Custom):
         yield from _import_mistake("collaboration_model.router", functions.router, model.router)
     types = OutputTypes(functions)
     for index, agent in enumerate(team.agents):
         yield from _missing_of_agent(f"agents[{index}]", agent, functions, types)
+
+
+def _unfit_guard(team: Team, tool: ToolSpec, functions: FunctionLoader) -> Iterator[str]:
+    """Yield a mistake if the tool is a guard whose function cannot be called with a text."""
+    guards = () if team.guards is None else team.guards.input
+    fields = functions.tool(tool.function).arguments.model_fields.values() if tool.name in guards else ()
+    needed = [str(field.alias) for field in fields if field.is_required() or field.alias == "text"]
+    if tool.name in guards and needed != ["text"]:
+        at = f"guards.input[{guards.index(tool.name)}]"
+        yield f"{at}: function {tool.function!r} takes 'text' alone, and this one needs {needed}"
 
 
 def _missing_of_agent(at: str, agent: Agent, functions: FunctionLoader, types: OutputTypes) -> Iterator[str]:

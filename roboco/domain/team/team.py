@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import PydanticCustomError
 
 from roboco.domain.limits import Limits
 from roboco.domain.memory import MemorySettings
@@ -47,13 +46,14 @@ def default_prefix(server: str) -> str:
     return f"{server.removeprefix(SERVER_TOOLS_PREFIX)}_"
 
 
+LIST_PATTERN = r"^(output\.[A-Za-z][A-Za-z0-9_-]*|state\.[^.]+)(\.[^.]+)*$"
 _OF_FUNCTIONS = ("effect", "approval", "timeout", "retry", "price")
 
 
 class Map(InputModel):
     """The work of an agent without a model: a sub-task of a team for each item of a list."""
 
-    over: Annotated[str, Field(pattern=r"^(output\.[A-Za-z][A-Za-z0-9_-]*|state\.[^.]+)(\.[^.]+)*$", max_length=500)]
+    over: Annotated[str, Field(pattern=LIST_PATTERN, max_length=500)]
     """The list: `output.AGENT`, a field of it, or a value of the state such as "state.files"."""
     team: Name
     """The team of the sub-tasks. Its prompts have the item as `context.item`."""
@@ -119,12 +119,19 @@ class Agent(InputModel):
         others = ("function", "pydantic_ai", "map")
         if any(name not in info.data for name in others):
             return value
-        kinds = [name for name in others if info.data[name] is not None] + (["prompt"] if value else [])
-        if not kinds:
-            raise PydanticCustomError("missing", "Field required")
-        if len(kinds) > 1:
-            raise ValueError(f"an agent with the field {kinds[0]} has no {kinds[1]}")
+        kinds = [name for name in others if info.data[name] is not None]
+        if not kinds and not value:
+            raise ValueError("needs prompt, prompt_file, function, pydantic_ai or map")
+        if kinds and value:
+            raise ValueError(f"an agent with the field {kinds[0]} has no prompt")
         return value
+
+    @model_validator(mode="after")
+    def _has_no_two_kinds(self) -> Self:
+        kinds = [name for name in ("function", "pydantic_ai", "map") if getattr(self, name) is not None]
+        if len(kinds) > 1:
+            raise ValueError(f"{kinds[0]} and {kinds[1]} exclude each other")
+        return self
 
     @model_validator(mode="after")
     def _has_fields_of_its_kind(self) -> Self:
@@ -134,7 +141,8 @@ class Agent(InputModel):
                 if getattr(self, name) is not None:
                     raise ValueError(f"{name}: needs the field function")
         elif self.model is not None or self.tool_choice != "auto" or isinstance(self.context, SummaryContext):
-            raise ValueError("an agent with the field function has no model, tool_choice and context of a summary")
+            field = "function" if self.function else "pydantic_ai"
+            raise ValueError(f"an agent with the field {field} has no model, tool_choice and context of a summary")
         elif self.retry is not None and self.effect not in ("pure", "idempotent"):
             raise ValueError("retry: needs effect: pure or idempotent, because the function runs again")
         return self

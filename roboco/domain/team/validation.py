@@ -8,10 +8,12 @@ from pydantic_core import ErrorDetails
 
 from roboco.domain.builtin_tools import BUILTIN_TOOLS, CLIENT_PREFIX, DELEGATE, GOAL_PREFIX, HANDOFF, MEMORY_TOOLS
 from roboco.domain.canonical_json import canonical_json, validated_json
+from roboco.domain.memory import OWNER_PATTERN
 from roboco.domain.pattern import MAX_PATTERN_CHARS, weight
+from roboco.domain.schema import FUNCTION_PATTERN
 from roboco.domain.team.collaboration import END, TO_USER
 from roboco.domain.team.server_names import ServerNames
-from roboco.domain.team.team import SERVER_TOOLS_PREFIX, Team
+from roboco.domain.team.team import LIST_PATTERN, SERVER_TOOLS_PREFIX, Team
 from roboco.errors import InvalidTeam
 
 MAX_TEAM_CHARS = 1024 * 1024
@@ -117,7 +119,36 @@ def _mistake_of(detail: ErrorDetails) -> str:
         return f"{path}: found {_short(context.get('tag'))}, possible are {context.get('expected_tags')}"
     if path.endswith(".api_key") and isinstance(detail["input"], str):
         return f"{path}: keys are no part of a team file: use {{credential: NAME}}, or api_key_env"
+    if kind == "tuple_type" and "." in path and isinstance(detail["input"], str):
+        return f"{path}: write a list: [{detail['input'][:60]}]"
+    if expected := _expected(detail):
+        return f"{path}: write {expected} (found {found})"
     return f"{path}: {detail['msg'].removeprefix('Value error, ')} (found {found})"
+
+
+_DURATION = "seconds, or 90s, 30m, 2h, 1d"
+_OUTPUT = 'a JSON Schema, or "package.module:NAME"'
+_REFUSAL = "end, or {answer: TEXT}"
+_EXPECTED = {
+    FUNCTION_PATTERN: '"package.module:name"',
+    LIST_PATTERN: "output.AGENT, output.AGENT.FIELD or state.NAME, without braces",
+    OWNER_PATTERN: "tenant or context.NAME, such as context.user",
+    "memory model_type": "{of: tenant}",
+    "guards model_type": "{input: [...]}",
+    "expires float_parsing": _DURATION,
+    "remind float_parsing": _DURATION,
+    "output dict[str,any]": _OUTPUT,
+    "output constrained-str": _OUTPUT,
+    "on_refusal literal['end']": _REFUSAL,
+    "on_refusal RefusalAnswer": _REFUSAL,
+}
+"""The possible values by the last two places of a mistake, by its last place and type, or by its pattern."""
+
+
+def _expected(detail: ErrorDetails) -> str | None:
+    *_, before, last = ("", "", *detail["loc"])
+    keys = (f"{before} {last}", f"{last} {detail['type']}", (detail.get("ctx") or {}).get("pattern"))
+    return next((_EXPECTED[key] for key in keys if key in _EXPECTED), None)
 
 
 _TAGS = frozenset(
@@ -132,6 +163,8 @@ def _path(loc: tuple[int | str, ...]) -> str:
             continue
         if key in ("function", "task") and isinstance(before, int) and loc[place - 2] == "tools":
             continue  # the kind of the tool
+        if f"{before} {key}" in _EXPECTED:
+            continue  # the kind of the value
         text += f"[{key}]" if isinstance(key, int) else f".{key}"
     return text.lstrip(".") or "the file"
 
@@ -278,6 +311,23 @@ class _NameValidator:
                 yield f"guards.input[{index}]: {_short(name)} is there twice"
             if isinstance(name, str) and name not in possible:
                 yield f"guards.input[{index}]: no tool or team {_short(name)}, possible are {_listed(possible)}"
+            elif isinstance(name, str) and (mistake := self._never_passes(name)):
+                yield f"guards.input[{index}]: {mistake}"
+
+    def _never_passes(self, name: str) -> str:
+        """Return why this guard can pass no message, or "". A tool precedes a team of its name."""
+        for tool in self.tools:
+            if tool.get("name") == name:
+                return "" if tool.get("approval", "never") == "never" else "a guard has no approval"
+        team = _NameValidator(inner) if isinstance(inner := self.teams[name], dict) else None
+        answering = [] if team is None else team.agents if team._ends_anywhere else team.agents[-1:]
+        if not answering or any(agent.get("output") is not None for agent in answering):
+            return ""
+        return f"team {name!r} has no typed output: give its last agent output with a boolean 'passed'"
+
+    @property
+    def _ends_anywhere(self) -> bool:
+        return self.model.get("type", "sequential") != "sequential"
 
     def _listed_names(self, where: str, names: object, possible: list[str]) -> Iterator[str]:
         for index, name in enumerate(names if isinstance(names, list | tuple) else []):

@@ -124,7 +124,8 @@ def test_a_kill_repeats_no_request_that_is_recorded(world: World, at: int) -> No
     [
         ({"tools": ["artifact_list"]}, "has no function, tools"),
         ({"prompt": "hi"}, "has no prompt"),
-        ({"model": "m"}, "has no model"),
+        ({"model": "m"}, "with the field pydantic_ai has no model"),
+        ({"function": "a.b:c"}, r"agents\[0\]: function and pydantic_ai exclude each other"),
         ({"pydantic_ai": None, "prompt": "hi", "effect": None}, "deps: needs the field pydantic_ai"),
     ],
 )

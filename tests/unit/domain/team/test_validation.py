@@ -53,8 +53,29 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
         ("agents", [], "agents", "at least 1"),
         ("agents", "x", "agents", "(found 'x')"),
         ("agents/0/name", ..., "agents[0].name", "is missing"),
-        ("agents/0/prompt", ..., "agents[0].prompt", "is missing"),
-        ("agents/0/prompt", "", "agents[0].prompt", "is missing"),
+        ("agents/0/prompt", ..., "agents[0].prompt", "needs prompt, prompt_file, function, pydantic_ai or map"),
+        ("agents/0/prompt", "", "agents[0].prompt", "needs prompt, prompt_file, function, pydantic_ai or map"),
+        (
+            "agents/0/function",
+            "shop.triage",
+            "agents[0].function",
+            "write \"package.module:name\" (found 'shop.triage'",
+        ),
+        ("agents/0/output", "shop.Plan", "agents[0].output", 'write a JSON Schema, or "package.module:NAME"'),
+        ("agents/0/output", 5, "agents[0].output", 'write a JSON Schema, or "package.module:NAME"'),
+        (
+            "agents/0/map",
+            {"over": "{{ output.p.x }}", "team": "x"},
+            "agents[0].map.over",
+            "write output.AGENT, output.",
+        ),
+        ("agents/0/handoffs", "critic", "agents[0].handoffs", "write a list: [critic]"),
+        ("tools/0/retry", {"on": "ConnectionError"}, "tools[0].retry.on", "write a list: [ConnectionError]"),
+        ("tools/0/expires", "2 hours", "tools[0].expires", "write seconds, or 90s, 30m, 2h, 1d (found '2 hours')"),
+        ("memory", {"of": "user"}, "memory.of", "write tenant or context.NAME, such as context.user"),
+        ("memory", "tenant", "memory", "write {of: tenant} (found 'tenant')"),
+        ("guards", ["polite"], "guards", "write {input: [...]} (found ['polite'])"),
+        ("guards", {"input": ["x"], "on_refusal": "sorry"}, "guards.on_refusal", "write end, or {answer: TEXT}"),
         ("agents/0/colour", 1, "agents[0].colour", "no such field here (found 1)"),
         ("agents/1/name", "writer", "agents[1].name", "'writer' is there twice"),
         ("agents/1/name", "user", "agents[1].name", "'user' is reserved"),
@@ -174,6 +195,32 @@ def test_a_mistake_names_its_path(path: str, value: object, where: str, expected
     found = [mistake for mistake in mistakes(change_example(path, value)) if mistake.startswith(f"{where}: ")]
     assert len(found) == 1, mistakes(change_example(path, value))
     assert expected in found[0]
+
+
+JUDGE: dict[str, Any] = {"name": "judge", "agents": [{"name": "a", "prompt": "p", "output": {}}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, ""),
+        (
+            {"agents": [*JUDGE["agents"], {"name": "b", "prompt": "p"}]},
+            "team 'judge' has no typed output: give its last",
+        ),
+        ({"agents": [*JUDGE["agents"], {"name": "b", "prompt": "p"}], "collaboration_model": {"type": "manual"}}, ""),
+        ({"tools": [{"name": "judge", "function": "a:b"}]}, ""),
+        ({"tools": [{"name": "judge", "function": "a:b", "approval": "required"}]}, "a guard has no approval"),
+    ],
+)
+def test_a_guard_that_can_never_pass_is_a_mistake(change: dict[str, Any], expected: str) -> None:
+    tools, judge = change.get("tools", []), JUDGE | {name: one for name, one in change.items() if name != "tools"}
+    data = DESIGN | {"tools": [*DESIGN["tools"], *tools], "teams": {"judge": judge}, "guards": {"input": ["judge"]}}
+    if not expected:
+        assert validate_team(data).guards is not None
+        return
+    [mistake] = mistakes(data)
+    assert mistake.startswith(f"guards.input[0]: {expected}")
 
 
 @pytest.mark.parametrize("data", [None, [], "team", 5, {}])

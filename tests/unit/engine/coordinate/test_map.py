@@ -260,7 +260,7 @@ def test_a_replay_and_a_rehearsal_make_the_same_steps(on_error: str) -> None:
     [
         ({"map": {"over": "output.absent", "team": "search"}}, "agents[1].map.over: no agent 'absent' with an output"),
         ({"map": {"over": "state.x", "team": "absent"}}, "agents[1].map.team: no team 'absent', possible are 'search'"),
-        ({"map": {"over": "words", "team": "search"}}, "agents[1].map.over: String should match pattern"),
+        ({"map": {"over": "words", "team": "search"}}, "agents[1].map.over: write output.AGENT, output.AGENT.FIELD"),
         (
             {"map": {"over": "state.x", "team": "search", "parallel": 101}},
             "agents[1].map.parallel: Input should be less",
@@ -269,7 +269,7 @@ def test_a_replay_and_a_rehearsal_make_the_same_steps(on_error: str) -> None:
             {"map": {"over": "state.x", "team": "search"}, "tools": []},
             "agents[1].tools: an agent with a map has no turn",
         ),
-        ({}, "agents[1].prompt: is missing"),
+        ({}, "agents[1].prompt: needs prompt, prompt_file, function"),
         (
             {"map": {"over": "state.x", "team": "search"}, "handoffs": ["planner"]},
             "agents[1].handoffs: an agent with a",
