@@ -9,7 +9,7 @@ from roboco import ToolContext, tool
 
 REQUESTS: list[str] = []
 CALLS: list[str] = []
-MOST = [99]
+MAX_AMOUNT = [99]
 
 
 class Total(BaseModel):
@@ -86,8 +86,8 @@ cashier = Agent(FunctionModel(pay_twice))
 @cashier.tool_plain
 def pay(amount: int) -> str:
     """Pay."""
-    if amount > MOST[0]:
-        raise ModelRetry(f"at most {MOST[0]}")
+    if amount > MAX_AMOUNT[0]:
+        raise ModelRetry(f"at most {MAX_AMOUNT[0]}")
     CALLS.append(f"pay {amount!r}")
     return f"paid {amount}"
 

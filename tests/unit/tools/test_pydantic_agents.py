@@ -170,10 +170,10 @@ def test_deps_that_demand_an_approval_are_refused_and_named_among_the_functions(
 
 
 def test_a_tool_that_has_the_model_try_again_is_an_error(world: World) -> None:
-    pydantic_agent.MOST[0] = 1
+    pydantic_agent.MAX_AMOUNT[0] = 1
     world.submit(team_of(agents=[CASHIER]))
     world.settle()
-    pydantic_agent.MOST[0] = 99
+    pydantic_agent.MAX_AMOUNT[0] = 99
     found = [
         (one.result, one.error) for step in world.history() for one in step.results if "answer" not in step.metadata
     ]
