@@ -279,7 +279,7 @@ SHAPES: dict[str, Shape] = {
         {"polite": lambda args, context: args["text"][-1:] not in "48", "slow": lambda args, context: True},
         {"conversation": True, "notify": [HOOK]},
     ),
-    "answers guarded": Shape(
+    "answers": Shape(
         team_of(
             agents=[member("one"), member("two")],
             tools=[POLITE, POLITE | {"name": "slow", "function": "shop.guards:slow"}],
