@@ -12,6 +12,7 @@ from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.recorded.rehearsal import rehearse
 from roboco.domain.session.session import messages_of
 from roboco.domain.status import TaskStatus
+from roboco.domain.stream.event_file import with_step
 from roboco.domain.stream.merged import Cursor, MergedStream
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
@@ -64,7 +65,8 @@ class Desk:
         late = MergedStream(Cursor(), partial(world.histories.read, TASK)).missing_steps()
         session = [message.model_dump_json() for message in messages_of(history)]
         result = result_of(world.summary(), history)
-        return "\n".join([*map(str, world.published()), *map(str, late), *session, str(result)])
+        archived = [with_step({"type": "event_step_end"}, step) for step in history]
+        return "\n".join(map(str, [*world.published(), *late, *archived, *session, result]))
 
 
 def agents_of(world: World) -> list[str]:
