@@ -93,7 +93,7 @@ def recorded(world: World) -> RecordedTask:
     return RecordedTask(team, steps, world.status(), reason, started_at=steps[0].created_at)
 
 
-def test_a_refused_answer_is_shown_to_nobody_and_ends_the_task() -> None:
+def test_a_refused_answer_is_not_shown_and_ends_the_task() -> None:
     for refusal, status in (("end", TaskStatus.FAILED), (REFUSAL, TaskStatus.COMPLETED)):
         desk = Desk(lambda request: says(SECRET), on_refusal=refusal)
         world = desk.run(conversation=True)
