@@ -1,12 +1,14 @@
 """Guards of answers: no follower, session, notification or other agent sees an answer that they have not passed."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
 from roboco.client.task_result import result_of
+from roboco.domain.history.state import fold
 from roboco.domain.history.step import GUARDED, OUTPUT
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.recorded.rehearsal import rehearse
@@ -44,7 +46,7 @@ class Desk:
         guards = {"output": ["polite"]} | {name: fields.pop(name) for name in names if name in fields}
         add = {"name": "add", "function": "shop.sums:add", "effect": "pure"}
         given = {"agents": [member("one"), member("two")], "tools": [POLITE, add], "collaboration_model": ORDER}
-        self.team: Team = team_of(guards=guards, **given | fields)
+        self.team: Team = team_of(**{"guards": guards} | given | fields)
 
     def _reply(self, request: Request) -> ScriptedReply:
         self.requests.append(request)
@@ -139,14 +141,14 @@ def test_the_text_of_an_interrupted_reply_is_dropped_and_the_agent_continues() -
     desk = Desk()
 
     def reply(request: Request) -> ScriptedReply:
-        if len(desk.requests) == 1:
-            desk.world.interrupt("in French", "item1")
-            return says(f"{SECRET} and more and more")
-        return says("fine")
+        if len(desk.requests) > 1:
+            return says("fine")
+        return replace(says(f"{SECRET} and more"), meanwhile=lambda: desk.world.interrupt("in French", "item1"))
 
     desk._answer = reply
     world = desk.run()
-    assert SECRET not in desk.shown()
+    assert SECRET not in "".join(step.line() for step in world.history())
+    assert [step.agent_name for step in world.history() if step.interrupted] == ["one"]
     assert world.summary().status is TaskStatus.COMPLETED
 
 
@@ -213,6 +215,15 @@ def test_messages_and_answers_are_guarded_by_the_same_team() -> None:
     rehearsed = rehearse(desk.team, recording_of(recorded(world)))
     assert (rehearsed.status, rehearsed.agents) == ("completed", ["one", "two"])
     assert [step.text for step in rehearsed.steps] == [step.text for step in world.history()]
+
+
+def test_a_guarded_answer_counts_as_one_turn_for_routers_and_loops() -> None:
+    counted = []
+    for fields in ({}, {"guards": None}):
+        desk = Desk(collaboration_model={"type": "sequential", "rounds": 2}, **fields)
+        state = fold(desk.run().history(), TASK)
+        counted.append((state.turns, state.rules, state.loop, state.last_agent))
+    assert counted[0] == counted[1]
 
 
 def test_a_team_guards_answers_as_sub_tasks() -> None:
