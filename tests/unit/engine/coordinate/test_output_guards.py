@@ -29,7 +29,7 @@ from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 SECRET = "the secret word"
 REFUSAL = {"answer": "I cannot say that."}
-ORDER = {"type": "sequential"}
+ORDER: dict[str, Any] = {"type": "sequential"}
 
 
 class Desk:
@@ -208,19 +208,19 @@ def test_the_last_turn_at_a_limit_is_guarded_too() -> None:
 
 
 def test_messages_and_answers_are_guarded_by_the_same_team() -> None:
-    desk = Desk(input=["polite"])
+    desk = Desk(input=["polite"], collaboration_model=ORDER | {"rounds": 2})
     world = desk.run()
-    assert desk.seen == ["go", "one says 0", "two says 0"]
+    assert desk.seen == ["go", "one says 0", "two says 0", "one says 1", "two says 1"]
     assert {step.comparison for step in replay(recorded(world))} == {"same"}
     rehearsed = rehearse(desk.team, recording_of(recorded(world)))
-    assert (rehearsed.status, rehearsed.agents) == ("completed", ["one", "two"])
+    assert (rehearsed.status, rehearsed.agents) == ("completed", ["one", "two", "one", "two"])
     assert [step.text for step in rehearsed.steps] == [step.text for step in world.history()]
 
 
 def test_a_guarded_answer_counts_as_one_turn_for_routers_and_loops() -> None:
     counted = []
     for fields in ({}, {"guards": None}):
-        desk = Desk(collaboration_model={"type": "sequential", "rounds": 2}, **fields)
+        desk = Desk(lambda request: says("again"), collaboration_model=ORDER | {"rounds": 2}, **fields)
         state = fold(desk.run().history(), TASK)
         counted.append((state.turns, state.rules, state.loop, state.last_agent))
     assert counted[0] == counted[1]
@@ -248,6 +248,12 @@ def test_answers_that_no_model_writes_cannot_be_guarded(agent: dict[str, Any]) -
     for guards, mistake in (({}, "at least one guard"), ({"output": ["other"]}, "no tool or team 'other'")):
         with pytest.raises(InvalidTeam, match=mistake):
             validate_team(data | {"guards": guards})
+
+
+def test_the_answer_in_place_of_a_refused_one_is_of_the_same_agent() -> None:
+    desk = Desk(lambda request: says(SECRET if speaker(request) == "two" else "fine"), on_refusal=REFUSAL)
+    last = desk.run().history()[-1]
+    assert (last.agent_name, last.text) == ("two", REFUSAL["answer"])
 
 
 def test_the_journey_of_the_faults_passes_and_refuses_answers() -> None:
