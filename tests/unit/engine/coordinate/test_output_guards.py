@@ -1,6 +1,6 @@
 """Guards of answers: no follower, session, notification or other agent sees an answer that they have not passed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -219,10 +219,21 @@ def test_messages_and_answers_are_guarded_by_the_same_team() -> None:
 
 def test_a_guarded_answer_counts_as_one_turn_for_routers_and_loops() -> None:
     counted = []
+    agents = [member("one", handoffs=["two"]), member("two", handoffs=["one"])]
     for fields in ({}, {"guards": None}):
-        desk = Desk(lambda request: says("again"), collaboration_model=ORDER | {"rounds": 2}, **fields)
-        state = fold(desk.run().history(), TASK)
-        counted.append((state.turns, state.rules, state.loop, state.last_agent))
+        other = iter(["two", "one"])
+        desk = Desk(collaboration_model=ORDER | {"rounds": 2}, agents=agents, **fields)
+
+        def reply(request: Request, other: Iterator[str] = other) -> ScriptedReply:
+            name = next(other, None)
+            return says("again") if name is None else says("", ("handoff", {"destination_agent": name}))
+
+        desk._answer = reply
+        history = desk.run().history()
+        first = next(step.seq for step in history if step.text == "again")
+        state, loop = fold(history, TASK), fold(history[: first + 1]).loop
+        assert loop.handoffs == 2
+        counted.append((state.turns, state.rules, loop, state.last_agent))
     assert counted[0] == counted[1]
 
 
