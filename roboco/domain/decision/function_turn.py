@@ -16,7 +16,7 @@ from roboco.domain.decision.budget import refused_calls
 from roboco.domain.decision.route import Route
 from roboco.domain.history.part import ErrorPart, Part, TextPart, ToolCall, ToolCallPart
 from roboco.domain.history.state import AFTER_RESULTS, History
-from roboco.domain.history.step import ANSWER, FUNCTION, HANDED_OFF_BY, OUTPUT, PROVIDER, TaskStep
+from roboco.domain.history.step import ANSWER, FUNCTION, GUARDS, HANDED_OFF_BY, OUTPUT, PROVIDER, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import call_id_at
 from roboco.domain.limits import Limits
@@ -62,6 +62,8 @@ def recorded_answer(team: Team, step: TaskStep, outcome: ToolOutcome) -> dict[st
 def answer_step(team: Team, history: History) -> AppendStep | None:
     """Return the step with the answer that the last step records, or None if it records none of this team."""
     answer: dict[str, Any] | None = history.last.metadata.get(ANSWER)
+    if answer is not None and GUARDS in history.last.metadata:
+        return AppendStep(answer["agent"], (TextPart(text=answer["text"]),), answer["metadata"])
     name = history.state.last_agent
     if answer is None or name is None or not team.has_agent(name):
         return None

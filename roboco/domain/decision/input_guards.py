@@ -42,12 +42,15 @@ def next_for_guards(team: Team, history: History, situation: Situation) -> Appen
     if state.refused:  # each accepted message becomes a step before the end
         return None if situation.next_user_item(held=False) else _refusal(team, guards, history)
     held = state.interrupted or situation.interruption or blocking_pause(situation.inbox, state.steps)
-    if state.unguarded is None or held:
+    if state.unguarded is None or held or not guards.input:
         return None
     if state.unguarded < history.tail[0].seq:
         return _error("too many messages came before the guards could decide")
     messages = [step for step in history.tail if step.seq >= state.unguarded and step.agent_name == USER]
-    return AppendStep(ORCHESTRATOR, _calls(team, guards, history, messages), {GUARDS: {"input": list(guards.input)}})
+    text, newest = "\n\n".join(map(_guarded_text, messages)), messages[-1]
+    origin = str(newest.metadata.get("item_id") or newest.step_id)
+    calls = guard_calls(team, guards.input, text, (origin, state.steps))
+    return AppendStep(ORCHESTRATOR, calls, {GUARDS: {"input": list(guards.input)}})
 
 
 def guard_verdicts(step: TaskStep, outcomes: Sequence[ToolOutcome]) -> dict[str, Any]:
@@ -57,18 +60,17 @@ def guard_verdicts(step: TaskStep, outcomes: Sequence[ToolOutcome]) -> dict[str,
     refused = {name: one for name, one in verdicts.items() if not one["passed"]}
     reason = "; ".join(f"{name}: {one['reason'] or 'refused'}" for name, one in refused.items())
     failed = any(one.get("failed") for one in refused.values())
-    return {"passed": not refused, "verdicts": verdicts} | ({"reason": reason, "failed": failed} if refused else {})
+    about = {"passed": not refused, "verdicts": verdicts} | ({"answer_of": step.agent_name} if step.is_draft else {})
+    return about | ({"reason": reason, "failed": failed} if refused else {})
 
 
-def _calls(team: Team, guards: Guards, history: History, messages: list[TaskStep]) -> tuple[ToolCallPart, ...]:
+def guard_calls(team: Team, names: Sequence[str], text: str, position: tuple[str, int]) -> tuple[ToolCallPart, ...]:
     """Return a call of each guard, with an id that derives from its position. A tool precedes a team of its name."""
-    text, newest = "\n\n".join(map(_guarded_text, messages)), messages[-1]
-    origin = str(newest.metadata.get("item_id") or newest.step_id)
     calls = []
-    for index, name in enumerate(guards.input):
+    for index, name in enumerate(names):
         is_tool = team.tool(name) is not None
         args = {"text": text} if is_tool else {"team": name, "prompt": text}
-        call_id = call_id_at(origin, history.state.steps, index, name, args)
+        call_id = call_id_at(*position, index, name, args)
         calls.append(ToolCallPart(tool_call=ToolCall(id=call_id, tool_name=name if is_tool else DELEGATE, args=args)))
     return tuple(calls)
 
@@ -80,16 +82,18 @@ def _guarded_text(message: TaskStep) -> str:
 
 
 def _refusal(team: Team, guards: Guards, history: History) -> AppendStep | End:
-    """Return the end of a task whose message was refused, or the step that precedes it."""
-    reason = str(history.state.refused.get("reason"))
-    failed = history.state.refused.get("failed") and guards.on_error == "fail"
+    """Return the end of a task whose message or answer was refused, or the step that precedes it."""
+    refused = history.state.refused
+    reason, author = str(refused.get("reason")), refused.get("answer_of")
+    what = "the message" if author is None else f"the answer of {author}"
+    failed = refused.get("failed") and guards.on_error == "fail"
     if guards.on_refusal == "end" or failed:
-        return _error(f"{'a guard failed' if failed else 'the message was refused'}: {reason}")
+        return _error(f"{'a guard failed' if failed else f'{what} was refused'}: {reason}")
     if REFUSED in history.last.metadata:
-        return End(TaskStatus.COMPLETED, f"the message was refused: {reason}")
-    last = history.state.last_agent
+        return End(TaskStatus.COMPLETED, f"{what} was refused: {reason}")
+    last = author or history.state.last_agent
     agent = last if last is not None and team.has_agent(last) else team.initial_agent
-    routing = Route(agent, team.collaboration_model.type, GUARD, f"guards refused the message: {reason}").record()
+    routing = Route(agent, team.collaboration_model.type, GUARD, f"guards refused {what}: {reason}").record()
     return AppendStep(agent, (TextPart(text=guards.on_refusal.answer),), {REFUSED: reason, "routing": routing})
 
 

@@ -9,6 +9,7 @@ from roboco.domain.decision.action import Action, AppendStep, CallTools, Wait
 from roboco.domain.decision.approval_times import UNTIL, expiry_of
 from roboco.domain.decision.function_turn import recorded_answer
 from roboco.domain.decision.input_guards import guard_verdicts
+from roboco.domain.decision.output_guards import passed_answer
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import Situation
 from roboco.domain.decision.tool_answers import (
@@ -67,6 +68,8 @@ def next_for_calls(team: Team, history: History, situation: Situation) -> Action
     metadata = _results_metadata(team, history, situation, outcomes)
     if step.begins_function and (situation.abort_reason is None or not missing):
         metadata[ANSWER] = recorded_answer(team, step, outcomes[0])
+    if step.is_draft and metadata[GUARDS].get("passed"):
+        metadata[ANSWER] = passed_answer(step)
     approvals = (metadata.get("approvals") or {}).values()
     items = tuple({*(metadata.get("resolved") or {}).values(), *(str(one["item_id"]) for one in approvals)})
     return AppendStep(TOOL_EXECUTOR, _parts(outcomes), metadata, items, unpublished, given_up)

@@ -139,7 +139,7 @@ class TaskState(RecordModel):
     unguarded: int | None = None
     """The position of the first message of the user on which no guard has decided, or None."""
     refused: dict[str, Any] = {}
-    """The reason why guards have refused a message, and whether one of them failed; empty if none was refused."""
+    """The reason why guards have refused a message or answer, and whether a guard failed; empty if none was refused."""
 
     @property
     def tokens(self) -> int:
@@ -178,7 +178,7 @@ class TaskState(RecordModel):
     def after(self, step: TaskStep) -> "TaskState":
         """Return the state after one more step."""
         spent = usage_of(step.metadata)
-        rule = (step.metadata.get("routing") or {}).get("rule")
+        rule = None if GUARDS in step.metadata else (step.metadata.get("routing") or {}).get("rule")
         failed = step.by_agent and step.ends_task  # if the task is retried, the agent has this turn again
         unfinished = failed or step.calls or step.interrupted or step.invalid_output
         finished = None if unfinished or not step.by_agent else step.agent_name
@@ -189,7 +189,7 @@ class TaskState(RecordModel):
             steps=self.steps + 1,
             imported=self.imported + step.is_imported,
             last_digest=step.digest,
-            last_agent=step.agent_name if step.by_agent and not failed else self.last_agent,
+            last_agent=step.agent_name if step.by_agent and not (failed or step.is_draft) else self.last_agent,
             turns=_incremented(self.turns, finished),
             rules=_incremented(self.rules, None if failed else rule),
             tokens_in=self.tokens_in + spent.tokens_in,
@@ -283,7 +283,7 @@ class TaskState(RecordModel):
             return LoopDetector()
         if step.agent_name == TOOL_EXECUTOR and GUARDS not in step.metadata:
             return self.loop.after_results(step.results, step.denied_calls)
-        if not step.by_agent or step.ends_task or step.begins_function:
+        if not step.by_agent or step.ends_task or step.begins_function or step.is_draft:
             return self.loop
         return self.loop.after_turn(step.agent_name, step.text, step.calls, rule)
 

@@ -58,8 +58,12 @@ INVALID_OUTPUT = "invalid_output"
 """The metadata key of a step whose answer has not the type of the agent's output, for the reason."""
 GUARDS = "guards"
 """The metadata key of a step of guards' calls, and of their results, for the verdicts."""
+DRAFT = "draft"
+"""The metadata key of a step of calls of output guards, for the metadata of the answer that they check."""
+GUARDED = "guarded"
+"""The metadata key of an answer that output guards have passed, for their names."""
 REFUSED = "refused"
-"""The metadata key of the answer to a message that guards have refused, for the reason."""
+"""The metadata key of the answer in place of a message or an answer that guards have refused, for the reason."""
 FUNCTION = "function"
 """The metadata key of a step of an agent that is a function: "call" for the call that is its turn, else "answer"."""
 HANDED_OFF_BY = "handed_off_by"
@@ -173,6 +177,24 @@ class TaskStep(RecordModel):
     def begins_function(self) -> bool:
         """Return True if the step has the call that is the turn of an agent that is a function."""
         return self.metadata.get(FUNCTION) == "call"
+
+    @property
+    def is_draft(self) -> bool:
+        """Return True if the step has the calls of the guards of an agent's answer."""
+        return self.by_agent and DRAFT in self.metadata
+
+    @property
+    def shown(self) -> "TaskStep":
+        """Return the step as followers and sessions see it: without an answer that guards have not passed."""
+        if not self.is_draft:
+            return self
+        calls = (
+            call.model_copy(update={"args": {"team": call.args["team"]} if "team" in call.args else {}})
+            for call in self.calls
+        )
+        metadata = {name: value for name, value in self.metadata.items() if name != DRAFT}
+        parts = tuple(ToolCallPart(tool_call=call) for call in calls)
+        return self.model_copy(update={"parts": parts, "metadata": metadata})
 
     @property
     def is_map(self) -> bool:

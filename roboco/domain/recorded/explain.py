@@ -102,7 +102,7 @@ def _end_reason(past: RecordedTask) -> str:
         "limit": "a limit was reached",
         "loop": "its agents were in a loop",
         "attempts": "its attempts were exhausted",
-        GUARD: "a message of the user did not pass its guards",
+        GUARD: "a message or an answer did not pass its guards",
         MAP: "a list of a map was not there, or its sub-tasks failed",
         ROUTER: "the team's router chose no agent of the team",
         ROUTER_LOST: "the workers that ran the team's router were lost",

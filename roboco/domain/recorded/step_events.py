@@ -48,6 +48,9 @@ def _agent_events(step: TaskStep) -> Iterator[str]:
     if step.begins_function:
         yield f"{step.agent_name}, a function, was called"
         return
+    if step.is_draft:
+        yield _asked(step.metadata[GUARDS].get("output"))
+        return
     if step.text or not (step.calls or step.error):
         yield f"{step.agent_name} said: {_quoted(step.text)}"
     if step.interrupted:
@@ -88,7 +91,7 @@ def _orchestrator_event(step: TaskStep) -> str:
     if goals := step.metadata.get(REMINDED_GOALS):
         return f"the agents were reminded of goals that were still open: {', '.join(map(str, goals))}"
     if guards := step.metadata.get(GUARDS):
-        return f"these guards were asked: {', '.join(map(str, guards.get('input') or ()))}"
+        return _asked(guards.get("input"))
     if step.is_interruption:
         return f"the user{caller_in_brackets(step)} interrupted the work"
     if (retry := retry_of(step)) is not None:
@@ -99,6 +102,10 @@ def _orchestrator_event(step: TaskStep) -> str:
         limits = json.dumps(step.metadata[NEW_LIMITS], ensure_ascii=False)
         return f"the limits were raised{caller_in_brackets(step)}: {truncated(limits)}"
     return truncated(step.text)
+
+
+def _asked(guards: object) -> str:
+    return f"these guards were asked: {', '.join(map(str, guards if isinstance(guards, list) else ()))}"
 
 
 def caller_in_brackets(step: TaskStep) -> str:

@@ -230,7 +230,7 @@ def message_of(step: TaskStep, names: Mapping[str, str]) -> SessionMessage:
     return SessionMessage(
         role=_ROLES.get(step.agent_name, SessionRole.ASSISTANT),
         status=_status(step),
-        content=[_content(part, names) for part in step.parts],
+        content=[_content(part, names) for part in step.shown.parts],
         created=step.created_at,
         agent_name=step.agent_name,
         step_id=step.step_id,

@@ -98,7 +98,7 @@ def refers_to_step(record: dict[str, Any]) -> bool:
 
 def with_step(record: dict[str, Any], step: TaskStep) -> dict[str, Any]:
     """Return the message with the part of the step that it has left out, and without the step's position."""
-    whole = {name: value for name, value in record.items() if name != "step_seq"}
+    whole, step = {name: value for name, value in record.items() if name != "step_seq"}, step.shown
     match record["type"]:
         case "event_user_message":
             return whole | {"text": step.text}

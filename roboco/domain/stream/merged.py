@@ -155,7 +155,7 @@ class MergedStream:
                 return
             yield from self._text(step)
             self._reset_next_step(steps=step.seq + 1)
-            yield self._item(StepFinal(step=step))
+            yield self._item(StepFinal(step=step.shown))
 
     def _chunk(self, chunk: StreamChunk) -> StreamItem:
         attempt_chunks = self.cursor.attempt_chunks + 1 if chunk.attempt == self.cursor.attempt else 1

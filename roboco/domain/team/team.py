@@ -235,7 +235,7 @@ class Team(InputModel):
     memory: MemorySettings | None = None
     """Whose memory its agents share across tasks. By default the team has none."""
     guards: Guards | None = None
-    """What checks messages of the user before an agent sees them. By default nothing does."""
+    """What checks messages of the user before agents see them, and answers before the user does. By default nothing."""
     if_busy: Literal["queue", "interrupt", "reject"] = "queue"
     """The default for messages that arrive while an agent works: wait, interrupt the work, or be refused."""
     teams: "dict[Name, Team]" = {}
@@ -393,6 +393,11 @@ class Team(InputModel):
         model = self.collaboration_model
         named = None if isinstance(model, Sequential) else model.initial_agent
         return named or self.agents[0].name
+
+    @property
+    def holds_text(self) -> bool:
+        """Return True if no text of a model is shown before guards have passed it."""
+        return self.guards is not None and bool(self.guards.output)
 
     @property
     def routes_by_run(self) -> bool:

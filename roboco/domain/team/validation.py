@@ -304,18 +304,24 @@ class _NameValidator:
                     yield f"limits.{where}.{name}: no {kind} {name!r}, possible are {_listed(possible)}"
 
     def _of_guards(self) -> Iterator[str]:
-        listed, possible = self.guards.get("input"), [*self.tool_names, *self.teams]
-        names = list(listed) if isinstance(listed, list | tuple) else []
-        for index, name in enumerate(names):
-            if name in names[:index]:
-                yield f"guards.input[{index}]: {_short(name)} is there twice"
-            if isinstance(name, str) and name not in possible:
-                yield f"guards.input[{index}]: no tool or team {_short(name)}, possible are {_listed(possible)}"
-            elif isinstance(name, str) and (mistake := self._never_passes(name)):
-                yield f"guards.input[{index}]: {mistake}"
+        possible = [*self.tool_names, *self.teams]
+        for key in ("input", "output"):
+            listed = self.guards.get(key)
+            names = list(listed) if isinstance(listed, list | tuple) else []
+            for index, name in enumerate(names):
+                if name in names[:index]:
+                    yield f"guards.{key}[{index}]: {_short(name)} is there twice"
+                if isinstance(name, str) and name not in possible:
+                    yield f"guards.{key}[{index}]: no tool or team {_short(name)}, possible are {_listed(possible)}"
+                elif isinstance(name, str) and (mistake := self._never_passes(name)):
+                    yield f"guards.{key}[{index}]: {mistake}"
+        for agent in self.agents if self.guards.get("output") else ():
+            if any(agent.get(kind) is not None for kind in ("function", "pydantic_ai", "map")):
+                why = "is a function or has a map; output guards check only answers of models: let a model answer"
+                yield f"guards.output: agent {_short(agent.get('name'))} {why}, or check the text in your code"
 
     def _never_passes(self, name: str) -> str:
-        """Return why this guard can pass no message, or "". A tool precedes a team of its name."""
+        """Return why this guard can pass no text, or "". A tool precedes a team of its name."""
         for tool in self.tools:
             if tool.get("name") == name:
                 return "" if tool.get("approval", "never") == "never" else "a guard has no approval"
@@ -327,7 +333,7 @@ class _NameValidator:
 
     @property
     def _ends_anywhere(self) -> bool:
-        return self.model.get("type", "sequential") != "sequential"
+        return bool(self.model.get("type", "sequential") != "sequential")
 
     def _listed_names(self, where: str, names: object, possible: list[str]) -> Iterator[str]:
         for index, name in enumerate(names if isinstance(names, list | tuple) else []):

@@ -19,7 +19,7 @@ from roboco.domain.decision.map_turn import item_of
 from roboco.domain.decision.tool_answers import cost_of_calls
 from roboco.domain.history.lineage import Parent
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.step import last_answer
+from roboco.domain.history.step import GUARDS, last_answer
 from roboco.domain.history.tool_outcome import failed_outcome
 from roboco.domain.ids import sub_task_id
 from roboco.domain.inbox.item import Stop
@@ -54,7 +54,7 @@ def start_sub_tasks(
     which there was no place before. Cost for them: one read of Redis for each place.
     """
     caller, running = task.steps.tail[-1].agent_name, 0
-    most = team.agent(caller).max_parallel if team.has_agent(caller) else None  # None: they are guards
+    most = None if GUARDS in task.steps.tail[-1].metadata else team.agent(caller).max_parallel
     for assignment, call in calls:
         if running == most:
             return

@@ -201,7 +201,7 @@ def step_events(
     engine: Engine, task_id: str, step: TaskStep, before: TaskStep, unpublished_results: Sequence[ToolOutcome] = ()
 ) -> list[AnyEvent]:
     """Return the events of a step that is applied. `unpublished_results` are results without an event so far."""
-    now = engine.now()
+    now, step = engine.now(), step.shown
     names = {call.id: call.tool_name for call in before.calls}
     events: list[AnyEvent] = [
         ToolCalled(task_id=task_id, timestamp=now, step_id=step.step_id, agent_name=step.agent_name, tool_call=call)

@@ -2,6 +2,7 @@
 
 import math
 
+from roboco.domain.decision.output_guards import held_back
 from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.url import strip_credentials
@@ -32,13 +33,16 @@ def commit_turn(
     routing: dict[str, object] = (
         {"attempt": order.attempt, "routing": task.position.routing} if agent_name is None else {}
     )
+    parts, about = content.parts, metadata | content.metadata()
+    if agent_name is None and turn.team.holds_text:
+        parts, about = held_back(turn.team, task.position.agent, (order.task_id, order.seq), parts, about)
     step = TaskStep(
         step_id=step_id_at(order.task_id, order.seq),
         seq=order.seq,
         agent_name=agent_name or task.position.agent,
-        parts=content.parts,
+        parts=parts,
         created_at=engine.now(),
-        metadata=routing | metadata | content.metadata() | unfinished_usage_metadata(turn.team, task),
+        metadata=routing | about | unfinished_usage_metadata(turn.team, task),
     ).sealed(task.state.last_digest)
 
     def append() -> TaskStep:

@@ -30,9 +30,18 @@ class TokenStream:
     """The output of a turn."""
 
     def __init__(
-        self, engine: Engine, claim: TurnClaim, cancellation: Cancellation, spent: TokenUsage, chunks: int = 0
+        self,
+        engine: Engine,
+        claim: TurnClaim,
+        cancellation: Cancellation,
+        spent: TokenUsage,
+        chunks: int = 0,
+        held: bool = False,
     ) -> None:
-        """`spent` are the tokens of the prompt and of earlier requests of the attempt, which emitted `chunks`."""
+        """`spent` are the tokens of the prompt and of earlier requests of the attempt, which emitted `chunks`.
+
+        The chunks of a `held` stream are empty: they renew the lease and count tokens.
+        """
         self.texts: list[str] = []
         """The texts that were emitted; final once `finish` has returned."""
         self.chunk_count = chunks
@@ -43,6 +52,7 @@ class TokenStream:
         self._claim = claim
         self._cancellation = cancellation
         self._spent = spent
+        self._held = held
         self._step_id = step_id_at(claim.assignment.task_id, claim.assignment.seq)
         self._bytes_out = 0
         self._changed = threading.Condition()
@@ -153,5 +163,5 @@ class TokenStream:
             step_id=self._step_id,
             agent_name=self._claim.snapshot.position.agent,
             attempt=order.attempt,
-            text=text,
+            text="" if self._held else text,
         )

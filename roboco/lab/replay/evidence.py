@@ -8,7 +8,7 @@ from roboco.domain.decision.route import Route
 from roboco.domain.decision.situation import ATTEMPTS, Situation
 from roboco.domain.history.part import ToolResultPart
 from roboco.domain.history.state import History, TaskState
-from roboco.domain.history.step import FUNCTION, NEW_LIMITS, ORCHESTRATOR, REFUSED, USER, TaskStep
+from roboco.domain.history.step import FUNCTION, GUARDED, GUARDS, NEW_LIMITS, ORCHESTRATOR, REFUSED, USER, TaskStep
 from roboco.domain.inbox.item import (
     Interrupt,
     Item,
@@ -35,7 +35,7 @@ def history_prefixes(steps: Sequence[TaskStep]) -> Iterator[History]:
 
 def recorded_action(step: TaskStep) -> Action:
     """Return the action that led to the step, from the step itself."""
-    if not step.by_agent or step.is_map or not {FUNCTION, REFUSED}.isdisjoint(step.metadata):
+    if not step.by_agent or step.is_map or not {FUNCTION, REFUSED, GUARDED}.isdisjoint(step.metadata):
         return AppendStep(step.agent_name, step.parts, step.metadata)
     routing = step.metadata.get("routing") or {}
     candidates = tuple(routing.get("candidates") or ())
@@ -78,7 +78,7 @@ def recorded_results(
 ) -> tuple[Situation, RecordedResults]:
     """Return the inputs for a step of results, and its recorded calls. `after` is the next step.
 
-    An interruption or end in that next step is an input if it closed one of the calls.
+    An interruption or end in that next step is an input if it closed one of the calls, or came before a verdict.
     """
     recorded = recorded_calls(history.last, step)
     end = _interruption_in(after)
@@ -88,7 +88,8 @@ def recorded_results(
     results = alone.parts if isinstance(alone, AppendStep) else ()
     closed = {part.tool_result.tool_call_id: part.tool_result for part in results if isinstance(part, ToolResultPart)}
     same = {one.tool_call_id for one in step.results if closed.get(one.tool_call_id) == one}
-    if not any(one.tool_call_id in same and end.abort_reason in (one.error or "") for one in step.results):
+    aborted = "aborted" in (step.metadata.get(GUARDS) or {})
+    if not (aborted or any(one.tool_call_id in same and end.abort_reason in (one.error or "") for one in step.results)):
         return Situation(), recorded
     return end, {name: one.model_copy(update={"closed": name in same}) for name, one in recorded.items()}
 

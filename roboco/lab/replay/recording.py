@@ -6,7 +6,7 @@ from roboco.domain.decision.action import Wait
 from roboco.domain.decision.situation import Situation
 from roboco.domain.history.interruption import step_or_interruption_after
 from roboco.domain.history.state import History
-from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step import GUARDED, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.recorded.recorded_call import RecordedCall
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.recorded.recording import ExternalInput, RecordedTurn, Recording
@@ -31,7 +31,7 @@ def recording_of(past: RecordedTask) -> Recording:
     for history, step in zip(history_prefixes(past.steps), past.steps[1:], strict=False):
         if step.seq < first:
             continue
-        if step.is_map:
+        if step.is_map or GUARDED in step.metadata:
             continue
         if step.by_agent:
             metadata = {name: value for name, value in step.metadata.items() if name != "routing"}

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cached_property, partial
 from io import BytesIO
+from itertools import pairwise
 from typing import Any
 
 from roboco.client.receipt import find_receipt
@@ -258,8 +259,11 @@ def _creates(deed: UserAction, task: CheckedTask) -> bool:
 def _check_guards(run: Run, task: CheckedTask) -> None:
     """Require that an agent has a turn only after guards have passed each message since the turn before."""
     team = task.world.engine.workspace.frozen_teams.find(task.task_id)
-    passed, guarded = True, team is not None and team.guards is not None
-    for step in task.history if guarded else ():
+    passed, guards = True, None if team is None else team.guards
+    for before, step in pairwise(task.history) if guards is not None and guards.output else ():
+        fresh = step.by_agent and step.text != "" and REFUSED not in step.metadata
+        require("guarded answer", not fresh or before.metadata.get(GUARDS, {}).get("passed") is True, f"{step.seq}")
+    for step in task.history if guards is not None and guards.input else ():
         passed = (passed and step.agent_name != USER) or step.metadata.get(GUARDS, {}).get("passed") is True
         require("guards", passed or not step.by_agent or REFUSED in step.metadata, f"{task.task_id} step {step.seq}")
 
@@ -422,7 +426,8 @@ def _check_follower(run: Run, task: CheckedTask, follower: TaskFollower, name: s
     if follower.ends and run.losses and name == "live":
         return  # Redis lost the end that this client received, and the task continued
     steps = len(follower.reader.steps)
-    require(f"{name} follower has all steps", follower.reader.steps == task.history, f"{steps} of {len(task.history)}")
+    shown = [step.shown for step in task.history]
+    require(f"{name} follower has all steps", follower.reader.steps == shown, f"{steps} of {len(shown)}")
     require(f"{name} follower has one end", follower.ends == (not task.open), f"{task.task_id} {follower.ends} ends")
 
 

@@ -279,6 +279,16 @@ SHAPES: dict[str, Shape] = {
         {"polite": lambda args, context: args["text"][-1:] not in "48", "slow": lambda args, context: True},
         {"conversation": True, "notify": [HOOK]},
     ),
+    "answers": Shape(
+        team_of(
+            agents=[member("one"), member("two")],
+            tools=[POLITE, POLITE | {"name": "slow", "function": "shop.guards:slow"}],
+            guards={"input": ["slow"], "output": ["polite", "slow"], "on_refusal": {"answer": "no"}},
+        ),
+        _count_turns,
+        {"polite": lambda args, context: args["text"][-1:] not in "48", "slow": lambda args, context: True},
+        {"conversation": True, "notify": [HOOK]},
+    ),
     "rated": Shape(
         team_of(agents=[member("one"), member("two")], models={"m": {"model": "m", "requests_per_minute": 1}}),
         _count_turns,

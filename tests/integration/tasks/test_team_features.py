@@ -157,6 +157,35 @@ def test_guards_pass_or_refuse_a_message_before_the_first_turn(stack: Stack, pro
     assert passed or "polite: it is rude" in why
 
 
+@pytest.mark.parametrize("prompt", ["good day", "something rude"])
+def test_guards_pass_or_refuse_an_answer_before_a_follower_sees_it(stack: Stack, prompt: str, tmp_path: Path) -> None:
+    verdict = {"type": "object", "properties": {"passed": {"type": "boolean"}}, "required": ["passed"]}
+    judge = {"name": "judge", "agents": [{"name": "judge", "prompt": "judge", "output": verdict}]}
+    team = parse_team(
+        {
+            "name": "discreet",
+            "agents": [{"name": "clerk", "prompt": "clerk"}],
+            "guards": {"output": ["polite", "judge"], "on_refusal": {"answer": "I cannot say."}},
+            "tools": [{"name": "polite", "function": "tests.support.tools_for_agents:polite", "effect": "pure"}],
+            "teams": {"judge": judge},
+        }
+    )
+
+    def reply(request: Request) -> Reply:
+        return Reply(text='{"passed": true}' if request.system.startswith("judge") else f"and {prompt} to you")
+
+    task = run(stack, team, reply, prompt)
+    streamed = "".join(map(repr, task))
+    passed, text = prompt == "good day", f"and {prompt} to you"
+    result = task.result(60)
+    assert (result.status, result.text) == ("completed", text if passed else "I cannot say.")
+    assert (text in streamed) is passed
+    assert (text in task.session().model_dump_json()) is passed
+    why = Shell(tmp_path, stack.environment).call("why", task.task_id)
+    assert "these guards were asked: polite, judge" in why
+    assert passed or "polite: it is rude" in why
+
+
 def describe_images(request: Request) -> Reply:
     shown = [part["type"] for message in request.messages for part in message["content"] if isinstance(part, dict)]
     urls = [

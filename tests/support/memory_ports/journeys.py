@@ -234,6 +234,20 @@ GUARDED = Journey(
 )
 
 
+ANSWERS_GUARDED = Journey(
+    team_of(
+        agents=[member("one"), member("two")],
+        tools=[POLITE],
+        collaboration_model={"type": "sequential"},
+        guards={"output": ["polite"], "on_refusal": {"answer": "I cannot say that."}},
+    ),
+    lambda request: says(f"{speaker(request)} says {own_turns(request)}"),
+    {"polite": lambda args, context: {"passed": args["text"] != "two says 1", "reason": "it is rude"}},
+    acts=(lambda world: world.send("again", "item1"),),
+    options={"conversation": True},
+)
+
+
 def _triage(args: dict[str, Any], context: ToolContext) -> object:
     context.update_state(heard=len(context.messages))
     if context.messages[-1]["role"] != "tool":
@@ -262,6 +276,7 @@ FUNCTION_AGENTS = Journey(
 
 JOURNEYS = {
     "guarded": GUARDED,
+    "answers": ANSWERS_GUARDED,
     "functions": FUNCTION_AGENTS,
     "graph": GRAPH,
     "sequential": SEQUENTIAL,
@@ -304,4 +319,4 @@ def assert_whole(world: World, where: str, task_id: str = TASK) -> None:
     assert all(count == 1 for count in ends.values()), f"{where} a step was published twice: {ends}"
     items = items_of(world.published(task_id), partial(world.histories.read, task_id))
     reader = read_items(items, is_redis_lost=world.server.wiped or world.server.instance > 1)
-    assert reader.steps == world.history(task_id), where
+    assert reader.steps == [step.shown for step in world.history(task_id)], where
