@@ -60,7 +60,7 @@ class Credentials:
     The function gets the tenant of the task, which no team, tool or message chooses, and a name. It decides by both.
     It is called at most once at a time for the same tenant and name. `get` raises UsageError if there is no such
     credential, and TransientError if there may be one later. `mask` removes the other secrets of the process.
-    A tenant's values are masked for that tenant alone: those of another one would tell it what they are.
+    A tenant's values are masked for that tenant alone: a mask of all values would show each tenant those of others.
     """
 
     def __init__(self, function: str | None = None, mask: Callable[[str], str] = str) -> None:
