@@ -60,11 +60,7 @@ class Credentials:
     The function gets the tenant of the task, which no team, tool or message chooses, and a name. It decides by both.
     It is called at most once at a time for the same tenant and name. `get` raises UsageError if there is no such
     credential, and TransientError if there may be one later. `mask` removes the other secrets of the process.
-<<<<<<< HEAD
-    A tenant's values are masked for that tenant alone: another tenant would learn them from what is masked.
-=======
     A tenant's values are masked for that tenant alone: a mask of all values would show each tenant those of others.
->>>>>>> credfix
     """
 
     def __init__(self, function: str | None = None, mask: Callable[[str], str] = str) -> None:
