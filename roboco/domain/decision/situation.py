@@ -1,6 +1,6 @@
 """Situation: the inputs of a decision beside the history."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,8 +28,8 @@ class Situation:
     """True for a sub-task. It has no user: instead of waiting for a message it ends."""
     pending_turn: bool = False
     """True if a turn is recorded whose step is not committed."""
-    outputs: Mapping[str, Any] = field(default_factory=dict)
-    """The newest outputs of the agents over whose outputs the team's maps go, by agent."""
+    outputs: Callable[[], Mapping[str, Any]] = dict
+    """Returns the newest outputs of agents over which maps go, by agent. Only the start of a map reads them."""
 
     @property
     def stop(self) -> Stop | None:

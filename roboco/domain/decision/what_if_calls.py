@@ -43,4 +43,5 @@ def refusal_reason(team: Team, step: TaskStep, call: ToolCall) -> str | None:
         why = "calls without a recorded result are refused"
     else:
         return None
-    return f"{REFUSED}{rule.source!r} has no recorded result for {call.tool_name!r} with these arguments ({why})"
+    asked = "after this conversation" if step.begins_function else "with these arguments"
+    return f"{REFUSED}{rule.source!r} has no recorded result for {call.tool_name!r} {asked} ({why})"

@@ -1,9 +1,11 @@
 """RecordedCalls: the outcomes of a task's tool calls by tool and arguments, for runs of `what-if`."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.history.part import ToolCall
+from roboco.domain.history.shared_state import STATE
 from roboco.domain.history.step import TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.schema import RecordModel
@@ -18,11 +20,10 @@ class RecordedCalls(RecordModel):
     outcomes: dict[str, tuple[ToolOutcome, ...]] = {}
 
     @classmethod
-    def of(cls, calls: Iterable[tuple[ToolCall, ToolOutcome]]) -> "RecordedCalls":
-        """Return the record of these calls, which are in order."""
+    def of(cls, calls: Iterable[tuple[str, ToolOutcome]]) -> "RecordedCalls":
+        """Return the record of the outcomes of calls by their keys, in order."""
         outcomes: dict[str, tuple[ToolOutcome, ...]] = {}
-        for call, outcome in calls:
-            key = call_key(call)
+        for key, outcome in calls:
             outcomes[key] = (*outcomes.get(key, ()), outcome)
         return cls(outcomes=outcomes)
 
@@ -30,9 +31,9 @@ class RecordedCalls(RecordModel):
         """Return True if there is an outcome of an equal call."""
         return call_key(call) in self.outcomes
 
-    def outcome(self, call: ToolCall, number: int) -> ToolOutcome | None:
-        """Return the outcome of the equal call of this number, from 0, as that of this call. None if there is none."""
-        found = self.outcomes.get(call_key(call), ())
+    def outcome(self, call: ToolCall, key: str, number: int) -> ToolOutcome | None:
+        """Return the outcome with the key and this number, from 0, as that of this call. None if there is none."""
+        found = self.outcomes.get(key, ())
         if number >= len(found):
             return None
         outcome = found[number]
@@ -45,9 +46,21 @@ def call_key(call: ToolCall) -> str:
     return sha256(canonical_json([call.tool_name, call.args]))
 
 
-def count_equal_calls(earlier: Iterable[TaskStep], calls: Sequence[ToolCall], call: ToolCall) -> int:
-    """Return how many equal calls precede a call: in earlier steps, and among the calls of the same step."""
-    key = call_key(call)
-    before = sum(1 for step in earlier for one in step.calls if call_key(one) == key)
-    place = next(index for index, one in enumerate(calls) if one.id == call.id)
-    return before + sum(1 for one in calls[:place] if call_key(one) == key)
+def places_of_calls(steps: Iterable[TaskStep]) -> dict[tuple[int, str], tuple[str, int]]:
+    """Return the key of each call, and how many equal calls precede it, by the number of its step and its id.
+
+    The turn of a function has no arguments: it hears the conversation. So its key derives from the steps before it.
+    """
+    places: dict[tuple[int, str], tuple[str, int]] = {}
+    seen, said = Counter[str](), ""
+    for step in steps:
+        for call in step.calls:
+            key = sha256(f"{call_key(call)} {said}") if step.begins_function else call_key(call)
+            places[step.seq, call.id] = key, seen[key]
+            seen[key] += 1
+        if not step.is_notice:
+            results = [[one.result, one.error] for one in step.results]
+            calls = [call_key(call) for call in step.calls]
+            about = [step.agent_name, step.text, calls, results, step.metadata.get(STATE)]
+            said = sha256(f"{said} {canonical_json(about)}")
+    return places

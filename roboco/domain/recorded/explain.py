@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -88,7 +89,7 @@ def current_status(past: RecordedTask) -> str:
     custom = isinstance(past.team.collaboration_model, Custom)
     if custom or (history.last.calls and not past.team.has_agent(history.last.agent_name)):
         return f"it is being worked on ({status})"
-    outputs = mapped_outputs(past.team, history.state, past.steps.__getitem__)
+    outputs = partial(mapped_outputs, past.team, history.state, past.steps.__getitem__)
     action = decide(past.team, history, Situation(sub_task=past.sub_task, outputs=outputs))
     return f"it is being worked on ({status}); next: {describe(action)}"
 

@@ -7,7 +7,7 @@ from typing import Any
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.history.interruption import step_or_interruption_after
 from roboco.domain.history.part import ArtifactPart, Part, ToolCall, ToolResultPart
-from roboco.domain.history.recorded_calls import RecordedCalls
+from roboco.domain.history.recorded_calls import RecordedCalls, places_of_calls
 from roboco.domain.history.shared_state import STATE
 from roboco.domain.history.step import ANSWER, NOT_RUN, ORCHESTRATOR, RESOLVED_BY, TOOL_EXECUTOR, TaskStep
 from roboco.domain.history.tool_outcome import ToolOutcome
@@ -108,16 +108,17 @@ def recorded_calls_of(steps: Sequence[TaskStep], seq: int) -> RecordedCalls:
     return RecordedCalls.of(_recorded_outcomes(steps, seq))
 
 
-def _recorded_outcomes(steps: Sequence[TaskStep], seq: int) -> Iterator[tuple[ToolCall, ToolOutcome]]:
+def _recorded_outcomes(steps: Sequence[TaskStep], seq: int) -> Iterator[tuple[str, ToolOutcome]]:
+    places = places_of_calls(steps[seq + 1 :])
     for asked, step in pairwise(steps):
-        if step.seq <= seq or step.agent_name != TOOL_EXECUTOR:
+        if asked.seq <= seq or step.agent_name != TOOL_EXECUTOR:
             continue
         closed = _closes_calls(step_or_interruption_after(steps, step.seq))
         recorded = recorded_calls(asked, step)
         for call in asked.calls:
             outcome = recorded[call.id].outcome(call) if call.id in recorded else None
             if outcome is not None and not (closed and outcome.result.is_error):
-                yield call, outcome
+                yield places[asked.seq, call.id][0], outcome
 
 
 def _closes_calls(after: TaskStep | None) -> bool:

@@ -12,6 +12,7 @@ as long as there are recordings for its choice.
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from roboco.domain.canonical_json import canonical_json
@@ -100,7 +101,7 @@ class _Simulation:
             by_team = self._team.has_agent(self._last.agent_name) or GUARDS in self._last.metadata
             if self._last.calls and not by_team:
                 return self._result(TaskStatus.RUNNING, f"the team has no agent {self._last.agent_name}")
-            outputs = mapped_outputs(self._team, self._state, self._steps.__getitem__)
+            outputs = partial(mapped_outputs, self._team, self._state, self._steps.__getitem__)
             situation = Situation(self._inbox, {}, self._seconds, self._exhausted, self._sub_task, outputs=outputs)
             over = self._act(decide_with_results(self._team, history, situation, self._router, self._recorded).action)
             if over is not None:

@@ -9,7 +9,7 @@ from typing import Literal
 from roboco.domain.builtin_tools import GOAL_PREFIX, HANDOFF
 from roboco.domain.decision.what_if_calls import refusal_reason, takes_recorded_result
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.recorded_calls import RecordedCalls, call_key
+from roboco.domain.history.recorded_calls import RecordedCalls, call_key, places_of_calls
 from roboco.domain.history.state import TaskState, fold
 from roboco.domain.history.step import TaskStep, last_text
 from roboco.domain.schema import RecordModel
@@ -123,19 +123,17 @@ def _is_tool(call: ToolCall) -> bool:
 
 
 def _count_calls(team: Team, record: RecordedCalls, steps: Sequence[TaskStep], seq: int) -> CallCounts:
-    seen: Counter[str] = Counter()
+    places = places_of_calls(steps[seq + 1 :])
     counts: Counter[str] = Counter()
     for step in steps[seq + 1 :]:
         for call in step.calls:
-            number = seen[call_key(call)]
-            seen[call_key(call)] += 1
             if _is_tool(call) and _next_results(steps, step):
-                counts[_answered_by(team, record, step, call, number)] += 1
+                counts[_answered_by(team, record, step, call, places[step.seq, call.id])] += 1
     return CallCounts(recorded=counts["recorded"], run=counts["run"], refused=counts["refused"])
 
 
-def _answered_by(team: Team, record: RecordedCalls, step: TaskStep, call: ToolCall, number: int) -> str:
-    if takes_recorded_result(team, step, call) and record.outcome(call, number) is not None:
+def _answered_by(team: Team, record: RecordedCalls, step: TaskStep, call: ToolCall, place: tuple[str, int]) -> str:
+    if takes_recorded_result(team, step, call) and record.outcome(call, *place) is not None:
         return "recorded"
     return "run" if refusal_reason(team, step, call) is None else "refused"
 

@@ -16,6 +16,7 @@ message. The sweeper finds the task in the schedule and continues from there.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.action import Action, CallTools, StartTurn
@@ -74,7 +75,7 @@ class NextStep:
             give_up_reason=give_up_reason,
             sub_task=parent_of(self.task_id, task.steps.first) is not None,
             pending_turn=task.position.phase is Phase.TURN,
-            outputs=mapped_outputs(self.team, task.state, self._step_at),
+            outputs=partial(mapped_outputs, self.team, task.state, self._step_at),
         )
         return decide(self.team, History(task.state, task.steps.tail), situation, router)
 

@@ -11,7 +11,7 @@ on every worker answers the same, also after a crash, a repeated message or a lo
 
 from roboco.domain.decision.what_if_calls import REFUSED, refusal_reason, takes_recorded_result
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.recorded_calls import RecordedCalls, count_equal_calls
+from roboco.domain.history.recorded_calls import RecordedCalls, places_of_calls
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
 from roboco.domain.team.team import Team
 from roboco.engine.engine import WorkspaceRecords
@@ -24,8 +24,8 @@ def recorded_answer(
 ) -> ToolOutcome | None:
     """Return the outcome of a call of the last step that does not run, or None if it runs, as in any other task.
 
-    Cost: of a run, one read of the record for each process. If the record has an equal call, the steps of the run are
-    read unless the task's tail holds them; the limits of the run bound their number.
+    Cost: of a run, one read of the record for each process. If the record has an equal call, and for the turn of a
+    function, the steps of the run are read unless the task's tail holds them; the limits of the run bound their number.
     """
     rule, step = team.what_if, task.steps.tail[-1]
     if rule is None:
@@ -46,12 +46,12 @@ def _recorded_outcome(
     workspace: WorkspaceRecords, record: RecordedCalls, first: int, task_id: str, task: Snapshot, call: ToolCall
 ) -> ToolOutcome | None:
     """Return the recorded outcome of the call, or None. `first` is the first step of the run itself."""
-    if not record.has(call):
-        return None
     step = task.steps.tail[-1]
+    if not (record.outcomes if step.begins_function else record.has(call)):
+        return None
     steps = task.steps.tail if task.steps.tail[0].seq <= first else workspace.histories.read(task_id, first)
-    earlier = (one for one in steps if first <= one.seq < step.seq)
-    return record.outcome(call, count_equal_calls(earlier, step.calls, call))
+    places = places_of_calls(one for one in steps if first <= one.seq <= step.seq)
+    return record.outcome(call, *places[step.seq, call.id])
 
 
 def _not_run(call: ToolCall, reason: str) -> ToolOutcome:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from roboco.domain.decision.action import Action, AppendStep, CallTools, End, StartTurn, Wait
@@ -85,7 +86,7 @@ class Replayer:
 
     def decide_alone(self, history: History, seconds: float = 0.0) -> ReplayedDecision:
         """Return the decision if nothing arrives from outside. `seconds` is the age of the task."""
-        situation = Situation(seconds=seconds, sub_task=self.past.sub_task, outputs=self._outputs(history))
+        situation = Situation(seconds=seconds, sub_task=self.past.sub_task, outputs=partial(self._outputs, history))
         return decide_with_results(self.team, history, situation, self.router, {})
 
     def _inputs(self, history: History, step: TaskStep) -> tuple[Situation, RecordedResults]:
@@ -97,7 +98,7 @@ class Replayer:
             item = external_item(step)
             situation = Situation(() if item is None else (item,), give_up_reason=give_up_reason(step))
         pending = step.metadata.get(INTERRUPTION) == "turn_replaced"
-        outputs = self._outputs(history)
+        outputs = partial(self._outputs, history)
         return replace(situation, sub_task=self.past.sub_task, pending_turn=pending, outputs=outputs), recorded
 
     def _outputs(self, history: History) -> dict[str, Any]:

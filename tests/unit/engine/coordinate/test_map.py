@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from roboco.domain.decision.map_turn import mapped_outputs
 from roboco.domain.history.step import OUTPUT
 from roboco.domain.ids import sub_task_id
 from roboco.domain.limits import Limits
@@ -225,6 +226,20 @@ def test_an_output_older_than_the_tail_is_read_from_the_history() -> None:
     world.settle()
     assert [step.agent_name for step in world.history()][-4:-1] == ["again", "tool_executor", "again"]
     assert listed(world)[:2] == FOUND
+
+
+def test_outputs_are_read_only_where_a_map_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*args: Any) -> dict[str, Any]:
+        read_at.add(len(world.history()))
+        return mapped_outputs(*args)
+
+    read_at = set[int]()
+    monkeypatch.setattr("roboco.engine.coordinate.next_step.mapped_outputs", read)
+    world = World(world_parts(search_script))
+    world.submit(search_team())
+    world.settle()
+    assert len(world.history()) > 4
+    assert read_at == {2}  # after the message and the answer of the planner
 
 
 @pytest.mark.parametrize(("agents", "last"), [(2, "writer"), (1, "user")])

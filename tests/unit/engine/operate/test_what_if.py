@@ -17,6 +17,7 @@ from roboco.engine.operate.what_if import WhatIfRequest, start_runs
 from roboco.errors import NotFound, TransientError, UsageError
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
+from roboco.tools.function_answer import AgentAnswer
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash, Fault
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
@@ -169,6 +170,63 @@ def test_a_call_without_a_record_runs_if_it_is_pure_and_is_refused_otherwise() -
     found = row(world)
     assert found.calls == CallCounts(recorded=2, run=1, refused=2)
     assert (found.difference, found.route_differs_at) == (Difference(seq=1, what="calls"), 1)
+
+
+def triage(effect: str) -> tuple[World, list[str], list[str]]:
+    """Return a world whose task had a turn of a function, the texts that it has heard, and what its writer says."""
+    said, heard = ["a refund"], list[str]()
+
+    def function(args: dict[str, Any], context: ToolContext) -> AgentAnswer:
+        heard.append(str(context.messages[-1]["content"]))
+        return AgentAnswer(f"answer {len(heard)}")
+
+    agents = [{"name": "writer", "prompt": "p"}, {"name": "triage", "function": "a.b:triage", "effect": effect}]
+    world = World(world_parts(lambda request: says(said[0]), {"triage": function}))
+    world.submit(team_of(agents=agents))
+    world.settle()
+    return world, heard, said
+
+
+@pytest.mark.parametrize("effect", ["pure", "idempotent"])
+def test_a_function_that_hears_the_same_gets_its_recorded_answer(effect: str) -> None:
+    world, heard, _ = triage(effect)
+    start_runs(world.engine, request())
+    world.settle(RUN)
+    assert world.history(RUN)[-1].text == "answer 1"
+    assert heard == ["[writer] a refund"]
+    assert row(world).calls == CallCounts(recorded=1)
+
+
+@pytest.mark.parametrize("effect", ["pure", "idempotent"])
+def test_a_function_that_hears_something_else_runs_if_it_is_pure_and_is_refused_otherwise(effect: str) -> None:
+    world, heard, said = triage(effect)
+    said[0] = "a complaint"
+    start_runs(world.engine, request())
+    world.settle(RUN)
+    if effect == "pure":
+        assert world.history(RUN)[-1].text == "answer 2"
+        assert heard[1:] == ["[writer] a complaint"]
+        assert row(world).calls == CallCounts(run=1)
+    else:
+        assert "has no recorded result for 'triage' after this conversation" in world.summary(RUN).reason
+        assert len(heard) == 1
+        assert row(world).calls == CallCounts(refused=1)
+
+
+def test_a_function_of_a_sub_task_of_a_run_has_no_recorded_answers() -> None:
+    world, heard, _ = triage("pure")
+    inner = {"name": "inner", "agents": [{"name": "triage", "function": "a.b:triage", "effect": "pure"}]}
+    lead = {"name": "lead", "prompt": "p", "delegates": ["inner"]}
+    world.given.model.script = lambda asked: (
+        says("done")
+        if any(message["role"] == "tool" for message in asked.messages)
+        else says("", ("delegate", {"team": "inner", "prompt": "go"}))
+    )
+    agents = [{"name": "writer", "prompt": "p"}, lead]
+    start_runs(world.engine, request(seq=1, team=team_of(agents=agents, teams={"inner": inner})))
+    world.settle(RUN)
+    assert [one.is_error for one in results(world)] == [False]
+    assert len(heard) == 2
 
 
 def test_equal_calls_get_the_recorded_results_in_their_order() -> None:
