@@ -76,6 +76,8 @@ class ToolContext:
     """The values that the call changes."""
     memory: str = ""
     """The path of the memory that the task uses, or "" if it has none."""
+    memory_of: str = ""
+    """The owner that the team's memory names, as "tenant" or "context.NAME"."""
 
     read_artifact: Callable[[str], File] = field(default=_no_artifact, compare=False, repr=False)
     """Reads a file of the task."""

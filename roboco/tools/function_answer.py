@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from pydantic_core import to_jsonable_python
 
-from roboco.domain.builtin_tools import HANDOFF
+from roboco.domain.builtin_tools import CLIENT_PREFIX, DELEGATE, GOAL_PREFIX, HANDOFF
 from roboco.domain.canonical_json import canonical_json, json_bytes
 from roboco.domain.history.step import MAX_ANSWER_BYTES, OUTPUT, PROVIDER
-from roboco.domain.team.team import Agent
+from roboco.domain.team.team import Agent, Team
 from roboco.errors import UsageError
 from roboco.ports.file import File
 from roboco.ports.tools import ToolContext
@@ -35,14 +35,17 @@ class AgentAnswer:
 
 
 def recorded_form(
-    agent: Agent, returned: Any, checked: Callable[[Agent, Any], Any], context: ToolContext
+    team: Team, returned: Any, checked: Callable[[Agent, Any], Any], context: ToolContext
 ) -> dict[str, Any]:
     """Return what the function has returned in the form that its outcome records. Changes of state go to the context.
 
-    Raise UsageError if it hands over where the agent may not, or answers too much. Raise ValueError if the value does
-    not fit the agent's output, and TypeError if it has no JSON.
+    Raise UsageError if it hands over where the agent may not, calls a tool that the agent lacks, answers too much, or
+    if the value does not fit the agent's output. Raise TypeError if it has no JSON.
     """
+    agent = team.agent(context.agent)
     answer = returned if isinstance(returned, AgentAnswer) else _of_value(agent, returned)
+    if not isinstance(answer.text, str):
+        raise UsageError(f"AgentAnswer.text is a {type(answer.text).__name__}: use output=")
     calls = [{"name": name, "args": to_json(dict(args), name)} for name, args in answer.calls]
     if answer.handoff is not None:
         if answer.handoff not in agent.handoffs:
@@ -51,9 +54,11 @@ def recorded_form(
         calls.append({"name": HANDOFF, "args": {"destination_agent": answer.handoff, "reason": ""}})
     if any(one["name"] == agent.name for one in calls):
         raise UsageError("it called itself: return an answer, or loop within the function")
+    for one in calls[:MAX_CALLS]:
+        _check_call(team, agent, str(one["name"]))
     found: dict[str, Any] = {"text": answer.text} | ({"calls": calls} if calls else {})
     if agent.output is not None and (answer.output is not None or not calls):
-        value = checked(agent, to_json(answer.output, agent.name))
+        value = _fitting(agent, answer.output, checked)
         context.update_state(**{name: value[name] for name in agent.state if isinstance(value, dict) and name in value})
         found |= {"text": answer.text or canonical_json(value), OUTPUT: value}
     return _bounded(found)
@@ -79,10 +84,24 @@ def recorded_reply(agent: Agent, run: Any, output: Any, checked: Callable[[Agent
     elif isinstance(output, str) and agent.output is None:
         found |= {"text": output}
     else:
-        value = to_json(output, agent.name)
-        value = value if agent.output is None else checked(agent, value)
+        value = to_json(output, agent.name) if agent.output is None else _fitting(agent, output, checked)
         found |= {"text": canonical_json(value), OUTPUT: value}
     return _bounded(found)
+
+
+def _check_call(team: Team, agent: Agent, name: str) -> None:
+    """Raise UsageError if the agent has no such tool. Those of the client, and goals, are known to the task alone."""
+    own = [tool for tool, allowed in ((HANDOFF, agent.handoffs), (DELEGATE, agent.delegates)) if allowed]
+    if name not in own and not name.startswith((CLIENT_PREFIX, GOAL_PREFIX)) and not team.may_call(agent, name):
+        possible = ", ".join([*team.tools_of(agent), *own]) or "none"
+        raise UsageError(f"it cannot call {name[:80]!r}; possible tools: {possible}")
+
+
+def _fitting(agent: Agent, output: Any, checked: Callable[[Agent, Any], Any]) -> Any:
+    try:
+        return checked(agent, to_json(output, agent.name))
+    except ValueError as error:
+        raise UsageError(f"it returned a value that does not fit its output: {str(error)[:1000]}") from error
 
 
 def _bounded(found: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from roboco.domain.history.part import TextPart
 from roboco.domain.history.step import TaskStep
-from roboco.domain.memory import MAX_ENTRY_CHARS, Memory, MemoryEntry, entry_id
+from roboco.domain.memory import MAX_ENTRY_CHARS, MAX_OWNER_CHARS, Memory, MemoryEntry, entry_id
 from roboco.errors import UsageError
 from roboco.ports.memories import change_memory, read_memory
 from roboco.ports.tools import ToolContext
@@ -75,7 +75,13 @@ class MemoryTools:
 
 def _path(context: ToolContext) -> str:
     if not context.memory:
-        raise UsageError("this task has no memory: its context does not name the owner, as the team's memory says")
+        name = context.memory_of.partition(".")[2]
+        found = f"has a {name!r} that is no text of 1 to {MAX_OWNER_CHARS} characters"
+        found = found if name in context.context else f"has no {name!r}"
+        raise UsageError(
+            f"this task has no memory: its context {found}, which memory: {{of: {context.memory_of}}} needs; "
+            "submit it with this value"
+        )
     return context.memory
 
 

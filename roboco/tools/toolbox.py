@@ -296,7 +296,7 @@ class FunctionToolbox:
                     returned, files = self._checked(spec).returned(call.args, context)
                     if isinstance(returned, AgentAnswer):
                         files = split_files(returned.files)[1]
-                    answer = recorded_form(team.agent(context.agent), returned, checked, context)
+                    answer = recorded_form(team, returned, checked, context)
                     return _CallResult("answered", answer=answer, media=files)
             case _:
                 raise UsageError(f"tool {call.tool_name!r} is of a kind that this worker does not know")

@@ -35,6 +35,8 @@ def memory(owner: str, tenant: str | None, erase: bool, yes: bool, as_json: bool
         found = operator.memory(of, value, tenant=tenant)
         if as_json:
             print_json(found)
+        elif not found.entries:
+            click.echo(f"no entries for {one_line(owner, 300)}")
         for entry in () if as_json else found.entries:
             source = f"{entry.created_at:%Y-%m-%d %H:%M} {entry.agent} in {entry.task_id}"
             click.echo(f"{entry.id} {one_line(entry.text, 2000)} ({one_line(source, 300)})")

@@ -185,6 +185,9 @@ def check_idempotent(item: Item, stored_before: Item | None) -> None:
     if stored_before is None or _content_of(stored_before) == _content_of(item):
         return
     if isinstance(item, CALL_ITEMS) and isinstance(stored_before, CALL_ITEMS) and item.call_id == stored_before.call_id:
+        if isinstance(stored_before, ApprovalDecision) and stored_before.expired is not None:
+            at = f"{stored_before.created_at:%Y-%m-%d %H:%M:%S} UTC"
+            raise StateConflict(f"call_id: call {item.call_id!r} expired at {at}, before a person decided")
         raise StateConflict(
             f"call_id: call {item.call_id!r} was answered before, in another way; its first answer counts"
         )

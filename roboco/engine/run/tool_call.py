@@ -108,6 +108,7 @@ def _run(
         context=submitted,
         state=task.state.values,
         memory=memory_path(team.memory, order.task_id, submitted),
+        memory_of="" if team.memory is None else team.memory.of,
         messages=_conversation(engine, team, task, order, step)
         if isinstance(spec, AgentFunction | PydanticTool)
         else (),

@@ -119,6 +119,7 @@ def test_what_an_agent_remembers_is_recalled_in_a_later_task_of_the_same_user_al
     assert [one.text for one in operator.memory("context.user", "alice").entries] == ["she drinks green tea"]
     shell = Shell(tmp_path, stack.environment)
     assert "she drinks green tea" in shell.call("memory", "context.user=alice")
+    assert "no entries for context.user=bob" in shell.call("memory", "context.user=bob")
     assert ask(f"forget {entry}", "alice") == {"forgotten": entry}
     assert ask("recall tea", "alice") == []
     ask("remember she has a dog", "alice")

@@ -88,7 +88,7 @@ class MemoryToolbox:
         try:
             result = self._function(call.tool_name)(call.args, context)
             if isinstance(spec, AgentFunction):
-                answer = recorded_form(team.agent(context.agent), result, self.checked_output, context)
+                answer = recorded_form(team, result, self.checked_output, context)
                 result = successful_outcome(call, "answered").model_copy(update={"answer": answer})
         except Exception as error:
             return failed_outcome(call.id, f"{type(error).__name__}: {error}")

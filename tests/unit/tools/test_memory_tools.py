@@ -1,5 +1,6 @@
 """MemoryTools: each owner's entries, once for each call, within bounds, and apart from those of other owners."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -40,8 +41,16 @@ class Desk:
         index = MemoryIndex(MemoryHistories(), lambda *_: None, folder)
         self._tools = BuiltinTools(self.files, index, Sandbox())
 
-    def call(self, name: str, call_id: str = "tc_1", memory: str = PATH, **args: Any) -> Any:
-        return self._tools.call(name, args, replace(CONTEXT, call_id=call_id, memory=memory))[0]
+    def call(
+        self,
+        name: str,
+        call_id: str = "tc_1",
+        memory: str = PATH,
+        submitted: Mapping[str, Any] | None = None,
+        **args: Any,
+    ) -> Any:
+        about: dict[str, Any] = {"memory": memory, "memory_of": OF_USER.of, "context": submitted or {}}
+        return self._tools.call(name, args, replace(CONTEXT, call_id=call_id, **about))[0]
 
     @property
     def memory(self) -> Memory:
@@ -129,8 +138,9 @@ HOSTILE: list[dict[str, Any]] = [
 def test_a_context_that_names_no_owner_has_no_memory(desk: Desk, context: Mapping[str, Any]) -> None:
     assert memory_path(OF_USER, "acme:t1", context) == ""
     for name, args in (("remember", {"text": "x"}), ("recall", {}), ("forget", {"id": "mem_x"})):
-        with pytest.raises(UsageError, match="does not name the owner"):
-            desk.call(name, memory="", **args)
+        why = "has a 'user' that is no text" if "user" in context else "has no 'user', which memory: {of: context.user}"
+        with pytest.raises(UsageError, match=re.escape(why)):
+            desk.call(name, memory="", submitted=context, **args)
 
 
 @pytest.mark.parametrize("user", ["../../x", "/etc/passwd", "..", "a\x00b", "ü" * 200, "alice/", "_", "\ud800"])

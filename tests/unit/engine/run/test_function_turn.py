@@ -9,11 +9,12 @@ from roboco.domain.history.state import fold
 from roboco.domain.history.step import verify_chain
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept.answer import CallResolution, resolve_unknown
+from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
-from roboco.tools.function_answer import AgentAnswer
+from roboco.tools.function_answer import AgentAnswer, recorded_form
 from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import member, speaker
-from tests.support.memory_ports.model import says
+from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.toolbox import Function
 from tests.support.memory_ports.watch import Crash, make_call
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
@@ -29,6 +30,9 @@ def run(functions: dict[str, Function], agents: list[dict[str, Any]], **fields: 
     world.submit(team_of(agents=agents, **fields))
     world.settle()
     return world
+
+
+ADD = {"name": "add", "function": "shop.sums:add", "effect": "pure"}
 
 
 def agents_of(world: World, task_id: str = TASK) -> list[str]:
@@ -70,7 +74,8 @@ def test_its_typed_answer_leads_edges_and_state() -> None:
     assert result_of(world.summary(), world.history()).outputs == {"triage": {"kind": "refund"}}
     wrong = run({"triage": lambda args, context: {"sort": 1}}, agents, collaboration_model=team)
     assert wrong.summary().status is TaskStatus.FAILED
-    assert "'kind' is a required" in wrong.summary().reason or "kind" in wrong.summary().reason
+    assert "triage: UsageError: it returned a value that does not fit its output: " in wrong.summary().reason
+    assert "kind" in wrong.summary().reason
 
 
 def test_it_hands_off_and_calls_tools() -> None:
@@ -82,7 +87,7 @@ def test_it_hands_off_and_calls_tools() -> None:
     world = run(
         {"triage": triage, "add": lambda args, context: args["a"] + 1},
         [function("triage", tools=["add"], handoffs=["writer"]), member("other"), member("writer")],
-        tools=[{"name": "add", "function": "shop.sums:add", "effect": "pure"}],
+        tools=[ADD],
     )
     assert agents_of(world) == [
         "user",
@@ -100,12 +105,27 @@ def test_it_hands_off_and_calls_tools() -> None:
         (AgentAnswer(calls=[("triage", {})]), "called itself"),
         (AgentAnswer(calls=[("add", {})] * 101), "made 101 calls"),
         (AgentAnswer("x" * 300_000), "bytes of JSON"),
+        (AgentAnswer("x", calls=[("nothere", {})]), "cannot call 'nothere'; possible tools: add, handoff"),
+        (AgentAnswer(calls=[("delegate", {"team": "x", "prompt": "y"})]), "cannot call 'delegate'"),
+        (AgentAnswer({"topic": "x"}), "AgentAnswer.text is a dict: use output="),  # type: ignore[arg-type]
     ],
 )
 def test_an_answer_out_of_bounds_fails_the_task(answer: AgentAnswer, why: str) -> None:
-    world = run({"triage": lambda args, context: answer}, [function("triage")])
+    agents = [function("triage", tools=["add"], handoffs=["writer"]), member("writer")]
+    world = run({"triage": lambda args, context: answer}, agents, tools=[ADD])
     assert world.summary().status is TaskStatus.FAILED
     assert why in world.summary().reason
+
+
+def test_it_may_call_tools_of_servers_and_of_the_client_and_achieve_goals() -> None:
+    servers = {"web": {"url": "https://example.com/mcp"}, "shop": {"url": "https://example.com/s", "tools": ["pay"]}}
+    agent = function("triage", tools=["mcp:web", "shop_pay", "artifact_list"], delegates=["h"])
+    helpers = {"h": {"name": "h", "agents": [member("x")]}}
+    team = team_of(agents=[agent], mcp_servers=servers, teams=helpers)
+    names = ["web_search", "shop_pay", "artifact_list", "delegate", "client_ask", "achieve_done"]
+    context = ToolContext("t", "triage", "tc_1", "t/tc_1", 1)
+    found = recorded_form(team, AgentAnswer(calls=[(name, {}) for name in names]), lambda agent, value: value, context)
+    assert [call["name"] for call in found["calls"]] == names
 
 
 def test_an_exception_fails_the_task_and_a_retry_calls_the_function_again() -> None:
@@ -235,13 +255,14 @@ def test_an_answer_of_an_agent_that_the_team_of_a_fork_lacks_is_left() -> None:
 
 @pytest.mark.parametrize("name", ["support__bad name", f"support__{'x' * 99}"])
 def test_a_call_with_an_impossible_name_is_an_error_and_the_task_goes_on(name: str) -> None:
-    def f(args: dict[str, Any], context: ToolContext) -> AgentAnswer:
-        again = context.messages[-1]["role"] == "tool"
-        return AgentAnswer("done") if again else AgentAnswer(calls=[(name, {})])
+    def f(request: Request) -> ScriptedReply:
+        return says("done") if request.messages[-1]["role"] == "tool" else says("", (name, {}))
 
     support = {"name": "support", "pydantic_ai": "shop.agents:support"}
     graph = {"type": "graph", "routing_graph": {"f": ["END"], "support": ["END"]}}
-    world = run({"f": f}, [function("f"), support], collaboration_model=graph)
+    world = World(world_parts(f))
+    world.submit(team_of(agents=[member("f"), support], collaboration_model=graph))
+    world.settle()
     assert (world.summary().status, world.history()[-1].text) == (TaskStatus.COMPLETED, "done")
 
 
