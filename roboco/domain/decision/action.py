@@ -24,6 +24,8 @@ class CallTools:
     """Run these calls of the last step."""
 
     calls: tuple[ToolCall, ...]
+    waits: str = ""
+    """The reason of the wait for a person who must approve other calls of the step, or ''."""
 
 
 @dataclass(frozen=True)

@@ -82,13 +82,19 @@ def _run_or_wait(team: Team, history: History, situation: Situation, missing: tu
     run = tuple(call for call in missing if call not in asked and not waits_for_client(team, call))
     if run:
         pause = blocking_pause(situation.inbox, history.state.steps)
-        return CallTools(run) if pause is None else paused(team, pause)
+        waits = approval_wait(team, step, asked).route.reason if asked else ""
+        return CallTools(run, waits) if pause is None else paused(team, pause)
     if asked:
-        wait = waiting(team, TaskStatus.APPROVAL, "approval", "a person must approve", asked)
-        expiries = [expiry for call in asked if (expiry := expiry_of(team, step, call)) is not None]
-        until = f"{UNTIL}{min(expiries):%Y-%m-%d %H:%M:%S} UTC" if expiries else ""
-        return replace(wait, route=replace(wait.route, reason=wait.route.reason + until))
+        return approval_wait(team, step, asked)
     return waiting(team, TaskStatus.CLIENT_TOOL_TURN, "client tools", "the client must run", missing)
+
+
+def approval_wait(team: Team, step: TaskStep, asked: Sequence[ToolCall]) -> Wait:
+    """Return the wait for the approval of these calls of the step."""
+    wait = waiting(team, TaskStatus.APPROVAL, "approval", "a person must approve", asked)
+    expiries = [expiry for call in asked if (expiry := expiry_of(team, step, call)) is not None]
+    until = f"{UNTIL}{min(expiries):%Y-%m-%d %H:%M:%S} UTC" if expiries else ""
+    return replace(wait, route=replace(wait.route, reason=wait.route.reason + until))
 
 
 def unapproved_calls(

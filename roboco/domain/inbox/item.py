@@ -179,7 +179,13 @@ def parse_item(data: bytes | str) -> Item:
 
 def interrupts_work(item: Item) -> bool:
     """Return True if the item interrupts the running work."""
-    return isinstance(item, Stop | Interrupt) or (isinstance(item, UserMessage) and item.interrupts)
+    match item:
+        case UserMessage():
+            return item.interrupts
+        case ApprovalDecision():
+            return item.ends_task
+        case _:
+            return isinstance(item, Stop | Interrupt)
 
 
 def is_paused(inbox: Iterable[Item], seq: int) -> bool:

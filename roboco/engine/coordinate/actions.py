@@ -97,13 +97,17 @@ def decide_and_execute(
 
 
 def _start_calls(next_step: NextStep, action: CallTools) -> Repeat | Rest:
-    """Record the calls, dispatch those of workers, and submit the sub-tasks. The next move sends the Celery tasks."""
+    """Record the calls, dispatch those of workers, and submit the sub-tasks.
+
+    The next move sends the Celery tasks, and notifies of calls that wait for a person.
+    """
     epoch = next_step.record_and_dispatch(action)
     if epoch is None:
         return Repeat()
     calls = [(next_step.assignment(call, epoch), call) for call in action.calls if call.tool_name == DELEGATE]
     start_sub_tasks(next_step.engine, next_step.team, next_step.task, calls)
-    return Repeat() if any(next_step.team.task_tool(call.tool_name) for call in action.calls) else Rest()
+    again = action.waits or any(next_step.team.task_tool(call.tool_name) for call in action.calls)
+    return Repeat() if again else Rest()
 
 
 def _append_step(

@@ -187,7 +187,7 @@ def _check_pending_work(engine: Engine, team: Team, task: Snapshot, current_pass
         case Phase.TURN:
             return _check_pending_turn(engine, team, task, current_pass)
         case Phase.TOOLS if not current_pass.urgent:
-            return PendingCalls(engine, task_id, team, task, current_pass.items).check(redeliver=by_sweeper)
+            return _check_pending_calls(engine, team, task, current_pass)
         case Phase.WAIT if not current_pass.items and task.position.status is not TaskStatus.PAUSED:
             if approval_times.is_reminder_due(engine, team, task):
                 return Decide()
@@ -199,6 +199,14 @@ def _check_pending_work(engine: Engine, team: Team, task: Snapshot, current_pass
             return Rest()
         case _:
             return Decide()
+
+
+def _check_pending_calls(engine: Engine, team: Team, task: Snapshot, current_pass: Pass) -> PendingWork:
+    task_id, pending_items = current_pass.task_id, current_pass.items
+    result = PendingCalls(engine, task_id, team, task, pending_items).check(redeliver=current_pass.by_sweeper)
+    if isinstance(result, Rest):
+        approval_times.announce(engine, task_id, team, task, pending_items)
+    return result
 
 
 def _check_pending_turn(engine: Engine, team: Team, task: Snapshot, current_pass: Pass) -> PendingWork:

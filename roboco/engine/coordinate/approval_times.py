@@ -4,19 +4,23 @@
                           (the wait is recorded          └── a person's verdict is stored: that one counts
                           again: event, notification)
 
-The times follow from the history, and the schedule wakes the task at the next one. A sweeper that finds the task later
-makes up for all that is due: one reminder, and the expiry. An expiry is an item of the name that a person's decision on
-the call has, so one of both is stored, and the other is refused. So a worker may die at any line, and a pass of another
-one repeats it.
+If other calls run, the wait is announced beside them, and reminders begin once they have ended. An expiry that ends the
+task interrupts them. The times follow from the history, and the schedule wakes the task at the next one. A sweeper that
+finds the task later makes up for all that is due: one reminder, and the expiry. An expiry is an item of the name that a
+person's decision on the call has, so one of both is stored, and the other is refused. So a worker may die at any line,
+and a pass of another one repeats it.
 """
 
+from dataclasses import replace
+
 from roboco.domain.decision.approval_times import REMINDER, count_reminders, expiry_of, next_time
-from roboco.domain.decision.tool_calls import unapproved_calls
+from roboco.domain.decision.tool_calls import approval_wait, unapproved_calls
 from roboco.domain.duration import duration_text
 from roboco.domain.history.part import ToolCall
 from roboco.domain.ids import approval_id
 from roboco.domain.inbox.item import ApprovalDecision, Item
 from roboco.domain.team.team import Team
+from roboco.engine import notifications as notify
 from roboco.engine.accept.accept_item import accept_item, stored_item
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
@@ -56,6 +60,16 @@ def expire_approvals(engine: Engine, task_id: str, team: Team, task: Snapshot, i
             continue
         accepted = True
     return accepted
+
+
+def announce(engine: Engine, task_id: str, team: Team, task: Snapshot, items: tuple[Item, ...]) -> None:
+    """Notify of the calls that wait for a person while others run, and schedule the next expiry. Safe to repeat."""
+    if asked := _waiting_calls(team, task, items):
+        wait = approval_wait(team, task.steps.tail[-1], asked)
+        position = replace(task.position, status=wait.status, reason=wait.route.reason)
+        notify.enqueue(engine, task_id, replace(task, position=position))
+        if (left := seconds_left(engine, team, task, items)) is not None:
+            engine.tasks.schedule.schedule_no_later_than(task_id, left)
 
 
 def reminded(engine: Engine, team: Team, task: Snapshot, items: tuple[Item, ...], reason: str) -> str:

@@ -94,7 +94,7 @@ class NextStep:
         match self.decide():
             case StartTurn() as action:
                 return action
-            case CallTools() as action if not any(by_coordinator(self.team, call) for call in action.calls):
+            case CallTools(calls, "") as action if not any(by_coordinator(self.team, call) for call in calls):
                 return action
             case _:
                 return None
@@ -205,6 +205,7 @@ class NextStep:
             )
             for call, child in zip(delegating, sub_task_ids, strict=True)
         ]
+        reason = "; ".join(part for part in (reason, action.waits) if part)
         if reason or self.task.position.status is not TaskStatus.RUNNING:
             running = TaskStatus.RUNNING
             events.append(StatusChanged(task_id=task_id, timestamp=now, status=running, reason=reason, by=self.by))

@@ -13,6 +13,7 @@ from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import assert_whole, member, own_turns
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.notifications import HOOK, URL
+from tests.support.memory_ports.shop_world import PARSE
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 ASK = {"name": "client_ask", "description": "asks"}
@@ -22,12 +23,15 @@ HOUR = 3600.0
 def world_with_calls(*calls: tuple[str, Any], **terms: Any) -> World:
     """Return a world whose agent has made these calls of a tool with these terms of approval."""
     tool = {"name": "pay", "function": "shop.sums:pay", "effect": "pure", "approval": "required"}
-    team = team_of(agents=[member("lead", tools=["pay"])], tools=[tool | terms])
+    look = {"name": "look", "function": "shop.sums:look", "effect": "pure"}
+    tools = [tool | terms, look, PARSE | {"timeout": 24 * int(HOUR)}]
+    team = team_of(agents=[member("lead", tools=["pay", "look", "parse"])], tools=tools)
 
     def script(request: Request) -> ScriptedReply:
         return says("", *calls) if own_turns(request) == 0 else says("done")
 
-    world = World(world_parts(script, {"pay": lambda args, context: "paid"}))
+    functions = {"pay": lambda args, context: "paid", "look": lambda args, context: "seen"}
+    world = World(world_parts(script, functions))
     world.submit(team, client_tools=[ASK], notify=[HOOK | {"on": ["approval", "completed", "cancelled", "failed"]}])
     world.settle()
     return world
@@ -72,6 +76,26 @@ def test_the_task_ends_without_a_decision_in_time(on_expiry: str, status: TaskSt
     assert all(result.is_error for result in results_of(world))
     assert not world.given.toolbox.runs
     assert_whole(world, "")
+
+
+@pytest.mark.parametrize(("on_expiry", "status"), [("stop", TaskStatus.CANCELLED), ("fail", TaskStatus.FAILED)])
+def test_a_call_beside_one_that_runs_is_announced_and_its_expiry_ends_the_task(
+    on_expiry: str, status: TaskStatus
+) -> None:
+    world = world_with_calls(("pay", {}), ("parse", {"file": "a"}), expires="2h", on_expiry=on_expiry)
+    assert world.summary().status is status
+    asked, result = world.history()[1:3]
+    assert (result.created_at - asked.created_at).total_seconds() == pytest.approx(2 * HOUR, abs=2.0)
+    assert world.notifier.statuses(URL) == ["approval", status]
+    [announced] = [event for event in world.events() if "a person must approve: pay" in event.get("reason", "")]
+    assert (announced["status"], result.results[0].is_error) == ("running", True)
+    assert_whole(world, "")
+
+
+def test_a_wait_is_announced_while_a_call_runs_and_again_when_it_has_ended() -> None:
+    world = world_with_calls(("pay", {}), ("look", {}))
+    assert world.status() is TaskStatus.APPROVAL
+    assert world.notifier.statuses(URL) == ["approval"] * 2
 
 
 def test_a_task_that_failed_without_a_decision_is_retried() -> None:
