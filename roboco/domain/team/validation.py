@@ -319,7 +319,7 @@ class _NameValidator:
         for tool in self.tools:
             if tool.get("name") == name:
                 return "" if tool.get("approval", "never") == "never" else "a guard has no approval"
-        team = _NameValidator(inner) if isinstance(inner := self.teams[name], dict) else None
+        team = _NameValidator(inner) if isinstance(inner := self.teams.get(name), dict) else None
         if team is None:
             return ""
         in_order = team.model.get("type", "sequential") == "sequential"
