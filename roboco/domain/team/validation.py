@@ -325,15 +325,14 @@ class _NameValidator:
         for tool in self.tools:
             if tool.get("name") == name:
                 return "" if tool.get("approval", "never") == "never" else "a guard has no approval"
-        team = _NameValidator(inner) if isinstance(inner := self.teams[name], dict) else None
-        answering = [] if team is None else team.agents if team._ends_anywhere else team.agents[-1:]
+        team = _NameValidator(inner) if isinstance(inner := self.teams.get(name), dict) else None
+        if team is None:
+            return ""
+        in_order = team.model.get("type", "sequential") == "sequential"
+        answering = team.agents[-1:] if in_order else team.agents  # with other models any agent may be the last
         if not answering or any(agent.get("output") is not None for agent in answering):
             return ""
         return f"team {name!r} has no typed output: give its last agent output with a boolean 'passed'"
-
-    @property
-    def _ends_anywhere(self) -> bool:
-        return bool(self.model.get("type", "sequential") != "sequential")
 
     def _listed_names(self, where: str, names: object, possible: list[str]) -> Iterator[str]:
         for index, name in enumerate(names if isinstance(names, list | tuple) else []):

@@ -326,6 +326,7 @@ def test_a_price_has_an_upper_bound(price: float) -> None:
 
 WHOLE = {
     "name": "t",
+    "guards": {"input": ["None", "h"]},
     "models": {
         "one": {"model": "m", "default": True, "fallback": ["two"], "headers": {"A": "B"}},
         "two": {"model": "n"},
