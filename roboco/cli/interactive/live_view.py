@@ -26,6 +26,7 @@ from roboco.domain.stream.event import (
     ErrorOccurred,
     StatusChanged,
     StreamReset,
+    SubTaskStarted,
     TaskEnded,
     TaskStarted,
     ToolUnknown,
@@ -184,6 +185,8 @@ class LiveView:
                 self._note(f"set up again from the workspace, which holds {event.steps} steps", "yellow")
             case ToolUnknown():
                 self._note(f"{event.tool_name}: {event.reason}", "yellow")
+            case SubTaskStarted():
+                self._note(f"sub-task {event.sub_task_id} of team {event.team}")
             case ErrorOccurred():
                 self._note(f"error {event.code}: {event.message}", "red")
             case _:

@@ -167,7 +167,8 @@ def _why(past: RecordedTask, step: TaskStep, state: GetState) -> str:
     routing = step.metadata.get("routing") or {}
     rule, reason = str(routing.get("rule", "")), str(routing.get("reason", ""))
     if rule == AFTER_RESULTS and step.metadata.get(FUNCTION) != "answer":
-        why = "the tools that it had called returned, and it continued with their results"
+        tools = "the tools that it had called returned, and it continued with their results"
+        why = "all sub-tasks of its map have ended" if step.is_map else tools
     elif rule == "handoff":
         turn = _last_turn(past.steps, step.seq)
         why = f"{None if turn is None else past.steps[turn].agent_name} handed the work over to it: {reason}"

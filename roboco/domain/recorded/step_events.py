@@ -3,13 +3,16 @@
 import json
 from collections.abc import Iterator, Sequence
 
+from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.history.lineage import retry_of
 from roboco.domain.history.part import ToolCall
+from roboco.domain.history.shared_state import STATE
 from roboco.domain.history.state import ACHIEVED_GOALS, REMINDED_GOALS
 from roboco.domain.history.step import (
     EXPIRED,
     FAILED_BEFORE,
     GUARDS,
+    MAP,
     NEW_LIMITS,
     ORCHESTRATOR,
     RESOLVED_BY,
@@ -32,6 +35,8 @@ def events_of(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
         yield _orchestrator_event(step)
     else:
         yield from _agent_events(step)
+    if changed := step.metadata.get(STATE):
+        yield f"the state of the task changed: {truncated(', '.join(map(str, changed)))}"
 
 
 def _user_events(step: TaskStep) -> Iterator[str]:
@@ -46,7 +51,10 @@ def _user_events(step: TaskStep) -> Iterator[str]:
 
 def _agent_events(step: TaskStep) -> Iterator[str]:
     if step.begins_function:
-        yield f"{step.agent_name}, a function, was called"
+        yield f"the code of {step.agent_name} was called"
+        return
+    if step.is_map and step.calls:
+        yield f"{step.agent_name} has a sub-task for each of {len(step.calls)} items of {step.metadata[MAP]}"
         return
     if step.is_draft:
         yield _asked(step.metadata[GUARDS].get("output"))
@@ -74,7 +82,8 @@ def _result_events(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
             person = f"a person{_in_brackets(verdict.get('by'))}"
             yield f"{person} {'approved' if verdict.get('approved') else 'did not approve'} {name}"
         elif result.tool_call_id in resolved:
-            yield f"the answer to {name} came from outside{_in_brackets(callers.get(result.tool_call_id))}"
+            by = _in_brackets(callers.get(result.tool_call_id))
+            yield "a sub-task ended" if name == DELEGATE else f"the answer to {name} came from outside{by}"
         for error in failed_before.get(result.tool_call_id) or ():
             yield f"{name} ran again after {truncated(str(error))}"
         if result.is_error:

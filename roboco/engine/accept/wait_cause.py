@@ -61,7 +61,7 @@ class WaitCause(NamedTuple):
     """The cause, with the remedy if there is one."""
 
 
-SHOP_WAIT: Final = "the shop's Celery task "
+SHOP_WAIT: Final = "Celery task "
 """The beginning of the reason of a task that waits for a Celery task of another application."""
 
 

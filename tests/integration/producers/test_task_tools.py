@@ -97,7 +97,7 @@ def test_the_result_of_a_celery_task_answers_the_call(stack: Stack) -> None:
 @pytest.mark.parametrize("effect", ["pure", "irreversible"])
 def test_a_failure_is_an_error_that_names_the_celery_task(stack: Stack, effect: str) -> None:
     error = str(result_of(stack.orchestrator.run(team(effect=effect), "broken")).error)
-    assert "the shop's Celery task docs.parse" in error
+    assert "Celery task docs.parse" in error
     assert ("outcome unknown" in error) is (effect == "irreversible")
 
 
@@ -122,7 +122,7 @@ def test_a_celery_task_whose_process_dies_is_an_error_or_runs_again(stack: Stack
 @pytest.mark.parametrize(("file", "error"), [("ignored", "has not answered within its 3 s"), ("rejected", "failed")])
 def test_a_celery_task_that_ends_without_a_result_has_an_unknown_outcome(stack: Stack, file: str, error: str) -> None:
     result = result_of(stack.orchestrator.run(team(timeout=3), file))
-    assert str(result.error).startswith("outcome unknown: the shop's Celery task docs.parse")
+    assert str(result.error).startswith("outcome unknown: Celery task docs.parse")
     assert error in str(result.error)
 
 
