@@ -276,7 +276,7 @@ FUNCTION_AGENTS = Journey(
 
 JOURNEYS = {
     "guarded": GUARDED,
-    "answers": ANSWERS_GUARDED,
+    "guarded answers": ANSWERS_GUARDED,
     "functions": FUNCTION_AGENTS,
     "graph": GRAPH,
     "sequential": SEQUENTIAL,
