@@ -76,7 +76,7 @@ class Providers:
         name = canonical_json([key, profile.model_dump(mode="json")])
         model = self._models.pop(name, None) or _MAKERS[profile.provider](profile, key, self._http)
         self._models[name] = model
-        if len(self._models) > MAX_CLIENTS:
+        while len(self._models) > MAX_CLIENTS:
             self._models.popitem(last=False)
         return model
 

@@ -20,6 +20,7 @@ BODIES = {
     "/v1/operations/switches/off": {"target": "tool:add", "reason": "why"},
     "/v1/operations/switches/on": {"target": "tool:add"},
     "/v1/operations/erasures": {"tenant": "acme", "dry_run": False},
+    "/v1/operations/memory/erasure": {"tenant": "acme", "of": "context.user", "value": "ann"},
 }
 SECRET = "the customer's secret"
 

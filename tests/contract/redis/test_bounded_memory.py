@@ -75,7 +75,7 @@ def test_a_waiting_task_takes_little_beside_its_tail(redis_task: TaskOnRedis) ->
     world.submit(team_of(agents=[member("one"), member("two")], collaboration_model={"type": "manual"}))
     for number in range(12):
         world.drain()
-        assert redis_task.store.load(TASK, 1).status is TaskStatus.USER_TURN  # type: ignore[union-attr]
+        assert redis_task.store.load(TASK, 1).position.status is TaskStatus.USER_TURN  # type: ignore[union-attr]
         found = sizes(redis_task)
         print(f"a waiting task after {number} answers: {found} bytes")
         assert sum(found.values()) - found["tail"] < MAX_WAITING_BYTES, found

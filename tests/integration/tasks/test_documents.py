@@ -308,8 +308,8 @@ async def main():
     for _ in range(2):
         assert (await client.post("/tickets/1/start", {"prompt": "the sea"})).status_code == 201
     assert (await client.post("/tickets/1/start", {"prompt": "other"})).status_code == 400
-    events = await text(client)
-    assert "event_task_end" in events[-1]
+    assert "event_task_end" in (await text(client))[-1]
+    events = await text(client)  # of a live task, the pieces of a text may be others
     last = events[4].split("\\n")[0].removeprefix("id: ")
     assert await text(client, **{"Last-Event-ID": last}) == events[5:]
     assert (await other.get("/tickets/1/events")).status_code == 404
