@@ -43,10 +43,16 @@ class ReadAhead(Generic[T]):
 
         It raises the iterator's own error. A caller that is interrupted meanwhile misses no item.
         """
+        found = self.take(seconds)
+        return None if found is None else found[0]
+
+    def take(self, seconds: float | None = None) -> tuple[T] | None:
+        """Do the same as `next`, with the item in a tuple: it may be None."""
         if (found := self._received.get(timeout=seconds)) is None:
-            return self._reading.result()
+            self._reading.result()
+            return None
         _LOOP.loop().call_soon_threadsafe(self._room.release)
-        return found[0]
+        return found
 
     def close(self) -> None:
         """Close the iterator."""
@@ -57,6 +63,7 @@ def iterate(items: AsyncGenerator[T, None]) -> Iterator[T]:
     """Yield the items. If the caller ends the iteration, they are closed."""
     reader = ReadAhead(items)
     try:
-        yield from iter(reader.next, None)
+        while (found := reader.take()) is not None:
+            yield found[0]
     finally:
         reader.close()
