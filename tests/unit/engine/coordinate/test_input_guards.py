@@ -13,12 +13,13 @@ from roboco.domain.history.step import GUARDS
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
 from roboco.domain.team.validation import validate_team
+from roboco.engine.coordinate.advance import advance
 from roboco.errors import InvalidTeam
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
 from tests.support.memory_ports.journeys import GUARDED, POLITE, guard_team, member
 from tests.support.memory_ports.model import ScriptedReply, says
-from tests.support.memory_ports.world import World, world_parts
+from tests.support.memory_ports.world import TASK, World, world_parts
 from tests.unit.domain.steps import steps_of
 from tests.unit.engine.accept.test_fork import FORK, fork_task
 
@@ -246,3 +247,14 @@ def test_the_journey_of_the_faults_is_guarded() -> None:
     world = GUARDED.run(GUARDED.world())
     assert [step.agent_name for step in world.history()].count("orchestrator") == 2
     assert world.summary().status is TaskStatus.COMPLETED
+
+
+def test_a_conversation_that_waits_after_a_failure_asks_no_guard() -> None:
+    desk = Desk()
+    world = desk.world
+    world.submit(desk.team, conversation=True)
+    world.deliver(world.dispatcher.queue.popleft())
+    advance(world.engine, TASK, give_up_reason="it killed its coordinators")
+    world.settle()
+    assert [step.agent_name for step in world.history()] == ["user", "orchestrator", "tool_executor", "orchestrator"]
+    assert world.status() is TaskStatus.USER_TURN
