@@ -27,7 +27,7 @@ class ToolOutcome(RecordModel):
     state: dict[str, Any] = {}
     """The values of the task's state that the tool changes."""
     answer: dict[str, Any] = {}
-    """What a function that is an agent has answered: `text`, `output`, and `calls` with `name` and `args`."""
+    """The answer of a function that is an agent: `text`, `output`, and `calls` with `name` and `args`."""
     failed_before: tuple[str, ...] = ()
     """The exceptions after which the tool ran again within the call, oldest first."""
     usage: dict[str, int | float] = {}

@@ -119,7 +119,7 @@ class ApprovalDecision(_Item):
     args: dict[str, Any] | None = None
     """The approved arguments if they differ from the requested ones, else None."""
     expired: OnExpiry | None = None
-    """What the team wants if no person has decided in time; None for the decision of a person."""
+    """The consequence that the team has declared, if no person has decided in time; None for a person's decision."""
 
     @property
     def ends_task(self) -> bool:

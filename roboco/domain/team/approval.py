@@ -13,7 +13,7 @@ MAX_CONDITIONS = 50
 
 
 OnExpiry = Literal["deny", "stop", "fail"]
-"""What happens when no person has decided in time: the call is denied, or the task is stopped, or it fails."""
+"""The consequence if no person decides in time: the call is denied, or the task is stopped, or it fails."""
 
 
 class ApprovalTerms(InputModel):
@@ -22,7 +22,7 @@ class ApprovalTerms(InputModel):
     expires: Duration | None = None
     """How long after its step a call waits for a person, for example `2h`. By default it waits without an end."""
     on_expiry: OnExpiry = "deny"
-    """What happens then: the call is denied, or the task is stopped, or it fails."""
+    """The consequence then: the call is denied, or the task is stopped, or it fails."""
     remind: Duration | None = None
     """When the person is reminded, after the step that made the call; the interval doubles each time."""
 

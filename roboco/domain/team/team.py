@@ -235,7 +235,7 @@ class Team(InputModel):
     memory: MemorySettings | None = None
     """Whose memory its agents share across tasks. By default the team has none."""
     guards: Guards | None = None
-    """What checks messages of the user before agents see them, and answers before the user does. By default nothing."""
+    """The checks of messages before agents see them, and of answers before the user does. By default there are none."""
     if_busy: Literal["queue", "interrupt", "reject"] = "queue"
     """The default for messages that arrive while an agent works: wait, interrupt the work, or be refused."""
     teams: "dict[Name, Team]" = {}
