@@ -21,7 +21,7 @@ MAX_CALLS: Final = 100
 
 @dataclass(frozen=True)
 class AgentAnswer:
-    """What a function that is an agent returns if a text, or the value of its `output`, is not all."""
+    """The result of a function that is an agent, if a text or the value of its `output` is not all."""
 
     text: str = ""
     output: Any = None
