@@ -57,7 +57,7 @@ class ShopAnswers:
         self._connection: Any = None
 
     def run(self) -> None:
-        """Send on the answers that arrive within some seconds. After an error, connect anew with the next call."""
+        """Send on the answers that arrive within some seconds. After an error, connect again with the next call."""
         try:
             self._drain()
         except BROKER_ERRORS as error:
