@@ -139,7 +139,7 @@ def test_functions_are_agents(stack: StackOfDocuments, prompt: str, agents: list
     assert task.result(60).status == "completed"
     assert list(dict.fromkeys(step.agent_name for step in task.history() if step.by_agent)) == agents
     assert task.history()[-1].text.strip() == answer.strip()
-    assert "a function" in stack.run("roboco", "why", task.task_id)
+    assert "the code of triage was called" in stack.run("roboco", "why", task.task_id)
 
 
 @pytest.mark.workers
