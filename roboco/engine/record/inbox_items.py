@@ -183,9 +183,7 @@ def _is_applied(workspace: WorkspaceRecords, task_id: str, item_id: str, task: S
 
 
 def _arrived_late(item: Item, task: Snapshot) -> bool:
-    """Return True if the item is about a call, or pauses before a step, that the history has passed already."""
-    if isinstance(item, Pause):
-        return item.at is not None and item.at < task.position.seq
+    """Return True if the item is about a call that the history has passed already."""
     return (
         isinstance(item, ExternalToolResult | ApprovalDecision | UnknownResolution)
         and item.at_seq < task.position.seq - 1
