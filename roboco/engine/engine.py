@@ -105,7 +105,7 @@ class WorkspaceRecords:
     @property
     def summaries(self) -> Summaries:
         """Return the summaries of tasks."""
-        return Summaries(self.files, self.histories, self.frozen_teams)
+        return Summaries(self.files)
 
     @property
     def tails(self) -> HistoryTails:
