@@ -44,7 +44,6 @@ Kind = Literal[
     "budget",
     "switched_off",
     "sub_task",
-    "declined",
     "lost_attempts",
     "queue",
     "deferred",
@@ -161,10 +160,6 @@ def _stated_cause(task: Snapshot) -> WaitCause | None:
         return WaitCause("switched_off", f"{task.position.reason}; on again: roboco switch on {shlex.quote(target)}")
     if task.position.phase is Phase.TURN and task.attempt.deferred_for is not None:
         return _deferral(task)
-    if task.refusals.declined.count:
-        workers = ", ".join(task.refusals.declined.workers)
-        text = f"workers declined its turn {task.refusals.declined.count} times, because they cannot run it: {workers}"
-        return WaitCause("declined", text)
     return None
 
 
@@ -268,8 +263,6 @@ def _switched_off_target(reason: str) -> str:
 
 def _deferral(task: Snapshot) -> WaitCause:
     again = f"{task.position.reason.partition(NEXT_ATTEMPT)[0]}{NEXT_ATTEMPT}{task.attempt.deferred_for or 0:.0f} s"
-    if task.refusals.declined.count:
-        return WaitCause("declined", again)
     refused = f"; the model server has refused it {task.refusals.count} times in {task.refusals.seconds:.0f} s"
     if BUDGET_WAIT in task.position.reason:
         return WaitCause("budget", again)

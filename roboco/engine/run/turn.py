@@ -42,7 +42,6 @@ from roboco.engine.run.deferral import (
 )
 from roboco.engine.run.failed_turn import error_text, try_later
 from roboco.engine.run.hand_over import hand_over_turn
-from roboco.engine.run.not_runnable import defer_turn
 from roboco.engine.run.other_choice import first_choice, next_choice
 from roboco.engine.run.reply import StepContent, content_of_failure, content_of_reply
 from roboco.engine.run.request import Choice, PreparedRequest, embed_files, prepare_request
@@ -188,7 +187,9 @@ def _ask(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: C
         try:
             prepared = prepare_request(engine, turn.team, claim, result, listings, choice)
         except NotRunnable as error:
-            return defer_turn(turn, error)
+            where = f"agents worker {engine.services.workers.node_name!r} cannot describe the agent's tools"
+            content = content_of_failure(claim, error.code, f"{where}: {error.remedy('agents')}")
+            return commit_turn(turn, content, summary_metadata(ready_of(result)))
         except UsageError as error:
             return commit_turn(turn, content_of_failure(claim, "team", str(error)), summary_metadata(ready_of(result)))
         if prepared.refused:

@@ -14,7 +14,7 @@ from roboco.domain.usage import DayUsage
 from roboco.ports.fill import FillPosition
 from roboco.ports.registry import DRAINING, POOLS, DrainRequest, Registration, WorkspaceIdentity
 from roboco.ports.scans import Rebuild, RetentionScan
-from roboco.ports.task_store import Declined, Phase, TokenUsage
+from roboco.ports.task_store import Phase, TokenUsage
 
 
 @dataclass
@@ -26,7 +26,6 @@ class StoredCall:
     owner: str = ""
     lease_until: float = 0.0
     outcome: str | None = None
-    declined: tuple[int, Declined] = (0, Declined())
     wait_epoch: int = 0
 
 
@@ -96,7 +95,6 @@ class StoredTask:
     refused_for: float = 0.0
     deferred_token: str = ""
     released_token: str = ""
-    declined: tuple[int, Declined] = (0, Declined())
     lease_until: float = 0.0
     calls: dict[str, StoredCall] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)
