@@ -106,7 +106,7 @@ def defer(
         claim, seconds, event, refused is not None, declined_by, refused or NO_TOKENS
     ):
         return TurnOutcome.REPLACED
-    engine.day_budgets.release(task_id)
+    engine.day_budgets.release(task_id, claim.snapshot)
     engine.tasks.schedule.schedule_no_later_than(task_id, seconds)
     task = engine.tasks.task_store.load(task_id, 1)
     if task is not None and (
