@@ -70,7 +70,7 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         Items are the texts, tool calls, tool results and steps of the content, and the execution events, in the order
         in which they happened. Each item carries a cursor. A later call with that cursor continues after the item: no
         item is missing and none is repeated. Ending the iteration does not affect the task.
-        With `subtasks`, the items of its sub-tasks are among them, not those of their sub-tasks. Each item has its
+        With `subtasks`, the items of its sub-tasks are among them, and those of their sub-tasks. Each item has its
         `task_id`, and the cursors are those of streams with `subtasks`.
         Raises UsageError if the cursor is invalid, and TransientError if Redis or the workspace has not answered for a
         minute.

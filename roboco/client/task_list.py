@@ -86,7 +86,7 @@ def with_current_reason(store: TaskStore, entry: TaskEntry) -> TaskEntry:
     A state that cannot be read, as one of a newer release, hides no other task: the entry stays as it is.
     Cost: one read of Redis for a queued or running task.
     """
-    if entry.status not in (TaskStatus.QUEUED, TaskStatus.RUNNING):
+    if entry.waits or entry.status not in (TaskStatus.QUEUED, TaskStatus.RUNNING):
         return entry
     try:
         task = store.load(entry.task_id, 1)

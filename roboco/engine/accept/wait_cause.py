@@ -19,7 +19,7 @@ from roboco.domain.inbox.item import Pause
 from roboco.domain.rate_report import NEXT_ATTEMPT, RATE_WAIT
 from roboco.domain.switch import SWITCHED_OFF, check_target
 from roboco.engine.accept.accept_item import CALL_ITEMS, stored_item
-from roboco.engine.accept.sub_tasks import open_sub_tasks
+from roboco.engine.accept.sub_tasks import SUB_TASK, awaited_decision
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.registration import check_workspace, is_silent
 from roboco.errors import TransientError, UsageError
@@ -44,6 +44,7 @@ Kind = Literal[
     "budget",
     "switched_off",
     "sub_task",
+    "approval",
     "lost_attempts",
     "queue",
     "deferred",
@@ -98,7 +99,7 @@ def wait_cause(
             check_workspace(engine, address)
     except UsageError as error:
         return WaitCause("workspace", str(error))
-    if task is not None and (recorded := _recorded_cause(engine, task) or _waiting_sub_task(engine, task_id, task)):
+    if task is not None and (recorded := _recorded_cause(engine, task) or _awaited(engine, task_id, task)):
         return recorded
     pool = awaited_pool(engine.workspace, task_id, task)
     if pool and (broken := _server_fault(engine, task_id, pool)) is not None:
@@ -111,12 +112,10 @@ def wait_cause(
     return _evident_cause(engine, pool, task, queue or engine.services.dispatcher.describe_queue)
 
 
-def _waiting_sub_task(engine: Engine, task_id: str, task: Snapshot) -> WaitCause | None:
-    """Return what an open sub-task asks of a person or client, who may answer at the task, or None."""
-    for child, found in open_sub_tasks(engine.tasks, task_id, task):
-        if found.position.status.waiting:
-            return WaitCause("sub_task", f"sub-task {child} waits ({found.position.status}): {found.position.reason}")
-    return None
+def _awaited(engine: Engine, task_id: str, task: Snapshot) -> WaitCause | None:
+    """Return what a person or client decides while the task runs, or None."""
+    text = awaited_decision(engine, task_id, task)
+    return WaitCause("sub_task" if text.startswith(SUB_TASK) else "approval", text) if text else None
 
 
 def _recorded_cause(engine: Engine, task: Snapshot) -> WaitCause | None:

@@ -102,7 +102,7 @@ def defer(
     event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=reason)
     if not engine.tasks.leases.defer_turn(claim, seconds, event, refused is not None, refused or NO_TOKENS):
         return TurnOutcome.REPLACED
-    engine.day_budgets.release(task_id)
+    engine.day_budgets.release(task_id, claim.snapshot)
     engine.tasks.schedule.schedule_no_later_than(task_id, seconds)
     task = engine.tasks.task_store.load(task_id, 1)
     if task is not None and (

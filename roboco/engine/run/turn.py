@@ -210,8 +210,8 @@ def _ask(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: C
 def _request_reply(turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice) -> TurnResult | Choice:
     """Send the request, unless it must wait. Return what to try after a failure, or what became of the turn."""
     engine, claim = turn.engine, turn.claim
-    task_id, agent, profile = claim.assignment.task_id, claim.snapshot.position.agent, prepared.request.profile
-    wait = engine.day_budgets.reserve(task_id, agent, prepared.possible_usage, profile)
+    task_id, profile = claim.assignment.task_id, prepared.request.profile
+    wait = engine.day_budgets.reserve(task_id, claim.snapshot, prepared.possible_usage, profile)
     if wait is not None and not turn.cancellation.requested:
         return defer(turn, *wait, TurnOutcome.BUDGET)
     admission = engine.services.rate_limiter.reserve(prepared.request.profile, turn.ticket, prepared.expected_tokens)

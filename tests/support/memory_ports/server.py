@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from roboco.domain.day_budget import DayBudget
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StreamChunk, unnumbered_json
 from roboco.domain.task_entry import TaskEntry
@@ -186,6 +187,8 @@ class StoredData:
     workspace: WorkspaceIdentity | None = None
     entries: dict[str, TaskEntry] = field(default_factory=dict)
     day_usages: dict[tuple[str, str], tuple[str | None, int, DayUsage]] = field(default_factory=dict)
+    caller_limits: dict[tuple[str, str], DayBudget] = field(default_factory=dict)
+    caller_reservations: dict[tuple[str, str], tuple[float, DayUsage, int, str]] = field(default_factory=dict)
     day_reservations: dict[tuple[str, str], tuple[float, DayUsage]] = field(default_factory=dict)
     index_trimmed: datetime | None = None
 

@@ -21,8 +21,8 @@ export function ListPage({ me, can, query }) {
   const filters = Object.fromEntries(query);
   const list = useTasks(filters);
   const shown = [...list.entries.values()].filter(entry => meets(entry, filters)).sort((a, b) => (a.updated_at < b.updated_at ? 1 : -1));
-  const waiting = shown.filter(({ status }) => WAITING.has(status)).reverse();
-  const others = shown.filter(({ status }) => !WAITING.has(status));
+  const waiting = shown.filter(waitsForUser).reverse();
+  const others = shown.filter(entry => !waitsForUser(entry));
   return html`<main tabindex="0" data-page="list">
     <h1 class="visually-hidden">Tasks<//>
     <${Filters} filters=${filters} me=${me} />
@@ -41,6 +41,7 @@ export function ListPage({ me, can, query }) {
   <//>`;
 }
 
+const waitsForUser = ({ status, waits }) => waits || WAITING.has(status); // also one that runs beside an approval
 const earliest = ({ since }) => Date.now() - HOURS[since] * 36e5;
 const meets = (entry, { status, team, text = "", tenant, since }) =>
   (!status || (GROUPS[status] ?? [status]).includes(entry.status)) && (!team || entry.team === team) &&
@@ -93,7 +94,7 @@ function useTasks(filters) {
 function TaskRow({ entry, can, live }) {
   const { task_id: taskId, status, reason } = entry;
   const [open, setOpen] = useState(false);
-  const waits = WAITING.has(status);
+  const waits = waitsForUser(entry);
   return html`<article data-task=${taskId}>
     <a href=${addressOf(taskId)}><bdi>${entry.title || taskId}<//><//>
     <bdi>${entry.team}<//>

@@ -32,7 +32,7 @@ export function TaskPage({ taskId, step, can }) {
       ${current.errors.slice(-3).map(({ code, message }) => code !== "events_lost" && html`<p dir="auto" class="problem">${message}<//>`)}
     <//>
     <details class="timeline" open=${innerWidth > 760}><summary>Timeline<//><${Lanes} ...${shared} /><${Replay} ...${shared} onReplay=${setReplayed} /><//>
-    <div class="talk"><${Conversation} ...${shared} />${!replayed && current.status === "running" && [...current.calls.values()].some(call => call.subTask && !call.result) && html`<${SubCalls} ...${shared} />`}${!replayed && html`<${Controls} ...${shared} />`}<//>
+    <div class="talk"><${Conversation} ...${shared} />${!replayed && current.status === "running" && (current.reason || [...current.calls.values()].some(call => call.subTask && !call.result)) && html`<${SubCalls} ...${shared} />`}${!replayed && html`<${Controls} ...${shared} />`}<//>
     ${step != null && html`<${Inspector} ...${shared} step=${step} onClose=${() => onSelect(null)} />`}
     <${Integrity} ...${shared} task=${current} />
   <//>`;
