@@ -102,6 +102,8 @@ class ExternalToolResult(_Item):
     at_seq: int
     """The position of the step with the call."""
     outcome: ToolOutcome
+    answer_form: dict[str, Any] = {}
+    """The form that the answer after the results must have, in place of the one before; {} if that stays."""
 
 
 class ApprovalDecision(_Item):

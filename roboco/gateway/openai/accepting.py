@@ -27,7 +27,6 @@ from roboco.gateway.idempotency import NewTaskId, is_stored
 from roboco.gateway.openai.ids import ResponseId, task_of_conversation, unknown_response
 from roboco.gateway.openai.problems import unknown_model, wrong_parameter
 from roboco.gateway.openai.repetition import Repetition
-from roboco.gateway.openai.response_object import INSTRUCTIONS
 from roboco.gateway.openai.response_stream import ResponseStart
 from roboco.gateway.openai.segment import response_steps
 from roboco.gateway.openai.turn import Turn
@@ -64,13 +63,12 @@ class TurnRequest:
     task_options: dict[str, Any]
     """Options of a new task."""
     message_options: dict[str, Any]
-    """Options of a message, such as the functions of the client."""
+    """Options of a message, such as the functions of the client and the form of the answer."""
 
     @property
     def of_message(self) -> dict[str, Any]:
-        """The options of the message, with the instructions and the caller."""
-        view = {"client_context": {INSTRUCTIONS: self.turn.instructions}} if self.turn.instructions else {}
-        return {**self.message_options, **view, "by": self.caller.by}
+        """The options of the message, with the caller."""
+        return {**self.message_options, "by": self.caller.by}
 
     def item_id(self, task: Task, position: int) -> str:
         """Return the id of the message that becomes the step at a position of the task."""
