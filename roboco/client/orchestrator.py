@@ -15,7 +15,8 @@ from roboco.client.operator.bulk import Bulk, create_bulk
 from roboco.client.operator.bulk_control import ControlName
 from roboco.client.operator.operations import LiveState, Operations
 from roboco.client.operator.operator import Operator
-from roboco.client.options import BulkOptions, SubmitOptions, TaskFilterOptions
+from roboco.client.options import BulkOptions, MessageOptions, SubmitOptions, TaskFilterOptions
+from roboco.client.receipt import Receipt
 from roboco.client.task import Task
 from roboco.client.team_lookup import resolve_sent_team, resolve_team, team_files
 from roboco.client.wiring import (
@@ -204,6 +205,12 @@ class Orchestrator:
         task = self._task(self._qualified_id(task_id))
         task.summary()
         return task
+
+    def interrupt(
+        self, task_id: str, message: str | None = None, timeout: float = 0.0, **options: Unpack[MessageOptions]
+    ) -> Receipt:
+        """Interrupt the task with this id, as `Task.interrupt` does. Raises UsageError if there is none."""
+        return self.task(task_id).interrupt(message, timeout=timeout, **options)
 
     def open_task(self, task_id: str) -> Task | None:
         """Return the task if Redis has it, open, else None: it may have ended, or be unknown. No file is read.
