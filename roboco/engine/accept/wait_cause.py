@@ -99,8 +99,10 @@ def wait_cause(
             check_workspace(engine, address)
     except UsageError as error:
         return WaitCause("workspace", str(error))
-    if task is not None and (recorded := _recorded_cause(engine, task) or _waiting_sub_task(engine, task_id, task)):
-        return recorded
+    if task is not None:
+        found = _recorded_cause(task, engine.clock.now()) or _waiting_sub_task(engine, task_id, task)
+        if found is not None:
+            return found
     pool = awaited_pool(engine.workspace, task_id, task)
     if pool and (broken := _server_fault(engine, task_id, pool)) is not None:
         return broken
@@ -120,7 +122,7 @@ def _waiting_sub_task(engine: Engine, task_id: str, task: Snapshot) -> WaitCause
     return None
 
 
-def _recorded_cause(engine: Engine, task: Snapshot) -> WaitCause | None:
+def _recorded_cause(task: Snapshot, now: float) -> WaitCause | None:
     """Return the cause that the worker of a running turn has recorded: a silent model or a kept answer; or None."""
     progress = task.attempt.progress
     if progress is None or task.attempt.lease_left <= 0:
@@ -128,7 +130,7 @@ def _recorded_cause(engine: Engine, task: Snapshot) -> WaitCause | None:
     if progress.kept:
         text = f"the answer of model {progress.model} waits until the workspace takes it: {progress.kept}"
         return WaitCause("workspace", text)
-    silence = engine.clock.now() - progress.heard_at
+    silence = now - progress.heard_at
     if silence < MIN_SILENCE:
         return None
     text = f"model {progress.model} has sent nothing for {silence:.0f} s; the limit is {progress.limit:.0f} s"
@@ -137,6 +139,12 @@ def _recorded_cause(engine: Engine, task: Snapshot) -> WaitCause | None:
     if progress.reasoning:
         text += f"; before that it sent about {progress.reasoning} tokens of reasoning"
     return WaitCause("model_silent", text)
+
+
+def current_reason(task: Snapshot, now: float) -> str:
+    """Return the reason of the task's status, or the cause that the worker of its turn has recorded, or ""."""
+    found = _recorded_cause(task, now)
+    return task.position.reason if found is None else found.text
 
 
 def _server_fault(engine: Engine, task_id: str, pool: str) -> WaitCause | None:
