@@ -70,12 +70,17 @@ def default_threshold(engine: Engine) -> timedelta:
     return timedelta(seconds=2 * (engine.policy.lease + engine.policy.redelivery_delay))
 
 
-def why_unattended(engine: Engine, address: str, task_id: str) -> str:
-    """Return why the open task does not go on, with a remedy, or "". `address` is that of this process's workspace.
+def current_cause(engine: Engine, address: str, task_id: str) -> WaitCause | None:
+    """Return why the open task does not go on, or None. `address` is that of this process's workspace.
 
     Raise TransientError if Redis does not answer.
     """
-    found = wait_cause(engine, task_id, engine.tasks.task_store.load(task_id, 1), address=address)
+    return wait_cause(engine, task_id, engine.tasks.task_store.load(task_id, 1), address=address)
+
+
+def why_unattended(engine: Engine, address: str, task_id: str) -> str:
+    """Return why the open task does not go on, with a remedy, or "", as `current_cause`."""
+    found = current_cause(engine, address, task_id)
     return "" if found is None else found.text
 
 
