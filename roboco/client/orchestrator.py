@@ -257,7 +257,8 @@ class Orchestrator:
 
         Cost: one read of Redis for each of these. Raises TransientError if Redis does not answer.
         """
-        return [task_list.with_current_reason(self._engine.tasks.task_store, entry) for entry in entries]
+        store, now = self._engine.tasks.task_store, self._engine.clock.now()
+        return [task_list.with_current_reason(store, entry, now) for entry in entries]
 
     def bulk(self, control: ControlName, **options: Unpack[BulkOptions]) -> Bulk:
         """Return a bulk control of all tasks that meet the conditions. It begins with its count or first page.

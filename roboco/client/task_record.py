@@ -37,7 +37,7 @@ from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import ToolDifference
 from roboco.engine.accept.answer import open_tool_changes
 from roboco.engine.accept.at_rest import stays_at_rest
-from roboco.engine.accept.wait_cause import why_unattended
+from roboco.engine.accept.wait_cause import current_reason, why_unattended
 from roboco.engine.record.call_failures import call_failures
 from roboco.engine.record.newest_step import newest_step
 from roboco.engine.record.tool_listings import left_out_tools
@@ -71,7 +71,7 @@ class TaskRecord(TaskHandle):
         return stored.model_copy(
             update={
                 "status": live.position.status,
-                "reason": live.position.reason,
+                "reason": current_reason(live, self._engine.clock.now()),
                 "steps": live.position.seq,
                 "tokens_in": state.tokens_in,
                 "tokens_out": state.tokens_out,

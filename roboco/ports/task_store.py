@@ -64,7 +64,7 @@ class TurnProgress:
     """How far the model call of a running turn has come, as its worker last recorded it."""
 
     model: str
-    """The name of the model, and its address if that is not the default."""
+    """The name of the model, and the address of its server."""
     request: int
     """The number of the request, from 1."""
     requests: int

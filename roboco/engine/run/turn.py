@@ -174,7 +174,7 @@ def _run_with(turn: ClaimedTurn, listings: Listings) -> TurnResult:
     wait = engine.day_budgets.wait(claim.assignment.task_id, claim.snapshot.position.agent)
     if wait is not None and not turn.cancellation.requested:
         return defer(turn, *wait, TurnOutcome.BUDGET)
-    result = summary_for(engine, turn.team, claim, turn.cancellation)
+    result = summary_for(engine, turn.team, claim, turn.cancellation, turn.progress)
     if not turn.cancellation.requested and (deferred := _wait_for_summary(turn, result)) is not None:
         return deferred
     return _ask(turn, result, listings, first_choice(turn))

@@ -40,7 +40,8 @@ export function TaskPage({ taskId, step, can }) {
 
 /** What a task is, how far it is, and what it has used of its limits; in a replay, at that moment. */
 function Header({ taskId, task, summary = {}, limits, ready }) {
-  const { steps, startedAt, endedAt, reason, past } = task;
+  const { steps, startedAt, endedAt, past } = task;
+  const reason = task.reason || (task.status === "running" && !past && summary.reason);
   const now = useClock(endedAt || !startedAt ? 0 : 1000);
   const known = { ...task, ...task.used, ...task.usage, steps: steps.length, ...(!ready && summary) };
   const title = summary.title || taskId;
