@@ -36,7 +36,7 @@ function App() {
       ${me.by !== "local" && html`<button class="quiet" onClick=${() => change("sign-out")}>Sign out<//>`}
       <${Problem} problem=${state.problem} />
     <//>
-    ${page === "tasks" && taskId ? html`<${TaskPage} key=${taskId} taskId=${taskId} step=${/^\d{1,9}$/.test(step) ? Number(step) : null} can=${can} />`
+    ${page === "tasks" && taskId ? html`<${TaskPage} key=${taskId} taskId=${taskId} step=${/^\d{1,9}$/.test(step) ? Number(step) : step} can=${can} />`
       : page === "operations" ? html`<${OperationsPage} can=${can} action=${taskId} query=${query} />`
       : html`<${ListPage} me=${me} can=${can} query=${query} />`}`;
 }
@@ -57,5 +57,11 @@ function SignIn({ onKey, busy, problem }) {
 if (globalThis.document) { // else this is the SharedWorker
   onclick = event => (document.hash = event.target.closest("a")?.hash); // a read runs at once after a click here
   tabs.onmessage = () => location.reload(); // another tab has signed in or out
-  render(html`<${App} />`, document.getElementById("app"));
+  const draw = ({ type }) => {
+    document.body.className = type ?? ""; // paper has all steps
+    render(html`<${App} />`, document.getElementById("app"));
+  };
+  onbeforeprint = draw;
+  onafterprint = () => draw({});
+  draw({});
 }
