@@ -16,7 +16,8 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.errors import RobocoError
 from roboco.gateway import health, sign_in
 from roboco.gateway.access import AccessMiddleware
-from roboco.gateway.ai_sdk import routes as ai_sdk_routes
+from roboco.gateway.agui import routes as agui
+from roboco.gateway.ai_sdk import routes as ai_sdk
 from roboco.gateway.bodies.body_budget import LargeBodies
 from roboco.gateway.closing import set_at_signals
 from roboco.gateway.gateway import Gateway
@@ -81,15 +82,8 @@ def create_app(
         )
     app.add_middleware(RequestLogMiddleware, closing=gateway.closing, metrics=metrics)
     ours = (web_routes, sign_in, health, rest_routes, stream_routes)
-    for part in (
-        *ours,
-        ai_sdk_routes,
-        sessions,
-        agents,
-        catalog,
-        chat,
-        responses,
-    ):  # agents refuses all other paths of /v1/ai
+    others = (ai_sdk, agui, sessions, agents, catalog, chat, responses)  # agents refuses all other paths of /v1/ai
+    for part in (*ours, *others):
         app.include_router(part.router)
     describe(app)
     for kind in (Problem, RobocoError, RequestValidationError, HTTPException):

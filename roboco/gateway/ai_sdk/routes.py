@@ -16,26 +16,23 @@ from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field, JsonValue
 
 from roboco.client.task import Task
-from roboco.domain.history.step import USER
-from roboco.domain.stream.merged import Cursor
 from roboco.gateway.access import Caller
-from roboco.gateway.ai_sdk.chats import Chat, accept, chat_of, named_task
-from roboco.gateway.ai_sdk.ids import ITEM_PREFIX
 from roboco.gateway.ai_sdk.ui_stream import UIMessageStream
+from roboco.gateway.answers.answer_stream import AnswerStream
+from roboco.gateway.answers.chats import accept, chat_of, named_task, stop_chat
+from roboco.gateway.answers.following import answer_parts, begin_of_message
 from roboco.gateway.bodies.mistakes import FewMistakes
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
-from roboco.gateway.openai.accepting import TurnRequest, read_state
+from roboco.gateway.openai.accepting import TurnRequest
 from roboco.gateway.openai.bodies import RobocoOptions
 from roboco.gateway.openai.repetition import repetition_of
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.response_stream import ResponseStart
-from roboco.gateway.openai.segment import begins_response
 from roboco.gateway.openai.sse import event_stream, frame
 from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import Turn
 from roboco.gateway.principal import Scope
-from roboco.gateway.problem import not_found
 
 router = APIRouter(prefix="/ai", tags=["ai-sdk"], route_class=StrictJsonRoute)
 _DONE: Final = b"data: [DONE]\n\n"
@@ -83,8 +80,9 @@ async def post_message(
         again = body.trigger == "regenerate-message"
         accepted, continued = await accept(turn, chat, body.messages, again)
         head = ResponseHead(named_task(caller, accepted.task), team)
-        stream = UIMessageStream(head, accepted.start, _files(request, head.task_id), continued)
-        return _response(gateway, _frames(accepted.task, stream, accepted.cursor), held)
+        answer = AnswerStream(head, accepted.start)
+        stream = UIMessageStream(answer, _files(request, head.task_id), continued)
+        return _response(gateway, _frames(accepted.task, answer, stream, accepted.cursor), held)
 
 
 @router.get("/{team}/{chat}/stream", summary="Resume the message that is being written", response_class=Response)
@@ -97,25 +95,19 @@ async def resume(request: Request, team: TeamName, chat: ChatId, caller: Caller,
     async with AsyncExitStack() as held:
         await held.enter_async_context(gateway.limits.open_stream(caller))
         task = await gateway.followed_task(caller, found.newest)
-        begin = await gateway.calls.histories.run(_begin_of_message, task)
+        begin = await gateway.calls.histories.run(begin_of_message, task)
         if begin is None:
             return Response(status_code=204)
         head = ResponseHead(named_task(caller, task), team)
-        stream = UIMessageStream(head, ResponseStart(begin), _files(request, head.task_id))
-        return _response(gateway, _frames(task, stream, None, gateway), held)
+        answer = AnswerStream(head, ResponseStart(begin))
+        stream = UIMessageStream(answer, _files(request, head.task_id))
+        return _response(gateway, _frames(task, answer, stream, None, gateway), held)
 
 
 @router.post("/{team}/{chat}/stop", summary="Stop the message that is being written")
 async def stop(team: TeamName, chat: ChatId, caller: Caller, gateway: TheGateway) -> JSONResponse:
     """End the work: the connection to the model closes, the text so far stays, and the chat waits for its user."""
-    caller.require(Scope.CONTROL)
-    found: Chat = await chat_of(gateway, caller, team, chat)
-    if not found.tasks:
-        raise not_found(f"no chat {chat[:80]!r} with team {team!r}", "send a message first")
-    task = await gateway.task(caller, found.newest)
-    seconds = gateway.settings.call_timeout / 2
-    receipt = await gateway.calls.controls.run(task.interrupt, timeout=seconds, by=caller.by)
-    return JSONResponse({"taskId": found.newest, "effect": receipt.effect})
+    return JSONResponse(await stop_chat(await chat_of(gateway, caller, team, chat)))
 
 
 def _files(request: Request, task_id: str) -> str:
@@ -129,44 +121,12 @@ def _response(gateway: Gateway, frames: AsyncGenerator[bytes, None], held: Async
 
 
 async def _frames(
-    task: Task, stream: UIMessageStream, cursor: str | None, resumes: Gateway | None = None
+    task: Task, answer: AnswerStream, stream: UIMessageStream, cursor: str | None, resumes: Gateway | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the frames of one answer; of a resumed message, those of all answers until the task waits."""
-    async with aclosing(task.astream(cursor)) as items:
-        async for item in items:
-            for chunk in stream.feed(item):
+    async with aclosing(answer_parts(task, answer, cursor, resumes)) as parts:
+        async for part in parts:
+            for chunk in stream.chunks(part):
                 yield frame(chunk)
-            while stream.settled is not None:
-                if resumes is None or await resumes.calls.streams.run(_rests_at, task, stream.steps):
-                    for chunk in stream.closing():
-                        yield frame(chunk)
-                    yield _DONE
-                    return
-                for chunk in stream.next_answer():
-                    yield frame(chunk)
     for chunk in stream.closing():
         yield frame(chunk)
     yield _DONE
-
-
-def _rests_at(task: Task, steps: int) -> bool:
-    """Return True if the task waits or has ended after this number of steps."""
-    cursor = task.resting_cursor()
-    if cursor is not None:
-        return Cursor.parse(cursor).steps <= steps
-    summary = task.summary()
-    return summary.status.ended and summary.steps <= steps
-
-
-def _begin_of_message(task: Task) -> int | None:
-    """Return the position of the newest message of the user, or None if the task waits or has ended. It blocks."""
-    state = read_state(task, None)
-    if state.cursor is not None or state.summary.status.ended:
-        return None
-    begin, before = 0, None
-    for step in task.steps():
-        chats = str(step.metadata.get("item_id", "")).startswith(ITEM_PREFIX)
-        if step.agent_name == USER and (before is None or chats or begins_response(step, before)):
-            begin = step.seq
-        before = step
-    return begin

@@ -17,7 +17,7 @@ from typing import Any, Final
 from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.ids import qualified_id
-from roboco.gateway.ai_sdk.ids import ITEM_PREFIX, first_task_id, response_of, task_id_of_branch
+from roboco.gateway.answers.ids import ITEM_PREFIX, first_task_id, response_of, task_id_of_branch
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import is_stored
 from roboco.gateway.openai import accepting, answering
@@ -28,7 +28,7 @@ from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_stream import ResponseStart
 from roboco.gateway.openai.turn import Answer, Decided, Entry, Returned, Said, Turn, turn_of
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import Problem
+from roboco.gateway.problem import Problem, not_found
 
 MAX_BRANCHES: Final = 1000
 """The most tasks of a chat."""
@@ -144,8 +144,9 @@ async def _send_to_newest(request: TurnRequest, chat: Chat) -> AcceptedTurn:
     gateway, caller = chat.gateway, chat.caller
     caller.require(Scope.CONTROL)
     task = await gateway.task(caller, chat.newest)
-    cursor = await gateway.calls.reads.run(task.recent_cursor)
     item_id = request.item_id(task, 0)
+    known = await gateway.calls.reads.run(is_stored, task, item_id)  # then its answer is followed from the begin
+    cursor = None if known else await gateway.calls.reads.run(task.recent_cursor)
     await gateway.admit_message(caller, lambda: is_stored(task, item_id))
     options = request.of_message
     await gateway.calls.controls.run(task.send, request.turn.prompt, item_id=item_id, **options)
@@ -159,8 +160,38 @@ async def _accept_answers(request: TurnRequest, chat: Chat, message: Message) ->
     answers = tuple(_answers(message))
     if not answers:
         raise wrong_parameter("messages", "the last message has no result of a tool and no decision")
+    return await accept_answers(request, chat, found.task_id, answers)
+
+
+async def accept_answers(request: TurnRequest, chat: Chat, task_id: str, answers: tuple[Answer, ...]) -> AcceptedTurn:
+    """Bring results and decisions to the calls that wait for them in a task of the chat."""
+    if not chat.tasks:
+        raise wrong_parameter("messages", "the chat has no task that waits for results", "send a message first")
     turn = Turn(answers=answers, param="messages")
-    return await answering.accept_answers(replace(request, turn=turn), found.task_id)
+    return await answering.accept_answers(replace(request, turn=turn), task_id)
+
+
+async def accept_outcomes(request: TurnRequest, chat: Chat, outcomes: dict[str, dict[str, Any]]) -> AcceptedTurn:
+    """Resolve calls with unknown outcomes, by their ids: each has `happened`, and `result` if there is one."""
+    gateway, caller = chat.gateway, chat.caller
+    caller.require(Scope.APPROVE)
+    task = await gateway.task(caller, chat.newest)
+    state = await gateway.calls.reads.run(accepting.read_state, task, None)
+    for call_id, said in outcomes.items():
+        result = said.get("result")
+        await gateway.calls.controls.run(task.resolve, call_id, said["happened"], result, by=caller.by)
+    return AcceptedTurn(task, ResponseStart(state.last.seq + 1, before=state.last), state.cursor)
+
+
+async def stop_chat(chat: Chat) -> dict[str, str | None]:
+    """End the work on the newest message of the chat. Return its task, and the effect."""
+    chat.caller.require(Scope.CONTROL)
+    if not chat.tasks:
+        raise not_found("the chat has no task", "send a message first")
+    task = await chat.gateway.task(chat.caller, chat.newest)
+    seconds = chat.gateway.settings.call_timeout / 2
+    receipt = await chat.gateway.calls.controls.run(task.interrupt, timeout=seconds, by=chat.caller.by)
+    return {"taskId": chat.newest, "effect": receipt.effect}
 
 
 def _answers(message: Message) -> Iterator[Answer]:
