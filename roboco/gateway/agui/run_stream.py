@@ -103,12 +103,20 @@ class RunStream:
             yield self._finished(ag_ui.RunFinishedInterruptOutcome(interrupts=asked))
         elif settled.status == "completed" or settled is SUPERSEDED:
             pending = [self._shown(call.id) for call in answer.open_calls] or None
-            yield self._finished(ag_ui.RunFinishedSuccessOutcome(pending_tool_call_ids=pending))
-        elif settled.status == "cancelled":
+            outcome = ag_ui.RunFinishedSuccessOutcome(pending_tool_call_ids=pending)
+            yield self._finished(outcome if self._is_1_0 else None)
+        elif settled.status == "cancelled" and self._is_1_0:
             yield self._finished(ag_ui.RunFinishedCancelledOutcome())
+        elif settled.status == "cancelled":
+            yield self._error(settled.reason or "the work was interrupted", "cancelled")
         else:
             code = "limit_reached" if settled.at_limit else "task_failed"
             yield self._error(settled.reason or "no reason is recorded", code)
+
+    @property
+    def _is_1_0(self) -> bool:
+        """True if the client knows outcomes of version 1.0: clients before it refuse them, and name no version."""
+        return self._run.protocol_version is not None
 
     def _tool(self, part: parts.AnswerPart) -> Iterator[Event]:
         match part:
