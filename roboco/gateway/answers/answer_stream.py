@@ -278,9 +278,10 @@ class AnswerStream:
             yield AgentBegan(step_id, agent)
 
     def _end_turn(self) -> Iterator[AnswerPart]:
-        yield from self._end_part()
+        """Yield the parts that end a turn. If its step was not committed, its text is void."""
+        yield from self._void()
         if self._step:
-            self._step, self._has_content = "", False
+            self._step = ""
             yield AgentEnded()
 
     def _begin_part(self, part_id: str) -> Iterator[AnswerPart]:
@@ -300,17 +301,22 @@ class AnswerStream:
             yield Voided()
 
     def _committed(self, step: TaskStep) -> Iterator[AnswerPart]:
-        if step.agent_name == USER and step.seq > self._begin:
-            yield Steered(step)
         if is_answer(step):
             yield from self._answered(step)
+        else:
+            yield from self._end_turn()
+        if step.agent_name == USER and step.seq > self._begin:
+            yield Steered(step)
         for result in step.results:
             yield from self._returned(result)
         yield from map(Denied, sorted(step.denied_calls))
         yield from map(FileWritten, step.artifacts if step.agent_name != USER else ())
         if changes := step.metadata.get(STATE):
             yield StateChanged(changes)
-        yield from self._end_turn()
+        if is_answer(step):
+            yield from self._end_part()
+            self._has_content = False
+            yield from self._end_turn()
 
     def _answered(self, step: TaskStep) -> Iterator[AnswerPart]:
         yield from self._begin_turn(step.step_id, step.agent_name)
