@@ -1,4 +1,4 @@
-"""routes: the routes of AG-UI, for `HttpAgent` of its packages and for CopilotKit's runtime.
+"""routes: the routes of AG-UI, for HttpAgent of its packages and for CopilotKit's runtime.
 
 POST /agui/TEAM                      a run: a message, results of tools, or decisions ─► task ─► events of the answer
 POST /agui/TEAM/threads/THREAD/stop  the work ends, its text so far stays, and the thread waits for its user
@@ -33,9 +33,9 @@ from roboco.gateway.openai.sse import event_stream
 from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import Answer, Decided, Returned, Turn
 from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.rest.parameters import TeamName
 
 router = APIRouter(prefix="/agui", tags=["ag-ui"], route_class=StrictJsonRoute)
-TeamName = Annotated[str, Path(min_length=1, max_length=64)]
 ThreadId = Annotated[str, Path(min_length=1, max_length=255)]
 
 

@@ -76,9 +76,9 @@ class RunStream:
     def events(self, part: parts.AnswerPart) -> Iterator[Event]:
         """Yield the events of a part."""
         match part:
-            case parts.TextDelta():
+            case parts.TextPiece():
                 yield from self._text(part)
-            case parts.ReasoningDelta():
+            case parts.ReasoningPiece():
                 yield from self._reasoning(part)
             case parts.PartsEnded() if self._open is not None:
                 yield from self._end(*self._open)
@@ -120,9 +120,9 @@ class RunStream:
 
     def _tool(self, part: parts.AnswerPart) -> Iterator[Event]:
         match part:
-            case parts.Called():
+            case parts.CallMade():
                 yield from self._call(part.call)
-            case parts.Returned() if not part.by_client:  # the client has its own
+            case parts.CallReturned() if not part.by_client:  # the client has its own
                 yield self._returned(part.result)
             case parts.ApprovalAsked():
                 self._approvals.append(part)
@@ -141,7 +141,7 @@ class RunStream:
 
     def _custom(self, part: parts.AnswerPart) -> Iterator[Event]:
         match part:
-            case parts.Output():
+            case parts.OutputGiven():
                 self._result = part.value
                 yield ag_ui.CustomEvent(name="roboco.output", value={"agent": part.agent, "value": part.value})
             case parts.FileWritten():
@@ -161,7 +161,7 @@ class RunStream:
         self._agent = part.step_id if number == 1 else f"{part.step_id}-{number}", part.agent
         return ag_ui.SubagentStartedEvent(subagent_run_id=self._agent[0], name=part.agent)
 
-    def _text(self, part: parts.TextDelta) -> Iterator[Event]:
+    def _text(self, part: parts.TextPiece) -> Iterator[Event]:
         of = {"message_id": part.id, "subagent_run_id": self._agent[0] or None}
         if self._open is None:
             self._open = "text", part.id
@@ -169,7 +169,7 @@ class RunStream:
         self._pieces.append(part.text)
         yield ag_ui.TextMessageContentEvent(delta=part.text, **of)
 
-    def _reasoning(self, part: parts.ReasoningDelta) -> Iterator[Event]:
+    def _reasoning(self, part: parts.ReasoningPiece) -> Iterator[Event]:
         of = {"message_id": part.id, "subagent_run_id": self._agent[0] or None}
         if self._open is None:
             self._open = "reasoning", part.id

@@ -1,4 +1,4 @@
-"""routes: the routes of chats of the AI SDK, for its `DefaultChatTransport` and `useChat`.
+"""routes: the routes of chats of the AI SDK, for its transport DefaultChatTransport and useChat.
 
 POST /ai/TEAM              the last message, or answers to calls ─► task ─► chunks of the answer
 GET  /ai/TEAM/CHAT/stream  the message that is being written, from its begin; 204 if none is
@@ -33,16 +33,16 @@ from roboco.gateway.openai.sse import event_stream, frame
 from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import Turn
 from roboco.gateway.principal import Scope
+from roboco.gateway.rest.parameters import TeamName
 
 router = APIRouter(prefix="/ai", tags=["ai-sdk"], route_class=StrictJsonRoute)
 _DONE: Final = b"data: [DONE]\n\n"
 STREAM_HEADER: Final = "x-vercel-ai-ui-message-stream"
 """The header with the version of the protocol."""
-TeamName = Annotated[str, Path(min_length=1, max_length=64)]
 ChatId = Annotated[str, Path(min_length=1, max_length=255)]
 
 
-class ChatRequest(FewMistakes):
+class UIMessageRequest(FewMistakes):
     """A request of the AI SDK. Other fields of a page are ignored."""
 
     model_config = ConfigDict(extra="ignore")
@@ -59,7 +59,7 @@ class ChatRequest(FewMistakes):
 
 @router.post("/{team}", summary="Send a message of a chat", response_class=Response)
 async def post_message(
-    request: Request, team: TeamName, body: ChatRequest, caller: Caller, gateway: TheGateway
+    request: Request, team: TeamName, body: UIMessageRequest, caller: Caller, gateway: TheGateway
 ) -> Response:
     """Bring the last message of a chat to a team, and return the stream of its answer."""
     caller.require(Scope.READ)

@@ -15,7 +15,7 @@ from roboco.gateway.answers.answer_stream import SUPERSEDED, AnswerStream
 from roboco.gateway.answers.ids import message_id
 from roboco.gateway.openai.ids import shown_call_id
 
-Chunk = dict[str, Any]
+UIChunk = dict[str, Any]
 
 
 class UIMessageStream:
@@ -30,17 +30,17 @@ class UIMessageStream:
         self._files = files
         self._message = continued
         self._started = False
-        self._about: Chunk = {}
+        self._about: UIChunk = {}
         """The chunk that names the agent of the running step."""
         self._open: tuple[str, str] | None = None
         """The kind and the id of the open part."""
 
-    def chunks(self, part: parts.AnswerPart) -> Iterator[Chunk]:
+    def chunks(self, part: parts.AnswerPart) -> Iterator[UIChunk]:
         """Yield the chunks of a part."""
         match part:
-            case parts.TextDelta():
+            case parts.TextPiece():
                 yield from self._delta("text", part.id, part.text)
-            case parts.ReasoningDelta():
+            case parts.ReasoningPiece():
                 yield from self._delta("reasoning", part.id, part.text)
             case parts.PartsEnded() if self._open is not None:
                 kind, part_id = self._open
@@ -59,7 +59,7 @@ class UIMessageStream:
             case _:
                 yield from self._tool(part)
 
-    def closing(self) -> Iterator[Chunk]:
+    def closing(self) -> Iterator[UIChunk]:
         """Yield the last chunks of the message."""
         answer = self._answer
         settled, usage, task_id = answer.settled, answer.usage, answer.head.task_id
@@ -79,7 +79,7 @@ class UIMessageStream:
             detail = next(iter(answer.unknown.values()), settled.reason or "no reason is recorded")
             yield {"type": "error", "errorText": f"task {task_id}: {detail}{remedy}"}
 
-    def _begin(self, part: parts.Begun) -> Iterator[Chunk]:
+    def _begin(self, part: parts.Begun) -> Iterator[UIChunk]:
         if part.by_user or not self._message:
             self._message = message_id(part.response_id)
         if part.by_user or not self._started:
@@ -87,31 +87,31 @@ class UIMessageStream:
             yield {"type": "start", "messageId": self._message, "messageMetadata": about}
         self._started = True
 
-    def _delta(self, kind: str, part_id: str, text: str) -> Iterator[Chunk]:
+    def _delta(self, kind: str, part_id: str, text: str) -> Iterator[UIChunk]:
         if self._open is None:
             self._open = kind, part_id
             yield {"type": f"{kind}-start", "id": part_id}
         yield {"type": f"{kind}-delta", "id": part_id, "delta": text}
 
-    def _tool(self, part: parts.AnswerPart) -> Iterator[Chunk]:
+    def _tool(self, part: parts.AnswerPart) -> Iterator[UIChunk]:
         match part:
-            case parts.Called():
+            case parts.CallMade():
                 yield self._call(part.call, part.by_client)
-            case parts.Returned():
+            case parts.CallReturned():
                 yield self._result(part.result)
-            case parts.Denied():
+            case parts.CallDenied():
                 yield {"type": "tool-output-denied", "toolCallId": self._shown(part.call_id)}
             case parts.ApprovalAsked():
                 yield {"type": "tool-approval-request", "approvalId": part.id, "toolCallId": self._shown(part.call_id)}
             case _:
                 yield from self._event(part)
 
-    def _event(self, part: parts.AnswerPart) -> Iterator[Chunk]:
+    def _event(self, part: parts.AnswerPart) -> Iterator[UIChunk]:
         match part:
             case parts.FileWritten():
                 url = f"{self._files}/{part.file.name}"
                 yield {"type": "file", "url": url, "mediaType": part.file.mime_type}
-            case parts.Output():
+            case parts.OutputGiven():
                 data = {"agent": part.agent, "value": part.value}
                 yield {"type": "data-output", "id": f"output-{part.step_id}", "data": data}
             case parts.StateChanged():
@@ -129,12 +129,12 @@ class UIMessageStream:
             case _:
                 pass
 
-    def _call(self, call: ToolCall, by_client: bool) -> Chunk:
+    def _call(self, call: ToolCall, by_client: bool) -> UIChunk:
         name = call.tool_name.removeprefix(CLIENT_PREFIX)
         about = {"toolCallId": self._shown(call.id), "toolName": name, "input": call.args}
         return {"type": "tool-input-available", **about, **({} if by_client else _BY_WORKER)}
 
-    def _result(self, result: ToolResult) -> Chunk:
+    def _result(self, result: ToolResult) -> UIChunk:
         call_id = self._shown(result.tool_call_id)
         if result.is_error:
             return {"type": "tool-output-error", "toolCallId": call_id, "errorText": result.error or "error"}
@@ -147,5 +147,5 @@ class UIMessageStream:
 _BY_WORKER = {"providerExecuted": True, "dynamic": True}
 
 
-def _finish(reason: str, metadata: dict[str, Any]) -> Chunk:
+def _finish(reason: str, metadata: dict[str, Any]) -> UIChunk:
     return {"type": "finish", "finishReason": reason, "messageMetadata": metadata}

@@ -1,7 +1,7 @@
 """answer_stream: the stream of a task as the parts of an answer to a message of a chat. Pure: no I/O, no clock.
 
-    agent chosen ─► AgentBegan     text, reasoning ─► TextDelta, ReasoningDelta     turn restarts ─► Voided
-    step ─► Called, FileWritten, Output, AgentEnded     results ─► Returned, Denied
+    agent chosen ─► AgentBegan     text, reasoning ─► TextPiece, ReasoningPiece     turn restarts ─► Voided
+    step ─► CallMade, FileWritten, OutputGiven, AgentEnded     results ─► CallReturned, CallDenied
     message while agents work ─► Steered     the task waits or ends ─► settled
 
 Which texts are void, and where an answer begins and ends, `ResponseStream` knows: all protocols agree on it.
@@ -46,7 +46,7 @@ class AgentBegan:
 
 
 @dataclass(frozen=True)
-class TextDelta:
+class TextPiece:
     """A piece of the text with this id."""
 
     id: str
@@ -54,7 +54,7 @@ class TextDelta:
 
 
 @dataclass(frozen=True)
-class ReasoningDelta:
+class ReasoningPiece:
     """A piece of the reasoning with this id."""
 
     id: str
@@ -72,7 +72,7 @@ class Voided:
 
 
 @dataclass(frozen=True)
-class Called:
+class CallMade:
     """An agent has called a tool, which the client runs or a worker."""
 
     call: ToolCall
@@ -87,7 +87,7 @@ class FileWritten:
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputGiven:
     """The typed output of an agent."""
 
     step_id: str
@@ -108,7 +108,7 @@ class AgentEnded:
 
 
 @dataclass(frozen=True)
-class Returned:
+class CallReturned:
     """A call has its result, which the client has sent or a worker."""
 
     result: ToolResult
@@ -116,7 +116,7 @@ class Returned:
 
 
 @dataclass(frozen=True)
-class Denied:
+class CallDenied:
     """A person has denied a call."""
 
     call_id: str
@@ -140,17 +140,17 @@ class Steered:
 AnswerPart = (
     Begun
     | AgentBegan
-    | TextDelta
-    | ReasoningDelta
+    | TextPiece
+    | ReasoningPiece
     | PartsEnded
     | Voided
-    | Called
+    | CallMade
     | FileWritten
-    | Output
+    | OutputGiven
     | StateChanged
     | AgentEnded
-    | Returned
-    | Denied
+    | CallReturned
+    | CallDenied
     | ApprovalAsked
     | Steered
     | AgentHandedOff
@@ -239,7 +239,7 @@ class AnswerStream:
                 if item.type == "text_part_delta":
                     yield from self._begin_turn(item.data.step_id, item.data.agent_name)
                 yield from self._begin_part(event.fields["item_id"])
-                yield TextDelta(self._open, event.fields["delta"])
+                yield TextPiece(self._open, event.fields["delta"])
             case "response.output_item.done", "message" if event.void:
                 yield from self._void()
             case "response.output_item.done", "message":
@@ -259,7 +259,7 @@ class AnswerStream:
             case "reasoning_delta":
                 yield from self._begin_turn(item.data.step_id, item.data.agent_name)
                 yield from self._begin_part(f"{item.data.step_id}-{item.data.attempt}")
-                yield ReasoningDelta(self._open, item.data.text)
+                yield ReasoningPiece(self._open, item.data.text)
             case "step_final":
                 yield from self._committed(item.data.step)
             case "tool_result_part":
@@ -309,7 +309,7 @@ class AnswerStream:
             yield Steered(step)
         for result in step.results:
             yield from self._returned(result)
-        yield from map(Denied, sorted(step.denied_calls))
+        yield from map(CallDenied, sorted(step.denied_calls))
         yield from map(FileWritten, step.artifacts if step.agent_name != USER else ())
         if changes := step.metadata.get(STATE):
             yield StateChanged(changes)
@@ -320,13 +320,13 @@ class AnswerStream:
 
     def _answered(self, step: TaskStep) -> Iterator[AnswerPart]:
         yield from self._begin_turn(step.step_id, step.agent_name)
-        yield from (Called(call, is_client_call(call)) for call in step.calls)
+        yield from (CallMade(call, is_client_call(call)) for call in step.calls)
         if OUTPUT in step.metadata:
-            yield Output(step.step_id, step.agent_name, step.metadata[OUTPUT])
+            yield OutputGiven(step.step_id, step.agent_name, step.metadata[OUTPUT])
 
     def _returned(self, result: ToolResult) -> Iterator[AnswerPart]:
         if result.tool_call_id not in self._results:
             self._results.add(result.tool_call_id)
             self.unknown.pop(result.tool_call_id, None)
             called = (call for call in (self._last.calls if self._last else ()) if call.id == result.tool_call_id)
-            yield Returned(result, any(map(is_client_call, called)))
+            yield CallReturned(result, any(map(is_client_call, called)))
