@@ -387,9 +387,9 @@ class _NameValidator:
             return ""
         in_order = team.model.get("type", "sequential") == "sequential"
         answering = team.agents[-1:] if in_order else team.agents  # with other models any agent may be the last
-        if not answering or any(agent.get("output") is not None for agent in answering):
+        if not answering or any(_may_pass(agent.get("output")) for agent in answering):
             return ""
-        return f"team {name!r} has no typed output: give its last agent output with a boolean 'passed'"
+        return f"team {name!r} has no verdict: give its last agent output with a boolean 'passed'"
 
     def _listed_names(self, where: str, names: object, possible: list[str]) -> Iterator[str]:
         for index, name in enumerate(names if isinstance(names, list | tuple) else []):
@@ -443,6 +443,12 @@ _ALLOWED_ELSEWHERE = {
     HANDOFF: "name the agents under 'handoffs'",
     DELEGATE: "name the teams under 'delegates'",
 }
+
+
+def _may_pass(output: object) -> bool:
+    """Return True if an answer of this type may be a verdict. A type that is a name is not known here."""
+    properties = output.get("properties") if isinstance(output, dict) else None
+    return output is not None and (not isinstance(properties, dict) or "passed" in properties)
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ from roboco.engine import notifications as notify
 from roboco.engine import usage
 from roboco.engine.coordinate import approval_times, outage
 from roboco.engine.coordinate.archive import archive
-from roboco.engine.coordinate.delegate import start_sub_tasks, stop_sub_task
+from roboco.engine.coordinate.delegate import may_be_submitted, start_sub_tasks, stop_sub_task
 from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending import Repeat, Rest
 from roboco.engine.coordinate.running_entry import index_as
@@ -115,7 +115,7 @@ def _append_step(
 ) -> None:
     engine, task_id, team, task = next_step.engine, next_step.task_id, next_step.team, next_step.task
     metadata = dict(action.metadata) | usage.unfinished_usage_metadata(team, task)
-    for call in action.abandoned:
+    for call in may_be_submitted(team, task, action.abandoned):
         if (tool := team.task_tool(call.tool_name)) is not None:
             revoke_task(engine, task_id, task.position.seq - 1, call, tool)
             continue

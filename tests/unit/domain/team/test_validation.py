@@ -206,10 +206,16 @@ JUDGE: dict[str, Any] = {"name": "judge", "agents": [{"name": "a", "prompt": "p"
         ({}, ""),
         (
             {"agents": [*JUDGE["agents"], {"name": "b", "prompt": "p"}]},
-            "team 'judge' has no typed output: give its last",
+            "team 'judge' has no verdict: give its last",
         ),
         ({"agents": [*JUDGE["agents"], {"name": "b", "prompt": "p"}], "collaboration_model": {"type": "manual"}}, ""),
         ({"tools": [{"name": "judge", "function": "a:b"}]}, ""),
+        (
+            {"agents": [JUDGE["agents"][0] | {"output": {"type": "object", "properties": {"ok": {}}}}]},
+            "team 'judge' has no verdict: give its last",
+        ),
+        ({"agents": [JUDGE["agents"][0] | {"output": "shop:Verdict"}]}, ""),
+        ({"agents": [JUDGE["agents"][0] | {"output": {"type": "boolean"}}]}, ""),
         ({"tools": [{"name": "judge", "function": "a:b", "approval": "required"}]}, "a guard has no approval"),
     ],
 )
