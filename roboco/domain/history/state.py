@@ -4,8 +4,8 @@ The state is updated step by step, so that no turn has to read the whole history
 not grow with the number of steps.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -324,6 +324,12 @@ class History:
     state: TaskState
     tail: tuple[TaskStep, ...]
     """The newest steps in order; at least the last one."""
+    whole: Sequence[TaskStep] | None = field(default=None, compare=False)
+
+    @property
+    def steps(self) -> Sequence[TaskStep]:
+        """Return all steps to a custom router, each read when it is needed. Other readers have the newest ones."""
+        return self.tail if self.whole is None else self.whole
 
     @property
     def last(self) -> TaskStep:
