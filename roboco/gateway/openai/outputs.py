@@ -1,9 +1,9 @@
 """outputs: the items of a response as JSON objects, and the usage of its steps."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import OUTPUT, TaskStep
 from roboco.domain.usage import Usage, usage_of
@@ -66,8 +66,8 @@ def typed_answer(steps: Sequence[TaskStep]) -> TaskStep | None:
 
 
 def value_text(step: TaskStep) -> str:
-    """Return the value of a typed answer as JSON text."""
-    return json.dumps(step.metadata[OUTPUT], ensure_ascii=False, separators=(",", ":"))
+    """Return the value of a typed answer as JSON text, the same for a live step and a stored one."""
+    return canonical_json(step.metadata[OUTPUT])
 
 
 def response_items(steps: Sequence[TaskStep], task_id: str, typed: bool, ended: bool) -> Iterator[OutputItem]:
