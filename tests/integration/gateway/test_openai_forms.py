@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
+from openai import NotFoundError
 
 from tests.support import openai_clients
 from tests.support.gateway_openai import PERSON, GatewayProcess
@@ -79,3 +80,20 @@ def test_one_call_at_a_time_is_one_call(gateway: GatewayProcess) -> None:
         [call] = named.choices[0].message.tool_calls
         assert (call.function.name, named.choices[0].finish_reason) == ("weather", "tool_calls")
         assert call.function.arguments == f'{{"name":"{PERSON["name"]}","age":{PERSON["age"]}}}'
+
+
+def test_a_reference_to_an_item_continues_after_its_response(gateway: GatewayProcess) -> None:
+    with gateway.client() as opened:
+        client: Any = opened
+        first = client.responses.create(model="desk", input="hello")
+        reference = {"type": "item_reference", "id": first.output[0].id}
+        asked = [{"role": "user", "content": "hello"}, reference, {"role": "user", "content": "more"}]
+        second = client.responses.create(model="desk", input=asked)
+        assert second.output_text == "helper answers message 2: more"
+        assert second.conversation.id == first.conversation.id
+        again = client.responses.create(model="desk", input=[reference, {"role": "user", "content": "other"}])
+        assert again.output_text == "helper answers message 2: other"  # a branch: it is not the newest response
+        assert again.conversation.id != first.conversation.id
+        for unknown in ("msg_1", f"msg_1_1.{first.conversation.id.removeprefix('conv_')}"):
+            with pytest.raises(NotFoundError, match="send the content of the item"):
+                client.responses.create(model="desk", input=[{"type": "item_reference", "id": unknown}, *asked[2:]])
