@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 
 from roboco.client.orchestrator import Orchestrator
 from roboco.errors import RobocoError
@@ -18,9 +17,12 @@ from roboco.gateway import health, sign_in
 from roboco.gateway.access import AccessMiddleware
 from roboco.gateway.bodies.body_budget import LargeBodies
 from roboco.gateway.closing import set_at_signals
+from roboco.gateway.cors import Cors
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.openai import catalog, chat, responses
-from roboco.gateway.problem import Problem, problem_of, problem_response
+from roboco.gateway.openai.problems import response_at
+from roboco.gateway.origin import path_of
+from roboco.gateway.problem import Problem, problem_of
 from roboco.gateway.request_log import RequestLogMiddleware
 from roboco.gateway.rest import routes as rest_routes
 from roboco.gateway.rest.openapi import describe
@@ -70,14 +72,13 @@ def create_app(
     app.add_middleware(StreamHandover)  # the first one is the innermost
     app.add_middleware(LargeBodies, budget=gateway.bodies)
     app.add_middleware(AccessMiddleware, gateway=gateway)
-    if gateway.settings.cors_origins:  # such a page sends a key in a header: browsers send it no cookie
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=gateway.settings.cors_origins,
-            allow_methods=["*"],
-            allow_headers=["*"],
-            expose_headers=["*"],
-        )
+    app.add_middleware(
+        Cors,  # such a page sends a key in a header: browsers send it no cookie
+        allow_origins=gateway.settings.cors_origins,
+        allow_methods=["*"],
+        allow_headers=["*"],
+        expose_headers=["*"],
+    )
     app.add_middleware(RequestLogMiddleware, closing=gateway.closing, metrics=metrics)
     ours = (web_routes, sign_in, health, rest_routes, stream_routes)
     for part in (*ours, sessions, agents, catalog, chat, responses):  # agents refuses all other paths of /v1/ai
@@ -88,5 +89,6 @@ def create_app(
     return app
 
 
-async def _on_error(_: Request, error: Exception) -> Response:
-    return problem_response(problem_of(error))
+async def _on_error(request: Request, error: Exception) -> Response:
+    unknown = isinstance(error, HTTPException) and error.status_code == 404
+    return response_at(path_of(request.scope), problem_of(error), unknown)

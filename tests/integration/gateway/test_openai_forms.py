@@ -3,12 +3,14 @@
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 from openai import NotFoundError
 
 from tests.support import openai_clients
+from tests.support.documents import example
 from tests.support.gateway_openai import PERSON, GatewayProcess
 from tests.support.openai_clients import ADA, DRIVES, Person
 
@@ -97,3 +99,11 @@ def test_a_reference_to_an_item_continues_after_its_response(gateway: GatewayPro
         for unknown in ("msg_1", f"msg_1_1.{first.conversation.id.removeprefix('conv_')}"):
             with pytest.raises(NotFoundError, match="send the content of the item"):
                 client.responses.create(model="desk", input=[{"type": "item_reference", "id": unknown}, *asked[2:]])
+
+
+def test_the_program_of_the_guide(gateway: GatewayProcess, tmp_path: Path) -> None:
+    program = tmp_path / "openai_forms.py"
+    program.write_text(example("file", program.name))
+    environment = gateway.stack.environment | {"OPENAI_BASE_URL": gateway.base_url}
+    printed = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, timeout=120)
+    assert printed.stdout.split() == ["Ada", "36"], printed.stderr
