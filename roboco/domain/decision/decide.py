@@ -10,7 +10,7 @@ from dataclasses import replace
 from roboco.domain.builtin_tools import HANDOFF
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait
-from roboco.domain.decision.answer_form import lacks_form
+from roboco.domain.decision.answer_form import lacks_form, route_after_form
 from roboco.domain.decision.budget import limit_reached
 from roboco.domain.decision.function_turn import answer_step, begin_turn, refused_turn
 from roboco.domain.decision.input_guards import next_for_guards
@@ -57,6 +57,7 @@ RAISE_LIMIT_HINT = "raise the limit to go on"
 
 def decide(team: Team, history: History, situation: Situation, router: Router = route) -> Action:
     """Return the next action of the task."""
+    router = route_after_form(router)
     limits = _current_limits(team, history, situation)
     ended = _ended(limits, history.last)
     waits = ended is not None and _waits_after_failure(ended, history, situation)
@@ -266,7 +267,8 @@ def _finished_or_waiting(team: Team, limits: Limits, history: History, situation
         return AppendStep(ORCHESTRATOR, (TextPart(text=reminder(goals)),), about)
     if lacks_form(team, past := without_notices(history)):
         agent = past.last.agent_name
-        asked = Route(agent, chosen.router, ANSWER_FORM, f"{agent} answers in the form that the message demands")
+        reason = f"{agent} answers in the form that the message demands"
+        asked = Route(agent, chosen.router, ANSWER_FORM, reason, (chosen.to,))
         return _turn_of(team, limits, history, situation, asked, None)
     return _waiting_or_ended(chosen, history.state, situation)
 
@@ -295,8 +297,10 @@ def _next_route(team: Team, history: History, router: Router) -> tuple[Route, st
         reason = f"{agent} was interrupted, and continues with the user's message"
         return Route(agent, kind, "interrupted", reason), None
     if last and last[-1].invalid_output and team.has_agent(last[-1].agent_name):
-        agent = last[-1].agent_name
-        return Route(agent, kind, AFTER_INVALID_OUTPUT, f"{agent} is asked again: {last[-1].invalid_output}"), None
+        agent, routing = last[-1].agent_name, last[-1].metadata.get("routing") or {}
+        due = tuple(routing.get("candidates", ())) if routing.get("rule") in (ANSWER_FORM, AFTER_INVALID_OUTPUT) else ()
+        reason = f"{agent} is asked again: {last[-1].invalid_output}"
+        return Route(agent, kind, AFTER_INVALID_OUTPUT, reason, due), None
     if len(last) < 2 or last[-1].agent_name != TOOL_EXECUTOR or not team.has_agent(last[-2].agent_name):
         return router(team, history), None
     return _after_results(team, last[-2], last[-1], asked=history.last.agent_name == USER)
