@@ -38,6 +38,6 @@ def memory(owner: str, tenant: str | None, erase: bool, entry: str, yes: bool, a
             print_json(found)
         elif not found.entries:
             click.echo(f"no entries for {one_line(owner, 300)}")
-        for entry in () if as_json else found.entries:
-            source = f"{entry.created_at:%Y-%m-%d %H:%M} {entry.agent} in {entry.task_id}"
-            click.echo(f"{entry.id} {one_line(entry.text, 2000)} ({one_line(source, 300)})")
+        for one in () if as_json else found.entries:
+            source = f"{one.created_at:%Y-%m-%d %H:%M} {one.agent} in {one.task_id}"
+            click.echo(f"{one.id} {one_line(one.text, 2000)} ({one_line(source, 300)})")

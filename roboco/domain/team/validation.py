@@ -242,6 +242,7 @@ class _NameValidator:
         self.tools = _dicts(data.get("tools"))
         models = data.get("models")
         self.models: dict[str, Any] = models if isinstance(models, dict) else {}
+        self.utility_model = data.get("utility_model")
         model = data.get("collaboration_model")
         self.model: dict[str, Any] = model if isinstance(model, dict) else {}
         teams = data.get("teams")
@@ -309,6 +310,8 @@ class _NameValidator:
         ]
         if len(defaults) > 1:
             yield f"models: {', '.join(map(repr, defaults))} are all marked as default, only one can be"
+        if isinstance(model := self.utility_model, str) and model not in self.models:
+            yield f"utility_model: no profile {_short(model)}, possible are {_listed(self.models)}"
         if len(self.models) > 1 and not defaults:
             for index, agent in enumerate(self.agents):
                 if all(agent.get(name) is None for name in ("model", "map", "function", "pydantic_ai")):

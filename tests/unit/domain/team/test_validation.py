@@ -84,6 +84,7 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
         ("agents/1/name", "tool_executor", "agents[1].name", "'tool_executor' is reserved"),
         ("agents/1/name", "orchestrator", "agents[1].name", "'orchestrator' is reserved"),
         ("agents/0/model", "big", "agents[0].model", "no profile 'big', possible are 'standard', 'local'"),
+        ("utility_model", "big", "utility_model", "no profile 'big', possible are 'standard', 'local'"),
         ("agents/0/tools", ["web"], "agents[0].tools[0]", "no tool 'web', possible are 'web_search', 'artifact_list'"),
         ("agents/0/tools", ["handoff"], "agents[0].tools[0]", "name the agents under 'handoffs'"),
         ("agents/0/handoffs", ["editor"], "agents[0].handoffs[0]", "no other agent 'editor', possible are 'critic'"),
