@@ -22,6 +22,8 @@ class MessageOptions(TypedDict, total=False):
     """Tools that the client runs itself: objects with name, description and input_schema."""
     client_context: dict[str, Any]
     """The user's view, such as the document that is open. The agents read it; it changes nothing else."""
+    answer_form: dict[str, Any]
+    """The form of the answer: an object with schema, calls and instructions."""
     scope: dict[str, Any]
     """Values for tools, such as a window of time. Each call that a worker runs gets them, until a message has others.
     Roboco never enforces them."""
@@ -29,6 +31,17 @@ class MessageOptions(TypedDict, total=False):
     """Values of the task's state, which prompts, conditions and tools see. None removes a value."""
     artifacts: list[str]
     """Names of files that were stored with the task before."""
+
+
+class AnswerOptions(TypedDict, total=False):
+    """The caller of an answer to a call of a client tool, and what goes with it."""
+
+    by: str | None
+    """The identity of the caller, as of a message."""
+    runtime_ms: int
+    """The milliseconds for which the tool has run."""
+    answer_form: dict[str, Any]
+    """The form of the team's answer that follows, in place of that of the message."""
 
 
 class SubmitOptions(MessageOptions, total=False):

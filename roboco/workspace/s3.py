@@ -327,9 +327,9 @@ class S3Files:
             return self.create(path, data)
         return self._objects.put(path, data, if_match=version) or self.get(path) == data
 
-    def put_from(self, path: str, source: BinaryIO, storage_class: str = "") -> None:
+    def put_from(self, path: str, source: BinaryIO) -> None:
         """Store the rest of the source, in place of an older file."""
-        self._objects.put_from(path, source, **{"StorageClass": storage_class} if storage_class else {})
+        self._objects.put_from(path, source)
 
     def copy(self, source: str, path: str) -> None:
         """Store the bytes of another file, in place of an older one. Do nothing if there is no source."""

@@ -44,6 +44,8 @@ TEAMS: dict[str, dict[str, Any]] = {
     },
     "limited": {"agents": [{"name": "helper", "prompt": "limited"}], "limits": {"max_steps": 1, "at_limit": "pause"}},
 }
+PERSON = {"name": "Ada", "age": 36}
+"""The value of typed answers."""
 SUMS: list[tuple[str, Any]] = [("add", {"a": 1, "b": 2}), ("slow_add", {"a": 1, "b": 2, "seconds": 3.0})]
 LONG_ANSWER = [f"word {number}, " for number in range(60)]
 
@@ -59,6 +61,10 @@ def write_teams(folder: Path) -> Path:
 def answer(request: Request) -> Reply:
     """Return the reply of the scripted model: the newest message of the user decides."""
     said = messages_of_user(request)[-1]
+    if (form := request.body.get("response_format")) and (request.system.startswith("second") or "line" not in said):
+        return Reply(text=json.dumps(form_value(form)))
+    if request.body.get("tool_choice") == "required" and not request.tool_results:
+        return Reply(tool_calls=[(request.tools[-1], PERSON)])
     if results := [text for _, text in request.tool_results]:
         return Reply(text=f"The results are {sorted(results)}." if results[1:] else f"The result is {results[0]}.")
     if "weather" in said and "client_weather" in request.tools:
@@ -73,6 +79,12 @@ def answer(request: Request) -> Reply:
     if "fail" in said:
         return Reply(status=400, text="the model refuses")
     return Reply(text=f"{request.system.split()[0]} answers message {len(messages_of_user(request))}: {said}")
+
+
+def form_value(form: dict[str, Any]) -> dict[str, Any]:
+    """Return the person, as pydantic-ai nests it where a response may have one of several types."""
+    properties = form.get("json_schema", {}).get("schema", {}).get("properties", {})
+    return {"result": {"kind": "Person", "data": PERSON}} if "result" in properties else PERSON
 
 
 def messages_of_user(request: Request) -> list[str]:

@@ -39,8 +39,9 @@ MAX_TITLE_CHARS = 60
 def tasks(stuck: bool, limit: int, cursor: str, as_json: bool, **conditions: Any) -> int:
     """List tasks by status, tenant, team, time and title.
 
-    The latest change of a status is first. The reason is why a task waits, has failed or was stopped. Ended tasks leave
-    the list after ROBOCO_INDEX_RETENTION days; the workspace keeps them. Steps and tokens are those at the last change.
+    The latest change of a status is first. The reason is why a task waits, has failed or was stopped. "running, asks"
+    is a task that runs, while a person or client is asked for one of its calls, or in a sub-task. Ended tasks leave the
+    list after ROBOCO_INDEX_RETENTION days; the workspace keeps them. Steps and tokens are those at the last change.
     While Redis does not answer, the command reads all tasks of the workspace instead.
 
     With --stuck, --older is the time without progress, by default twice that after which the work of a lost worker is
@@ -117,10 +118,11 @@ def _table(found: Sequence[TaskEntry], now: datetime) -> Table:
     for heading in ("title", "reason")[: 1 + reasons]:
         table.add_column(heading, overflow="ellipsis", no_wrap=True)
     for entry in found:
+        asks = ", asks" if entry.waits else ""
         table.add_row(
             Text(entry.task_id),
             Text(one_line(entry.team, 64)),
-            Text(entry.status, status_colour(entry.status)),
+            Text(f"{entry.status}{asks}", status_colour(TaskStatus.APPROVAL if asks else entry.status)),
             Text(str(entry.steps)),
             Text(str(entry.tokens_in)),
             Text(str(entry.tokens_out)),

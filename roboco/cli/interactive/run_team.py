@@ -20,6 +20,7 @@ from roboco.cli.stack.local_stack import LocalStack, missing_servers
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_lines import JsonLines
+from roboco.cli.terminal.log_notes import LogNotes
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted
 from roboco.client.orchestrator import Orchestrator
@@ -68,7 +69,7 @@ def run_team(team: Team, options: RunOptions) -> int:
     notes = Screen(sys.stderr) if options.as_json else screen
     note = partial(_note, notes)
     missing = missing_servers(team, os.environ, options.worker)
-    with LocalStack(settings, missing, note) as stack:
+    with LogNotes().installed() as logged, LocalStack(settings, missing, note) as stack:
         # Built while the model loads: a wrong configuration is reported before it has arrived.
         orchestrator = Orchestrator(stack.settings)
         stack.close_at_end(orchestrator.close)
@@ -77,7 +78,13 @@ def run_team(team: Team, options: RunOptions) -> int:
         task = _submit(orchestrator, team, options)
         if page:
             _note_command(notes, f"web view: {page}#/tasks/{quote(task.task_id, safe='')}")
-        check = stack.check if stack.has_worker else _no_local_worker
+        task.worker_check.has_own_worker = stack.has_worker
+
+        def check() -> None:
+            stack.check()
+            for text in logged.take():
+                note(text)
+
         try:
             if options.as_json:
                 show = JsonLines(sys.stdout).show
@@ -92,6 +99,8 @@ def run_team(team: Team, options: RunOptions) -> int:
             raise
         finally:
             screen.status("")
+            for text in logged.take():
+                note(text)
         notes.line((f"files: {_files_location(settings.workspace, task.task_id)}", "dim"))
         if page:
             _serve_until_interrupted(stack, notes)
@@ -105,10 +114,6 @@ def _serve_until_interrupted(stack: LocalStack, notes: Screen) -> None:
         while True:
             stack.check()
             time.sleep(_SERVING_INTERVAL)
-
-
-def _no_local_worker() -> None:
-    """Check nothing: the task's stream reports if no worker processes the task."""
 
 
 def _next_command(task: Task, is_local: bool, status: TaskStatus) -> str:
@@ -146,7 +151,7 @@ def _interactive_conversation(task: Task, screen: Screen, check: Callable[[], No
 
     def check_and_animate() -> None:
         check()
-        view.show_status()
+        view.show_status(task.worker_check.missing_worker)
 
     return Conversation(task, view.show, user=user, check=check_and_animate, subtasks=subtasks)
 

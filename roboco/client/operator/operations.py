@@ -92,6 +92,8 @@ class WorkerReport(RecordModel):
     """The same, the longest running first, with the times at which they began."""
     version: str = ""
     """The release of Roboco that it runs, or "" for one that does not say."""
+    modules: list[str] = []
+    """The modules of tools that it has imported."""
     draining: bool = False
     """True if it is shutting down: it takes no new work, and ends with the work that it has."""
     drains_for: float | None = None
@@ -229,6 +231,7 @@ def _report(one: RegisteredWorker, pools: list[str]) -> WorkerReport:
         running=list(one.load.running),
         held=[_running_work(name, at) for name, at in zip_longest(one.load.running, one.load.since)],
         version=one.version,
+        modules=list(one.modules),
         draining=one.drains_for is not None,
         drains_for=one.drains_for,
     )

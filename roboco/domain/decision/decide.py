@@ -8,6 +8,7 @@ crash, decides the same, and recorded histories can be replayed.
 from roboco.domain.builtin_tools import HANDOFF
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait
+from roboco.domain.decision.answer_form import lacks_form
 from roboco.domain.decision.budget import limit_reached
 from roboco.domain.decision.function_turn import answer_step, begin_turn, refused_turn
 from roboco.domain.decision.input_guards import next_for_guards
@@ -27,7 +28,16 @@ from roboco.domain.history.state import (
     History,
     TaskState,
 )
-from roboco.domain.history.step import INTERRUPTION, LIMIT, NEW_LIMITS, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step import (
+    ANSWER_FORM,
+    INTERRUPTION,
+    LIMIT,
+    NEW_LIMITS,
+    ORCHESTRATOR,
+    TOOL_EXECUTOR,
+    USER,
+    TaskStep,
+)
 from roboco.domain.inbox.item import Interrupt, Item, UserMessage, blocking_pause
 from roboco.domain.limits import Limits
 from roboco.domain.status import TaskStatus
@@ -159,6 +169,7 @@ def _applied_message(team: Team, history: History, message: UserMessage, router:
         past.last.by_agent
         and not (past.last.interrupted or past.last.invalid_output)
         and _is_users_turn(chosen := router(team, past), history.state)
+        and not lacks_form(team, past)
     ):
         metadata["routing"] = chosen.record()
     files = (ArtifactPart(artifact=artifact) for artifact in message.artifacts)
@@ -251,6 +262,10 @@ def _finished_or_waiting(team: Team, limits: Limits, history: History, situation
             return _error(GOALS, f"not achieved: {', '.join(goals)}")
         about = {REMINDED_GOALS: goals, "routing": chosen.record()}
         return AppendStep(ORCHESTRATOR, (TextPart(text=reminder(goals)),), about)
+    if lacks_form(team, past := without_notices(history)):
+        agent = past.last.agent_name
+        asked = Route(agent, chosen.router, ANSWER_FORM, f"{agent} answers in the form that the message demands")
+        return _turn_of(team, limits, history, situation, asked, None)
     return _waiting_or_ended(chosen, history.state, situation)
 
 

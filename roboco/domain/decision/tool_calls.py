@@ -29,6 +29,7 @@ from roboco.domain.history.shared_state import STATE, merged_changes
 from roboco.domain.history.state import ACHIEVED_GOALS, History, TaskState
 from roboco.domain.history.step import (
     ANSWER,
+    ANSWER_FORM,
     EXPIRED,
     FAILED_BEFORE,
     GUARDS,
@@ -148,6 +149,7 @@ def _results_metadata(
     metadata = {
         GUARDS: verdicts if GUARDS in step.metadata else {},
         "resolved": resolved,
+        ANSWER_FORM: next((one.answer_form for one in external.values() if one.answer_form), {}),
         RESOLVED_BY: {call_id: one.by for call_id, one in external.items() if one.by is not None},
         "approvals": approvals,
         NOT_RUN: not_run,

@@ -16,7 +16,7 @@ from roboco.domain.history.goal import GoalState
 from roboco.domain.history.loop_detector import LoopDetector
 from roboco.domain.history.shared_state import STATE, changed_state
 from roboco.domain.history.start_time import start_time_of
-from roboco.domain.history.step import GUARDS, LIMIT, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step import ANSWER_FORM, GUARDS, LIMIT, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.limits import deep_merge
 from roboco.domain.schema import RecordModel
@@ -103,6 +103,8 @@ class TaskState(RecordModel):
     """How often agents were reminded of these goals."""
     client_tools: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """The client tools, by name, of the newest message that declared client tools."""
+    answer_form: dict[str, Any] = {}
+    """The form that the newest message demands of its answer, until that is complete."""
     scope: dict[str, Any] | None = None
     """The scope of tool calls, of the newest message with one."""
     agents: dict[str, Usage] = Field(default_factory=dict)
@@ -154,6 +156,8 @@ class TaskState(RecordModel):
 
     def client_tools_of(self, agent: str) -> dict[str, dict[str, Any]]:
         """Return the client tools that the agent may call, by name."""
+        if self.answer_form.get("calls") == "none":
+            return {}
         return {name: tool for name, tool in self.client_tools.items() if agent in tool.get("agents", (agent,))}
 
     def agent_usage(self, name: str) -> Usage:
@@ -199,6 +203,7 @@ class TaskState(RecordModel):
             goals=goals,
             reminders=corrections,
             client_tools=tools or self.client_tools,
+            answer_form=self._form_after(step),
             scope=message.get("scope", self.scope),
             cost=round(self.cost + spent.cost, 9),
             summarized_until=max(self.summarized_until, int(number_or_zero(step.metadata.get("summarized_until")))),
@@ -223,6 +228,16 @@ class TaskState(RecordModel):
     def open_goals(self) -> tuple[GoalState, ...]:
         """Return the goals that are not achieved yet."""
         return tuple(goal for goal in self.goals if goal.status == "open")
+
+    def _form_after(self, step: TaskStep) -> dict[str, Any]:
+        """Return the form of the answer after one more step. A call of a client tool is the one that it demands."""
+        if isinstance(form := step.metadata.get(ANSWER_FORM), dict) and not step.by_agent:
+            return form
+        if step.agent_name == USER and "routing" in step.metadata:
+            return {}
+        if any(call.tool_name in self.client_tools for call in step.calls):
+            return {name: value for name, value in self.answer_form.items() if name != "calls"}
+        return self.answer_form
 
     def _usage_after(self, step: TaskStep, spent: Usage) -> dict[str, Any]:
         """Return the usage of agents and tools after one more step. An imported step has used nothing."""

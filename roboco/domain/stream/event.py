@@ -3,10 +3,10 @@
 Both carry `seq` (from 1, contiguous per channel), `generation` (of the logs: a new one begins after a loss in Redis)
 and the last number of the other channel (`events` in a chunk, `chunks` in an event). From these a follower merges both
 channels in the order in which the messages were written. The script that numbers a message adds these four fields to
-`unnumbered_json`, which contains all others.
+`unnumbered_json`, which contains all others. A chunk or event of a producer needs the fields of document 001 alone.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
@@ -26,10 +26,10 @@ class StreamChunk(RecordModel):
     seq: int = 0
     generation: str = ""
     events: int = 0
-    task_id: str
-    step_id: str
-    agent_name: str
-    attempt: int
+    task_id: str = ""
+    step_id: str = ""
+    agent_name: str = ""
+    attempt: int = 1
     """The attempt at the turn, from 1."""
     text: str
 
@@ -44,8 +44,8 @@ class _Event(RecordModel):
     seq: int = 0
     generation: str = ""
     chunks: int = 0
-    task_id: str
-    timestamp: datetime
+    task_id: str = ""
+    timestamp: datetime = Field(default_factory=lambda: datetime.now(UTC))
 
 
 class TaskStarted(_Event):
@@ -79,8 +79,8 @@ class ToolCalled(_Event):
     """An agent has called a tool."""
 
     type: Literal["event_tool_call"] = "event_tool_call"
-    step_id: str
-    agent_name: str
+    step_id: str = ""
+    agent_name: str = ""
     tool_call: ToolCall
 
 
@@ -98,7 +98,7 @@ class ToolReturned(_Event):
     """A tool call has its result."""
 
     type: Literal["event_tool_result"] = "event_tool_result"
-    tool_name: str
+    tool_name: str = ""
     tool_result: ToolResult
 
 

@@ -38,9 +38,9 @@ from roboco.domain.stream.event import AgentHandedOff, AgentSelected, AnyEvent, 
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate.custom_router import guarded_router
+from roboco.engine.coordinate.running_entry import index_as
 from roboco.engine.engine import Engine, Services
 from roboco.engine.history_tail import shows_decision, step_at
-from roboco.engine.task_entries import index_as
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.task_store import CallState, Commit, Decision, Phase, Snapshot
 

@@ -27,7 +27,6 @@ from roboco.gateway.idempotency import NewTaskId, is_stored
 from roboco.gateway.openai.ids import ResponseId, task_of_conversation, unknown_response
 from roboco.gateway.openai.problems import unknown_model, wrong_parameter
 from roboco.gateway.openai.repetition import Repetition
-from roboco.gateway.openai.response_object import INSTRUCTIONS
 from roboco.gateway.openai.response_stream import ResponseStart
 from roboco.gateway.openai.segment import response_steps
 from roboco.gateway.openai.turn import Turn
@@ -37,7 +36,7 @@ from roboco.gateway.teams import team_of_fork, team_of_new_task
 
 _NEW_CONVERSATION: Final = re.compile(r"task_[0-9a-f]{32}")
 """The tasks of conversations that POST /conversations has returned, and that have no message yet."""
-_KEY_REUSED: Final = "idempotency_key_reused"
+KEY_REUSED: Final = "idempotency_key_reused"
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,12 @@ class TurnRequest:
     task_options: dict[str, Any]
     """Options of a new task."""
     message_options: dict[str, Any]
-    """Options of a message, such as the functions of the client."""
+    """Options of a message, such as the functions of the client and the form of the answer."""
 
     @property
     def of_message(self) -> dict[str, Any]:
-        """The options of the message, with the instructions and the caller."""
-        view = {"client_context": {INSTRUCTIONS: self.turn.instructions}} if self.turn.instructions else {}
-        return {**self.message_options, **view, "by": self.caller.by}
+        """The options of the message, with the caller."""
+        return {**self.message_options, "by": self.caller.by}
 
     def item_id(self, task: Task, position: int) -> str:
         """Return the id of the message that becomes the step at a position of the task."""
@@ -198,7 +196,7 @@ async def _created(request: TurnRequest, new: NewTaskId, create: Callable[[], Ta
 
 
 def _key_reused(error: StateConflict) -> Problem:
-    return Problem(422, _KEY_REUSED, str(error), "use another Idempotency-Key")
+    return Problem(422, KEY_REUSED, str(error), "use another Idempotency-Key")
 
 
 async def _attempted_before(request: TurnRequest, task: Task, state: TaskNow, position: int) -> AcceptedTurn | None:
@@ -229,7 +227,7 @@ async def _first_message_again(request: TurnRequest, state: TaskNow, task_id: st
     except StateConflict:
         return None
     except Problem as problem:
-        if problem.code == _KEY_REUSED:
+        if problem.code == KEY_REUSED:
             return None
         raise
 

@@ -34,7 +34,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
         ("/chat/completions", {"model": "desk", "messages": USER, "roboco": {"tenant": "a"}}, "roboco.tenant"),
         ("/chat/completions", {"model": "desk", "messages": USER, "roboco": {"priority": "high"}}, "roboco.priority"),
         ("/responses", {"model": "desk", "input": ""}, "input"),
-        ("/responses", {"model": "desk", "input": "a", "max_output_tokens": 5}, "max_output_tokens"),
+        ("/responses", {"model": "desk", "input": "a", "store": False}, "store"),
         ("/responses", {"model": "desk", "input": "a", "include": ["message.output_text.logprobs"]}, "include"),
         ("/responses", {"model": "desk", "input": "a", "tools": [{"type": "web_search"}]}, "tools.0.type"),
         ("/responses", {"model": "desk", "input": "a", "previous_response_id": "resp_a_0", "conversation": "b"}, None),

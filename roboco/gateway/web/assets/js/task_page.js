@@ -43,7 +43,8 @@ export function TaskPage({ taskId, step: named, can }) {
 
 /** What a task is, how far it is, and what it has used of its limits; in a replay, at that moment. */
 function Header({ taskId, task, summary = {}, limits, owner, ready, selected, can, children }) {
-  const { steps, startedAt, endedAt, reason, past, failures } = task;
+  const { steps, startedAt, endedAt, past, failures } = task;
+  const reason = task.reason || (task.status === "running" && !past && summary.reason);
   const now = useClock(endedAt || !startedAt ? 0 : 1000);
   const known = { ...task, ...task.used, ...task.usage, steps: steps.length, ...(!ready && summary) };
   const title = summary.title || taskId;
