@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { request, requestText, taskPath } from "./api.js";
-import { amount, escaped, json, number } from "./format.js";
+import { escaped, json, money, number } from "./format.js";
 import { Problem, useLoad } from "./ui.js";
 
 export function Inspector({ taskId, task, step: seq, onClose }) {
@@ -30,7 +30,7 @@ function Panel({ read }) {
 
 /** JSON: a record as facts, an array as a list, arguments as they are. */
 function Value({ of, name }) {
-  if (Object(of) !== of) return html`<bdi>${typeof of === "number" ? (/cost/.test(name) ? amount : number)(of) : String(of)}<//>`;
+  if (Object(of) !== of) return html`<bdi>${typeof of === "number" ? (/cost/.test(name) ? money : number)(of) : String(of)}<//>`;
   if (name === "args") return html`<pre dir="auto">${json(of)}<//>`;
   const known = Object.entries(of).filter(([name, value]) => value != null && value !== "" && !(value === 0 && /cost/.test(name)));
   const value = ([name, of]) => html`<${Value} name=${name} of=${of} />`;

@@ -50,7 +50,7 @@ function SignIn({ onKey, busy, problem }) {
       <p class="hint">An operator creates keys with <code>roboco keys create<//>.<//>
       <button class="primary" disabled=${busy}>Sign in<//>
     <//>
-    <${Problem} problem=${problem} />
+    <${Problem} problem=${problem?.status === 401 ? { message: "The gateway has no such key, or it has expired or was revoked.", remedy: "copy all of it, or ask for a new one" } : problem} />
   <//>`;
 }
 
