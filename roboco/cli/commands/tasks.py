@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -54,7 +53,7 @@ def tasks(stuck: bool, limit: int, cursor: str, as_json: bool, **conditions: Any
     if stuck:
         return list_stuck_tasks(filters, limit, cursor, as_json)
     broken: list[str] = []
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with Orchestrator(load_settings()) as orchestrator:
         try:
             page = orchestrator.task_page(limit=limit, cursor=cursor, **filters)
             found: Sequence[TaskEntry] = orchestrator.with_current_reasons(page.entries)

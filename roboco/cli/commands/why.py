@@ -1,7 +1,6 @@
 """roboco why: the agents that acted in a task, and the rules that chose them."""
 
 import sys
-from contextlib import closing
 from dataclasses import replace
 from typing import Final
 
@@ -38,7 +37,7 @@ def why(task_id: str, step: str | None, as_json: bool) -> None:
     cause for which it waits, such as a missing worker. If a person must approve a changed tool, its old and new parts
     are shown.
     """
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with Orchestrator(load_settings()) as orchestrator:
         task = orchestrator.stored_task(task_id)
         summary, stale = current_summary(task)
         if stale:

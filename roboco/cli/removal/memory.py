@@ -1,7 +1,5 @@
 """roboco memory: what agents remember for an owner, and its erasure."""
 
-from contextlib import closing
-
 import click
 
 from roboco.cli.bulk.bulk_option import confirm
@@ -25,7 +23,7 @@ def memory(owner: str, tenant: str | None, erase: bool, entry: str, yes: bool, a
     OWNER is 'tenant', or a field of the tasks' context with a value, such as context.user=alice.
     """
     of, _, value = owner.partition("=")
-    with closing(Orchestrator(caller_settings())) as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         operator = orchestrator.operator
         if erase:
             if not yes:

@@ -341,22 +341,18 @@ class Team(InputModel):
 
     def server_of_entry(self, name: str) -> str | None:
         """Return the server whose listed tools this entry of an agent's tools means, or None for any other entry."""
-        server = (
-            self.mcp_servers.get(name.removeprefix(SERVER_TOOLS_PREFIX))
-            if name.startswith(SERVER_TOOLS_PREFIX)
-            else None
-        )
+        server = self._server_named(name)
         return name.removeprefix(SERVER_TOOLS_PREFIX) if server is not None and server.allows_all_tools else None
 
     def _expanded(self, name: str) -> tuple[str, ...]:
-        server = (
-            self.mcp_servers.get(name.removeprefix(SERVER_TOOLS_PREFIX))
-            if name.startswith(SERVER_TOOLS_PREFIX)
-            else None
-        )
+        server = self._server_named(name)
         return (
             (name,) if server is None or server.allows_all_tools else tuple(server.remote_names(default_prefix(name)))
         )
+
+    def _server_named(self, entry: str) -> McpServer | None:
+        named, prefix, server = entry.partition(SERVER_TOOLS_PREFIX)
+        return None if named or not prefix else self.mcp_servers.get(server)
 
     def _server_tool(self, name: str) -> ServerTool | None:
         for server_name, server in self.mcp_servers.items():
