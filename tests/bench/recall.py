@@ -21,7 +21,7 @@ from roboco.tools.search.memory_index import Embedder, MemoryIndex
 from tests.support.memory_ports.workspace import MemoryHistories
 from tests.unit.domain.steps import steps_of
 
-FIRST, STEPS, LONG = 5, 260, 10_000
+FIRST, STEPS, LONG_STEPS = 5, 260, 10_000
 FACTS = Path(__file__).with_name("recall_facts.yaml")
 EXACT = ("exact_words", "word_forms")
 
@@ -73,7 +73,7 @@ def _found(index: MemoryIndex, question: str) -> list[int]:
 
 def _times(facts: Any, embedder: Embedder | None) -> str:
     asked = [ask for pairs in facts["seen"].values() for _, ask in pairs]
-    texts = [f"{text} ({number})" for number, text in enumerate(_talk(facts, LONG))]
+    texts = [f"{text} ({number})" for number, text in enumerate(_talk(facts, LONG_STEPS))]
     memory_index.EMBEDDING_SECONDS = float("inf")
     with tempfile.TemporaryDirectory() as folder:
         index = _index(texts, Path(folder), embedder)
@@ -81,7 +81,7 @@ def _times(facts: Any, embedder: Embedder | None) -> str:
         later = [_milliseconds(index, ask) for ask in asked[1:]]
     middle = [statistics.median(one) for one in zip(*later, strict=True)]
     return (
-        f"{LONG:,} steps, first search {first[0] / 1000:.1f} s ({first[1] / 1000:.1f} s CPU), later ones "
+        f"{LONG_STEPS:,} steps, first search {first[0] / 1000:.1f} s ({first[1] / 1000:.1f} s CPU), later ones "
         f"{middle[0]:.1f} ms ({middle[1]:.1f} ms CPU)"
     )
 

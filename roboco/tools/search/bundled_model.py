@@ -28,7 +28,7 @@ class BundledModel:
         """Return a vector of length 1 for each text, None for one that the model cannot read."""
         try:
             return [unit_vector(row) for row in self._encoder.encode([one.translate(_AS_STATEMENTS) for one in texts])]
-        except Exception as error:  # a text is hostile, and the package has a parser of its own
+        except Exception as error:  # a text is hostile, and the package parses it in Python
             if len(texts) > 1:
                 return [vector for text in texts for vector in self.vectors([text])]
             _log.warning("a passage has no vector: the model failed with %s", type(error).__name__)

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 BATCH_SIZE = 48
 """Maximum number of passages for which vectors are computed or requested at once."""
-EMBEDDING_SECONDS = 5.0
+EMBEDDING_SECONDS = 10.0
 """Seconds for which a search waits for vectors. A thread of the process computes the rest."""
 _MAX_HITS_PER_ARTIFACT, _MIN_DISTANCE = 3, 4000
 """Maximum number of hits in one artifact, and minimum number of characters between them."""
