@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from roboco.domain.builtin_tools import MEMORY_SEARCH
 from roboco.domain.canonical_json import well_formed
 from roboco.domain.history.part import Artifact, ArtifactPart, ErrorPart, Part, TextPart, ToolCallPart, ToolResultPart
 from roboco.domain.history.step import TaskStep
@@ -37,13 +38,28 @@ ReadText = Callable[[Artifact], str | None]
 
 
 def step_passages(step: TaskStep, read_text: ReadText) -> Iterator[Passage]:
-    """Yield the passages of the step's parts and of the text artifacts that it refers to."""
+    """Yield the passages of the step's parts and of the text artifacts that it refers to.
+
+    Searches and their hits are left out: they repeat other steps, and would displace them.
+    """
     for part in step.parts:
+        if _is_search(part):
+            continue
         if isinstance(part, ArtifactPart):
             yield from _artifact_passages(step, part.artifact, read_text)
             continue
         for _, piece in split_text(_part_text(part)):
             yield Passage(step, part.type, piece)
+
+
+def _is_search(part: Part) -> bool:
+    if isinstance(part, ToolCallPart):
+        return part.tool_call.tool_name == MEMORY_SEARCH
+    found = part.tool_result.result if isinstance(part, ToolResultPart) else None
+    hits = found.get("hits") if isinstance(found, dict) else found
+    return isinstance(hits, list) and any(
+        isinstance(hit, dict) and {"step_id", "snippet"} <= hit.keys() for hit in hits
+    )
 
 
 def is_text(mime_type: str) -> bool:
