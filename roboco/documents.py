@@ -1,8 +1,8 @@
 """The names of the design documents, as aliases of Roboco's own classes, with the forms of their records.
 
-    documents.in_form(item, "001")        a live item as document 001 has it
-    documents.read(line)                  a step, a chunk or an event, by the names of any document
-    documents.Router(team)                `select_next_agent(history)` of document 004
+documents.in_form(item, "001")        a live item as document 001 has it
+documents.read(line)                  a step, a chunk or an event, by the names of any document
+documents.Router(team)                `select_next_agent(history)` of document 004
 """
 
 # ruff: noqa: I001 - a name "as" itself is public to type checkers; the sorting of imports would take each out of its list
