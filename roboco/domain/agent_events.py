@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from roboco.domain.history.part import ToolResultPart
-from roboco.domain.history.step import TaskStep
 from roboco.domain.schema import RecordModel
-from roboco.domain.session.agent_session import agent_message, tool_response
-from roboco.domain.session.session import SessionError, message_of
-from roboco.domain.stream.item import ItemData, StepFinal, StreamItem, TextPartDelta, ToolCallItem, ToolResultItem
+from roboco.domain.session.agent_session import (
+    AgentContent,
+    AgentToolResultContent,
+    AgentToolUseContent,
+    agent_message,
+)
+from roboco.domain.session.session import SessionError, messages_of
+from roboco.domain.stream.item import StepFinal, StreamItem, TextPartDelta
 
 
 class AgentStartTextEvent(RecordModel):
@@ -62,7 +65,7 @@ AgentEvent = (
 
 def agent_events(items: Iterable[StreamItem]) -> Iterator[AgentEvent]:
     """Yield the events of the items. If a turn is restarted, its text begins again: what was before is void."""
-    writing = None
+    writing, before = None, None
     for item in items:
         data = item.data
         of_turn = (data.step_id, data.attempt) if isinstance(data, TextPartDelta) else None
@@ -71,36 +74,28 @@ def agent_events(items: Iterable[StreamItem]) -> Iterator[AgentEvent]:
         if of_turn is not None and of_turn != writing:
             yield AgentStartTextEvent()
         writing = of_turn
-        yield from _events(data)
+        if isinstance(data, TextPartDelta):
+            yield AgentTextDeltaEvent(text=data.text)
+        if isinstance(data, StepFinal):
+            [message] = messages_of([data.step], before)
+            before = data.step
+            yield from filter(None, map(_event, agent_message(message).content))
 
 
-def _events(data: ItemData) -> Iterator[AgentEvent]:
-    match data:
-        case TextPartDelta(text=text):
-            yield AgentTextDeltaEvent(text=text)
-        case ToolCallItem(part=part):
-            call = part.tool_call
-            yield AgentToolUseEvent(name=call.tool_name, tool_use_id=call.id, input=call.args)
-        case ToolResultItem(part=part, tool_name=name):
-            yield _result_event(name, part)
-        case StepFinal(step=step):
-            yield from _errors(step)
+def _event(content: AgentContent) -> AgentEvent | None:
+    """Return the event of a content of a whole message, or None for a text, which the stream has already had."""
+    match content:
+        case AgentToolUseContent():
+            return AgentToolUseEvent(name=content.tool_name, tool_use_id=content.tool_use_id, input=content.input)
+        case AgentToolResultContent():
+            return AgentToolResultEvent(
+                name=content.tool_name,
+                tool_use_id=content.tool_use_id,
+                success=content.status == "success",
+                output=content.raw_response,
+                runtime_ms=content.runtime_ms,
+            )
+        case SessionError():
+            return AgentErrorEvent(error_message=content.error_message, error_code=content.error_code)
         case _:
-            pass
-
-
-def _result_event(name: str, part: ToolResultPart) -> AgentToolResultEvent:
-    result = part.tool_result
-    return AgentToolResultEvent(
-        name=name,
-        tool_use_id=result.tool_call_id,
-        success=not result.is_error,
-        output=tool_response(result.error or result.result if result.is_error else result.result, result.is_error),
-        runtime_ms=result.runtime_ms,
-    )
-
-
-def _errors(step: TaskStep) -> Iterator[AgentErrorEvent]:
-    for content in agent_message(message_of(step, {})).content:
-        if isinstance(content, SessionError):
-            yield AgentErrorEvent(error_message=content.error_message, error_code=content.error_code)
+            return None

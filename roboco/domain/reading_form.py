@@ -10,7 +10,7 @@ A form has the fields and the kinds of parts of its document alone. Content of a
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, Literal, assert_never
+from typing import Any, Final, Literal, assert_never, get_args
 
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.part import (
@@ -51,7 +51,6 @@ StreamForm = Literal["000", "001", "002"]
 """The form of live items: that of a document that has some. Document 002 has those of 001."""
 DocumentForm = Literal[StreamForm, "003"]
 """The form of a history, by the number of its document."""
-FORMS: Final[tuple[str, ...]] = ("000", "001", "002", "003")
 _EVENT_FIELDS: Final = {
     "event_task_start": {"type", "task_id", "timestamp"},
     "event_agent_handoff": {"type", "from_agent", "to_agent", "reason"},
@@ -61,8 +60,8 @@ _EVENT_FIELDS: Final = {
 
 def check_form(form: DocumentForm) -> DocumentForm:
     """Return the form. Raise UsageError if no document has this number."""
-    if form not in FORMS:
-        raise UsageError(f"form: must be one of {', '.join(FORMS)} (found {str(form)[:60]!r})")
+    if form not in get_args(DocumentForm):
+        raise UsageError(f"form: must be one of {', '.join(get_args(DocumentForm))} (found {str(form)[:60]!r})")
     return form
 
 

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -79,6 +80,11 @@ class BuiltinTools:
     ) -> dict[str, Any]:
         """Store a text as a file of this task. A name that is taken gets a version number; the answer has the URI."""
         written = NewArtifact(name, mime_type, context.step_id)
+        for args in context.earlier:  # those of this name get their versions first, whichever call runs first
+            before = args.get("content")
+            if args.get("name") == name and isinstance(before, str) and len(before) <= MAX_CONTENT_CHARS:
+                kind = str(args.get("mime_type", ""))
+                write_artifact(self._files, context.task_id, replace(written, mime_type=kind), before.encode())
         artifact = write_artifact(self._files, context.task_id, written, content.encode())
         self._created_artifacts[context.call_id] = (artifact,)
         return artifact.model_dump(include={"uri", "mime_type", "size", "version"})

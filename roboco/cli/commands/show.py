@@ -1,6 +1,7 @@
 """roboco show: the steps, files and cost of a task."""
 
 import sys
+from typing import get_args
 
 import click
 
@@ -13,7 +14,7 @@ from roboco.cli.terminal.screen import Screen
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.step import TaskStep
-from roboco.domain.reading_form import FORMS, DocumentForm, steps_in_form
+from roboco.domain.reading_form import DocumentForm, steps_in_form
 from roboco.domain.task_summary import TaskSummary
 from roboco.settings import load_settings
 
@@ -21,7 +22,11 @@ from roboco.settings import load_settings
 @click.command()
 @click.argument("task_id")
 @options.as_json
-@click.option("--form", type=click.Choice(FORMS), help="With --json, steps that the classes of this document read.")
+@click.option(
+    "--form",
+    type=click.Choice(get_args(DocumentForm)),
+    help="With --json, steps that the classes of this document read.",
+)
 def show(task_id: str, as_json: bool, form: DocumentForm | None) -> None:
     """Show a task: its steps, files and cost.
 

@@ -141,6 +141,11 @@ class UnknownPart(RecordModel):
     def _as_it_is(self) -> dict[str, Any]:
         return {"type": self.unknown_type} | (self.model_extra or {})
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, *_: object) -> dict[str, Any]:
+        kind = {"type": "string", "not": {"enum": list(_KINDS)}}
+        return {"title": cls.__name__, "type": "object", "required": ["type"], "properties": {"type": kind}}
+
 
 _KINDS = ("text", "tool_call", "tool_result", "artifact", "error")
 

@@ -44,15 +44,6 @@ class AgentRole(StrEnum):
     ROBOTO = "roboto"
 
 
-class AgentContentType(StrEnum):
-    """The kind of a content."""
-
-    TEXT = "text"
-    TOOL_USE = "tool_use"
-    TOOL_RESULT = "tool_result"
-    ERROR = "error"
-
-
 class AgentSessionStatus(StrEnum):
     """The party that acts next. A session without a message is `not_started`; a task always has one."""
 
@@ -63,14 +54,8 @@ class AgentSessionStatus(StrEnum):
     GOALS_FAILED = "goals_failed"
 
 
-class AgentToolUseContent(RecordModel):
-    """A request of an agent to run a tool."""
-
-    content_type: Literal["tool_use"] = "tool_use"
-    tool_name: str
-    tool_use_id: str
-    input: dict[str, Any] | None = None
-    raw_request: dict[str, Any] | None = None
+AgentToolUseContent = SessionToolUse
+"""A request of an agent to run a tool, whose form is Roboco's own."""
 
 
 class AgentToolResultContent(RecordModel):
@@ -297,19 +282,15 @@ def agent_message(message: SessionMessage) -> AgentMessage:
 
 def _content(content: SessionContent) -> AgentContent:
     match content:
-        case SessionText() | SessionError():
+        case SessionText() | SessionError() | SessionToolUse():
             return content
-        case SessionToolUse():
-            return AgentToolUseContent(
-                tool_name=content.tool_name, tool_use_id=content.tool_use_id, input=content.input
-            )
         case SessionToolResult():
             return AgentToolResultContent(
                 tool_name=content.tool_name,
                 tool_use_id=content.tool_use_id,
                 runtime_ms=content.runtime_ms,
                 status=content.status,
-                raw_response=tool_response(content.raw_response, content.status == "error"),
+                raw_response=_response(content),
             )
         case SessionArtifact():
             return SessionText(text=f"[file {content.uri}, {content.mime_type}, {content.size} bytes]\n")
@@ -317,8 +298,8 @@ def _content(content: SessionContent) -> AgentContent:
             assert_never(unknown)
 
 
-def tool_response(raw: Any, is_error: bool) -> dict[str, Any] | None:
-    """Return the result of a tool, or its error, as the object that the form has in its place."""
+def _response(content: SessionToolResult) -> dict[str, Any] | None:
+    raw = content.raw_response
     if raw is None or isinstance(raw, dict):
         return raw
-    return {"error" if is_error else "result": raw}
+    return {"error" if content.status == "error" else "result": raw}

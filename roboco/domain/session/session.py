@@ -73,6 +73,8 @@ class SessionToolUse(RecordModel):
     tool_name: str
     tool_use_id: str
     input: dict[str, Any] | None = None
+    raw_request: Annotated[dict[str, Any] | None, Field(exclude_if=operator.not_)] = None
+    """The request as the model wrote it, in records of other programs."""
 
 
 class SessionToolResult(RecordModel):

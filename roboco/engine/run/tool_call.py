@@ -9,6 +9,7 @@ The execution between claim and record is in `claimed_call.py`, with the two pha
 
 import threading
 from contextlib import AbstractContextManager, nullcontext
+from itertools import takewhile
 
 from roboco.domain.decision.tool_answers import by_coordinator, local_answers, needs_approval, spec_of, waits_for_client
 from roboco.domain.history.step import TaskStep
@@ -110,6 +111,9 @@ def _run(
         context=submitted,
         state=task.state.values,
         memory=memory_path(team.memory, order.task_id, submitted),
+        earlier=tuple(
+            one.args for one in takewhile(lambda one: one.id != call.id, step.calls) if one.tool_name == call.tool_name
+        ),
         memory_of="" if team.memory is None else team.memory.of,
         messages=_conversation(engine, team, task, order, step)
         if isinstance(spec, AgentFunction | PydanticTool)

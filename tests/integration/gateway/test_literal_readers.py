@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -24,6 +25,7 @@ from tests.support.document_classes import (
     TextPart,
     ToolCallPart,
 )
+from tests.support.documents import example
 from tests.support.gateway_process import GatewayProcess
 from tests.support.gateway_streams import frames_of, shown
 from tests.support.servers.model_server import Reply, Request
@@ -111,6 +113,15 @@ def test_history_in_a_form_is_read_by_the_classes_of_its_document(
     assert client.get(f"/v1/tasks/{task.task_id}/history", params={"form": "004"}).status_code == 422
 
 
+def test_example_of_the_guide_reads_the_task(stack: Stack, task: Task, tmp_path: Path) -> None:
+    (program := tmp_path / "read_documents.py").write_text(example("file", "read_documents.py"))
+    command = [sys.executable, str(program), task.task_id]
+    done = subprocess.run(command, env=stack.environment, cwd=ROOT, capture_output=True, text=True, check=True)
+    printed = done.stdout.splitlines()
+    assert [line.split()[1] for line in printed[: len(task.history())]] == [step.agent_name for step in task.history()]
+    assert {"AgentTextDeltaEvent", "AgentToolUseEvent", "AgentToolResultEvent"} <= {*printed}
+
+
 def test_live_items_in_a_form_are_read_by_the_classes_of_its_document(task: Task, client: httpx2.Client) -> None:
     path = f"/v1/tasks/{task.task_id}/events"
     followed = {
@@ -165,7 +176,7 @@ def test_session_with_a_goal_is_read_by_the_classes_of_document_003(
     assert read.goals[0].concluded_at is not None
 
 
-def test_events_of_document_003_tell_the_same_text(task: Task) -> None:
+def test_events_of_document_003_have_the_same_text(task: Task) -> None:
     events = list(documents.agent_events(task.stream()))
     texts = [event.text for event in events if isinstance(event, documents.AgentTextDeltaEvent)]
     assert "".join(texts) == "".join(step.text for step in task.history() if step.by_agent)

@@ -471,6 +471,24 @@ def test_artifacts_are_written_listed_and_read() -> None:
     assert run("artifact_read", files, uri="file://artifacts/a.md").result.result["text"] == "Grüße und mehr"
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_writes_of_one_name_in_a_step_have_the_versions_of_their_calls(order: tuple[int, ...]) -> None:
+    files = MemoryFiles()
+    calls: list[dict[str, Any]] = [{"name": "a.md", "content": f"text {number}"} for number in range(3)]
+    for number in order:
+        earlier: tuple[dict[str, Any], ...] = (
+            {"name": 7},
+            {"name": "a.md", "content": 7},
+            {"name": "b.md", "content": "x"},
+            *calls[:number],
+        )
+        call = ToolCall(id=CONTEXT.call_id, tool_name="artifact_write", args=calls[number])
+        outcome = toolbox(files).run(TEAM, call, None, replace(CONTEXT, earlier=earlier))
+        assert outcome.result.result["version"] == number + 1
+    assert files.get(f"{TASK}/artifacts/a-3.md") == b"text 2"
+    assert files.names(f"{TASK}/artifacts/") == ["a-2.md", "a-3.md", "a.md"]
+
+
 def test_a_binary_artifact_is_read_in_base64_by_artifact_read() -> None:
     files = MemoryFiles()
     files.put(f"{TASK}/artifacts/a.bin", data := bytes(range(256)) * 100)

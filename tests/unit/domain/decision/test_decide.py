@@ -155,18 +155,6 @@ def test_only_calls_without_an_outcome_are_dispatched() -> None:
     assert [one.id for one in action.calls] == ["2"]
 
 
-def test_writes_of_one_file_run_one_after_the_other() -> None:
-    team = TEAM.model_copy(update={"agents": (TEAM.agents[0].model_copy(update={"tools": ("artifact_write", "add")}),)})
-    first, other, second = (call(str(i), "artifact_write", {"name": n, "content": ""}) for i, n in enumerate("aba"))
-    parts = [first, other, second, call("3")]
-    action = decide_after(GO, ("a", parts), team=team)
-    assert isinstance(action, CallTools)
-    assert [one.id for one in action.calls] == ["0", "1", "3"]
-    action = decide_after(GO, ("a", parts), team=team, outcomes={"0": ok("0"), "3": ok("3")})
-    assert isinstance(action, CallTools)
-    assert [one.id for one in action.calls] == ["1", "2"]
-
-
 def test_results_become_a_step_in_the_order_of_the_calls() -> None:
     made = Artifact(artifact_id="f", uri="file://artifacts/f", mime_type="text/plain")
     outcomes = {"2": ok("2", "two"), "1": ok("1", "one", (made,))}

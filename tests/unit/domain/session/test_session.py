@@ -303,6 +303,14 @@ def test_open_goals_fail_when_the_orchestrator_abandons_them(code: str, status: 
     assert goal_statuses(steps_of(("user", "go", goals_metadata("a")), ("one", [failed(code)]))) == [("a", "open")]
 
 
+def test_a_failed_goal_has_the_time_of_its_failure() -> None:
+    steps = steps_of(("user", "go", goals_metadata("a")), ("one", "no"), ("user", "else", goals_metadata("b")))
+    assert [(goal.status, goal.failed_at) for goal in goals_of(steps)] == [
+        ("failed", steps[2].created_at),
+        ("open", None),
+    ]
+
+
 @pytest.mark.parametrize("goals", [None, "plan", {"name": "plan"}, [None, "plan", {}, {"name": 5}]])
 def test_invalid_goals_are_ignored(goals: Any) -> None:
     assert goals_of(steps_of(("user", "go", {"goals": goals}))) == []
