@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai import BadRequestError, NotFoundError
+from openai import APIStatusError, BadRequestError, NotFoundError
 
 from tests.support import openai_clients
 from tests.support.documents import example
@@ -136,3 +136,30 @@ def test_pictures_reach_a_model_that_accepts_them(gateway: GatewayProcess) -> No
         assert branch.output_text == "I see 2 pictures"
         with pytest.raises(BadRequestError, match="no model of team 'desk' accepts image files"):
             client.chat.completions.create(model="desk", messages=messages[:1])
+
+
+def test_a_conversation_lists_its_items_and_refuses_changes(gateway: GatewayProcess) -> None:
+    with gateway.client() as opened:
+        client: Any = opened
+        conversation = client.conversations.create().id
+        outputs = [
+            client.responses.create(model="desk", input=text, conversation=conversation).output[0]
+            for text in ("hello", "more")
+        ]
+        items = list(client.conversations.items.list(conversation, order="asc", limit=3))
+        assert [(item.role, item.content[0].text) for item in items] == [
+            ("user", "hello"),
+            ("assistant", "helper answers message 1: hello"),
+            ("user", "more"),
+            ("assistant", "helper answers message 2: more"),
+        ]
+        assert [items[1].id, items[3].id] == [output.id for output in outputs]
+        changes: tuple[Any, ...] = (
+            lambda: client.conversations.update(conversation, metadata={"a": "b"}),
+            lambda: client.conversations.delete(conversation),
+            lambda: client.conversations.items.create(conversation, items=[{"role": "user", "content": "a"}]),
+            lambda: client.conversations.items.delete(items[0].id, conversation_id=conversation),
+        )
+        for change in changes:
+            with pytest.raises(APIStatusError, match="grows by its responses"):
+                change()
