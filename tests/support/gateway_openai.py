@@ -47,6 +47,10 @@ TEAMS: dict[str, dict[str, Any]] = {
             }
         ],
     },
+    "seeing": {
+        "models": {"eyes": {"model": "gpt-4o-mini", "accepts": ["image"]}},
+        "agents": [{"name": "eyes", "prompt": "seeing"}],
+    },
     "limited": {"agents": [{"name": "helper", "prompt": "limited"}], "limits": {"max_steps": 1, "at_limit": "pause"}},
 }
 PERSON = {"name": "Ada", "age": 36}
@@ -86,6 +90,8 @@ def answer(request: Request) -> Reply:
 
 def answer_in_form(request: Request) -> Reply | None:
     """Return the person in the form that the request demands, or None if it demands none."""
+    if request.system == "seeing":
+        return Reply(text=f"I see {str(request.messages).count('data:image/png')} pictures")
     if "answer with JSON alone" in request.system:
         return Reply(text=json.dumps(PERSON))
     if request.body.get("tool_choice") == "required":

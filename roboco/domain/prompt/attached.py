@@ -29,6 +29,11 @@ def kind_of(artifact: Artifact) -> FileKind | None:
     return _KINDS.get(artifact.mime_type)
 
 
+def file_kind(data: bytes) -> FileKind | None:
+    """Return the kind of a file by its first bytes, or None if no model accepts it."""
+    return _KINDS.get(file_mime_type(data) or "")
+
+
 def attached_part(artifact: Artifact) -> MessagePart:
     """Return the part of a file that has a kind."""
     return file_part(kind_of(artifact), artifact.uri, artifact.mime_type, artifact.name) | {"size": artifact.size}

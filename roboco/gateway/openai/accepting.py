@@ -12,7 +12,8 @@ process dies after the acceptance, the task goes on, and a repetition of the req
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any, BinaryIO, Final
 
 from roboco.client.task import Task
 from roboco.domain.history.step import TaskStep
@@ -21,9 +22,10 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.merged import Cursor
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
-from roboco.errors import StateConflict
+from roboco.errors import StateConflict, UsageError
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import NewTaskId, is_stored
+from roboco.gateway.openai.files import check_accepted, store_files
 from roboco.gateway.openai.ids import ResponseId, is_item_of, split_call_id, task_of_conversation, unknown_response
 from roboco.gateway.openai.problems import unknown_model, wrong_parameter
 from roboco.gateway.openai.repetition import Repetition
@@ -110,7 +112,10 @@ async def accept_new(request: TurnRequest, task_id: str | None = None) -> Accept
         options["history"] = [{"role": said.role, "text": said.text} for said in request.turn.history]
 
     def submit() -> Task:
-        return gateway.orchestrator.run(_team(request, new), request.turn.prompt, **options)
+        team, attached = _team(request, new), request.turn.files
+        check_accepted(team, attached)
+        files = store_files(attached, partial(_has_file, request, new), partial(_upload_early, request, new))
+        return gateway.orchestrator.run(team, request.turn.prompt, **options, **files)
 
     task = await _created(request, new, submit)
     return AcceptedTurn(task, ResponseStart(position))
@@ -211,6 +216,32 @@ async def _created(request: TurnRequest, new: NewTaskId, create: Callable[[], Ta
         raise _key_reused(error) from error
 
 
+def _has_file(request: TurnRequest, new: NewTaskId, name: str) -> bool:
+    """Return True if an earlier attempt at the request has stored the file of its new task."""
+    orchestrator = request.gateway.orchestrator
+    if not new.repeatable:
+        return False
+    early = orchestrator.early_files(new.task_id, request.caller.by)
+    if early is not None:
+        return any(file.name == name for file in early)
+    try:
+        return _is_file_of(orchestrator.task(new.task_id), name)
+    except UsageError:
+        return False
+
+
+def _is_file_of(task: Task, name: str) -> bool:
+    try:
+        task.artifact_info(name)
+    except UsageError:
+        return False
+    return True
+
+
+def _upload_early(request: TurnRequest, new: NewTaskId, data: BinaryIO, name: str) -> None:
+    request.gateway.orchestrator.upload(new.task_id, data, name, by=request.caller.by)
+
+
 def _key_reused(error: StateConflict) -> Problem:
     return Problem(422, KEY_REUSED, str(error), "use another Idempotency-Key")
 
@@ -263,8 +294,15 @@ async def _send(request: TurnRequest, task: Task, state: TaskNow) -> AcceptedTur
 async def _store_message(request: TurnRequest, task: Task, item_id: str) -> None:
     """Send the message. Raise Problem 422 if another one was sent with the key of the request."""
     calls = request.gateway.calls
+
+    def send() -> None:
+        if request.turn.files:
+            check_accepted(task.team(), request.turn.files)
+        files = store_files(request.turn.files, partial(_is_file_of, task), task.upload)
+        task.send(request.turn.prompt, item_id=item_id, **request.of_message, **files)
+
     try:
-        await calls.controls.run(task.send, request.turn.prompt, item_id=item_id, **request.of_message)
+        await calls.controls.run(send)
     except StateConflict as error:
         if request.repetition.key is None or not await calls.reads.run(is_stored, task, item_id):
             raise
@@ -290,7 +328,10 @@ async def _fork(request: TurnRequest, task: Task, seq: int | None) -> AcceptedTu
     options = {**request.of_message, "task_id": new.task_id}
 
     def branch_off() -> Task:
-        return task.fork(seq, request.turn.prompt, team=team_of_fork(request.caller, task.team()), **options)
+        team, attached = task.team(), request.turn.files
+        check_accepted(team, attached)
+        files = store_files(attached, partial(_has_file, request, new), partial(_upload_early, request, new))
+        return task.fork(seq, request.turn.prompt, team=team_of_fork(request.caller, team), **options, **files)
 
     branch = await _created(request, new, branch_off)
     return AcceptedTurn(branch, ResponseStart(item_id=fork_item_id(branch.task_id)))

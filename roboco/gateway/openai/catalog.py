@@ -2,16 +2,18 @@
 
 import uuid
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from roboco.gateway.access import Caller
 from roboco.gateway.gateway import TheGateway
-from roboco.gateway.openai.bodies import ConversationBody
+from roboco.gateway.openai.bodies import ConversationBody, Order
 from roboco.gateway.openai.ids import conversation_id, task_of_conversation
 from roboco.gateway.openai.problems import OpenAIRoute, unknown_model
+from roboco.gateway.openai.reading import conversation_items, page_of
 from roboco.gateway.principal import Scope
+from roboco.gateway.problem import Problem
 from roboco.gateway.teams import model_names, team_names
 
 router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
@@ -52,6 +54,34 @@ async def get_conversation(name: str, caller: Caller, gateway: TheGateway) -> di
     task = await gateway.task(caller, task_id)
     summary = await gateway.calls.reads.run(task.stored_summary)
     return _conversation(task_id, summary.created_at)
+
+
+@router.get("/conversations/{name}/items", summary="List the items of a conversation")
+async def list_conversation_items(
+    name: str,
+    caller: Caller,
+    gateway: TheGateway,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    order: Order = "desc",
+    after: str | None = None,
+) -> dict[str, Any]:
+    """Return a page of the items of a conversation that has a response."""
+    caller.require(Scope.READ)
+    task_id = task_of_conversation(name)
+    task = await gateway.task(caller, task_id)
+    return page_of(await gateway.calls.histories.run(conversation_items, task, task_id), limit, order, after)
+
+
+@router.post("/conversations/{name}", summary="Not possible: a conversation is a history")
+@router.delete("/conversations/{name}", summary="Not possible: histories are not erased")
+@router.post("/conversations/{name}/items", summary="Not possible: agents and users write a history")
+@router.delete("/conversations/{name}/items/{item_id}", summary="Not possible: histories are not erased")
+async def refuse_change(name: str, caller: Caller) -> None:
+    """Refuse: a conversation is the history of a task, which grows by its responses alone."""
+    caller.require(Scope.CONTROL)
+    detail = f"conversation {name[:200]!r} is the history of a task: it is kept as a whole, and grows by its responses"
+    remedy = "send messages with POST /responses and the field `conversation`"
+    raise Problem(405, "method_not_allowed", detail, remedy, {"Allow": "GET"})
 
 
 def _model(name: str) -> dict[str, Any]:

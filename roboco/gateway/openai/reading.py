@@ -7,11 +7,14 @@ status of the task, if no later response follows ─► status of the response
 from typing import Any
 
 from roboco.client.task import Task
+from roboco.domain.canonical_json import json_bytes
 from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
+from roboco.gateway.openai.bodies import Order
 from roboco.gateway.openai.ids import ResponseId, approval_request_id, shown_call_id, unknown_response
 from roboco.gateway.openai.outputs import OutputItem, approval_item, response_items, text_part, total_usage
+from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.response_object import (
     ResponseHead,
     ResponseOrigin,
@@ -24,6 +27,8 @@ from roboco.gateway.openai.segment import COMPLETED, Settled, response_steps, se
 
 QUEUED = Settled("queued")
 IN_PROGRESS = Settled("in_progress")
+MAX_PAGE_BYTES = 4 * 1024 * 1024
+"""Bytes of a page of items, unless its first item alone has more."""
 
 
 def read_response(task: Task, head: ResponseHead, position: int) -> dict[str, Any]:
@@ -88,6 +93,36 @@ def input_items(task: Task, head: ResponseHead, position: int) -> list[OutputIte
         raise unknown_response(str(ResponseId(head.task_id, position)))
     imported = [step for step in steps[:position] if step.is_imported]
     return [item for step in (*imported, *response_steps(own)[0]) for item in _input_of(step, head.task_id)]
+
+
+def conversation_items(task: Task, task_id: str) -> list[OutputItem]:
+    """Return the items of a conversation: all input, and all output of its responses."""
+    return [
+        item
+        for step in task.steps(0)
+        for item in (*_input_of(step, task_id), *response_items([step], task_id, typed=False, ended=True))
+    ]
+
+
+def page_of(items: list[OutputItem], limit: int, order: Order, after: str | None) -> dict[str, Any]:
+    """Return a page of items, in this order, after one of them: at most 4 MiB, but at least one if there is one."""
+    items = items[::-1] if order == "desc" else items
+    ids = [item["id"] for item in items]
+    if after is not None and after not in ids:
+        raise wrong_parameter("after", f"no item {after[:80]!r}")
+    first, size, page = 0 if after is None else ids.index(after) + 1, 0, list[OutputItem]()
+    for item in items[first : first + limit]:
+        size += json_bytes(item)
+        if page and size > MAX_PAGE_BYTES:
+            break
+        page.append(item)
+    return {
+        "object": "list",
+        "data": page,
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+        "has_more": first + len(page) < len(items),
+    }
 
 
 def _input_of(step: TaskStep, task_id: str) -> list[OutputItem]:

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from roboco.client.task import Task
-from roboco.domain.canonical_json import json_bytes, sha256
+from roboco.domain.canonical_json import sha256
 from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.openai import accepting, answering
@@ -26,9 +26,8 @@ from roboco.gateway.openai.following import (
 )
 from roboco.gateway.openai.forms import Asked, asked_of, naming_ignored
 from roboco.gateway.openai.ids import ResponseId, shown_task_id, task_of_conversation
-from roboco.gateway.openai.outputs import OutputItem
 from roboco.gateway.openai.problems import OpenAIRoute, wrong_parameter
-from roboco.gateway.openai.reading import input_items, read_response
+from roboco.gateway.openai.reading import input_items, page_of, read_response
 from roboco.gateway.openai.repetition import repetition_of
 from roboco.gateway.openai.response_items import input_entries
 from roboco.gateway.openai.response_object import ResponseHead
@@ -39,8 +38,6 @@ from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
 
 router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
-MAX_PAGE_BYTES = 4 * 1024 * 1024
-"""Bytes of a page of input items, unless its first item alone has more."""
 CANCEL_SECONDS = 5.0
 """Seconds for which a cancellation waits until the work has ended."""
 
@@ -142,30 +139,7 @@ async def list_input_items(
     task = await gateway.task(caller, found.task_id)
     head = await _head(gateway, caller, task)
     items = await gateway.calls.histories.run(input_items, task, head, found.position)
-    items = items[::-1] if order == "desc" else items
-    ids = [item["id"] for item in items]
-    if after is not None and after not in ids:
-        raise wrong_parameter("after", f"no item {after[:80]!r}")
-    first = 0 if after is None else ids.index(after) + 1
-    page = _page(items[first : first + limit])
-    return {
-        "object": "list",
-        "data": page,
-        "first_id": page[0]["id"] if page else None,
-        "last_id": page[-1]["id"] if page else None,
-        "has_more": first + len(page) < len(items),
-    }
-
-
-def _page(items: list[OutputItem]) -> list[OutputItem]:
-    """Return the first items with at most 4 MiB, at least one if there is one."""
-    size, page = 0, list[OutputItem]()
-    for item in items:
-        size += json_bytes(item)
-        if page and size > MAX_PAGE_BYTES:
-            break
-        page.append(item)
-    return page
+    return page_of(items, limit, order, after)
 
 
 @router.delete("/responses/{response_id}", summary="Not possible: histories are not erased")

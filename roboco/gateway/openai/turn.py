@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final, Literal
 
+from roboco.gateway.openai.files import InlineFile, inline_file
 from roboco.gateway.openai.ids import split_call_id
 from roboco.gateway.openai.problems import wrong_parameter
 
 Role = Literal["user", "assistant"]
+_FILES_ALONE: Final = "(files)"
+"""The text of a message that has files alone."""
 _INSTRUCTING: Final = ("system", "developer")
 _TEXT_TYPES: Final = ("text", "input_text", "output_text", "refusal", "summary_text")
 
@@ -27,6 +30,7 @@ class Said:
 
     role: Role
     text: str
+    files: tuple[InlineFile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ class Turn:
     history: tuple[Said, ...] = ()
     """The conversation before the prompt."""
     instructions: str = ""
+    files: tuple[InlineFile, ...] = ()
+    """The files of the prompt, and of the messages of the user before it."""
     param: str = "input"
     """The parameter that holds the conversation, for errors."""
 
@@ -120,10 +126,11 @@ def turn_of(entries: Iterable[Entry], param: str, continues: bool) -> Turn:
         given = tuple(answer for answer in answers if isinstance(answer, Returned | Decided))
         return Turn(answers=given, instructions=instructions, param=param)
     if continues:
-        return Turn(_joined_message(before, param), instructions=instructions, param=param)
+        return Turn(_joined_message(before, param), instructions=instructions, files=_files(before), param=param)
     match before[-1:]:
         case [Said("user", text)] if text.strip():
-            return Turn(text, history=_history(before[:-1]), instructions=instructions, param=param)
+            history = _history(before[:-1])
+            return Turn(text, history=history, instructions=instructions, files=_files(before), param=param)
         case _:
             pass
     raise wrong_parameter(param, "must end with a message of the user or with results of functions")
@@ -138,6 +145,10 @@ def _joined_message(entries: Sequence[Entry], param: str) -> str:
             "leave out the items that the conversation holds already",
         )
     return "\n\n".join(texts)
+
+
+def _files(entries: Sequence[Entry]) -> tuple[InlineFile, ...]:
+    return tuple(file for entry in entries if isinstance(entry, Said) for file in entry.files)
 
 
 def _history(entries: Sequence[Entry]) -> tuple[Said, ...]:
@@ -176,17 +187,21 @@ def _part_text(part: Any, where: str) -> str:
         if isinstance(text, str):
             return text
     raise wrong_parameter(
-        where, "only text is supported", "upload files to a task with the REST API, or put links into the text"
+        where, "only text is supported here", "upload files to a task with the REST API, or put links into the text"
     )
 
 
 def message_entry(role: Any, content: Any, where: str) -> Said | Instructed:
     """Return the entry of a message. Raise Problem for an unknown role."""
-    text = text_of(content, f"{where}.content")
+    parts = list(enumerate(content)) if role == "user" and isinstance(content, list) else []
+    found = {index: inline_file(part, f"{where}.content.{index}") for index, part in parts if isinstance(part, dict)}
+    files = tuple(file for file in found.values() if file is not None)
+    words = [_part_text(part, f"{where}.content.{index}") for index, part in parts if found.get(index) is None]
+    text = "".join(words) if files else text_of(content, f"{where}.content")
     if role in _INSTRUCTING:
         return Instructed(text)
     if role == "user":
-        return Said("user", text)
+        return Said("user", text or (_FILES_ALONE if files else ""), files)
     if role == "assistant":
         return Said("assistant", text)
     raise wrong_parameter(f"{where}.role", "must be system, developer, user, assistant or tool")

@@ -19,7 +19,7 @@ from roboco.ports.workspace import StoredFile
 from roboco.tools.function_answer import AgentAnswer
 from tests.support.memory_ports.clock import ManualClock
 from tests.support.memory_ports.controlled import search_script, search_team
-from tests.support.memory_ports.journeys import POLITE, member, own_turns, speaker
+from tests.support.memory_ports.journeys import FORMED, PLAN, POLITE, member, own_turns, speaker
 from tests.support.memory_ports.model import Script, ScriptedModel, ScriptedReply, says
 from tests.support.memory_ports.notifications import HOOK, SHOP
 from tests.support.memory_ports.toolbox import Function, MemoryToolbox
@@ -258,6 +258,11 @@ SHAPES: dict[str, Shape] = {
     ),
     "conversation": Shape(
         team_of(agents=[member("one"), member("two")]), _refuse_some, options={"conversation": True, "notify": [HOOK]}
+    ),
+    "formed": Shape(
+        FORMED.team,
+        FORMED.script,
+        options={"conversation": True, "answer_form": {"schema": PLAN, "instructions": "Be brief."}},
     ),
     "imported": Shape(
         team_of(agents=[member("one"), member("two")], collaboration_model={"type": "manual"}),

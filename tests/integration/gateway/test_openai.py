@@ -176,8 +176,8 @@ def test_errors_raise_the_classes_of_the_package(client: OpenAI) -> None:
     image: Any = [{"role": "user", "content": [{"type": "input_image", "image_url": "https://example.org/a.png"}]}]
     user: Any = [{"role": "user", "content": "hi"}]
     with pytest.raises(openai.BadRequestError) as refused:
-        client.chat.completions.create(model="desk", messages=user, temperature=0.2)
-    assert (refused.value.param, refused.value.code) == ("temperature", "unsupported_parameter")
+        client.chat.completions.create(model="desk", messages=user, n=2)
+    assert (refused.value.param, refused.value.code) == ("n", "unsupported_parameter")
     with pytest.raises(openai.BadRequestError) as stored:
         client.responses.create(model="desk", input="hi", store=False)
     assert stored.value.param == "store"

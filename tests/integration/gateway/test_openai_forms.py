@@ -1,5 +1,6 @@
 """Structured output, sampling parameters and instructions, by unmodified clients, real workers and a scripted model."""
 
+import base64
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -7,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai import NotFoundError
+from openai import APIStatusError, BadRequestError, NotFoundError
 
 from tests.support import openai_clients
 from tests.support.documents import example
 from tests.support.gateway_openai import PERSON, GatewayProcess
 from tests.support.openai_clients import ADA, DRIVES, Person
 
+PNG = b"\x89PNG\r\n\x1a\n"
 pytestmark = pytest.mark.workers
 PACKAGES = {"openai_parse_chat": "openai", "openai_parse_response": "openai", "openai_agents": "agents"}
 SCHEMA: Any = {"type": "json_schema", "json_schema": {"name": "person", "schema": Person.model_json_schema()}}
@@ -107,3 +109,57 @@ def test_the_program_of_the_guide(gateway: GatewayProcess, tmp_path: Path) -> No
     environment = gateway.stack.environment | {"OPENAI_BASE_URL": gateway.base_url}
     printed = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, timeout=120)
     assert printed.stdout.split() == ["Ada", "36"], printed.stderr
+
+
+def picture(color: int) -> str:
+    return f"data:image/png;base64,{base64.b64encode(PNG + bytes([color])).decode()}"
+
+
+def test_pictures_reach_a_model_that_accepts_them(gateway: GatewayProcess) -> None:
+    first = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": picture(1)}}]
+    with gateway.client() as opened:
+        client: Any = opened
+        messages = [{"role": "user", "content": first}]
+        answer = client.chat.completions.create(model="seeing", messages=messages).choices[0].message.content
+        assert answer == "I see 1 pictures"
+        messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": [first[1], first[1]]}]
+        again = client.chat.completions.create(model="seeing", messages=messages)
+        assert again.choices[0].message.content == "I see 1 pictures"  # the same one, three times
+        shown: Any = {"role": "user", "content": [{"type": "input_image", "image_url": picture(1)}]}
+        headers = {"Idempotency-Key": f"picture-{gateway.port}"}
+        response = client.responses.create(model="seeing", input=[shown], extra_headers=headers)
+        assert client.responses.create(model="seeing", input=[shown], extra_headers=headers).id == response.id
+        shown["content"][0]["image_url"] = picture(2)
+        more = client.responses.create(model="seeing", input=[shown], previous_response_id=response.id)
+        assert more.output_text == "I see 2 pictures"
+        branch = client.responses.create(model="seeing", input=[shown], previous_response_id=response.id)
+        assert branch.output_text == "I see 2 pictures"
+        with pytest.raises(BadRequestError, match="no model of team 'desk' accepts image files"):
+            client.chat.completions.create(model="desk", messages=messages[:1])
+
+
+def test_a_conversation_lists_its_items_and_refuses_changes(gateway: GatewayProcess) -> None:
+    with gateway.client() as opened:
+        client: Any = opened
+        conversation = client.conversations.create().id
+        outputs = [
+            client.responses.create(model="desk", input=text, conversation=conversation).output[0]
+            for text in ("hello", "more")
+        ]
+        items = list(client.conversations.items.list(conversation, order="asc", limit=3))
+        assert [(item.role, item.content[0].text) for item in items] == [
+            ("user", "hello"),
+            ("assistant", "helper answers message 1: hello"),
+            ("user", "more"),
+            ("assistant", "helper answers message 2: more"),
+        ]
+        assert [items[1].id, items[3].id] == [output.id for output in outputs]
+        changes: tuple[Any, ...] = (
+            lambda: client.conversations.update(conversation, metadata={"a": "b"}),
+            lambda: client.conversations.delete(conversation),
+            lambda: client.conversations.items.create(conversation, items=[{"role": "user", "content": "a"}]),
+            lambda: client.conversations.items.delete(items[0].id, conversation_id=conversation),
+        )
+        for change in changes:
+            with pytest.raises(APIStatusError, match="grows by its responses"):
+                change()

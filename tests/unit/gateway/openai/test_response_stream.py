@@ -1,10 +1,13 @@
 """ResponseStream: a client that resumes anywhere, by a number, ends with the text of the whole stream."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.history.step import ANSWER_FORM, OUTPUT
 from roboco.domain.stream.item import StreamItem
 from roboco.domain.stream.merged import Cursor
 from roboco.gateway.openai.events import ResponseEvent, events_after
@@ -120,3 +123,33 @@ def test_after_a_loss_of_redis_the_response_is_whole(operations: list[tuple[str,
         both = [*live[:cut], *rest]
         numbers = [event.number for event in both][:-1]
         assert numbers == sorted(numbers)
+
+
+def formed(items: Iterable[StreamItem]) -> Iterator[StreamItem]:
+    """Yield the items as those of a message that demands a type, whose agents all have typed answers."""
+    for item in items:
+        if item.type == "step_final":
+            step = item.data.step
+            more: dict[str, Any] = {OUTPUT: step.text} if step.by_agent else {}
+            more |= {ANSWER_FORM: {"schema": {"type": "string"}}} if step.seq == 0 else {}
+            changed = step.model_copy(update={"metadata": step.metadata | more})
+            yield replace(item, data=item.data.model_copy(update={"step": changed}))
+        else:
+            yield item
+
+
+@given(operation_lists(TRIMMED))
+def test_any_cut_of_a_typed_response_plus_the_rest_is_its_last_value(operations: list[tuple[str, str]]) -> None:
+    server = apply_operations(operations)
+    live = events_of(formed(follow_live(server)))
+    later = events_of(formed(resume(server, str(Cursor()))))
+    whole = Client().receive(live).check()
+    last = next((step for step in reversed(server.steps) if step.by_agent), None)
+    answered = last is not None and not last.calls
+    assert whole.response["status"] == ("completed" if answered else "failed")
+    assert whole.text == (canonical_json(last.text) if last is not None and answered else "")
+    assert len(whole.done) == answered  # no text of an earlier agent or attempt is shown
+    for cut in range(len(live)):
+        client = Client().receive(live[:cut])
+        client.receive(events_after(later, client.number if cut else None)).check()
+        assert client.response == whole.response

@@ -1,5 +1,6 @@
 """Requests of OpenAI's clients: the last message is the prompt, results name their task, and nothing is dropped."""
 
+import base64
 from typing import Any
 
 import pytest
@@ -202,3 +203,27 @@ def test_ids_name_a_task_and_a_position() -> None:
 def test_a_function_for_some_agents_is_a_client_tool_for_them() -> None:
     [tool] = client_tools([{"type": "function", "name": "f", "agents": ["critic"]}], nested=False)
     assert tool["agents"] == ["critic"]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "input_image", "image_url": "https://shop.example/a.png"},
+        {"type": "input_image", "file_id": "file-1"},
+        {"type": "input_file", "file_url": "https://shop.example/a.pdf"},
+        {"type": "image_url", "image_url": {"url": "data:image/png,abc"}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,%"}},
+        {"type": "file", "file": {"file_data": "aGVsbG8="}},
+    ],
+)
+def test_a_file_that_is_no_data_of_a_known_kind_is_refused(part: dict[str, Any]) -> None:
+    with pytest.raises(Problem) as refused:
+        response([{"role": "user", "content": [{"type": "input_text", "text": "a"}, part]}])
+    assert refused.value.extra["param"] == "input.0.content.1"
+
+
+def test_a_message_may_have_files_alone() -> None:
+    pdf = base64.b64encode(b"%PDF-1.7").decode()
+    given = [{"role": "user", "content": [{"type": "input_file", "file_data": f"data:application/pdf;base64,{pdf}"}]}]
+    assert (response(given).prompt, response(given).files[0].data) == ("(files)", b"%PDF-1.7")
+    assert response(given).files[0].name.endswith(".pdf")
