@@ -57,8 +57,20 @@ CLIENTS = (
     ),
     Client("roboto 0.45.0", "roboto", "drive_roboto.py", "roboto==0.45.0"),
     Client("roboto", "roboto", "drive_roboto.py", "roboto"),
+    Client("openapi-python-client", "openapi-python-client", "drive_generated.py", "openapi-python-client"),
+    Client("@hey-api/openapi-ts", "@hey-api/openapi-ts", "drive_generated.mjs"),
 )
-MODULES = ("openai", "@openai/agents", "ai", *(f"@ai-sdk/{name}" for name in AI_PROVIDERS), "zod")
+MODULES = (
+    "openai",
+    "@openai/agents",
+    "ai",
+    *(f"@ai-sdk/{name}" for name in AI_PROVIDERS),
+    "zod",
+    "@hey-api/openapi-ts",
+    "typescript@5",  # the generator fails with newer ones
+    "esbuild",
+    "@redocly/cli",
+)
 
 
 class Environments:

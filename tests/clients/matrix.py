@@ -95,6 +95,7 @@ def _drive(environments: Environments, gateway: GatewayProcess, client: Client, 
     variables = {
         "PATH": os.environ["PATH"],
         "HOME": str(gateway.stack.folder),
+        "TMPDIR": str(gateway.stack.folder),
         "OPENAI_BASE_URL": url,
         "OPENAI_API_KEY": "none",
         "ROBOTO_SERVICE_ENDPOINT": url.removesuffix("/openai/v1"),
