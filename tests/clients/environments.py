@@ -125,7 +125,7 @@ class Environments:
 
     @property
     def _modules(self) -> Path:
-        return self.folder / "modules" / "node_modules"
+        return self._environment("modules of " + " ".join(MODULES)) / "node_modules"
 
     @property
     def _node_package(self) -> Path:
