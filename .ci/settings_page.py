@@ -38,7 +38,7 @@ GATEWAY_GROUPS: Final = {
         "oidc_claims",
     ),
     "Gateway: requests": (
-        "limits", "tenant_limits", "call_timeout", "max_upload", "link_seconds", "stream_seconds", "openai_ignore",
+        "limits", "tenant_limits", "call_timeout", "max_upload", "link_seconds", "stream_seconds", "openai_pass",
         "roboto_team", "flower_url",
     ),
 }  # fmt: skip

@@ -39,6 +39,7 @@ REMOVED: Final[Mapping[str, str]] = MappingProxyType(
         "ROBOCO_GATEWAY_MAX_VALUES": "unset it; it is 50,000",
         "ROBOCO_GATEWAY_PING_SECONDS": "unset it; it is 15 s",
         "ROBOCO_GATEWAY_ROBOTO_POLL_SECONDS": "unset it; it is 20 s",
+        "ROBOCO_GATEWAY_OPENAI_IGNORE": "unset it; ROBOCO_GATEWAY_OPENAI_PASS names parameters that are not ignored",
         "ROBOCO_GATEWAY_OPENAI_ON_DISCONNECT": "unset it; clients send the header X-Roboco-On-Disconnect: stop",
     }
 )

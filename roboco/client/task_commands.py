@@ -14,8 +14,10 @@ from roboco.client.run_handler import Handler, SentCommand, run_handler
 from roboco.client.team_lookup import resolve_sent_team
 from roboco.domain.history.lineage import Retry
 from roboco.domain.history.part import ToolResult
+from roboco.domain.history.step import ANSWER_FORM
 from roboco.domain.history.tool_outcome import ToolOutcome
 from roboco.domain.ids import NewId, check_item_id, check_task_id, fork_item_id
+from roboco.domain.inbox.answer_form import AnswerForm
 from roboco.domain.inbox.attachments import Attachments
 from roboco.domain.inbox.item import Stop, UserMessage
 from roboco.domain.inbox.submission import parse_arguments, parse_message, parse_result
@@ -98,6 +100,8 @@ class _AnswerArguments(_TaskArguments):
     error: _Reason | None = None
     """The reason why there is no result."""
     runtime_ms: int = Field(default=0, ge=0)
+    answer_form: AnswerForm | None = None
+    """The form of the answer that follows, in place of that of the message."""
 
 
 class _ApproveArguments(_TaskArguments):
@@ -158,7 +162,8 @@ def _handle_interrupt(engine: Engine, settings: Settings, arguments: dict[str, A
 def _check_no_attachments(command: Attachments, agent: str | None) -> None:
     if agent is not None or command.metadata() or command.artifacts:
         raise UsageError(
-            "message: is missing; agent, goals, client_tools, client_context, scope, state and artifacts need one"
+            "message: is missing; agent, goals, client_tools, client_context, answer_form, scope, state and artifacts "
+            "need one"
         )
 
 
@@ -205,7 +210,11 @@ def _handle_answer(engine: Engine, settings: Settings, arguments: dict[str, Any]
         error=": ".join(filter(None, (error_prefix[command.status], command.error))) or None,
         runtime_ms=command.runtime_ms,
     )
-    answer.answer(engine, check_task_id(command.task_id), ToolOutcome(result=result), command.by)
+    task_id, attached = check_task_id(command.task_id), Attachments(answer_form=command.answer_form)
+    attached.check()
+    check_attachments(engine, task_id, attached)
+    form = attached.metadata().get(ANSWER_FORM, {})
+    answer.answer(engine, task_id, ToolOutcome(result=result), command.by, form)
 
 
 def _handle_approve(engine: Engine, settings: Settings, arguments: dict[str, Any], item_id: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, Unpack
 
 from roboco.broker import names
 from roboco.client.in_thread import CONTROLS, in_thread, run_in_thread
-from roboco.client.options import LimitOptions, MessageOptions
+from roboco.client.options import AnswerOptions, LimitOptions, MessageOptions
 from roboco.client.receipt import Receipt, find_receipt, is_final, latest_receipt
 from roboco.client.task_commands import handle_task_command
 from roboco.client.task_handle import TaskHandle
@@ -120,16 +120,15 @@ class TaskControl(TaskHandle):
         *,
         status: Literal["success", "error", "declined"] = "success",
         error: str | None = None,
-        runtime_ms: int = 0,
-        by: str | None = None,
+        **options: Unpack[AnswerOptions],
     ) -> None:
         """Submit the result of a call of a client tool: `result` is any JSON, `error` says why there is none.
 
         The calls of a step may be answered in any order, also while others run. A call has one answer: the same answer
         again has no effect. Raises UsageError for another answer, or if the call is not open.
         """
-        outcome = {"result": result, "status": status, "error": error, "runtime_ms": runtime_ms}
-        self._accept(names.ANSWER_TASK, None, {"call_id": call_id, "by": by, **outcome})
+        outcome = {"result": result, "status": status, "error": error}
+        self._accept(names.ANSWER_TASK, None, {"call_id": call_id, **outcome, **options})
 
     def approve(
         self, call_id: str, args: dict[str, Any] | None = None, reason: str = "", *, by: str | None = None

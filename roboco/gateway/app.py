@@ -5,22 +5,27 @@ request ─► middleware ─► route of a protocol ─► Caller (401) ─► 
 """
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 
 from roboco.client.orchestrator import Orchestrator
 from roboco.errors import RobocoError
 from roboco.gateway import health, sign_in
 from roboco.gateway.access import AccessMiddleware
+from roboco.gateway.agui import routes as agui
+from roboco.gateway.ai_sdk import routes as ai_sdk
 from roboco.gateway.bodies.body_budget import LargeBodies
 from roboco.gateway.closing import set_at_signals
+from roboco.gateway.cors import Cors
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.openai import catalog, chat, responses
-from roboco.gateway.problem import Problem, problem_of, problem_response
+from roboco.gateway.openai.problems import response_at
+from roboco.gateway.origin import path_of
+from roboco.gateway.problem import Problem, problem_of
 from roboco.gateway.request_log import RequestLogMiddleware
 from roboco.gateway.rest import routes as rest_routes
 from roboco.gateway.rest.openapi import describe
@@ -29,6 +34,7 @@ from roboco.gateway.settings import GatewaySettings, load_gateway_settings
 from roboco.gateway.streams import routes as stream_routes
 from roboco.gateway.streams.handover import StreamHandover
 from roboco.gateway.web import routes as web_routes
+from roboco.process.extras import missing_packages
 from roboco.telemetry.gateway_metrics import GatewayMetrics
 
 
@@ -49,11 +55,16 @@ def create_app(
     """
     gateway = Gateway(orchestrator or Orchestrator(), settings or load_gateway_settings())
 
+    endpoint = None if missing_packages("mcp") else _mcp_endpoint(gateway)
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None, None]:
         web_routes.load_assets()
-        with set_at_signals(gateway.closing, exit_seconds):
-            yield
+        async with AsyncExitStack() as stack:
+            if endpoint is not None:
+                await stack.enter_async_context(endpoint.running())
+            with set_at_signals(gateway.closing, exit_seconds):
+                yield
         gateway.closing.set()
         gateway.close()
 
@@ -70,23 +81,32 @@ def create_app(
     app.add_middleware(StreamHandover)  # the first one is the innermost
     app.add_middleware(LargeBodies, budget=gateway.bodies)
     app.add_middleware(AccessMiddleware, gateway=gateway)
-    if gateway.settings.cors_origins:  # such a page sends a key in a header: browsers send it no cookie
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=gateway.settings.cors_origins,
-            allow_methods=["*"],
-            allow_headers=["*"],
-            expose_headers=["*"],
-        )
+    app.add_middleware(
+        Cors,  # such a page sends a key in a header: browsers send it no cookie
+        allow_origins=gateway.settings.cors_origins,
+        allow_methods=["*"],
+        allow_headers=["*"],
+        expose_headers=["*"],
+    )
     app.add_middleware(RequestLogMiddleware, closing=gateway.closing, metrics=metrics)
     ours = (web_routes, sign_in, health, rest_routes, stream_routes)
-    for part in (*ours, sessions, agents, catalog, chat, responses):  # agents refuses all other paths of /v1/ai
+    others = (ai_sdk, agui, sessions, agents, catalog, chat, responses)  # agents refuses all other paths of /v1/ai
+    for part in (*ours, *others):
         app.include_router(part.router)
     describe(app)
+    app.router.routes.extend([] if endpoint is None else endpoint.routes())
     for kind in (Problem, RobocoError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _on_error)
     return app
 
 
-async def _on_error(_: Request, error: Exception) -> Response:
-    return problem_response(problem_of(error))
+def _mcp_endpoint(gateway: Gateway) -> Any:
+    """Return the endpoint of MCP clients, whose package is an extra."""
+    from roboco.gateway.mcp.routes import McpEndpoint
+
+    return McpEndpoint(gateway)
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    unknown = isinstance(error, HTTPException) and error.status_code == 404
+    return response_at(path_of(request.scope), problem_of(error), unknown)

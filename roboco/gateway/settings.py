@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from roboco.domain.access_key import CallerLimits
+from roboco.domain.inbox.answer_form import Sampling
 from roboco.domain.url import url_error
 from roboco.settings import Secrets, parse_settings, split_list
 
@@ -104,8 +105,12 @@ class GatewaySettings(BaseModel):
     """
     tenant_limits: Annotated[CallerLimits, _read_pairs(DEFAULT_TENANT_LIMITS, _OF_TENANTS)] = DEFAULT_TENANT_LIMITS
     """Limits of all keys of a tenant together: those of a key before `max_steps`."""
-    openai_ignore: tuple[str, ...] = ()
-    """Parameters of OpenAI's requests that are ignored instead of refused, with commas: `temperature,max_tokens`."""
+    openai_pass: tuple[str, ...] = ()
+    """Sampling parameters of OpenAI's requests that reach the models, such as `temperature,seed`; others are ignored.
+
+    They are `temperature`, `top_p`, `max_tokens`, `seed`, `frequency_penalty`, `presence_penalty`, `reasoning_effort`
+    and `verbosity`.
+    """
     flower_url: str | None = None
     """The address of Flower, as operators reach it: the page and the API link to it. Without it they do not."""
     roboto_team: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] = None
@@ -123,6 +128,13 @@ class GatewaySettings(BaseModel):
         if value is not None and (mistake := url_error(value)):
             raise ValueError(mistake)
         return value and value.rstrip("/")
+
+    @field_validator("openai_pass")
+    @classmethod
+    def _check_passed(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [name for name in value if name not in Sampling.model_fields]:
+            raise ValueError(f"must hold names of {', '.join(Sampling.model_fields)} (found {unknown[0]!r})")
+        return value
 
     @field_validator("cors_origins")
     @classmethod

@@ -13,6 +13,7 @@ EXTRAS: Final[dict[str, dict[str, str]]] = {
     "workers": {"openai": "openai", "prometheus-client": "prometheus_client", "snowballstemmer": "snowballstemmer"},
     "flower": {"flower": "flower"},
     "gateway": {
+        "ag-ui-protocol": "ag_ui",
         "fastapi": "fastapi",
         "httptools": "httptools",
         "joserfc": "joserfc",

@@ -49,6 +49,8 @@ TEAMS: dict[str, dict[str, Any]] = {
     },
     "limited": {"agents": [{"name": "helper", "prompt": "limited"}], "limits": {"max_steps": 1, "at_limit": "pause"}},
 }
+PERSON = {"name": "Ada", "age": 36}
+"""The value of typed answers."""
 SUMS: list[tuple[str, Any]] = [("add", {"a": 1, "b": 2}), ("slow_add", {"a": 1, "b": 2, "seconds": 3.0})]
 LONG_ANSWER = [f"word {number}, " for number in range(60)]
 
@@ -64,6 +66,8 @@ def write_teams(folder: Path) -> Path:
 def answer(request: Request) -> Reply:
     """Return the reply of the scripted model: the newest message of the user decides."""
     said = messages_of_user(request)[-1]
+    if (formed := answer_in_form(request)) is not None:
+        return formed
     if results := [text for _, text in request.tool_results]:
         return Reply(text=f"The results are {sorted(results)}." if results[1:] else f"The result is {results[0]}.")
     if "weather" in said and "client_weather" in request.tools:
@@ -78,6 +82,15 @@ def answer(request: Request) -> Reply:
     if "fail" in said:
         return Reply(status=400, text="the model refuses")
     return Reply(text=f"{request.system.split()[0]} answers message {len(messages_of_user(request))}: {said}")
+
+
+def answer_in_form(request: Request) -> Reply | None:
+    """Return the person in the form that the request demands, or None if it demands none."""
+    if "answer with JSON alone" in request.system:
+        return Reply(text=json.dumps(PERSON))
+    if request.body.get("tool_choice") == "required":
+        return Reply(tool_calls=[(request.tools[-1], PERSON)])
+    return None
 
 
 def messages_of_user(request: Request) -> list[str]:

@@ -14,6 +14,7 @@ from roboco.cli.terminal.screen import Screen
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.step import TaskStep
+from roboco.domain.reading_form import FORMS, DocumentForm, steps_in_form
 from roboco.domain.task_summary import TaskSummary
 from roboco.settings import load_settings
 
@@ -21,7 +22,8 @@ from roboco.settings import load_settings
 @click.command()
 @click.argument("task_id")
 @options.as_json
-def show(task_id: str, as_json: bool) -> None:
+@click.option("--form", type=click.Choice(FORMS), help="With --json, steps that the classes of this document read.")
+def show(task_id: str, as_json: bool, form: DocumentForm | None) -> None:
     """Show a task: its steps, files and cost.
 
     The command prints its steps with texts, tool calls and results, the last frames of exceptions of tools, its files,
@@ -33,7 +35,8 @@ def show(task_id: str, as_json: bool) -> None:
         steps, artifacts, failures = task.history(), task.artifacts(), task.call_failures()
     if as_json:
         failed = list(failures.values())
-        print_json({"summary": summary, "steps": steps, "artifacts": artifacts, "failures": failed})
+        shown = steps if form is None else list(steps_in_form(steps, form))
+        print_json({"summary": summary, "steps": shown, "artifacts": artifacts, "failures": failed})
     else:
         screen = Screen(sys.stdout)
         _print(screen, LiveView(screen, failures), summary, steps, artifacts)

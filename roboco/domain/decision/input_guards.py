@@ -27,7 +27,7 @@ from roboco.domain.team.team import Team
 
 GUARD = "guard"
 """The code of the error of a refused message, and the rule of the answer to it."""
-_SEEN_BY_AGENTS = ("client_context", "goals", "client_tools", "state")
+_SEEN_BY_AGENTS = ("client_context", "answer_form", "goals", "client_tools", "state")
 """The attachments of a message that prompts of agents may contain, in the order in which guards see them."""
 
 

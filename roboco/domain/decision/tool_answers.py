@@ -1,7 +1,8 @@
 """Outcomes of tool calls that no tools worker runs: hand-offs, goals, refusals, and results from outside."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from roboco.domain.builtin_tools import BUILTIN_TOOLS, CLIENT_PREFIX, DELEGATE, GOAL_PREFIX, HANDOFF
 from roboco.domain.decision.budget import refused_calls
@@ -27,6 +28,8 @@ class ExternalResult:
     outcome: ToolOutcome
     by: str | None = None
     """The caller that reported it. For a denial it is None: the decision itself names its caller."""
+    answer_form: dict[str, Any] = field(default_factory=dict)
+    """The form of the answer that it demands, or {}."""
 
 
 def needs_resolution(outcome: ToolOutcome | None) -> bool:
@@ -99,7 +102,7 @@ def external_results(
                     ExternalResult(item.item_id, _resolved_outcome(calls[item.call_id], item, known), item.by),
                 )
             case ExternalToolResult() if item.at_seq == step.seq and not is_reported(item.call_id, outcomes):
-                results.setdefault(item.call_id, ExternalResult(item.item_id, item.outcome, item.by))
+                results.setdefault(item.call_id, ExternalResult(item.item_id, item.outcome, item.by, item.answer_form))
             case ApprovalDecision() if item.at_seq == step.seq and not item.approved:
                 results.setdefault(item.call_id, ExternalResult(item.item_id, denial(item)))
             case _:

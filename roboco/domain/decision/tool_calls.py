@@ -1,10 +1,10 @@
 """The next action for the calls of a step: run them, wait for a person or client, or commit their results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roboco.domain.builtin_tools import DELEGATE, GOAL_PREFIX
+from roboco.domain.builtin_tools import ARTIFACT_WRITE, DELEGATE, GOAL_PREFIX
 from roboco.domain.decision.action import Action, AppendStep, CallTools, Wait
 from roboco.domain.decision.approval_times import UNTIL, expiry_of
 from roboco.domain.decision.function_turn import recorded_answer
@@ -29,6 +29,7 @@ from roboco.domain.history.shared_state import STATE, merged_changes
 from roboco.domain.history.state import ACHIEVED_GOALS, History, TaskState
 from roboco.domain.history.step import (
     ANSWER,
+    ANSWER_FORM,
     EXPIRED,
     FAILED_BEFORE,
     GUARDS,
@@ -79,7 +80,7 @@ def _run_or_wait(team: Team, history: History, situation: Situation, missing: tu
     """Return the action that runs the allowed calls, or waits for a person or client."""
     step = history.last
     asked = unapproved_calls(team, history.state, step, situation.inbox, situation.outcomes)
-    run = tuple(call for call in missing if call not in asked and not waits_for_client(team, call))
+    run = tuple(call for call in _in_order(missing) if call not in asked and not waits_for_client(team, call))
     if run:
         pause = blocking_pause(situation.inbox, history.state.steps)
         waits = approval_wait(team, step, asked).route.reason if asked else ""
@@ -89,11 +90,25 @@ def _run_or_wait(team: Team, history: History, situation: Situation, missing: tu
     return waiting(team, TaskStatus.CLIENT_TOOL_TURN, "client tools", "the client must run", missing)
 
 
+def _in_order(missing: Sequence[ToolCall]) -> Iterator[ToolCall]:
+    """Yield the calls without writes of a file that an earlier call of the step has yet to write."""
+    writes: set[str] = set()
+    for call in missing:
+        name = str(call.args.get("name")) if call.tool_name == ARTIFACT_WRITE else ""
+        if name not in writes:
+            yield call
+        writes |= {name} - {""}
+
+
 def approval_wait(team: Team, step: TaskStep, asked: Sequence[ToolCall]) -> Wait:
     """Return the wait for the approval of these calls of the step."""
     wait = waiting(team, TaskStatus.APPROVAL, "approval", "a person must approve", asked)
-    expiries = [expiry for call in asked if (expiry := expiry_of(team, step, call)) is not None]
-    until = f"{UNTIL}{min(expiries):%Y-%m-%d %H:%M:%S} UTC" if expiries else ""
+    times = [(expiry, call.tool_name) for call in asked if (expiry := expiry_of(team, step, call)) is not None]
+    until = ""
+    if times:
+        expiry, tool = min(times)
+        then = {"deny": f"{tool} is denied", "stop": "the task is stopped", "fail": "the task fails"}
+        until = f"{UNTIL}{expiry:%Y-%m-%d %H:%M:%S} UTC, then {then[team.on_expiry(tool)]}"
     return replace(wait, route=replace(wait.route, reason=wait.route.reason + until))
 
 
@@ -144,6 +159,7 @@ def _results_metadata(
     metadata = {
         GUARDS: verdicts if GUARDS in step.metadata else {},
         "resolved": resolved,
+        ANSWER_FORM: next((one.answer_form for one in external.values() if one.answer_form), {}),
         RESOLVED_BY: {call_id: one.by for call_id, one in external.items() if one.by is not None},
         "approvals": approvals,
         NOT_RUN: not_run,

@@ -4,8 +4,8 @@ The state is updated step by step, so that no turn has to read the whole history
 not grow with the number of steps.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ from roboco.domain.history.goal import GoalState
 from roboco.domain.history.loop_detector import LoopDetector
 from roboco.domain.history.shared_state import STATE, changed_state
 from roboco.domain.history.start_time import start_time_of
-from roboco.domain.history.step import GUARDS, LIMIT, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step import ANSWER_FORM, GUARDS, LIMIT, ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.ids import step_id_at
 from roboco.domain.limits import deep_merge
 from roboco.domain.schema import RecordModel
@@ -103,6 +103,8 @@ class TaskState(RecordModel):
     """How often agents were reminded of these goals."""
     client_tools: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """The client tools, by name, of the newest message that declared client tools."""
+    answer_form: dict[str, Any] = {}
+    """The form that the newest message demands of its answer, until that is complete."""
     scope: dict[str, Any] | None = None
     """The scope of tool calls, of the newest message with one."""
     agents: dict[str, Usage] = Field(default_factory=dict)
@@ -154,6 +156,8 @@ class TaskState(RecordModel):
 
     def client_tools_of(self, agent: str) -> dict[str, dict[str, Any]]:
         """Return the client tools that the agent may call, by name."""
+        if self.answer_form.get("calls") == "none":
+            return {}
         return {name: tool for name, tool in self.client_tools.items() if agent in tool.get("agents", (agent,))}
 
     def agent_usage(self, name: str) -> Usage:
@@ -199,6 +203,7 @@ class TaskState(RecordModel):
             goals=goals,
             reminders=corrections,
             client_tools=tools or self.client_tools,
+            answer_form=self._form_after(step),
             scope=message.get("scope", self.scope),
             cost=round(self.cost + spent.cost, 9),
             summarized_until=max(self.summarized_until, int(number_or_zero(step.metadata.get("summarized_until")))),
@@ -224,21 +229,34 @@ class TaskState(RecordModel):
         """Return the goals that are not achieved yet."""
         return tuple(goal for goal in self.goals if goal.status == "open")
 
+    def _form_after(self, step: TaskStep) -> dict[str, Any]:
+        """Return the form of the answer after one more step. A call of a client tool is the one that it demands."""
+        if isinstance(form := step.metadata.get(ANSWER_FORM), dict) and not step.by_agent:
+            return form
+        if step.agent_name == USER and "routing" in step.metadata:
+            return {}
+        if any(call.tool_name in self.client_tools for call in step.calls):
+            return {name: value for name, value in self.answer_form.items() if name != "calls"}
+        return self.answer_form
+
     def _usage_after(self, step: TaskStep, spent: Usage) -> dict[str, Any]:
         """Return the usage of agents and tools after one more step. An imported step has used nothing."""
         if step.is_imported:
             return {"agents": self.agents, "tools": self.tools, "calls": self.calls}
         if step.by_agent:
-            mine = self.agent_usage(step.agent_name).plus(spent)
+            mine = self.agent_usage(step.agent_name).plus(spent.model_copy(update={"steps": not step.begins_function}))
             return {"agents": self.agents | {step.agent_name: mine}, "tools": self.tools, "calls": self.calls}
         if step.agent_name != TOOL_EXECUTOR:
             return {"agents": self._with_unfinished(step), "tools": self.tools, "calls": self.calls}
-        run = tool_usage_of(step.metadata)
+        run, caller = tool_usage_of(step.metadata), self.last_agent or ""
+        turn = run.pop(caller, Usage()) if step.answers_function else Usage()
         calls = sum(one.calls for one in run.values())
-        caller = self.last_agent or ""
         used = {name: self.tool_usage(name).plus(one) for name, one in run.items()}
-        mine = self.agent_usage(caller).plus(spent.model_copy(update={"steps": 0, "seconds": 0.0, "calls": calls}))
-        agents = self.agents | {caller: mine} if calls and GUARDS not in step.metadata else self.agents
+        mine = self.agent_usage(caller).plus(
+            spent.model_copy(update={"steps": 0, "seconds": turn.seconds, "calls": calls})
+        )
+        counts = (calls or turn.calls) and GUARDS not in step.metadata
+        agents = self.agents | {caller: mine} if counts else self.agents
         return {"agents": agents, "tools": self.tools | used, "calls": self.calls + calls}
 
     def _with_unfinished(self, step: TaskStep) -> dict[str, Usage]:
@@ -306,6 +324,12 @@ class History:
     state: TaskState
     tail: tuple[TaskStep, ...]
     """The newest steps in order; at least the last one."""
+    whole: Sequence[TaskStep] | None = field(default=None, compare=False)
+
+    @property
+    def steps(self) -> Sequence[TaskStep]:
+        """Return all steps to a custom router, each read when it is needed. Other readers have the newest ones."""
+        return self.tail if self.whole is None else self.whole
 
     @property
     def last(self) -> TaskStep:

@@ -1,4 +1,4 @@
-"""Attachments of a message: goals, client tools, client context, scope, state and files."""
+"""Attachments of a message: goals, client tools, client context, the form of the answer, scope, state and files."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Self
@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, m
 from roboco.domain.canonical_json import json_bytes, validated_json
 from roboco.domain.history.goal import MAX_GOALS, Goal
 from roboco.domain.history.shared_state import MAX_STATE_BYTES
+from roboco.domain.inbox.answer_form import AnswerForm
 from roboco.domain.inbox.client_tool import MAX_CLIENT_TOOLS, ClientTool
 from roboco.domain.schema import InputModel
 from roboco.errors import UsageError
@@ -36,9 +37,20 @@ class ToolScope(BaseModel):
 
     @model_validator(mode="after")
     def _check_json(self) -> Self:
-        """Refuse fields that are not JSON, such as NaN and deep nesting, which nothing could write down."""
+        """Refuse a window that is empty, and fields that are not JSON, such as NaN and deep nesting."""
         validated_json(self.model_extra or {})
+        if self.start_time is not None and self.end_time is not None and self.start_time > self.end_time:
+            raise ValueError(f"start_time {self.start_time} is after end_time {self.end_time}; exchange them")
         return self
+
+
+class ClientViewingContext(BaseModel):
+    """The user's current view in the client, by the names of document 003. A message takes any other object as well."""
+
+    dataset_ids: list[str] = []
+    file_ids: list[str] = []
+    misc_context: dict[str, JsonValue] | None = None
+    visualizer_state: dict[str, JsonValue] | None = None
 
 
 class Attachments(InputModel):
@@ -52,6 +64,8 @@ class Attachments(InputModel):
     """Tools that the client runs."""
     client_context: dict[str, JsonValue] = {}
     """The user's current view in the client. Agents see it; it has no other effect."""
+    answer_form: AnswerForm | None = None
+    """The form of the answer: its type, calls that it must have, and instructions."""
     scope: ToolScope | None = None
     """The scope of tool calls. Each call that workers run gets it, until a message brings another one.
 
@@ -78,8 +92,8 @@ class Attachments(InputModel):
             raise UsageError(f"state: has {size} bytes of JSON, at most {MAX_STATE_BYTES} are possible")
         if (size := json_bytes(self.metadata())) > MAX_ATTACHMENTS_BYTES:
             raise UsageError(
-                f"goals, client_tools, client_context, scope and state: have {size} bytes of JSON, at most "
-                f"{MAX_ATTACHMENTS_BYTES} are possible"
+                f"goals, client_tools, client_context, answer_form, scope and state: have {size} bytes of JSON, "
+                f"at most {MAX_ATTACHMENTS_BYTES} are possible"
             )
 
     @property
@@ -97,7 +111,11 @@ class Attachments(InputModel):
             for tool in self.client_tools
             if tool.output_schema is not None
         }
-        return goals | tools | results
+        form = {} if self.answer_form is None or self.answer_form.value is None else {_FORM: self.answer_form.value}
+        return goals | tools | results | form
+
+
+_FORM = "answer_form.schema"
 
 
 def _first_duplicate(names: Iterable[str]) -> str | None:

@@ -10,11 +10,15 @@ from roboco.domain.team.team import Agent, Team
 ToolSchema = dict[str, Any]
 
 
-def coordinator_tools(team: Team, agent: Agent, state: TaskState) -> tuple[ToolSchema, ...]:
-    """Return these tools of the agent in the format of the chat completions protocol."""
+def coordinator_tools(team: Team, agent: Agent, state: TaskState, has_form: bool = True) -> tuple[ToolSchema, ...]:
+    """Return these tools of the agent in the format of the chat completions protocol.
+
+    `has_form` is True if its answer has the form that the message demands: it alone makes a call that is required.
+    """
+    of_client = has_form or state.answer_form.get("calls") != "required"
     tools = [
         function_schema(tool["name"], tool["description"], tool["input_schema"])
-        for tool in state.client_tools_of(agent.name).values()
+        for tool in (state.client_tools_of(agent.name).values() if of_client else ())
     ]
     tools += [
         function_schema(goal.tool_name, f"Achieve the goal: {goal.description}", goal.outcome)

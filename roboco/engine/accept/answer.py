@@ -61,7 +61,9 @@ class CallResolution:
     """The identity of the caller."""
 
 
-def answer(engine: Engine, task_id: str, outcome: ToolOutcome, by: str | None = None) -> None:
+def answer(
+    engine: Engine, task_id: str, outcome: ToolOutcome, by: str | None = None, form: dict[str, Any] | None = None
+) -> None:
     """Accept the result of a client tool. A repetition changes nothing.
 
     Raise UsageError if the call has a different answer, or if it is not an open call of a client tool.
@@ -78,7 +80,13 @@ def answer(engine: Engine, task_id: str, outcome: ToolOutcome, by: str | None = 
         outcome, ToolContext(task_id, "", call_id, f"{task_id}/{call_id}", 1)
     )
     item = ExternalToolResult(
-        item_id=item_id, created_at=engine.now(), by=by, call_id=call_id, at_seq=at_seq, outcome=offloaded
+        item_id=item_id,
+        created_at=engine.now(),
+        by=by,
+        call_id=call_id,
+        at_seq=at_seq,
+        outcome=offloaded,
+        answer_form=form or {},
     )
     accept_item(engine, task_id, item)
 

@@ -27,13 +27,14 @@ from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending import Decide, GiveUp, PendingWork, Repeat, Rest, needs_redelivery
 from roboco.engine.coordinate.pending_calls import PendingCalls
 from roboco.engine.coordinate.pending_turn import cancel_turn, check_turn
+from roboco.engine.coordinate.running_entry import index_as
 from roboco.engine.engine import Engine, Services, WorkspaceRecords
 from roboco.engine.record import inbox_items as items
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record import recover
 from roboco.engine.record.event_archive import archive_running
 from roboco.engine.record.inbox_items import AppliedItems
-from roboco.engine.task_entries import drop_entry, index_as
+from roboco.engine.task_entries import drop_entry
 from roboco.errors import CorruptHistory, Erased, TransientError
 from roboco.ports.task_store import Phase, Snapshot
 from roboco.ports.telemetry import Operation

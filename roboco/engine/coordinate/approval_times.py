@@ -14,6 +14,7 @@ and a pass of another one repeats it.
 from dataclasses import replace
 
 from roboco.domain.decision.approval_times import REMINDER, count_reminders, expiry_of, next_time
+from roboco.domain.decision.tool_answers import needs_approval
 from roboco.domain.decision.tool_calls import approval_wait, unapproved_calls
 from roboco.domain.duration import duration_text
 from roboco.domain.history.part import ToolCall
@@ -22,6 +23,7 @@ from roboco.domain.inbox.item import ApprovalDecision, Item
 from roboco.domain.team.team import Team
 from roboco.engine import notifications as notify
 from roboco.engine.accept.accept_item import accept_item, stored_item
+from roboco.engine.coordinate.running_entry import index_as, index_parents
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
 from roboco.errors import AlreadyEnded, StateConflict
@@ -64,6 +66,9 @@ def expire_approvals(engine: Engine, task_id: str, team: Team, task: Snapshot, i
 
 def announce(engine: Engine, task_id: str, team: Team, task: Snapshot, items: tuple[Item, ...]) -> None:
     """Notify of the calls that wait for a person while others run, and schedule the next expiry. Safe to repeat."""
+    if any(needs_approval(team, call) for call in task.steps.tail[-1].calls):
+        index_as(engine, task_id, task, task.position.status, task.position.epoch)
+        index_parents(engine, task_id, task)
     if asked := _waiting_calls(team, task, items):
         wait = approval_wait(team, task.steps.tail[-1], asked)
         position = replace(task.position, status=wait.status, reason=wait.route.reason)

@@ -14,7 +14,7 @@ from roboco.domain.team.team import Team, default_prefix
 from roboco.domain.team.tool_spec import ServerTool
 from roboco.engine.engine import Services
 from roboco.engine.run.request import PreparedRequest
-from roboco.engine.run.typed_answer import TypedAnswer, typed_answer
+from roboco.engine.run.typed_answer import TypedAnswer, answer_of
 from roboco.ports.leases import TurnClaim
 from roboco.ports.model import Reply, RequestedCall
 from roboco.ports.task_store import Snapshot
@@ -66,22 +66,15 @@ def content_of_reply(
 ) -> StepContent:
     """Return the content of a whole reply."""
     error, listings, answer = _error_of(claim, text, reply), prepared.listings, TypedAnswer()
-    if prepared.output is not None and error is None and not reply.calls:
-        answer = typed_answer(
-            services,
-            team.agent(claim.snapshot.position.agent),
-            claim,
-            prepared.output,
-            text,
-            reply.finish_reason == "length",
-        )
+    if error is None and not reply.calls:
+        answer = answer_of(services, claim, prepared, text, reply.finish_reason == "length")
         error = answer.error
     parts: list[Part] = [TextPart(text=text)] if text or not (reply.calls or error) else []
     invalid: dict[str, str] = {}
     effects: dict[str, str] = {}
     lacking: dict[str, str] = {}
     until = time.thread_time() + MAX_CHECK_SECONDS
-    for index, requested in enumerate(reply.calls):
+    for index, requested in enumerate(reply.calls[: 1 if claim.snapshot.state.answer_form.get("one_call") else None]):
         name, raw = well_formed(requested.name), well_formed(requested.arguments)
         parsed = parse_arguments(requested, reply.finish_reason == "length")
         invalid_args = isinstance(parsed, InvalidArguments)

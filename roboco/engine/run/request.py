@@ -1,11 +1,13 @@
 """request: the request of a turn to its model server, within the limits of the task."""
 
 import base64
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roboco.domain.artifact_limits import MAX_SHOWN_BYTES, MAX_SHOWN_FILES
 from roboco.domain.artifact_name import artifact_name
+from roboco.domain.decision.answer_form import form_of_turn, with_form
 from roboco.domain.decision.budget import limit_reached, reserve
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.state import AFTER_INVALID_OUTPUT, AFTER_RESULTS, WRAP_UP_RULE
@@ -18,7 +20,7 @@ from roboco.domain.prompt.coordinator_tools import coordinator_tools
 from roboco.domain.prompt.working_memory import PromptInputs, WorkingMemory, build_working_memory
 from roboco.domain.team.context_policy import BudgetContext
 from roboco.domain.team.model_profile import ModelProfile
-from roboco.domain.team.team import Team
+from roboco.domain.team.team import Agent, Team
 from roboco.domain.tokens import ESTIMATING_TOKENIZER
 from roboco.domain.usage import ModelUsage, Usage
 from roboco.engine.engine import Engine, WorkspaceRecords
@@ -45,6 +47,8 @@ class PreparedRequest:
     memory: WorkingMemory
     """The messages of the request, and the receipt of how they were chosen."""
     request: Request
+    agent: Agent
+    """The agent, with the type that its answer has in this turn."""
     refused: str = ""
     """The limit that forbids the request, or ""."""
     summary: Ready = field(default_factory=Ready)
@@ -57,6 +61,8 @@ class PreparedRequest:
     """The tools that MCP servers listed for the request."""
     output: dict[str, Any] | None = None
     """The JSON Schema of the answer, or None for words."""
+    form: dict[str, Any] = field(default_factory=dict)
+    """The form that a message demands of the answer, or {}."""
 
     @property
     def expected_tokens(self) -> int:
@@ -97,18 +103,24 @@ def prepare_request(
     function of a tool.
     """
     summary, task = ready_of(result), claim.snapshot
-    agent, state = team.agent(task.position.agent), task.state
-    last_turn = task.position.routing.get("rule") == WRAP_UP_RULE
+    state, rule = task.state, str(task.position.routing.get("rule"))
+    last_turn = rule == WRAP_UP_RULE
+    form = {} if last_turn else form_of_turn(team, team.agent(task.position.agent), state, rule)
+    agent = with_form(team.agent(task.position.agent), form)
+    must_call = form.get("calls") == "required"
     first_call = _is_first_call(claim)
     without_tools = last_turn or (agent.tool_choice == "first" and not first_call)
     tools = (
         ()
         if without_tools
-        else (*engine.services.toolbox.describe(team, agent, listings), *coordinator_tools(team, agent, state))
+        else (
+            *engine.services.toolbox.describe(team, agent, listings),
+            *coordinator_tools(team, agent, state, bool(form)),
+        )
     )
-    profile = choice.profile
+    profile = _with_sampling(choice.profile, state.answer_form.get("sampling") or {})
     limits = [limit for limit in (choice.max_tokens, _prompt_limit(profile)) if limit is not None]
-    required = agent.tool_choice != "auto" and bool(tools) and first_call
+    required = bool(tools) and (must_call or (agent.tool_choice != "auto" and first_call))
     typed = agent.output is not None and not last_turn
     output = engine.services.toolbox.output_schema(agent) if typed else None
     seen = PromptInputs(
@@ -131,6 +143,8 @@ def prepare_request(
         "state": state.values,
     }
     prompt = render_prompt(JinjaPrompts(), team, agent, task_id, task.steps.first, shared)
+    if added := state.answer_form.get("instructions"):
+        prompt = f"{prompt}\n\n{added}"
     memory = build_working_memory(agent, prompt, seen)
     task_limits = team.limits.with_overrides(state.limit_overrides)
     so_far = state.plus_usage(agent.name, summary.usage.plus(unfinished_usage(team, task)))
@@ -147,7 +161,20 @@ def prepare_request(
         max_tokens=None if last_turn else reserved.max_tokens,
         tenant=tenant_of(task_id),
     )
-    return PreparedRequest(memory, request, refused, summary, choice.fallback, choice.spent, listings, output)
+    return PreparedRequest(
+        memory, request, agent, refused, summary, choice.fallback, choice.spent, listings, output, form
+    )
+
+
+def _with_sampling(profile: ModelProfile, sampling: Mapping[str, Any]) -> ModelProfile:
+    """Return the profile with the sampling parameters that a message brings."""
+    if not sampling:
+        return profile
+    most = [one for one in (profile.max_tokens, sampling.get("max_tokens")) if one]
+    own = {name: sampling[name] for name in ("temperature", "top_p") if name in sampling}
+    others = {name: value for name, value in sampling.items() if name not in (*own, "max_tokens")}
+    parameters = profile.parameters | (others if profile.provider == "openai" else {})
+    return profile.model_copy(update=own | {"max_tokens": min(most, default=None), "parameters": parameters})
 
 
 def _prompt_limit(profile: ModelProfile) -> int | None:

@@ -32,7 +32,6 @@ from roboco.engine.record.tool_listings import user_of
 from roboco.engine.run.attempt_outcome import CallOutcome, SwitchedOff
 from roboco.engine.run.claimed_call import ClaimedCall, is_irreversible
 from roboco.engine.run.hand_over import hand_over_call
-from roboco.engine.run.not_runnable import release_call
 from roboco.errors import Erased, NotRunnable
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.lease_renewals import CallLease
@@ -90,8 +89,11 @@ def _run(
     try:
         engine.services.toolbox.check(spec)
     except NotRunnable as error:
-        release_call(engine, order, token, call, error)
-        return CallOutcome.RELEASED
+        where = f"tools worker {engine.services.workers.node_name!r} cannot run tool {call.tool_name!r}"
+        _record(
+            engine, team, (order, token), task, failed_outcome(call.id, f"not run: {where}: {error.remedy('tools')}")
+        )
+        return CallOutcome.DONE
     key = f"{order.task_id}/{call.id}"
     scope = task.state.scope
     submitted = task.steps.first.metadata.get("context") or {}

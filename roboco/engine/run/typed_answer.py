@@ -7,7 +7,6 @@ A wrong answer is a step as any other, so that a worker that dies between two re
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from roboco.domain.canonical_json import json_bytes
 from roboco.domain.history.part import ErrorPart
@@ -16,6 +15,7 @@ from roboco.domain.history.step import INVALID_OUTPUT, MAX_ANSWER_BYTES, OUTPUT
 from roboco.domain.prompt.typed_answer import answer_value
 from roboco.domain.team.team import Agent
 from roboco.engine.engine import Services
+from roboco.engine.run.request import PreparedRequest
 from roboco.errors import UsageError
 from roboco.ports.leases import TurnClaim
 
@@ -35,14 +35,20 @@ class TypedAnswer:
     """Why the task fails: the answer was asked for again in vain."""
 
 
-def typed_answer(
-    services: Services, agent: Agent, claim: TurnClaim, schema: dict[str, Any], text: str, cut_off: bool
-) -> TypedAnswer:
+def answer_of(services: Services, claim: TurnClaim, prepared: PreparedRequest, text: str, cut_off: bool) -> TypedAnswer:
     """Return the answer in this text of a whole reply without calls. `cut_off` is True if it ended at its limit."""
+    agent, schema = prepared.agent, prepared.output
+    if prepared.form.get("calls") == "required":
+        return _asked_again(agent, claim, f"call one of {', '.join(claim.snapshot.state.client_tools)}")
+    if schema is None:
+        return TypedAnswer()
     try:
         if (size := len(text.encode())) > MAX_ANSWER_BYTES:
             raise ValueError(f"it has {size} bytes, at most {MAX_ANSWER_BYTES} are possible")
         value = services.toolbox.checked_output(agent, answer_value(schema, text))
+        demanded = prepared.form.get("schema", schema)
+        if demanded != schema and (wrong := services.toolbox.args_error(demanded, value)):
+            raise ValueError(wrong)
         if (size := json_bytes(value)) > MAX_ANSWER_BYTES:
             raise ValueError(f"it has {size} bytes of JSON, at most {MAX_ANSWER_BYTES} are possible")
         changes = {name: value[name] for name in agent.state if isinstance(value, dict) and name in value}
@@ -51,12 +57,17 @@ def typed_answer(
         return TypedAnswer(error=ErrorPart(code=OUTPUT_CHECK, message=f"{agent.name}: {error}"))
     except ValueError as error:
         reason = "it was cut off at the limit of its tokens; be brief" if cut_off else str(error)[:MAX_REASON_CHARS]
-        prompts = _prompts_before(agent.name, claim)
-        if prompts < MAX_PROMPTS:
-            return TypedAnswer({INVALID_OUTPUT: reason or type(error).__name__})
-        message = f"{agent.name}: its answer does not fit its output, after {prompts} corrections: {reason}"
-        return TypedAnswer(error=ErrorPart(code=INVALID_OUTPUT, message=message))
+        return _asked_again(agent, claim, reason or type(error).__name__)
     return TypedAnswer({OUTPUT: value} | ({STATE: changes} if changes else {}))
+
+
+def _asked_again(agent: Agent, claim: TurnClaim, reason: str) -> TypedAnswer:
+    """Return the answer that is asked for again for this reason, or the failure after MAX_PROMPTS times."""
+    prompts = _prompts_before(agent.name, claim)
+    if prompts < MAX_PROMPTS:
+        return TypedAnswer({INVALID_OUTPUT: reason})
+    message = f"{agent.name}: its answer does not fit its output, after {prompts} corrections: {reason}"
+    return TypedAnswer(error=ErrorPart(code=INVALID_OUTPUT, message=message))
 
 
 def _prompts_before(agent: str, claim: TurnClaim) -> int:

@@ -24,20 +24,19 @@ from roboco.domain.team.team import Team
 from roboco.errors import StateConflict
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import NewTaskId, is_stored
-from roboco.gateway.openai.ids import ResponseId, task_of_conversation, unknown_response
+from roboco.gateway.openai.ids import ResponseId, is_item_of, split_call_id, task_of_conversation, unknown_response
 from roboco.gateway.openai.problems import unknown_model, wrong_parameter
 from roboco.gateway.openai.repetition import Repetition
-from roboco.gateway.openai.response_object import INSTRUCTIONS
 from roboco.gateway.openai.response_stream import ResponseStart
-from roboco.gateway.openai.segment import response_steps
+from roboco.gateway.openai.segment import begins_response, response_steps
 from roboco.gateway.openai.turn import Turn
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import Problem, unavailable
+from roboco.gateway.problem import Problem, not_found, unavailable
 from roboco.gateway.teams import team_of_fork, team_of_new_task
 
 _NEW_CONVERSATION: Final = re.compile(r"task_[0-9a-f]{32}")
 """The tasks of conversations that POST /conversations has returned, and that have no message yet."""
-_KEY_REUSED: Final = "idempotency_key_reused"
+KEY_REUSED: Final = "idempotency_key_reused"
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,12 @@ class TurnRequest:
     task_options: dict[str, Any]
     """Options of a new task."""
     message_options: dict[str, Any]
-    """Options of a message, such as the functions of the client."""
+    """Options of a message, such as the functions of the client and the form of the answer."""
 
     @property
     def of_message(self) -> dict[str, Any]:
-        """The options of the message, with the instructions and the caller."""
-        view = {"client_context": {INSTRUCTIONS: self.turn.instructions}} if self.turn.instructions else {}
-        return {**self.message_options, **view, "by": self.caller.by}
+        """The options of the message, with the caller."""
+        return {**self.message_options, "by": self.caller.by}
 
     def item_id(self, task: Task, position: int) -> str:
         """Return the id of the message that becomes the step at a position of the task."""
@@ -137,6 +135,22 @@ async def accept_after_response(request: TurnRequest, previous: ResponseId) -> A
     return await _fork(request, task, None if newest else end - 1)
 
 
+def response_of_item(gateway: Gateway, caller: Principal, item_id: str) -> ResponseId:
+    """Return the response that has this item. Raise Problem `not_found` if there is none."""
+    task_id = split_call_id(item_id)[1]
+    unknown = not_found(f"no item {item_id[:200]!r} of this gateway", "send the content of the item in place of its id")
+    if not task_id:
+        raise unknown
+    start, before = 0, None
+    for step in gateway.find_task(caller, task_id).steps():
+        if before is not None and begins_response(step, before):
+            start = step.seq
+        if is_item_of(item_id, step, task_id):
+            return ResponseId(task_id, start)
+        before = step
+    raise unknown
+
+
 async def accept_in_conversation(request: TurnRequest, conversation: str) -> AcceptedTurn:
     """Send the message to the task of a conversation, or submit its first one."""
     gateway, caller = request.gateway, request.caller
@@ -198,7 +212,7 @@ async def _created(request: TurnRequest, new: NewTaskId, create: Callable[[], Ta
 
 
 def _key_reused(error: StateConflict) -> Problem:
-    return Problem(422, _KEY_REUSED, str(error), "use another Idempotency-Key")
+    return Problem(422, KEY_REUSED, str(error), "use another Idempotency-Key")
 
 
 async def _attempted_before(request: TurnRequest, task: Task, state: TaskNow, position: int) -> AcceptedTurn | None:
@@ -229,7 +243,7 @@ async def _first_message_again(request: TurnRequest, state: TaskNow, task_id: st
     except StateConflict:
         return None
     except Problem as problem:
-        if problem.code == _KEY_REUSED:
+        if problem.code == KEY_REUSED:
             return None
         raise
 

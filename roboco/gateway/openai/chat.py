@@ -19,14 +19,13 @@ from roboco.gateway.openai.bodies import ChatBody
 from roboco.gateway.openai.chat_messages import chat_entries
 from roboco.gateway.openai.chat_stream import ChatStream
 from roboco.gateway.openai.following import answer_while_connected, chat_deltas
+from roboco.gateway.openai.forms import Asked, asked_of, naming_ignored
 from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.openai.outputs import chat_usage
-from roboco.gateway.openai.parameters import CHAT, check_parameters
 from roboco.gateway.openai.problems import OpenAIRoute, error_object, wrong_parameter
 from roboco.gateway.openai.repetition import repetition_of
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.sse import event_stream, frame
-from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import turn_of
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
@@ -56,10 +55,12 @@ async def create_chat_completion(
 ) -> Response:
     """Give a conversation to a team, and return its answer, whole or as chunks."""
     caller.require(Scope.READ)
+    asked = asked_of(body, gateway.settings.openai_pass)
     async with AsyncExitStack() as held:  # before the task is accepted: nothing of a refused request is left
         await held.enter_async_context(gateway.limits.open_stream(caller))
-        accepted = await _accept(request, body, caller, gateway)
-        return await _answer(request, gateway, caller, _Completion(body, accepted, x_roboco_on_disconnect), held)
+        accepted = await _accept(request, body, asked, caller, gateway)
+        completion = _Completion(body, accepted, x_roboco_on_disconnect)
+        return naming_ignored(asked, await _answer(request, gateway, caller, completion, held))
 
 
 async def _answer(
@@ -88,10 +89,10 @@ async def _answer(
     return JSONResponse(_completion(about, stream))
 
 
-async def _accept(request: Request, body: ChatBody, caller: Principal, gateway: Gateway) -> accepting.AcceptedTurn:
-    check_parameters(body.others, CHAT, gateway.settings.openai_ignore)
+async def _accept(
+    request: Request, body: ChatBody, asked: Asked, caller: Principal, gateway: Gateway
+) -> accepting.AcceptedTurn:
     turn = turn_of(chat_entries(body.messages), "messages", continues=False)
-    tools = {"client_tools": client_tools(body.tools, nested=True)} if body.tools else {}
     accepted = accepting.TurnRequest(
         gateway=gateway,
         caller=caller,
@@ -100,7 +101,7 @@ async def _accept(request: Request, body: ChatBody, caller: Principal, gateway: 
         turn=turn,
         immediate=bool(body.stream),
         task_options=body.roboco.of_task(),
-        message_options={**body.roboco.of_message(), **tools},
+        message_options=body.roboco.of_message() | asked.with_form(turn.instructions, bool(turn.answers)),
     )
     if not turn.answers:
         return await accepting.accept_new(accepted)

@@ -1,12 +1,13 @@
 """outputs: the items of a response as JSON objects, and the usage of its steps."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.part import ToolCall
-from roboco.domain.history.step import TaskStep
+from roboco.domain.history.step import OUTPUT, TaskStep
 from roboco.domain.usage import Usage, usage_of
-from roboco.gateway.openai.ids import approval_request_id, message_item_id, shown_call_id
+from roboco.gateway.openai.ids import approval_request_id, call_item_id, message_item_id, shown_call_id
 from roboco.gateway.openai.tools import arguments_json, function_calls, function_name
 
 OutputItem = dict[str, Any]
@@ -28,7 +29,7 @@ def message_item(item_id: str, text: str | None, status: str) -> OutputItem:
 def function_call_item(call: ToolCall, task_id: str, arguments: str, status: str) -> OutputItem:
     """Return the call of a client's function."""
     return {
-        "id": f"fc_{call.id.removeprefix('tc_')}",
+        "id": call_item_id(task_id, call.id),
         "type": "function_call",
         "call_id": shown_call_id(call.id, task_id),
         "name": function_name(call),
@@ -58,15 +59,30 @@ def is_answer(step: TaskStep) -> bool:
     return step.by_agent and not step.is_imported
 
 
-def step_items(step: TaskStep, task_id: str) -> Iterator[OutputItem]:
-    """Yield the output items of a committed step: its text, and its calls of the client's functions."""
-    if not is_answer(step):
-        return
-    if step.text:
-        item_id = message_item_id(step.step_id, int(step.metadata.get("attempt", 1)))
-        yield message_item(item_id, step.text, message_status(step))
-    for call in function_calls(step):
-        yield function_call_item(call, task_id, arguments_json(call), "completed")
+def typed_answer(steps: Sequence[TaskStep]) -> TaskStep | None:
+    """Return the step with the typed answer of a response, or None if its last answer has no type."""
+    last = next((step for step in reversed(steps) if is_answer(step)), None)
+    return last if last is not None and last.has_output and not last.calls else None
+
+
+def value_text(step: TaskStep) -> str:
+    """Return the value of a typed answer as JSON text, the same for a live step and a stored one."""
+    return canonical_json(step.metadata[OUTPUT])
+
+
+def response_items(steps: Sequence[TaskStep], task_id: str, typed: bool, ended: bool) -> Iterator[OutputItem]:
+    """Yield the output items of committed steps: their texts, and their calls of the client's functions.
+
+    A typed response has the value of its last answer in place of all texts, once it has ended.
+    """
+    answer = typed_answer(steps) if typed and ended else None
+    for step in filter(is_answer, steps):
+        text = step.text if not typed else value_text(step) if step is answer else ""
+        if text:
+            item_id = message_item_id(task_id, step.step_id, int(step.metadata.get("attempt", 1)))
+            yield message_item(item_id, text, message_status(step))
+        for call in function_calls(step):
+            yield function_call_item(call, task_id, arguments_json(call), "completed")
 
 
 def total_usage(steps: Iterable[TaskStep]) -> Usage:

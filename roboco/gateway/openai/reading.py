@@ -11,11 +11,12 @@ from roboco.domain.history.step import TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
 from roboco.gateway.openai.ids import ResponseId, approval_request_id, shown_call_id, unknown_response
-from roboco.gateway.openai.outputs import OutputItem, approval_item, step_items, text_part, total_usage
+from roboco.gateway.openai.outputs import OutputItem, approval_item, response_items, text_part, total_usage
 from roboco.gateway.openai.response_object import (
     ResponseHead,
     ResponseOrigin,
     ResponseState,
+    checked_form,
     origin_of,
     response_object,
 )
@@ -38,11 +39,13 @@ def read_response(task: Task, head: ResponseHead, position: int) -> dict[str, An
         return _read_without_steps(task, head, before, summary)
     if own[0].agent_name not in (USER, TOOL_EXECUTOR):
         raise unknown_response(str(ResponseId(head.task_id, position)))
-    output = [item for step in own for item in step_items(step, head.task_id)]
-    state = settled_before(own[-1]) if followed else _state_now(task, head, summary, own[-1], output)
+    origin, asks = origin_of(own[0]), list[OutputItem]()
+    state = settled_before(own[-1]) if followed else _state_now(task, head, summary, own[-1], asks)
     ended = state not in (QUEUED, IN_PROGRESS)
+    output = [*response_items(own, head.task_id, origin.schema is not None, ended), *asks]
+    state = checked_form(state, origin, output)
     usage, changed_at = (total_usage(own), own[-1].created_at) if ended else (None, None)
-    return response_object(head, origin_of(own[0]), ResponseState(state, output, usage, changed_at))
+    return response_object(head, origin, ResponseState(state, output, usage, changed_at))
 
 
 def _read_without_steps(

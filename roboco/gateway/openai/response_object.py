@@ -6,14 +6,11 @@ from datetime import datetime
 from typing import Any
 
 from roboco.domain.builtin_tools import CLIENT_PREFIX
-from roboco.domain.history.step import TaskStep
+from roboco.domain.history.step import ANSWER_FORM, TaskStep
 from roboco.domain.usage import Usage
 from roboco.gateway.openai.ids import ResponseId, conversation_id
 from roboco.gateway.openai.outputs import OutputItem, response_usage
 from roboco.gateway.openai.segment import Settled
-
-INSTRUCTIONS = "instructions"
-"""The key of the client context of a message for the instructions of its request."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +34,37 @@ class ResponseOrigin:
     instructions: str | None = None
     tools: tuple[dict[str, Any], ...] = ()
     """The functions of the client."""
+    schema: dict[str, Any] | None = None
+    """The JSON Schema of the answer, or None for words."""
+    must_call: bool = False
+    """True if the response must have a call of a function."""
 
 
 def origin_of(step: TaskStep) -> ResponseOrigin:
     """Return the facts that the first step of a response records."""
-    view = step.metadata.get("client_context")
+    form = step.metadata.get(ANSWER_FORM) or {}
+    earlier = step.metadata.get("client_context")  # of an earlier release
     return ResponseOrigin(
         position=step.seq,
         created_at=step.created_at,
-        instructions=view.get(INSTRUCTIONS) if isinstance(view, dict) else None,
+        instructions=form.get("instructions") or (earlier.get("instructions") if isinstance(earlier, dict) else None),
         tools=tuple(_function_tool(tool) for tool in step.metadata.get("client_tools") or ()),
+        schema=form.get("schema"),
+        must_call=form.get("calls") == "required",
     )
+
+
+def checked_form(settled: Settled, origin: ResponseOrigin, output: Sequence[OutputItem]) -> Settled:
+    """Return the end of a response: one that lacks the form that its request demands has failed.
+
+    Agents that are functions cannot be asked for a form.
+    """
+    kinds = {item["type"] for item in output}
+    asks = kinds.intersection(("function_call", "mcp_approval_request"))
+    lacks = (origin.must_call and not asks) or (origin.schema is not None and not asks and "message" not in kinds)
+    if settled.status != "completed" or not lacks:
+        return settled
+    return Settled("failed", "the answer has not the form that the request demands: no model can be asked for it")
 
 
 @dataclass(frozen=True)
@@ -82,13 +99,18 @@ def response_object(head: ResponseHead, origin: ResponseOrigin, state: ResponseS
         "conversation": {"id": conversation_id(head.task_id)},
         "store": True,
         "temperature": None,
-        "text": {"format": {"type": "text"}},
-        "tool_choice": "auto",
+        "text": {"format": _format(origin.schema)},
+        "tool_choice": "required" if origin.must_call else "auto",
         "tools": list(origin.tools),
         "top_p": None,
         "truncation": "disabled",
         "usage": None if state.usage is None else response_usage(state.usage),
     }
+
+
+def _format(schema: dict[str, Any] | None) -> dict[str, Any]:
+    typed = {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}
+    return {"type": "text"} if schema is None else typed
 
 
 def _function_tool(tool: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,11 +29,14 @@ from roboco.gateway.openai.outputs import (
     is_answer,
     message_status,
     total_usage,
+    typed_answer,
+    value_text,
 )
 from roboco.gateway.openai.response_object import (
     ResponseHead,
     ResponseOrigin,
     ResponseState,
+    checked_form,
     origin_of,
     response_object,
 )
@@ -71,7 +74,7 @@ class ResponseStream:
         self._start = start
         self._numbers = EventNumbers()
         self._attempt = Attempt()
-        self._messages = Messages(self._numbers, self._attempt)
+        self._messages = Messages(self._numbers, self._attempt, head.task_id)
         self._last = start.before
         self._rested = start.before is not None
         self._origin: ResponseOrigin | None = None
@@ -100,10 +103,16 @@ class ResponseStream:
             return []
         at = Cursor.parse(item.cursor)
         self._numbers.place = at.events + at.chunks
-        self._attempt.chunks_now = at.chunks
+        if not self._is_typed:
+            self._attempt.chunks_now = at.chunks
         if self._origin is None and not self._begins_with(item):
             return []
         return list(self._events(item))
+
+    @property
+    def _is_typed(self) -> bool:
+        """True if only the last agent's value is shown, once the response has it: no text of a turn is."""
+        return self._origin is not None and self._origin.schema is not None
 
     @property
     def _committed(self) -> int:
@@ -138,7 +147,7 @@ class ResponseStream:
             self._working = True
             yield self._lifecycle("in_progress", "in_progress")
         match item.type:
-            case "text_part_delta":
+            case "text_part_delta" if not self._is_typed:
                 yield from self._messages.add(item.data)
             case "step_final":
                 yield from self._step(item.data.step)
@@ -164,16 +173,22 @@ class ResponseStream:
         if before is not None and begins_response(step, before):
             yield from self._settle(settled_before(before))
             return
+        if not self._steps and self._origin is not None and step.seq == self._origin.position:
+            self._origin = origin_of(step)
         self._last = step
         self._steps.append(step)
         if not is_answer(step):
             return
-        status, attempt = message_status(step), int(step.metadata.get("attempt", 1))
-        yield from self._messages.commit(step.step_id, attempt, step.text, status)
-        if step.text:
-            self._output.append(self._messages.committed_item(step.step_id, attempt, step.text, status))
+        if not self._is_typed:
+            yield from self._message(step, step.text)
         for call in function_calls(step):
             yield from self._function_call(call)
+
+    def _message(self, step: TaskStep, text: str) -> Iterator[ResponseEvent]:
+        status, attempt = message_status(step), int(step.metadata.get("attempt", 1))
+        yield from self._messages.commit(step.step_id, attempt, text, status)
+        if text:
+            self._output.append(self._messages.committed_item(step.step_id, attempt, text, status))
 
     def _function_call(self, call: ToolCall) -> Iterator[ResponseEvent]:
         task_id, arguments = self._head.task_id, arguments_json(call)
@@ -210,7 +225,11 @@ class ResponseStream:
         """Yield the last event, if the response has ended."""
         if settled is None:
             return
+        if self._is_typed and (answer := typed_answer(self._steps)) is not None:
+            yield from self._message(answer, value_text(answer))
         yield from self._messages.restart()
+        if self._origin is not None:
+            settled = checked_form(settled, self._origin, self._output)
         self.settled = settled
         yield self._lifecycle(_TERMINAL[settled.status], settled)
 

@@ -24,9 +24,9 @@ from roboco.gateway.openai.following import (
     response_frames,
     whole_response,
 )
+from roboco.gateway.openai.forms import Asked, asked_of, naming_ignored
 from roboco.gateway.openai.ids import ResponseId, shown_task_id, task_of_conversation
 from roboco.gateway.openai.outputs import OutputItem
-from roboco.gateway.openai.parameters import RESPONSES, check_parameters
 from roboco.gateway.openai.problems import OpenAIRoute, wrong_parameter
 from roboco.gateway.openai.reading import input_items, read_response
 from roboco.gateway.openai.repetition import repetition_of
@@ -34,8 +34,7 @@ from roboco.gateway.openai.response_items import input_entries
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.response_stream import ResponseStart, ResponseStream
 from roboco.gateway.openai.sse import event_stream
-from roboco.gateway.openai.tools import client_tools
-from roboco.gateway.openai.turn import turn_of
+from roboco.gateway.openai.turn import after_reference, turn_of
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
 
@@ -59,12 +58,13 @@ class _Accepted:
 async def create_response(request: Request, body: ResponseBody, caller: Caller, gateway: TheGateway) -> Response:
     """Bring a message, or results of functions, to a team, and return its response or a stream of events."""
     caller.require(Scope.READ)
+    asked = asked_of(body, gateway.settings.openai_pass)
     async with AsyncExitStack() as held:  # before the turn is accepted: nothing of a refused request is left
         if body.stream or not body.background:
             await held.enter_async_context(gateway.limits.open_stream(caller))
-        accepted = await _accept(request, body, caller, gateway)
+        accepted = await _accept(request, body, asked, caller, gateway)
         head = await _head(gateway, caller, accepted.task, body)
-        return await _answer(request, gateway, _Accepted(body, accepted, head), held)
+        return naming_ignored(asked, await _answer(request, gateway, _Accepted(body, accepted, head), held))
 
 
 async def _answer(request: Request, gateway: Gateway, of: _Accepted, held: AsyncExitStack) -> Response:
@@ -179,18 +179,23 @@ async def delete_response(response_id: str, caller: Caller, gateway: TheGateway)
     raise Problem(405, "method_not_allowed", detail, remedy, {"Allow": "GET"})
 
 
-async def _accept(request: Request, body: ResponseBody, caller: Principal, gateway: Gateway) -> accepting.AcceptedTurn:
-    check_parameters(body.others, RESPONSES, gateway.settings.openai_ignore)
+async def _accept(
+    request: Request, body: ResponseBody, asked: Asked, caller: Principal, gateway: Gateway
+) -> accepting.AcceptedTurn:
     if body.include and any("logprobs" in name for name in body.include):
         raise wrong_parameter("include", "log probabilities are not recorded")
     conversation, previous = body.conversation_id, body.previous_response_id
     if conversation is not None and previous is not None:
         raise wrong_parameter("previous_response_id", "cannot be combined with conversation")
-    turn = turn_of(input_entries(body.input), "input", conversation is not None or previous is not None)
+    known = conversation is not None or previous is not None
+    entries, item_id = after_reference(input_entries(body.input))
+    turn = turn_of(entries, "input", known or item_id is not None)
+    if item_id is not None and not known and not turn.answers:
+        previous = str(await gateway.calls.histories.run(accepting.response_of_item, gateway, caller, item_id))
     if body.instructions:
         turn = replace(turn, instructions="\n\n".join(filter(None, (body.instructions, turn.instructions))))
     options = body.roboco
-    tools = {"client_tools": client_tools(body.tools, nested=False)} if body.tools else {}
+    continues = conversation is not None or previous is not None or bool(turn.answers)
     accepted = accepting.TurnRequest(
         gateway=gateway,
         caller=caller,
@@ -199,7 +204,7 @@ async def _accept(request: Request, body: ResponseBody, caller: Principal, gatew
         turn=turn,
         immediate=bool(body.stream or body.background),
         task_options={"conversation": True, **options.of_task()},
-        message_options={**options.of_message(), **tools},
+        message_options=options.of_message() | asked.with_form(turn.instructions, continues),
     )
     if turn.answers:
         return await answering.accept_answers(accepted, _answered_task(body, turn.answered_task))

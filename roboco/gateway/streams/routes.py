@@ -189,7 +189,7 @@ async def _page(gateway: Gateway, caller: Principal, query: TaskQuery, task: Tas
         shows = query.selection.shows
         async with gateway.limits.open_stream(caller):
             page = await read_page(items, place, shows, query.limit, query.wait)
-    return Response(page.json, media_type="application/json", headers=HEADERS)
+    return Response(page.json(query.selection), media_type="application/json", headers=HEADERS)
 
 
 def _refused(request: Request, form: type[Form] | None, error: Problem | TransientError) -> Response:

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from roboco.domain.canonical_json import well_formed
-from roboco.domain.history.part import Artifact, ArtifactPart, ErrorPart, Part, TextPart, ToolCallPart, ToolResultPart
+from roboco.domain.history.part import (
+    Artifact,
+    ArtifactPart,
+    ErrorPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
 from roboco.domain.history.step import TaskStep
 from roboco.tools.search.result import PartKind
 
@@ -38,6 +46,8 @@ ReadText = Callable[[Artifact], str | None]
 def step_passages(step: TaskStep, read_text: ReadText) -> Iterator[Passage]:
     """Yield the passages of the step's parts and of the text artifacts that it refers to."""
     for part in step.parts:
+        if isinstance(part, UnknownPart):
+            continue
         if isinstance(part, ArtifactPart):
             yield from _artifact_passages(step, part.artifact, read_text)
             continue
@@ -82,7 +92,7 @@ def _artifact_passages(step: TaskStep, artifact: Artifact, read_text: ReadText) 
         yield Passage(step, "artifact", piece, artifact.uri, place)
 
 
-def _part_text(part: Part) -> str:
+def _part_text(part: TextPart | ToolCallPart | ToolResultPart | ErrorPart) -> str:
     match part:
         case TextPart():
             return part.text
@@ -92,8 +102,6 @@ def _part_text(part: Part) -> str:
             return "\n".join(filter(None, [_readable(part.tool_result.result), part.tool_result.error]))
         case ErrorPart():
             return f"{part.code}: {part.message}"
-        case ArtifactPart():
-            return part.artifact.uri
         case _:
             assert_never(part)
 

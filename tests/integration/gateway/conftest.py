@@ -20,5 +20,5 @@ def openai_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def gateway(openai_stack: Stack) -> Iterator[GatewayProcess]:
     """Yield a gateway before the stack."""
-    with openai_gateway(openai_stack, ROBOCO_GATEWAY_OPENAI_IGNORE="seed") as started:
+    with openai_gateway(openai_stack, ROBOCO_GATEWAY_OPENAI_PASS="seed") as started:
         yield started

@@ -47,6 +47,7 @@ def test_a_state_counts_steps_tokens_and_calls() -> None:
         "goals": (),
         "reminders": 0,
         "client_tools": {},
+        "answer_form": {},
         "scope": None,
         "agents": {
             "a": {"steps": 2, "tokens_in": 8, "tokens_out": 4, "seconds": 0.0, "calls": 1, "cost": 0.25},

@@ -56,6 +56,7 @@ def test_a_submission_is_parsed() -> None:
         "goals": [],
         "client_tools": [],
         "client_context": {},
+        "answer_form": None,
         "state": {},
         "scope": None,
         "artifacts": [],

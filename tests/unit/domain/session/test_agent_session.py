@@ -111,8 +111,8 @@ def test_agent_session_cancelled_message_holds_an_error(line: Line, errors: list
     [
         ("queued", "roboto_turn"),
         ("running", "roboto_turn"),
-        ("approval", "roboto_turn"),
-        ("paused", "roboto_turn"),
+        ("approval", "user_turn"),
+        ("paused", "user_turn"),
         ("user_turn", "user_turn"),
         ("client_tool_turn", "client_tool_turn"),
         ("completed", "user_turn"),
@@ -148,6 +148,6 @@ def test_agent_message_knows_whether_it_is_complete() -> None:
 
 
 def test_form_of_another_name_is_refused() -> None:
-    assert [is_roboto(form) for form in get_args(SessionForm)] == [False, True]
-    with pytest.raises(UsageError, match=r"form: must be one of 'roboco', 'roboto' \(found 'robot'\)"):
+    assert [is_roboto(form) for form in get_args(SessionForm)] == [False, True, True]
+    with pytest.raises(UsageError, match=r"form: must be one of 'roboco', 'roboto', '003' \(found 'robot'\)"):
         is_roboto("robot")  # type: ignore[arg-type]

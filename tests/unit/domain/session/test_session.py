@@ -262,7 +262,7 @@ def test_a_message_has_the_role_and_status_of_its_step(line: Line, role: str, st
     [step] = steps_of(line)
     message = message_of(step, {})
     assert (message.role, message.status) == (role, status)
-    assert message.status.terminal
+    assert message.status.is_terminal()
     assert message.complete == (status == "completed")
     assert message.unsuccessful == (status in ("failed", "cancelled"))
     assert message.text == step.text

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from roboco.gateway.openai.bodies import ChatBody, ResponseBody
 from roboco.gateway.openai.chat_messages import chat_entries
+from roboco.gateway.openai.forms import asked_of
 from roboco.gateway.openai.ids import ResponseId, shown_call_id, split_call_id
-from roboco.gateway.openai.parameters import CHAT, RESPONSES, check_parameters
+from roboco.gateway.openai.parameters import CHAT, RESPONSES, check_parameters, sampling_of
 from roboco.gateway.openai.response_items import input_entries
 from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import Decided, Returned, Said, Turn, turn_of
@@ -106,13 +108,86 @@ def test_function_names_get_a_prefix_and_collisions_are_refused() -> None:
 
 
 def test_parameters_that_change_an_answer_are_refused() -> None:
-    check_parameters({"temperature": 1, "user": "u", "n": None, "metadata": {"a": "b"}}, CHAT, ())
-    check_parameters({"store": True, "text": {"format": {"type": "text"}}}, RESPONSES, ())
-    check_parameters({"temperature": 0.5}, CHAT, ("temperature",))
-    for name, value in {"temperature": 0.5, "n": 2, "unheard_of": 1, "tool_choice": "required"}.items():
+    check_parameters({"temperature": 0.5, "user": "u", "n": None, "metadata": {"a": "b"}}, CHAT)
+    check_parameters({"store": True, "text": {"format": {"type": "text"}}}, RESPONSES)
+    for name, value in {"n": 2, "unheard_of": 1, "stop": ["."], "logprobs": True, "top_logprobs": 2}.items():
         with pytest.raises(Problem) as refused:
-            check_parameters({name: value}, CHAT, ())
+            check_parameters({name: value}, CHAT)
         assert (refused.value.code, refused.value.extra["param"]) == ("unsupported_parameter", name)
+
+
+def test_sampling_parameters_are_ignored_unless_the_operator_passes_them_on() -> None:
+    given = {"temperature": 0.5, "max_completion_tokens": 9, "seed": None, "text": {"verbosity": "low"}, "user": "u"}
+    assert sampling_of(given, ()) == ({}, ["max_completion_tokens", "temperature", "text.verbosity"])
+    assert sampling_of(given, ("max_tokens", "verbosity")) == ({"max_tokens": 9, "verbosity": "low"}, ["temperature"])
+    assert sampling_of({"reasoning": {"effort": "high", "summary": "auto"}}, ()) == ({}, ["reasoning.effort"])
+
+
+FUNCTIONS = [{"type": "function", "function": {"name": name}} for name in ("weather", "save")]
+
+
+def chat_form(**given: Any) -> dict[str, Any]:
+    body = ChatBody.model_validate({"model": "desk", "messages": [{"role": "user", "content": "a"}], **given})
+    return asked_of(body, ()).with_form("", False)
+
+
+@pytest.mark.parametrize(
+    ("given", "form", "tools"),
+    [
+        ({}, None, []),
+        ({"response_format": {"type": "text"}}, None, []),
+        ({"response_format": {"type": "json_object"}}, {"schema": {"type": "object"}}, []),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"title": "A"}}}},
+            {"schema": {"title": "A"}},
+            [],
+        ),
+        ({"tools": FUNCTIONS, "tool_choice": "auto"}, None, ["client_weather", "client_save"]),
+        ({"tools": FUNCTIONS, "tool_choice": "none"}, {"calls": "none"}, []),
+        ({"tools": FUNCTIONS, "tool_choice": "required"}, {"calls": "required"}, ["client_weather", "client_save"]),
+        ({"tools": FUNCTIONS, "tool_choice": FUNCTIONS[1]}, {"calls": "required"}, ["client_save"]),
+        (
+            {
+                "tools": FUNCTIONS,
+                "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": FUNCTIONS[:1]}},
+            },
+            None,
+            ["client_weather"],
+        ),
+        ({"parallel_tool_calls": False}, {"one_call": True}, []),
+        ({"parallel_tool_calls": True}, None, []),
+    ],
+)
+def test_a_request_demands_the_form_of_its_answer(given: dict[str, Any], form: Any, tools: list[str]) -> None:
+    options = chat_form(**given)
+    assert options.get("answer_form") == form
+    assert [tool["name"] for tool in options.get("client_tools", [])] == tools
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        ({"response_format": {"type": "grammar"}}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": FUNCTIONS, "tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice"),
+        ({"tools": FUNCTIONS, "tool_choice": {"type": "file_search"}}, "tool_choice"),
+    ],
+)
+def test_a_form_that_cannot_be_honoured_is_refused_with_its_name(given: dict[str, Any], param: str) -> None:
+    with pytest.raises(Problem) as refused:
+        chat_form(**given)
+    assert refused.value.extra["param"] == param
+
+
+def test_a_later_message_has_a_form_of_its_own() -> None:
+    body = ResponseBody.model_validate({"model": "desk", "input": "a", "text": {"format": {"type": "json_object"}}})
+    asked = asked_of(body, ())
+    assert asked.with_form("be brief", True)["answer_form"] == {
+        "schema": {"type": "object"},
+        "instructions": "be brief",
+        "calls": "none",
+    }
 
 
 def test_ids_name_a_task_and_a_position() -> None:
