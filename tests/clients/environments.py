@@ -69,10 +69,14 @@ CLIENTS = (
     Client("fastmcp", "fastmcp", "drive_fastmcp.py", "fastmcp"),
     Client("roboto 0.45.0", "roboto", "drive_roboto.py", "roboto==0.45.0"),
     Client("roboto", "roboto", "drive_roboto.py", "roboto"),
+    Client("openapi-python-client", "openapi-python-client", "drive_generated.py", "openapi-python-client"),
+    Client("@hey-api/openapi-ts", "@hey-api/openapi-ts", "drive_generated.mjs"),
 )
 MODULES = (
     *("openai", "@openai/agents", "ai", "zod", "@ag-ui/client", "ag-ui-client-before-1.0@npm:@ag-ui/client@0.0.59"),
     *(f"@ai-sdk/{name}" for name in AI_PROVIDERS),
+    *("@hey-api/openapi-ts", "esbuild", "@redocly/cli"),
+    "typescript@5",  # openapi-ts fails with newer ones
 )
 
 
@@ -128,7 +132,7 @@ class Environments:
 
     @property
     def _modules(self) -> Path:
-        return self.folder / "modules" / "node_modules"
+        return self._environment("modules of " + " ".join(MODULES)) / "node_modules"
 
     @property
     def _node_package(self) -> Path:

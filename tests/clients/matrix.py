@@ -24,7 +24,8 @@ CLIENT_SECONDS = 300
 REST_SECONDS = 30
 """The time in which the work of a client that has cancelled must end."""
 ABSENT = "-"
-KNOWN: dict[tuple[str, str], str] = {}
+_NO_CANCEL = "it sends responses, and closes its connection: the task goes on, and `POST /responses/ID/cancel` ends it"
+KNOWN = {("@ai-sdk/openai", "cancel"): _NO_CANCEL, ("@ai-sdk/open-responses", "cancel"): _NO_CANCEL}
 """Rows that fail, by client and row, with the reason for the table. A row that passes must not be here."""
 TABLE = re.compile(r"(?<=<!-- matrix -->\n).*?(?=<!-- end of the matrix -->)", re.DOTALL)
 
@@ -95,6 +96,7 @@ def _drive(environments: Environments, gateway: GatewayProcess, client: Client, 
     variables = {
         "PATH": os.environ["PATH"],
         "HOME": str(gateway.stack.folder),
+        "TMPDIR": str(gateway.stack.folder),
         "OPENAI_BASE_URL": url,
         "OPENAI_API_KEY": "none",
         "ROBOTO_SERVICE_ENDPOINT": url.removesuffix("/openai/v1"),

@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from roboco.domain.schema import InputModel
 
-MAX_CLIENT_TOOLS = 32
+MAX_CLIENT_TOOLS = 128
 """The largest number of client tools of one message. Those of the newest message that declares some apply."""
 
 

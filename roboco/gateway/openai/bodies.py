@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from roboco.domain.inbox.client_tool import MAX_CLIENT_TOOLS
 from roboco.gateway.bodies.mistakes import FewMistakes
 
 JsonObject = dict[str, JsonValue]
@@ -57,7 +58,7 @@ class _Body(FewMistakes):
     stream: bool | None = None
     """Whether the answer arrives as server-sent events."""
     stream_options: StreamOptions | None = None
-    tools: Annotated[list[JsonObject] | None, Field(max_length=32)] = None
+    tools: Annotated[list[JsonObject] | None, Field(max_length=MAX_CLIENT_TOOLS)] = None
     """Functions that the client runs."""
     roboco: RobocoOptions = RobocoOptions()
 

@@ -28,15 +28,15 @@ def stream() -> None:
 
 
 def structured() -> None:
-    expect(ask("as JSON", response_model=Place), Place(**PLACE))
+    expect(ask("as JSON", response_model=Place).model_dump(), PLACE)
     for mode in (instructor.Mode.JSON_SCHEMA, instructor.Mode.JSON):
         other = instructor.from_openai(OpenAI(), mode=mode)
         messages = [{"role": "user", "content": "as JSON"}]
-        expect(other.create(Place, model="desk", messages=messages), Place(**PLACE))
+        expect(other.create(Place, model="desk", messages=messages).model_dump(), PLACE)
 
 
 def parameters() -> None:
-    expect(ask("as JSON", response_model=Place, temperature=0, max_tokens=500, seed=7), Place(**PLACE))
+    expect(ask("as JSON", response_model=Place, temperature=0, max_tokens=500, seed=7).model_dump(), PLACE)
 
 
 def history() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import schemathesis
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode
@@ -130,6 +132,22 @@ def test_generated_requests_get_documented_responses(rest: RestWorld) -> None:
         fuzzer.run(found.ok())
     assert fuzzer.failures == {}, "\n\n".join(f"{key}: {text}" for key, text in fuzzer.failures.items())
     assert set(fuzzer.statuses) >= {200, 201, 202, 400, 404, 409, 422}
+
+
+def test_the_document_names_its_server_its_license_and_every_error(rest: RestWorld) -> None:
+    document = rest.client.get("/v1/openapi.json").json()
+    assert document["servers"] == [{"url": "/"}]
+    assert document["info"]["license"]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if "health" not in operation["tags"]:
+                assert {"401", "403", "429", "503"} <= operation["responses"].keys(), (method, path)
+                kind = "application/json" if path.startswith("/openai/") else "application/problem+json"
+                assert operation["responses"]["401"]["content"].keys() == {kind}, (method, path)
+    shop = FastAPI()
+    shop.mount("/roboco", rest.app)
+    with TestClient(shop) as client:
+        assert client.get("/roboco/v1/openapi.json").json()["servers"] == [{"url": "/roboco"}]
 
 
 def operations(rest: RestWorld) -> list[tuple[str, str, dict[str, Any]]]:

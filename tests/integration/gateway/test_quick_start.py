@@ -17,7 +17,7 @@ from tests.integration.gateway.test_serve import Served, served
 from tests.integration.streams.test_sse_browser import browser
 from tests.support.documents import GUIDES, example
 from tests.support.redis_users import StackOfUsers, take_denials, url_of
-from tests.support.servers.model_server import Reply
+from tests.support.servers.model_server import ModelServer, Reply
 from tests.support.stack import ROOT, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
@@ -59,6 +59,33 @@ def run(command: list[str], folder: Path, **variables: str) -> str:
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
+def test_the_first_commands_lead_to_a_streamed_answer(tmp_path: Path) -> None:
+    """Everything but the installation: the team file of the page, `roboco dev`, and curl, without another word."""
+    section = SECTION.search((GUIDES / "gateway.md").read_text())
+    assert section is not None
+    first, ask = re.findall(r"^```sh\n(.*?)^```$", section[1], re.DOTALL | re.MULTILINE)[:2]
+    installation, _, start = first.partition("\n")
+    assert installation == "pip install 'roboco[dev-server]'"
+    base = free_port()
+    start, ask = start.replace("7700", str(base)), ask.replace("7713", str(base + 13))
+    log = tmp_path / "dev.log"
+    with ModelServer() as model:
+        model.script(lambda _: Reply(chunks=["Rivers ", "carry ", "salt."], interval=0.05))
+        programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        own = {"PATH": programs, "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment = own | {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "none"}
+        stack = start_server("dev", ["bash", "-ec", start], env=environment, log=log, cwd=tmp_path)
+        try:
+            until(lambda: "gateway is ready" in log.read_text(), 120, log.read_text)
+            printed = run(["bash", "-ec", ask], tmp_path)
+        finally:
+            stack.stop(60)
+    pieces = [json.loads(line[6:]) for line in printed.splitlines() if line.startswith("data: {")]
+    assert "".join(one["choices"][0]["delta"].get("content") or "" for one in pieces) == "Rivers carry salt."
+    assert printed.rstrip().endswith("data: [DONE]")
 
 
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="needs curl and jq")
