@@ -13,6 +13,7 @@ from roboco.cli.terminal import options
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.progress import progress
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.client.operator.task_removal import RemovalPage
@@ -86,10 +87,12 @@ def _erase_many(
     if not given["yes"]:
         confirm(f"Erase {found} tasks for good?")
     refused = accepted = 0
-    for page in _pages(orchestrator, filters, chosen, given["rate"], dry_run=False):
-        _print_page(page, as_json)
-        refused += sum(one.outcome == "refused" for one in page.tasks)
-        accepted += sum(one.outcome != "refused" for one in page.tasks)
+    with progress("erasing tasks", found) as show:
+        for page in _pages(orchestrator, filters, chosen, given["rate"], dry_run=False):
+            _print_page(page, as_json)
+            refused += sum(one.outcome == "refused" for one in page.tasks)
+            accepted += sum(one.outcome != "refused" for one in page.tasks)
+            show(refused + accepted)
     _note(f"{accepted} tasks are being erased by the coordinators, {refused} are refused", as_json)
     return FAILED if refused else SUCCESS
 

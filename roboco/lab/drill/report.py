@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Final
 
-from roboco.cli.terminal.format import counted
+from roboco.cli.terminal.format import age, counted
 from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.cli.terminal.screen import Screen, TextSpan
 from roboco.lab.drill.promises import PROMISES
@@ -47,7 +47,8 @@ class DrillReport:
         self._screen = screen
         self._total = total
         self._running = ""
-        self._began = time.monotonic()
+        self._began = self._first = time.monotonic()
+        self._number = 0
 
     def note(self, text: str) -> None:
         """Print a remark."""
@@ -55,13 +56,15 @@ class DrillReport:
 
     def start(self, text: str, number: int) -> None:
         """Show the run that begins, on a terminal."""
-        self._running, self._began = f"{number}/{self._total} {text}", time.monotonic()
+        self._running, self._began, self._number = f"{number}/{self._total} {text}", time.monotonic(), number
         self.tick()
 
     def tick(self) -> None:
-        """Update the line of the running fault."""
+        """Update the line of the running fault, with an estimate of the time left."""
         if self._running:
-            self._screen.status(f"  {self._running} … {time.monotonic() - self._began:.0f} s")
+            now, done = time.monotonic(), self._number - 1
+            left = f", about {age((now - self._first) / done * (self._total - done))} left" if done else ""
+            self._screen.status(f"  {self._running} … {now - self._began:.0f} s{left}")
 
     def result(self, fault: FaultResult) -> None:
         """Print the result of a fault."""
