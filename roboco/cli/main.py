@@ -11,6 +11,7 @@ from io import TextIOWrapper
 from typing import Any, Final, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from roboco.cli.terminal.exit import (
     ERROR_FORMAT,
@@ -107,6 +108,12 @@ class Commands(click.Group):
         full_name = module if module.startswith("roboco.") else f"roboco.cli.{module}"
         command: click.Command = getattr(importlib.import_module(full_name), attribute)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands or options that begin so. No command is imported for that."""
+        texts = {name: text for entries in _COMMANDS.values() for name, (_, text) in entries.items()}
+        found = [CompletionItem(name, help=text) for name, text in texts.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

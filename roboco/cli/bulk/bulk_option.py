@@ -18,6 +18,7 @@ from roboco.cli.bulk.task_conditions import NAMES, filter_options, task_conditio
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
 from roboco.cli.terminal.format import counted
+from roboco.cli.terminal.progress import progress
 from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.client.operator.bulk import PAGE_SIZE, Bulk
 from roboco.client.operator.bulk_control import DECISIONS, ControlName
@@ -82,20 +83,20 @@ def _run_bulk(name: ControlName, options: Any, own: dict[str, Any], as_json: boo
     totals, calls, complete = Counter[str](), 0, True
     with Orchestrator(caller_settings()) as orchestrator:
         bulk = orchestrator.bulk(name, bulk_id=own["bulk_id"], **options)
-        found, tasks, start = _print_count(name, bulk, own["cursor"])
+        found, matching, start = _print_count(name, bulk, own["cursor"])
         if not own["yes"]:
             confirm(f"{name} {found}?")
         resume = f"resume with the same options and --cursor {own['cursor'] or start}"
         click.echo(f"after a crash {resume}", err=True)
         try:
-            for page in bulk.pages(own["cursor"] or start, PAGE_SIZE):
-                complete = page.complete
-                for one in page.outcomes:
-                    totals[one.outcome] += 1
-                    calls += len(one.calls) if one.outcome != "repeated" else 0
-                    _print_outcome(one, as_json)
-                if page.cursor:
-                    click.echo(f"{name}: {totals.total()} of {tasks}", err=True)
+            with progress(f"{name}: tasks", matching) as show:
+                for page in bulk.pages(own["cursor"] or start, PAGE_SIZE):
+                    complete = page.complete
+                    for one in page.outcomes:
+                        totals[one.outcome] += 1
+                        calls += len(one.calls) if one.outcome != "repeated" else 0
+                        _print_outcome(one, as_json)
+                    show(totals.total())
         except BaseException:
             click.echo(f"aborted after {counted(totals.total(), 'task')}; {resume}", err=True)
             raise
@@ -112,10 +113,10 @@ def _run_bulk(name: ControlName, options: Any, own: dict[str, Any], as_json: boo
     return FAILED if counts.failed or not complete else SUCCESS
 
 
-def _print_count(name: ControlName, bulk: Bulk, cursor: str) -> tuple[str, str, str]:
+def _print_count(name: ControlName, bulk: Bulk, cursor: str) -> tuple[str, int, str]:
     """Print how many tasks the control will reach, and of a decision all calls, since a person confirms them.
 
-    Return that as text, the tasks alone, and the cursor of the first page.
+    Return that as text, the number of the tasks, and the cursor of the first page.
     """
     tools, matching, unreadable = Counter[tuple[str, str]](), 0, 0
     while True:
@@ -132,7 +133,7 @@ def _print_count(name: ControlName, bulk: Bulk, cursor: str) -> tuple[str, str, 
         click.echo(f"  {escape_invisible(tool)} ({effect}): {counted(calls, 'call')}", err=True)
     if unreadable:
         click.echo(f"  the calls of {counted(unreadable, 'further task')} cannot be read", err=True)
-    return found, tasks, part.start
+    return found, matching, part.start
 
 
 def confirm(question: str) -> None:

@@ -18,7 +18,8 @@ from roboco.cli.terminal.screen import Screen
 from roboco.domain.decision.decide import STOPPED
 from roboco.domain.history.call_failure import CallFailure
 from roboco.domain.history.interruption import INTERRUPTED_BY_USER
-from roboco.domain.history.step import USER, TaskStep
+from roboco.domain.history.step import ORCHESTRATOR, USER, TaskStep
+from roboco.domain.recorded.step_events import orchestrator_event
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import (
     AgentHandedOff,
@@ -116,6 +117,8 @@ class LiveView:
         if step.by_agent:
             self._label(step.agent_name, step.step_id, str((step.metadata.get("routing") or {}).get("reason", "")))
             self._screen.write(step.text)
+        elif step.agent_name == ORCHESTRATOR and step.error is None:
+            self._note(orchestrator_event(step))
         self._remaining_parts(step)
 
     def note_step(self, step: TaskStep) -> None:

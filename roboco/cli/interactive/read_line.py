@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+_PASTE_SECONDS: Final = 0.05
+"""Seconds within which the next line of a pasted text arrives."""
 _SELECT_TIMEOUT: Final = 0.1
 """Seconds after which the loop notices a signal that arrived just before it started to wait."""
 
@@ -26,6 +28,11 @@ def read_line(prompt: str) -> str:
         return _read(lambda: os.read(terminal, 4096), terminal)
     finally:
         os.close(terminal)
+
+
+def input_waits() -> bool:
+    """Return True if a further line has arrived already: it was pasted together with the one before."""
+    return bool(select.select([sys.stdin.fileno()], [], [], _PASTE_SECONDS)[0])
 
 
 def _read(read: Callable[[], bytes], keys: int) -> str:

@@ -9,7 +9,7 @@ from textwrap import indent
 from typing import Any, Final
 
 from roboco.cli.interactive.live_view import LiveView
-from roboco.cli.interactive.read_line import read_line
+from roboco.cli.interactive.read_line import input_waits, read_line
 from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted, raise_on_ctrl_c
@@ -21,8 +21,8 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.team.tool_difference import ToolDifference
 from roboco.errors import TransientError, UsageError
 
-_REPLY_PROMPT = "your answer, ended by an empty line (empty: leave; Ctrl-C: stop the task)"
-_INTERJECTION_PROMPT = "your message, ended by an empty line (empty: continue; Ctrl-C: stop the task)"
+_REPLY_PROMPT = "your answer (Enter sends it; empty: leave; Ctrl-C: stop the task)"
+_INTERJECTION_PROMPT = "your message (Enter sends it; empty: continue; Ctrl-C: stop the task)"
 _NO_INTERJECTION = "no message: the task continues"
 _APPROVAL_PROMPT = "may it run? y, n [REASON], or {other arguments} (empty: leave; Ctrl-C: stop)"
 _CHANGE_PROMPT = "approve the change? y, n [REASON]; this call does not run (empty: leave; Ctrl-C: stop)"
@@ -134,14 +134,14 @@ class TerminalUser:
             self._screen.paragraph((str(error), "red"))
 
     def _read_lines(self, several: bool) -> list[str]:
-        """Return the lines before an empty one; without `several`, the first line alone."""
+        """Return the line that is typed; with `several`, all lines that are pasted together."""
         lines: list[str] = []
         self._view.note_interjection()
         try:
             with raise_on_ctrl_c():
                 while line := read_line("> "):
                     lines.append(line)
-                    if not several:
+                    if not (several and input_waits()):
                         break
         except EOFError:
             self._screen.blank()

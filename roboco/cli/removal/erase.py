@@ -12,6 +12,7 @@ from roboco.cli.terminal import options
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.progress import progress
 from roboco.cli.terminal.sanitize import one_line
 from roboco.cli.terminal.screen import Screen
 from roboco.client.operator.task_removal import RemovalPage
@@ -30,6 +31,7 @@ from roboco.domain.removal.erasure import ErasureReceipt
 @click.option("--dry-run", is_flag=True, help="List the tasks that meet the conditions, and erase none.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--receipt", "shows_receipt", is_flag=True, help="Print the receipt of a task that was erased.")
+@click.option("--rewrite", is_flag=True, help="Then let Redis rewrite its append-only file now.")
 @options.timeout(30)
 @options.as_json
 def erase(task_id: str | None, timeout: float, as_json: bool, **given: Any) -> int:
@@ -40,6 +42,9 @@ def erase(task_id: str | None, timeout: float, as_json: bool, **given: Any) -> i
     Coordinators carry it out. A receipt remains, without content, and rejects whatever arrives late for the task. The
     exit code is 1 if the erasure is not complete after --timeout seconds, or if a task is refused. With conditions, the
     command asks before it begins, and waits for no task; after an abort, run it again.
+
+    Redis' append-only file holds erased texts until its next rewrite. With --rewrite the command starts one: its user
+    of Redis needs the right to bgrewriteaof.
     """
     filters = _filters(given)
     if (task_id is None) == (not filters):
@@ -49,14 +54,25 @@ def erase(task_id: str | None, timeout: float, as_json: bool, **given: Any) -> i
     chosen = ErasureOptions(reason=given["reason"], stop=given["stop"], forks=given["forks"] or "refuse")
     with Orchestrator(caller_settings()) as orchestrator:
         if task_id is None:
-            return _erase_many(orchestrator, filters, chosen, given, as_json)
+            code = _erase_many(orchestrator, filters, chosen, given, as_json)
+            return _rewrite(orchestrator, True, code) if given["rewrite"] and not given["dry_run"] else code
         if given["shows_receipt"]:
             return _print_receipt(orchestrator.operator.erasure(task_id), as_json)
         if given["dry_run"]:
             raise click.UsageError("--dry-run lists tasks that meet conditions; roboco show TASK shows one task")
         if not given["yes"]:
             confirm(f"Erase task {task_id} for good?")
-        return _print_receipt(orchestrator.operator.erase(task_id, timeout=timeout, **chosen), as_json)
+        code = _print_receipt(orchestrator.operator.erase(task_id, timeout=timeout, **chosen), as_json)
+        return _rewrite(orchestrator, given["rewrite"], code)
+
+
+def _rewrite(orchestrator: Orchestrator, wanted: bool, code: int) -> int:
+    """Let Redis rewrite its append-only file, or say that it holds erased texts until then. Return the code."""
+    if wanted:
+        orchestrator.operator.rewrite_append_only_file()
+    kept = "is being rewritten" if wanted else "holds erased texts until its next rewrite, which --rewrite starts"
+    click.echo(f"Redis' append-only file {kept}", err=True)
+    return code
 
 
 def _filters(given: dict[str, Any]) -> TaskFilterOptions:
@@ -85,10 +101,12 @@ def _erase_many(
     if not given["yes"]:
         confirm(f"Erase {found} tasks for good?")
     refused = accepted = 0
-    for page in _pages(orchestrator, filters, chosen, given["rate"], dry_run=False):
-        _print_page(page, as_json)
-        refused += sum(one.outcome == "refused" for one in page.tasks)
-        accepted += sum(one.outcome != "refused" for one in page.tasks)
+    with progress("erasing tasks", found) as show:
+        for page in _pages(orchestrator, filters, chosen, given["rate"], dry_run=False):
+            _print_page(page, as_json)
+            refused += sum(one.outcome == "refused" for one in page.tasks)
+            accepted += sum(one.outcome != "refused" for one in page.tasks)
+            show(refused + accepted)
     _note(f"{accepted} tasks are being erased by the coordinators, {refused} are refused", as_json)
     return FAILED if refused else SUCCESS
 

@@ -6,6 +6,7 @@ import click
 
 from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.progress import progress
 from roboco.cli.terminal.sanitize import one_line
 from roboco.client.orchestrator import Orchestrator
 from roboco.settings import load_settings
@@ -26,10 +27,11 @@ def retention(dry_run: bool, as_json: bool) -> None:
         _print_rules(settings.retention_rules, as_json)
         return
     counts, read, cursor = Counter[str](), 0, ""
-    with Orchestrator(settings) as orchestrator:
+    with Orchestrator(settings) as orchestrator, progress("tasks read") as show:
         while True:
             page = orchestrator.operator.retention_page(cursor=cursor)
             read += page.tasks_read
+            show(read)
             for one in page.tasks:
                 counts[one.cause] += 1
                 text = f"{one.task_id} {one_line(one.cause, 300)}"

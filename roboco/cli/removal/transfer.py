@@ -5,10 +5,12 @@ import uuid
 from pathlib import Path
 
 import click
+from rich.progress import DownloadColumn
 
 from roboco.cli.terminal import options
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.json_output import print_json
+from roboco.cli.terminal.progress import progress
 from roboco.client.orchestrator import Orchestrator
 from roboco.errors import UsageError
 
@@ -31,10 +33,11 @@ def export_task(task_id: str, file: Path, as_json: bool) -> None:
     with Orchestrator(caller_settings()) as orchestrator:
         pieces = orchestrator.operator.export_task(task_id)
         try:
-            with part.open("xb") as written:
+            with part.open("xb") as written, progress(f"exporting {task_id}", None, DownloadColumn()) as show:
                 os.chmod(part, 0o600)
                 for piece in pieces:
                     written.write(piece)
+                    show(written.tell())
                 written.flush()
                 os.fsync(written.fileno())
             os.link(part, file)

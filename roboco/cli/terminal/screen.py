@@ -12,8 +12,8 @@ from roboco.cli.terminal.word_wrap import WordWrap, break_lines
 TextSpan = str | tuple[str, str]
 """A piece of a line: a text, or a text with its rich style."""
 
-PIPE_WIDTH = 200
-"""Columns of a table, if the output is no terminal."""
+PIPE_WIDTH = 2000
+"""Columns of a table, if the output is no terminal: ids and reasons are not folded."""
 
 
 class Screen:

@@ -5,10 +5,11 @@ Coordinators carry out an erasure. So the client needs no right to remove object
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from typing import BinaryIO, Unpack
 
 from celery import Celery
+from redis.cluster import RedisCluster
 
 from roboco.client import access_keys
 from roboco.client.access_keys import CreatedKey, utc_now
@@ -49,6 +50,9 @@ from roboco.engine.tombstones import parse_request, receipt_of
 from roboco.errors import Forbidden, NotFound, RobocoError, TransientError, UsageError
 from roboco.ports.dead_letters import DeadLetterPage
 from roboco.ports.memories import change_memory, read_memory
+from roboco.redis.client import connect
+from roboco.redis.cluster import LazyCluster
+from roboco.redis.scripts import translating_errors
 from roboco.settings import Settings
 
 
@@ -218,6 +222,16 @@ class Operator:
             pause = min(MAX_WAIT, 2 * pause)
             receipt = self._receipt_so_far(request)
         return receipt
+
+    def rewrite_append_only_file(self) -> None:
+        """Let Redis rewrite its append-only file, which holds erased texts until then. It returns before the end.
+
+        Raises UsageError if the user of Redis may not, and TransientError if Redis does not answer.
+        """
+        self._require_operator("the append-only file of Redis")
+        with translating_errors(), closing(connect(self.settings.redis_url)) as client:
+            nodes = {"target_nodes": RedisCluster.PRIMARIES} if isinstance(client, LazyCluster) else {}
+            client.bgrewriteaof(**nodes)
 
     def erasure(self, task_id: str) -> ErasureReceipt:
         """Return the receipt of a task that was erased, or whose erasure is requested.

@@ -33,7 +33,7 @@ def events_of(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
     elif step.agent_name == TOOL_EXECUTOR:
         yield from _result_events(steps, step)
     elif step.agent_name == ORCHESTRATOR:
-        yield _orchestrator_event(step)
+        yield orchestrator_event(step)
     else:
         yield from _agent_events(step)
     if changed := step.metadata.get(STATE):
@@ -97,7 +97,8 @@ def _result_events(steps: Sequence[TaskStep], step: TaskStep) -> Iterator[str]:
         yield f"goal {goal} was achieved"
 
 
-def _orchestrator_event(step: TaskStep) -> str:
+def orchestrator_event(step: TaskStep) -> str:
+    """Return the event that the step of the orchestrator records."""
     if step.error is not None:
         return f"{step.error.code}{caller_in_brackets(step)}: {truncated(step.error.message)}"
     if goals := step.metadata.get(REMINDED_GOALS):

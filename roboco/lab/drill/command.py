@@ -87,7 +87,7 @@ def drill(
     die, and a user interrupts and stops the task. The command needs no server and no key: a scripted model answers, and
     stand-ins run in place of the team's tools. A stand-in counts executions and has no effect.
 
-    The exit code is 0 if all promises held, and 1 if one was broken or nothing was shown. `roboco docs drill` has more.
+    The exit code is 0 if no promise was broken, and 1 if one was or nothing was shown. `roboco docs drill` has more.
     """
     logging.getLogger("roboco").addHandler(logging.NullHandler())  # warnings of a missing worker: the drill killed it
     faults = select(only)

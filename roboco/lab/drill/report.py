@@ -3,11 +3,12 @@
 import base64
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Final
 
-from roboco.cli.terminal.format import counted
+from roboco.cli.terminal.format import age, counted
 from roboco.cli.terminal.sanitize import escape_invisible
 from roboco.cli.terminal.screen import Screen, TextSpan
 from roboco.lab.drill.promises import PROMISES
@@ -46,7 +47,8 @@ class DrillReport:
         self._screen = screen
         self._total = total
         self._running = ""
-        self._began = time.monotonic()
+        self._began = self._first = time.monotonic()
+        self._number = 0
 
     def note(self, text: str) -> None:
         """Print a remark."""
@@ -54,13 +56,15 @@ class DrillReport:
 
     def start(self, text: str, number: int) -> None:
         """Show the run that begins, on a terminal."""
-        self._running, self._began = f"{number}/{self._total} {text}", time.monotonic()
+        self._running, self._began, self._number = f"{number}/{self._total} {text}", time.monotonic(), number
         self.tick()
 
     def tick(self) -> None:
-        """Update the line of the running fault."""
+        """Update the line of the running fault, with an estimate of the time left."""
         if self._running:
-            self._screen.status(f"  {self._running} … {time.monotonic() - self._began:.0f} s")
+            now, done = time.monotonic(), self._number - 1
+            left = f", about {age((now - self._first) / done * (self._total - done))} left" if done else ""
+            self._screen.status(f"  {self._running} … {now - self._began:.0f} s{left}")
 
     def result(self, fault: FaultResult) -> None:
         """Print the result of a fault."""
@@ -152,11 +156,22 @@ def _summary_lines(result: DrillResult) -> Iterator[ReportLine]:
         calls = sum(fault.irreversible_calls.get(tool, 0) for fault in result.faults)
         once = ": none ran twice" if ran == calls else ""
         yield 4, ["  ", (tool, "bold"), f" {counted(ran, 'execution')} of {counted(calls, 'call')}{once}"]
+    yield from _repetitions(result)
     yield from _heading("weaknesses of the team")
     for one in result.weaknesses:
         yield 4, [("  ! ", "yellow"), (one.place, "bold"), f": {one.text}. ", (one.remedy, "dim")]
     if not result.weaknesses:
         yield _dim(4, "  none found")
+
+
+def _repetitions(result: DrillResult) -> Iterator[ReportLine]:
+    again = sum((Counter(fault.repeated) for fault in result.faults), Counter[str]())
+    if again:
+        yield from _heading("tools that ran twice: is that harmless?")
+    for tool, calls in sorted(again.items()):
+        remedy = "if a second run changes anything, declare effect: irreversible"
+        found = f" ran again for {counted(calls, 'call')}, as its declared effect allows. "
+        yield 4, ["  ", (tool, "bold"), found, (remedy, "dim")]
 
 
 def _heading(text: str) -> Iterator[ReportLine]:
@@ -166,13 +181,15 @@ def _heading(text: str) -> Iterator[ReportLine]:
 
 def _verdict(result: DrillResult, strict: bool) -> ReportLine:
     """Return how many faults struck, and what follows for the exit code."""
-    return 0, [(_verdict_text(result, strict), "bold red" if result.failed(strict) else "bold green")]
+    whole = result.struck == result.applicable and not result.unchecked and not result.interrupted
+    style = "bold red" if result.failed(strict) else "bold green" if whole else "bold yellow"
+    return 0, [(_verdict_text(result, strict), style)]
 
 
 def _verdict_text(result: DrillResult, strict: bool) -> str:
     if result.error:
         return f"the drill ended early: {result.error}"
-    parts = [f"{counted(result.struck, 'fault')} struck in {result.seconds:.0f} s"]
+    parts = [f"{result.seconds:.0f} s"]
     parts += [f"{result.count(name)} {text}" for name, text in _NOT_STRUCK.items() if result.count(name)]
     parts += [counted(len(result.weaknesses), "weakness", "weaknesses")] if result.weaknesses else []
     parts += ["interrupted, so this is not all"] if result.interrupted else []
@@ -182,6 +199,8 @@ def _verdict_text(result: DrillResult, strict: bool) -> str:
     elif not result.struck:
         verdict = "no fault struck, so nothing is shown"
     else:
-        verdict = "all promises held so far" if result.interrupted else "all promises held"
+        verdict = "no promise was broken"
+    verdict += f"; {result.struck} of {counted(result.applicable, 'fault')} struck"
+    verdict += f"; {', '.join(result.unchecked)} not checked" if result.unchecked else ""
     strictly = "; --strict counts weaknesses and faults that did not strike" if strict and result.failed(strict) else ""
     return f"{verdict} ({', '.join(parts)}){strictly}"

@@ -30,6 +30,8 @@ class FaultResult:
     """How often each irreversible tool ran."""
     irreversible_calls: dict[str, int] = field(default_factory=dict)
     """How many calls of each irreversible tool there were."""
+    repeated: dict[str, int] = field(default_factory=dict)
+    """How many calls of each other tool ran more than once."""
     broken: Sequence[str] = ()
     """The broken promises, each with what is wrong."""
     promises: dict[str, bool] = field(default_factory=dict)
@@ -62,6 +64,16 @@ class DrillResult:
     def struck(self) -> int:
         """The number of faults that struck."""
         return sum(bool(fault.hit) for fault in self.faults)
+
+    @property
+    def applicable(self) -> int:
+        """The number of faults that the team can meet."""
+        return sum(fault.outcome != "does not apply" and fault.group != "baseline" for fault in self.faults)
+
+    @property
+    def unchecked(self) -> list[str]:
+        """The promises that no run has checked."""
+        return [name for name, (_, checked) in self.promises().items() if not checked]
 
     def promises(self) -> dict[str, tuple[int, int]]:
         """Return for each promise in how many runs it was kept, and in how many it was checked."""

@@ -77,6 +77,7 @@ def _judged(fault: Fault, run: ObservedRun) -> FaultResult:
         effects=[*run.notes, *_effects(run)],
         executions={tool: sum(calls[one] for one in calls if one[0] == tool) for tool, _ in calls},
         irreversible_calls=dict(Counter(tool for tool, _ in calls)),
+        repeated=_repeated(run),
         broken=broken,
         promises={name: not sentences for name, sentences in judged.items()} if struck or broken else {},
         tasks=[task.task_id for task in run.tasks],
@@ -109,8 +110,7 @@ def _effects(run: ObservedRun) -> Iterator[str]:
         yield f"{counted(restarts, 'turn')} begun again; readers learned that its first text is void"
     if events["event_stream_reset"]:
         yield "the streams began again from the workspace"
-    counts = Counter((one.tool, one.key) for one in run.executions if one.tool not in run.irreversible)
-    for tool, number in Counter(tool for (tool, _), times in counts.items() if times > 1).items():
+    for tool, number in _repeated(run).items():
         yield f"{tool} ran again for {counted(number, 'call')}, which its declared effect allows"
     yield from (error for task in run.tasks for error in _errors(task))
     if unknown := events["event_tool_unknown"]:
@@ -120,6 +120,12 @@ def _effects(run: ObservedRun) -> Iterator[str]:
     if run.prompts:
         holding = [agent for agent, held in run.prompts.items() if held]
         yield f"prompts that held the message: {', '.join(holding) or 'none'}"
+
+
+def _repeated(run: ObservedRun) -> dict[str, int]:
+    """Return how many calls of each tool that is not irreversible ran more than once."""
+    counts = Counter((one.tool, one.key) for one in run.executions if one.tool not in run.irreversible)
+    return dict(Counter(tool for (tool, _), times in counts.items() if times > 1))
 
 
 def _errors(task: ObservedTask) -> Iterator[str]:

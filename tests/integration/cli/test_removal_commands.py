@@ -37,8 +37,11 @@ def test_a_task_is_erased_once_and_its_receipt_is_shown(desk: Desk) -> None:
     assert "status           erased" in output
     assert "reason           request 17" in output
     assert "secret" not in output
-    assert desk.call("erase", "--receipt", task_id) == output
-    assert desk.call("erase", task_id, "--yes") == output, "the same request again returns the receipt"
+    receipt = desk.call("erase", "--receipt", task_id)
+    file = "Redis' append-only file"
+    assert output == f"{receipt}{file} holds erased texts until its next rewrite, which --rewrite starts\n"
+    again = desk.call("erase", task_id, "--yes", "--rewrite")
+    assert again == f"{receipt}{file} is being rewritten\n", "the same request again returns the receipt"
     assert json.loads(desk.call("erase", "--receipt", task_id, "--json"))["files"] > 3
     with pytest.raises(AssertionError, match="was erased at"):
         desk.call("show", task_id)

@@ -31,6 +31,7 @@ class TerminalSession:
         self.view = LiveView(Screen(self._file))
         self.user = TerminalUser(cast(Task, self), cast(PendingActions, self), Screen(self._file), self.view)
         monkeypatch.setattr("roboco.cli.interactive.user.read_line", self._input)
+        monkeypatch.setattr("roboco.cli.interactive.user.input_waits", lambda: True)
 
     @property
     def screen(self) -> list[str]:
@@ -94,7 +95,7 @@ def test_an_interjection_interrupts_the_task(open_session: OpenSession) -> None:
     session = open_session("be brief", "")
     assert session.user.interject()
     assert session.controls == [("interrupt", "be brief")]
-    assert session.screen[1].startswith("your message, ended by an empty line")
+    assert session.screen[1].startswith("your message (Enter sends it")
     assert "Ctrl-C: stop the task" in session.screen[1]
 
 

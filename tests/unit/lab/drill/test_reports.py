@@ -14,6 +14,7 @@ import pytest
 from roboco import UsageError
 from roboco.cli.terminal.screen import Screen
 from roboco.lab.drill.faults import FAULTS, select
+from roboco.lab.drill.promises import PROMISES
 from roboco.lab.drill.report import DrillReport, render_html
 from roboco.lab.drill.result import DrillResult, FaultOutcome, FaultResult
 from roboco.lab.drill.scene import Baseline
@@ -70,16 +71,37 @@ def test_the_text_never_shows_a_fault_that_did_not_strike_as_passed() -> None:
     text = text_of(result(fault("held"), fault("not hit", text="a late kill", why="it ended before")))
     assert "○ a late kill  not hit: it ended before" in text
     assert "✓ a late kill" not in text
-    assert "all promises held (1 fault struck in 0 s, 1 not hit)" in text
+    assert "no promise was broken; 1 of 2 faults struck; P2, P3, " in text
+    assert "P10 not checked (0 s, 1 not hit)" in text
 
 
 def test_the_text_says_that_a_drill_is_incomplete() -> None:
     interrupted = result(fault("held"), interrupted=True)
     assert "interrupted, so this is not all" in text_of(interrupted)
-    assert "all promises held so far (" in text_of(interrupted)
-    assert "all promises held so far (" in render_html(interrupted, strict=False)
+    assert "no promise was broken; 1 of 1 fault struck" in render_html(interrupted, strict=False)
     assert "the drill ended early: no worker" in text_of(result(error="no worker"))
     assert "--strict counts weaknesses" in text_of(result(fault("held"), weaknesses=[WEAKNESS]), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "style"),
+    [
+        (result(fault("held", promises=dict.fromkeys(PROMISES, True))), "bold green"),
+        (result(fault("held", promises=dict.fromkeys(PROMISES, True)), interrupted=True), "bold yellow"),
+        (result(fault("held", promises=dict.fromkeys(PROMISES, True)), fault("not hit")), "bold yellow"),
+        (result(fault("held")), "bold yellow"),
+        (result(fault("broken")), "bold red"),
+    ],
+)
+def test_the_verdict_is_green_only_if_all_was_shown(found: DrillResult, style: str) -> None:
+    assert f'<span class="{style}">' in render_html(found, strict=False).partition("</p>")[0]
+
+
+def test_tools_that_ran_twice_are_listed_with_the_question() -> None:
+    text = text_of(result(fault("held", repeated={"look_up": 2}), fault("held", repeated={"look_up": 1})))
+    assert "tools that ran twice: is that harmless?" in text
+    assert "look_up ran again for 3 calls, as its declared effect allows" in text
+    assert "ran twice" not in text_of(result(fault("held")))
 
 
 def test_the_json_holds_the_promises_and_the_outcome() -> None:
