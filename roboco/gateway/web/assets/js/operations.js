@@ -68,7 +68,7 @@ function Parts({ action, query }) {
     <div class="parts">${urgent.filter(part => !needsMe.includes(part))}<//>
     <section aria-label="All operations"><h2>Tools<//>
       <p class="row"><span class="dim">Usage by<//>${USAGE.map(by => link(by, "report_usage", { by }))}<//>
-      ${Object.keys(TOOLS).map(group => html`<p class="row"><span class="dim">${group}<//>${Object.entries(actions ?? {}).map(([name, { title }]) => groupOf(name) === group && link(title, name))}<//>`)}<//>
+      ${actions ? Object.keys(TOOLS).map(group => html`<p class="row"><span class="dim">${group}<//>${Object.entries(actions).map(([name, { title }]) => groupOf(name) === group && link(title, name))}<//>`) : html`<p class="dim">reading …<//>`}<//>
     ${actions?.[action] && html`<${Action} key=${location.hash} name=${action} actions=${actions} query=${query} onClose=${() => (location.hash = "#/operations")} />`}`;
 }
 
