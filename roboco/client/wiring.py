@@ -4,6 +4,7 @@ import importlib
 import os
 import socket
 from dataclasses import dataclass, field
+from importlib.metadata import version
 
 import redis
 from celery import Celery
@@ -17,7 +18,7 @@ from roboco.broker.shop import CeleryShop
 from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_limits import OPENAI_BASE_URL, ModelLimits
-from roboco.domain.url import strip_credentials
+from roboco.domain.url import strip_credentials, without_query
 from roboco.engine.engine import Engine, Policy, Process, Services, TaskStores, WorkspaceRecords
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
@@ -109,7 +110,9 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
             dead_letters=RedisDeadLetters(lambda: client, keys),
             task_index=RedisTaskIndex(scripts, keys, settings.tenant),
         ),
-        workspace=WorkspaceRecords(workspace.files, workspace.histories, FrozenTeams(workspace.files)),
+        workspace=WorkspaceRecords(
+            workspace.files, workspace.histories, FrozenTeams(workspace.files, origin=_origin())
+        ),
         services=Services(
             call_model=call_model if host.telemetry is None else instrumented(call_model, host.telemetry),
             rate_limiter=RedisRateLimiter(scripts, keys, model_limits(settings)),
@@ -187,7 +190,16 @@ def _notifier(settings: Settings) -> Deliver:
 
 def model_limits(settings: Settings) -> ModelLimits:
     """Return the operator's limits of models. Limits without an address apply to OPENAI_BASE_URL of this process."""
-    return ModelLimits(settings.model_limits, os.environ.get("OPENAI_BASE_URL") or OPENAI_BASE_URL)
+    return ModelLimits(settings.model_limits, _model_server())
+
+
+def _model_server() -> str:
+    return os.environ.get("OPENAI_BASE_URL") or OPENAI_BASE_URL
+
+
+def _origin() -> dict[str, str]:
+    """Return the release of this process, and the address of profiles without one, which may hold no secret."""
+    return {"roboco": version("roboco"), "model_server": strip_credentials(without_query(_model_server()))}
 
 
 def client_telemetry() -> ProcessTelemetry | None:

@@ -24,7 +24,7 @@ class WorkerCheck:
         self._task_id = task_id
         self._current_cause = current_cause
         self.has_own_worker = False
-        """True if this process watches a worker of its own: that it is not registered yet is no cause."""
+        """True if this process watches the worker that it has started: that it is not registered yet is no cause."""
         self._due = time.monotonic() + LIVENESS_TIMEOUT
         self._logged = -LOG_INTERVAL
         self.missing_worker = ""

@@ -28,9 +28,10 @@ from roboco.errors import RobocoError
 from roboco.gateway.bodies.json_values import JsonValues
 from roboco.gateway.calls import OWNER, RECEIVED
 from roboco.gateway.gateway import Gateway
+from roboco.gateway.openai.problems import response_at
 from roboco.gateway.origin import HEALTH_PATHS, SAFE_METHODS, check_host, check_origin, path_of
 from roboco.gateway.principal import ACCESS, Principal
-from roboco.gateway.problem import Problem, problem_response
+from roboco.gateway.problem import Problem
 
 PUBLIC_PATHS: Final = frozenset({"/v1/sign-in"})
 """Paths whose requests have their key in the body."""
@@ -175,7 +176,7 @@ class AccessMiddleware:
         try:
             self._check_origin(scope)
         except Problem as problem:
-            await problem_response(problem)(scope, receive, send)
+            await response_at(path_of(scope), problem)(scope, receive, send)
             return
         await self._serve(scope, receive, send)
 

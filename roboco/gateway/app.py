@@ -11,7 +11,6 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 
 from roboco.client.orchestrator import Orchestrator
 from roboco.errors import RobocoError
@@ -21,9 +20,12 @@ from roboco.gateway.agui import routes as agui
 from roboco.gateway.ai_sdk import routes as ai_sdk
 from roboco.gateway.bodies.body_budget import LargeBodies
 from roboco.gateway.closing import set_at_signals
+from roboco.gateway.cors import Cors
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.openai import catalog, chat, responses
-from roboco.gateway.problem import Problem, problem_of, problem_response
+from roboco.gateway.openai.problems import response_at
+from roboco.gateway.origin import path_of
+from roboco.gateway.problem import Problem, problem_of
 from roboco.gateway.request_log import RequestLogMiddleware
 from roboco.gateway.rest import routes as rest_routes
 from roboco.gateway.rest.openapi import describe
@@ -79,14 +81,13 @@ def create_app(
     app.add_middleware(StreamHandover)  # the first one is the innermost
     app.add_middleware(LargeBodies, budget=gateway.bodies)
     app.add_middleware(AccessMiddleware, gateway=gateway)
-    if gateway.settings.cors_origins:  # such a page sends a key in a header: browsers send it no cookie
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=gateway.settings.cors_origins,
-            allow_methods=["*"],
-            allow_headers=["*"],
-            expose_headers=["*"],
-        )
+    app.add_middleware(
+        Cors,  # such a page sends a key in a header: browsers send it no cookie
+        allow_origins=gateway.settings.cors_origins,
+        allow_methods=["*"],
+        allow_headers=["*"],
+        expose_headers=["*"],
+    )
     app.add_middleware(RequestLogMiddleware, closing=gateway.closing, metrics=metrics)
     ours = (web_routes, sign_in, health, rest_routes, stream_routes)
     others = (ai_sdk, agui, sessions, agents, catalog, chat, responses)  # agents refuses all other paths of /v1/ai
@@ -106,5 +107,6 @@ def _mcp_endpoint(gateway: Gateway) -> Any:
     return McpEndpoint(gateway)
 
 
-async def _on_error(_: Request, error: Exception) -> Response:
-    return problem_response(problem_of(error))
+async def _on_error(request: Request, error: Exception) -> Response:
+    unknown = isinstance(error, HTTPException) and error.status_code == 404
+    return response_at(path_of(request.scope), problem_of(error), unknown)

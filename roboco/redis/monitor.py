@@ -59,13 +59,6 @@ class RedisMonitor:
         self._keys = keys
         self._buckets = Buckets(keys, limits)
 
-    def open_tasks(self) -> int:
-        """Return the number of tasks that have not ended."""
-        with translating_errors(), self._client.pipeline(transaction=False) as pipe:
-            for shard in range(SHARDS):
-                pipe.zcard(self._keys.schedule(shard))
-            return sum(map(int, pipe.execute()))
-
     def task_ids(self, limit: int) -> list[str]:
         """Return the ids of at most `limit` open tasks, earliest sweep first: those with running work lead.
 

@@ -41,6 +41,8 @@ class Client:
 
 
 AI_PROVIDERS = ("openai", "openai-compatible", "open-responses")
+AG_UI_CLIENTS = {"@ag-ui/client": "@ag-ui/client", "@ag-ui/client 0.0.59": "ag-ui-client-before-1.0"}
+"""The packages by client. CopilotKit's runtime pins the older one, which is installed by another name."""
 CLIENTS = (
     Client("openai", "openai", "drive_openai.py", "openai"),
     Client("openai (npm)", "openai", "drive_openai.mjs"),
@@ -55,10 +57,23 @@ CLIENTS = (
         Client(f"@ai-sdk/{name}", f"@ai-sdk/{name}", "drive_ai.mjs", variables={"AI_PROVIDER": name})
         for name in AI_PROVIDERS
     ),
+    Client("ai", "ai", "drive_ai_chat.mjs"),
+    *(
+        Client(name, package, "drive_ag_ui.mjs", variables={"AG_UI_CLIENT": package, "AG_UI_NAME": name})
+        for name, package in AG_UI_CLIENTS.items()
+    ),
+    *(
+        Client(name, "mcp", "drive_mcp.py", "mcp", {"MCP_MODE": mode, "MCP_NAME": name})
+        for name, mode in (("mcp", "auto"), ("mcp 2025-11-25", "legacy"))
+    ),
+    Client("fastmcp", "fastmcp", "drive_fastmcp.py", "fastmcp"),
     Client("roboto 0.45.0", "roboto", "drive_roboto.py", "roboto==0.45.0"),
     Client("roboto", "roboto", "drive_roboto.py", "roboto"),
 )
-MODULES = ("openai", "@openai/agents", "ai", *(f"@ai-sdk/{name}" for name in AI_PROVIDERS), "zod")
+MODULES = (
+    *("openai", "@openai/agents", "ai", "zod", "@ag-ui/client", "ag-ui-client-before-1.0@npm:@ag-ui/client@0.0.59"),
+    *(f"@ai-sdk/{name}" for name in AI_PROVIDERS),
+)
 
 
 class Environments:

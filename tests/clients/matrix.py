@@ -16,8 +16,8 @@ from tests.support.gateway_openai import GatewayProcess, answer, openai_gateway,
 from tests.support.servers.model_server import Reply, Request
 from tests.support.stack import LONG_LEASE, Stack, until
 
-ROWS = ("plain", "stream", "structured output", "tools", "parameters", "history", "cancel")
-QUICK_ROWS = ROWS[:3]
+ROWS = ("plain", "stream", "structured output", "resume", "tools", "parameters", "history", "approval", "cancel")
+QUICK_ROWS = ROWS[:4]
 """The rows that each run of the checks drives."""
 CLIENT_SECONDS = 300
 """The longest run of one client's script."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from roboco.errors import TransientError
 from tests.support.memory_ports.controlled import CONTROLLED, CUT_OFF, assert_cut_off
-from tests.support.memory_ports.journeys import JOURNEYS, assert_same
+from tests.support.memory_ports.journeys import FORMED, JOURNEYS, assert_same
 from tests.support.memory_ports.limited import LIMITED
 from tests.support.memory_ports.watch import Crash, PortCall, make_call
 from tests.support.memory_ports.world import POLICY, World
@@ -21,7 +21,7 @@ IN_PROCESS = ("model.stream", "toolbox.run", "toolbox.verify")
 """Calls within the process, which no network repeats."""
 
 
-ALL = {**JOURNEYS, **CONTROLLED, **CUT_OFF, **LIMITED}
+ALL = {"formed": FORMED, **JOURNEYS, **CONTROLLED, **CUT_OFF, **LIMITED}
 """Every journey by its name."""
 
 

@@ -3,7 +3,7 @@
 Document 000 has tables; its classes have their fields. Document 002 has the parts of 001, but for files.
 """
 
-# ruff: noqa: UP - as the documents have them
+# ruff: noqa: UP006, UP035, UP045 - as the documents have them
 
 import uuid
 from datetime import UTC, datetime

@@ -19,6 +19,11 @@ from tests.support.stack import ROOT, Stack
 
 TEAMS: dict[str, dict[str, Any]] = {
     "desk": {"agents": [{"name": "helper", "prompt": "helper of team {{ team.name }}"}]},
+    "front": {
+        "agents": [{"name": "helper", "prompt": "helper", "tools": ["artifact_write"]}],
+        "models": {"small": {"model": "scripted"}},
+        "utility_model": "small",
+    },
     "line": {"agents": [{"name": "first", "prompt": "first"}, {"name": "second", "prompt": "second"}]},
     "guarded": {
         "agents": [{"name": "adder", "prompt": "adder", "tools": ["add"]}],
@@ -61,10 +66,8 @@ def write_teams(folder: Path) -> Path:
 def answer(request: Request) -> Reply:
     """Return the reply of the scripted model: the newest message of the user decides."""
     said = messages_of_user(request)[-1]
-    if (form := request.body.get("response_format")) and (request.system.startswith("second") or "line" not in said):
-        return Reply(text=json.dumps(form_value(form)))
-    if request.body.get("tool_choice") == "required" and not request.tool_results:
-        return Reply(tool_calls=[(request.tools[-1], PERSON)])
+    if (formed := answer_in_form(request)) is not None:
+        return formed
     if results := [text for _, text in request.tool_results]:
         return Reply(text=f"The results are {sorted(results)}." if results[1:] else f"The result is {results[0]}.")
     if "weather" in said and "client_weather" in request.tools:
@@ -81,10 +84,13 @@ def answer(request: Request) -> Reply:
     return Reply(text=f"{request.system.split()[0]} answers message {len(messages_of_user(request))}: {said}")
 
 
-def form_value(form: dict[str, Any]) -> dict[str, Any]:
-    """Return the person, as pydantic-ai nests it where a response may have one of several types."""
-    properties = form.get("json_schema", {}).get("schema", {}).get("properties", {})
-    return {"result": {"kind": "Person", "data": PERSON}} if "result" in properties else PERSON
+def answer_in_form(request: Request) -> Reply | None:
+    """Return the person in the form that the request demands, or None if it demands none."""
+    if "answer with JSON alone" in request.system:
+        return Reply(text=json.dumps(PERSON))
+    if request.body.get("tool_choice") == "required":
+        return Reply(tool_calls=[(request.tools[-1], PERSON)])
+    return None
 
 
 def messages_of_user(request: Request) -> list[str]:

@@ -1,7 +1,6 @@
 """roboco show: the steps, files and cost of a task."""
 
 import sys
-from contextlib import closing
 
 import click
 
@@ -29,7 +28,7 @@ def show(task_id: str, as_json: bool, form: DocumentForm | None) -> None:
     The command prints its steps with texts, tool calls and results, the last frames of exceptions of tools, its files,
     and the tokens, calls and cost of each agent and tool.
     """
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with Orchestrator(load_settings()) as orchestrator:
         task = orchestrator.stored_task(task_id)
         summary, stale = current_summary(task)
         steps, artifacts, failures = task.history(), task.artifacts(), task.call_failures()

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +11,7 @@ from rich.text import Text
 
 from roboco.cli.bulk.stuck_tasks import list_stuck_tasks
 from roboco.cli.bulk.task_conditions import filter_options, task_conditions
+from roboco.cli.interactive.next_command import BY_STATUS
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
 from roboco.cli.terminal.format import age, status_colour
@@ -26,6 +26,8 @@ from roboco.domain.task_entry import MAX_REASON_CHARS, TaskEntry
 from roboco.errors import CorruptHistory, Forbidden, TransientError
 from roboco.settings import load_settings
 
+MAX_COMMANDS = 5
+"""Waiting tasks for which a command is printed."""
 MAX_TITLE_CHARS = 60
 """Characters of a title in the table."""
 
@@ -51,7 +53,7 @@ def tasks(stuck: bool, limit: int, cursor: str, as_json: bool, **conditions: Any
     if stuck:
         return list_stuck_tasks(filters, limit, cursor, as_json)
     broken: list[str] = []
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with Orchestrator(load_settings()) as orchestrator:
         try:
             page = orchestrator.task_page(limit=limit, cursor=cursor, **filters)
             found: Sequence[TaskEntry] = orchestrator.with_current_reasons(page.entries)
@@ -67,6 +69,9 @@ def tasks(stuck: bool, limit: int, cursor: str, as_json: bool, **conditions: Any
             warnings = [] if complete else [_incomplete_message(page.tasks_read)]
             warnings += _missing_workers(orchestrator, found) + _switched_off(orchestrator, found)
     _print(found, following, complete, as_json)
+    waiting = [entry for entry in found if entry.status.waiting][:MAX_COMMANDS]
+    if waiting and not as_json:
+        warnings += ["to continue:", *(f"  {BY_STATUS[one.status].format(task=one.task_id)}" for one in waiting)]
     for warning in warnings:
         click.echo(warning, err=True)
     for message in broken:

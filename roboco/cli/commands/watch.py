@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from functools import partial
 from queue import Empty
 
@@ -36,7 +35,7 @@ def watch(task_id: str, cursor: str | None, subtasks: bool, as_json: bool) -> in
     """
     screen = Screen(sys.stderr if as_json else sys.stdout)
     display = JsonLines(sys.stdout) if as_json else LiveView(screen, task_id=task_id)
-    with LogNotes().installed() as logged, closing(Orchestrator(caller_settings())) as orchestrator:
+    with LogNotes().installed() as logged, Orchestrator(caller_settings()) as orchestrator:
         task = orchestrator.task(task_id)
         _ = task.status  # reads Redis: if it does not answer, fail now, not after a minute of retries
         try:

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from roboco.cli.interactive.conversation import Conversation
 from roboco.cli.interactive.live_view import LiveView
-from roboco.cli.interactive.next_command import next_command
+from roboco.cli.interactive.next_command import local_command, next_commands
 from roboco.cli.interactive.user import TerminalUser
 from roboco.cli.stack.local_model import Report
 from roboco.cli.stack.local_stack import LocalStack, missing_servers
@@ -91,7 +91,7 @@ def run_team(team: Team, options: RunOptions) -> int:
                 conversation = Conversation(task, show, check=check, subtasks=options.subtasks)
             else:
                 conversation = _interactive_conversation(task, screen, check, options.subtasks)
-            describe_next = partial(_next_command, task, stack.has_worker)
+            describe_next = partial(_next_commands, task, stack.has_worker)
             code = _follow(conversation, task, notes, describe_next, options.must_complete)
         except BrokenPipeError:
             task.stop("the reader of its output has gone")
@@ -116,8 +116,13 @@ def _serve_until_interrupted(stack: LocalStack, notes: Screen) -> None:
             time.sleep(_SERVING_INTERVAL)
 
 
-def _next_command(task: Task, is_local: bool, status: TaskStatus) -> str:
-    return next_command(task.task_id, task.pending_actions(), status, is_local)
+def _next_commands(task: Task, is_local: bool, status: TaskStatus) -> list[str]:
+    """Return the commands that continue the task. If `is_local`, its Redis and worker end with this command."""
+    pending = task.pending_actions()
+    if not is_local:
+        return next_commands(task.task_id, pending, status)
+    asks = status is TaskStatus.USER_TURN or (status is TaskStatus.APPROVAL and bool(pending.unapproved()))
+    return [local_command(task.task_id, status, asks)]
 
 
 def _note(notes: Screen, text: str) -> None:
@@ -166,7 +171,7 @@ def _follow(
     conversation: Conversation,
     task: Task,
     notes: Screen,
-    describe_next: Callable[[TaskStatus], str],
+    describe_next: Callable[[TaskStatus], list[str]],
     must_complete: bool,
 ) -> int:
     """Show the conversation until the task has ended, waits, or is stopped. Return the exit code."""
@@ -179,7 +184,8 @@ def _follow(
     _wait_until_closed(task)
     if status.waiting:
         _note(notes, f"the task waits ({status}); to continue:")
-        _note_command(notes, describe_next(status))
+        for command in describe_next(status):
+            _note_command(notes, command)
     return exit_code(status, must_complete)
 
 

@@ -1,7 +1,5 @@
 """roboco memory: what agents remember for an owner, and its erasure."""
 
-from contextlib import closing
-
 import click
 
 from roboco.cli.bulk.bulk_option import confirm
@@ -25,7 +23,7 @@ def memory(owner: str, tenant: str | None, erase: bool, entry_id: str, yes: bool
     OWNER is 'tenant', or a field of the tasks' context with a value, such as context.user=alice.
     """
     of, _, value = owner.partition("=")
-    with closing(Orchestrator(caller_settings())) as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         operator = orchestrator.operator
         if erase:
             if not yes:
@@ -38,6 +36,6 @@ def memory(owner: str, tenant: str | None, erase: bool, entry_id: str, yes: bool
             print_json(found)
         elif not found.entries:
             click.echo(f"no entries for {one_line(owner, 300)}")
-        for entry in () if as_json else found.entries:
-            source = f"{entry.created_at:%Y-%m-%d %H:%M} {entry.agent} in {entry.task_id}"
-            click.echo(f"{entry.id} {one_line(entry.text, 2000)} ({one_line(source, 300)})")
+        for one in () if as_json else found.entries:
+            source = f"{one.created_at:%Y-%m-%d %H:%M} {one.agent} in {one.task_id}"
+            click.echo(f"{one.id} {one_line(one.text, 2000)} ({one_line(source, 300)})")

@@ -6,15 +6,19 @@ any other agent ─► words; if the router then ends the work ─► one more t
 
 from typing import Any
 
+from roboco.domain.decision.route import Route
+from roboco.domain.decision.router import Router
 from roboco.domain.history.state import AFTER_INVALID_OUTPUT, History, TaskState
 from roboco.domain.history.step import ANSWER_FORM
 from roboco.domain.team.collaboration import END, TO_USER, Custom, Graph, Manual, Sequential
 from roboco.domain.team.team import Agent, Team
 
+_OF_FORM = (ANSWER_FORM, AFTER_INVALID_OUTPUT)
+
 
 def form_of_turn(team: Team, agent: Agent, state: TaskState, rule: str) -> dict[str, Any]:
     """Return the form of the agent's answer in a turn that this rule has chosen; {} if it is free."""
-    asked = rule in (ANSWER_FORM, AFTER_INVALID_OUTPUT) or _ends_work(team, agent, state)
+    asked = rule in _OF_FORM or _ends_work(team, agent, state)
     return state.answer_form if asked else {}
 
 
@@ -32,6 +36,22 @@ def lacks_form(team: Team, history: History) -> bool:
         return False
     wanted = form.get("calls") == "required" or ("schema" in form and not last.has_output)
     return wanted and team.agent(last.agent_name).has_model
+
+
+def route_after_form(router: Router) -> Router:
+    """Return the router for a history whose last turn may only have given the form to an answer.
+
+    It then chooses the end that was due before that turn: the conditions of the team are about words.
+    """
+
+    def choose(team: Team, history: History) -> Route:
+        routing = history.last.metadata.get("routing") or {}
+        due = routing.get("candidates")
+        if not history.last.by_agent or routing.get("rule") not in _OF_FORM or due not in ([END], [TO_USER]):
+            return router(team, history)
+        return Route(due[0], team.collaboration_model.type, ANSWER_FORM, "the answer has the form that was demanded")
+
+    return choose
 
 
 def _ends_work(team: Team, agent: Agent, state: TaskState) -> bool:

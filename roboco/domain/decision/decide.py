@@ -5,10 +5,12 @@ the same history and situation always lead to the same action. Therefore a coord
 crash, decides the same, and recorded histories can be replayed.
 """
 
+from dataclasses import replace
+
 from roboco.domain.builtin_tools import HANDOFF
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait
-from roboco.domain.decision.answer_form import lacks_form
+from roboco.domain.decision.answer_form import lacks_form, route_after_form
 from roboco.domain.decision.budget import limit_reached
 from roboco.domain.decision.function_turn import answer_step, begin_turn, refused_turn
 from roboco.domain.decision.input_guards import next_for_guards
@@ -41,7 +43,7 @@ from roboco.domain.history.step import (
 from roboco.domain.inbox.item import Interrupt, Item, UserMessage, blocking_pause
 from roboco.domain.limits import Limits
 from roboco.domain.status import TaskStatus
-from roboco.domain.team.collaboration import END, TO_USER
+from roboco.domain.team.collaboration import END, TO_USER, Manual
 from roboco.domain.team.team import Team
 
 STOPPED = "stopped"
@@ -55,6 +57,7 @@ RAISE_LIMIT_HINT = "raise the limit to go on"
 
 def decide(team: Team, history: History, situation: Situation, router: Router = route) -> Action:
     """Return the next action of the task."""
+    router = route_after_form(router)
     limits = _current_limits(team, history, situation)
     ended = _ended(limits, history.last)
     waits = ended is not None and _waits_after_failure(ended, history, situation)
@@ -227,7 +230,7 @@ def limit_step(limit: str, agent: str) -> AppendStep:
 def without_notices(history: History) -> History:
     """Return the history as routers see it: without steps that report a limit or an interruption."""
     tail = tuple(step for step in history.tail if not step.is_notice)
-    return History(history.state, tail or history.tail)
+    return replace(history, tail=tail or history.tail)
 
 
 def _wrap_up(team: Team, history: History) -> Action:
@@ -264,7 +267,8 @@ def _finished_or_waiting(team: Team, limits: Limits, history: History, situation
         return AppendStep(ORCHESTRATOR, (TextPart(text=reminder(goals)),), about)
     if lacks_form(team, past := without_notices(history)):
         agent = past.last.agent_name
-        asked = Route(agent, chosen.router, ANSWER_FORM, f"{agent} answers in the form that the message demands")
+        reason = f"{agent} answers in the form that the message demands"
+        asked = Route(agent, chosen.router, ANSWER_FORM, reason, (chosen.to,))
         return _turn_of(team, limits, history, situation, asked, None)
     return _waiting_or_ended(chosen, history.state, situation)
 
@@ -293,11 +297,13 @@ def _next_route(team: Team, history: History, router: Router) -> tuple[Route, st
         reason = f"{agent} was interrupted, and continues with the user's message"
         return Route(agent, kind, "interrupted", reason), None
     if last and last[-1].invalid_output and team.has_agent(last[-1].agent_name):
-        agent = last[-1].agent_name
-        return Route(agent, kind, AFTER_INVALID_OUTPUT, f"{agent} is asked again: {last[-1].invalid_output}"), None
+        agent, routing = last[-1].agent_name, last[-1].metadata.get("routing") or {}
+        due = tuple(routing.get("candidates", ())) if routing.get("rule") in (ANSWER_FORM, AFTER_INVALID_OUTPUT) else ()
+        reason = f"{agent} is asked again: {last[-1].invalid_output}"
+        return Route(agent, kind, AFTER_INVALID_OUTPUT, reason, due), None
     if len(last) < 2 or last[-1].agent_name != TOOL_EXECUTOR or not team.has_agent(last[-2].agent_name):
         return router(team, history), None
-    return _after_results(team, last[-2], last[-1])
+    return _after_results(team, last[-2], last[-1], asked=history.last.agent_name == USER)
 
 
 def _achiever(team: Team, state: TaskState, agent: str) -> str:
@@ -306,7 +312,8 @@ def _achiever(team: Team, state: TaskState, agent: str) -> str:
     return agent if agent in able or not able else able[0]
 
 
-def _after_results(team: Team, step: TaskStep, answered: TaskStep) -> tuple[Route, str | None]:
+def _after_results(team: Team, step: TaskStep, answered: TaskStep, asked: bool) -> tuple[Route, str | None]:
+    """Return the route after these results. `asked` is True if a message of the user follows them."""
     calls = {call.id: call for call in step.calls}
     kind = team.collaboration_model.type
     for result in answered.results:
@@ -314,6 +321,9 @@ def _after_results(team: Team, step: TaskStep, answered: TaskStep) -> tuple[Rout
         if call.tool_name == HANDOFF and not result.is_error and team.has_agent(str(call.args["destination_agent"])):
             to, reason = str(call.args["destination_agent"]), str(call.args.get("reason", ""))[:500]
             candidates = team.agent(step.agent_name).handoffs
+            if isinstance(team.collaboration_model, Manual) and not asked:
+                after = f"{to} answers the next message: {step.agent_name} hands over to it"
+                return Route(TO_USER, kind, HANDOFF, after, candidates), None
             return Route(to, kind, HANDOFF, reason or f"{step.agent_name} handed off", candidates), step.agent_name
     return Route(step.agent_name, kind, AFTER_RESULTS, "the results of its tool calls are in"), None
 

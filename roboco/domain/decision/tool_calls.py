@@ -1,10 +1,10 @@
 """The next action for the calls of a step: run them, wait for a person or client, or commit their results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roboco.domain.builtin_tools import DELEGATE, GOAL_PREFIX
+from roboco.domain.builtin_tools import ARTIFACT_WRITE, DELEGATE, GOAL_PREFIX
 from roboco.domain.decision.action import Action, AppendStep, CallTools, Wait
 from roboco.domain.decision.approval_times import UNTIL, expiry_of
 from roboco.domain.decision.function_turn import recorded_answer
@@ -80,7 +80,7 @@ def _run_or_wait(team: Team, history: History, situation: Situation, missing: tu
     """Return the action that runs the allowed calls, or waits for a person or client."""
     step = history.last
     asked = unapproved_calls(team, history.state, step, situation.inbox, situation.outcomes)
-    run = tuple(call for call in missing if call not in asked and not waits_for_client(team, call))
+    run = tuple(call for call in _in_order(missing) if call not in asked and not waits_for_client(team, call))
     if run:
         pause = blocking_pause(situation.inbox, history.state.steps)
         waits = approval_wait(team, step, asked).route.reason if asked else ""
@@ -88,6 +88,16 @@ def _run_or_wait(team: Team, history: History, situation: Situation, missing: tu
     if asked:
         return approval_wait(team, step, asked)
     return waiting(team, TaskStatus.CLIENT_TOOL_TURN, "client tools", "the client must run", missing)
+
+
+def _in_order(missing: Sequence[ToolCall]) -> Iterator[ToolCall]:
+    """Yield the calls without writes of a file that an earlier call of the step has yet to write."""
+    writes: set[str] = set()
+    for call in missing:
+        name = str(call.args.get("name")) if call.tool_name == ARTIFACT_WRITE else ""
+        if name not in writes:
+            yield call
+        writes |= {name} - {""}
 
 
 def approval_wait(team: Team, step: TaskStep, asked: Sequence[ToolCall]) -> Wait:

@@ -189,6 +189,11 @@ class TaskStep(RecordModel):
         return self.metadata.get(FUNCTION) == "call"
 
     @property
+    def answers_function(self) -> bool:
+        """Return True if the step has the result of that call. It counts as a turn, and not as a call of a tool."""
+        return ANSWER in self.metadata and GUARDS not in self.metadata
+
+    @property
     def is_draft(self) -> bool:
         """Return True if the step has the calls of the guards of an agent's answer."""
         return self.by_agent and DRAFT in self.metadata

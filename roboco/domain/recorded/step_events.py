@@ -9,6 +9,7 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.history.shared_state import STATE
 from roboco.domain.history.state import ACHIEVED_GOALS, REMINDED_GOALS
 from roboco.domain.history.step import (
+    ANSWER_FORM,
     EXPIRED,
     FAILED_BEFORE,
     GUARDS,
@@ -47,6 +48,8 @@ def _user_events(step: TaskStep) -> Iterator[str]:
         yield f"the user asked for these goals: {', '.join(str(goal.get('name')) for goal in goals)}"
     if tools := step.metadata.get("client_tools"):
         yield f"the client declared these tools: {', '.join(str(tool.get('name')) for tool in tools)}"
+    if form := step.metadata.get(ANSWER_FORM):
+        yield f"the client demanded a form of the answer: {', '.join(sorted(form))}"
 
 
 def _agent_events(step: TaskStep) -> Iterator[str]:

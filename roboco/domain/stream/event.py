@@ -208,7 +208,7 @@ class UnknownEvent(RecordModel):
     timestamp: datetime | None = None
 
 
-ExecutionEvent = Annotated[
+_KnownEvent = (
     TaskStarted
     | AgentSelected
     | AgentHandedOff
@@ -223,10 +223,11 @@ ExecutionEvent = Annotated[
     | StepEnded
     | TaskEnded
     | StreamReset
-    | ErrorOccurred,
-    Field(discriminator="type"),
-]
+    | ErrorOccurred
+)
+ExecutionEvent = Annotated[_KnownEvent, Field(discriminator="type")]
 """An execution event: `type` names its kind."""
+AnyEvent = _KnownEvent | UnknownEvent
 
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(ExecutionEvent | StreamChunk | ReasoningChunk)
 _MESSAGE_TYPES: tuple[type[RecordModel], ...] = (*_Event.__subclasses__(), StreamChunk, ReasoningChunk)
@@ -236,7 +237,7 @@ MAX_LOGGED_BYTES = 16 * 1024
 _NUMBER_FIELDS = {"seq", "generation", "chunks", "events"}
 
 
-def parse_stream_message(record: dict[str, Any]) -> "AnyEvent | StreamChunk":
+def parse_stream_message(record: dict[str, Any]) -> AnyEvent | StreamChunk:
     """Return the chunk or event of one message; an UnknownEvent if this release does not know its type."""
     if record.get("type") not in _KNOWN_TYPES:
         return UnknownEvent.model_validate(record)
@@ -244,7 +245,7 @@ def parse_stream_message(record: dict[str, Any]) -> "AnyEvent | StreamChunk":
     return message
 
 
-def unnumbered_json(message: "AnyEvent | StreamChunk", step_seq: int | None = None) -> str:
+def unnumbered_json(message: AnyEvent | StreamChunk, step_seq: int | None = None) -> str:
     """Return the message's JSON without its numbers and opening brace. The script that numbers it adds both.
 
     If the message is large and repeats the step at `step_seq`, it refers to the step: `from_stored` inserts it again.
@@ -263,23 +264,3 @@ def unnumbered_json(message: "AnyEvent | StreamChunk", step_seq: int | None = No
             return body
     numbers = dict.fromkeys(_NUMBER_FIELDS, True)
     return f'{message.model_dump_json(exclude=numbers | left_out)[1:-1]},"step_seq":{step_seq}}}'
-
-
-AnyEvent = (
-    TaskStarted
-    | AgentSelected
-    | AgentHandedOff
-    | ToolCalled
-    | SubTaskStarted
-    | ToolReturned
-    | ToolUnknown
-    | UserMessageAdded
-    | UserInterrupted
-    | TurnRestarted
-    | StatusChanged
-    | StepEnded
-    | TaskEnded
-    | StreamReset
-    | ErrorOccurred
-    | UnknownEvent
-)

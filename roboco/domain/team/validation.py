@@ -242,6 +242,7 @@ class _NameValidator:
         self.tools = _dicts(data.get("tools"))
         models = data.get("models")
         self.models: dict[str, Any] = models if isinstance(models, dict) else {}
+        self.utility_model = data.get("utility_model")
         model = data.get("collaboration_model")
         self.model: dict[str, Any] = model if isinstance(model, dict) else {}
         teams = data.get("teams")
@@ -309,6 +310,8 @@ class _NameValidator:
         ]
         if len(defaults) > 1:
             yield f"models: {', '.join(map(repr, defaults))} are all marked as default, only one can be"
+        if isinstance(model := self.utility_model, str) and model not in self.models:
+            yield f"utility_model: no profile {_short(model)}, possible are {_listed(self.models)}"
         if len(self.models) > 1 and not defaults:
             for index, agent in enumerate(self.agents):
                 if all(agent.get(name) is None for name in ("model", "map", "function", "pydantic_ai")):
@@ -387,9 +390,9 @@ class _NameValidator:
             return ""
         in_order = team.model.get("type", "sequential") == "sequential"
         answering = team.agents[-1:] if in_order else team.agents  # with other models any agent may be the last
-        if not answering or any(agent.get("output") is not None for agent in answering):
+        if not answering or any(_may_pass(agent.get("output")) for agent in answering):
             return ""
-        return f"team {name!r} has no typed output: give its last agent output with a boolean 'passed'"
+        return f"team {name!r} has no verdict: give its last agent output with a boolean 'passed'"
 
     def _listed_names(self, where: str, names: object, possible: list[str]) -> Iterator[str]:
         for index, name in enumerate(names if isinstance(names, list | tuple) else []):
@@ -443,6 +446,12 @@ _ALLOWED_ELSEWHERE = {
     HANDOFF: "name the agents under 'handoffs'",
     DELEGATE: "name the teams under 'delegates'",
 }
+
+
+def _may_pass(output: object) -> bool:
+    """Return True if an answer of this type may be a verdict. A type that is a name is not known here."""
+    properties = output.get("properties") if isinstance(output, dict) else None
+    return output is not None and (not isinstance(properties, dict) or "passed" in properties)
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:

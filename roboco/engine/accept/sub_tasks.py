@@ -5,8 +5,10 @@ from collections.abc import Iterator
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.tool_calls import approval_wait, unapproved_calls
+from roboco.domain.history.part import ToolCall
 from roboco.domain.ids import answer_id, approval_id, sub_task_id
 from roboco.domain.status import TaskStatus
+from roboco.domain.team.team import Team
 from roboco.engine.engine import Engine, TaskStores
 from roboco.ports.task_store import Phase, Snapshot
 
@@ -60,14 +62,17 @@ def asks(engine: Engine, task_id: str, task: Snapshot) -> bool:
 def _asked_beside(engine: Engine, task_id: str, task: Snapshot) -> str:
     """Return the reason of calls that need an approval while others of the step run, or ""."""
     step = task.steps.tail[-1]
-    if task.position.phase is not Phase.TOOLS or len(step.calls) == 1:
-        return ""
-    if (team := engine.workspace.frozen_teams.find(task_id)) is None:
-        return ""
+    beside = task.position.phase is Phase.TOOLS and len(step.calls) > 1
+    team = engine.workspace.frozen_teams.find(task_id) if beside else None
+    asked = [] if team is None else unapproved(team, task)
+    return approval_wait(team, step, asked).route.reason if team is not None and asked else ""
+
+
+def unapproved(team: Team, task: Snapshot) -> list[ToolCall]:
+    """Return the calls of the newest step on which no decision of a person, and no expiry, has been accepted."""
     outcomes = {call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None}
-    calls = unapproved_calls(team, task.state, step, (), outcomes)
-    asked = [call for call in calls if approval_id(call.id) not in task.item_ids]
-    return approval_wait(team, step, asked).route.reason if asked else ""
+    calls = unapproved_calls(team, task.state, task.steps.tail[-1], (), outcomes)
+    return [call for call in calls if approval_id(call.id) not in task.item_ids]
 
 
 def task_with_call(tasks: TaskStores, task_id: str, call_id: str) -> str:

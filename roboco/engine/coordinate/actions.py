@@ -30,7 +30,7 @@ from roboco.engine import notifications as notify
 from roboco.engine import usage
 from roboco.engine.coordinate import approval_times, outage
 from roboco.engine.coordinate.archive import archive
-from roboco.engine.coordinate.delegate import start_sub_tasks, stop_sub_task
+from roboco.engine.coordinate.delegate import may_be_submitted, start_sub_tasks, stop_sub_task
 from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending import Repeat, Rest
 from roboco.engine.coordinate.running_entry import index_as
@@ -90,7 +90,7 @@ def decide_and_execute(
         case Wait() as action:
             applied.mark()
             outage.register_for_answer(engine.services, task_id, next_step.team, pending_items)
-            return Repeat() if _record_wait(next_step, action, pending_items) else Rest()
+            return Repeat() if _record_wait(next_step, action) else Rest()
         case End() as action:
             applied.mark()
             return _record_end(engine, task_id, task, action)
@@ -115,7 +115,7 @@ def _append_step(
 ) -> None:
     engine, task_id, team, task = next_step.engine, next_step.task_id, next_step.team, next_step.task
     metadata = dict(action.metadata) | usage.unfinished_usage_metadata(team, task)
-    for call in action.abandoned:
+    for call in may_be_submitted(team, task, action.abandoned):
         if (tool := team.task_tool(call.tool_name)) is not None:
             revoke_task(engine, task_id, task.position.seq - 1, call, tool)
             continue
@@ -155,11 +155,11 @@ def _apply_stored_steps(engine: Engine, task_id: str) -> None:
         recover.catch_up(engine, task_id, now)
 
 
-def _record_wait(next_step: NextStep, action: Wait, items: tuple[Item, ...]) -> bool:
+def _record_wait(next_step: NextStep, action: Wait) -> bool:
     engine, task_id, team, task = next_step.engine, next_step.task_id, next_step.team, next_step.task
-    reason = approval_times.reminded(engine, team, task, items, action.route.reason)
+    reason = approval_times.reminded(engine, team, task, action.route.reason)
     if (task.position.phase, task.position.status, task.position.reason) == (Phase.WAIT, action.status, reason):
-        return stay_waiting(engine, task_id, task, approval_times.seconds_left(engine, team, task, items))
+        return stay_waiting(engine, task_id, task, approval_times.seconds_left(engine, team, task))
     changes = _tool_changes(engine.workspace, task_id, task, action)
     event = StatusChanged(
         task_id=task_id,

@@ -24,14 +24,14 @@ from roboco.domain.team.team import Team
 from roboco.errors import StateConflict
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import NewTaskId, is_stored
-from roboco.gateway.openai.ids import ResponseId, task_of_conversation, unknown_response
+from roboco.gateway.openai.ids import ResponseId, is_item_of, split_call_id, task_of_conversation, unknown_response
 from roboco.gateway.openai.problems import unknown_model, wrong_parameter
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_stream import ResponseStart
-from roboco.gateway.openai.segment import response_steps
+from roboco.gateway.openai.segment import begins_response, response_steps
 from roboco.gateway.openai.turn import Turn
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import Problem, unavailable
+from roboco.gateway.problem import Problem, not_found, unavailable
 from roboco.gateway.teams import team_of_fork, team_of_new_task
 
 _NEW_CONVERSATION: Final = re.compile(r"task_[0-9a-f]{32}")
@@ -133,6 +133,22 @@ async def accept_after_response(request: TurnRequest, previous: ResponseId) -> A
     if newest and not state.summary.status.ended:
         raise Problem(409, "response_in_progress", f"response {previous} has not ended", "wait for it, or cancel it")
     return await _fork(request, task, None if newest else end - 1)
+
+
+def response_of_item(gateway: Gateway, caller: Principal, item_id: str) -> ResponseId:
+    """Return the response that has this item. Raise Problem `not_found` if there is none."""
+    task_id = split_call_id(item_id)[1]
+    unknown = not_found(f"no item {item_id[:200]!r} of this gateway", "send the content of the item in place of its id")
+    if not task_id:
+        raise unknown
+    start, before = 0, None
+    for step in gateway.find_task(caller, task_id).steps():
+        if before is not None and begins_response(step, before):
+            start = step.seq
+        if is_item_of(item_id, step, task_id):
+            return ResponseId(task_id, start)
+        before = step
+    raise unknown
 
 
 async def accept_in_conversation(request: TurnRequest, conversation: str) -> AcceptedTurn:

@@ -3,7 +3,9 @@
 resp_TASK_7        the response to the step at position 7: its message, or the results of its calls
 conv_TASK          the conversation: the task
 chatcmpl-TASK_7    a chat completion
-tc_HASH.TASK       a call of a client's function: a client that sends its result need not name the task
+msg_STEP_1.TASK    the text of a step: a client that refers to it need not name the task
+fc_HASH.TASK       the item of a call of a client's function
+tc_HASH.TASK       such a call: a client that sends its result need not name the task
 mcpr_tc_HASH.TASK  a request for an approval
 """
 
@@ -11,6 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from roboco.domain.history.step import TaskStep
 from roboco.domain.ids import is_task_id, tenant_of
 from roboco.gateway.principal import Principal
 from roboco.gateway.problem import Problem, not_found
@@ -79,7 +82,18 @@ def split_call_id(text: str) -> tuple[str, str]:
     return call_id, task_id if is_task_id(task_id) else ""
 
 
-def message_item_id(step_id: str, attempt: int, void_before: int = 0) -> str:
+def message_item_id(task_id: str, step_id: str, attempt: int, void_before: int = 0) -> str:
     """Return the id of an output message. `void_before` are the void messages of the same step and attempt."""
     suffix = f"_{void_before}" if void_before else ""
-    return f"msg_{step_id.removeprefix('step_')}_{attempt}{suffix}"
+    return f"msg_{step_id.removeprefix('step_')}_{attempt}{suffix}.{task_id}"
+
+
+def call_item_id(task_id: str, call_id: str) -> str:
+    """Return the id of the item of a call of a client's function."""
+    return f"fc_{call_id.removeprefix('tc_')}.{task_id}"
+
+
+def is_item_of(item_id: str, step: TaskStep, task_id: str) -> bool:
+    """Return True if the item is the text of the step, or one of its calls."""
+    text = item_id.startswith(f"msg_{step.step_id.removeprefix('step_')}_")
+    return text or any(item_id == call_item_id(task_id, call.id) for call in step.calls)

@@ -34,6 +34,7 @@ class Messages:
 
     numbers: EventNumbers
     attempt: Attempt
+    task_id: str
     index: int = 0
     _open: _Message | None = None
     _void: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -90,7 +91,7 @@ class Messages:
             yield from self.void()
 
     def _item_id(self, step_id: str, attempt: int) -> str:
-        return message_item_id(step_id, attempt, self._void.get((step_id, attempt), 0))
+        return message_item_id(self.task_id, step_id, attempt, self._void.get((step_id, attempt), 0))
 
     def _begin(self, step_id: str, attempt: int) -> Iterator[ResponseEvent]:
         message = _Message(step_id, attempt, self._item_id(step_id, attempt), self.index)

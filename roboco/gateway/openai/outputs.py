@@ -1,13 +1,13 @@
 """outputs: the items of a response as JSON objects, and the usage of its steps."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.step import OUTPUT, TaskStep
 from roboco.domain.usage import Usage, usage_of
-from roboco.gateway.openai.ids import approval_request_id, message_item_id, shown_call_id
+from roboco.gateway.openai.ids import approval_request_id, call_item_id, message_item_id, shown_call_id
 from roboco.gateway.openai.tools import arguments_json, function_calls, function_name
 
 OutputItem = dict[str, Any]
@@ -29,7 +29,7 @@ def message_item(item_id: str, text: str | None, status: str) -> OutputItem:
 def function_call_item(call: ToolCall, task_id: str, arguments: str, status: str) -> OutputItem:
     """Return the call of a client's function."""
     return {
-        "id": f"fc_{call.id.removeprefix('tc_')}",
+        "id": call_item_id(task_id, call.id),
         "type": "function_call",
         "call_id": shown_call_id(call.id, task_id),
         "name": function_name(call),
@@ -66,8 +66,8 @@ def typed_answer(steps: Sequence[TaskStep]) -> TaskStep | None:
 
 
 def value_text(step: TaskStep) -> str:
-    """Return the value of a typed answer as JSON text."""
-    return json.dumps(step.metadata[OUTPUT], ensure_ascii=False, separators=(",", ":"))
+    """Return the value of a typed answer as JSON text, the same for a live step and a stored one."""
+    return canonical_json(step.metadata[OUTPUT])
 
 
 def response_items(steps: Sequence[TaskStep], task_id: str, typed: bool, ended: bool) -> Iterator[OutputItem]:
@@ -79,7 +79,7 @@ def response_items(steps: Sequence[TaskStep], task_id: str, typed: bool, ended: 
     for step in filter(is_answer, steps):
         text = step.text if not typed else value_text(step) if step is answer else ""
         if text:
-            item_id = message_item_id(step.step_id, int(step.metadata.get("attempt", 1)))
+            item_id = message_item_id(task_id, step.step_id, int(step.metadata.get("attempt", 1)))
             yield message_item(item_id, text, message_status(step))
         for call in function_calls(step):
             yield function_call_item(call, task_id, arguments_json(call), "completed")

@@ -74,4 +74,4 @@ def sampling_of(given: Mapping[str, Any], passed: Collection[str]) -> tuple[dict
             sampling[_SAMPLING[name]] = value
         else:
             ignored.append(shown)
-    return sampling, ignored
+    return sampling, sorted(ignored)

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from roboco.domain.canonical_json import well_formed
 from roboco.errors import RobocoError
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
-from roboco.gateway.problem import Problem, problem_of
+from roboco.gateway.problem import Problem, not_found, problem_of, problem_response
 
 PARAM: Final = "param"
 """The member of `Problem.extra` that names the parameter."""
@@ -77,7 +77,7 @@ class OpenAIRoute(StrictJsonRoute):
             except RobocoError as error:
                 return error_response(problem_of(error))
             except RequestValidationError as error:
-                return error_response(_of_validation(error))
+                return error_response(_of_validation(error, request))
             except HTTPException as error:
                 code = "not_found" if error.status_code == 404 else "invalid"
                 return error_response(Problem(error.status_code, code, str(error.detail), headers=error.headers))
@@ -85,8 +85,34 @@ class OpenAIRoute(StrictJsonRoute):
         return handle_with_errors
 
 
-def _of_validation(error: RequestValidationError) -> Problem:
+def response_at(path: str, problem: Problem, unknown: bool = False) -> Response:
+    """Return the response of a Problem outside of the routes, in the shape of the API to which the path belongs.
+
+    `unknown` says that no route has the path: a client of OpenAI's API may have another base URL than this API has.
+    """
+    ours = path.startswith("/openai/")
+    if unknown and (ours or path.endswith(_ROUTES)):
+        named = f"no route {path[:200]!r}"
+        problem = not_found(named, "the routes of " + _SERVED if path.startswith(_BASE) else "the base URL of " + _AT)
+        return error_response(problem)
+    return error_response(problem) if ours else problem_response(problem)
+
+
+_BASE: Final = "/openai/v1/"
+_ROUTES: Final = ("/models", "/chat/completions", "/completions", "/responses", "/embeddings", "/conversations")
+_AT: Final = "OpenAI's API at this gateway ends with /openai/v1: change it in the client"
+_SERVED: Final = "OpenAI's API at this gateway are models, responses, conversations and chat/completions"
+
+
+def _of_validation(error: RequestValidationError, request: Request) -> Problem:
     """Return 400 with the first wrong parameter, and without its value, which may be a secret."""
     mistake = error.errors()[0]
+    if mistake["type"] == "json_invalid":
+        detail = f"is not JSON: {mistake.get('ctx', {}).get('error', '')} at character {mistake['loc'][-1]}"
+        return wrong_parameter("body", detail)
+    if mistake["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
+        return wrong_parameter("body", "is not read as JSON", "send the header Content-Type: application/json")
+    if mistake["loc"] == ("body", "model") and mistake["type"] == "string_too_long":
+        return unknown_model(str(mistake["input"])[:80])
     where = [str(part) for part in mistake["loc"] if part not in ("body", "query", "path", "header")]
     return wrong_parameter(".".join(where)[:200] or "body", str(mistake["msg"]))

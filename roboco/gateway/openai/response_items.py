@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from roboco.gateway.openai.problems import wrong_parameter
-from roboco.gateway.openai.turn import Called, Decided, Entry, Returned, Said, message_entry, text_of
+from roboco.gateway.openai.turn import Called, Decided, Entry, Referred, Returned, Said, message_entry, text_of
 
 _DROPPED: Final = ("reasoning", "mcp_call", "mcp_list_tools", "mcp_approval_request")
 """Outputs that clients send back with the conversation, and that the texts around them stand for."""
@@ -27,6 +27,8 @@ def _entry(item: dict[str, Any], where: str) -> Entry | None:
             return message_entry(role, content, where)
         case {"role": role, "content": content} if "type" not in item:
             return message_entry(role, content, where)
+        case {"type": "item_reference", "id": str(item_id)}:
+            return Referred(item_id)
         case {"type": "function_call", "call_id": str(call_id), "name": str(name), "arguments": str(arguments)}:
             return Called(call_id, name, arguments)
         case {"type": "function_call_output", "call_id": str(call_id), "output": output}:

@@ -74,7 +74,7 @@ class ResponseStream:
         self._start = start
         self._numbers = EventNumbers()
         self._attempt = Attempt()
-        self._messages = Messages(self._numbers, self._attempt)
+        self._messages = Messages(self._numbers, self._attempt, head.task_id)
         self._last = start.before
         self._rested = start.before is not None
         self._origin: ResponseOrigin | None = None

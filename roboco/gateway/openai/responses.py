@@ -34,7 +34,7 @@ from roboco.gateway.openai.response_items import input_entries
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.response_stream import ResponseStart, ResponseStream
 from roboco.gateway.openai.sse import event_stream
-from roboco.gateway.openai.turn import turn_of
+from roboco.gateway.openai.turn import after_reference, turn_of
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem
 
@@ -187,7 +187,11 @@ async def _accept(
     conversation, previous = body.conversation_id, body.previous_response_id
     if conversation is not None and previous is not None:
         raise wrong_parameter("previous_response_id", "cannot be combined with conversation")
-    turn = turn_of(input_entries(body.input), "input", conversation is not None or previous is not None)
+    known = conversation is not None or previous is not None
+    entries, item_id = after_reference(input_entries(body.input))
+    turn = turn_of(entries, "input", known or item_id is not None)
+    if item_id is not None and not known and not turn.answers:
+        previous = str(await gateway.calls.histories.run(accepting.response_of_item, gateway, caller, item_id))
     if body.instructions:
         turn = replace(turn, instructions="\n\n".join(filter(None, (body.instructions, turn.instructions))))
     options = body.roboco

@@ -62,7 +62,14 @@ class Decided:
     reason: str
 
 
-Entry = Said | Instructed | Called | Returned | Decided
+@dataclass(frozen=True)
+class Referred:
+    """A reference to an item of an earlier response. The conversation continues after the last one."""
+
+    item_id: str
+
+
+Entry = Referred | Said | Instructed | Called | Returned | Decided
 Answer = Returned | Decided
 
 
@@ -85,6 +92,18 @@ class Turn:
         if len(tasks) > 1:
             raise wrong_parameter(self.param, "the results belong to calls of different responses")
         return next(iter(tasks), "")
+
+
+def after_reference(entries: Iterable[Entry]) -> tuple[list[Entry], str | None]:
+    """Return the instructions, the entries after the last reference, and its item; all entries if there is none.
+
+    The conversation up to the item is known to the task that has it.
+    """
+    whole = list(entries)
+    last = max((index for index, entry in enumerate(whole) if isinstance(entry, Referred)), default=-1)
+    item = whole[last] if last >= 0 else None
+    kept = [entry for index, entry in enumerate(whole) if index > last or isinstance(entry, Instructed)]
+    return kept, item.item_id if isinstance(item, Referred) else None
 
 
 def turn_of(entries: Iterable[Entry], param: str, continues: bool) -> Turn:

@@ -2,13 +2,14 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, field_validator
 
 from roboco.client.team_details import TeamDetails
 from roboco.domain.history.part import Artifact, ToolCall
 from roboco.domain.history.priority import Priority
 from roboco.domain.history.start_time import MAX_DELAY_SECONDS
 from roboco.domain.history.step import TaskStep
+from roboco.domain.inbox.answer_form import AnswerForm
 from roboco.domain.inbox.attachments import Attachments
 from roboco.domain.inbox.imported_message import MAX_IMPORTED_MESSAGES, ImportedMessage
 from roboco.domain.limits import LimitOverrides
@@ -79,6 +80,14 @@ class _Message(FewMistakes, Attachments):
     """A body with the attachments of a message, whose values are not converted."""
 
     model_config = ConfigDict(strict=True)
+
+    @field_validator("answer_form")
+    @classmethod
+    def _leaves_sampling_to_the_team(cls, value: AnswerForm | None) -> AnswerForm | None:
+        """Refuse parameters of models: an operator lets those of OpenAI's API pass."""
+        if value is not None and value.sampling is not None:
+            raise ValueError("sampling: set temperature and the like in a model profile of the team")
+        return value
 
 
 class NewTask(_Message):

@@ -30,6 +30,15 @@ def test_without_the_setting_no_page_is_allowed(tmp_path: Path) -> None:
         assert "access-control-allow-origin" not in answer.headers
 
 
+@pytest.mark.parametrize("origins", [(), ("https://other.example",)])
+def test_a_refused_page_names_the_setting(tmp_path: Path, origins: tuple[str, ...]) -> None:
+    with auth_world(tmp_path, cors_origins=origins) as world:
+        asked = {"origin": SHOP, "access-control-request-method": "POST"}
+        answer = world.client.options("/openai/v1/models", headers=asked)
+        assert (answer.status_code, answer.json()["detail"]) == (403, f"pages of {SHOP} may not call this gateway")
+        assert answer.json()["remedy"] == f"an operator adds {SHOP} to ROBOCO_GATEWAY_CORS_ORIGINS"
+
+
 @pytest.mark.parametrize("authentication", [True, False])
 def test_an_allowed_page_may_call_and_read_the_headers(tmp_path: Path, authentication: bool) -> None:
     with auth_world(tmp_path, cors_origins=(SHOP,), authentication=authentication) as world:

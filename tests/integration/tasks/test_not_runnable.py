@@ -1,5 +1,6 @@
 """Workers without the module of a tool, or with another workspace, and the messages that users see."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from roboco import Orchestrator, UsageError, parse_team
 from tests.support.journeys import answer
 from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import ROOT, Stack, until
+from tests.support.stack import ROOT, TOOLS, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
@@ -45,8 +46,12 @@ def test_a_tool_that_its_worker_lacks_fails_its_call_at_once(tmp_path: Path) -> 
         [result] = task.history()[2].results
         assert (result.error or "").startswith("not run: tools worker 'celery@tools-")
         assert "install 'tests.support.tools_for_agents' where the tools workers run" in (result.error or "")
-        listed = command_line(stack, "workers", "--json").stdout
-        assert '"modules": ["tests.support.tools_for_agents"]' in listed.replace("\n", " ")
+        listed = json.loads(command_line(stack, "workers", "--json").stdout)["workers"]
+        assert {one["pools"][0]: one["modules"] for one in listed} == {
+            "coordinator": [TOOLS],
+            "agents": [TOOLS],
+            "tools": [],
+        }
 
 
 def test_a_worker_and_a_client_with_another_workspace_are_refused(tmp_path: Path) -> None:

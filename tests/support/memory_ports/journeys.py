@@ -10,6 +10,7 @@ from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep, verify_chain
+from roboco.domain.history.tool_outcome import successful_outcome
 from roboco.domain.team.collaboration import END
 from roboco.domain.team.team import Team
 from roboco.errors import ModelError, TransientError
@@ -212,6 +213,52 @@ TYPED = Journey(
         },
     ),
     _typed_script,
+)
+
+NOTE = {"name": "client_note", "description": "Note.", "input_schema": {"type": "object"}}
+"""A client tool."""
+
+
+def _formed_script(request: Request) -> ScriptedReply:
+    """Answer in words, unless the request demands a form. The first answer in each form is wrong."""
+    asked_again = "cannot be used" in str(request.messages[-1]["content"])
+    if request.output is not None:
+        return says('{"searches": ["tides"], "need_more": false}' if asked_again else "no plan")
+    if request.tool_choice == "required":
+        return says("", ("client_note", {"a": 1}), ("client_note", {"a": 2})) if asked_again else says("no call")
+    if speaker(request).startswith("writer"):
+        return says(f"draft number {own_turns(request)}")
+    return says("APPROVED" if own_turns(request) else "not yet")
+
+
+def _note_answered(world: World) -> None:
+    form = {"schema": PLAN}
+    [call] = world.history()[-1].calls
+    world.answer(successful_outcome(call, "noted"), form=form)
+
+
+FORMED = Journey(
+    team_of(
+        agents=[member("writer"), member("critic")],
+        collaboration_model={
+            "type": "graph",
+            "routing_graph": {
+                "writer": ["critic"],
+                "critic": [{"to": "END", "when": {"contains": "APPROVED"}}, {"to": "writer", "max_times": 3}],
+            },
+        },
+    ),
+    _formed_script,
+    acts=(
+        lambda world: world.send(
+            "note it",
+            "item1",
+            attachments={"client_tools": [NOTE], "answer_form": {"calls": "required", "one_call": True}},
+        ),
+        _note_answered,
+        lambda world: world.send("freely", "item2"),
+    ),
+    options={"conversation": True, "answer_form": {"schema": PLAN, "instructions": "Be brief."}},
 )
 
 POLITE = {"name": "polite", "function": "shop.guards:polite", "effect": "pure"}

@@ -202,9 +202,9 @@ class World:
         """Resume a paused task."""
         self.retry_until_answered(lambda: pause.resume(self.engine, task_id, item_id))
 
-    def answer(self, outcome: ToolOutcome, task_id: str = TASK) -> None:
-        """Submit the outcome of a client tool's call."""
-        self.retry_until_answered(lambda: answer.answer(self.engine, task_id, outcome))
+    def answer(self, outcome: ToolOutcome, task_id: str = TASK, form: dict[str, Any] | None = None) -> None:
+        """Submit the outcome of a client tool's call, with the form of the answer that follows."""
+        self.retry_until_answered(lambda: answer.answer(self.engine, task_id, outcome, form=form))
 
     def decide_approval(
         self,

@@ -200,7 +200,7 @@ ARTIFACT = Document001.ArtifactPart(artifact=Document001.Artifact(**FILE))
 WRITTEN_RESULT = Document001.ToolResultPart(
     tool_result=Document001.ToolResult(tool_call_id="tc_1", result="", error="broken")
 )
-WRITTEN = {
+WRITTEN: dict[str, Any] = {
     "000": Document000.TaskStep(
         id="step_1", agent_name="one", parts=[LiteralText(text="hi")], created_at=START.replace(tzinfo=None)
     ),

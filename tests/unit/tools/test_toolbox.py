@@ -1,5 +1,6 @@
 """FunctionToolbox: the tools that a process can describe and run; every failure of a tool is in its outcome."""
 
+import base64
 import hashlib
 import json
 import re
@@ -470,10 +471,23 @@ def test_artifacts_are_written_listed_and_read() -> None:
     assert run("artifact_read", files, uri="file://artifacts/a.md").result.result["text"] == "Grüße und mehr"
 
 
-def test_a_binary_artifact_is_refused_by_artifact_read() -> None:
+def test_a_binary_artifact_is_read_in_base64_by_artifact_read() -> None:
     files = MemoryFiles()
-    files.put(f"{TASK}/artifacts/a.bin", b"\xff\xfe")
-    assert "is not a text in UTF-8" in str(run("artifact_read", files, uri="a.bin").result.error)
+    files.put(f"{TASK}/artifacts/a.bin", data := bytes(range(256)) * 100)
+    found, offset = b"", 0
+    while True:
+        part = run("artifact_read", files, uri="a.bin", offset=offset).result.result
+        assert (part["offset"], part["total_bytes"], len(part["base64"]) <= 16_000) == (offset, 25600, True)
+        found += base64.b64decode(part["base64"])
+        offset = len(found)
+        if not part["more"]:
+            break
+    assert found == data
+    assert (
+        base64.b64decode(run("artifact_read", files, uri="a.bin", offset=3, limit=4).result.result["base64"])
+        == data[3:6]
+    )
+    assert run("artifact_read", files, uri="a.bin", offset=99999).result.result["base64"] == ""
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def start_workers(rest: RestWorld, *pools: str) -> None:
 def stuck(rest: RestWorld, **filters: Any) -> list[StuckTask]:
     """Return the stuck tasks, as a process sees them that has cached nothing."""
     queues, rest.world.engine = rest.orchestrator._operations._queues, rest.world.process()
-    operations = Operations(rest.world.engine, queues, list, lambda: 0)
+    operations = Operations(rest.world.engine, queues, list)
     return operations.stuck(**filters).tasks
 
 

@@ -155,6 +155,18 @@ def test_only_calls_without_an_outcome_are_dispatched() -> None:
     assert [one.id for one in action.calls] == ["2"]
 
 
+def test_writes_of_one_file_run_one_after_the_other() -> None:
+    team = TEAM.model_copy(update={"agents": (TEAM.agents[0].model_copy(update={"tools": ("artifact_write", "add")}),)})
+    first, other, second = (call(str(i), "artifact_write", {"name": n, "content": ""}) for i, n in enumerate("aba"))
+    parts = [first, other, second, call("3")]
+    action = decide_after(GO, ("a", parts), team=team)
+    assert isinstance(action, CallTools)
+    assert [one.id for one in action.calls] == ["0", "1", "3"]
+    action = decide_after(GO, ("a", parts), team=team, outcomes={"0": ok("0"), "3": ok("3")})
+    assert isinstance(action, CallTools)
+    assert [one.id for one in action.calls] == ["1", "2"]
+
+
 def test_results_become_a_step_in_the_order_of_the_calls() -> None:
     made = Artifact(artifact_id="f", uri="file://artifacts/f", mime_type="text/plain")
     outcomes = {"2": ok("2", "two"), "1": ok("1", "one", (made,))}
@@ -292,6 +304,21 @@ def test_a_message_between_results_and_turn_keeps_the_turn(model: dict[str, Any]
     assert next_agent(team, results) == "a"
     handed: list[Line] = [GO, ("a", [handoff("1", "c")]), ("tool_executor", [result("1", "ok")])]
     assert next_agent(team, handed) == "c"
+
+
+def test_a_handoff_in_a_manual_team_waits_for_the_user() -> None:
+    team = TEAM.model_copy(update={"collaboration_model": validate_team(_data({"type": "manual"})).collaboration_model})
+    handed: list[Line] = [GO, ("a", [handoff("1", "c")]), ("tool_executor", [result("1", "ok")])]
+    action = decide_after(*handed, team=team)
+    assert isinstance(action, Wait)
+    assert (action.status, action.route.rule) == (TaskStatus.USER_TURN, "handoff")
+    action = decide_after(*handed, ("user", "more"), team=team)
+    assert isinstance(action, StartTurn)
+    assert (action.agent, action.handed_off_by) == ("c", "a")
+    action = decide_after(*handed, ("user", "more", {"agent": "b"}), team=team)
+    assert isinstance(action, StartTurn)
+    assert (action.agent, action.handed_off_by) == ("b", None)
+    assert isinstance(decide_after(*handed, team=team, sub_task=True), End)
 
 
 def next_agent(team: Team, lines: list[Line]) -> str:

@@ -84,6 +84,7 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
         ("agents/1/name", "tool_executor", "agents[1].name", "'tool_executor' is reserved"),
         ("agents/1/name", "orchestrator", "agents[1].name", "'orchestrator' is reserved"),
         ("agents/0/model", "big", "agents[0].model", "no profile 'big', possible are 'standard', 'local'"),
+        ("utility_model", "big", "utility_model", "no profile 'big', possible are 'standard', 'local'"),
         ("agents/0/tools", ["web"], "agents[0].tools[0]", "no tool 'web', possible are 'web_search', 'artifact_list'"),
         ("agents/0/tools", ["handoff"], "agents[0].tools[0]", "name the agents under 'handoffs'"),
         ("agents/0/handoffs", ["editor"], "agents[0].handoffs[0]", "no other agent 'editor', possible are 'critic'"),
@@ -206,10 +207,16 @@ JUDGE: dict[str, Any] = {"name": "judge", "agents": [{"name": "a", "prompt": "p"
         ({}, ""),
         (
             {"agents": [*JUDGE["agents"], {"name": "b", "prompt": "p"}]},
-            "team 'judge' has no typed output: give its last",
+            "team 'judge' has no verdict: give its last",
         ),
         ({"agents": [*JUDGE["agents"], {"name": "b", "prompt": "p"}], "collaboration_model": {"type": "manual"}}, ""),
         ({"tools": [{"name": "judge", "function": "a:b"}]}, ""),
+        (
+            {"agents": [JUDGE["agents"][0] | {"output": {"type": "object", "properties": {"ok": {}}}}]},
+            "team 'judge' has no verdict: give its last",
+        ),
+        ({"agents": [JUDGE["agents"][0] | {"output": "shop:Verdict"}]}, ""),
+        ({"agents": [JUDGE["agents"][0] | {"output": {"type": "boolean"}}]}, ""),
         ({"tools": [{"name": "judge", "function": "a:b", "approval": "required"}]}, "a guard has no approval"),
     ],
 )

@@ -75,7 +75,7 @@ def test_lists_mark_a_task_whose_sub_task_waits_for_a_person(deep: bool, ends: s
     assert listed is not None
     assert (listed.status, listed.waits) == (TaskStatus.RUNNING, True)
     assert listed.reason.startswith(f"sub-task {child} waits (approval): "[:99])
-    assert with_current_reason(world.engine.tasks.task_store, listed) == listed
+    assert with_current_reason(world.engine.tasks.task_store, listed, world.engine.clock.now()) == listed
     if ends == "approved":
         decide_approval(world.engine, TASK, call.id, CallApproval(True))
         world.deliver(world.dispatcher.queue.popleft())

@@ -1,6 +1,7 @@
 """The routes of OpenAI's API without servers: errors have OpenAI's shape, whatever is wrong with a request."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,3 +49,46 @@ def test_wrong_requests_name_their_parameter(client: TestClient, path: str, body
     assert (answer.status_code, error["type"]) == (400, "invalid_request_error")
     assert error["param"] == (param or "previous_response_id")
     assert answer.headers["x-should-retry"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("/openai/v1/embeddings", "the routes of OpenAI's API at this gateway are models, responses"),
+        ("/openai/v1/models/", "chat/completions"),
+        ("/openai/chat/completions", "ends with /openai/v1: change it in the client"),
+        ("/v1/chat/completions", "ends with /openai/v1"),
+        ("/responses", "ends with /openai/v1"),
+    ],
+)
+def test_an_unknown_route_names_those_that_exist_or_the_base_url(client: TestClient, path: str, remedy: str) -> None:
+    answer = client.post(path, json={})
+    assert (answer.status_code, answer.headers["x-should-retry"]) == (404, "false")
+    assert remedy in answer.json()["error"]["message"]
+    assert client.post("/v1/nothing", json={}).headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status", "message"),
+    [
+        (b'{"model": "desk", ', "application/json", 400, "is not JSON: .* at character 18"),
+        (b'{"model": "desk"}', "text/plain", 400, "Content-Type: application/json"),
+        (b'{"model": "desk"}', None, 400, "Content-Type: application/json"),
+        (b"[]", "application/json", 400, "valid dictionary"),
+        (b'{"model": "%s", "messages": [{}]}' % (b"x" * 90), "application/json", 404, "no team 'x+'"),
+    ],
+)
+def test_a_body_that_cannot_be_read_says_what_to_change(
+    client: TestClient, content: bytes, kind: str | None, status: int, message: str
+) -> None:
+    headers = {} if kind is None else {"Content-Type": kind}
+    answer = client.post("/openai/v1/chat/completions", content=content, headers=headers)
+    assert answer.status_code == status
+    assert re.search(message, answer.json()["error"]["message"])
+
+
+def test_a_refused_method_and_a_refused_page_have_the_shape_of_the_api(client: TestClient) -> None:
+    method = client.put("/openai/v1/responses", json={})
+    assert (method.status_code, method.json()["error"]["code"]) == (405, "method_not_allowed")
+    page = client.get("/openai/v1/models", headers={"origin": "https://shop.example", "sec-fetch-site": "cross-site"})
+    assert (page.status_code, "ROBOCO_GATEWAY_CORS_ORIGINS" in page.json()["error"]["message"]) == (403, True)

@@ -118,7 +118,7 @@ def test_parameters_that_change_an_answer_are_refused() -> None:
 
 def test_sampling_parameters_are_ignored_unless_the_operator_passes_them_on() -> None:
     given = {"temperature": 0.5, "max_completion_tokens": 9, "seed": None, "text": {"verbosity": "low"}, "user": "u"}
-    assert sampling_of(given, ()) == ({}, ["temperature", "max_completion_tokens", "text.verbosity"])
+    assert sampling_of(given, ()) == ({}, ["max_completion_tokens", "temperature", "text.verbosity"])
     assert sampling_of(given, ("max_tokens", "verbosity")) == ({"max_tokens": 9, "verbosity": "low"}, ["temperature"])
     assert sampling_of({"reasoning": {"effort": "high", "summary": "auto"}}, ()) == ({}, ["reasoning.effort"])
 

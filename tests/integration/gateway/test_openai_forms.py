@@ -1,0 +1,109 @@
+"""Structured output, sampling parameters and instructions, by unmodified clients, real workers and a scripted model."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import NotFoundError
+
+from tests.support import openai_clients
+from tests.support.documents import example
+from tests.support.gateway_openai import PERSON, GatewayProcess
+from tests.support.openai_clients import ADA, DRIVES, Person
+
+pytestmark = pytest.mark.workers
+PACKAGES = {"openai_parse_chat": "openai", "openai_parse_response": "openai", "openai_agents": "agents"}
+SCHEMA: Any = {"type": "json_schema", "json_schema": {"name": "person", "schema": Person.model_json_schema()}}
+
+
+@pytest.mark.parametrize("name", DRIVES)
+def test_a_client_gets_structured_output(gateway: GatewayProcess, name: str) -> None:
+    if find_spec(PACKAGES.get(name, name)) is None:
+        pytest.skip(f"{name} is not installed")
+    command = [sys.executable, openai_clients.__file__, name, gateway.base_url, "none"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+
+
+def test_only_the_last_agent_answers_in_the_form(gateway: GatewayProcess) -> None:
+    with gateway.client() as opened:
+        client: Any = opened
+        messages: Any = [{"role": "user", "content": "who is it?"}]
+        chunks = list(
+            client.chat.completions.create(model="line", messages=messages, response_format=SCHEMA, stream=True)
+        )
+        assert Person.model_validate_json("".join(c.choices[0].delta.content or "" for c in chunks if c.choices)) == ADA
+        text: Any = {"format": {"type": "json_schema", **SCHEMA["json_schema"]}}
+        response = client.responses.create(model="line", input="who is it?", text=text)
+        assert [item.content[0].text for item in response.output] == ['{"age":36,"name":"Ada"}']
+        assert client.responses.retrieve(response.id).output == response.output
+
+
+def test_sampling_parameters_are_ignored_by_name_and_those_of_the_setting_are_passed_on(
+    gateway: GatewayProcess,
+) -> None:
+    with gateway.client() as opened:
+        client: Any = opened
+        raw = client.chat.completions.with_raw_response.create(
+            model="desk",
+            messages=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}],
+            temperature=0,
+            max_completion_tokens=5,
+            seed=7,
+        )
+    assert raw.headers["roboco-ignored"] == "max_completion_tokens, temperature"
+    sent = gateway.stack.model.requests[-1].request
+    assert (sent.body["seed"], "temperature" in sent.body) == (7, False)
+    assert [message["role"] for message in sent.messages] == ["system", "user"]
+    assert sent.system == "helper of team desk\n\nBe brief."
+    assert sent.last_user == "hello"
+
+
+def test_one_call_at_a_time_is_one_call(gateway: GatewayProcess) -> None:
+    weather: Any = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+    with gateway.client() as opened:
+        client: Any = opened
+        answer = client.chat.completions.create(
+            model="desk",
+            messages=[{"role": "user", "content": "the weather of both"}],
+            tools=[weather],
+            parallel_tool_calls=False,
+        )
+        assert len(answer.choices[0].message.tool_calls or ()) == 1
+        named = client.chat.completions.create(
+            model="desk",
+            messages=[{"role": "user", "content": "hello"}],
+            tools=[weather],
+            tool_choice={"type": "function", "function": {"name": "weather"}},
+        )
+        [call] = named.choices[0].message.tool_calls
+        assert (call.function.name, named.choices[0].finish_reason) == ("weather", "tool_calls")
+        assert call.function.arguments == f'{{"name":"{PERSON["name"]}","age":{PERSON["age"]}}}'
+
+
+def test_a_reference_to_an_item_continues_after_its_response(gateway: GatewayProcess) -> None:
+    with gateway.client() as opened:
+        client: Any = opened
+        first = client.responses.create(model="desk", input="hello")
+        reference = {"type": "item_reference", "id": first.output[0].id}
+        asked = [{"role": "user", "content": "hello"}, reference, {"role": "user", "content": "more"}]
+        second = client.responses.create(model="desk", input=asked)
+        assert second.output_text == "helper answers message 2: more"
+        assert second.conversation.id == first.conversation.id
+        again = client.responses.create(model="desk", input=[reference, {"role": "user", "content": "other"}])
+        assert again.output_text == "helper answers message 2: other"  # a branch: it is not the newest response
+        assert again.conversation.id != first.conversation.id
+        for unknown in ("msg_1", f"msg_1_1.{first.conversation.id.removeprefix('conv_')}"):
+            with pytest.raises(NotFoundError, match="send the content of the item"):
+                client.responses.create(model="desk", input=[{"type": "item_reference", "id": unknown}, *asked[2:]])
+
+
+def test_the_program_of_the_guide(gateway: GatewayProcess, tmp_path: Path) -> None:
+    program = tmp_path / "openai_forms.py"
+    program.write_text(example("file", program.name))
+    environment = gateway.stack.environment | {"OPENAI_BASE_URL": gateway.base_url}
+    printed = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, timeout=120)
+    assert printed.stdout.split() == ["Ada", "36"], printed.stderr
