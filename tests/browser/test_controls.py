@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from roboco import Task
 from tests.support.browser.fixtures import OpenContext
-from tests.support.browser.page import assert_page_equals_history, button, open_view
+from tests.support.browser.page import assert_page_equals_history, button, open_view, step
 from tests.support.browser.stack import WebStack
 from tests.support.browser.states import open_task, run_example
 from tests.support.browser.teams import answer
@@ -164,6 +164,7 @@ def test_a_message_that_is_sent_while_the_gateway_restarts_arrives_once(
     watched.watch.allow(*OUTAGE)
     task = run_example(web, "chat")
     open_task(watched.page, web, task)
+    step(watched.page, 1).wait_for()
     message(watched.page).fill("Is anyone there?")
     web.gateway.end(signal.SIGKILL)
     button(watched.page, "send").click()

@@ -14,10 +14,10 @@ from roboco.client.orchestrator import Orchestrator
 @click.argument("owner", metavar="OWNER", default="tenant")
 @click.option("--tenant", metavar="TENANT", help="The tenant of the memory.")
 @click.option("--erase", is_flag=True, help="Erase the memory; OWNER may be 'all', for all owners of the tenant.")
-@click.option("--entry", metavar="ID", default="", help="With --erase: the only entry to erase.")
+@click.option("--entry", "entry_id", metavar="ID", default="", help="With --erase: the only entry to erase.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @options.as_json
-def memory(owner: str, tenant: str | None, erase: bool, entry: str, yes: bool, as_json: bool) -> None:
+def memory(owner: str, tenant: str | None, erase: bool, entry_id: str, yes: bool, as_json: bool) -> None:
     """Show what agents remember for an owner, or erase it.
 
     OWNER is 'tenant', or a field of the tasks' context with a value, such as context.user=alice.
@@ -27,8 +27,8 @@ def memory(owner: str, tenant: str | None, erase: bool, entry: str, yes: bool, a
         operator = orchestrator.operator
         if erase:
             if not yes:
-                confirm(f"Erase {entry or 'all'} in the memory of {owner} for good?")
-            erased = operator.erase_memory("" if owner == "all" else of, value, entry=entry, tenant=tenant)
+                confirm(f"Erase {entry_id or 'all'} in the memory of {owner} for good?")
+            erased = operator.erase_memory("" if owner == "all" else of, value, entry=entry_id, tenant=tenant)
             print_json({"entries": erased}) if as_json else click.echo(f"{erased} entries are erased")
             return
         found = operator.memory(of, value, tenant=tenant)

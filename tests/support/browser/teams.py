@@ -216,7 +216,7 @@ def _planner(request: Request) -> Reply:
 def _visitor(request: Request) -> Reply:
     """Visit a place, but for the moon, where the model refuses."""
     place = messages_of_user(request)[-1]
-    return Reply(status=400, text="nobody answers there") if "moon" in place else Reply(text=f"I saw {place}.")
+    return Reply(status=400, text="no answer there") if "moon" in place else Reply(text=f"I saw {place}.")
 
 
 def _trickster(request: Request) -> Reply:

@@ -6,6 +6,8 @@ import { pathToFileURL } from "node:url";
 const load = name => import(pathToFileURL(`${process.argv[2]}/js/${name}.js`).href);
 const { indent, verifyHistory } = await load("inspector");
 const { changedLimits, decisionIn, formOf, receiptLines, timeLeft, valueOf, whyNot } = await load("controls");
+const { money } = await load("format");
+const { addStep, newTask } = await load("task_state");
 const { actionsOf, confirmed, joined, partsOf, requestOf } = await load("actions");
 
 const OPERATIONS = {
@@ -35,6 +37,12 @@ const OPERATIONS = {
   joined: pages => pages.reduce(joined, null),
   parts: answer => partsOf(answer),
   confirmed,
+  money: amounts => amounts.map(money),
+  failures(steps) {
+    const task = newTask("t");
+    steps.forEach(step => addStep(task, step));
+    return [...task.failures];
+  },
   left: ({ reason, now }) => timeLeft({ reason }, now),
   decision: ({ step, call }) => decisionIn(step, call),
 };

@@ -189,3 +189,21 @@ def test_a_call_that_expires_says_when() -> None:
     questions = [{"reason": one, "now": 1_769_857_200_000} for one in (reason, "a person must approve: pay (tc_1)")]
     left = ["1 h left, then pay is denied", ""]
     assert ask(*(("left", question) for question in questions)) == left
+
+
+def test_amounts_have_four_digits_and_no_currency() -> None:
+    shown = ["0.000134", "0.01235", "1,235", ""]
+    assert ask(("money", [0.000134, 0.0123456, 1234.5678, 0])) == [shown]
+
+
+def test_steps_with_an_error_are_the_failures_of_a_task() -> None:
+    def step(seq: int, *parts: dict[str, Any]) -> dict[str, Any]:
+        about = {"agent_name": "tool_executor", "step_id": f"s{seq}", "metadata": {}, "digest": "d"}
+        return about | {"seq": seq, "created_at": "2026-01-01T00:00:00Z", "parts": parts}
+
+    def result(*, failed: bool) -> dict[str, Any]:
+        return {"type": "tool_result", "tool_result": {"tool_call_id": "c", "is_error": failed}}
+
+    error = {"type": "error", "code": "model", "message": "it refuses"}
+    steps = [step(0, result(failed=False)), step(1, result(failed=True)), step(2, error)]
+    assert ask(("failures", [*steps, steps[1]])) == [[1, 2]]

@@ -41,7 +41,7 @@ function Parts({ action, query }) {
   return html`
     <section class=${isCalm ? "" : "waits"} aria-label="Needs you now"><h2>${isCalm ? "Nothing needs you now" : "Needs you now"}<//>
       ${waits?.tasks.length > 0 && html`<p><a href="#/?status=waiting">Tasks that wait for a person: ${waits.tasks.length}${waits.cursor && "+"}<//><//>`}
-      ${dead.map(({ name }) => html`<p class="bad">No worker of the pool ${name} is alive: its work waits. Start one with <code>roboco worker<//>.<//>`)}
+      ${dead.map(({ name }) => html`<p class="bad">No worker of the pool ${name} is alive: its work waits. Start one: <code>celery -A roboco.workers.${name} worker<//><//>`)}
       ${needsMe}
     <//>
     <h2>Health<//>
@@ -57,7 +57,7 @@ function Parts({ action, query }) {
       <${Part} name="Rates" part=${rates} empty="No model has a limit."
         row=${({ requests, max_requests, tokens, max_tokens, ...one }) => ({ ...one, "requests / min": use(requests, max_requests), "tokens / min": use(tokens, max_tokens) })} />
     <//>
-    <${Part} name="Workers" part=${workers} empty="No worker has registered. Start workers with roboco worker, or a whole stack with roboco dev."
+    <${Part} name="Workers" part=${workers} empty="No worker has registered. roboco dev starts a whole stack."
       row=${one => ({
         name: one.name, Flower: flower && outside(`${flower}/worker/${encodeURIComponent(one.name)}`, "↗"),
         pools: one.pools.join(", "),
@@ -68,7 +68,7 @@ function Parts({ action, query }) {
     <div class="parts">${urgent.filter(part => !needsMe.includes(part))}<//>
     <section aria-label="All operations"><h2>Tools<//>
       <p class="row"><span class="dim">Usage by<//>${USAGE.map(by => link(by, "report_usage", { by }))}<//>
-      ${Object.keys(TOOLS).map(group => html`<p class="row"><span class="dim">${group}<//>${Object.entries(actions ?? {}).map(([name, { title }]) => groupOf(name) === group && link(title, name))}<//>`)}<//>
+      ${actions ? Object.keys(TOOLS).map(group => html`<p class="row"><span class="dim">${group}<//>${Object.entries(actions).map(([name, { title }]) => groupOf(name) === group && link(title, name))}<//>`) : html`<p class="dim">reading …<//>`}<//>
     ${actions?.[action] && html`<${Action} key=${location.hash} name=${action} actions=${actions} query=${query} onClose=${() => (location.hash = "#/operations")} />`}`;
 }
 
