@@ -8,6 +8,7 @@ A comment above a code block says how it is tested:
     <!-- before: PACKAGE -->  code of another framework
     <!-- message -->        a Celery message
     <!-- ci: NAME -->       a command that `.ci/run` runs in a fresh clone
+    <!-- step: NAME -->     commands of the tutorial; `tests/browser/test_tutorial.py` runs them in order
 """
 
 import re

@@ -62,7 +62,7 @@ class Supervisor:
         elif part.is_restart_due():
             self._restart(part)
         elif part.became_ready():
-            self._report(f"{part.name} is ready")
+            self._report(f"{part.name} is ready, process {part.server.pid}")
 
     def _restart(self, part: Component[Any]) -> None:
         try:

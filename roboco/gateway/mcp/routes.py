@@ -22,7 +22,7 @@ from roboco.gateway.access import MAX_BODY
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.mcp.team_tools import Context, TeamTools
 from roboco.gateway.principal import ACCESS, Principal
-from roboco.gateway.problem import Problem, not_found, problem_of, problem_response
+from roboco.gateway.problem import Problem, not_found, problem_of, problem_response, unavailable
 
 PATH = "/mcp"
 METADATA = "/.well-known/oauth-protected-resource"
@@ -39,18 +39,19 @@ class McpEndpoint:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        # The names and origins of requests are checked before, by AccessMiddleware.
-        security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-        self._manager = StreamableHTTPSessionManager(
-            TeamTools(gateway, _caller).server(version("roboco")),
-            stateless=True,
-            security_settings=security,
-            max_request_body_size=MAX_BODY,
-        )
+        self._manager: StreamableHTTPSessionManager | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve requests inside the block."""
+        # The names and origins of requests are checked before, by AccessMiddleware.
+        security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+        self._manager = StreamableHTTPSessionManager(  # it can run once
+            TeamTools(self._gateway, _caller).server(version("roboco")),
+            stateless=True,
+            security_settings=security,
+            max_request_body_size=MAX_BODY,
+        )
         async with self._manager.run():
             yield
 
@@ -64,6 +65,9 @@ class McpEndpoint:
                 address = f"{_base(Request(scope))}{METADATA}{PATH}"
                 problem.headers["WWW-Authenticate"] = f'Bearer resource_metadata="{address}"'
             await problem_response(problem)(scope, receive, send)
+            return
+        if self._manager is None:
+            await problem_response(unavailable("the lifespan of the application does not run"))(scope, receive, send)
             return
         await self._manager.handle_request(scope, receive, send)
 
