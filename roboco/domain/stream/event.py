@@ -208,7 +208,7 @@ class UnknownEvent(RecordModel):
     timestamp: datetime | None = None
 
 
-_KnownEvent = (
+ExecutionEvent = Annotated[
     TaskStarted
     | AgentSelected
     | AgentHandedOff
@@ -223,9 +223,9 @@ _KnownEvent = (
     | StepEnded
     | TaskEnded
     | StreamReset
-    | ErrorOccurred
-)
-ExecutionEvent = Annotated[_KnownEvent, Field(discriminator="type")]
+    | ErrorOccurred,
+    Field(discriminator="type"),
+]
 """An execution event: `type` names its kind."""
 
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(ExecutionEvent | StreamChunk | ReasoningChunk)
@@ -265,4 +265,21 @@ def unnumbered_json(message: "AnyEvent | StreamChunk", step_seq: int | None = No
     return f'{message.model_dump_json(exclude=numbers | left_out)[1:-1]},"step_seq":{step_seq}}}'
 
 
-AnyEvent = _KnownEvent | UnknownEvent
+AnyEvent = (
+    TaskStarted
+    | AgentSelected
+    | AgentHandedOff
+    | ToolCalled
+    | SubTaskStarted
+    | ToolReturned
+    | ToolUnknown
+    | UserMessageAdded
+    | UserInterrupted
+    | TurnRestarted
+    | StatusChanged
+    | StepEnded
+    | TaskEnded
+    | StreamReset
+    | ErrorOccurred
+    | UnknownEvent
+)
