@@ -120,7 +120,7 @@ def test_artifact_read_of_a_document_returns_parts() -> None:
 def test_artifact_read_parses_a_document_once_for_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = list[str]()
     run = Sandbox.run
-    monkeypatch.setattr(Sandbox, "run", lambda self, code, *rest: runs.append(code) or run(self, code, *rest))
+    monkeypatch.setattr(Sandbox, "run", lambda self, code, *rest: [runs.append(code), run(self, code, *rest)][1])  # type: ignore[func-returns-value]
     monkeypatch.setattr(documents, "WINDOW", 50)
     monkeypatch.setattr(documents, "MAX_WINDOWS", 2)
     monkeypatch.setattr(documents, "_WINDOWS", {})
