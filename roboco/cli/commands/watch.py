@@ -1,7 +1,6 @@
 """roboco watch: the live view of a task that workers run."""
 
 import sys
-from contextlib import closing
 from queue import Empty
 
 import click
@@ -32,7 +31,7 @@ def watch(task_id: str, cursor: str | None, subtasks: bool, as_json: bool) -> in
     otherwise.
     """
     display = JsonLines(sys.stdout) if as_json else LiveView(Screen(sys.stdout), task_id=task_id)
-    with closing(Orchestrator(caller_settings())) as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         task = orchestrator.task(task_id)
         _ = task.status  # reads Redis: if it does not answer, fail now, not after a minute of retries
         return _follow(task, display, cursor, subtasks)

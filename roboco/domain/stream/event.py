@@ -208,7 +208,7 @@ class UnknownEvent(RecordModel):
     timestamp: datetime | None = None
 
 
-ExecutionEvent = Annotated[
+_KnownEvent = (
     TaskStarted
     | AgentSelected
     | AgentHandedOff
@@ -223,9 +223,9 @@ ExecutionEvent = Annotated[
     | StepEnded
     | TaskEnded
     | StreamReset
-    | ErrorOccurred,
-    Field(discriminator="type"),
-]
+    | ErrorOccurred
+)
+ExecutionEvent = Annotated[_KnownEvent, Field(discriminator="type")]
 """An execution event: `type` names its kind."""
 
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(ExecutionEvent | StreamChunk | ReasoningChunk)
@@ -265,21 +265,4 @@ def unnumbered_json(message: "AnyEvent | StreamChunk", step_seq: int | None = No
     return f'{message.model_dump_json(exclude=numbers | left_out)[1:-1]},"step_seq":{step_seq}}}'
 
 
-AnyEvent = (
-    TaskStarted
-    | AgentSelected
-    | AgentHandedOff
-    | ToolCalled
-    | SubTaskStarted
-    | ToolReturned
-    | ToolUnknown
-    | UserMessageAdded
-    | UserInterrupted
-    | TurnRestarted
-    | StatusChanged
-    | StepEnded
-    | TaskEnded
-    | StreamReset
-    | ErrorOccurred
-    | UnknownEvent
-)
+AnyEvent = _KnownEvent | UnknownEvent
