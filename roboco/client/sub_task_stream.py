@@ -1,4 +1,4 @@
-"""sub_task_stream: the stream of a task, and in it those of its sub-tasks, each with those of its sub-tasks.
+"""sub_task_stream: the stream of a task, and in it those of its sub-tasks, at any depth.
 
     task ─► step with calls of `delegate` ─► its next items, and those of the sub-tasks as they arrive
             result of such a call         ─► first the rest of its sub-task, then the result

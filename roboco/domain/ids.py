@@ -108,7 +108,7 @@ def sub_task_id(task_id: str, call_id: str) -> str:
     """Return the id of the sub-task that works for a call.
 
     The call's id makes it unique among the tasks that are no forks: their steps have different ids. Forks of a task may
-    have the same call, and differ by their ids, which are no longer than the part in this one.
+    have the same call; they differ by their ids, which are no longer than the part in this one.
     """
     return check_task_id(f"{task_id[:MAX_FORK_CHARS].rstrip('.')}.{call_id.removeprefix('tc_')}")
 

@@ -215,10 +215,9 @@ class RedisRateLimiter:
     def note_limits(self, tenant: str, by: str, limits: DayBudget) -> None:
         """Keep the limits of the caller for the reservations of its tasks. Cost: two commands in one round trip."""
         key, cost = self._keys.caller(tenant, by, "usage:limits"), limits.cost
-        values = {"tokens": limits.tokens, "billionths": None if cost is None else billionths(cost)}
+        values: Any = {"tokens": limits.tokens or "", "billionths": "" if cost is None else billionths(cost)}
         with translating_errors(), self._scripts.client.pipeline() as pipe:
-            pipe.delete(key)
-            pipe.hset(key, mapping={name: value for name, value in values.items() if value is not None})
+            pipe.hset(key, mapping=values)
             pipe.expire(key, DAY_TTL)
             pipe.execute()
 

@@ -2,7 +2,7 @@
 -- KEYS[1]  hash `tokens`, and `billionths` of the currency: used by the tenant or caller on this day
 -- KEYS[2]  hash: for each task "TOKENS BILLIONTHS" reserved; `tokens` and `billionths` are the sums
 -- KEYS[3]  sorted set: the tasks by the time, in milliseconds, at which their reservations end
--- KEYS[4]  of a caller: hash `tokens` and `billionths`, its limits; without it nothing is reserved
+-- KEYS[4]  of a caller: hash `tokens` and `billionths`, its limits, '' for none; without it nothing is reserved
 -- ARGV[1]  task id. Its earlier reservation ends
 -- ARGV[2]  seconds for which the reservation lasts, if no step of the task ends it before; 0 reserves nothing
 -- ARGV[3]  seconds for which the keys are kept

@@ -131,7 +131,7 @@ def test_the_same_fork_of_a_release_with_fewer_fields_is_the_same_task() -> None
         fork_task(world, 2)
 
 
-def test_ids_of_forks_are_short_enough_that_their_sub_tasks_differ() -> None:
+def test_forks_with_long_ids_would_share_sub_tasks_and_are_refused() -> None:
     world = ended_world()
     long = ["f" * 80, "f" * 81]
     assert fork(world.engine, ForkRequest(TASK, long[0], 1))
