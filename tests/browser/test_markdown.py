@@ -75,7 +75,7 @@ def test_a_hostile_text_is_text(page: Page, text: str) -> None:
 
 
 def test_a_growing_text_is_not_drawn_anew(page: Page) -> None:
-    lines = [f"line {number} is **bold**" for number in range(1000)]
+    lines = [f"line {number} is **bold**" for number in range(300)]
     text = "\n".join(lines)
     added = page.evaluate(
         """async text => {
