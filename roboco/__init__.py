@@ -60,6 +60,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         "ToolCallPart",
         "ToolResult",
         "ToolResultPart",
+        "UnknownPart",
     ),
     "roboco.domain.decision.route": ("Route",),
     "roboco.domain.session.session": (

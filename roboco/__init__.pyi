@@ -16,6 +16,7 @@ from roboco.domain.history.part import (
     ToolCallPart,
     ToolResult,
     ToolResultPart,
+    UnknownPart,
 )
 from roboco.domain.history.state import History
 from roboco.domain.history.step import TaskStep
@@ -157,6 +158,7 @@ __all__ = [
     "TurnRestarted",
     "TypedItem",
     "UnknownEvent",
+    "UnknownPart",
     "Usage",
     "UsageError",
     "UserInterrupted",

@@ -8,7 +8,7 @@
     │   ├── Erased        erased           the caller: the task was erased; choose another id
     │   ├── Forbidden     forbidden        the caller: it belongs to another tenant or the operator, or is not allowed
     │   ├── InvalidTeam   invalid_team     the author of a team file: the error lists every mistake in it
-    │   └── NotRunnable   not_runnable     the operator: this worker lacks the module of a tool; another may have it
+    │   └── NotRunnable   not_runnable     the operator: this worker lacks the module of a tool
     ├── TransientError    unavailable      the machine: the same call may succeed later
     │   ├── Overloaded    overloaded       the caller, later: too many turns wait already, and nothing was stored
     │   ├── ModelError    the provider's   the model's provider: `retryable` says whether another attempt can help
@@ -93,6 +93,12 @@ class NotRunnable(UsageError):
 
     def __str__(self) -> str:
         return self.message
+
+    def remedy(self, pool: str) -> str:
+        """Return the message with what an operator of the pool's workers can do."""
+        return (
+            f"{self.message}; install {self.module!r} where the {pool} workers run, and name it in ROBOCO_TOOL_MODULES"
+        )
 
 
 class TransientError(RobocoError):

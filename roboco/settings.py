@@ -136,7 +136,7 @@ class Settings(BaseModel):
     with a canvas, too.
     """
     embeddings_model: str | None = None
-    """Embedding model that ranks the hits of `memory_search`; without it they are ranked by words alone.
+    """Embedding model of `memory_search`, which needs the extra `memory`; without it the model of the extra.
 
     `MODEL` is one of the server of `OPENAI_BASE_URL`, `MODEL@ADDRESS` one of another server. That server gets the key
     in the variable that `model_servers` of the allowlist names with its address.

@@ -45,7 +45,7 @@ def call_result(end: CallOutcome | SwitchedOff) -> None:
     match end:
         case SwitchedOff(cause):
             raise Retry(cause, TransientError(cause))
-        case CallOutcome.RELEASED | CallOutcome.HANDED_OVER:
+        case CallOutcome.HANDED_OVER:
             raise Retry(str(end), TransientError(str(end)))
         case CallOutcome.CLAIMED_ELSEWHERE:
             raise Ignore

@@ -62,7 +62,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "export-test": ("roboco.lab.replay.export_test:export_test", "Print a test file that replays a task."),
         "verify": ("commands.verify:verify", "Check that no step of a history was changed."),
         "models": ("commands.models:models", "List the model profiles of a team, or check them by real calls."),
-        "mcp": ("commands.mcp:mcp", "List the tools of MCP servers."),
+        "mcp": ("commands.mcp:mcp", "List the tools of MCP servers, or be one."),
         "validate": ("commands.validate:validate", "Check a team file and list every mistake."),
         "schema": ("commands.schema:schema", "Print the JSON Schema of team files, for editors."),
         "docs": ("commands.docs:docs", "Show a guide, or list all of them."),

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from roboco.domain.day_budget import DayBudget
 from roboco.domain.usage import DayUsage, day_of
 from roboco.engine.engine import Engine
 from roboco.ports.refusals import RefusedWrites
@@ -44,8 +45,11 @@ class CallerAccounts:
         self._open_tasks.remove(account, [task_id])
 
     def usage_today(self, account: Account) -> tuple[DayUsage, DayUsage]:
-        """Return the usage of the caller, and that of its tenant."""
+        """Return the usage of the caller, and that of its tenant. Note the caller's limits, which workers apply."""
         spent, today = self._engine.services.rate_limiter.spent, day_of(self._engine.now())
+        if (own := account.own).tokens_per_day or own.cost_per_day:
+            limits = DayBudget(own.cost_per_day, own.tokens_per_day)
+            self._engine.services.rate_limiter.note_limits(account.tenant, account.by, limits)
         return spent(account.tenant, today, account.by), spent(account.tenant, today)
 
     def _remove_ended(self, account: Account) -> bool:

@@ -5,6 +5,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from pydantic import BaseModel
+
 from roboco.domain.history.priority import Priority
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
@@ -18,13 +20,13 @@ class MessageOptions(TypedDict, total=False):
 
     goals: list[dict[str, Any]]
     """Goals to reach: objects with name, description and schema."""
-    client_tools: list[dict[str, Any]]
+    client_tools: Sequence[dict[str, Any] | BaseModel]
     """Tools that the client runs itself: objects with name, description and input_schema."""
-    client_context: dict[str, Any]
+    client_context: dict[str, Any] | BaseModel
     """The user's view, such as the document that is open. The agents read it; it changes nothing else."""
     answer_form: dict[str, Any]
     """The form of the answer: an object with schema, calls and instructions."""
-    scope: dict[str, Any]
+    scope: dict[str, Any] | BaseModel
     """Values for tools, such as a window of time. Each call that a worker runs gets them, until a message has others.
     Roboco never enforces them."""
     state: dict[str, Any]
@@ -67,8 +69,9 @@ class SubmitOptions(MessageOptions, total=False):
     """Seconds after which the task starts."""
     priority: Priority
     """The priority: high, normal or low."""
-    history: Sequence[dict[str, Any]]
-    """Earlier messages, which become the first steps: objects with role (user or assistant), text, and the agent."""
+    history: Sequence[dict[str, Any] | BaseModel]
+    """Earlier messages, which become the first steps: objects with role (user or assistant), text, and the agent; or
+    steps, by the names of any document."""
     conversation: bool
     """True to wait for a message, in `user_turn`, where the task would complete."""
     notify: list[dict[str, Any]]

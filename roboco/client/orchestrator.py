@@ -15,7 +15,8 @@ from roboco.client.operator.bulk import Bulk, create_bulk
 from roboco.client.operator.bulk_control import ControlName
 from roboco.client.operator.operations import LiveState, Operations
 from roboco.client.operator.operator import Operator
-from roboco.client.options import BulkOptions, SubmitOptions, TaskFilterOptions
+from roboco.client.options import BulkOptions, MessageOptions, SubmitOptions, TaskFilterOptions
+from roboco.client.receipt import Receipt
 from roboco.client.task import Task
 from roboco.client.team_lookup import resolve_sent_team, resolve_team, team_files
 from roboco.client.wiring import (
@@ -72,7 +73,7 @@ class Orchestrator:
         self._deployment_checked = False
         keys, archive = Keys(self.settings.prefix), self._engine.workspace.stored_events.read
         live = LiveState(self._engine, self._producer, self._client, keys, model_limits(self.settings))
-        self._operations = Operations(self._engine, live.queues, live.rates, live.open_tasks)
+        self._operations = Operations(self._engine, live.queues, live.rates)
         steps = self._engine.workspace.histories.read
         self._follower = RedisFollower(self._client, self.settings.redis_url, keys, archive, steps)
 
@@ -205,6 +206,12 @@ class Orchestrator:
         task.summary()
         return task
 
+    def interrupt(
+        self, task_id: str, message: str | None = None, timeout: float = 0.0, **options: Unpack[MessageOptions]
+    ) -> Receipt:
+        """Interrupt the task with this id, as `Task.interrupt` does. Raises UsageError if there is none."""
+        return self.task(task_id).interrupt(message, timeout=timeout, **options)
+
     def open_task(self, task_id: str) -> Task | None:
         """Return the task if Redis has it, open, else None: it may have ended, or be unknown. No file is read.
 
@@ -250,7 +257,8 @@ class Orchestrator:
 
         Cost: one read of Redis for each of these. Raises TransientError if Redis does not answer.
         """
-        return [task_list.with_current_reason(self._engine.tasks.task_store, entry) for entry in entries]
+        store, now = self._engine.tasks.task_store, self._engine.clock.now()
+        return [task_list.with_current_reason(store, entry, now) for entry in entries]
 
     def bulk(self, control: ControlName, **options: Unpack[BulkOptions]) -> Bulk:
         """Return a bulk control of all tasks that meet the conditions. It begins with its count or first page.

@@ -20,7 +20,7 @@ from roboco.domain.team.tool_difference import ToolDifference
 from roboco.domain.team.tool_spec import ToolDeclaration
 from roboco.engine.accept.accept_item import stored_item
 from roboco.engine.accept.answer import open_tool_changes
-from roboco.engine.accept.sub_tasks import open_sub_tasks
+from roboco.engine.accept.sub_tasks import asks, open_sub_tasks
 from roboco.engine.engine import Engine
 from roboco.engine.record.newest_step import newest_step
 
@@ -78,10 +78,10 @@ class PendingActions:
         ]
 
     def _task_ids(self) -> list[str]:
-        """Return the task, and those of its open sub-tasks that wait."""
+        """Return the task, and those of its open sub-tasks that ask a person or client."""
         tasks = self._engine.tasks
         found = open_sub_tasks(tasks, self._task_id, tasks.task_store.load(self._task_id, 1))
-        return [self._task_id, *(child for child, task in found if task.position.status.waiting)]
+        return [self._task_id, *(child for child, task in found if asks(self._engine, child, task))]
 
     def _has_item(self, task_id: str, item_id: str) -> bool:
         return stored_item(self._engine.workspace, task_id, item_id) is not None

@@ -1,4 +1,4 @@
-"""sub_task_stream: the stream of a task, and in it those of its sub-tasks.
+"""sub_task_stream: the stream of a task, and in it those of its sub-tasks, each with those of its own ones.
 
     task ─► step with calls of `delegate` ─► its next items, and those of the sub-tasks as they arrive
             result of such a call         ─► first the rest of its sub-task, then the result
@@ -7,9 +7,11 @@ So a cursor needs the place in the task, and the places in the sub-tasks of its 
 
     PLACE            no such call is open
     PLACE,PLACE,,-   the first sub-task is at a place, the second one at its beginning, the third one is complete
+    PLACE,(PLACE,-)  the same for the open calls of a sub-task
 
-The history names these tasks, so a cursor does not. MAX_FOLLOWED sub-tasks are read at the same time; the others wait,
-because their logs stay. What an abandoned sub-task does after the result of its call is not in the stream.
+The history names these tasks, so a cursor does not. MAX_FOLLOWED sub-tasks are read at the same time, and
+NESTED_FOLLOWED of each of those; the others wait, because their logs stay. What an abandoned sub-task does after the
+result of its call is not in the stream.
 """
 
 import asyncio
@@ -29,14 +31,19 @@ from roboco.errors import Erased
 
 MAX_FOLLOWED: Final = 20
 """Sub-tasks that a follower reads at the same time. Their places bound the size of a cursor."""
+NESTED_FOLLOWED: Final = 2
+"""Those of a sub-task."""
+NESTED_PLACES: Final = 20
+"""The most sub-tasks of a step of a sub-task that a follower reads."""
 
 
 class SubTaskStream:
     """Follows a task and its sub-tasks in the running event loop. `stream_of` returns the stream of one task."""
 
-    def __init__(self, task_id: str, stream_of: Callable[[str], AsyncTaskStream]) -> None:
+    def __init__(self, task_id: str, stream_of: Callable[[str], AsyncTaskStream], nested: bool = False) -> None:
         self._task_id = task_id
         self._stream_of = stream_of
+        self._most = (NESTED_FOLLOWED, NESTED_PLACES) if nested else (MAX_FOLLOWED, MAX_SUB_PLACES)
         self._place = ""
         self._places: dict[str, str] = {}
         """The places in the sub-tasks of the open calls."""
@@ -102,7 +109,7 @@ class SubTaskStream:
 
     def _followed(self) -> list[str]:
         """Return the sub-tasks of which the next items are read."""
-        return list(filter(self._is_open, self._places))[:MAX_FOLLOWED]
+        return list(filter(self._is_open, self._places))[: self._most[0]]
 
     def _read(self, task_ids: Collection[str]) -> None:
         """Begin to read the next item of these tasks, unless it is being read."""
@@ -110,8 +117,11 @@ class SubTaskStream:
             if task_id in self._reads or not (task_id == self._task_id or self._is_open(task_id)):
                 continue
             if task_id not in self._streams:
-                place = self._place if task_id == self._task_id else self._places[task_id]
-                self._streams[task_id] = self._stream_of(task_id).items_and_gaps(place or None)
+                if task_id == self._task_id:
+                    stream = self._stream_of(task_id).items_and_gaps(self._place or None)
+                else:
+                    stream = SubTaskStream(task_id, self._stream_of, nested=True).items(self._places[task_id] or None)
+                self._streams[task_id] = stream
             self._reads[task_id] = asyncio.ensure_future(anext(self._streams[task_id]))
 
     def _awaited(self, item: StreamItem) -> list[str]:
@@ -149,12 +159,12 @@ class SubTaskStream:
                 self._open(item.data.step, [])
         else:
             self._places[task_id] = item.cursor
-        cursor = ",".join([self._place, *self._places.values()])
-        return replace(item, cursor=cursor, task_id=task_id)
+        places = (f"({place})" if "," in place else place for place in self._places.values())
+        return replace(item, cursor=",".join([self._place, *places]), task_id=item.task_id or task_id)
 
     def _open(self, step: TaskStep, places: list[str]) -> None:
         """Follow the sub-tasks of the step, from these places on."""
-        calls = [call for call in step.calls if call.tool_name == DELEGATE][:MAX_SUB_PLACES]
+        calls = [call for call in step.calls if call.tool_name == DELEGATE][: self._most[1]]
         places += [""] * len(calls)
         self._places = {sub_task_id(self._task_id, call.id): place for call, place in zip(calls, places, strict=False)}
 

@@ -29,7 +29,7 @@ from roboco.domain.session.session import ContinuationToken
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.item import StreamItem, final_text
 from roboco.domain.team.team import Team
-from roboco.engine.accept.wait_cause import why_unattended
+from roboco.engine.accept.wait_cause import current_cause
 from roboco.engine.engine import Engine
 from roboco.engine.frozen_teams import team_as_data
 from roboco.redis.stream.async_follower import AsyncFollower
@@ -44,7 +44,7 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         super().__init__(task_id, engine, settings)
         self._follower = follower
         address = workspace_address(settings)
-        worker_check = WorkerCheck(task_id, lambda: why_unattended(engine, address, task_id))
+        worker_check = WorkerCheck(task_id, lambda: current_cause(engine, address, task_id))
         self._stream = TaskStream(task_id, engine, follower, self.settled_summary, worker_check)
         self._async_stream = AsyncTaskStream(self._stream, AsyncFollower(follower))
 
@@ -52,11 +52,16 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         """Return the stream of this task or of a sub-task, which may wait for its place among others."""
         if task_id == self.task_id:
             return self._async_stream
-        check = WorkerCheck(task_id, str)
+        check = WorkerCheck(task_id, lambda: None)
         summary = self._run(task_id).settled_summary
         return AsyncTaskStream(
             TaskStream(task_id, self._engine, self._follower, summary, check), AsyncFollower(self._follower)
         )
+
+    @property
+    def worker_check(self) -> WorkerCheck:
+        """The regular check of the task's stream and waits whether the task goes on."""
+        return self._stream.worker_check
 
     def __iter__(self) -> Iterator[StreamItem]:
         return self.stream()
@@ -70,7 +75,7 @@ class Task(TaskControl, TaskRecord, TaskFiles):
         Items are the texts, tool calls, tool results and steps of the content, and the execution events, in the order
         in which they happened. Each item carries a cursor. A later call with that cursor continues after the item: no
         item is missing and none is repeated. Ending the iteration does not affect the task.
-        With `subtasks`, the items of its sub-tasks are among them, not those of their sub-tasks. Each item has its
+        With `subtasks`, the items of its sub-tasks are among them, and those of their sub-tasks. Each item has its
         `task_id`, and the cursors are those of streams with `subtasks`.
         Raises UsageError if the cursor is invalid, and TransientError if Redis or the workspace has not answered for a
         minute.

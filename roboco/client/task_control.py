@@ -1,12 +1,12 @@
 """TaskControl: everything that a caller sends to a task. Each item is accepted before its method returns."""
 
 import asyncio
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any, Final, Literal, Unpack
 
 from roboco.broker import names
+from roboco.client.blocking import wait_for
 from roboco.client.in_thread import CONTROLS, in_thread, run_in_thread
 from roboco.client.options import AnswerOptions, LimitOptions, MessageOptions
 from roboco.client.receipt import Receipt, find_receipt, is_final, latest_receipt
@@ -213,19 +213,15 @@ class TaskControl(TaskHandle):
     areceipt = in_thread(receipt, CONTROLS)
 
     def _wait_applied(self, receipt: Receipt, seconds: float, is_done: Callable[[Receipt], bool] = is_final) -> Receipt:
-        """Return the receipt as soon as the item has had its effect, or as it is after this time."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            receipt = latest_receipt(self.receipt, receipt)
-            if is_done(receipt):
-                break
-            time.sleep(RECEIPT_POLL_INTERVAL)
-        return receipt
+        return wait_for(self._await_applied(receipt, seconds, is_done)) if seconds > 0 else receipt
 
     async def _await_applied(
         self, receipt: Receipt, seconds: float, is_done: Callable[[Receipt], bool] = is_final
     ) -> Receipt:
-        """Return the same as `_wait_applied`. Between two reads of the receipt no thread is in use."""
+        """Return the receipt as soon as the item has had its effect, or as it is after this time.
+
+        Between two reads of the receipt no thread is in use.
+        """
 
         def read() -> tuple[Receipt, bool]:
             now = latest_receipt(self.receipt, receipt)

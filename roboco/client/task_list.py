@@ -9,6 +9,7 @@ from roboco.domain.ids import check_tenant
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_entry import TaskEntry, short_reason
 from roboco.domain.task_filter import TaskFilter, parse_statuses
+from roboco.engine.accept.wait_cause import current_reason
 from roboco.errors import CorruptHistory, Forbidden, UsageError
 from roboco.ports.task_index import TaskIndex
 from roboco.ports.task_store import TaskStore
@@ -80,19 +81,19 @@ def iterate_with_gaps(index: TaskIndex, wanted: TaskFilter) -> Iterator[TaskEntr
         wanted = replace(wanted, since=since if wanted.since is None else max(since, wanted.since))
 
 
-def with_current_reason(store: TaskStore, entry: TaskEntry) -> TaskEntry:
+def with_current_reason(store: TaskStore, entry: TaskEntry, now: float) -> TaskEntry:
     """Return the entry of a task; of one that should progress, with the reason for which it waits at this moment.
 
     A state that cannot be read, as one of a newer release, hides no other task: the entry stays as it is.
     Cost: one read of Redis for a queued or running task.
     """
-    if entry.status not in (TaskStatus.QUEUED, TaskStatus.RUNNING):
+    if entry.waits or entry.status not in (TaskStatus.QUEUED, TaskStatus.RUNNING):
         return entry
     try:
         task = store.load(entry.task_id, 1)
     except (ValueError, KeyError, CorruptHistory):
         return entry
-    reason = "" if task is None or task.position.status is not entry.status else task.position.reason
+    reason = "" if task is None or task.position.status is not entry.status else current_reason(task, now)
     return entry if reason == entry.reason else entry.model_copy(update={"reason": short_reason(reason)})
 
 

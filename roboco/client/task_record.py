@@ -1,7 +1,7 @@
 """TaskRecord: everything that a caller reads of a task, as it is now or as its workspace has recorded it."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 from roboco.client import session as sessions
 from roboco.client.context_report import ContextReport, context_report, find_turn
@@ -19,6 +19,7 @@ from roboco.domain.history.state import TaskState
 from roboco.domain.history.step import TaskStep, verify_chain
 from roboco.domain.history.steps_on_demand import StepsOnDemand
 from roboco.domain.limits import Limits
+from roboco.domain.reading_form import DocumentForm, check_form, steps_in_form
 from roboco.domain.recorded.recorded_task import RecordedTask
 from roboco.domain.session.agent_session import (
     AgentSessionDelta,
@@ -36,7 +37,7 @@ from roboco.domain.team.team import Team
 from roboco.domain.team.tool_difference import ToolDifference
 from roboco.engine.accept.answer import open_tool_changes
 from roboco.engine.accept.at_rest import stays_at_rest
-from roboco.engine.accept.wait_cause import why_unattended
+from roboco.engine.accept.wait_cause import current_reason, why_unattended
 from roboco.engine.record.call_failures import call_failures
 from roboco.engine.record.newest_step import newest_step
 from roboco.engine.record.tool_listings import left_out_tools
@@ -70,7 +71,7 @@ class TaskRecord(TaskHandle):
         return stored.model_copy(
             update={
                 "status": live.position.status,
-                "reason": live.position.reason,
+                "reason": current_reason(live, self._engine.clock.now()),
                 "steps": live.position.seq,
                 "tokens_in": state.tokens_in,
                 "tokens_out": state.tokens_out,
@@ -92,9 +93,15 @@ class TaskRecord(TaskHandle):
         """Return the task at a glance, as the workspace has it; of an open task that may be some steps old."""
         return self._engine.workspace.summaries.require(self.task_id)
 
-    def history(self) -> list[TaskStep]:
-        """Return the committed steps."""
-        return list(self.steps())
+    @overload
+    def history(self) -> list[TaskStep]: ...
+
+    @overload
+    def history(self, *, form: DocumentForm) -> list[dict[str, Any]]: ...
+
+    def history(self, *, form: DocumentForm | None = None) -> list[TaskStep] | list[dict[str, Any]]:
+        """Return the committed steps; with a form, as plain data that the classes of this document read."""
+        return list(self.steps()) if form is None else list(steps_in_form(self.steps(), check_form(form)))
 
     def steps(self, start: int = 0) -> Iterator[TaskStep]:
         """Yield the committed steps from a position on, in order. The history is read while they are consumed."""
@@ -213,13 +220,14 @@ class TaskRecord(TaskHandle):
     def session(self, *, form: Literal["roboco"] = "roboco", max_bytes: int | None = None) -> Session: ...
 
     @overload
-    def session(self, *, form: Literal["roboto"], max_bytes: int | None = None) -> AgentSessionRecord: ...
+    def session(self, *, form: Literal["roboto", "003"], max_bytes: int | None = None) -> AgentSessionRecord: ...
 
     def session(self, *, form: SessionForm = "roboco", max_bytes: int | None = None) -> Session | AgentSessionRecord:
         """Return the task as a conversation: a message for each step, and one for a running turn.
 
-        The form "roboto" has the names, roles and statuses of roboto.ai's sessions. With `max_bytes`, return the first
-        messages whose steps have at most these bytes, at least one; `more` says that deltas have further ones.
+        The form "roboto", also named "003", has the names, roles and statuses of roboto.ai's sessions. With
+        `max_bytes`, return the first messages whose steps have at most these bytes, at least one; `more` says that
+        deltas have further ones.
         """
         roboto, whole = is_roboto(form), sessions.session(self._engine, self.task_id, max_bytes)
         return agent_session(whole) if roboto else whole
@@ -230,7 +238,9 @@ class TaskRecord(TaskHandle):
     ) -> SessionDelta: ...
 
     @overload
-    def delta(self, token: str = "", *, form: Literal["roboto"], max_bytes: int | None = None) -> AgentSessionDelta: ...
+    def delta(
+        self, token: str = "", *, form: Literal["roboto", "003"], max_bytes: int | None = None
+    ) -> AgentSessionDelta: ...
 
     def delta(
         self, token: str = "", *, form: SessionForm = "roboco", max_bytes: int | None = None
@@ -278,7 +288,7 @@ class TaskRecord(TaskHandle):
     async def asession(self, *, form: Literal["roboco"] = "roboco") -> Session: ...
 
     @overload
-    async def asession(self, *, form: Literal["roboto"]) -> AgentSessionRecord: ...
+    async def asession(self, *, form: Literal["roboto", "003"]) -> AgentSessionRecord: ...
 
     async def asession(self, *, form: SessionForm = "roboco") -> Session | AgentSessionRecord:
         """Do the same as `session`, for an event loop."""
@@ -288,7 +298,7 @@ class TaskRecord(TaskHandle):
     async def adelta(self, token: str = "", *, form: Literal["roboco"] = "roboco") -> SessionDelta: ...
 
     @overload
-    async def adelta(self, token: str = "", *, form: Literal["roboto"]) -> AgentSessionDelta: ...
+    async def adelta(self, token: str = "", *, form: Literal["roboto", "003"]) -> AgentSessionDelta: ...
 
     async def adelta(self, token: str = "", *, form: SessionForm = "roboco") -> SessionDelta | AgentSessionDelta:
         """Do the same as `delta`, for an event loop."""

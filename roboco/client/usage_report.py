@@ -24,10 +24,15 @@ class UsageReport:
     """The limits that apply now: those of the team, with later changes."""
     effects: dict[str, Effect]
     """The effect of each tool that the team declares. The metadata of a step has those that MCP servers declare."""
+    memory_of: str
+    """Whose memory the tools `remember`, `recall` and `forget` use: `tenant`, a field such as `context.user`, or ""."""
 
 
 def usage_report(task: TaskRecord) -> UsageReport:
     """Return the usage of a task. Cost: its summary, its team, and that of its limits."""
     summary = task.summary()
-    effects = {tool.name: tool.effect for tool in task.team().function_tools}
-    return UsageReport(summary.task_id, usage_of_task(summary), summary.agents, summary.tools, task.limits(), effects)
+    team = task.team()
+    effects = {tool.name: tool.effect for tool in team.function_tools}
+    memory_of = "" if team.memory is None else team.memory.of
+    usage = usage_of_task(summary)
+    return UsageReport(summary.task_id, usage, summary.agents, summary.tools, task.limits(), effects, memory_of)

@@ -1,9 +1,11 @@
 """wiring: build an engine from the adapters that the settings select."""
 
 import importlib
+import logging
 import os
 import socket
 from dataclasses import dataclass, field
+from importlib.metadata import version
 
 import redis
 from celery import Celery
@@ -17,7 +19,7 @@ from roboco.broker.shop import CeleryShop
 from roboco.domain.day_budget import TenantBudgets
 from roboco.domain.ids import tenant_of
 from roboco.domain.team.model_limits import OPENAI_BASE_URL, ModelLimits
-from roboco.domain.url import strip_credentials
+from roboco.domain.url import strip_credentials, without_query
 from roboco.engine.engine import Engine, Policy, Process, Services, TaskStores, WorkspaceRecords
 from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
@@ -62,11 +64,13 @@ from roboco.tools.mcp.servers import McpServers
 from roboco.tools.sandbox.budget import read_budget
 from roboco.tools.sandbox.sandbox import Sandbox
 from roboco.tools.search.index_cache import cache_folder
-from roboco.tools.search.memory_index import MemoryIndex
+from roboco.tools.search.memory_index import Embedder, MemoryIndex
 from roboco.tools.toolbox import FunctionToolbox
 from roboco.workspace.artifacts.artifact_reader import artifact_reader
 from roboco.workspace.open import Workspace as OpenWorkspace
 from roboco.workspace.open import open_workspace
+
+_log = logging.getLogger(__name__)
 
 
 def producer_app(settings: Settings) -> Celery:
@@ -109,7 +113,9 @@ def build_engine(settings: Settings, dispatcher: Dispatcher, client: redis.Redis
             dead_letters=RedisDeadLetters(lambda: client, keys),
             task_index=RedisTaskIndex(scripts, keys, settings.tenant),
         ),
-        workspace=WorkspaceRecords(workspace.files, workspace.histories, FrozenTeams(workspace.files)),
+        workspace=WorkspaceRecords(
+            workspace.files, workspace.histories, FrozenTeams(workspace.files, origin=_origin())
+        ),
         services=Services(
             call_model=call_model if host.telemetry is None else instrumented(call_model, host.telemetry),
             rate_limiter=RedisRateLimiter(scripts, keys, model_limits(settings)),
@@ -187,7 +193,16 @@ def _notifier(settings: Settings) -> Deliver:
 
 def model_limits(settings: Settings) -> ModelLimits:
     """Return the operator's limits of models. Limits without an address apply to OPENAI_BASE_URL of this process."""
-    return ModelLimits(settings.model_limits, os.environ.get("OPENAI_BASE_URL") or OPENAI_BASE_URL)
+    return ModelLimits(settings.model_limits, _model_server())
+
+
+def _model_server() -> str:
+    return os.environ.get("OPENAI_BASE_URL") or OPENAI_BASE_URL
+
+
+def _origin() -> dict[str, str]:
+    """Return the release of this process, and the address of profiles without one, which may hold no secret."""
+    return {"roboco": version("roboco"), "model_server": strip_credentials(without_query(_model_server()))}
 
 
 def client_telemetry() -> ProcessTelemetry | None:
@@ -202,19 +217,31 @@ def client_telemetry() -> ProcessTelemetry | None:
 def _build_toolbox(
     settings: Settings, workspace: OpenWorkspace, host: HostProcess, credentials: Credentials
 ) -> FunctionToolbox:
-    rank, budget = None, read_budget(settings.sandbox_memory, host.max_parallel_calls)
-    if settings.embeddings_model is not None and not missing_packages("workers"):  # a client without them runs no tools
-        embeddings = importlib.import_module("roboco.tools.search.embeddings")  # which imports httpx2
-        model, at, rest = settings.embeddings_model.partition("@http")
-        address = f"http{rest}" if at else None
-        variable = next(filter(None, variables_for(address, settings.allowlist.model_servers)), "")
-        rank = embeddings.OpenAIEmbedder(model, address, variable)
-    index = MemoryIndex(
-        workspace.histories, artifact_reader(workspace.files), cache_folder(), rank, workspace=settings.workspace
-    )
+    budget = read_budget(settings.sandbox_memory, host.max_parallel_calls)
+    reader, embedder = artifact_reader(workspace.files), _embedder(settings)
+    index = MemoryIndex(workspace.histories, reader, cache_folder(), embedder, workspace=settings.workspace)
     builtin = BuiltinTools(workspace.files, index, Sandbox(budget=budget))
     servers, functions = build_mcp_servers(settings, credentials), FunctionLoader(settings.tool_modules)
     return FunctionToolbox(workspace.files, builtin, servers, functions, host.timeout_error, credentials)
+
+
+def _embedder(settings: Settings) -> Embedder | None:
+    """Return the model of the setting, else that of the extra `memory`, which both need; None without the extra."""
+    if missing_packages("workers"):  # a client without them runs no tools
+        return None
+    if missing := missing_packages("memory"):
+        if settings.embeddings_model is not None:
+            _log.warning("memory_search finds words alone: run pip install 'roboco[memory]' for %s", ", ".join(missing))
+        return None
+    if settings.embeddings_model is None:
+        bundled: Embedder = importlib.import_module("roboco.tools.search.bundled_model").BundledModel()
+        return bundled
+    model, at, rest = settings.embeddings_model.partition("@http")
+    address = f"http{rest}" if at else None
+    variable = next(filter(None, variables_for(address, settings.allowlist.model_servers)), "")
+    embeddings = importlib.import_module("roboco.tools.search.embeddings")  # which imports httpx2
+    server: Embedder = embeddings.OpenAIEmbedder(model, address, variable)
+    return server
 
 
 def build_mcp_servers(settings: Settings, credentials: Credentials | None = None) -> McpServers:

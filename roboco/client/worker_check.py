@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from roboco.engine.accept.wait_cause import WaitCause
 from roboco.errors import RobocoError
 from roboco.ports.registry import LIVENESS_TIMEOUT
 
@@ -19,13 +20,15 @@ LOG_INTERVAL: Final = 60.0
 class WorkerCheck:
     """Checks regularly whether a worker processes a task."""
 
-    def __init__(self, task_id: str, why_unattended: Callable[[], str]) -> None:
+    def __init__(self, task_id: str, current_cause: Callable[[], WaitCause | None]) -> None:
         self._task_id = task_id
-        self._why_unattended = why_unattended
+        self._current_cause = current_cause
+        self.has_own_worker = False
+        """True if this process watches the worker that it has started: that it is not registered yet is no cause."""
         self._due = time.monotonic() + LIVENESS_TIMEOUT
         self._logged = -LOG_INTERVAL
         self.missing_worker = ""
-        """Why no worker processed the task at the last check, or "" if one did."""
+        """Why the task did not go on at the last check, or ""."""
 
     def is_due(self) -> bool:
         """Return True if a check is due."""
@@ -38,10 +41,12 @@ class WorkerCheck:
         now = time.monotonic()
         self._due = now + CHECK_INTERVAL
         try:
-            self.missing_worker = self._why_unattended()
+            cause = self._current_cause()
         except RobocoError as error:
             _log.debug("the workers of task %s are not known: %s", self._task_id, error)
             return
+        ignored = cause is None or (self.has_own_worker and cause.kind == "no_worker")
+        self.missing_worker = "" if cause is None or ignored else cause.text
         if self.missing_worker and now - self._logged >= LOG_INTERVAL:
             self._logged = now
             _log.warning("task %s waits: %s", self._task_id, self.missing_worker)

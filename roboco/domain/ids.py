@@ -16,6 +16,8 @@ _ITEM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 RUN_PREFIX = "whatif-"
 """The beginning of the ids of runs of `what-if`. No other task has such an id."""
+MAX_FORK_CHARS = 80
+"""Characters of the id of a fork."""
 MESSAGE_PREFIX = "task_"
 """The beginning of the id of a task whose submission names none; the id of the message follows."""
 _RUN_ID = re.compile(rf"({RUN_PREFIX}[0-9a-f]+)-\d+(?:\.|$)")
@@ -103,8 +105,12 @@ def call_id_at(task_id: str, seq: int, index: int, name: str, args: object) -> s
 
 
 def sub_task_id(task_id: str, call_id: str) -> str:
-    """Return the id of the sub-task that works for a call. The call's id alone makes it unique."""
-    return check_task_id(f"{task_id[:80].rstrip('.')}.{call_id.removeprefix('tc_')}")
+    """Return the id of the sub-task that works for a call.
+
+    The call's id makes it unique among the tasks that are no forks: their steps have different ids. Forks of a task may
+    have the same call, and are told apart by their ids, which are no longer than the part in this one.
+    """
+    return check_task_id(f"{task_id[:MAX_FORK_CHARS].rstrip('.')}.{call_id.removeprefix('tc_')}")
 
 
 def shop_task_id(task_id: str, seq: int, call_id: str) -> str:

@@ -20,7 +20,9 @@ class TaskEntry(RecordModel):
     """The title that the client gave, or the first line of the prompt."""
     status: TaskStatus
     reason: str = ""
-    """Why the task has this status, shortened to 100 characters."""
+    """Why the task has this status, or what it waits for while it runs, shortened to 100 characters."""
+    waits: bool = False
+    """True if the task runs, and a person or client is asked: for a call beside others, or in a sub-task."""
     steps: int = 0
     tokens_in: int = 0
     tokens_out: int = 0

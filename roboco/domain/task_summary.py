@@ -19,6 +19,7 @@ class TaskSummary(RecordModel):
     """The title that the client gave, or the first line of the prompt."""
     status: TaskStatus
     reason: str = ""
+    """Why it has this status; of a running task, why it does not go on, such as a model that sends nothing."""
     retry_of: str = ""
     """The failed task with whose retry this one began."""
     retried_as: str = ""

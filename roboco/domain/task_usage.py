@@ -122,7 +122,7 @@ def _turn(step: TaskStep, day: str) -> Iterator[UsageCell]:
     if step.by_agent:
         model = step.metadata.get("model")
         name = model[:MAX_MODEL_CHARS] if isinstance(model, str) else ""
-        yield _cell(UsageCell(agent=step.agent_name, model=name, day=day, turns=1), used)
+        yield _cell(UsageCell(agent=step.agent_name, model=name, day=day, turns=not step.begins_function), used)
     elif used.tokens or used.cost:
         yield _cell(UsageCell(agent=str(step.metadata.get(LIMIT) or step.agent_name), day=day), used)
 
@@ -130,7 +130,13 @@ def _turn(step: TaskStep, day: str) -> Iterator[UsageCell]:
 def _tools(step: TaskStep, caller: str, day: str) -> Iterator[UsageCell]:
     for name, used in tool_usage_of(step.metadata).items():
         own = Usage() if name == DELEGATE else used  # the sub-tasks count their own usage
-        yield _cell(UsageCell(agent=caller, tool=name, day=day, calls=used.calls), own)
+        is_turn = name == caller and step.answers_function
+        place = (
+            UsageCell(agent=caller, day=day)
+            if is_turn
+            else UsageCell(agent=caller, tool=name, day=day, calls=used.calls)
+        )
+        yield _cell(place, own)
 
 
 def _cell(place: UsageCell, used: Usage) -> UsageCell:

@@ -10,8 +10,9 @@ emptied between a count and the write of the task: then the task is rebuilt, and
 The usage of tasks that have ended before is lost.
 
 Before a turn sends its request, it reserves what the reply may use. So turns that run at the same time cannot exceed
-the budget together: a turn waits while the reservations of others leave no room. A task has one reservation. The count
-of its next step ends it, and a later reservation replaces it: that of a dead worker, when its lease has expired.
+the budget together, and those of a caller not its limits: a turn waits while the reservations of others leave no room.
+A task has one reservation of each kind. The count of its next step ends it, and a later reservation replaces it: that
+of a dead worker, when its lease has expired.
 """
 
 import logging
@@ -29,6 +30,7 @@ from roboco.engine.frozen_teams import FrozenTeams
 from roboco.errors import TransientError
 from roboco.ports.clock import Clock
 from roboco.ports.rate_limits import RateLimiter
+from roboco.ports.task_store import Snapshot
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ class DayBudgets:
         try:
             by = self._creator(task_id, first)
             if by is not None and self.budgets.of(tenant_of(task_id)) is None:
-                self._count(task_id, by, state)
+                self._count(task_id, by, state, ends_turn=True)
         except TransientError as error:
             _log.warning("the usage of task %s is missing in that of the day: %s", task_id, error)
 
@@ -83,31 +85,46 @@ class DayBudgets:
         until = f"{next_day(now):%Y-%m-%d %H:%M} UTC"
         return seconds, f"{agent} waits: tenant {tenant} {reached.text}; it continues at {until}, {BUDGET_WAIT}"
 
-    def reserve(self, task_id: str, agent: str, used: ModelUsage, profile: ModelProfile) -> tuple[float, str] | None:
+    def reserve(
+        self, task_id: str, task: Snapshot, used: ModelUsage, profile: ModelProfile
+    ) -> tuple[float, str] | None:
         """Reserve the usage of a turn's request. Return for how long the turn waits, and why, or None if it can run.
 
-        Cost: one script if the tenant has a budget, else nothing.
+        Cost: one script if the tenant has a budget, and one if the task has a caller; a failure of that delays nothing.
         """
-        tenant, day = tenant_of(task_id), day_of(self._now())
-        if (budget := self.budgets.of(tenant)) is None:
+        tenant, tokens = tenant_of(task_id), used.tokens_in + used.tokens_out
+        wanted = DayUsage(day=day_of(self._now()), tokens=tokens, cost_billionths=billionths(profile.cost(used)))
+        whose, others = f"tenant {tenant}", None
+        if (budget := self.budgets.of(tenant)) is not None:
+            others = self.rates.reserve_day(task_id, wanted, budget)
+        if others is None and (by := self._creator(task_id, task.steps.first)) is not None:
+            whose, others = by, self._reserve_for_caller(task_id, by, task, wanted)
+        if others is None:
             return None
-        tokens = used.tokens_in + used.tokens_out
-        wanted = DayUsage(day=day, tokens=tokens, cost_billionths=billionths(profile.cost(used)))
-        if (others := self.rates.reserve_day(task_id, wanted, budget)) is None:
-            return None
+        is_alone = not others.tokens and not others.cost_billionths
         reserved = f"{others.tokens} tokens and {others.cost:g} are reserved for replies of other tasks"
-        return (
-            RESERVED_WAIT,
-            f"{agent} waits: tenant {tenant} nears its budget, {reserved}; it asks again, {BUDGET_WAIT}",
-        )
+        why = f"nears its budget, {reserved}; it asks again"
+        if is_alone:
+            why = "has used up its limit of the day; it continues on the next day"
+        return (MAX_WAIT if is_alone else RESERVED_WAIT), f"{task.position.agent} waits: {whose} {why}, {BUDGET_WAIT}"
 
-    def release(self, task_id: str) -> None:
-        """End the reservation of a turn that waits. Cost: as `reserve`. If it fails, the next one replaces it."""
+    def release(self, task_id: str, task: Snapshot) -> None:
+        """End the reservations of a turn that waits. Cost: as `reserve`. If it fails, the next one replaces it."""
+        nothing = DayUsage(day=day_of(self._now()))
         if self.budgets.of(tenant_of(task_id)) is not None:
             try:
-                self.rates.reserve_day(task_id, DayUsage(day=day_of(self._now())), None)
+                self.rates.reserve_day(task_id, nothing, None)
             except TransientError as error:
                 _log.warning("the reservation of task %s ends later: %s", task_id, error)
+        if (by := self._creator(task_id, task.steps.first)) is not None:
+            self._reserve_for_caller(task_id, by, task, nothing)
+
+    def _reserve_for_caller(self, task_id: str, by: str, task: Snapshot, wanted: DayUsage) -> DayUsage | None:
+        try:
+            return self.rates.reserve_for_caller(task_id, by, task.state.steps, wanted)
+        except TransientError as error:
+            _log.warning("the limits of the caller of task %s are not applied to its turn: %s", task_id, error)
+            return None
 
     def _count(self, task_id: str, by: str | None, state: TaskState, ends_turn: bool = False) -> None:
         today = day_of(self._now())

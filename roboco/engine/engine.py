@@ -14,7 +14,6 @@ from roboco.engine.frozen_teams import FrozenTeams
 from roboco.engine.heartbeat import LeaseHeartbeat
 from roboco.engine.held_work import HeldWork
 from roboco.engine.history_tail import HistoryTails, StepCache
-from roboco.engine.item_cache import ItemCache
 from roboco.engine.quarantine import Quarantine
 from roboco.engine.redis_silence import RedisSilence
 from roboco.engine.stored_events import StoredEvents
@@ -99,13 +98,12 @@ class WorkspaceRecords:
     files: Files
     histories: Histories
     frozen_teams: FrozenTeams
-    item_cache: ItemCache = field(default_factory=ItemCache)
     step_cache: StepCache = field(default_factory=StepCache)
 
     @property
     def summaries(self) -> Summaries:
         """Return the summaries of tasks."""
-        return Summaries(self.files, self.histories, self.frozen_teams)
+        return Summaries(self.files)
 
     @property
     def tails(self) -> HistoryTails:

@@ -1,12 +1,15 @@
 """FrozenTeams: the frozen team of each task and where it was forked from, read once per process."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.lineage import Fork
 from roboco.domain.history.recorded_calls import RecordedCalls
 from roboco.domain.history.state import TaskState
@@ -33,8 +36,10 @@ class _MissingTeam(CorruptHistory):
 class FrozenTeams:
     """The frozen teams. `team.json` is created once, and never replaced, so a team that was read stays valid."""
 
-    def __init__(self, files: Files, size: int = 1000) -> None:
+    def __init__(self, files: Files, size: int = 1000, origin: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`origin` names the release and the model server of this process, for readers of `team.json`."""
         self._files = files
+        self._origin = origin
         self._just_frozen: dict[str, Team] = {}
         self.get = lru_cache(maxsize=size)(self._read_team_of)
         self.fork_of = lru_cache(maxsize=size)(self._read_fork)
@@ -67,7 +72,7 @@ class FrozenTeams:
         It is durable once the caller has stored another file of the task, as each acceptance does before its marker.
         So the process that accepts a task need not read the file that it has just written.
         """
-        frozen = _freeze(self._files, task_id, team)
+        frozen = _freeze(self._files, task_id, team, self._origin)
         if frozen is None:
             return False
         self._just_frozen[task_id] = frozen
@@ -115,12 +120,14 @@ def serialize_team(team: Team) -> bytes:
     return team.model_dump_json(by_alias=True, exclude_none=True).encode()
 
 
-def _freeze(files: Files, task_id: str, team: Team) -> Team | None:
+def _freeze(files: Files, task_id: str, team: Team, origin: Mapping[str, str]) -> Team | None:
     """Store the team of a task. Return the stored team, or None, and change nothing, if the task has another one.
 
     The teams are compared, not their bytes: a file of another release may lack fields, which then have their defaults.
     """
     data = serialize_team(team)
+    if origin:
+        data = data[:-1] + b',"origin":%s}' % canonical_json(dict(origin)).encode()
     if files.create(team_path(task_id), data, durable=False):
         return _parse_stored_team(data)
     stored = files.get(team_path(task_id))

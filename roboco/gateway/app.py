@@ -5,7 +5,8 @@ request ─► middleware ─► route of a protocol ─► Caller (401) ─► 
 """
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -15,6 +16,8 @@ from roboco.client.orchestrator import Orchestrator
 from roboco.errors import RobocoError
 from roboco.gateway import health, sign_in
 from roboco.gateway.access import AccessMiddleware
+from roboco.gateway.agui import routes as agui
+from roboco.gateway.ai_sdk import routes as ai_sdk
 from roboco.gateway.bodies.body_budget import LargeBodies
 from roboco.gateway.closing import set_at_signals
 from roboco.gateway.cors import Cors
@@ -31,6 +34,7 @@ from roboco.gateway.settings import GatewaySettings, load_gateway_settings
 from roboco.gateway.streams import routes as stream_routes
 from roboco.gateway.streams.handover import StreamHandover
 from roboco.gateway.web import routes as web_routes
+from roboco.process.extras import missing_packages
 from roboco.telemetry.gateway_metrics import GatewayMetrics
 
 
@@ -51,11 +55,16 @@ def create_app(
     """
     gateway = Gateway(orchestrator or Orchestrator(), settings or load_gateway_settings())
 
+    endpoint = None if missing_packages("mcp") else _mcp_endpoint(gateway)
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None, None]:
         web_routes.load_assets()
-        with set_at_signals(gateway.closing, exit_seconds):
-            yield
+        async with AsyncExitStack() as stack:
+            if endpoint is not None:
+                await stack.enter_async_context(endpoint.running())
+            with set_at_signals(gateway.closing, exit_seconds):
+                yield
         gateway.closing.set()
         gateway.close()
 
@@ -81,12 +90,21 @@ def create_app(
     )
     app.add_middleware(RequestLogMiddleware, closing=gateway.closing, metrics=metrics)
     ours = (web_routes, sign_in, health, rest_routes, stream_routes)
-    for part in (*ours, sessions, agents, catalog, chat, responses):  # agents refuses all other paths of /v1/ai
+    others = (ai_sdk, agui, sessions, agents, catalog, chat, responses)  # agents refuses all other paths of /v1/ai
+    for part in (*ours, *others):
         app.include_router(part.router)
     describe(app)
+    app.router.routes.extend([] if endpoint is None else endpoint.routes())
     for kind in (Problem, RobocoError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _on_error)
     return app
+
+
+def _mcp_endpoint(gateway: Gateway) -> Any:
+    """Return the endpoint of MCP clients, whose package is an extra."""
+    from roboco.gateway.mcp.routes import McpEndpoint
+
+    return McpEndpoint(gateway)
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

@@ -14,7 +14,7 @@ async def healthz() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@router.get("/readyz", summary="The process takes requests")
+@router.get("/readyz", summary="The process takes requests", responses={503: {"description": "The process exits."}})
 async def readyz(gateway: TheGateway) -> JSONResponse:
     """Answer 503 while the process is about to exit, so that a load balancer sends no further requests."""
     if gateway.closing.is_set():

@@ -13,10 +13,11 @@ from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import TheGateway
 from roboco.gateway.origin import check_origin, host_name
 from roboco.gateway.problem import Problem
+from roboco.gateway.rest.responses import problems
 
 SESSION_SECONDS: Final = 12 * 3600
 """Seconds for which a browser is signed in."""
-router = APIRouter(route_class=StrictJsonRoute, prefix="/v1", tags=["sign-in"])
+router = APIRouter(route_class=StrictJsonRoute, prefix="/v1", tags=["sign-in"], responses=problems())
 
 
 class SignIn(BaseModel):

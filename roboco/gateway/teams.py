@@ -9,7 +9,7 @@ file may change between both.
 import logging
 from collections.abc import Iterator
 
-from roboco.domain.team.team import Team
+from roboco.domain.team.team import UTILITY, Team
 from roboco.errors import InvalidTeam, UsageError
 from roboco.gateway.budget import default_limits, within_budget
 from roboco.gateway.gateway import Gateway
@@ -21,17 +21,33 @@ _log = logging.getLogger(__name__)
 
 
 def named_team(gateway: Gateway, caller: Principal, name: str) -> Team:
-    """Return the team of this name, never of a path. Raise Problem if it is unknown, not allowed, or broken."""
-    if caller.teams is not None and name not in caller.teams:
+    """Return the team of this name, never of a path. Raise Problem if it is unknown, not allowed, or broken.
+
+    `desk:utility` is the utility model of the team `desk`.
+    """
+    whole, of_utility, utility = name.partition(":")
+    if caller.teams is not None and whole not in caller.teams:
         raise _unknown_team(name)
     try:
-        return gateway.orchestrator.sent_team(name)
+        team = gateway.orchestrator.sent_team(whole)
     except InvalidTeam as error:
         _log.warning("team %r cannot be used: %s", name, error)
         remedy = f"an operator runs `roboco validate` on the file of team {name[:64]}"
         raise Problem(500, "invalid_team", f"the file of team {name[:64]!r} has mistakes", remedy) from error
     except UsageError:
         raise _unknown_team(name) from None
+    if not of_utility:
+        return team
+    if utility != UTILITY or team.utility is None:
+        raise _unknown_team(name)
+    return team.utility
+
+
+def model_names(gateway: Gateway, caller: Principal) -> list[str]:
+    """Return the names of the teams that the caller may use, and of their utility models. Each file is read."""
+    teams = {name: team.utility for name, team in usable_teams(gateway, caller)}
+    names = team_names(gateway, caller)
+    return [*names, *(f"{name}:{UTILITY}" for name in names if teams.get(name) is not None)]
 
 
 def team_names(gateway: Gateway, caller: Principal) -> list[str]:

@@ -2,7 +2,7 @@
 
 import sys
 import uuid
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -80,7 +80,7 @@ def what_if(task_id: str, timeout: float, keep: bool, as_json: bool, refuse_unre
     After --timeout seconds, and with Ctrl-C, the runs are stopped. The exit code is 1 if a run had not ended by then.
     """
     comparison_id = uuid.uuid4().hex[:12]
-    with closing(Orchestrator(caller_settings())) as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         task = orchestrator.task(task_id)
         try:
             unrecorded: Literal["run", "refuse"] = "refuse" if refuse_unrecorded else "run"

@@ -23,6 +23,7 @@ from roboco.domain.canonical_json import canonical_json
 from roboco.domain.prompt.attached import attached_tokens, data_of
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.tokens import estimate_tokens
+from roboco.domain.url import strip_credentials, without_query
 from roboco.domain.usage import ModelUsage
 from roboco.errors import ModelError, TransientError, UsageError
 from roboco.model import reply_assembly
@@ -201,7 +202,8 @@ class _ModelCall:
         speaks = current is not None and current[1].has_output
         limit = profile.idle_timeout if speaks else profile.first_token_timeout
         reasoning = 0 if current is None else current[1].reasoning_tokens
-        return CallProgress(self._attempt, self._model.max_attempts, self._heard_at, limit, reasoning)
+        server = without_query(strip_credentials(base_url_of(profile) or DEFAULT_BASE_URL))
+        return CallProgress(self._attempt, self._model.max_attempts, self._heard_at, limit, server, reasoning)
 
     async def run(self, out: "queue.SimpleQueue[_StreamItem]") -> None:
         """Make the call, pass its texts on, and put the reply or the error into the queue, then None."""

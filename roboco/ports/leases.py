@@ -89,14 +89,12 @@ class Leases(Protocol):
         seconds: float,
         event: StatusChanged,
         refused: bool,
-        declined_by: str = "",
         used: TokenUsage = NO_TOKENS,
     ) -> bool:
         """Defer the turn: the same attempt may be claimed again after these seconds. The event gives the reason.
 
-        With `refused`, count a refusal by the model's server. With `declined_by`, record that this worker cannot make
-        the turn. The tokens that were `used` in vain are charged to the next step. Return False if this claim does not
-        hold the lease.
+        With `refused`, count a refusal by the model's server. The tokens that were `used` in vain are charged to the
+        next step. Return False if this claim does not hold the lease.
         """
 
     def release_turn(self, claim: TurnClaim) -> bool:
@@ -137,14 +135,11 @@ class Leases(Protocol):
         Without a token the lease does not count: the call has exceeded its time limit.
         """
 
-    def release_call(
-        self, assignment: ToolAssignment, token: str, declined_by: str = "", event: StatusChanged | None = None
-    ) -> bool:
+    def release_call(self, assignment: ToolAssignment, token: str, event: StatusChanged | None = None) -> bool:
         """Release the lease, so that this attempt may be claimed again. Return False if it is not held.
 
-        With `declined_by`, record that this worker cannot run the call. An `event` has the reason for which the call
-        waits until a worker claims it, or `end_wait`. The task has this reason until no call of the step waits; the
-        event is sent if the reason is a new one.
+        An `event` has the reason for which the call waits until a worker claims it, or `end_wait`. The task has this
+        reason until no call of the step waits; the event is sent if the reason is a new one.
         """
 
     def end_wait(self, assignment: ToolAssignment, others: str) -> bool:

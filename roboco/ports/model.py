@@ -98,6 +98,8 @@ class CallProgress:
     """When the model last sent anything, or when the request was sent, in Unix seconds."""
     limit: float
     """Seconds of silence after which the request fails."""
+    server: str
+    """The address of the model server, without secrets."""
     reasoning: int = 0
     """Tokens of reasoning so far, as an estimate."""
 

@@ -109,5 +109,15 @@ class RateLimiter(Protocol):
         `budget`, which reserves nothing, or after RESERVATION_SECONDS. Cost: O(log of the reservations).
         """
 
+    def reserve_for_caller(self, task_id: str, by: str, steps: int, wanted: DayUsage) -> DayUsage | None:
+        """Do the same for the limits that are noted for the caller `by`, which created the task, if there are any.
+
+        Without tokens, reserve nothing. If the limit is used up, a task alone reserves nothing, either. `steps` is the
+        number of steps of the task: a count after as many steps, which is late, does not end the reservation.
+        """
+
+    def note_limits(self, tenant: str, by: str, limits: DayBudget) -> None:
+        """Keep the limits of a caller for these reservations, for two days. One of them is set."""
+
     def spent(self, tenant: str, day: str, by: str | None = None) -> DayUsage:
         """Return the usage of the tenant, or of its caller `by`, on this day (YYYY-MM-DD). Cost: O(1)."""

@@ -67,7 +67,8 @@ class RegisteredWorker:
     """Its pools."""
     version: str = ""
     drains_for: float | None = None
-    """The last two are those of its registration."""
+    modules: tuple[str, ...] = ()
+    """The last three are those of its registration."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +134,6 @@ class WorkerRegistry(Protocol):
 
     def seconds_since_registration(self) -> Mapping[str, float | None]:
         """Return for each pool the seconds since a worker of it registered; None if none did within a day."""
-
-    def modules(self, pool: str) -> Mapping[str, frozenset[str]]:
-        """Return the modules of tools of each live worker of the pool, by node name. Cost: O(live workers)."""
 
     def pool_status(self, pool: str, limit: int) -> PoolStatus:
         """Return the workers of the pool, or those of DRAINING, at most `limit` of them one by one. Cost: O(limit)."""

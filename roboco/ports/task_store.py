@@ -32,16 +32,6 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True)
-class Declined:
-    """Workers that have declined some work because they cannot do it."""
-
-    count: int = 0
-    """How often the work was declined."""
-    workers: tuple[str, ...] = ()
-    """The node names of these workers."""
-
-
-@dataclass(frozen=True)
 class CallState:
     """A dispatched tool call."""
 
@@ -53,8 +43,6 @@ class CallState:
     """Seconds that are left of a live lease, or 0."""
     outcome: ToolOutcome | None = None
     """The outcome, or None if there is none yet."""
-    declined: Declined = Declined()
-    """The workers that have declined the call."""
     waits: bool = False
     """True if it was released with a reason, as one that is switched off: no message of it is under way."""
 
@@ -76,7 +64,7 @@ class TurnProgress:
     """How far the model call of a running turn has come, as its worker last recorded it."""
 
     model: str
-    """The name of the model, and its address if that is not the default."""
+    """The name of the model, and the address of its server."""
     request: int
     """The number of the request, from 1."""
     requests: int
@@ -175,14 +163,12 @@ class Logs:
 
 @dataclass(frozen=True)
 class Refusals:
-    """Who has refused the pending turn."""
+    """Refusals of the pending turn by its model's server."""
 
     count: int = 0
-    """How often the model's server has refused it."""
+    """How often it has refused the turn."""
     seconds: float = 0.0
     """Seconds from its first to its latest refusal."""
-    declined: Declined = Declined()
-    """The workers that have declined it."""
 
 
 @dataclass(frozen=True)

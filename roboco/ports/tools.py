@@ -72,6 +72,8 @@ class ToolContext:
     """The values that the task shares, as they were when the call began."""
     messages: tuple[Mapping[str, Any], ...] = ()
     """For a function that is an agent: the conversation as chat completions show it, within its `context`."""
+    earlier: tuple[Mapping[str, Any], ...] = ()
+    """The arguments of the calls of the same tool before this one in the step. They may run at the same time."""
     state_changes: dict[str, Any] = field(default_factory=dict, compare=False)
     """The values that the call changes."""
     memory: str = ""

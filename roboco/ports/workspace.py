@@ -100,8 +100,8 @@ class Files(Protocol):
         `replace` alone: in a folder, the lock of `replace` does not exclude a `put` or a `delete` at the same moment.
         """
 
-    def put_from(self, path: str, source: BinaryIO, storage_class: str = "") -> None:
-        """Store the rest of the source, of any size, in this class if it is S3. It replaces an older file.
+    def put_from(self, path: str, source: BinaryIO) -> None:
+        """Store the rest of the source, of any size. It replaces an older file.
 
         The source need not be seekable; it is then read once, and in bounded memory. If reading it fails, raise its
         error, and change nothing.

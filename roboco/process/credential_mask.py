@@ -1,14 +1,17 @@
 """credential_mask: texts without the credentials of a tenant.
 
 value ─► the value, its long lines, the part after "Bearer " ─► each as it is, and as repr and JSON escape it ─► "***"
+         the value, the part after "Bearer " ─► as base64, also within other bytes, and as URLs escape it       ─► "***"
 """
 
 import json
 import re
+from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Set
 from itertools import islice
 from typing import Any, Final
+from urllib.parse import quote, quote_plus
 
 MAX_VALUES: Final = 16
 """Values of a tenant that are masked although no call gets them any more; the oldest are forgotten first."""
@@ -86,16 +89,24 @@ class CredentialMask:
 
 def secret_texts(value: str) -> tuple[str, ...]:
     """Return the texts by which the value may appear, each of six characters or more."""
-    forms = (form for text in _parts(value.strip()) if len(text) >= _MIN_CHARS for form in _forms(text))
+    value = value.strip()
+    lines = islice((line for line in value.splitlines() if len(line) >= _MIN_LINE_CHARS), MAX_LINES)
+    found = _AFTER_SCHEME.fullmatch(value)
+    whole = [text for text in (value, found[1] if found else "") if len(text) >= _MIN_CHARS]
+    forms = (
+        *(form for text in (*whole, *lines) for form in _forms(text)),
+        *(form for text in whole for form in _encoded(text)),
+    )
     return tuple(dict.fromkeys(forms))
 
 
-def _parts(value: str) -> Iterator[str]:
-    yield value
-    lines = value.splitlines()
-    yield from islice((line for line in lines if len(line) >= _MIN_LINE_CHARS), MAX_LINES)
-    if found := _AFTER_SCHEME.fullmatch(value):
-        yield found[1]
+def _encoded(text: str) -> Iterator[str]:
+    """Yield the text as URLs have it, and as base64 has it in other bytes, without the digits that depend on those."""
+    yield from (quote(text, safe=""), quote(text), quote_plus(text))
+    data = text.encode(errors="replace")
+    for before in range(3):
+        packed = b64encode(bytes(before) + data).decode()[-(-before * 4 // 3) : (before + len(data)) * 4 // 3]
+        yield from (packed, packed.translate({ord("+"): "-", ord("/"): "_"}))
 
 
 def _forms(text: str) -> Iterator[str]:

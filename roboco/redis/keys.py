@@ -160,7 +160,8 @@ class Keys:
         `requests` and `bytes`: string with a time to live, the time in ms at which all is paid for.
         `streams`: hash with a time to live: the open streams of each gateway process, and the end of their lease.
         `tasks`: sorted set with a time to live: open tasks by the time in ms of their last check.
-        `usage:spent:DAY`: hash with a time to live: tokens, and cost in billionths.
+        `usage:spent:DAY`: hash with a time to live: tokens, and cost in billionths. `usage:limits`: its limits.
+        `usage:reserved:DAY`, `usage:ends:DAY`: as those of a tenant.
         """
         return f"{self.prefix}:{{gate:{tenant}}}:{name}:{sha256(by)[:24]}"
 

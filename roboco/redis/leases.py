@@ -86,7 +86,6 @@ class RedisLeases:
         seconds: float,
         event: StatusChanged,
         refused: bool,
-        declined_by: str = "",
         used: TokenUsage = NO_TOKENS,
     ) -> bool:
         """Defer the turn for these seconds. Return False if this claim does not hold the lease."""
@@ -100,7 +99,6 @@ class RedisLeases:
             int(refused),
             event.reason,
             unnumbered_json(event),
-            declined_by,
             used.tokens_in,
             used.tokens_out,
         ]
@@ -150,12 +148,10 @@ class RedisLeases:
             or None
         )
 
-    def release_call(
-        self, assignment: ToolAssignment, token: str, declined_by: str = "", event: StatusChanged | None = None
-    ) -> bool:
+    def release_call(self, assignment: ToolAssignment, token: str, event: StatusChanged | None = None) -> bool:
         """Release the lease, so that this attempt may be claimed again. Return False if it is not held."""
         names = [*self._key_names(assignment), self._keys.events(assignment.task_id)]
-        arguments = [assignment.epoch, assignment.call_id, assignment.attempt, token, declined_by]
+        arguments = [assignment.epoch, assignment.call_id, assignment.attempt, token]
         arguments += ["", ""] if event is None else [event.reason, unnumbered_json(event)]
         return bool(self._scripts.run("release_call", names, *arguments))
 

@@ -13,6 +13,7 @@ from roboco.domain.rate_report import RateReport
 from roboco.domain.shard import SHARDS
 from roboco.domain.team.model_limits import ModelLimits
 from roboco.domain.team.team import Team
+from roboco.ports.task_store import TurnProgress
 from roboco.redis.keys import Keys
 from roboco.redis.rate_limits import SLOT_SECONDS, WINDOW_SECONDS, Bucket, Buckets
 from roboco.redis.scripts import translating_errors
@@ -21,7 +22,7 @@ MAX_RATES: Final = 200
 """Rate limits of which `rates` returns the usage."""
 _FIELDS = (
     *("status", "phase", "agent", "seq", "attempt", "owner", "chunks", "emitted"),
-    *("attempt_tokens_in", "attempt_tokens_out", "reason", "history_state"),
+    *("attempt_tokens_in", "attempt_tokens_out", "reason", "history_state", "epoch", "note_epoch", "note"),
 )
 
 
@@ -46,6 +47,8 @@ class LiveTask:
     """Unix seconds."""
     followers: int
     """Connections that subscribe to its content channel."""
+    silent_for: float = 0.0
+    """Seconds since the model of its running turn last sent anything, as far as its worker has recorded it."""
 
 
 class RedisMonitor:
@@ -55,13 +58,6 @@ class RedisMonitor:
         self._client = client
         self._keys = keys
         self._buckets = Buckets(keys, limits)
-
-    def open_tasks(self) -> int:
-        """Return the number of tasks that have not ended."""
-        with translating_errors(), self._client.pipeline(transaction=False) as pipe:
-            for shard in range(SHARDS):
-                pipe.zcard(self._keys.schedule(shard))
-            return sum(map(int, pipe.execute()))
 
     def task_ids(self, limit: int) -> list[str]:
         """Return the ids of at most `limit` open tasks, earliest sweep first: those with running work lead.
@@ -141,6 +137,8 @@ def _live_task(task_id: str, fields: Sequence[str | None], followers: int) -> Li
     values = {name: value or "" for name, value in zip(_FIELDS, fields, strict=True)}
     state = TaskState.model_validate_json(values["history_state"])
     speaks = values["phase"] == "turn" and values["emitted"] not in ("", "0")
+    noted = values["owner"] != "" and values["note_epoch"] == values["epoch"]
+    progress = TurnProgress.parse(values["note"]) if noted else None
     return LiveTask(
         task_id=task_id,
         status=values["status"],
@@ -154,4 +152,5 @@ def _live_task(task_id: str, fields: Sequence[str | None], followers: int) -> Li
         cost=state.cost,
         started_at=state.started_at.timestamp() if state.started_at else 0.0,
         followers=followers,
+        silent_for=0.0 if progress is None else max(0.0, time.time() - progress.heard_at),
     )

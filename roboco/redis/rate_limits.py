@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from roboco.domain.canonical_json import canonical_json, sha256
@@ -184,7 +184,7 @@ class RedisRateLimiter:
         """Replace the usage of the task, unless a newer one is stored. Cost: one script."""
         tenant, day = tenant_of(task_id), used.day
         names = [self._keys.tenant_of_callers(tenant, f"usage:tasks:{day}"), *self._budget_keys(tenant, day)]
-        names += [self._sums(tenant, day, by)] if by else []
+        names += self._budget_keys(tenant, day, by) if by else []
         self._scripts.run("day_usage_count", names, task_id, DAY_TTL, steps, used.tokens, used.cost_billionths)
 
     def reserve_day(self, task_id: str, wanted: DayUsage, budget: DayBudget | None) -> DayUsage | None:
@@ -201,21 +201,41 @@ class RedisRateLimiter:
             "" if limits.tokens is None else limits.tokens,
             "" if limits.cost is None else billionths(limits.cost),
         )
-        return DayUsage(day=wanted.day, tokens=int(found[0]), cost_billionths=int(found[1])) if found else None
+        return _reserved(wanted.day, found)
 
-    def _budget_keys(self, tenant: str, day: str) -> list[str]:
+    def reserve_for_caller(self, task_id: str, by: str, steps: int, wanted: DayUsage) -> DayUsage | None:
+        """Reserve the usage of the task's next reply within the limits of its caller. Cost: one script."""
+        tenant = tenant_of(task_id)
+        names = [*self._budget_keys(tenant, wanted.day, by), self._keys.caller(tenant, by, "usage:limits")]
+        seconds = RESERVATION_SECONDS if wanted.tokens else 0
+        amounts = (wanted.tokens, wanted.cost_billionths, "", "", steps)
+        found = self._scripts.run("day_reserve", names, task_id, seconds, DAY_TTL, *amounts)
+        return _reserved(wanted.day, found)
+
+    def note_limits(self, tenant: str, by: str, limits: DayBudget) -> None:
+        """Keep the limits of the caller for the reservations of its tasks. Cost: two commands in one round trip."""
+        key, cost = self._keys.caller(tenant, by, "usage:limits"), limits.cost
+        values = {"tokens": limits.tokens, "billionths": None if cost is None else billionths(cost)}
+        with translating_errors(), self._scripts.client.pipeline() as pipe:
+            pipe.delete(key)
+            pipe.hset(key, mapping={name: value for name, value in values.items() if value is not None})
+            pipe.expire(key, DAY_TTL)
+            pipe.execute()
+
+    def _budget_keys(self, tenant: str, day: str, by: str | None = None) -> list[str]:
         names = (f"usage:spent:{day}", f"usage:reserved:{day}", f"usage:ends:{day}")
-        return [self._keys.tenant_of_callers(tenant, name) for name in names]
+        of = partial(self._keys.caller, tenant, by) if by else partial(self._keys.tenant_of_callers, tenant)
+        return [of(name) for name in names]
 
     def spent(self, tenant: str, day: str, by: str | None = None) -> DayUsage:
         """Return the usage of the day. Cost: one HMGET."""
         with translating_errors():
-            found: Any = self._scripts.client.hmget(self._sums(tenant, day, by), ["tokens", "billionths"])
+            found: Any = self._scripts.client.hmget(self._budget_keys(tenant, day, by)[0], ["tokens", "billionths"])
         return DayUsage(day=day, tokens=int(found[0] or 0), cost_billionths=int(found[1] or 0))
 
-    def _sums(self, tenant: str, day: str, by: str | None) -> str:
-        name = f"usage:spent:{day}"
-        return self._keys.caller(tenant, by, name) if by else self._keys.tenant_of_callers(tenant, name)
+
+def _reserved(day: str, found: Any) -> DayUsage | None:
+    return DayUsage(day=day, tokens=int(found[0]), cost_billionths=int(found[1])) if found else None
 
 
 def _bucket_keys(buckets: list[Bucket]) -> list[str]:

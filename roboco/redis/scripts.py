@@ -23,7 +23,7 @@ from roboco.redis.server_error import SERVER_ERRORS, is_temporary, roboco_error
 _LUA_FOLDER = resources.files("roboco.redis") / "lua"
 _LIBRARIES = {
     name: (_LUA_FOLDER / f"_{name}.lua").read_text()
-    for name in ("add_decline", "end_call_wait", "bucket", "usage", "record_decision", "publish", "release_day")
+    for name in ("end_call_wait", "bucket", "usage", "record_decision", "publish", "release_day")
 }
 """The Lua functions that scripts share, each with the text that defines it. A function calls only later ones."""
 _LIBRARIES_LINE = "-- Shared functions are defined here.\n"

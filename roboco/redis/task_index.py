@@ -5,7 +5,7 @@
 
 A member of an order is STATUS, TIME and task id, of which the first two have fixed lengths. All scores are equal, so
 Redis sorts the members as text, and a range of text is a range of times of one status. Every list is a merge of at most
-ten such ranges. Therefore a page costs O(log n) and the members that it reads, whatever the filter.
+eleven such ranges. Therefore a page costs O(log n) and the members that it reads, whatever the filter.
 
 All keys share a hash tag: in a cluster, one node holds the index. A task costs it some scripts for each change of its
 status, and none for a step. A tenant's client reads and writes the keys of its tenant only; the workers enter its tasks
@@ -54,7 +54,9 @@ _CODES = {
     TaskStatus.GOALS_FAILED: "eg",
 }
 """Two letters for each status, of which the first one is "e" if the task has ended."""
-_STATUSES = {code: status for status, code in _CODES.items()}
+_RUNS_AND_WAITS = "ow"
+"""The code of a running task of which a person or client is asked."""
+_STATUSES = {code: status for status, code in _CODES.items()} | {_RUNS_AND_WAITS: TaskStatus.RUNNING}
 _ENDED_CODES = tuple(code for status, code in _CODES.items() if status.ended)
 _ALL_ENDED = ("[e", "(f")
 """The range of all members of ended tasks."""
@@ -154,7 +156,7 @@ class RedisTaskIndex:
             return int(found)
 
     def page(self, wanted: TaskFilter, cursor: str = "", limit: int = 50) -> TaskPage:
-        """Return a page. Cost: at most ten ranges for each `limit` entries, or with conditions for each 250."""
+        """Return a page. Cost: at most eleven ranges for each `limit` entries, or with conditions for each 250."""
         position, found, scanned = _parse_cursor(cursor), list[TaskEntry](), 0
         is_checked = wanted.teams is not None or wanted.text or wanted.tenant == "" or wanted.what_if is not None
         size = SCAN_SIZE if is_checked else limit + 1
@@ -181,7 +183,7 @@ class RedisTaskIndex:
         with translating_errors(), self._client.pipeline(transaction=False) as pipe:
             pipe.get(self._keys.index_progress)
             pipe.get(self._keys.index_trimmed)
-            for code in (_CODES[status] for status in wanted.statuses):
+            for code in (code for code, status in _STATUSES.items() if status in wanted.statuses):
                 pipe.zrange(order, f"({code}{end}", f"[{code}{start}", desc=True, bylex=True, offset=0, num=size)
             progress, trimmed, *ranges = pipe.execute()
         members = sorted((str(member) for one in ranges for member in one), key=_position, reverse=True)
@@ -220,9 +222,10 @@ class RedisTaskIndex:
     def _arguments(self, entry: TaskEntry) -> list[Any]:
         numbers = (entry.steps, entry.tokens_in, entry.tokens_out, entry.cost)
         data = json.dumps([entry.team, entry.title, entry.reason, *numbers], ensure_ascii=False, separators=(",", ":"))
+        code = _RUNS_AND_WAITS if entry.waits else _CODES[entry.status]
         keeps_times = entry.status in (TaskStatus.QUEUED, TaskStatus.RUNNING)
         return [
-            *(entry.task_id, entry.epoch, _digits(entry.updated_at), _digits(entry.created_at), _CODES[entry.status]),
+            *(entry.task_id, entry.epoch, _digits(entry.updated_at), _digits(entry.created_at), code),
             *(int(keeps_times), "a" if self._tenant is None else "t", well_formed(data)),
         ]
 
@@ -303,6 +306,7 @@ def _parse(member: str, value: str | None) -> TaskEntry | None:
             title=title,
             status=_STATUSES[code],
             reason=reason,
+            waits=code == _RUNS_AND_WAITS,
             steps=steps,
             tokens_in=tokens_in,
             tokens_out=tokens_out,

@@ -26,7 +26,6 @@ from roboco.ports.task_store import (
     CallState,
     Commit,
     Decision,
-    Declined,
     HeldSteps,
     Logs,
     Phase,
@@ -300,7 +299,6 @@ def parse_snapshot(
         refusals=Refusals(
             count=int(fields["refusals"]) if refused else 0,
             seconds=max(0.0, float(fields.get("refused_for", 0))) if refused else 0.0,
-            declined=_parse_declined(fields.get("declined", ""), fields["epoch"]),
         ),
         state=TaskState.model_validate_json(fields["history_state"]),
         steps=steps,
@@ -343,12 +341,6 @@ def hash_fields(answer: Any) -> dict[str, str]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _parse_declined(stored: str, epoch: str) -> Declined:
-    """Return the workers that declined the work of this epoch."""
-    of_epoch, *rest = stored.split("\n")
-    return Declined(int(rest[0]), tuple(rest[1:])) if of_epoch == epoch and rest else Declined()
-
-
 def _call_states(fields: dict[str, str], epoch: str) -> dict[str, CallState]:
     ids = {name.partition(":")[0] for name in fields if ":" in name}
     return {
@@ -356,7 +348,6 @@ def _call_states(fields: dict[str, str], epoch: str) -> dict[str, CallState]:
             attempt=int(fields.get(f"{call_id}:attempt", 1)),
             claimed=fields.get(f"{call_id}:owner", "") != "",
             outcome=ToolOutcome.model_validate_json(stored) if (stored := fields.get(f"{call_id}:outcome")) else None,
-            declined=_parse_declined(fields.get(f"{call_id}:declined", ""), epoch),
             waits=fields.get(f"{call_id}:wait_epoch") == epoch,
         )
         for call_id in ids

@@ -22,8 +22,6 @@ WORKER_TTL = 86_400
 """Seconds after which a worker that no longer registers is removed."""
 DRAIN_REQUEST_TTL = 60
 """Seconds after which a request to drain is lost. A live worker looks every three."""
-MAX_LISTED_WORKERS = 1000
-"""Live workers of a pool that `modules` reads at most."""
 
 
 class RedisWorkerRegistry:
@@ -120,19 +118,6 @@ class RedisWorkerRegistry:
             for pool, at in zip(POOLS, last, strict=True)
         }
 
-    def modules(self, pool: str) -> Mapping[str, frozenset[str]]:
-        """Return the modules of each live worker of the pool, for a thousand workers at most."""
-        with translating_errors():
-            seconds, micros = self._time()
-            oldest = seconds + micros / 1e6 - self._live
-            key = self._keys.workers(pool)
-            names: Any = self._client.zrangebyscore(key, oldest, "+inf", start=0, num=MAX_LISTED_WORKERS)
-            listed: Any = self._client.hmget(self._keys.modules(pool), names) if names else []
-        return {
-            name: frozenset(json.loads(found)["modules"] if found else ())
-            for name, found in zip(names, listed, strict=True)
-        }
-
     def pool_status(self, pool: str, limit: int) -> PoolStatus:
         """Return the workers of the pool, at most `limit` of them one by one, in three round trips."""
         key = self._keys.workers(pool)
@@ -173,7 +158,8 @@ def _parse_worker(name: str, silent_for: float, record: str | None) -> registry.
     found = json.loads(record) if record else {}
     load = WorkerLoad(found.get("active", 0), tuple(found.get("running", ())), tuple(found.get("since", ())))
     pools, version = tuple(found.get("pools", ())), found.get("version", "")
-    return registry.RegisteredWorker(name, silent_for, load, pools, version, found.get("drains_for"))
+    modules = tuple(found.get("modules", ()))
+    return registry.RegisteredWorker(name, silent_for, load, pools, version, found.get("drains_for"), modules)
 
 
 def _parse_workspace(found: str) -> WorkspaceIdentity | None:

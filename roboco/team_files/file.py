@@ -20,7 +20,7 @@ from roboco.domain.team.tool_spec import TaskTool
 from roboco.domain.team.validation import MAX_TEAM_CHARS, validate_team
 from roboco.errors import InvalidTeam, UsageError
 from roboco.schemas.json_schema import schema_error
-from roboco.team_files.safe_yaml import read_yaml
+from roboco.team_files.safe_yaml import read_yaml, yaml_mistake
 from roboco.templates.templates import check_template
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -45,10 +45,11 @@ def parse_team(data: Any, source: str = "team", folder: Path | None = None) -> T
     Raise InvalidTeam, which lists all mistakes.
     """
     if not isinstance(data, dict):
-        raise InvalidTeam(source, (f"the file: must hold an object with 'name' and 'agents' (found {data!r:.60})",))
-    found = _Findings()
-    whole = _insert_files(data, _TeamLocation(folder), found)
-    team = validate_team(whole, source, (*found.mistakes, *found.mistakes_in_templates()))
+        found = "it is empty" if data is None else f"found {data!r:.60}"
+        raise InvalidTeam(source, (f"the file: must hold 'name' and 'agents' ({found}); roboco init writes a team",))
+    findings = _Findings()
+    whole = _insert_files(data, _TeamLocation(folder), findings)
+    team = validate_team(whole, source, (*findings.mistakes, *findings.mistakes_in_templates()))
     if mistakes := tuple(_mistakes_in_schemas(team)) or tuple(absent_names(team, certain=True)):
         raise InvalidTeam(source, mistakes)
     return team
@@ -146,8 +147,9 @@ def _parse(path: Path, text: str) -> Any:
     try:
         return json.loads(text) if path.suffix == ".json" else read_yaml(text)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
-        message = " ".join(str(error).split())
-        raise InvalidTeam(str(path), (f"the file: is not {path.suffix[1:].upper()}: {message}",)) from error
+        raise InvalidTeam(
+            str(path), (f"the file: is not {path.suffix[1:].upper()}: {yaml_mistake(text, error)}",)
+        ) from error
 
 
 def _insert_prompts(agents: Any, place: _TeamLocation, found: _Findings) -> Any:

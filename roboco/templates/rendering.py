@@ -23,6 +23,10 @@ from roboco.templates.syntax import (
 
 VARIABLES: Final = ("task", "team", "agent", "context", "output", "state")
 """Variables of a template, beside its own ones and `loop`."""
+TASK_FIELDS: Final = ("id", "prompt")
+"""The fields of the variable `task`."""
+_UNCLOSED: Final = {"variable block": "}}", "block": "%}, or the {% end... %} of a block,"}
+"""What is missing where MiniJinja expects the end of this."""
 MAX_TEXT_CHARS = 1024 * 1024
 """Maximum number of characters of a rendered prompt."""
 FUEL = 50_000
@@ -60,7 +64,12 @@ def _environment(fuel: int) -> Environment:
 
 def find_mistakes(template: str) -> list[str]:
     """Return the mistakes of the template that can be found without its variables."""
-    return list(_check(template)[0])
+    mistakes = list(_check(template)[0])
+    if not mistakes:
+        used = _environment(FUEL).undeclared_variables_in_str(template, nested=True)
+        absent = sorted(name for name in used if name.startswith("task.") and name.split(".")[1] not in TASK_FIELDS)
+        mistakes = [f"unknown variable {name!r:.80}, possible are task.id, task.prompt" for name in absent]
+    return mistakes
 
 
 @lru_cache(maxsize=32)
@@ -74,7 +83,10 @@ def _check(template: str) -> tuple[tuple[str, ...], int]:
     try:
         unknown = _environment(FUEL).undeclared_variables_in_str(template) - {*VARIABLES, "range", "loop"}
     except TemplateError as error:
-        return (f"line {error.line}: is not a Jinja template: {error.detail or error.message}",), 0
+        problem = error.detail or error.message
+        for end, missing in _UNCLOSED.items():
+            problem = f"{missing} is missing" if problem.endswith(f"expected end of {end}") else problem
+        return (f"line {error.line}: is not a Jinja template: {problem}",), 0
     unknown -= assigned_names(code)
     lines = {name: line for line, _, tokens in reversed(code) for name in tokens if name in unknown}
     mistakes = (

@@ -1,6 +1,8 @@
 """The built-in tools, which teams have without declaring them."""
 
+from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -17,8 +19,8 @@ from roboco.domain.builtin_tools import (
     REMEMBER,
 )
 from roboco.domain.history.part import Artifact
+from roboco.domain.paths import artifact_path
 from roboco.domain.prompt.attached import kind_of
-from roboco.errors import UsageError
 from roboco.ports.tools import ToolContext
 from roboco.ports.workspace import Files
 from roboco.tools.documents import document_kind, read_document
@@ -78,6 +80,11 @@ class BuiltinTools:
     ) -> dict[str, Any]:
         """Store a text as a file of this task. A name that is taken gets a version number; the answer has the URI."""
         written = NewArtifact(name, mime_type, context.step_id)
+        for args in context.earlier:  # those of this name get their versions first, whichever call runs first
+            before = args.get("content")
+            if args.get("name") == name and isinstance(before, str) and len(before) <= MAX_CONTENT_CHARS:
+                kind = str(args.get("mime_type", ""))
+                write_artifact(self._files, context.task_id, replace(written, mime_type=kind), before.encode())
         artifact = write_artifact(self._files, context.task_id, written, content.encode())
         self._created_artifacts[context.call_id] = (artifact,)
         return artifact.model_dump(include={"uri", "mime_type", "size", "version"})
@@ -92,7 +99,8 @@ class BuiltinTools:
     ) -> dict[str, Any]:
         """Read a text, PDF, DOCX, XLSX or HTML file of this task, or a part of its text, or see an image or a sound.
 
-        `more` says whether there is more after the part.
+        `more` says whether there is more after the part. The part of a file of another kind is in `base64`; its
+        `offset` counts bytes.
         """
         artifact = find_artifact(self._files, context.task_id, uri)
         if kind_of(artifact) in ("image", "audio"):
@@ -106,9 +114,14 @@ class BuiltinTools:
         reader = TextReader(iter_pieces(self._files, context.task_id, artifact))
         try:
             text = reader.characters(offset, limit)
-        except UnicodeDecodeError as error:
-            raise UsageError(f"artifact {uri!r} is not a text in UTF-8, but {artifact.mime_type}") from error
+        except UnicodeDecodeError:
+            return self._bytes(artifact, context, offset, limit * 3 // 4)
         return {"text": text, "offset": offset, "more": reader.has_more, "total_bytes": artifact.size}
+
+    def _bytes(self, artifact: Artifact, context: ToolContext, offset: int, limit: int) -> dict[str, Any]:
+        data = self._files.read(artifact_path(context.task_id, artifact.name), offset, max(1, limit)) or b""
+        about = {"mime_type": artifact.mime_type, "offset": offset, "total_bytes": artifact.size}
+        return about | {"base64": b64encode(data).decode(), "more": offset + len(data) < artifact.size}
 
     def _artifact_list(self, context: ToolContext) -> list[dict[str, Any]]:
         """All files of this task, each with its type, size, version and the step that wrote it."""

@@ -7,6 +7,7 @@ as code of a model does, within the limits of the sandbox. They are pure Python,
 import io
 import json
 import tempfile
+import threading
 import zipfile
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, distribution
@@ -25,6 +26,11 @@ from roboco.workspace.artifacts.store import iter_pieces
 
 MAX_DOCUMENT_BYTES: Final = 32 * MIB
 """The largest document that is read."""
+WINDOW: Final = 256_000
+"""Characters that are read at a time."""
+MAX_WINDOWS: Final = 8
+_WINDOWS: Final[dict[tuple[str | None, str, int], dict[str, Any]]] = {}
+_LOCK: Final = threading.Lock()
 _PACKAGES: Final = (
     *("pypdf", "mammoth", "cobble", "openpyxl", "et-xmlfile", "markdownify", "beautifulsoup4", "soupsieve", "six"),
     "typing-extensions",
@@ -50,16 +56,36 @@ def read_document(
 ) -> dict[str, Any]:
     """Return `part` of the document's text, an offset and a number of characters, and whether there is `more`.
 
+    The process keeps WINDOW characters of the documents that were read last, so that the next part needs no sandbox.
     Raise UsageError if it has none, is too large, exceeds the limits of the sandbox, or if this worker cannot read it.
     """
     if artifact.size > MAX_DOCUMENT_BYTES:
         raise UsageError(
             f"{artifact.name} has {artifact.size} bytes, at most {MAX_DOCUMENT_BYTES} are read as a document"
         )
+    begin = part[0] // WINDOW * WINDOW
+    content = artifact.sha256 or context.call_id
+    key, within = (document_kind(artifact), content, begin), part[0] - begin
+    with _LOCK:
+        window = _WINDOWS.get(key)
+    if window is None:
+        window = _read_window(files, sandbox, artifact, context, begin)
+        with _LOCK:
+            _WINDOWS[key] = window
+            if len(_WINDOWS) > MAX_WINDOWS:
+                del _WINDOWS[next(iter(_WINDOWS))]
+    text = window["text"][within : within + part[1]]
+    return {"text": text, "more": window["more"] or within + len(text) < len(window["text"])}
+
+
+def _read_window(
+    files: Files, sandbox: Sandbox, artifact: Artifact, context: ToolContext, begin: int
+) -> dict[str, Any]:
+    """Return the WINDOW characters of the document's text from this one on, and whether there is `more`."""
     readers = _readers()
     if refusal := sandbox.refusal():
         raise UsageError(f"{artifact.name} cannot be read here: {refusal}")
-    code = f"ARGUMENTS = {[document_kind(artifact), *map(str, part)]!r}\n{_PROGRAM}"
+    code = f"ARGUMENTS = {[document_kind(artifact), str(begin), str(WINDOW)]!r}\n{_PROGRAM}"
     with tempfile.TemporaryDirectory(prefix="roboco-document-") as folder:
         document, packages = Path(folder, "document"), Path(folder, "readers.zip")
         packages.write_bytes(readers)

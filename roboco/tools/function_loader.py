@@ -117,6 +117,9 @@ class FunctionLoader:
             raise NotRunnable(message, module_name)
         try:
             return getattr(importlib.import_module(module_name), attribute)
+        except SyntaxError as error:  # its text names the file and the line
+            message = f"function {name!r} cannot be imported: {error}: {(error.text or '').strip()[:80]}"
+            raise NotRunnable(message, module_name) from error
         except (ImportError, AttributeError) as error:
             raise NotRunnable(f"function {name!r} cannot be imported: {error}", module_name) from error
         except SystemExit as error:  # as of a script without a guard for its main function

@@ -69,7 +69,6 @@ def tool(
     """
 
     def mark(marked: Function) -> Function:
-        describe_function(marked)
         setattr(marked, _TOOL_ATTRIBUTE, True)
         setattr(marked, _VERIFY_ATTRIBUTE, verify)
         setattr(marked, _LEAST_ATTRIBUTE, (effect, approval))

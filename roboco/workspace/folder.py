@@ -106,8 +106,8 @@ class FolderFiles:
                 self._put(target, data, durable)
         return True
 
-    def put_from(self, path: str, source: BinaryIO, storage_class: str = "") -> None:
-        """Store the rest of the source, in place of an older file. A folder has no storage classes."""
+    def put_from(self, path: str, source: BinaryIO) -> None:
+        """Store the rest of the source, in place of an older file."""
         self._put(self._name_of(path), source)
 
     def copy(self, source: str, path: str) -> None:

@@ -51,6 +51,10 @@ _MEANINGFUL_STATUSES = frozenset({404, 409, 412, 416, 501})
 """HTTP statuses that say something about an object, and not that the store has failed."""
 _STORE_FULL = re.compile("Full|Quota")
 _NO_BUCKET_CODE = "NoSuchBucket"
+_KEY_REMEDIES = {
+    "SignatureDoesNotMatch": "correct AWS_SECRET_ACCESS_KEY: it does not fit AWS_ACCESS_KEY_ID",
+    "InvalidAccessKeyId": "correct AWS_ACCESS_KEY_ID: the store does not know it",
+}
 _CURSOR_REFUSED_CODE = "InvalidArgument"
 
 
@@ -327,9 +331,9 @@ class S3Files:
             return self.create(path, data)
         return self._objects.put(path, data, if_match=version) or self.get(path) == data
 
-    def put_from(self, path: str, source: BinaryIO, storage_class: str = "") -> None:
+    def put_from(self, path: str, source: BinaryIO) -> None:
         """Store the rest of the source, in place of an older file."""
-        self._objects.put_from(path, source, **{"StorageClass": storage_class} if storage_class else {})
+        self._objects.put_from(path, source)
 
     def copy(self, source: str, path: str) -> None:
         """Store the bytes of another file, in place of an older one. Do nothing if there is no source."""
@@ -413,6 +417,8 @@ def _remedy(error: ClientError) -> str:
     status, code = _status(error), _code(error)
     if code == "RequestTimeTooSkewed":
         return "let it and this machine keep the time by NTP: their clocks differ by more than 15 minutes"
+    if code in _KEY_REMEDIES:
+        return _KEY_REMEDIES[code]
     if status in (401, 403) or "Token" in code:
         return "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, ROBOCO_S3_ENDPOINT_URL and ROBOCO_WORKSPACE"
     if status == 413:
@@ -424,7 +430,7 @@ def _remedy(error: ClientError) -> str:
 
 def _no_bucket(endpoint_url: str, bucket: str) -> TransientError:
     return TransientError(
-        f"the S3 store at {endpoint_url} has no bucket {bucket!r}: create it with `aws s3 mb s3://{bucket} "
+        f"the S3 store at {endpoint_url} has no bucket {bucket!r}; create it with `aws s3 mb s3://{bucket} "
         f"--endpoint-url {endpoint_url}`, or correct ROBOCO_WORKSPACE or ROBOCO_S3_ENDPOINT_URL"
     )
 

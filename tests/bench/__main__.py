@@ -12,17 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench import (
-    growth,
-    interrupts,
-    scale,
-    silent,
-    streams,
-    throughput,
-    turn_cpu,
-    turn_overhead,
-    unit_costs,
-)
+from tests.bench import interrupts, streams, throughput, turn_cpu, turn_overhead
 from tests.bench.harness import report
 from tests.bench.harness.bench_stack import BenchStack, Size
 from tests.bench.harness.process_stats import MAX_BACKGROUND_SHARE, BackgroundLoad
@@ -33,18 +23,8 @@ BENCHES: dict[str, Callable[[BenchStack, Size], Iterator[Result]]] = {
     "interrupts": interrupts.measure,
     "throughput": throughput.measure,
     "turn_cpu": turn_cpu.measure,
-    "unit_costs": unit_costs.measure,
-    "silent": silent.measure,  # before the other benches with many agents threads, which would add memory
     "streams": streams.measure,
 }
-
-NAMED_ONLY: dict[str, Callable[[BenchStack, Size], Iterator[Result]]] = {
-    "soak": growth.measure,
-    "scale": scale.measure,
-    "scale_folder": scale.measure_folder,
-    "scale_s3": scale.measure_s3,
-}
-"""Benches that take many minutes. They run only if they are named."""
 
 
 def main() -> None:
@@ -81,7 +61,7 @@ def _run_benches(options: argparse.Namespace, results: list[Result]) -> Iterator
     with tempfile.TemporaryDirectory(prefix="roboco-bench-") as folder, BenchStack(Path(folder)) as stack:
         for name in options.names or BENCHES:
             began = time.monotonic()
-            results += (BENCHES | NAMED_ONLY)[name](stack, Size(options.runs, options.size))
+            results += BENCHES[name](stack, Size(options.runs, options.size))
             share = load.take_share()
             took = f"{name}: {time.monotonic() - began:.0f} s, {_load()}"
             print(took, "" if share is None else f"others {share:.0%}", file=sys.stderr, flush=True)
@@ -94,14 +74,14 @@ def _options() -> argparse.Namespace:
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"{', '.join(BENCHES)} (all of these by default), {', '.join(NAMED_ONLY)}",
+        help=f"{', '.join(BENCHES)} (all of these by default)",
     )
     parser.add_argument("--runs", type=int, default=5, help="rounds of each bench, after a warm-up round")
     parser.add_argument("--size", type=float, default=1.0, help="fraction of the full size in each round")
     parser.add_argument("--json", type=Path, metavar="FILE", help="file for the figures of every round")
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="folder for the plots")
     options = parser.parse_args()
-    unknown = [name for name in options.names if name not in BENCHES | NAMED_ONLY]
+    unknown = [name for name in options.names if name not in BENCHES]
     if unknown:
         parser.error(f"no bench {', '.join(unknown)}; benches: {', '.join(BENCHES)}")
     if options.runs < 1 or options.size <= 0:

@@ -6,17 +6,11 @@ from typing import Final
 import pytest
 from playwright.sync_api import Page
 
-from roboco.gateway.web.bundle import bundle
-from roboco.gateway.web.routes import read_sources
 from tests.support.browser.fixtures import OpenContext
+from tests.support.browser.program import ORIGIN, open_program
 
 pytestmark = pytest.mark.slow
 
-ORIGIN: Final = "http://127.0.0.1:9"
-"""The origin of the page, whose files the browser gets from the test: no server is there."""
-TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
-PAGE: Final = """<!doctype html><html lang="en"><head><title>test</title><link rel="icon" href="icon.svg">
-<link rel="stylesheet" href="app.css"><script type="module" src="page.js"></script></head><body><div id="app"></div>"""
 PROGRAM: Final = """
 import { html, render } from "./vendor/preact.js";
 import { Conversation } from "./js/conversation.js";
@@ -54,17 +48,7 @@ async function visible() {
 @pytest.fixture
 def page(open_watched: OpenContext) -> Page:
     """Return the page, without steps."""
-    sources = read_sources()
-    files = sources | {"": PAGE, "page.js": PROGRAM, "app.css": bundle(sources)["css/app.css"]}
-    opened = open_watched(origin=ORIGIN).page
-    for path, text in files.items():
-        kind = TYPES[path.rpartition(".")[2] or "html"]
-        opened.route(
-            f"{ORIGIN}/{path}", lambda route, _, text=text, kind=kind: route.fulfill(body=text, content_type=kind)
-        )
-    opened.goto(f"{ORIGIN}/")
-    opened.wait_for_function("window.draw")
-    return opened
+    return open_program(open_watched(origin=ORIGIN).page, PROGRAM)
 
 
 def draw(page: Page, count: int, **changes: object) -> list[int]:
@@ -92,3 +76,16 @@ def test_a_reader_who_scrolls_while_steps_are_read_stays_there(page: Page) -> No
     top = scroll(page, 0)
     assert top[0] == 0
     assert draw(page, 200, ready=True) == top
+
+
+def test_paper_has_all_steps(page: Page) -> None:
+    assert len(draw(page, 200)) < 20
+    assert page.locator("[data-step]").count() < 100
+    page.evaluate("document.body.className = 'beforeprint'")
+    draw(page, 200, ready=True)
+    assert page.locator("[data-step]").count() == 200
+    page.emulate_media(media="print")
+    bottom: float = page.evaluate("document.querySelector('[data-step=\"199\"]').getBoundingClientRect().bottom")
+    assert bottom == pytest.approx(
+        page.evaluate("document.querySelector('main').getBoundingClientRect().bottom"), abs=2
+    )

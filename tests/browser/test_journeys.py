@@ -50,7 +50,7 @@ def test_the_page_of_a_task_equals_its_history(
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("team", ["approval", "client", "delegation", "hostile", "typed"])
+@pytest.mark.parametrize("team", ["approval", "client", "delegation", "hostile", "map", "markdown", "typed"])
 def test_the_page_of_a_task_is_accessible(web: WebStack, open_watched: OpenContext, team: str, scheme: Scheme) -> None:
     task = run_example(web, team)
     page = open_watched(scheme=scheme).page

@@ -210,3 +210,25 @@ def test_a_link_from_elsewhere_runs_nothing(web: WebStack, light_page: Page) -> 
     button(light_page, "run").click()
     expect(light_page.get_by_role("dialog").locator("details")).not_to_have_attribute("open", "")
     assert len(sent) == 1
+
+
+def test_a_memory_is_searched_leads_to_its_step_and_forgets_an_entry(web: WebStack, light_page: Page) -> None:
+    task = web.run("memory", "I drink tea.", context={"user": "carol"})
+    web.wait_status(task, "completed")
+    open_task(light_page, web, task)
+    light_page.get_by_role("link", name="carol").click()
+    rows = light_page.get_by_role("dialog").locator("tbody tr")
+    expect(rows).to_have_count(6)
+    light_page.get_by_label("Search").fill("OOLONG")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("She drinks oolong tea. <script>")
+    assert_no_injection(light_page)
+    rows.get_by_role("link", name="step").click()
+    expect(light_page.locator('[data-inspector="1"]')).to_be_visible()
+    light_page.go_back()
+    button(light_page, "run").click()
+    light_page.get_by_label("Search").fill("oolong")
+    rows.get_by_role("link", name="Forget").click()
+    perform(light_page)
+    left = web.stack.orchestrator.operator.memory("context.user", "carol").entries
+    assert {entry.text.split()[2] for entry in left} == {"green", "black", "white", "herbal", "no"}

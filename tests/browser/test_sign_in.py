@@ -61,6 +61,8 @@ def test_a_key_opens_the_page_that_was_asked_for(web: WebStack, signed_out: Watc
     expect(root(page, "sign-in")).to_be_visible()
     save_picture(page, "sign-in")
     assert_accessible(page)
+    sign_in(page, "rbk_wrong")
+    expect(page.get_by_role("alert")).to_contain_text("no such key")
     sign_in(page, key)
     expect(root(page, "task")).to_contain_text("guide answers: Hello.")
     assert page.evaluate("document.cookie + JSON.stringify(localStorage)").count("rbk_") == 0
@@ -98,4 +100,4 @@ def test_a_task_of_another_tenant_is_unknown(web: WebStack, signed_out: WatchedC
     expect(alert).to_contain_text("no-such-task")
     assert root(page, "task").inner_text().replace("no-such-task", "ID") == refused
     page.goto(f"{web.url}/#/")
-    expect(root(page, "list")).to_contain_text("No task meets")
+    expect(root(page, "list")).to_contain_text("No tasks yet")

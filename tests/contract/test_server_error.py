@@ -85,7 +85,7 @@ def test_an_error_of_the_server_is_temporary_and_names_its_remedy(
         (found,) = scripts.run_all([WRITE])
         assert isinstance(found, TransientError)
         with pytest.raises(TransientError):
-            RedisMonitor(scripts.client, Keys(), ModelLimits()).open_tasks()
+            RedisMonitor(scripts.client, Keys(), ModelLimits()).task_ids(1)
 
 
 @pytest.mark.parametrize("answer", FINAL)

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from tests.deployment.files import DEPLOY, ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-EXTRAS = ("workers", "flower", "gateway", "mcp", "otel", "documents")
+EXTRAS = ("workers", "flower", "gateway", "mcp", "otel", "documents", "memory")
 
 
 def packages_of(extra: str) -> list[str]:

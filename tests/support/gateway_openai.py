@@ -19,6 +19,11 @@ from tests.support.stack import ROOT, Stack
 
 TEAMS: dict[str, dict[str, Any]] = {
     "desk": {"agents": [{"name": "helper", "prompt": "helper of team {{ team.name }}"}]},
+    "front": {
+        "agents": [{"name": "helper", "prompt": "helper", "tools": ["artifact_write"]}],
+        "models": {"small": {"model": "scripted"}},
+        "utility_model": "small",
+    },
     "line": {"agents": [{"name": "first", "prompt": "first"}, {"name": "second", "prompt": "second"}]},
     "guarded": {
         "agents": [{"name": "adder", "prompt": "adder", "tools": ["add"]}],

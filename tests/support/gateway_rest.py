@@ -78,9 +78,7 @@ class RestWorld:
             (folder / f"{team['name']}.yaml").write_text(yaml.safe_dump(team))
         self.orchestrator = Orchestrator(Settings(teams_dir=folder, workspace=f"file://{folder}/unused", **client))
         self.orchestrator._engine = self.world.engine
-        self.orchestrator._operations = Operations(
-            self.world.engine, lambda: self.queues, lambda: self.rates, lambda: len(self.world.server.held.schedule)
-        )
+        self.orchestrator._operations = Operations(self.world.engine, lambda: self.queues, lambda: self.rates)
         self.app: FastAPI = create_app(self.orchestrator, settings)
         choose_callers(self.app, _caller)
         self.client = TestClient(self.app, raise_server_exceptions=False)

@@ -76,7 +76,11 @@ def test_roboco_exports_the_names_of_the_design() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [*get_args(ItemData), *get_args(get_args(roboco.ExecutionEvent)[0]), *get_args(get_args(roboco.Part)[0])]
+    "data",
+    [
+        *(*get_args(ItemData), *get_args(get_args(roboco.ExecutionEvent)[0])),
+        *(get_args(tagged)[0] for tagged in get_args(get_args(roboco.Part)[0])),
+    ],
 )
 def test_each_class_in_a_stream_or_step_is_public(data: type) -> None:
     assert getattr(roboco, data.__name__) is data

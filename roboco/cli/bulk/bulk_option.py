@@ -10,7 +10,6 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any, Final
 
 import click
@@ -81,7 +80,7 @@ def bulk_option(
 def _run_bulk(name: ControlName, options: Any, own: dict[str, Any], as_json: bool) -> int:
     """Run the bulk control and print its totals. Return the exit code: 1 if a task has failed, or may be left."""
     totals, calls, complete = Counter[str](), 0, True
-    with closing(Orchestrator(caller_settings())) as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         bulk = orchestrator.bulk(name, bulk_id=own["bulk_id"], **options)
         found, tasks, start = _print_count(name, bulk, own["cursor"])
         if not own["yes"]:

@@ -1,7 +1,6 @@
 """stuck_tasks: the table of the tasks that should progress and do not."""
 
 import sys
-from contextlib import closing
 
 import click
 from rich.table import Table
@@ -25,7 +24,7 @@ def list_stuck_tasks(filters: TaskFilterOptions, limit: int, cursor: str, as_jso
     """Print at least `limit` stuck tasks, if there are as many: pages are read until then. Return the exit code."""
     found: list[StuckTask] = []
     complete = True
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with Orchestrator(load_settings()) as orchestrator:
         while True:
             page = orchestrator.operator.operations.stuck(cursor=cursor, **filters)
             found += page.tasks

@@ -7,10 +7,13 @@ import click
 
 from roboco.cli.bulk.bulk_option import bulk_option
 from roboco.cli.commands.open_task import open_task
+from roboco.cli.interactive.next_command import decisions
+from roboco.cli.interactive.tool_text import call_text
 from roboco.cli.terminal import options
 from roboco.cli.terminal.json_output import print_json
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.tool_change import show_change
+from roboco.client.task import Task
 
 _call_id = click.argument("call_id", required=False)
 _tool = click.option("--tool", metavar="NAME", help="With conditions: the calls of this tool alone.")
@@ -30,13 +33,21 @@ def _given(*names: str) -> Any:
     return content
 
 
-def _check_call(task_id: str, call_id: str | None, tool: str | None) -> str:
-    """Return the call of one task. Raises UsageError if none is named."""
-    if call_id is None:
-        raise click.UsageError(f"name a call after the task: roboco why {task_id} shows its calls")
+def _check_call(task: Task, call_id: str | None, tool: str | None, *verbs: str) -> str:
+    """Return the call that is named, or else the only one that waits for the first verb. Raises UsageError."""
     if tool is not None:
         raise click.UsageError("--tool: it chooses calls of many tasks; leave out TASK_ID and CALL_ID")
-    return call_id
+    if call_id is not None:
+        return call_id
+    pending, verb = task.pending_actions(), verbs[0].partition(" ")[0]
+    waiting = {"resolve": pending.unknown, "answer": pending.unanswered}.get(verb, pending.unapproved)()
+    if not waiting:
+        raise click.UsageError(f"no call of this task waits for that: roboco why {task.task_id} shows its state")
+    if len(waiting) > 1:
+        commands = "\n  ".join(decisions(task.task_id, waiting, *verbs))
+        raise click.UsageError(f"{len(waiting)} calls wait, name one of them:\n  {commands}")
+    click.echo(call_text(waiting[0]), err=True)
+    return waiting[0].id
 
 
 @click.command()
@@ -55,9 +66,9 @@ def answer(  # noqa: PLR0913 - one parameter for each option
     A task waits for it in status client_tool_turn. A call has one answer. Or give all calls that wait now, of tasks
     that meet conditions, the same answer: for example, --tool client_map --error "the map is closed".
     """
-    call_id = _check_call(task_id, call_id, tool)
     status: Literal["success", "error", "declined"] = "success" if error is None else "error"
     with open_task(task_id) as task:
+        call_id = _check_call(task, call_id, tool, "answer --result JSON")
         task.answer(call_id, result, status="declined" if declined else status, error=error)
     _print(task_id, call_id, "answered", as_json)
 
@@ -82,8 +93,8 @@ def approve(task_id: str, call_id: str | None, tool: str | None, args: dict[str,
     Or approve all calls that wait now, of tasks that meet conditions: the command prints them by tool, with its effect,
     before it asks. Calls that are made later, and calls of tools that have changed, are left.
     """
-    call_id = _check_call(task_id, call_id, tool)
     with open_task(task_id) as task:
+        call_id = _check_call(task, call_id, tool, "approve", "deny")
         changes = [change for change in task.tool_changes() if change.call_id == call_id]
         task.approve(call_id, args)
     if not as_json:
@@ -104,8 +115,8 @@ def deny(task_id: str, call_id: str | None, tool: str | None, reason: str, as_js
     Its agent reads the reason, and continues. The first decision on a call counts. Or deny all calls that wait now, of
     tasks that meet conditions.
     """
-    call_id = _check_call(task_id, call_id, tool)
     with open_task(task_id) as task:
+        call_id = _check_call(task, call_id, tool, "deny")
         task.deny(call_id, reason)
     _print(task_id, call_id, "denied", as_json)
 
@@ -125,10 +136,10 @@ def resolve(
     A task waits for it in status approval, if its tool says on_unknown: ask. Or resolve all calls that wait now, of
     tasks that meet conditions. Tasks that begin to wait later are left.
     """
-    call_id = _check_call(task_id, call_id, tool)
     if happened is None:
         raise click.UsageError("say --happened or --did-not-happen")
     with open_task(task_id) as task:
+        call_id = _check_call(task, call_id, tool, "resolve --happened", "resolve --did-not-happen")
         task.resolve(call_id, happened, result)
     _print(task_id, call_id, "resolved", as_json)
 

@@ -39,6 +39,8 @@ def _print(screen: Screen, step: TaskStep, before: TaskStep | None) -> None:
     screen.line("   included: steps ", ", ".join(map(_range_text, report.get("included") or [])) or "none")
     for one in report.get("left_out") or []:
         screen.line("   left out: steps ", _range_text(one["steps"]), (f", {one['why']}", "dim"))
+    if offered := report.get("offered"):
+        screen.line(f"   offered since steps are left out: {', '.join(offered)}")
     if why := report.get("no_summary"):
         screen.line((f"   {why}", "yellow"))
     counted = ", ".join(f"{name} {count}" for name, count in (report.get("tokens") or {}).items())

@@ -1,8 +1,6 @@
 """roboco dead-letters: list, show, requeue and dismiss dead letters."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 
 import click
@@ -42,7 +40,7 @@ def dead_letters(context: click.Context, as_json: bool) -> None:
 @options.as_json
 def list_letters(as_json: bool) -> None:
     """List dead letters with their reasons, oldest first."""
-    with _open_orchestrator() as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         letters = orchestrator.operator.dead_letters()
     if as_json:
         print_json(letters)
@@ -57,7 +55,7 @@ def list_letters(as_json: bool) -> None:
 @options.as_json
 def show_letter(letter_id: str, as_json: bool) -> None:
     """Show a dead letter: its reason, its headers and its body."""
-    with _open_orchestrator() as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         letter = orchestrator.operator.dead_letter(letter_id)
     if as_json:
         print_json(letter)
@@ -83,7 +81,7 @@ def requeue_letters(letter_ids: tuple[str, ...], as_json: bool) -> None:
     if not letter_ids:
         raise click.UsageError("name the letters; roboco dead-letters lists them")
     sent: list[DeadLetter] = []
-    with _open_orchestrator() as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         for letter_id in letter_ids:
             sent.append(letter := orchestrator.operator.requeue_dead_letter(letter_id))
             if not as_json:
@@ -103,7 +101,7 @@ def dismiss_letters(letter_ids: tuple[str, ...], every: bool, as_json: bool) -> 
     """
     if bool(letter_ids) == every:
         raise click.UsageError("name the letters, or use --all; roboco dead-letters lists them")
-    with _open_orchestrator() as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         chosen = [letter.letter_id for letter in orchestrator.operator.dead_letters()] if every else letter_ids
         dismissed = {letter_id: orchestrator.operator.dismiss_dead_letter(letter_id) for letter_id in chosen}
     if as_json:
@@ -115,12 +113,6 @@ def dismiss_letters(letter_ids: tuple[str, ...], every: bool, as_json: bool) -> 
         click.echo(_dismissal_message(letter_id, letter))
     if not dismissed:
         click.echo("no dead letters")
-
-
-@contextmanager
-def _open_orchestrator() -> Iterator[Orchestrator]:
-    with closing(Orchestrator(caller_settings())) as orchestrator:
-        yield orchestrator
 
 
 def _dismissal_message(letter_id: str, letter: DeadLetter | None) -> str:

@@ -2,13 +2,13 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 from rich.table import Table
 from rich.text import Text
 
-from roboco.cli.stack.dev_stack import POOLS, DevStack
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted
 
@@ -26,10 +26,13 @@ def dev(port_base: int | None, folder: Path) -> None:
     The command prints their addresses, restarts each process that dies, and ends on Ctrl-C. The folder keeps the data.
     """
     screen = Screen(sys.stdout)
+    screen.line(f"starting Redis, S3, workers, Flower and the gateway in {folder}")
+    from roboco.cli.stack.dev_stack import DevStack  # imports for seconds on a busy machine
+
     stack = DevStack(folder, port_base, screen.line)
     try:
         stack.start()
-        _print_addresses(screen, stack)
+        _print(screen, stack.addresses(), stack.export_lines(), os.path.relpath(stack.folder))
         stack.supervisor.supervise()
     except Interrupted:
         screen.line("ending; workers finish their work (Ctrl-C again kills them)")
@@ -38,23 +41,16 @@ def dev(port_base: int | None, folder: Path) -> None:
     screen.line("everything has ended")
 
 
-def _print_addresses(screen: Screen, stack: DevStack) -> None:
-    exports = stack.exports
+def _print(screen: Screen, addresses: Mapping[str, str], variables: str, folder: str) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("redis", Text(exports["ROBOCO_REDIS_URL"]))
-    place = exports.get("ROBOCO_S3_ENDPOINT_URL", "")
-    table.add_row("workspace", Text(f"{exports['ROBOCO_WORKSPACE']} {place and f'at {place}'}".rstrip()))
-    table.add_row("flower", Text(f"{stack.flower} user roboco, password {stack.password}"))
-    table.add_row("web view", Text(f"{stack.gateway}/ and HTTP gateway, for this machine alone, without a key"))
-    table.add_row("workers", Text(", ".join(POOLS)))
-    here = os.path.relpath(stack.folder)
-    table.add_row("logs", Text(f"{here}/*.log"))
+    for name, address in addresses.items():
+        table.add_row(name, Text(address))
     screen.blank()
     screen.table(table)
     screen.blank()
-    screen.line(("in other terminals:", "bold"), f" source {here}/env", (", which is:", "dim"))
-    for line in stack.export_lines().splitlines():
+    screen.line(("in other terminals:", "bold"), f" source {folder}/env", (", which is:", "dim"))
+    for line in variables.splitlines():
         screen.line((line, "dim"))
     screen.blank()

@@ -1,6 +1,5 @@
 """roboco fork: a new task with the first steps of another one, or of each task that meets conditions."""
 
-from contextlib import closing
 from typing import Any
 
 import click
@@ -38,7 +37,7 @@ def fork(task_id: str, as_json: bool, new_team: str | None, new_id: str | None, 
     Or fork all tasks that meet conditions, such as --of-team research --status failed: the command prints each task
     and its new one. Runs of what-if are left out.
     """
-    with closing(Orchestrator(caller_settings())) as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         task = orchestrator.task(task_id).fork(team=new_team, task_id=new_id, **given)
     if as_json:
         print_json({"task_id": task.task_id})

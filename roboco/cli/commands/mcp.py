@@ -1,5 +1,6 @@
 """roboco mcp: the MCP servers of a team."""
 
+import importlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from roboco.domain.team.known_tools import missing_tools_error
 from roboco.domain.team.team import Team, default_prefix
 from roboco.domain.team.tool_listing import ListedTool
 from roboco.errors import UsageError
+from roboco.process.extras import require_extra
 from roboco.settings import Settings, load_settings
 from roboco.tools.mcp.listing import describe_left_out
 
@@ -30,7 +32,20 @@ MAX_PARAMETERS: Final = 20
 
 @click.group()
 def mcp() -> None:
-    """List the tools of MCP servers."""
+    """List the tools of MCP servers, or be one."""
+
+
+@mcp.command()
+def serve() -> None:
+    """Serve the teams of ROBOCO_TEAMS_DIR as tools to the program that starts this command, by stdio.
+
+    Each call is a task of running workers, with all rights of this environment. `roboco serve` does the same by HTTP,
+    with keys, at /mcp.
+    """
+    require_extra("gateway", "roboco mcp serve")
+    require_extra("mcp", "roboco mcp serve")
+    server: Any = importlib.import_module("roboco.gateway.mcp.stdio")  # which imports the packages of the extras
+    server.run_server()
 
 
 @mcp.command()

@@ -4,7 +4,6 @@ import importlib
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import click
@@ -49,7 +48,7 @@ def list_models(team: str, as_json: bool) -> None:
 
     TEAM is the path of a team file, or the name of one in ROBOCO_TEAMS_DIR.
     """
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with Orchestrator(load_settings()) as orchestrator:
         profiles = orchestrator.models(team)
     if as_json:
         print_json(profiles)

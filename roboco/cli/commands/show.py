@@ -1,7 +1,7 @@
 """roboco show: the steps, files and cost of a task."""
 
 import sys
-from contextlib import closing
+from typing import get_args
 
 import click
 
@@ -14,6 +14,7 @@ from roboco.cli.terminal.screen import Screen
 from roboco.client.orchestrator import Orchestrator
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.step import TaskStep
+from roboco.domain.reading_form import DocumentForm, steps_in_form
 from roboco.domain.task_summary import TaskSummary
 from roboco.settings import load_settings
 
@@ -21,19 +22,25 @@ from roboco.settings import load_settings
 @click.command()
 @click.argument("task_id")
 @options.as_json
-def show(task_id: str, as_json: bool) -> None:
+@click.option(
+    "--form",
+    type=click.Choice(get_args(DocumentForm)),
+    help="With --json, steps that the classes of this document read.",
+)
+def show(task_id: str, as_json: bool, form: DocumentForm | None) -> None:
     """Show a task: its steps, files and cost.
 
     The command prints its steps with texts, tool calls and results, the last frames of exceptions of tools, its files,
     and the tokens, calls and cost of each agent and tool.
     """
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with Orchestrator(load_settings()) as orchestrator:
         task = orchestrator.stored_task(task_id)
         summary, stale = current_summary(task)
         steps, artifacts, failures = task.history(), task.artifacts(), task.call_failures()
     if as_json:
         failed = list(failures.values())
-        print_json({"summary": summary, "steps": steps, "artifacts": artifacts, "failures": failed})
+        shown = steps if form is None else list(steps_in_form(steps, form))
+        print_json({"summary": summary, "steps": shown, "artifacts": artifacts, "failures": failed})
     else:
         screen = Screen(sys.stdout)
         _print(screen, LiveView(screen, failures), summary, steps, artifacts)

@@ -1,6 +1,5 @@
 """roboco submit, send: new tasks, and messages for running ones."""
 
-from contextlib import closing
 from typing import Any, Literal
 
 import click
@@ -43,7 +42,7 @@ def submit(team: str, prompt: str, tenant: str | None, as_json: bool, **given: A
     TEAM is the path of a team file, or the name of one in ROBOCO_TEAMS_DIR. Nothing is stored if an option is wrong.
     """
     targets = notification_options.targets(given)
-    with closing(Orchestrator(_tenant_settings(tenant))) as orchestrator:
+    with Orchestrator(_tenant_settings(tenant)) as orchestrator:
         task = orchestrator.run(team, prompt, notify=targets, **given)
     if as_json:
         print_json({"task_id": task.task_id})

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +11,7 @@ from rich.text import Text
 
 from roboco.cli.bulk.stuck_tasks import list_stuck_tasks
 from roboco.cli.bulk.task_conditions import filter_options, task_conditions
+from roboco.cli.interactive.next_command import BY_STATUS
 from roboco.cli.terminal import options
 from roboco.cli.terminal.exit import FAILED, SUCCESS, print_error
 from roboco.cli.terminal.format import age, status_colour
@@ -26,6 +26,8 @@ from roboco.domain.task_entry import MAX_REASON_CHARS, TaskEntry
 from roboco.errors import CorruptHistory, Forbidden, TransientError
 from roboco.settings import load_settings
 
+MAX_COMMANDS = 5
+"""Waiting tasks for which a command is printed."""
 MAX_TITLE_CHARS = 60
 """Characters of a title in the table."""
 
@@ -39,8 +41,9 @@ MAX_TITLE_CHARS = 60
 def tasks(stuck: bool, limit: int, cursor: str, as_json: bool, **conditions: Any) -> int:
     """List tasks by status, tenant, team, time and title.
 
-    The latest change of a status is first. The reason is why a task waits, has failed or was stopped. Ended tasks leave
-    the list after ROBOCO_INDEX_RETENTION days; the workspace keeps them. Steps and tokens are those at the last change.
+    The latest change of a status is first. The reason is why a task waits, has failed or was stopped. "running, asks"
+    is a task that runs, while a person or client is asked for one of its calls, or in a sub-task. Ended tasks leave the
+    list after ROBOCO_INDEX_RETENTION days; the workspace keeps them. Steps and tokens are those at the last change.
     While Redis does not answer, the command reads all tasks of the workspace instead.
 
     With --stuck, --older is the time without progress, by default twice that after which the work of a lost worker is
@@ -50,7 +53,7 @@ def tasks(stuck: bool, limit: int, cursor: str, as_json: bool, **conditions: Any
     if stuck:
         return list_stuck_tasks(filters, limit, cursor, as_json)
     broken: list[str] = []
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with Orchestrator(load_settings()) as orchestrator:
         try:
             page = orchestrator.task_page(limit=limit, cursor=cursor, **filters)
             found: Sequence[TaskEntry] = orchestrator.with_current_reasons(page.entries)
@@ -66,6 +69,9 @@ def tasks(stuck: bool, limit: int, cursor: str, as_json: bool, **conditions: Any
             warnings = [] if complete else [_incomplete_message(page.tasks_read)]
             warnings += _missing_workers(orchestrator, found) + _switched_off(orchestrator, found)
     _print(found, following, complete, as_json)
+    waiting = [entry for entry in found if entry.status.waiting][:MAX_COMMANDS]
+    if waiting and not as_json:
+        warnings += ["to continue:", *(f"  {BY_STATUS[one.status].format(task=one.task_id)}" for one in waiting)]
     for warning in warnings:
         click.echo(warning, err=True)
     for message in broken:
@@ -117,10 +123,11 @@ def _table(found: Sequence[TaskEntry], now: datetime) -> Table:
     for heading in ("title", "reason")[: 1 + reasons]:
         table.add_column(heading, overflow="ellipsis", no_wrap=True)
     for entry in found:
+        asks = ", asks" if entry.waits else ""
         table.add_row(
             Text(entry.task_id),
             Text(one_line(entry.team, 64)),
-            Text(entry.status, status_colour(entry.status)),
+            Text(f"{entry.status}{asks}", status_colour(TaskStatus.APPROVAL if asks else entry.status)),
             Text(str(entry.steps)),
             Text(str(entry.tokens_in)),
             Text(str(entry.tokens_out)),

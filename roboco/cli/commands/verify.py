@@ -1,6 +1,5 @@
 """roboco verify: compare each step of a history with its digest."""
 
-from contextlib import closing
 from pathlib import Path
 
 import click
@@ -40,7 +39,7 @@ def verify(task_or_file: str, as_json: bool) -> int:
 
 
 def _verify_task(task_id: str) -> int:
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with Orchestrator(load_settings()) as orchestrator:
         task = orchestrator.stored_task(task_id)
         summary, _ = current_summary(task)
         steps = task.verify()

@@ -1,7 +1,8 @@
 """roboco watch: the live view of a task that workers run."""
 
 import sys
-from contextlib import closing
+from collections.abc import Callable
+from functools import partial
 from queue import Empty
 
 import click
@@ -11,6 +12,7 @@ from roboco.cli.terminal import options
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_lines import JsonLines
+from roboco.cli.terminal.log_notes import LogNotes
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted
 from roboco.client.blocking import ReadAhead
@@ -31,22 +33,34 @@ def watch(task_id: str, cursor: str | None, subtasks: bool, as_json: bool) -> in
     Ctrl-C leaves, and the task continues. The exit code is 0 if the task has completed, and 1 if it has ended
     otherwise.
     """
-    display = JsonLines(sys.stdout) if as_json else LiveView(Screen(sys.stdout), task_id=task_id)
-    with closing(Orchestrator(caller_settings())) as orchestrator:
+    screen = Screen(sys.stderr if as_json else sys.stdout)
+    display = JsonLines(sys.stdout) if as_json else LiveView(screen, task_id=task_id)
+    with LogNotes().installed() as logged, Orchestrator(caller_settings()) as orchestrator:
         task = orchestrator.task(task_id)
         _ = task.status  # reads Redis: if it does not answer, fail now, not after a minute of retries
-        return _follow(task, display, cursor, subtasks)
+        try:
+            return _follow(task, display, cursor, subtasks, partial(_print_logged, logged, screen))
+        finally:
+            _print_logged(logged, screen)
 
 
-def _follow(task: Task, display: LiveView | JsonLines, cursor: str | None, subtasks: bool) -> int:
+def _print_logged(logged: LogNotes, screen: Screen) -> None:
+    for text in logged.take():
+        screen.paragraph((text, "dim"))
+
+
+def _follow(
+    task: Task, display: LiveView | JsonLines, cursor: str | None, subtasks: bool, print_logged: Callable[[], None]
+) -> int:
     items = ReadAhead(task.astream(cursor, subtasks=subtasks))
     try:
         while True:
             try:
                 item = items.next(1.0)
             except Empty:
+                print_logged()
                 if isinstance(display, LiveView):
-                    display.show_status()
+                    display.show_status(task.worker_check.missing_worker)
                 continue
             if item is None:
                 return FAILED

@@ -1,12 +1,12 @@
 """roboco why: the agents that acted in a task, and the rules that chose them."""
 
 import sys
-from contextlib import closing
 from dataclasses import replace
 from typing import Final
 
 import click
 
+from roboco.cli.interactive.next_command import next_commands
 from roboco.cli.terminal import options
 from roboco.cli.terminal.current_summary import current_summary
 from roboco.cli.terminal.format import status_colour
@@ -37,7 +37,7 @@ def why(task_id: str, step: str | None, as_json: bool) -> None:
     cause for which it waits, such as a missing worker. If a person must approve a changed tool, its old and new parts
     are shown.
     """
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with Orchestrator(load_settings()) as orchestrator:
         task = orchestrator.stored_task(task_id)
         summary, stale = current_summary(task)
         if stale:
@@ -45,6 +45,7 @@ def why(task_id: str, step: str | None, as_json: bool) -> None:
         past = task.recorded(summary)
         changes, left_out = task.tool_changes(past.steps[-1]), task.left_out_tools()
         missing = "" if summary.status.ended else _missing_worker(task, summary.status, bool(stale))
+        commands = [] if stale else next_commands(task_id, task.pending_actions(), summary.status)
     found = replace(explain_task(task_id, past, step, missing, changes), left_out=left_out)
     if as_json:
         print_json(found)
@@ -58,6 +59,8 @@ def why(task_id: str, step: str | None, as_json: bool) -> None:
     for change in found.changes:
         show_change(screen, change)
     _print_end(screen, found.status, found.end)
+    for command in commands:
+        _print_line(screen, "", command, "")
 
 
 def _missing_worker(task: Task, status: TaskStatus, stale: bool) -> str:

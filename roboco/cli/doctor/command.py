@@ -14,6 +14,7 @@ from roboco.cli.doctor.machine import (
     check_flower,
     check_limits,
     check_local_servers,
+    check_meaning,
     check_model,
     check_sandbox,
 )
@@ -107,6 +108,7 @@ def _check_groups(models: str | None, flower: str | None) -> Iterator[CheckGroup
 def _check_settings(settings: Settings) -> Iterator[CheckResult]:
     yield CheckResult("settings", "ok", _set_variables())
     yield from check_limits(settings.agents_concurrency)
+    yield check_meaning(settings.embeddings_model)
 
 
 def _check_teams(settings: Settings) -> Iterator[CheckResult]:

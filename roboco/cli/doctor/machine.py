@@ -13,6 +13,7 @@ from roboco.domain.builtin_tools import PYTHON
 from roboco.errors import UsageError
 from roboco.local.seaweed import find_weed
 from roboco.local.valkey import find_server
+from roboco.process.extras import missing_packages
 from roboco.tools.sandbox.budget import MemoryBudget
 from roboco.tools.sandbox.limits import MIB
 from roboco.tools.sandbox.sandbox import Sandbox
@@ -33,6 +34,13 @@ def check_limits(concurrency: int) -> Iterator[CheckResult]:
     indexes = "ENABLE_FTS5" in options
     found = f"{sqlite3.sqlite_version}, {'with' if indexes else 'without'} full-text search"
     yield expect("sqlite", indexes, found, "use a Python whose SQLite has FTS5: memory_search needs it", "fail")
+
+
+def check_meaning(embeddings_model: str | None) -> CheckResult:
+    """Check that `memory_search` can compare meanings; tools workers need the same packages."""
+    lacks, model = missing_packages("memory"), embeddings_model or "the model of roboco[memory]"
+    found = f"memory_search finds words alone, without {', '.join(lacks)}" if lacks else f"by words and by {model}"
+    return expect("memory", not lacks, found, "pip install 'roboco[memory]' on the tools workers finds meanings, too")
 
 
 def check_sandbox(budget: MemoryBudget = MemoryBudget()) -> CheckResult:  # noqa: B008 - immutable

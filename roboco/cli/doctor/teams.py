@@ -92,28 +92,30 @@ def check_mcp(settings: Settings) -> Iterator[CheckResult]:
             )
 
 
-def missing_functions(team: Team, settings: Settings) -> Iterator[str]:
-    """Yield a mistake for each function of the team file that cannot be imported here."""
+def missing_functions(team: Team, settings: Settings, path: str = "") -> Iterator[str]:
+    """Yield a mistake for each function of the team file, with its inner teams, that cannot be imported here."""
     sys.path.insert(0, str(Path.cwd()))  # as on a worker
     functions = FunctionLoader(settings.tool_modules)
     for index, tool in enumerate(team.tools):
         if isinstance(tool, ToolSpec):
-            missing = list(_import_mistake(f"tools[{index}].function", functions.tool, tool.function))
-            yield from missing or _unfit_guard(team, tool, functions)
+            missing = list(_import_mistake(f"{path}tools[{index}].function", functions.tool, tool.function))
+            yield from missing or _unfit_guard(team, tool, functions, path)
     if isinstance(model := team.collaboration_model, Custom):
-        yield from _import_mistake("collaboration_model.router", functions.router, model.router)
+        yield from _import_mistake(f"{path}collaboration_model.router", functions.router, model.router)
     types = OutputTypes(functions)
     for index, agent in enumerate(team.agents):
-        yield from _missing_of_agent(f"agents[{index}]", agent, functions, types)
+        yield from _missing_of_agent(f"{path}agents[{index}]", agent, functions, types)
+    for name, inner in team.teams.items():
+        yield from missing_functions(inner, settings, f"{path}teams.{name}.")
 
 
-def _unfit_guard(team: Team, tool: ToolSpec, functions: FunctionLoader) -> Iterator[str]:
+def _unfit_guard(team: Team, tool: ToolSpec, functions: FunctionLoader, path: str) -> Iterator[str]:
     """Yield a mistake if the tool is a guard whose function cannot be called with a text."""
     guards = () if team.guards is None else team.guards.input
     fields = functions.tool(tool.function).arguments.model_fields.values() if tool.name in guards else ()
     needed = [str(field.alias) for field in fields if field.is_required() or field.alias == "text"]
     if tool.name in guards and needed != ["text"]:
-        at = f"guards.input[{guards.index(tool.name)}]"
+        at = f"{path}guards.input[{guards.index(tool.name)}]"
         yield f"{at}: function {tool.function!r} takes 'text' alone, and this one needs {needed}"
 
 

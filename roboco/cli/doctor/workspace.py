@@ -38,9 +38,9 @@ def check_workspace(settings: Settings) -> Iterator[CheckResult]:
         place = _open_files(settings)
         flaw = conditional_write_flaw(place) if isinstance(place, S3Objects) else _files_flaw(place)
     except (RobocoError, OSError) as error:
-        yield CheckResult(
-            "workspace", "fail", str(error), "set ROBOCO_WORKSPACE to a folder or bucket that can be written"
-        )
+        found, its_own, todo = str(error).rpartition("; ")
+        writable = "set ROBOCO_WORKSPACE to a folder or bucket that can be written"
+        yield CheckResult("workspace", "fail", found if its_own else todo, todo if its_own else writable)
         return
     found = f" {flaw}" if flaw else f", {(time.monotonic() - began) * 1000:.0f} ms for a check"
     yield expect("workspace", not flaw, f"{settings.workspace}{found}", REMEDY, "fail")

@@ -2,8 +2,6 @@
 
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -83,7 +81,7 @@ def create(*, name: str, expires: timedelta | None, as_json: bool, **fields: Any
     """Create a key with this name, and print it once."""
     chosen = {field: value for field, value in fields.items() if value}
     expires_at = None if expires is None else datetime.now(UTC) + expires
-    with _open_orchestrator() as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         text, key = orchestrator.operator.create_key(name=name, expires_at=expires_at, **chosen)
     if as_json:
         print_json({"key": text, **_public(key)})
@@ -96,7 +94,7 @@ def create(*, name: str, expires: timedelta | None, as_json: bool, **fields: Any
 @options.as_json
 def list_keys(as_json: bool) -> None:
     """List all keys, without their secrets."""
-    with _open_orchestrator() as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         found = sorted(orchestrator.operator.keys(), key=lambda key: (key.created_at, key.id))
     if as_json:
         print_json(list(map(_public, found)))
@@ -113,7 +111,7 @@ def revoke(key_ids: tuple[str, ...], as_json: bool) -> None:
     """Revoke keys by their ids. Gateways refuse them within ten seconds."""
     revoked: list[AccessKey] = []
     try:
-        with _open_orchestrator() as orchestrator:
+        with Orchestrator(caller_settings()) as orchestrator:
             for key_id in key_ids:
                 revoked.append(key := orchestrator.operator.revoke_key(key_id))
                 if not as_json:
@@ -121,12 +119,6 @@ def revoke(key_ids: tuple[str, ...], as_json: bool) -> None:
     finally:
         if as_json and revoked:  # also those before a key that is unknown
             print_json(list(map(_public, revoked)))
-
-
-@contextmanager
-def _open_orchestrator() -> Iterator[Orchestrator]:
-    with closing(Orchestrator(caller_settings())) as orchestrator:
-        yield orchestrator
 
 
 def _public(key: AccessKey) -> dict[str, Any]:

@@ -105,11 +105,11 @@ class LiveView:
             case _:
                 pass
 
-    def show_status(self) -> None:
-        """Show the running work and its duration in the status line, as nothing has arrived for a moment."""
+    def show_status(self, cause: str = "") -> None:
+        """Show the running work, or the cause for which it does not go on, and its duration in the status line."""
         if self._work:
             seconds = time.monotonic() - self._work_since
-            self._screen.status(f"   {self._work} · {seconds:.0f} s{self._hint}")
+            self._screen.status(f"   {cause or self._work} · {seconds:.0f} s{self._hint}")
 
     def step(self, step: TaskStep) -> None:
         """Print a step of a history, whole."""

@@ -13,13 +13,14 @@ from urllib.parse import quote, unquote, urlsplit
 
 from roboco.cli.interactive.conversation import Conversation
 from roboco.cli.interactive.live_view import LiveView
-from roboco.cli.interactive.next_command import next_command
+from roboco.cli.interactive.next_command import local_command, next_commands
 from roboco.cli.interactive.user import TerminalUser
 from roboco.cli.stack.local_model import Report
 from roboco.cli.stack.local_stack import LocalStack, missing_servers
 from roboco.cli.terminal.caller import caller_settings
 from roboco.cli.terminal.exit import FAILED, SUCCESS
 from roboco.cli.terminal.json_lines import JsonLines
+from roboco.cli.terminal.log_notes import LogNotes
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.signals import Interrupted
 from roboco.client.orchestrator import Orchestrator
@@ -68,7 +69,7 @@ def run_team(team: Team, options: RunOptions) -> int:
     notes = Screen(sys.stderr) if options.as_json else screen
     note = partial(_note, notes)
     missing = missing_servers(team, os.environ, options.worker)
-    with LocalStack(settings, missing, note) as stack:
+    with LogNotes().installed() as logged, LocalStack(settings, missing, note) as stack:
         # Built while the model loads: a wrong configuration is reported before it has arrived.
         orchestrator = Orchestrator(stack.settings)
         stack.close_at_end(orchestrator.close)
@@ -77,14 +78,20 @@ def run_team(team: Team, options: RunOptions) -> int:
         task = _submit(orchestrator, team, options)
         if page:
             _note_command(notes, f"web view: {page}#/tasks/{quote(task.task_id, safe='')}")
-        check = stack.check if stack.has_worker else _no_local_worker
+        task.worker_check.has_own_worker = stack.has_worker
+
+        def check() -> None:
+            stack.check()
+            for text in logged.take():
+                note(text)
+
         try:
             if options.as_json:
                 show = JsonLines(sys.stdout).show
                 conversation = Conversation(task, show, check=check, subtasks=options.subtasks)
             else:
                 conversation = _interactive_conversation(task, screen, check, options.subtasks)
-            describe_next = partial(_next_command, task, stack.has_worker)
+            describe_next = partial(_next_commands, task, stack.has_worker)
             code = _follow(conversation, task, notes, describe_next, options.must_complete)
         except BrokenPipeError:
             task.stop("the reader of its output has gone")
@@ -92,6 +99,8 @@ def run_team(team: Team, options: RunOptions) -> int:
             raise
         finally:
             screen.status("")
+            for text in logged.take():
+                note(text)
         notes.line((f"files: {_files_location(settings.workspace, task.task_id)}", "dim"))
         if page:
             _serve_until_interrupted(stack, notes)
@@ -107,12 +116,13 @@ def _serve_until_interrupted(stack: LocalStack, notes: Screen) -> None:
             time.sleep(_SERVING_INTERVAL)
 
 
-def _no_local_worker() -> None:
-    """Check nothing: the task's stream reports if no worker processes the task."""
-
-
-def _next_command(task: Task, is_local: bool, status: TaskStatus) -> str:
-    return next_command(task.task_id, task.pending_actions(), status, is_local)
+def _next_commands(task: Task, is_local: bool, status: TaskStatus) -> list[str]:
+    """Return the commands that continue the task. If `is_local`, its Redis and worker end with this command."""
+    pending = task.pending_actions()
+    if not is_local:
+        return next_commands(task.task_id, pending, status)
+    asks = status is TaskStatus.USER_TURN or (status is TaskStatus.APPROVAL and bool(pending.unapproved()))
+    return [local_command(task.task_id, status, asks)]
 
 
 def _note(notes: Screen, text: str) -> None:
@@ -146,7 +156,7 @@ def _interactive_conversation(task: Task, screen: Screen, check: Callable[[], No
 
     def check_and_animate() -> None:
         check()
-        view.show_status()
+        view.show_status(task.worker_check.missing_worker)
 
     return Conversation(task, view.show, user=user, check=check_and_animate, subtasks=subtasks)
 
@@ -161,7 +171,7 @@ def _follow(
     conversation: Conversation,
     task: Task,
     notes: Screen,
-    describe_next: Callable[[TaskStatus], str],
+    describe_next: Callable[[TaskStatus], list[str]],
     must_complete: bool,
 ) -> int:
     """Show the conversation until the task has ended, waits, or is stopped. Return the exit code."""
@@ -174,7 +184,8 @@ def _follow(
     _wait_until_closed(task)
     if status.waiting:
         _note(notes, f"the task waits ({status}); to continue:")
-        _note_command(notes, describe_next(status))
+        for command in describe_next(status):
+            _note_command(notes, command)
     return exit_code(status, must_complete)
 
 

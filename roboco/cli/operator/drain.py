@@ -1,7 +1,6 @@
 """roboco drain: a worker takes no new work, ends with the work that it has, and exits."""
 
 import time
-from contextlib import closing
 from typing import Final
 
 import click
@@ -36,7 +35,7 @@ def drain(worker: str, timeout: float | None, as_json: bool) -> int:
     are handed over to other workers; calls of irreversible tools run to their end. The command shows the progress until
     the worker has ended. If a supervisor runs the worker, it starts another one. Ctrl-C ends the command alone.
     """
-    with closing(Orchestrator(caller_settings())) as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         last = orchestrator.operator.drain_worker(worker, timeout)
         error = _follow(orchestrator, last, shows=not as_json)
     if as_json:

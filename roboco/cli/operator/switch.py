@@ -1,8 +1,6 @@
 """roboco switch: switch a queue, tenant, team, agent, model or tool off, or on again."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 
 import click
@@ -43,7 +41,7 @@ def switch_off(target: str, reason: str, interrupt: bool, as_json: bool) -> None
 
     Running ones end by themselves, or are interrupted with --interrupt. It survives a loss of Redis.
     """
-    with _open_orchestrator() as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         found = orchestrator.operator.switch_off(target, reason, interrupt=interrupt)
     if as_json:
         print_json(found)
@@ -56,7 +54,7 @@ def switch_off(target: str, reason: str, interrupt: bool, as_json: bool) -> None
 @options.as_json
 def switch_on(target: str, as_json: bool) -> None:
     """Switch TARGET on again: its tasks continue within half a minute."""
-    with _open_orchestrator() as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         before = orchestrator.operator.switch_on(target)
     if as_json:
         print_json({"target": target, "was_off": before is not None})
@@ -70,7 +68,7 @@ def switch_on(target: str, as_json: bool) -> None:
 @options.as_json
 def list_switches(as_json: bool) -> None:
     """List everything that is switched off, with the reasons."""
-    with _open_orchestrator() as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         found = orchestrator.operator.switches()
     if as_json:
         print_json(found)
@@ -78,12 +76,6 @@ def list_switches(as_json: bool) -> None:
         Screen(sys.stdout).table(_table(found, datetime.now(UTC)))
     else:
         click.echo("nothing is switched off")
-
-
-@contextmanager
-def _open_orchestrator() -> Iterator[Orchestrator]:
-    with closing(Orchestrator(caller_settings())) as orchestrator:
-        yield orchestrator
 
 
 def _table(found: list[Switch], now: datetime) -> Table:

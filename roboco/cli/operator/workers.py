@@ -1,7 +1,6 @@
 """roboco workers: the workers as they registered last, and what each of them runs."""
 
 import sys
-from contextlib import closing
 from datetime import UTC, datetime
 
 import click
@@ -34,7 +33,7 @@ def workers(limit: int, as_json: bool) -> None:
     Workers register every three seconds. A worker that has ended in order is not listed; one that was killed is, for a
     day. No worker is asked, so that one that hangs delays nothing.
     """
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with Orchestrator(load_settings()) as orchestrator:
         report = orchestrator.operator.operations.workers(limit)
     if as_json:
         print_json(report)

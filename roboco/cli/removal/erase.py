@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any, cast
 
 import click
@@ -48,7 +47,7 @@ def erase(task_id: str | None, timeout: float, as_json: bool, **given: Any) -> i
     if given["shows_receipt"] and task_id is None:
         raise click.UsageError("--receipt shows the receipt of one task: name it, without conditions")
     chosen = ErasureOptions(reason=given["reason"], stop=given["stop"], forks=given["forks"] or "refuse")
-    with closing(Orchestrator(caller_settings())) as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         if task_id is None:
             return _erase_many(orchestrator, filters, chosen, given, as_json)
         if given["shows_receipt"]:

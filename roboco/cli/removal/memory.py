@@ -1,7 +1,5 @@
 """roboco memory: what agents remember for an owner, and its erasure."""
 
-from contextlib import closing
-
 import click
 
 from roboco.cli.bulk.bulk_option import confirm
@@ -16,20 +14,21 @@ from roboco.client.orchestrator import Orchestrator
 @click.argument("owner", metavar="OWNER", default="tenant")
 @click.option("--tenant", metavar="TENANT", help="The tenant of the memory.")
 @click.option("--erase", is_flag=True, help="Erase the memory; OWNER may be 'all', for all owners of the tenant.")
+@click.option("--entry", metavar="ID", default="", help="With --erase: the only entry to erase.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @options.as_json
-def memory(owner: str, tenant: str | None, erase: bool, yes: bool, as_json: bool) -> None:
+def memory(owner: str, tenant: str | None, erase: bool, entry: str, yes: bool, as_json: bool) -> None:
     """Show what agents remember for an owner, or erase it.
 
     OWNER is 'tenant', or a field of the tasks' context with a value, such as context.user=alice.
     """
     of, _, value = owner.partition("=")
-    with closing(Orchestrator(caller_settings())) as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         operator = orchestrator.operator
         if erase:
             if not yes:
-                confirm(f"Erase the memory of {owner} for good?")
-            erased = operator.erase_memory("" if owner == "all" else of, value, tenant=tenant)
+                confirm(f"Erase {entry or 'all'} in the memory of {owner} for good?")
+            erased = operator.erase_memory("" if owner == "all" else of, value, entry=entry, tenant=tenant)
             print_json({"entries": erased}) if as_json else click.echo(f"{erased} entries are erased")
             return
         found = operator.memory(of, value, tenant=tenant)
@@ -37,6 +36,6 @@ def memory(owner: str, tenant: str | None, erase: bool, yes: bool, as_json: bool
             print_json(found)
         elif not found.entries:
             click.echo(f"no entries for {one_line(owner, 300)}")
-        for entry in () if as_json else found.entries:
-            source = f"{entry.created_at:%Y-%m-%d %H:%M} {entry.agent} in {entry.task_id}"
-            click.echo(f"{entry.id} {one_line(entry.text, 2000)} ({one_line(source, 300)})")
+        for one in () if as_json else found.entries:
+            source = f"{one.created_at:%Y-%m-%d %H:%M} {one.agent} in {one.task_id}"
+            click.echo(f"{one.id} {one_line(one.text, 2000)} ({one_line(source, 300)})")

@@ -1,7 +1,6 @@
 """roboco retention: the rules of the retention, and the tasks that they remove now."""
 
 from collections import Counter
-from contextlib import closing
 
 import click
 
@@ -27,7 +26,7 @@ def retention(dry_run: bool, as_json: bool) -> None:
         _print_rules(settings.retention_rules, as_json)
         return
     counts, read, cursor = Counter[str](), 0, ""
-    with closing(Orchestrator(settings)) as orchestrator:
+    with Orchestrator(settings) as orchestrator:
         while True:
             page = orchestrator.operator.retention_page(cursor=cursor)
             read += page.tasks_read

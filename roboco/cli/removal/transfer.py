@@ -2,7 +2,6 @@
 
 import os
 import uuid
-from contextlib import closing
 from pathlib import Path
 
 import click
@@ -29,7 +28,7 @@ def export_task(task_id: str, file: Path, as_json: bool) -> None:
     if file.exists():
         raise UsageError(f"{file} exists; name another file")
     part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}")
-    with closing(Orchestrator(caller_settings())) as orchestrator:
+    with Orchestrator(caller_settings()) as orchestrator:
         pieces = orchestrator.operator.export_task(task_id)
         try:
             with part.open("xb") as written:
@@ -59,7 +58,7 @@ def import_task(file: Path, as_json: bool) -> None:
     `roboco export` has written it. The whole file is verified first. Import only files that you trust: a fork or a
     retry of the task runs its team.
     """
-    with closing(Orchestrator(caller_settings())) as orchestrator, file.open("rb") as source:
+    with Orchestrator(caller_settings()) as orchestrator, file.open("rb") as source:
         summary = orchestrator.operator.import_task(source)
     if as_json:
         print_json(summary)

@@ -90,6 +90,18 @@ class DevStack:
         self._add_part("gateway", b"roboco serve listens", partial(start_gateway, self._gateway_port, with_flower))
         _write_private(self.folder / "env", self.export_lines())
 
+    def addresses(self) -> dict[str, str]:
+        """Return the name and the address of each part, for people."""
+        place = self.exports.get("ROBOCO_S3_ENDPOINT_URL", "")
+        return {
+            "redis": self.exports["ROBOCO_REDIS_URL"],
+            "workspace": f"{self.exports['ROBOCO_WORKSPACE']} {place and f'at {place}'}".rstrip(),
+            "flower": f"{self.flower} user roboco, password {self.password}",
+            "web view": f"{self.gateway}/ and HTTP gateway, for this machine alone, without a key",
+            "workers": ", ".join(POOLS),
+            "logs": f"{os.path.relpath(self.folder)}/*.log",
+        }
+
     def export_lines(self) -> str:
         """Return the lines that a shell runs to find this stack."""
         lines = [f"export {name}={shlex.quote(value)}\n" for name, value in self.exports.items()]

@@ -101,7 +101,7 @@ class LocalStack:
 
         Raises UsageError if its packages are missing, and TransientError if it does not start.
         """
-        require_extra("gateway", "the web view", "local,gateway")
+        require_extra("gateway", "the web view", "local")
         port = free_port()
         server = start_gateway(port, environment(self.settings, {}), self._folder / "gateway.log")
         self._servers.append(server)

@@ -29,6 +29,7 @@ class Supervisor:
 
     def add(self, part: Component[ServerType]) -> ServerType:
         """Start the part, keep it running from now on, and return its server."""
+        self._report(f"starting {part.name}")
         part.start()
         self._components.append(part)
         return part.server

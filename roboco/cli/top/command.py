@@ -43,7 +43,7 @@ def top(once: bool, most: int, every: float, as_json: bool) -> None:
     """
     settings = load_settings()
     with ExitStack() as opened:
-        orchestrator = opened.enter_context(closing(Orchestrator(settings)))
+        orchestrator = opened.enter_context(Orchestrator(settings))
         sampler = opened.enter_context(closing(Sampler(orchestrator)))
         where = strip_credentials(settings.redis_url)
         if as_json or once or not (sys.stdout.isatty() and sys.stdin.isatty()):

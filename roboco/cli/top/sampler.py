@@ -11,6 +11,7 @@ from roboco.client.operator.open_teams import OpenTeams
 from roboco.client.orchestrator import Orchestrator
 from roboco.client.wiring import model_limits
 from roboco.domain.team.team import Team
+from roboco.engine.accept.wait_cause import MIN_SILENCE
 from roboco.errors import TransientError
 from roboco.redis.client import connect
 from roboco.redis.keys import Keys
@@ -70,14 +71,16 @@ class Sampler:
         }
 
     def _with_causes(self, tasks: Sequence[LiveTask]) -> Iterator[LiveTask]:
-        """Yield the tasks; the first ones that no worker works on with the cause of that, as `roboco why` names it."""
+        """Yield the tasks; the first ones that do not go on with the cause of that, as `roboco why` names it."""
         idle = 0
         for task in tasks:
-            idle += not task.working
-            if task.working or idle > MAX_CAUSES:
+            works = task.working and task.silent_for < MIN_SILENCE
+            idle += not works
+            if works or idle > MAX_CAUSES:
                 yield task
                 continue
-            cause = self._orchestrator.stored_task(task.task_id).missing_worker()
+            found = self._orchestrator.open_task(task.task_id)
+            cause = "" if found is None else found.missing_worker()
             yield replace(task, reason=cause) if cause else task
 
     def _sample_queues(self) -> dict[str, Any]:

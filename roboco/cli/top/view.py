@@ -23,6 +23,8 @@ MAX_WORKERS = 8
 """Workers that are shown."""
 LINES_OF_A_WORKER = 6
 """Lines of a terminal for each worker that is shown, so that tasks have room."""
+MAX_REASONS = 3
+"""Reasons that are shown above a table that has no room for them."""
 MAX_NAME_CHARS = 24
 """Characters of the name of an agent or a team."""
 
@@ -48,6 +50,9 @@ class TopView:
         elif not now.tasks:
             yield Text("no task is open", "dim")
         else:
+            if options.max_width < WIDE:  # the table has no column of reasons
+                waiting = [row.task for row in now.tasks if row.task.reason][:MAX_REASONS]
+                yield from (Text(one_line(f"{task.task_id}: {task.reason}", 200), "yellow") for task in waiting)
             yield _tasks(now.tasks, now.at, options.max_width >= WIDE)
 
     def _head(self) -> Text:

@@ -1,7 +1,6 @@
 """roboco usage: cost, tokens and calls of many tasks, as a table, CSV or JSON lines."""
 
 import sys
-from contextlib import closing
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -59,7 +58,7 @@ def usage(  # noqa: PLR0913 - the options of a command
         team=list(team) or None,
         all_tasks=all_tasks,
     )
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with Orchestrator(load_settings()) as orchestrator:
         collector = orchestrator.operator.usage_collector(by, **options)
         for tasks in collector.collect():
             if sys.stderr.isatty():

@@ -92,6 +92,8 @@ class WorkerReport(RecordModel):
     """The same, the longest running first, with the times at which they began."""
     version: str = ""
     """The release of Roboco that it runs, or "" for one that does not say."""
+    modules: list[str] = []
+    """The modules of tools that it has imported."""
     draining: bool = False
     """True if it is shutting down: it takes no new work, and ends with the work that it has."""
     drains_for: float | None = None
@@ -130,10 +132,6 @@ class LiveState:
         teams = self._teams.update(self._monitor.task_ids(SAMPLED_TASKS))
         return self._monitor.rates(teams.items(), all_of_operator=True)
 
-    def open_tasks(self) -> int:
-        """Return the number of tasks that have not ended."""
-        return self._monitor.open_tasks()
-
 
 class Operations:
     """Blocking calls. They raise TransientError, with the remedy, if a server does not answer or refuses its user."""
@@ -143,16 +141,15 @@ class Operations:
         engine: Engine,
         queues: Callable[[], list[QueueStats]],
         rates: Callable[[], list[RateReport]],
-        open_tasks: Callable[[], int],
     ) -> None:
         self._engine = engine
         self._queues = queues
         self._rates = rates
-        self._open_tasks = open_tasks
 
     def overview(self) -> Overview:
         """Return the numbers of open tasks and dead letters."""
-        return Overview(open_tasks=self._open_tasks(), dead_letters=self._engine.tasks.dead_letters.count())
+        tasks = self._engine.tasks
+        return Overview(open_tasks=tasks.schedule.count(), dead_letters=tasks.dead_letters.count())
 
     def queues(self) -> list[QueueReport]:
         """Return each queue, and how long its oldest message waits. The clocks of two machines may differ."""
@@ -229,6 +226,7 @@ def _report(one: RegisteredWorker, pools: list[str]) -> WorkerReport:
         running=list(one.load.running),
         held=[_running_work(name, at) for name, at in zip_longest(one.load.running, one.load.since)],
         version=one.version,
+        modules=list(one.modules),
         draining=one.drains_for is not None,
         drains_for=one.drains_for,
     )

@@ -31,7 +31,7 @@ from roboco.domain.access_key import AccessKey
 from roboco.domain.dead_letter import DeadLetter
 from roboco.domain.ids import qualified_id, tenant_of
 from roboco.domain.inbox.submission import parse_arguments
-from roboco.domain.memory import OF_TENANT, Memory, owner_path, tenant_memories
+from roboco.domain.memory import OF_TENANT, Memory, MemoryEntry, owner_path, tenant_memories
 from roboco.domain.paths import erasure_path
 from roboco.domain.removal.erasure import ErasureChoice, ErasureReceipt, ErasureRequest
 from roboco.domain.removal.retention import due_rule
@@ -272,17 +272,26 @@ class Operator:
         """Return the memory of an owner: of a tenant, or of the `value` of `of`, such as `context.user`."""
         return read_memory(self._engine.workspace.files, owner_path(self._memories(tenant), of, value))
 
-    def erase_memory(self, of: str = "", value: str = "", *, tenant: str | None = None, by: str | None = None) -> int:
+    def erase_memory(
+        self, of: str = "", value: str = "", *, entry: str = "", tenant: str | None = None, by: str | None = None
+    ) -> int:
         """Erase the entries of an owner, or without `of`, all those of the tenant. Return their number.
+
+        With the id of an `entry`, erase that one alone.
 
         Nothing else of a memory remains but the ids of its last entries, by which what arrives late is refused. A task
         of the owner that still runs may remember again. Cost: two requests to the workspace for each owner.
         """
+
+        def is_erased(one: MemoryEntry) -> bool:
+            return entry in ("", one.id)
+
         files, owned_by = self._engine.workspace.files, self._memories(tenant)
         folder = tenant_memories(owned_by)
         paths = [owner_path(owned_by, of, value)] if of else [folder + name for name in files.names(folder)]
         with self._audited("erase_memory", by, {"memory": paths[0] if of else folder}):
-            return sum(len(change_memory(files, path, _emptied).entries) for path in paths)
+            before = [change_memory(files, path, lambda memory: memory.without(is_erased)) for path in paths]
+            return sum(is_erased(one) for memory in before for one in memory.entries)
 
     def retention_page(self, *, cursor: str = "", limit: int = 200) -> RemovalPage:
         """Return the tasks of a page that the rules of this client's settings would remove now.
@@ -376,10 +385,6 @@ class Operator:
 
 def _is_complete(receipt: ErasureReceipt) -> bool:
     return receipt.finished_at is not None
-
-
-def _emptied(memory: Memory) -> Memory:
-    return memory.without(lambda _: True)
 
 
 def _page(page: SelectedPage, outcome: Callable[[TaskSummary], RemovalOutcome]) -> RemovalPage:

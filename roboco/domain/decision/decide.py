@@ -5,6 +5,8 @@ the same history and situation always lead to the same action. Therefore a coord
 crash, decides the same, and recorded histories can be replayed.
 """
 
+from dataclasses import replace
+
 from roboco.domain.builtin_tools import HANDOFF
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.decision.action import Action, AppendStep, End, StartTurn, Wait
@@ -41,7 +43,7 @@ from roboco.domain.history.step import (
 from roboco.domain.inbox.item import Interrupt, Item, UserMessage, blocking_pause
 from roboco.domain.limits import Limits
 from roboco.domain.status import TaskStatus
-from roboco.domain.team.collaboration import END, TO_USER
+from roboco.domain.team.collaboration import END, TO_USER, Manual
 from roboco.domain.team.team import Team
 
 STOPPED = "stopped"
@@ -228,7 +230,7 @@ def limit_step(limit: str, agent: str) -> AppendStep:
 def without_notices(history: History) -> History:
     """Return the history as routers see it: without steps that report a limit or an interruption."""
     tail = tuple(step for step in history.tail if not step.is_notice)
-    return History(history.state, tail or history.tail)
+    return replace(history, tail=tail or history.tail)
 
 
 def _wrap_up(team: Team, history: History) -> Action:
@@ -301,7 +303,7 @@ def _next_route(team: Team, history: History, router: Router) -> tuple[Route, st
         return Route(agent, kind, AFTER_INVALID_OUTPUT, reason, due), None
     if len(last) < 2 or last[-1].agent_name != TOOL_EXECUTOR or not team.has_agent(last[-2].agent_name):
         return router(team, history), None
-    return _after_results(team, last[-2], last[-1])
+    return _after_results(team, last[-2], last[-1], asked=history.last.agent_name == USER)
 
 
 def _achiever(team: Team, state: TaskState, agent: str) -> str:
@@ -310,7 +312,8 @@ def _achiever(team: Team, state: TaskState, agent: str) -> str:
     return agent if agent in able or not able else able[0]
 
 
-def _after_results(team: Team, step: TaskStep, answered: TaskStep) -> tuple[Route, str | None]:
+def _after_results(team: Team, step: TaskStep, answered: TaskStep, asked: bool) -> tuple[Route, str | None]:
+    """Return the route after these results. `asked` is True if a message of the user follows them."""
     calls = {call.id: call for call in step.calls}
     kind = team.collaboration_model.type
     for result in answered.results:
@@ -318,6 +321,9 @@ def _after_results(team: Team, step: TaskStep, answered: TaskStep) -> tuple[Rout
         if call.tool_name == HANDOFF and not result.is_error and team.has_agent(str(call.args["destination_agent"])):
             to, reason = str(call.args["destination_agent"]), str(call.args.get("reason", ""))[:500]
             candidates = team.agent(step.agent_name).handoffs
+            if isinstance(team.collaboration_model, Manual) and not asked:
+                after = f"{to} answers the next message: {step.agent_name} hands over to it"
+                return Route(TO_USER, kind, HANDOFF, after, candidates), None
             return Route(to, kind, HANDOFF, reason or f"{step.agent_name} handed off", candidates), step.agent_name
     return Route(step.agent_name, kind, AFTER_RESULTS, "the results of its tool calls are in"), None
 

@@ -36,11 +36,14 @@ def begin_turn(agent: Agent, history: History, route: Route, handed_off_by: str 
 
 
 def refused_turn(agent: Agent, limits: Limits, history: History) -> str | None:
-    """Return the limit of calls that forbids the function's turn, or None."""
+    """Return the limit that forbids the function's turn, or None. `max_calls` of the agent counts its turns, too."""
     call = _call(history, 0, agent.name, {}).tool_call
     turn = agent.turn_call
     needed = {call.id: Usage(calls=1) if turn is None else Usage(calls=1, seconds=turn.timeout, cost=turn.price)}
-    return refused_calls(limits, history.state, agent.name, (call,), needed).get(call.id)
+    used = history.state.agent_usage(agent.name)
+    counted = {agent.name: used.model_copy(update={"calls": used.calls + used.steps})}
+    state = history.state.model_copy(update={"agents": history.state.agents | counted})
+    return refused_calls(limits, state, agent.name, (call,), needed).get(call.id)
 
 
 def recorded_answer(team: Team, step: TaskStep, outcome: ToolOutcome) -> dict[str, Any]:

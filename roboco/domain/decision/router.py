@@ -1,13 +1,13 @@
 """Routers: pure functions of team and history that choose the next agent and give the reason."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from roboco.domain.decision.edge_conditions import holds
 from roboco.domain.decision.route import Route
-from roboco.domain.history.state import History
-from roboco.domain.history.step import USER
+from roboco.domain.history.state import History, fold
+from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.team.collaboration import END, TO_USER, Custom, Edge, Graph, Manual, Sequential
 from roboco.domain.team.condition import Condition
 from roboco.domain.team.team import Team
@@ -33,6 +33,19 @@ def route(team: Team, history: History) -> Route:
             raise TypeError(f"router {model.router!r} must be imported before it can decide")
         case unknown:
             assert_never(unknown)
+
+
+class TeamRouter:
+    """The router of a team, for programs that hold a history. `function` is that of a custom one."""
+
+    def __init__(self, team: Team, function: Router = route) -> None:
+        self._team = team
+        self._function = function
+
+    def select_next_agent(self, history: Iterable[TaskStep]) -> str:
+        """Return the name of the agent that acts after these steps, "USER" or "END"."""
+        steps = tuple(step.model_copy(update={"seq": seq}) for seq, step in enumerate(history))
+        return self._function(self._team, History(fold(steps), steps)).to
 
 
 def _named_by_user(team: Team, history: History) -> Route | None:

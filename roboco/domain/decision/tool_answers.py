@@ -143,6 +143,7 @@ def local_answers(team: Team, state: TaskState, step: TaskStep) -> dict[str, Too
     agent = team.agent(step.agent_name)
     invalid = step.metadata.get("invalid_calls") or {}
     unlisted = step.metadata.get("unlisted_calls") or {}
+    offered = (step.metadata.get("context") or {}).get("offered") or ()
     answers: dict[str, ToolOutcome] = {}
     done: set[str] = set()
     for call in step.calls:
@@ -150,7 +151,7 @@ def local_answers(team: Team, state: TaskState, step: TaskStep) -> dict[str, Too
             answers[call.id] = failed_outcome(call.id, f"{invalid[call.id]}; call {call.tool_name!r} again")
         elif call.id in unlisted:
             answers[call.id] = failed_outcome(call.id, unlisted[call.id])
-        elif (answer := _answer(team, state, agent, call, done)) is not None:
+        elif call.tool_name not in offered and (answer := _answer(team, state, agent, call, done)) is not None:
             answers[call.id] = answer
             if not answer.result.is_error:
                 done.add(call.tool_name)

@@ -93,8 +93,12 @@ def _run_or_wait(team: Team, history: History, situation: Situation, missing: tu
 def approval_wait(team: Team, step: TaskStep, asked: Sequence[ToolCall]) -> Wait:
     """Return the wait for the approval of these calls of the step."""
     wait = waiting(team, TaskStatus.APPROVAL, "approval", "a person must approve", asked)
-    expiries = [expiry for call in asked if (expiry := expiry_of(team, step, call)) is not None]
-    until = f"{UNTIL}{min(expiries):%Y-%m-%d %H:%M:%S} UTC" if expiries else ""
+    times = [(expiry, call.tool_name) for call in asked if (expiry := expiry_of(team, step, call)) is not None]
+    until = ""
+    if times:
+        expiry, tool = min(times)
+        then = {"deny": f"{tool} is denied", "stop": "the task is stopped", "fail": "the task fails"}
+        until = f"{UNTIL}{expiry:%Y-%m-%d %H:%M:%S} UTC, then {then[team.on_expiry(tool)]}"
     return replace(wait, route=replace(wait.route, reason=wait.route.reason + until))
 
 

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_serializer, model_validator
 
 from roboco.domain.artifact_name import artifact_name
 from roboco.domain.canonical_json import well_formed_json
@@ -127,8 +127,46 @@ class ErrorPart(RecordModel):
     """The reason for programs."""
 
 
-Part = Annotated[TextPart | ToolCallPart | ToolResultPart | ArtifactPart | ErrorPart, Field(discriminator="type")]
-"""A part of a step: a text, a tool call, a tool result, a file or an error."""
+class UnknownPart(RecordModel):
+    """A part of another kind, as a newer release writes it. It is kept as it is, and prompts leave it out."""
+
+    unknown_type: str = Field(validation_alias="type")
+
+    @property
+    def type(self) -> Literal["unknown"]:
+        """Return "unknown", which is no type of a known part."""
+        return "unknown"
+
+    @model_serializer
+    def _as_it_is(self) -> dict[str, Any]:
+        return {"type": self.unknown_type} | (self.model_extra or {})
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, *_: object) -> dict[str, Any]:
+        kind = {"type": "string", "not": {"enum": list(_KINDS)}}
+        return {"title": cls.__name__, "type": "object", "required": ["type"], "properties": {"type": kind}}
+
+
+_KINDS = ("text", "tool_call", "tool_result", "artifact", "error")
+
+
+def _kind_of(part: Any) -> str:
+    found = (
+        part.get("type", "artifact" if "uri" in part else "") if isinstance(part, dict) else getattr(part, "type", "")
+    )
+    return next((kind for kind in _KINDS if kind == found), "unknown")
+
+
+Part = Annotated[
+    Annotated[TextPart, Tag("text")]
+    | Annotated[ToolCallPart, Tag("tool_call")]
+    | Annotated[ToolResultPart, Tag("tool_result")]
+    | Annotated[ArtifactPart, Tag("artifact")]
+    | Annotated[ErrorPart, Tag("error")]
+    | Annotated[UnknownPart, Tag("unknown")],
+    Discriminator(_kind_of),
+]
+"""A part of a step: a text, a tool call, a tool result, a file, an error, or a kind that this release does not know."""
 
 
 def with_step_id(parts: Sequence[Part], step_id: str) -> tuple[Part, ...]:

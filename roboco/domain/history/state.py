@@ -4,8 +4,8 @@ The state is updated step by step, so that no turn has to read the whole history
 not grow with the number of steps.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -244,16 +244,19 @@ class TaskState(RecordModel):
         if step.is_imported:
             return {"agents": self.agents, "tools": self.tools, "calls": self.calls}
         if step.by_agent:
-            mine = self.agent_usage(step.agent_name).plus(spent)
+            mine = self.agent_usage(step.agent_name).plus(spent.model_copy(update={"steps": not step.begins_function}))
             return {"agents": self.agents | {step.agent_name: mine}, "tools": self.tools, "calls": self.calls}
         if step.agent_name != TOOL_EXECUTOR:
             return {"agents": self._with_unfinished(step), "tools": self.tools, "calls": self.calls}
-        run = tool_usage_of(step.metadata)
+        run, caller = tool_usage_of(step.metadata), self.last_agent or ""
+        turn = run.pop(caller, Usage()) if step.answers_function else Usage()
         calls = sum(one.calls for one in run.values())
-        caller = self.last_agent or ""
         used = {name: self.tool_usage(name).plus(one) for name, one in run.items()}
-        mine = self.agent_usage(caller).plus(spent.model_copy(update={"steps": 0, "seconds": 0.0, "calls": calls}))
-        agents = self.agents | {caller: mine} if calls and GUARDS not in step.metadata else self.agents
+        mine = self.agent_usage(caller).plus(
+            spent.model_copy(update={"steps": 0, "seconds": turn.seconds, "calls": calls})
+        )
+        counts = (calls or turn.calls) and GUARDS not in step.metadata
+        agents = self.agents | {caller: mine} if counts else self.agents
         return {"agents": agents, "tools": self.tools | used, "calls": self.calls + calls}
 
     def _with_unfinished(self, step: TaskStep) -> dict[str, Usage]:
@@ -321,6 +324,12 @@ class History:
     state: TaskState
     tail: tuple[TaskStep, ...]
     """The newest steps in order; at least the last one."""
+    whole: Sequence[TaskStep] | None = field(default=None, compare=False)
+
+    @property
+    def steps(self) -> Sequence[TaskStep]:
+        """Return all steps to a custom router, each read when it is needed. Other readers have the newest ones."""
+        return self.tail if self.whole is None else self.whole
 
     @property
     def last(self) -> TaskStep:

@@ -10,7 +10,15 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
-from pydantic import AliasChoices, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.history.part import (
@@ -99,7 +107,7 @@ class TaskStep(RecordModel):
         default_factory=lambda: datetime.now(UTC), validation_alias=AliasChoices("created_at", "timestamp")
     )
     """The time in UTC."""
-    metadata: dict[str, Any] = {}
+    metadata: Annotated[dict[str, Any], BeforeValidator(lambda given: {} if given is None else given)] = {}
     prev_digest: str = ""
     digest: str = ""
     """The SHA-256 over `prev_digest`, a newline and the step's canonical JSON without `digest`.
@@ -179,6 +187,11 @@ class TaskStep(RecordModel):
     def begins_function(self) -> bool:
         """Return True if the step has the call that is the turn of an agent that is a function."""
         return self.metadata.get(FUNCTION) == "call"
+
+    @property
+    def answers_function(self) -> bool:
+        """Return True if the step has the result of that call. It counts as a turn, and not as a call of a tool."""
+        return ANSWER in self.metadata and GUARDS not in self.metadata
 
     @property
     def is_draft(self) -> bool:

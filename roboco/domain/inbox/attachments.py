@@ -37,9 +37,20 @@ class ToolScope(BaseModel):
 
     @model_validator(mode="after")
     def _check_json(self) -> Self:
-        """Refuse fields that are not JSON, such as NaN and deep nesting, which nothing could write down."""
+        """Refuse a window that is empty, and fields that are not JSON, such as NaN and deep nesting."""
         validated_json(self.model_extra or {})
+        if self.start_time is not None and self.end_time is not None and self.start_time > self.end_time:
+            raise ValueError(f"start_time {self.start_time} is after end_time {self.end_time}; exchange them")
         return self
+
+
+class ClientViewingContext(BaseModel):
+    """The user's current view in the client, by the names of document 003. A message takes any other object as well."""
+
+    dataset_ids: list[str] = []
+    file_ids: list[str] = []
+    misc_context: dict[str, JsonValue] | None = None
+    visualizer_state: dict[str, JsonValue] | None = None
 
 
 class Attachments(InputModel):

@@ -1,9 +1,12 @@
 """ImportedMessage: an earlier message that a caller submits with a task, as the first steps of its history."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, ConfigDict, Field, field_validator, model_validator
+from pydantic import AliasChoices, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.history.step import TaskStep
+from roboco.domain.history.step_text import step_text
 from roboco.domain.schema import InputModel
 from roboco.domain.team.team import MAX_PROMPT_CHARS
 
@@ -23,6 +26,22 @@ class ImportedMessage(InputModel):
     """The text; `content` is another name for it."""
     agent: str | None = None
     """The agent that wrote it; without one, the agent that would speak last in the team."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_step(cls, given: Any) -> Any:
+        """Read a step, by the names of any document, as a message: its calls, results and files become text."""
+        if not isinstance(given, dict) or "parts" not in given:
+            return given
+        try:
+            step = TaskStep.model_validate(given)
+        except ValidationError as error:
+            raise ValueError(f"is not a step: {error.errors()[0]['msg']}") from error
+        results = [
+            f"(error: {one.error})" if one.error else f"(result: {canonical_json(one.result)})" for one in step.results
+        ]
+        message = {"text": "\n".join(filter(None, [*results, step_text(step)]))}
+        return message | ({"role": "assistant", "agent": step.agent_name} if step.by_agent else {"role": "user"})
 
     @field_validator("text")
     @classmethod

@@ -60,8 +60,7 @@ class Stop(_Item):
 class Pause(_Item):
     """A pause: no step from position `until` on begins.
 
-    A user has paused the task; or the model of the agent `outage` was unreachable for too long; or no worker can make
-    the step at position `at`, because of the call `call_id` if it is set.
+    A user has paused the task, or the model of the agent `outage` was unreachable for too long.
     """
 
     kind: Literal["hold"] = "hold"
@@ -69,19 +68,17 @@ class Pause(_Item):
     supersedes: tuple[str, ...] = ()
     """The ids of the pauses that this one replaces."""
     outage: str = ""
-    at: int | None = None
-    call_id: str = ""
     reason: str = "paused by the user"
     """The cause of the pause."""
 
     def blocks(self, seq: int) -> bool:
         """Return True if the step at this position must not begin."""
-        return self.until <= seq and self.at in (None, seq)
+        return self.until <= seq
 
     @property
     def by_user(self) -> bool:
         """Return True if the user has paused the task."""
-        return self.outage == "" and self.at is None
+        return self.outage == ""
 
     @property
     def status_reason(self) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from roboco.domain.canonical_json import canonical_json, json_bytes, sha256, validated_json, well_formed
 from roboco.domain.history.priority import Priority
@@ -137,9 +137,16 @@ def parse_result(result: object, name: str = "result", most: int = MAX_CONTEXT_B
 
 def _validated(name: str, value: object) -> Any:
     try:
-        return validated_json(value)
+        return validated_json(_plain(value))
     except ValueError as error:
         raise UsageError(f"{name}: is not JSON: {error}") from error
+
+
+def _plain(value: object) -> object:
+    """Return a model, or the models in a list, as plain data."""
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value.model_dump(mode="json", exclude_none=True) if isinstance(value, BaseModel) else value
 
 
 def _mistake_of(detail: dict[str, Any], kind: type[InputModel]) -> str:

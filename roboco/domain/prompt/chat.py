@@ -4,8 +4,9 @@ import re
 from typing import Any
 
 from roboco.domain.canonical_json import canonical_json
-from roboco.domain.history.part import Artifact, ArtifactPart, ErrorPart, TextPart, ToolCallPart, ToolResult
+from roboco.domain.history.part import Artifact, ToolResult
 from roboco.domain.history.step import PROVIDER, TOOL_EXECUTOR, USER, TaskStep
+from roboco.domain.history.step_text import step_text
 from roboco.domain.prompt.attached import attached_part, kind_of
 from roboco.domain.team.model_profile import FileKind
 
@@ -124,23 +125,3 @@ def _result_text(result: ToolResult, step: TaskStep) -> str:
     if result.is_error:
         return f"{changed}error: {result.error}"
     return changed + (result.result if isinstance(result.result, str) else canonical_json(result.result))
-
-
-def step_text(step: TaskStep, with_calls: bool = True) -> str:
-    """Return the step as text."""
-    lines: list[str] = []
-    for part in step.parts:
-        match part:
-            case TextPart():
-                lines.append(part.text)
-            case ErrorPart():
-                lines.append(f"(error: {part.message})")
-            case ArtifactPart():
-                lines.append(f"(file: {part.artifact.uri}, {part.artifact.mime_type})")
-            case ToolCallPart() if with_calls:
-                lines.append(f"(calls {part.tool_call.tool_name} with {canonical_json(part.tool_call.args)})")
-            case _:
-                pass
-    if step.interrupted:
-        lines.append("(interrupted by the user)")
-    return "\n".join(lines)

@@ -5,7 +5,8 @@ agree on the range of the next summary, and its file makes it usable by every la
 """
 
 from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
-from roboco.domain.prompt.chat import ChatMessage, step_text
+from roboco.domain.history.step_text import step_text
+from roboco.domain.prompt.chat import ChatMessage
 from roboco.domain.schema import RecordModel
 from roboco.domain.team.context_policy import SummaryContext
 from roboco.domain.usage import Usage

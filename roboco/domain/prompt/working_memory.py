@@ -15,6 +15,7 @@ out in blocks, each about half of the window, at positions that do not depend on
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from roboco.domain.builtin_tools import ARTIFACT_READ, MEMORY_SEARCH
 from roboco.domain.canonical_json import canonical_json
 from roboco.domain.history.step import USER, TaskStep
 from roboco.domain.prompt.attached import attached_tokens
@@ -35,6 +36,8 @@ class PromptInputs:
     tail: tuple[TaskStep, ...]
     """The newest steps in order."""
     tools: tuple[dict[str, Any], ...] = ()
+    offered: tuple[str, ...] = ()
+    """The names of the tools that the agent has only because steps are left out."""
     output: dict[str, Any] | None = None
     """The JSON Schema of the answer, or None for words."""
     summary: HistorySummary | None = None
@@ -93,6 +96,18 @@ def build_working_memory(agent: Agent, prompt: str, seen: PromptInputs) -> Worki
     return WorkingMemory(tuple(messages), _report(agent, seen, included, (hidden, chosen.why), counted))
 
 
+def offered_tools(agent: Agent, receipt: dict[str, Any]) -> tuple[str, ...]:
+    """Return the tools that reach the steps which the window leaves out; none for an agent that may not see all.
+
+    An agent without any tool gets none: its model server may refuse tools.
+    """
+    if isinstance(agent.context, RecentContext | BudgetContext) and (agent.context.see or not agent.context.results):
+        return ()
+    if agent.tool_choice != "auto" or all(one["why"] in _HIDDEN for one in receipt["left_out"]):
+        return ()
+    return tuple(name for name in (MEMORY_SEARCH, ARTIFACT_READ) if name not in agent.tools)
+
+
 def conversation(agent: Agent, first: TaskStep, tail: tuple[TaskStep, ...]) -> tuple[ChatMessage, ...]:
     """Return the messages that a function sees at its turn: the working memory of its agent, without a prompt."""
     messages = build_working_memory(agent, "", PromptInputs(first, tail)).messages[1:]
@@ -115,7 +130,10 @@ def _seen(agent: Agent, group: StepGroup) -> StepGroup:
 
 
 def _why_hidden(step: TaskStep) -> str:
-    return "empty for the model" if step.is_notice or is_empty(step) else "the agent does not see it"
+    return _HIDDEN[0] if step.is_notice or is_empty(step) else _HIDDEN[1]
+
+
+_HIDDEN = ("empty for the model", "the agent does not see it")
 
 
 def _report(
@@ -130,6 +148,8 @@ def _report(
     }
     if seen.summary is not None:
         receipt["summary"] = {"steps": [0, seen.summary.until - 1], "by": seen.summary.profile}
+    if seen.offered:
+        receipt["offered"] = list(seen.offered)
     if seen.no_summary:
         receipt["no_summary"] = seen.no_summary
     return receipt

@@ -85,7 +85,7 @@ def current_status(past: RecordedTask) -> str:
         return f"{waits[status]}: {reason}" if reason else waits[status]
     if reason:  # its turn is deferred
         return f"it waits ({status}): {reason}"
-    history = History(past.state or fold(past.steps), tuple(past.steps[-TAIL_LENGTH:]))
+    history = History(past.state or fold(past.steps), tuple(past.steps[-TAIL_LENGTH:]), past.steps)
     custom = isinstance(past.team.collaboration_model, Custom)
     if custom or (history.last.calls and not past.team.has_agent(history.last.agent_name)):
         return f"it is being worked on ({status})"

@@ -97,7 +97,7 @@ class _Simulation:
         """Continue until the task ends or waits, or a needed recording is missing."""
         while True:
             self._apply_due_inputs()
-            history = History(self._state, tuple(self._steps[-TAIL_LENGTH:]))
+            history = History(self._state, tuple(self._steps[-TAIL_LENGTH:]), self._steps)
             by_team = self._team.has_agent(self._last.agent_name) or GUARDS in self._last.metadata
             if self._last.calls and not by_team:
                 return self._result(TaskStatus.RUNNING, f"the team has no agent {self._last.agent_name}")

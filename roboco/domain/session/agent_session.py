@@ -4,9 +4,11 @@ Names, roles and statuses are those of that form. It has fewer statuses than a t
 fields of Roboco are added: `task_status`, `reason`, `agent_name`, `step_id` and `rewind_to`.
 """
 
-from datetime import datetime
+import json
+import re
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal, assert_never, get_args
+from typing import Annotated, Any, Final, Literal, Self, assert_never, get_args
 
 from pydantic import Field
 
@@ -30,8 +32,8 @@ from roboco.domain.session.session import (
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
 
-SessionForm = Literal["roboco", "roboto"]
-"""The form of a session: Roboco's own, with each status of a task, or that of roboto.ai."""
+SessionForm = Literal["roboco", "roboto", "003"]
+"""The form of a session: Roboco's own, with each status of a task, or that of roboto.ai, which document 003 has."""
 
 
 class AgentRole(StrEnum):
@@ -52,14 +54,8 @@ class AgentSessionStatus(StrEnum):
     GOALS_FAILED = "goals_failed"
 
 
-class AgentToolUseContent(RecordModel):
-    """A request of an agent to run a tool."""
-
-    content_type: Literal["tool_use"] = "tool_use"
-    tool_name: str
-    tool_use_id: str
-    input: dict[str, Any] | None = None
-    raw_request: dict[str, Any] | None = None
+AgentToolUseContent = SessionToolUse
+"""A request of an agent to run a tool, whose form is Roboco's own."""
 
 
 class AgentToolResultContent(RecordModel):
@@ -82,11 +78,16 @@ class AgentMessage(RecordModel):
     """A message of a session: a step of the task, or the turn in flight."""
 
     role: AgentRole
-    status: MessageStatus
+    status: MessageStatus = MessageStatus.NOT_STARTED
     content: list[AgentContent]
-    created: datetime
+    created: datetime = Field(default_factory=lambda: datetime.now(UTC))
     agent_name: str = ""
     step_id: str = ""
+
+    @classmethod
+    def text(cls, text: str, role: AgentRole = AgentRole.USER) -> Self:
+        """Return a message of this text alone."""
+        return cls(role=role, content=[SessionText(text=text)])
 
     def is_complete(self) -> bool:
         """Return True if the message has been generated completely and without an error."""
@@ -95,6 +96,50 @@ class AgentMessage(RecordModel):
     def is_unsuccessful(self) -> bool:
         """Return True if the generation failed or was cancelled."""
         return self.status in (MessageStatus.FAILED, MessageStatus.CANCELLED)
+
+
+class AgentSessionGoalRecord(RecordModel):
+    """A goal of a session."""
+
+    goal_type: str
+    goal_data: dict[str, Any]
+    """The goal as its client has declared it, if it is one of roboto.ai's; else its name and description."""
+    status: Literal["pending", "achieved", "failed"]
+    message_sequence_num: int
+    created: datetime
+    concluded_at: datetime | None = None
+    achieve_tool_use_id: str | None = None
+    outcome: Any = None
+    """The arguments of the call that has achieved the goal."""
+
+
+def goal_record(goal: SessionGoal) -> AgentSessionGoalRecord:
+    """Return the goal in roboto.ai's form."""
+    data = declared_data(goal) or {"goal_type": goal.name, "description": goal.description}
+    return AgentSessionGoalRecord(
+        goal_type=data["goal_type"],
+        goal_data=data,
+        status="pending" if goal.status == "open" else goal.status,
+        message_sequence_num=goal.declared_seq,
+        created=goal.declared_at,
+        concluded_at=goal.achieved_at or goal.failed_at,
+        achieve_tool_use_id=goal.tool_use_id,
+        outcome=goal.outcome,
+    )
+
+
+def declared_data(goal: SessionGoal) -> dict[str, Any] | None:
+    """Return the goal as a client of roboto.ai has declared it, or None if none has. Its schema describes it."""
+    try:
+        data = json.loads(goal.outcome_schema.get("description", ""))
+    except (TypeError, ValueError, RecursionError):
+        return None
+    known = isinstance(data, dict) and data.get("goal_type") == NUMBER.sub("", goal.name)
+    return data if known else None
+
+
+NUMBER: Final = re.compile(r"_\d+$")
+"""The end of the name of a further goal of one type."""
 
 
 class AgentSessionRecord(RecordModel):
@@ -112,11 +157,11 @@ class AgentSessionRecord(RecordModel):
     title: str | None = None
     model_profile: str | None = None
     messages: list[AgentMessage] = []
-    goals: list[SessionGoal] | None = None
+    goals: list[AgentSessionGoalRecord] | None = None
     forked_from_session_id: str | None = None
     forked_from_message_sequence_num: int | None = None
     continuation_token: str
-    task_status: TaskStatus
+    task_status: TaskStatus | None = None
     reason: str = ""
 
 
@@ -130,7 +175,7 @@ class AgentSessionDelta(RecordModel):
     messages_by_idx: dict[int, AgentMessage] = {}
     status: AgentSessionStatus | None = None
     title: str | None = None
-    goals: list[SessionGoal] | None = None
+    goals: list[AgentSessionGoalRecord] | None = None
     """All goals, not only the new ones."""
     task_status: TaskStatus | None = None
     reason: str | None = None
@@ -148,7 +193,7 @@ def agent_session(session: Session) -> AgentSessionRecord:
         title=session.title or None,
         model_profile=session.model_profile,
         messages=[agent_message(message) for message in session.messages],
-        goals=session.goals,
+        goals=list(map(goal_record, session.goals)),
         forked_from_session_id=session.lineage.forked_from_task_id,
         forked_from_message_sequence_num=session.lineage.forked_from_seq,
         continuation_token=session.continuation_token,
@@ -171,7 +216,7 @@ def agent_delta(delta: SessionDelta) -> AgentSessionDelta:
         messages_by_idx={index: agent_message(message) for index, message in delta.messages_by_idx.items()},
         status=AgentSessionStatus.ROBOTO_TURN if delta.more else delta.status and agent_status(delta.status),
         title=delta.title,
-        goals=delta.goals,
+        goals=None if delta.goals is None else list(map(goal_record, delta.goals)),
         task_status=delta.status,
         reason=delta.reason,
         rewind_to=delta.rewind_to,
@@ -184,8 +229,8 @@ def is_roboto(form: SessionForm) -> bool:
     Raise UsageError for any other form.
     """
     if form not in get_args(SessionForm):
-        raise UsageError(f"form: must be one of 'roboco', 'roboto' (found {str(form)[:60]!r})")
-    return form == "roboto"
+        raise UsageError(f"form: must be one of 'roboco', 'roboto', '003' (found {str(form)[:60]!r})")
+    return form != "roboco"
 
 
 _ROLES = {
@@ -196,11 +241,17 @@ _ROLES = {
 
 
 def agent_status(status: TaskStatus) -> AgentSessionStatus:
-    """Return the party that acts next. After an end that is the user: the form has no other end."""
+    """Return the party that acts next.
+
+    Before a decision of a person, and after an end, that is the user: the form has no status for them, and a client
+    polls while it is the team's turn.
+    """
     match status:
-        case TaskStatus.QUEUED | TaskStatus.RUNNING | TaskStatus.APPROVAL | TaskStatus.PAUSED:
+        case TaskStatus.QUEUED | TaskStatus.RUNNING:
             return AgentSessionStatus.ROBOTO_TURN
-        case TaskStatus.USER_TURN | TaskStatus.COMPLETED | TaskStatus.FAILED | TaskStatus.CANCELLED:
+        case TaskStatus.USER_TURN | TaskStatus.APPROVAL | TaskStatus.PAUSED:
+            return AgentSessionStatus.USER_TURN
+        case TaskStatus.COMPLETED | TaskStatus.FAILED | TaskStatus.CANCELLED:
             return AgentSessionStatus.USER_TURN
         case TaskStatus.CLIENT_TOOL_TURN:
             return AgentSessionStatus.CLIENT_TOOL_TURN
@@ -231,12 +282,8 @@ def agent_message(message: SessionMessage) -> AgentMessage:
 
 def _content(content: SessionContent) -> AgentContent:
     match content:
-        case SessionText() | SessionError():
+        case SessionText() | SessionError() | SessionToolUse():
             return content
-        case SessionToolUse():
-            return AgentToolUseContent(
-                tool_name=content.tool_name, tool_use_id=content.tool_use_id, input=content.input
-            )
         case SessionToolResult():
             return AgentToolResultContent(
                 tool_name=content.tool_name,

@@ -27,6 +27,7 @@ class SessionGoal(RecordModel):
     """The position of the message that declared the goal."""
     declared_at: datetime
     achieved_at: datetime | None = None
+    failed_at: datetime | None = None
     tool_use_id: str | None = None
     """The call that achieved the goal."""
     outcome: Any = None
@@ -43,7 +44,7 @@ def goals_of(steps: Iterable[TaskStep]) -> list[SessionGoal]:
         declared = _declared(step, len(goals)) if step.agent_name == USER else []
         gave_up = step.agent_name == ORCHESTRATOR and step.error is not None and step.error.code == _GOALS
         if declared or gave_up:
-            goals = [_failed(goal) for goal in goals] + declared
+            goals = [_failed(goal, step.created_at) for goal in goals] + declared
         for result in step.results if step.agent_name == TOOL_EXECUTOR else ():
             if not result.is_error and (call := calls.get(result.tool_call_id)) is not None:
                 goals = _achieved(goals, call, step.created_at)
@@ -68,8 +69,8 @@ def _declared(step: TaskStep, first_index: int) -> list[SessionGoal]:
     ]
 
 
-def _failed(goal: SessionGoal) -> SessionGoal:
-    return goal.model_copy(update={"status": "failed"}) if goal.status == "open" else goal
+def _failed(goal: SessionGoal, when: datetime) -> SessionGoal:
+    return goal.model_copy(update={"status": "failed", "failed_at": when}) if goal.status == "open" else goal
 
 
 def _achieved(goals: list[SessionGoal], call: ToolCall, when: datetime) -> list[SessionGoal]:

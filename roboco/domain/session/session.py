@@ -13,7 +13,15 @@ from typing import Annotated, Any, Literal, assert_never
 
 from pydantic import Field
 
-from roboco.domain.history.part import ArtifactPart, ErrorPart, Part, TextPart, ToolCallPart, ToolResultPart
+from roboco.domain.history.part import (
+    ArtifactPart,
+    ErrorPart,
+    Part,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
 from roboco.domain.history.step import ORCHESTRATOR, TOOL_EXECUTOR, USER, TaskStep
 from roboco.domain.schema import RecordedCaller, RecordModel
 from roboco.domain.session.goal import SessionGoal
@@ -46,8 +54,7 @@ class MessageStatus(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
 
-    @property
-    def terminal(self) -> bool:
+    def is_terminal(self) -> bool:
         """Return True if the message no longer changes."""
         return self not in (MessageStatus.NOT_STARTED, MessageStatus.GENERATING)
 
@@ -66,6 +73,8 @@ class SessionToolUse(RecordModel):
     tool_name: str
     tool_use_id: str
     input: dict[str, Any] | None = None
+    raw_request: Annotated[dict[str, Any] | None, Field(exclude_if=operator.not_)] = None
+    """The request as the model wrote it, in records of other programs."""
 
 
 class SessionToolResult(RecordModel):
@@ -230,7 +239,7 @@ def message_of(step: TaskStep, names: Mapping[str, str]) -> SessionMessage:
     return SessionMessage(
         role=_ROLES.get(step.agent_name, SessionRole.ASSISTANT),
         status=_status(step),
-        content=[_content(part, names) for part in step.shown.parts],
+        content=[content for part in step.shown.parts if (content := _content(part, names)) is not None],
         created=step.created_at,
         agent_name=step.agent_name,
         step_id=step.step_id,
@@ -300,7 +309,7 @@ def _status(step: TaskStep) -> MessageStatus:
     return MessageStatus.CANCELLED if stopped else MessageStatus.FAILED
 
 
-def _content(part: Part, names: Mapping[str, str]) -> SessionContent:
+def _content(part: Part, names: Mapping[str, str]) -> SessionContent | None:
     match part:
         case TextPart():
             return SessionText(text=part.text)
@@ -318,5 +327,7 @@ def _content(part: Part, names: Mapping[str, str]) -> SessionContent:
             return SessionArtifact(uri=artifact.uri, mime_type=artifact.mime_type, size=artifact.size)
         case ErrorPart():
             return SessionError(error_message=part.message, error_code=part.code)
+        case UnknownPart():
+            return None
         case unknown:
             assert_never(unknown)

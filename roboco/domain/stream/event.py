@@ -3,10 +3,10 @@
 Both carry `seq` (from 1, contiguous per channel), `generation` (of the logs: a new one begins after a loss in Redis)
 and the last number of the other channel (`events` in a chunk, `chunks` in an event). From these a follower merges both
 channels in the order in which the messages were written. The script that numbers a message adds these four fields to
-`unnumbered_json`, which contains all others.
+`unnumbered_json`, which contains all others. A chunk or event of a producer needs the fields of document 001 alone.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
@@ -26,10 +26,10 @@ class StreamChunk(RecordModel):
     seq: int = 0
     generation: str = ""
     events: int = 0
-    task_id: str
-    step_id: str
-    agent_name: str
-    attempt: int
+    task_id: str = ""
+    step_id: str = ""
+    agent_name: str = ""
+    attempt: int = 1
     """The attempt at the turn, from 1."""
     text: str
 
@@ -44,8 +44,8 @@ class _Event(RecordModel):
     seq: int = 0
     generation: str = ""
     chunks: int = 0
-    task_id: str
-    timestamp: datetime
+    task_id: str = ""
+    timestamp: datetime = Field(default_factory=lambda: datetime.now(UTC))
 
 
 class TaskStarted(_Event):
@@ -79,8 +79,8 @@ class ToolCalled(_Event):
     """An agent has called a tool."""
 
     type: Literal["event_tool_call"] = "event_tool_call"
-    step_id: str
-    agent_name: str
+    step_id: str = ""
+    agent_name: str = ""
     tool_call: ToolCall
 
 
@@ -98,7 +98,7 @@ class ToolReturned(_Event):
     """A tool call has its result."""
 
     type: Literal["event_tool_result"] = "event_tool_result"
-    tool_name: str
+    tool_name: str = ""
     tool_result: ToolResult
 
 
@@ -208,7 +208,7 @@ class UnknownEvent(RecordModel):
     timestamp: datetime | None = None
 
 
-ExecutionEvent = Annotated[
+_KnownEvent = (
     TaskStarted
     | AgentSelected
     | AgentHandedOff
@@ -223,10 +223,11 @@ ExecutionEvent = Annotated[
     | StepEnded
     | TaskEnded
     | StreamReset
-    | ErrorOccurred,
-    Field(discriminator="type"),
-]
+    | ErrorOccurred
+)
+ExecutionEvent = Annotated[_KnownEvent, Field(discriminator="type")]
 """An execution event: `type` names its kind."""
+AnyEvent = _KnownEvent | UnknownEvent
 
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(ExecutionEvent | StreamChunk | ReasoningChunk)
 _MESSAGE_TYPES: tuple[type[RecordModel], ...] = (*_Event.__subclasses__(), StreamChunk, ReasoningChunk)
@@ -236,7 +237,7 @@ MAX_LOGGED_BYTES = 16 * 1024
 _NUMBER_FIELDS = {"seq", "generation", "chunks", "events"}
 
 
-def parse_stream_message(record: dict[str, Any]) -> "AnyEvent | StreamChunk":
+def parse_stream_message(record: dict[str, Any]) -> AnyEvent | StreamChunk:
     """Return the chunk or event of one message; an UnknownEvent if this release does not know its type."""
     if record.get("type") not in _KNOWN_TYPES:
         return UnknownEvent.model_validate(record)
@@ -244,7 +245,7 @@ def parse_stream_message(record: dict[str, Any]) -> "AnyEvent | StreamChunk":
     return message
 
 
-def unnumbered_json(message: "AnyEvent | StreamChunk", step_seq: int | None = None) -> str:
+def unnumbered_json(message: AnyEvent | StreamChunk, step_seq: int | None = None) -> str:
     """Return the message's JSON without its numbers and opening brace. The script that numbers it adds both.
 
     If the message is large and repeats the step at `step_seq`, it refers to the step: `from_stored` inserts it again.
@@ -263,23 +264,3 @@ def unnumbered_json(message: "AnyEvent | StreamChunk", step_seq: int | None = No
             return body
     numbers = dict.fromkeys(_NUMBER_FIELDS, True)
     return f'{message.model_dump_json(exclude=numbers | left_out)[1:-1]},"step_seq":{step_seq}}}'
-
-
-AnyEvent = (
-    TaskStarted
-    | AgentSelected
-    | AgentHandedOff
-    | ToolCalled
-    | SubTaskStarted
-    | ToolReturned
-    | ToolUnknown
-    | UserMessageAdded
-    | UserInterrupted
-    | TurnRestarted
-    | StatusChanged
-    | StepEnded
-    | TaskEnded
-    | StreamReset
-    | ErrorOccurred
-    | UnknownEvent
-)

@@ -92,16 +92,32 @@ MAX_SUB_PLACES = 100
 """The most sub-tasks of one step whose places are in a cursor."""
 
 
-def split_cursor(text: str) -> list[str]:
+MAX_CURSOR_CHARS = 40_000
+MAX_CURSOR_DEPTH = 5
+"""The depth of teams within teams."""
+
+
+def split_cursor(text: str, depth: int = MAX_CURSOR_DEPTH) -> list[str]:
     """Return the places in a cursor of a stream with sub-tasks: of the task, and of the sub-tasks of its open calls.
 
+    The place of a sub-task that has open sub-tasks is such a cursor in parentheses, which are left out.
     Raise UsageError if the text is no such cursor.
     """
-    place, *places = text.split(",", MAX_SUB_PLACES + 1)
-    if len(places) > MAX_SUB_PLACES:
+    pieces, level = [list[str]()], 0
+    for char in text if len(text) <= MAX_CURSOR_CHARS and depth >= 0 else ")":
+        level += (char == "(") - (char == ")")
+        if char == "," and level == 0:
+            pieces.append([])
+        else:
+            pieces[-1].append(char)
+    place, *places = ("".join(piece) for piece in pieces)
+    if level or len(places) > MAX_SUB_PLACES:
         raise UsageError(f"cursor {text[:80]!r} is not one of a stream item: it has more than {MAX_SUB_PLACES} places")
-    for one in (place, *(one for one in places if one not in ("", COMPLETE))):
-        Cursor.parse(one)
+    Cursor.parse(place)
+    places = [one[1:-1] if one.startswith("(") else one for one in places]
+    for one in places:
+        if one not in ("", COMPLETE):
+            split_cursor(one, depth - 1)
     return [place, *places]
 
 

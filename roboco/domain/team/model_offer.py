@@ -11,9 +11,9 @@ class ModelProfileInfo(RecordModel):
     """The name of the profile in the team."""
     label: str
     description: str
-    model: str
+    model: str = ""
     """The name of the model at its server."""
-    is_default: bool
+    is_default: bool = False
 
 
 def profile_infos(team: Team) -> list[ModelProfileInfo]:

@@ -37,6 +37,8 @@ SERVER_TOOLS_PREFIX = "mcp:"
 """The prefix of an entry in an agent's tools that means all tools of a server."""
 MAX_PROMPT_CHARS = 256 * 1024
 """The largest prompt of an agent or message of a user, in characters."""
+UTILITY = "utility"
+"""The agent of a team for side requests, and the end of its name."""
 MAX_SUB_TASKS = 100
 """The most items of a map."""
 
@@ -240,8 +242,22 @@ class Team(InputModel):
     """The default for messages that arrive while an agent works: wait, interrupt the work, or be refused."""
     teams: "dict[Name, Team]" = {}
     """The teams to which agents may delegate work."""
+    utility_model: str | None = None
+    """The profile that answers the requests of chat front ends for titles, tags and the like, without its agents.
+
+    They name the model `TEAM:utility` of the gateway.
+    """
     what_if: SkipJsonSchema[WhatIf | None] = None
     """The rule of a run of `what-if`; None in every other task, and in every team file."""
+
+    @property
+    def utility(self) -> "Team | None":
+        """Return the team that answers as `utility_model`, or None. It has one agent, without tools, and the guards."""
+        if self.utility_model is None:
+            return None
+        agent = Agent(name=UTILITY, prompt="Do the request. Answer with its result alone.", model=self.utility_model)
+        changes = {"agents": (agent,), "collaboration_model": Sequential(type="sequential"), "memory": None}
+        return self.model_copy(update=changes)
 
     def agent(self, name: str) -> Agent:
         """Return the agent with this name.
@@ -325,22 +341,18 @@ class Team(InputModel):
 
     def server_of_entry(self, name: str) -> str | None:
         """Return the server whose listed tools this entry of an agent's tools means, or None for any other entry."""
-        server = (
-            self.mcp_servers.get(name.removeprefix(SERVER_TOOLS_PREFIX))
-            if name.startswith(SERVER_TOOLS_PREFIX)
-            else None
-        )
+        server = self._server_named(name)
         return name.removeprefix(SERVER_TOOLS_PREFIX) if server is not None and server.allows_all_tools else None
 
     def _expanded(self, name: str) -> tuple[str, ...]:
-        server = (
-            self.mcp_servers.get(name.removeprefix(SERVER_TOOLS_PREFIX))
-            if name.startswith(SERVER_TOOLS_PREFIX)
-            else None
-        )
+        server = self._server_named(name)
         return (
             (name,) if server is None or server.allows_all_tools else tuple(server.remote_names(default_prefix(name)))
         )
+
+    def _server_named(self, entry: str) -> McpServer | None:
+        named, prefix, server = entry.partition(SERVER_TOOLS_PREFIX)
+        return None if named or not prefix else self.mcp_servers.get(server)
 
     def _server_tool(self, name: str) -> ServerTool | None:
         for server_name, server in self.mcp_servers.items():

@@ -1,16 +1,18 @@
 """Validation of a team: all mistakes at once, each with its path, the value found and the possible values."""
 
-from collections.abc import Iterator
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from typing import Any, Final, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from roboco.domain.builtin_tools import BUILTIN_TOOLS, CLIENT_PREFIX, DELEGATE, GOAL_PREFIX, HANDOFF, MEMORY_TOOLS
 from roboco.domain.canonical_json import canonical_json, validated_json
 from roboco.domain.memory import OWNER_PATTERN
 from roboco.domain.pattern import MAX_PATTERN_CHARS, weight
-from roboco.domain.schema import FUNCTION_PATTERN
+from roboco.domain.schema import FUNCTION_PATTERN, NAME_PATTERN
 from roboco.domain.team.collaboration import END, TO_USER
 from roboco.domain.team.server_names import ServerNames
 from roboco.domain.team.team import LIST_PATTERN, SERVER_TOOLS_PREFIX, Team
@@ -22,6 +24,10 @@ _MAX_ENTRIES = {"agents": 200, "tools": 500, "models": 100, "mcp_servers": 50, "
 MAX_PATTERN_WEIGHT = 20_000
 """The largest weight of all patterns of a team together: up to half a second to compile."""
 _MIN_PATTERN_WEIGHT = 20
+UNKNOWN: Final = "extra_forbidden"
+"""The type of pydantic's mistakes for unknown fields."""
+MAX_NAME_CHARS = 80
+"""Characters of a name that are compared with possible ones."""
 _MAX_MISTAKES = 100
 """The largest number of mistakes in one error."""
 _RESERVED = frozenset({END, TO_USER, "user", "tool_executor", "orchestrator"})
@@ -45,7 +51,11 @@ def validate_team(data: object, source: str = "team", mistakes: tuple[str, ...] 
     try:
         team = Team.model_validate(data)
     except ValidationError as error:
-        found += [_mistake_of(detail) for detail in error.errors() if not _is_consequence(detail)]
+        details = error.errors()
+        unknown = [detail for detail in details if detail["type"] == UNKNOWN][:_MAX_MISTAKES]
+        meant = {detail["loc"]: _field_meant(detail) for detail in unknown}
+        lacking = {(*loc[:-1], name) for loc, name in meant.items()}
+        found += [_mistake_of(one, meant.get(one["loc"], "")) for one in details if not _is_consequence(one, lacking)]
     if isinstance(data, dict):
         found += _NameValidator(data).mistakes()
         found += _rules_of_runs(data)
@@ -102,21 +112,55 @@ def _pattern_weight(value: Any) -> int:
             return 0
 
 
-def _is_consequence(detail: ErrorDetails) -> bool:
-    """Return True if a list is too short only because its items are wrong. Their mistakes are reported instead."""
-    return detail["type"] == "too_short" and len(detail["input"]) > 0
+def _is_consequence(detail: ErrorDetails, misspelt: set[tuple[int | str, ...]]) -> bool:
+    """Return True if a list is too short only because its items are wrong, or a field lacks that is there misspelt."""
+    return (detail["type"] == "too_short" and len(detail["input"]) > 0) or (
+        detail["loc"] in misspelt and (detail["type"] == "missing" or not detail["input"])
+    )
 
 
-def _mistake_of(detail: ErrorDetails) -> str:
+def _field_meant(detail: ErrorDetails) -> str:
+    """Return the field of the place whose name is nearest to that of the unknown field, or ""."""
+    models: set[type[BaseModel]] = {Team}
+    for key in detail["loc"][:-1]:
+        inner = {one for model in models for one in _models_in(_annotation(model, key))}
+        models = inner or models  # an index, a name, or the kind of a value
+    names = [field.alias or name for model in models for name, field in model.model_fields.items()]
+    return _nearest(str(detail["loc"][-1]), names)
+
+
+def _annotation(model: type[BaseModel], key: int | str) -> object:
+    fields = model.model_fields.items()
+    return next((field.annotation for name, field in fields if key in (name, field.alias)), None)
+
+
+def _models_in(annotation: object) -> set[type[BaseModel]]:
+    """Return the models that a type consists of."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return {annotation}
+    return {model for inner in get_args(annotation) for model in _models_in(inner)}
+
+
+def _nearest(name: str, possible: Iterable[str]) -> str:
+    return next(iter(get_close_matches(name[:MAX_NAME_CHARS], list(possible), 1, 0.7)), "")
+
+
+def _did_you_mean(name: str) -> str:
+    return f"; did you mean {name!r}?" if name else ""
+
+
+def _mistake_of(detail: ErrorDetails, meant: str) -> str:
     kind, found = detail["type"], _short(detail["input"])
     path = _path(detail["loc"])
-    if kind == "extra_forbidden":
-        return f"{path}: no such field here (found {found})"
+    if kind == UNKNOWN:
+        return f"{path}: no such field here (found {found}){_did_you_mean(meant)}"
     if kind == "missing":
         return f"{path}: is missing"
     if kind == "union_tag_invalid":
         context = detail.get("ctx") or {}
-        return f"{path}: found {_short(context.get('tag'))}, possible are {context.get('expected_tags')}"
+        tag, tags = context.get("tag"), str(context.get("expected_tags"))
+        near = _nearest(str(tag), re.findall(r"'(\w+)'", tags))
+        return f"{path}: found {_short(tag)}, possible are {tags}{_did_you_mean(near)}"
     if path.endswith(".api_key") and isinstance(detail["input"], str):
         return f"{path}: keys are no part of a team file: use {{credential: NAME}}, or api_key_env"
     if kind == "tuple_type" and "." in path and isinstance(detail["input"], str):
@@ -130,9 +174,19 @@ _DURATION = "seconds, or 90s, 30m, 2h, 1d"
 _OUTPUT = 'a JSON Schema, or "package.module:NAME"'
 _REFUSAL = "end, or {answer: TEXT}"
 _EXPECTED = {
-    FUNCTION_PATTERN: '"package.module:name"',
+    FUNCTION_PATTERN: '"package.module:function", with a colon before the function',
+    NAME_PATTERN: "letters, digits, _ and -, a letter first, such as first-agent",
     LIST_PATTERN: "output.AGENT, output.AGENT.FIELD or state.NAME, without braces",
     OWNER_PATTERN: "tenant or context.NAME, such as context.user",
+    "agents tuple_type": "a list: a dash before each agent, as in - {name: ..., prompt: ...}",
+    "agents too_short": "at least 1 agent",
+    "agents model_type": "{name: ..., prompt: ...}",
+    "tools model_type": "{name: ..., function: ...}",
+    "models dict_type": "{standard: {model: ...}}",
+    "models model_type": "{model: ...}",
+    "collaboration_model model_attributes_type": "{type: graph}, or another type",
+    "bool string_type": "a text; quotes make one of yes, no, true and numbers",
+    "int string_type": "a text; quotes make one of yes, no, true and numbers",
     "memory model_type": "{of: tenant}",
     "guards model_type": "{input: [...]}",
     "expires float_parsing": _DURATION,
@@ -142,12 +196,15 @@ _EXPECTED = {
     "on_refusal literal['end']": _REFUSAL,
     "on_refusal RefusalAnswer": _REFUSAL,
 }
-"""The possible values by the last two places of a mistake, by its last place and type, or by its pattern."""
+"""The possible values by the last two places of a mistake, by one of them or the value's type and its type, or by its
+pattern."""
 
 
 def _expected(detail: ErrorDetails) -> str | None:
     *_, before, last = ("", "", *detail["loc"])
-    keys = (f"{before} {last}", f"{last} {detail['type']}", (detail.get("ctx") or {}).get("pattern"))
+    kind = detail["type"]
+    value, pattern = type(detail["input"]).__name__, (detail.get("ctx") or {}).get("pattern")
+    keys = (f"{before} {last}", f"{last} {kind}", f"{before} {kind}", f"{value} {kind}", pattern)
     return next((_EXPECTED[key] for key in keys if key in _EXPECTED), None)
 
 
@@ -185,6 +242,7 @@ class _NameValidator:
         self.tools = _dicts(data.get("tools"))
         models = data.get("models")
         self.models: dict[str, Any] = models if isinstance(models, dict) else {}
+        self.utility_model = data.get("utility_model")
         model = data.get("collaboration_model")
         self.model: dict[str, Any] = model if isinstance(model, dict) else {}
         teams = data.get("teams")
@@ -252,6 +310,8 @@ class _NameValidator:
         ]
         if len(defaults) > 1:
             yield f"models: {', '.join(map(repr, defaults))} are all marked as default, only one can be"
+        if isinstance(model := self.utility_model, str) and model not in self.models:
+            yield f"utility_model: no profile {_short(model)}, possible are {_listed(self.models)}"
         if len(self.models) > 1 and not defaults:
             for index, agent in enumerate(self.agents):
                 if all(agent.get(name) is None for name in ("model", "map", "function", "pydantic_ai")):
@@ -330,9 +390,9 @@ class _NameValidator:
             return ""
         in_order = team.model.get("type", "sequential") == "sequential"
         answering = team.agents[-1:] if in_order else team.agents  # with other models any agent may be the last
-        if not answering or any(agent.get("output") is not None for agent in answering):
+        if not answering or any(_may_pass(agent.get("output")) for agent in answering):
             return ""
-        return f"team {name!r} has no typed output: give its last agent output with a boolean 'passed'"
+        return f"team {name!r} has no verdict: give its last agent output with a boolean 'passed'"
 
     def _listed_names(self, where: str, names: object, possible: list[str]) -> Iterator[str]:
         for index, name in enumerate(names if isinstance(names, list | tuple) else []):
@@ -386,6 +446,12 @@ _ALLOWED_ELSEWHERE = {
     HANDOFF: "name the agents under 'handoffs'",
     DELEGATE: "name the teams under 'delegates'",
 }
+
+
+def _may_pass(output: object) -> bool:
+    """Return True if an answer of this type may be a verdict. A type that is a name is not known here."""
+    properties = output.get("properties") if isinstance(output, dict) else None
+    return output is not None and (not isinstance(properties, dict) or "passed" in properties)
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:

@@ -52,7 +52,7 @@ CHECK_DELAY = 2.0
 
 An item that ends work is checked at once, so that it does not wait behind other messages of the coordinators.
 """
-MAX_ITEMS = 1000
+MAX_ITEMS = 200
 """The number of items at which an inbox refuses messages. Clients that send at the same moment may exceed it."""
 MAX_CONTROLS = 100
 """The number of pauses, interrupts and limit changes beyond MAX_ITEMS, and of stops and resumptions beyond these.

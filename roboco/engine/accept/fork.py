@@ -21,7 +21,7 @@ from roboco.domain.history.lineage import Fork, Retry, fork_prefix
 from roboco.domain.history.part import Artifact
 from roboco.domain.history.recorded_calls import RecordedCalls
 from roboco.domain.history.step import TaskStep
-from roboco.domain.ids import check_no_run_id, check_task_id, tenant_of
+from roboco.domain.ids import MAX_FORK_CHARS, check_no_run_id, check_task_id, tenant_of
 from roboco.domain.inbox.item import UserMessage
 from roboco.domain.notification import targets_from_json
 from roboco.domain.paths import (
@@ -130,6 +130,8 @@ def _check_team(request: ForkRequest, team: Team) -> None:
     if request.recorded is not None:
         return
     check_no_run_id(request.task_id)
+    if len(request.task_id) > MAX_FORK_CHARS:
+        raise UsageError(f"task id {request.task_id!r} is too long for a fork: use {MAX_FORK_CHARS} characters at most")
     if team.what_if is not None:
         raise UsageError(f"task {request.source!r} is a run of what-if; to fork it as a task, name its team again")
 

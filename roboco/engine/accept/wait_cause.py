@@ -19,7 +19,7 @@ from roboco.domain.inbox.item import Pause
 from roboco.domain.rate_report import NEXT_ATTEMPT, RATE_WAIT
 from roboco.domain.switch import SWITCHED_OFF, check_target
 from roboco.engine.accept.accept_item import CALL_ITEMS, stored_item
-from roboco.engine.accept.sub_tasks import open_sub_tasks
+from roboco.engine.accept.sub_tasks import SUB_TASK, awaited_decision
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.registration import check_workspace, is_silent
 from roboco.errors import TransientError, UsageError
@@ -44,7 +44,7 @@ Kind = Literal[
     "budget",
     "switched_off",
     "sub_task",
-    "declined",
+    "approval",
     "lost_attempts",
     "queue",
     "deferred",
@@ -70,12 +70,17 @@ def default_threshold(engine: Engine) -> timedelta:
     return timedelta(seconds=2 * (engine.policy.lease + engine.policy.redelivery_delay))
 
 
-def why_unattended(engine: Engine, address: str, task_id: str) -> str:
-    """Return why the open task does not go on, with a remedy, or "". `address` is that of this process's workspace.
+def current_cause(engine: Engine, address: str, task_id: str) -> WaitCause | None:
+    """Return why the open task does not go on, or None. `address` is that of this process's workspace.
 
     Raise TransientError if Redis does not answer.
     """
-    found = wait_cause(engine, task_id, engine.tasks.task_store.load(task_id, 1), address=address)
+    return wait_cause(engine, task_id, engine.tasks.task_store.load(task_id, 1), address=address)
+
+
+def why_unattended(engine: Engine, address: str, task_id: str) -> str:
+    """Return why the open task does not go on, with a remedy, or "", as `current_cause`."""
+    found = current_cause(engine, address, task_id)
     return "" if found is None else found.text
 
 
@@ -99,8 +104,10 @@ def wait_cause(
             check_workspace(engine, address)
     except UsageError as error:
         return WaitCause("workspace", str(error))
-    if task is not None and (recorded := _recorded_cause(engine, task) or _waiting_sub_task(engine, task_id, task)):
-        return recorded
+    if task is not None:
+        found = _recorded_cause(task, engine.clock.now()) or _awaited(engine, task_id, task)
+        if found is not None:
+            return found
     pool = awaited_pool(engine.workspace, task_id, task)
     if pool and (broken := _server_fault(engine, task_id, pool)) is not None:
         return broken
@@ -112,15 +119,13 @@ def wait_cause(
     return _evident_cause(engine, pool, task, queue or engine.services.dispatcher.describe_queue)
 
 
-def _waiting_sub_task(engine: Engine, task_id: str, task: Snapshot) -> WaitCause | None:
-    """Return what an open sub-task asks of a person or client, who may answer at the task, or None."""
-    for child, found in open_sub_tasks(engine.tasks, task_id, task):
-        if found.position.status.waiting:
-            return WaitCause("sub_task", f"sub-task {child} waits ({found.position.status}): {found.position.reason}")
-    return None
+def _awaited(engine: Engine, task_id: str, task: Snapshot) -> WaitCause | None:
+    """Return what a person or client decides while the task runs, or None."""
+    text = awaited_decision(engine, task_id, task)
+    return WaitCause("sub_task" if text.startswith(SUB_TASK) else "approval", text) if text else None
 
 
-def _recorded_cause(engine: Engine, task: Snapshot) -> WaitCause | None:
+def _recorded_cause(task: Snapshot, now: float) -> WaitCause | None:
     """Return the cause that the worker of a running turn has recorded: a silent model or a kept answer; or None."""
     progress = task.attempt.progress
     if progress is None or task.attempt.lease_left <= 0:
@@ -128,7 +133,7 @@ def _recorded_cause(engine: Engine, task: Snapshot) -> WaitCause | None:
     if progress.kept:
         text = f"the answer of model {progress.model} waits until the workspace takes it: {progress.kept}"
         return WaitCause("workspace", text)
-    silence = engine.clock.now() - progress.heard_at
+    silence = now - progress.heard_at
     if silence < MIN_SILENCE:
         return None
     text = f"model {progress.model} has sent nothing for {silence:.0f} s; the limit is {progress.limit:.0f} s"
@@ -137,6 +142,12 @@ def _recorded_cause(engine: Engine, task: Snapshot) -> WaitCause | None:
     if progress.reasoning:
         text += f"; before that it sent about {progress.reasoning} tokens of reasoning"
     return WaitCause("model_silent", text)
+
+
+def current_reason(task: Snapshot, now: float) -> str:
+    """Return the reason of the task's status, or the cause that the worker of its turn has recorded, or ""."""
+    found = _recorded_cause(task, now)
+    return task.position.reason if found is None else found.text
 
 
 def _server_fault(engine: Engine, task_id: str, pool: str) -> WaitCause | None:
@@ -161,10 +172,6 @@ def _stated_cause(task: Snapshot) -> WaitCause | None:
         return WaitCause("switched_off", f"{task.position.reason}; on again: roboco switch on {shlex.quote(target)}")
     if task.position.phase is Phase.TURN and task.attempt.deferred_for is not None:
         return _deferral(task)
-    if task.refusals.declined.count:
-        workers = ", ".join(task.refusals.declined.workers)
-        text = f"workers declined its turn {task.refusals.declined.count} times, because they cannot run it: {workers}"
-        return WaitCause("declined", text)
     return None
 
 
@@ -268,8 +275,6 @@ def _switched_off_target(reason: str) -> str:
 
 def _deferral(task: Snapshot) -> WaitCause:
     again = f"{task.position.reason.partition(NEXT_ATTEMPT)[0]}{NEXT_ATTEMPT}{task.attempt.deferred_for or 0:.0f} s"
-    if task.refusals.declined.count:
-        return WaitCause("declined", again)
     refused = f"; the model server has refused it {task.refusals.count} times in {task.refusals.seconds:.0f} s"
     if BUDGET_WAIT in task.position.reason:
         return WaitCause("budget", again)

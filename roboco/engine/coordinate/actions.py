@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from roboco.domain.builtin_tools import DELEGATE
 from roboco.domain.decision.action import AppendStep, CallTools, End, StartTurn, Wait
-from roboco.domain.decision.tool_answers import needs_change_approval
+from roboco.domain.decision.tool_answers import needs_approval, needs_change_approval
 from roboco.domain.history.part import with_step_id
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH
 from roboco.domain.history.step import TaskStep
@@ -30,9 +30,10 @@ from roboco.engine import notifications as notify
 from roboco.engine import usage
 from roboco.engine.coordinate import approval_times, outage
 from roboco.engine.coordinate.archive import archive
-from roboco.engine.coordinate.delegate import start_sub_tasks, stop_sub_task
+from roboco.engine.coordinate.delegate import may_be_submitted, start_sub_tasks, stop_sub_task
 from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending import Repeat, Rest
+from roboco.engine.coordinate.running_entry import index_as
 from roboco.engine.coordinate.shop_task import revoke_task
 from roboco.engine.coordinate.sub_task_result import sub_task_usage
 from roboco.engine.engine import Engine, WorkspaceRecords
@@ -40,7 +41,6 @@ from roboco.engine.record import recover
 from roboco.engine.record.attempt_status import report_attempts
 from roboco.engine.record.inbox_items import AppliedItems
 from roboco.engine.record.tool_listings import tool_differences
-from roboco.engine.task_entries import index_as
 from roboco.ports.task_store import Commit, Decision, Phase, Snapshot, TokenUsage
 from roboco.ports.telemetry import TASKS
 
@@ -90,7 +90,7 @@ def decide_and_execute(
         case Wait() as action:
             applied.mark()
             outage.register_for_answer(engine.services, task_id, next_step.team, pending_items)
-            return Repeat() if _record_wait(next_step, action, pending_items) else Rest()
+            return Repeat() if _record_wait(next_step, action) else Rest()
         case End() as action:
             applied.mark()
             return _record_end(engine, task_id, task, action)
@@ -115,7 +115,7 @@ def _append_step(
 ) -> None:
     engine, task_id, team, task = next_step.engine, next_step.task_id, next_step.team, next_step.task
     metadata = dict(action.metadata) | usage.unfinished_usage_metadata(team, task)
-    for call in action.abandoned:
+    for call in may_be_submitted(team, task, action.abandoned):
         if (tool := team.task_tool(call.tool_name)) is not None:
             revoke_task(engine, task_id, task.position.seq - 1, call, tool)
             continue
@@ -140,7 +140,9 @@ def _append_step(
     events = recover.events_on_apply(engine, task_id, task, step, action.unpublished_results)
     if not engine.tasks.task_store.commit(task_id, task.position.epoch, Commit(step, state, events)):
         _apply_stored_steps(engine, task_id)
-    elif task.position.status is not TaskStatus.RUNNING:
+    elif task.position.status is not TaskStatus.RUNNING or any(
+        call.tool_name == DELEGATE or needs_approval(team, call) for call in task.steps.tail[-1].calls
+    ):
         index_as(engine, task_id, task, TaskStatus.RUNNING, task.position.epoch + 1)
     applied.add(step, action.item_ids, pending_items)
     engine.day_budgets.count_for_caller(task_id, task.steps.first, state)
@@ -153,11 +155,11 @@ def _apply_stored_steps(engine: Engine, task_id: str) -> None:
         recover.catch_up(engine, task_id, now)
 
 
-def _record_wait(next_step: NextStep, action: Wait, items: tuple[Item, ...]) -> bool:
+def _record_wait(next_step: NextStep, action: Wait) -> bool:
     engine, task_id, team, task = next_step.engine, next_step.task_id, next_step.team, next_step.task
-    reason = approval_times.reminded(engine, team, task, items, action.route.reason)
+    reason = approval_times.reminded(engine, team, task, action.route.reason)
     if (task.position.phase, task.position.status, task.position.reason) == (Phase.WAIT, action.status, reason):
-        return stay_waiting(engine, task_id, task, approval_times.seconds_left(engine, team, task, items))
+        return stay_waiting(engine, task_id, task, approval_times.seconds_left(engine, team, task))
     changes = _tool_changes(engine.workspace, task_id, task, action)
     event = StatusChanged(
         task_id=task_id,

@@ -27,13 +27,14 @@ from roboco.engine.coordinate.next_step import NextStep
 from roboco.engine.coordinate.pending import Decide, GiveUp, PendingWork, Repeat, Rest, needs_redelivery
 from roboco.engine.coordinate.pending_calls import PendingCalls
 from roboco.engine.coordinate.pending_turn import cancel_turn, check_turn
+from roboco.engine.coordinate.running_entry import index_as
 from roboco.engine.engine import Engine, Services, WorkspaceRecords
 from roboco.engine.record import inbox_items as items
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.record import recover
 from roboco.engine.record.event_archive import archive_running
 from roboco.engine.record.inbox_items import AppliedItems
-from roboco.engine.task_entries import drop_entry, index_as
+from roboco.engine.task_entries import drop_entry
 from roboco.errors import CorruptHistory, Erased, TransientError
 from roboco.ports.task_store import Phase, Snapshot
 from roboco.ports.telemetry import Operation
@@ -128,7 +129,7 @@ def _make_move(engine: Engine, task: Snapshot, current_pass: "Pass", give_up_rea
     team = engine.workspace.frozen_teams.get(task_id)
     task = _with_decisive_tail(engine.workspace, task_id, team, task)
     pending_items = items.pending_items(engine, task_id, task, applied.ids)
-    if approval_times.expire_approvals(engine, task_id, team, task, pending_items):
+    if approval_times.expire_approvals(engine, task_id, team, task):
         return Repeat()
     if give_up_reason is None:
         match _check_pending_work(engine, team, task, replace(current_pass, items=pending_items)):
@@ -191,7 +192,7 @@ def _check_pending_work(engine: Engine, team: Team, task: Snapshot, current_pass
         case Phase.WAIT if not current_pass.items and task.position.status is not TaskStatus.PAUSED:
             if approval_times.is_reminder_due(engine, team, task):
                 return Decide()
-            left = approval_times.seconds_left(engine, team, task, ())
+            left = approval_times.seconds_left(engine, team, task)
             return Repeat() if stay_waiting(engine, task_id, task, left) else Rest()
         case _ if by_sweeper and isinstance(team.collaboration_model, Custom):
             if needs_redelivery(engine, task_id, task):
@@ -202,10 +203,10 @@ def _check_pending_work(engine: Engine, team: Team, task: Snapshot, current_pass
 
 
 def _check_pending_calls(engine: Engine, team: Team, task: Snapshot, current_pass: Pass) -> PendingWork:
-    task_id, pending_items = current_pass.task_id, current_pass.items
-    result = PendingCalls(engine, task_id, team, task, pending_items).check(redeliver=current_pass.by_sweeper)
+    task_id = current_pass.task_id
+    result = PendingCalls(engine, task_id, team, task, current_pass.items).check(redeliver=current_pass.by_sweeper)
     if isinstance(result, Rest):
-        approval_times.announce(engine, task_id, team, task, pending_items)
+        approval_times.announce(engine, task_id, team, task)
     return result
 
 

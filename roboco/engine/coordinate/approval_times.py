@@ -14,14 +14,16 @@ and a pass of another one repeats it.
 from dataclasses import replace
 
 from roboco.domain.decision.approval_times import REMINDER, count_reminders, expiry_of, next_time
-from roboco.domain.decision.tool_calls import approval_wait, unapproved_calls
+from roboco.domain.decision.tool_answers import needs_approval
+from roboco.domain.decision.tool_calls import approval_wait
 from roboco.domain.duration import duration_text
-from roboco.domain.history.part import ToolCall
 from roboco.domain.ids import approval_id
-from roboco.domain.inbox.item import ApprovalDecision, Item
+from roboco.domain.inbox.item import ApprovalDecision
 from roboco.domain.team.team import Team
 from roboco.engine import notifications as notify
 from roboco.engine.accept.accept_item import accept_item, stored_item
+from roboco.engine.accept.sub_tasks import unapproved
+from roboco.engine.coordinate.running_entry import index_as, index_parents
 from roboco.engine.engine import Engine
 from roboco.engine.record import recover
 from roboco.errors import AlreadyEnded, StateConflict
@@ -31,13 +33,13 @@ MIN_DELAY = 1.0
 """Seconds until a pass over a task of which something is due already, and was not done."""
 
 
-def expire_approvals(engine: Engine, task_id: str, team: Team, task: Snapshot, items: tuple[Item, ...]) -> bool:
+def expire_approvals(engine: Engine, task_id: str, team: Team, task: Snapshot) -> bool:
     """Decide the calls for which no person has decided in time. Return True if the task has changed.
 
     If Redis has lost the step that applied a decision, apply that step again.
     """
     step, accepted = task.steps.tail[-1], False
-    for call in _waiting_calls(team, task, items):
+    for call in unapproved(team, task):
         expiry = expiry_of(team, step, call)
         if expiry is None or expiry > engine.now():
             continue
@@ -62,37 +64,35 @@ def expire_approvals(engine: Engine, task_id: str, team: Team, task: Snapshot, i
     return accepted
 
 
-def announce(engine: Engine, task_id: str, team: Team, task: Snapshot, items: tuple[Item, ...]) -> None:
+def announce(engine: Engine, task_id: str, team: Team, task: Snapshot) -> None:
     """Notify of the calls that wait for a person while others run, and schedule the next expiry. Safe to repeat."""
-    if asked := _waiting_calls(team, task, items):
+    if any(needs_approval(team, call) for call in task.steps.tail[-1].calls):
+        index_as(engine, task_id, task, task.position.status, task.position.epoch)
+        index_parents(engine, task_id, task)
+    if asked := unapproved(team, task):
         wait = approval_wait(team, task.steps.tail[-1], asked)
         position = replace(task.position, status=wait.status, reason=wait.route.reason)
         notify.enqueue(engine, task_id, replace(task, position=position))
-        if (left := seconds_left(engine, team, task, items)) is not None:
+        if (left := seconds_left(engine, team, task)) is not None:
             engine.tasks.schedule.schedule_no_later_than(task_id, left)
 
 
-def reminded(engine: Engine, team: Team, task: Snapshot, items: tuple[Item, ...], reason: str) -> str:
+def reminded(engine: Engine, team: Team, task: Snapshot, reason: str) -> str:
     """Return the reason of a wait with the number of the reminders that are due."""
-    count = count_reminders(team, _waiting_calls(team, task, items), _age(engine, task))
+    count = count_reminders(team, unapproved(team, task), _age(engine, task))
     return f"{reason}{REMINDER}{count}" if count else reason
 
 
 def is_reminder_due(engine: Engine, team: Team, task: Snapshot) -> bool:
     """Return True if the reason of the waiting task, in whose inbox no item is, lacks a reminder."""
-    return reminded(engine, team, task, (), task.position.reason.partition(REMINDER)[0]) != task.position.reason
+    return reminded(engine, team, task, task.position.reason.partition(REMINDER)[0]) != task.position.reason
 
 
-def seconds_left(engine: Engine, team: Team, task: Snapshot, items: tuple[Item, ...]) -> float | None:
+def seconds_left(engine: Engine, team: Team, task: Snapshot) -> float | None:
     """Return the seconds until the next reminder or expiry, or None if there is none."""
     age = _age(engine, task)
-    due = next_time(team, task.steps.tail[-1], _waiting_calls(team, task, items), age)
+    due = next_time(team, task.steps.tail[-1], unapproved(team, task), age)
     return None if due is None else max(MIN_DELAY, due - age)
-
-
-def _waiting_calls(team: Team, task: Snapshot, items: tuple[Item, ...]) -> list[ToolCall]:
-    outcomes = {call_id: call.outcome for call_id, call in task.calls.items() if call.outcome is not None}
-    return unapproved_calls(team, task.state, task.steps.tail[-1], items, outcomes)
 
 
 def _age(engine: Engine, task: Snapshot) -> float:

@@ -21,6 +21,7 @@ from roboco.domain.task_entry import entry_of
 from roboco.domain.task_summary import TaskSummary, parse_summary
 from roboco.engine import notifications as notify
 from roboco.engine.contention import RETRY_DELAYS, contention_error
+from roboco.engine.coordinate.running_entry import index_parents
 from roboco.engine.coordinate.sub_task_result import report_to_parent
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.engine.record import recover
@@ -53,6 +54,7 @@ def archive(engine: Engine, task_id: str, task: Snapshot) -> None:
             return
     else:
         put_entry(engine.tasks, entry_of(summary))
+    index_parents(engine, task_id, task)
     archived = 0 if before is None else before.steps
     archive_waiting(engine, task_id, task, merge=any(archiving_due(seq) for seq in range(archived, task.position.seq)))
     if before is None or not _replace_summary(engine.workspace, summary, stored):

@@ -53,8 +53,7 @@ def start_sub_tasks(
     `due` are the calls that may have been submitted without effect; None is all. Of the others, those are submitted for
     which there was no place before. Cost for them: one read of Redis for each place.
     """
-    caller, running = task.steps.tail[-1].agent_name, 0
-    most = None if GUARDS in task.steps.tail[-1].metadata else team.agent(caller).max_parallel
+    running, most = 0, _most_running(team, task)
     for assignment, call in calls:
         if running == most:
             return
@@ -130,6 +129,22 @@ def _limits_of_sub_task(team: Team, task: Snapshot, limits: Limits, seconds: flo
     )
     of_tool = UsageLimits(max_cost=task_limits.tools.get(DELEGATE, ToolLimits()).max_cost)
     return sub_task_limits(limits, of_tool, state.tool_usage(DELEGATE), parts)
+
+
+def may_be_submitted(team: Team, task: Snapshot, calls: Sequence[ToolCall]) -> list[ToolCall]:
+    """Return the open calls without those of sub-tasks that cannot exist yet.
+
+    If an agent allows only some to run, these are the first ones. Another pass may have begun with the results of as
+    many: it may be submitting the next ones.
+    """
+    most = _most_running(team, task)
+    delegating = [call for call in calls if call.tool_name == DELEGATE]
+    return [*(call for call in calls if call.tool_name != DELEGATE), *delegating[: None if most is None else 2 * most]]
+
+
+def _most_running(team: Team, task: Snapshot) -> int | None:
+    step = task.steps.tail[-1]
+    return None if GUARDS in step.metadata or not step.calls else team.agent(step.agent_name).max_parallel
 
 
 def stop_sub_task(engine: Engine, task_id: str, call: ToolCall, reason: str) -> None:

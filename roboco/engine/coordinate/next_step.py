@@ -31,6 +31,7 @@ from roboco.domain.history.part import ToolCall
 from roboco.domain.history.priority import priority_of
 from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History
 from roboco.domain.history.step import TaskStep
+from roboco.domain.history.steps_on_demand import StepsOnDemand
 from roboco.domain.ids import step_id_at, sub_task_id
 from roboco.domain.inbox.item import Item
 from roboco.domain.status import TaskStatus
@@ -38,9 +39,9 @@ from roboco.domain.stream.event import AgentHandedOff, AgentSelected, AnyEvent, 
 from roboco.domain.team.collaboration import Custom
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate.custom_router import guarded_router
+from roboco.engine.coordinate.running_entry import index_as
 from roboco.engine.engine import Engine, Services
 from roboco.engine.history_tail import shows_decision, step_at
-from roboco.engine.task_entries import index_as
 from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.task_store import CallState, Commit, Decision, Phase, Snapshot
 
@@ -77,7 +78,9 @@ class NextStep:
             pending_turn=task.position.phase is Phase.TURN,
             outputs=partial(mapped_outputs, self.team, task.state, self._step_at),
         )
-        return decide(self.team, History(task.state, task.steps.tail), situation, router)
+        whole = StepsOnDemand(partial(engine.workspace.histories.read, self.task_id), task.position.seq)
+        history = History(task.state, task.steps.tail, whole if isinstance(model, Custom) else None)
+        return decide(self.team, history, situation, router)
 
     def _step_at(self, seq: int) -> TaskStep:
         return step_at(self.engine.workspace.histories, self.task_id, self.task.steps.tail, seq)

@@ -20,7 +20,7 @@ from roboco.domain.decision.tool_answers import (
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.priority import priority_of
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, unknown_outcome
-from roboco.domain.inbox.item import Item, Pause
+from roboco.domain.inbox.item import Item
 from roboco.domain.team.team import Team
 from roboco.engine.coordinate.close_call import close_call
 from roboco.engine.coordinate.delegate import start_sub_tasks
@@ -60,13 +60,11 @@ class PendingCalls:
     inbox: tuple[Item, ...]
 
     def check(self, redeliver: bool) -> Rest | Decide:
-        """Have the open calls executed. Return Decide if none is open, or if no worker can execute the open ones.
+        """Have the open calls executed. Return Decide if none is open.
 
         With `redeliver`, send the messages of unclaimed calls again if they were lost.
         """
         open_calls = self._open_calls()
-        if open_calls and all(self._is_blocked(call, state) for call, state in open_calls):
-            return Decide()
         unclaimed = [pair for pair in open_calls if not pair[1].claimed and not self._is_shop_task(pair[0])]
         again = clear_stale_cancellation(self.engine.tasks, self.task_id, self.task)
         due = {
@@ -74,7 +72,7 @@ class PendingCalls:
         }  # the approval may have just arrived
         if unclaimed and redeliver:
             due = self._due(unclaimed, due)
-        startable = [(self._assignment(*pair), pair[0]) for pair in unclaimed if not self._is_blocked(*pair)]
+        startable = [(self._assignment(*pair), pair[0]) for pair in unclaimed]
         for assignment, call in startable:
             if call.tool_name != DELEGATE and (again or call.id in due):
                 dispatch_call(self.engine.services, self.team, assignment, call)
@@ -132,7 +130,7 @@ class PendingCalls:
 
     def _check_shop_tasks(self, open_calls: list[tuple[ToolCall, CallState]], by_sweeper: bool) -> None:
         """Send Celery tasks of other applications, end the calls whose time is up, and schedule the next check."""
-        tasks = [pair for pair in open_calls if self._is_shop_task(pair[0]) and not self._is_blocked(*pair)]
+        tasks = [pair for pair in open_calls if self._is_shop_task(pair[0])]
         delays = [
             check_shop_task(self.engine, self.team, self.task, (self._assignment(call, state), call, state), by_sweeper)
             for call, state in tasks
@@ -154,11 +152,6 @@ class PendingCalls:
             if call.id not in done and call.id not in external and not waits_for_client(self.team, call)
             if call.id in approvals or not needs_approval(self.team, call)
         ]
-
-    def _is_blocked(self, call: ToolCall, state: CallState) -> bool:
-        """Return True if no worker can run the call, so that the task has to be paused."""
-        held = (item for item in self.inbox if isinstance(item, Pause) and item.at == self.task.position.seq)
-        return not state.claimed and any(item.call_id == call.id for item in held)
 
     def _assignment(self, call: ToolCall, state: CallState) -> ToolAssignment:
         task = self.task

@@ -7,16 +7,11 @@ If the worker dies between the step and the last arrow, the next pass finds the 
 file below `applied/` stays: it makes a late repetition of the item harmless. A late write of the store may create
 `inbox/ID.json` again; `restore_inbox` removes it before it is added to Redis.
 
-The order in which items are applied depends on the content of all of them. So a process reads each item once, and keeps
-it in its cache. Because another worker may have applied a cached item, or may have died after it deleted the file, a
-LIST of the inbox confirms the cached ones. Cost of a pass, for each of its moves with waiting items: a GET of the
-marker and, at the same time, one for each item if at most MAX_UNCACHED_ITEMS wait. Otherwise a LIST for each 1,000
-items, and a GET for each item that this process has not read, of which READERS run in parallel.
+The order in which items are applied depends on the content of all of them. Cost of a pass, for each of its moves with
+waiting items: a GET of the marker and, at the same time, one for each item. Few may wait (`accept_item.py`).
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import takewhile
 
 from roboco.domain.history.step import TaskStep
@@ -32,15 +27,10 @@ from roboco.domain.inbox.item import (
     parse_item,
     superseded,
 )
-from roboco.domain.paths import applied_path, inbox_path, item_path, open_marker_path
+from roboco.domain.paths import applied_path, item_path, open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.engine.engine import Engine, WorkspaceRecords
 from roboco.ports.task_store import Phase, Snapshot
-
-MAX_UNCACHED_ITEMS = 8
-"""Waiting items up to which each one is read again: fewer requests, and cheaper ones, than a LIST."""
-READERS = 8
-"""Items that are read in parallel."""
 
 
 class AppliedItems:
@@ -86,7 +76,7 @@ def pending_items(engine: Engine, task_id: str, task: Snapshot, applied: Collect
     waiting = [item_id for item_id in task.item_ids if item_id not in applied]
     if not waiting:
         return ()
-    items = _read_items(engine.workspace, task_id, task, waiting)
+    items = _read_items(engine.workspace, task_id, waiting)
     if items is None:
         for item_id in waiting:
             engine.tasks.inbox.remove(task_id, item_id)
@@ -125,51 +115,17 @@ def _without_vain_interrupts(engine: Engine, task_id: str, task: Snapshot, items
     return tuple(item for item in items if item.item_id not in vain)
 
 
-def _read_items(
-    workspace: WorkspaceRecords, task_id: str, task: Snapshot, waiting: Sequence[str]
-) -> dict[str, Item | None] | None:
+def _read_items(workspace: WorkspaceRecords, task_id: str, waiting: Sequence[str]) -> dict[str, Item | None] | None:
     """Return the waiting items by id, with None for an item that is not in the workspace, or None for a closed task.
 
-    The marker and a few items are read at the same time: if the task is closed, the items are dropped.
+    The marker and the items are read at the same time: if the task is closed, the items are dropped.
     """
-    if len(waiting) <= MAX_UNCACHED_ITEMS:
-        paths = [open_marker_path(task_id), *(item_path(task_id, item_id) for item_id in waiting)]
-        marker, *stored = workspace.files.get_many(paths)
-        if workspace.summaries.is_closed_by(task_id, marker):
-            return None
-        parsed = [_parse_and_cache(workspace, task_id, task.logs.generation, data) for data in stored]
-        return dict(zip(waiting, parsed, strict=True))
-    if workspace.summaries.is_closed(task_id):
+    paths = [open_marker_path(task_id), *(item_path(task_id, item_id) for item_id in waiting)]
+    marker, *stored = workspace.files.get_many(paths)
+    if workspace.summaries.is_closed_by(task_id, marker):
         return None
-    present = {name.removesuffix(".json") for name in workspace.files.names(inbox_path(task_id))}
-    cached = {
-        item_id: workspace.item_cache.get(task_id, task.logs.generation, item_id) if item_id in present else None
-        for item_id in waiting
-    }
-    unread = [item_id for item_id, item in cached.items() if item is None]
-    return cached | dict(zip(unread, _read_in_parallel(workspace, task_id, task.logs.generation, unread), strict=True))
-
-
-def _read_in_parallel(
-    workspace: WorkspaceRecords, task_id: str, generation: str, item_ids: Iterable[str]
-) -> list[Item | None]:
-    pool = ThreadPoolExecutor(READERS, thread_name_prefix="roboco-inbox")
-    try:
-        return list(pool.map(partial(_read_item, workspace, task_id, generation), item_ids))
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # a time limit may have ended the wait
-
-
-def _read_item(workspace: WorkspaceRecords, task_id: str, generation: str, item_id: str) -> Item | None:
-    return _parse_and_cache(workspace, task_id, generation, workspace.files.get(item_path(task_id, item_id)))
-
-
-def _parse_and_cache(workspace: WorkspaceRecords, task_id: str, generation: str, data: bytes | None) -> Item | None:
-    if data is None:
-        return None
-    item = parse_item(data)
-    workspace.item_cache.add(task_id, generation, item, len(data))
-    return item
+    found = [None if data is None else parse_item(data) for data in stored]
+    return dict(zip(waiting, found, strict=True))
 
 
 def _is_applied(workspace: WorkspaceRecords, task_id: str, item_id: str, task: Snapshot) -> bool:
@@ -183,9 +139,7 @@ def _is_applied(workspace: WorkspaceRecords, task_id: str, item_id: str, task: S
 
 
 def _arrived_late(item: Item, task: Snapshot) -> bool:
-    """Return True if the item is about a call, or pauses before a step, that the history has passed already."""
-    if isinstance(item, Pause):
-        return item.at is not None and item.at < task.position.seq
+    """Return True if the item is about a call that the history has passed already."""
     return (
         isinstance(item, ExternalToolResult | ApprovalDecision | UnknownResolution)
         and item.at_seq < task.position.seq - 1

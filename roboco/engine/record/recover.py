@@ -215,6 +215,7 @@ def step_events(
     by = step.metadata.get("by")
     if step.agent_name == USER:
         events.append(UserMessageAdded(task_id=task_id, timestamp=now, step_id=step.step_id, text=step.text, by=by))
+    events.append(StepEnded(task_id=task_id, timestamp=now, step=step))
     stopped = step.agent_name == ORCHESTRATOR and "item_id" in step.metadata and step.error is not None
     if stopped or step.is_interruption or (step.agent_name == USER and step.metadata.get("interrupts")):
         reason = step.error.message if step.error is not None else step.text[:500]
@@ -222,7 +223,7 @@ def step_events(
         events.append(
             UserInterrupted(task_id=task_id, timestamp=now, reason=reason, item_id=item_id, by=by, receipt=receipt)
         )
-    return [*events, StepEnded(task_id=task_id, timestamp=now, step=step)]
+    return events
 
 
 def _selection(task_id: str, now: datetime, step: TaskStep) -> Iterator[AnyEvent]:

@@ -31,5 +31,4 @@ class CallOutcome(StrEnum):
 
     DONE = "done, done before, or no longer wanted"
     CLAIMED_ELSEWHERE = "another worker has claimed this attempt"
-    RELEASED = "released, because this worker lacks the tool's function: another worker runs it, or the task is paused"
     HANDED_OVER = "handed over, because its worker was shut down, or an operator has switched it off"

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, field, replace
 
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Team
-from roboco.domain.url import without_query
 from roboco.engine.engine import Engine
 from roboco.engine.record import rate_tickets as tickets
 from roboco.engine.run.cancellation import Cancellation
@@ -26,22 +25,23 @@ class ProgressNote:
     """The record of how far a turn's model call has come. The heartbeat reads it in another thread."""
 
     def __init__(self) -> None:
-        self._followed: tuple[str, ModelStream] | None = None
+        self._followed: tuple[str, ModelStream] | None = None  # the model's name, and its call
         self.kept = ""
         """Why the workspace does not take the whole answer, or ""."""
         self._logged = 0.0  # the time since when the model was silent, of the last warning
 
     def follow(self, profile: ModelProfile, stream: ModelStream) -> None:
         """Record the progress of this call from now on."""
-        where = f" at {without_query(profile.base_url)}" if profile.base_url else ""
-        self._followed = (f"{profile.model[:100]!r}{where[:100]}", stream)
+        self._followed = (profile.model, stream)
 
     def note(self) -> str:
         """Return the record, or "" before the first call. Log a model that has been silent for long, once."""
         if self._followed is None:
             return ""
-        model, stream = self._followed
-        progress = TurnProgress(model, **asdict(stream.progress), kept=self.kept)
+        name, stream = self._followed
+        call = asdict(stream.progress)
+        model = f"{name[:100]!r} at {call.pop('server')[:100]}"
+        progress = TurnProgress(model, **call, kept=self.kept)
         silence = time.time() - progress.heard_at
         if silence >= LOGGED_SILENCE and not self.kept and progress.heard_at != self._logged:
             self._logged = progress.heard_at

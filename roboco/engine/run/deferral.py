@@ -92,21 +92,17 @@ def defer(
     reason: str,
     outcome: TurnOutcome,
     refused: TokenUsage | None = None,
-    declined_by: str = "",
 ) -> TurnOutcome:
     """Defer the turn for these seconds, publish the reason and return `outcome`. Return REPLACED if the lease is lost.
 
-    `refused` counts a refusal of the model server, with the tokens that it has cost. `declined_by` names this worker if
-    it cannot run the turn.
+    `refused` counts a refusal of the model server, with the tokens that it has cost.
     """
     engine, claim = turn.engine, turn.claim
     task_id = claim.assignment.task_id
     event = StatusChanged(task_id=task_id, timestamp=engine.now(), status=TaskStatus.RUNNING, reason=reason)
-    if not engine.tasks.leases.defer_turn(
-        claim, seconds, event, refused is not None, declined_by, refused or NO_TOKENS
-    ):
+    if not engine.tasks.leases.defer_turn(claim, seconds, event, refused is not None, refused or NO_TOKENS):
         return TurnOutcome.REPLACED
-    engine.day_budgets.release(task_id)
+    engine.day_budgets.release(task_id, claim.snapshot)
     engine.tasks.schedule.schedule_no_later_than(task_id, seconds)
     task = engine.tasks.task_store.load(task_id, 1)
     if task is not None and (

@@ -17,7 +17,7 @@ from roboco.domain.paths import artifact_path
 from roboco.domain.prompt.attached import data_of, file_mime_type, file_part, kind_of
 from roboco.domain.prompt.chat import ChatMessage
 from roboco.domain.prompt.coordinator_tools import coordinator_tools
-from roboco.domain.prompt.working_memory import PromptInputs, WorkingMemory, build_working_memory
+from roboco.domain.prompt.working_memory import PromptInputs, WorkingMemory, build_working_memory, offered_tools
 from roboco.domain.team.context_policy import BudgetContext
 from roboco.domain.team.model_profile import ModelProfile
 from roboco.domain.team.team import Agent, Team
@@ -146,6 +146,10 @@ def prepare_request(
     if added := state.answer_form.get("instructions"):
         prompt = f"{prompt}\n\n{added}"
     memory = build_working_memory(agent, prompt, seen)
+    if offered := offered_tools(agent, memory.report) if tools else ():
+        described = engine.services.toolbox.describe(team, agent.model_copy(update={"tools": offered}), listings)
+        tools = (*tools, *described)
+        memory = build_working_memory(agent, prompt, replace(seen, tools=tools, offered=offered))
     task_limits = team.limits.with_overrides(state.limit_overrides)
     so_far = state.plus_usage(agent.name, summary.usage.plus(unfinished_usage(team, task)))
     reserved = reserve(task_limits, so_far, agent.name, profile, memory.tokens)

@@ -25,6 +25,7 @@ from roboco.domain.usage import Usage
 from roboco.engine.engine import Engine
 from roboco.engine.record.rate_tickets import summary_profile, summary_ticket
 from roboco.engine.run.cancellation import Cancellation
+from roboco.engine.run.claimed_turn import ProgressNote
 from roboco.engine.usage import failed_usage, unfinished_usage, usage_at
 from roboco.errors import ModelError
 from roboco.ports.leases import TurnClaim
@@ -95,7 +96,9 @@ def ready_of(result: SummaryResult) -> Ready:
     return result if isinstance(result, Ready) else result.ready
 
 
-def summary_for(engine: Engine, team: Team, claim: TurnClaim, cancellation: Cancellation) -> SummaryResult:
+def summary_for(
+    engine: Engine, team: Team, claim: TurnClaim, cancellation: Cancellation, progress: ProgressNote
+) -> SummaryResult:
     """Return the summary that the turn sends. If it was not made before, make it now."""
     agent = team.agent(claim.snapshot.position.agent)
     policy = agent.context
@@ -103,7 +106,7 @@ def summary_for(engine: Engine, team: Team, claim: TurnClaim, cancellation: Canc
     if not isinstance(policy, SummaryContext) or until == 0:
         return Ready()
     name, profile = summary_profile(team, agent.name, policy)
-    return _Summarizer(engine, team, policy, name, profile, claim, cancellation).summarize(until)
+    return _Summarizer(engine, team, policy, name, profile, claim, cancellation, progress).summarize(until)
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,7 @@ class _Summarizer:
     profile: ModelProfile
     claim: TurnClaim
     cancellation: Cancellation
+    progress: ProgressNote
 
     def summarize(self, until: int) -> SummaryResult:
         """Return the summary of the steps before this position, made from the newest one that is stored."""
@@ -189,6 +193,7 @@ class _Summarizer:
     def _call_model(self, request: Request, texts: list[str]) -> Reply:
         """Append the texts of the model to `texts` and return its reply; ModelError if it has no text or no end."""
         stream = self.engine.services.call_model(request, None)
+        self.progress.follow(request.profile, stream)
         self.cancellation.attach(stream)
         try:
             for piece in stream:

@@ -9,6 +9,7 @@ The execution between claim and record is in `claimed_call.py`, with the two pha
 
 import threading
 from contextlib import AbstractContextManager, nullcontext
+from itertools import takewhile
 
 from roboco.domain.decision.tool_answers import by_coordinator, local_answers, needs_approval, spec_of, waits_for_client
 from roboco.domain.history.step import TaskStep
@@ -32,7 +33,6 @@ from roboco.engine.record.tool_listings import user_of
 from roboco.engine.run.attempt_outcome import CallOutcome, SwitchedOff
 from roboco.engine.run.claimed_call import ClaimedCall, is_irreversible
 from roboco.engine.run.hand_over import hand_over_call
-from roboco.engine.run.not_runnable import release_call
 from roboco.errors import Erased, NotRunnable
 from roboco.ports.assignment import ToolAssignment
 from roboco.ports.lease_renewals import CallLease
@@ -90,8 +90,11 @@ def _run(
     try:
         engine.services.toolbox.check(spec)
     except NotRunnable as error:
-        release_call(engine, order, token, call, error)
-        return CallOutcome.RELEASED
+        where = f"tools worker {engine.services.workers.node_name!r} cannot run tool {call.tool_name!r}"
+        _record(
+            engine, team, (order, token), task, failed_outcome(call.id, f"not run: {where}: {error.remedy('tools')}")
+        )
+        return CallOutcome.DONE
     key = f"{order.task_id}/{call.id}"
     scope = task.state.scope
     submitted = task.steps.first.metadata.get("context") or {}
@@ -108,6 +111,9 @@ def _run(
         context=submitted,
         state=task.state.values,
         memory=memory_path(team.memory, order.task_id, submitted),
+        earlier=tuple(
+            one.args for one in takewhile(lambda one: one.id != call.id, step.calls) if one.tool_name == call.tool_name
+        ),
         memory_of="" if team.memory is None else team.memory.of,
         messages=_conversation(engine, team, task, order, step)
         if isinstance(spec, AgentFunction | PydanticTool)

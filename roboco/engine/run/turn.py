@@ -42,7 +42,6 @@ from roboco.engine.run.deferral import (
 )
 from roboco.engine.run.failed_turn import error_text, try_later
 from roboco.engine.run.hand_over import hand_over_turn
-from roboco.engine.run.not_runnable import defer_turn
 from roboco.engine.run.other_choice import first_choice, next_choice
 from roboco.engine.run.reply import StepContent, content_of_failure, content_of_reply
 from roboco.engine.run.request import Choice, PreparedRequest, embed_files, prepare_request
@@ -175,7 +174,7 @@ def _run_with(turn: ClaimedTurn, listings: Listings) -> TurnResult:
     wait = engine.day_budgets.wait(claim.assignment.task_id, claim.snapshot.position.agent)
     if wait is not None and not turn.cancellation.requested:
         return defer(turn, *wait, TurnOutcome.BUDGET)
-    result = summary_for(engine, turn.team, claim, turn.cancellation)
+    result = summary_for(engine, turn.team, claim, turn.cancellation, turn.progress)
     if not turn.cancellation.requested and (deferred := _wait_for_summary(turn, result)) is not None:
         return deferred
     return _ask(turn, result, listings, first_choice(turn))
@@ -188,7 +187,9 @@ def _ask(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: C
         try:
             prepared = prepare_request(engine, turn.team, claim, result, listings, choice)
         except NotRunnable as error:
-            return defer_turn(turn, error)
+            where = f"agents worker {engine.services.workers.node_name!r} cannot describe the agent's tools"
+            content = content_of_failure(claim, error.code, f"{where}: {error.remedy('agents')}")
+            return commit_turn(turn, content, summary_metadata(ready_of(result)))
         except UsageError as error:
             return commit_turn(turn, content_of_failure(claim, "team", str(error)), summary_metadata(ready_of(result)))
         if prepared.refused:
@@ -209,8 +210,8 @@ def _ask(turn: ClaimedTurn, result: SummaryResult, listings: Listings, choice: C
 def _request_reply(turn: ClaimedTurn, prepared: PreparedRequest, choice: Choice) -> TurnResult | Choice:
     """Send the request, unless it must wait. Return what to try after a failure, or what became of the turn."""
     engine, claim = turn.engine, turn.claim
-    task_id, agent, profile = claim.assignment.task_id, claim.snapshot.position.agent, prepared.request.profile
-    wait = engine.day_budgets.reserve(task_id, agent, prepared.possible_usage, profile)
+    task_id, profile = claim.assignment.task_id, prepared.request.profile
+    wait = engine.day_budgets.reserve(task_id, claim.snapshot, prepared.possible_usage, profile)
     if wait is not None and not turn.cancellation.requested:
         return defer(turn, *wait, TurnOutcome.BUDGET)
     admission = engine.services.rate_limiter.reserve(prepared.request.profile, turn.ticket, prepared.expected_tokens)

@@ -7,7 +7,7 @@ In another terminal, start a whole stack with `. ./settings.env && roboco dev`. 
 
 import sys
 
-from roboco import Orchestrator, TextPartDelta
+from roboco import Orchestrator, TextPartDelta, TransientError
 
 
 def main() -> None:
@@ -22,4 +22,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except TransientError as error:
+        raise SystemExit(f"{error}; is the stack running?") from error

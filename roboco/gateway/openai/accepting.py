@@ -38,7 +38,7 @@ from roboco.gateway.teams import team_of_fork, team_of_new_task
 
 _NEW_CONVERSATION: Final = re.compile(r"task_[0-9a-f]{32}")
 """The tasks of conversations that POST /conversations has returned, and that have no message yet."""
-_KEY_REUSED: Final = "idempotency_key_reused"
+KEY_REUSED: Final = "idempotency_key_reused"
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def _upload_early(request: TurnRequest, new: NewTaskId, data: BinaryIO, name: st
 
 
 def _key_reused(error: StateConflict) -> Problem:
-    return Problem(422, _KEY_REUSED, str(error), "use another Idempotency-Key")
+    return Problem(422, KEY_REUSED, str(error), "use another Idempotency-Key")
 
 
 async def _attempted_before(request: TurnRequest, task: Task, state: TaskNow, position: int) -> AcceptedTurn | None:
@@ -274,7 +274,7 @@ async def _first_message_again(request: TurnRequest, state: TaskNow, task_id: st
     except StateConflict:
         return None
     except Problem as problem:
-        if problem.code == _KEY_REUSED:
+        if problem.code == KEY_REUSED:
             return None
         raise
 

@@ -49,8 +49,8 @@ async def accept_answers(request: TurnRequest, task_id: str) -> AcceptedTurn:
             decide = task.approve if answer.approve else task.deny
             await controls.run(decide, call_id, reason=answer.reason, by=by)
         else:
-            form = request.message_options["answer_form"]
-            await controls.run(task.answer, call_id, answer.text, answer_form=form, by=by)
+            form = {name: value for name, value in request.message_options.items() if name == "answer_form"}
+            await controls.run(task.answer, call_id, answer.text, by=by, **form)
     return AcceptedTurn(task, ResponseStart(state.last.seq + 1, before=state.last), state.cursor)
 
 

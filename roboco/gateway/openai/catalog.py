@@ -14,7 +14,7 @@ from roboco.gateway.openai.problems import OpenAIRoute, unknown_model
 from roboco.gateway.openai.reading import conversation_items, page_of
 from roboco.gateway.principal import Scope
 from roboco.gateway.problem import Problem
-from roboco.gateway.teams import team_names
+from roboco.gateway.teams import model_names, team_names
 
 router = APIRouter(prefix="/openai/v1", tags=["openai"], route_class=OpenAIRoute)
 
@@ -25,7 +25,7 @@ async def list_models(caller: Caller, gateway: TheGateway) -> dict[str, Any]:
     caller.require(Scope.READ)
     return {
         "object": "list",
-        "data": [_model(name) for name in await gateway.calls.reads.run(team_names, gateway, caller)],
+        "data": [_model(name) for name in await gateway.calls.reads.run(model_names, gateway, caller)],
     }
 
 
@@ -33,7 +33,8 @@ async def list_models(caller: Caller, gateway: TheGateway) -> dict[str, Any]:
 async def get_model(name: str, caller: Caller, gateway: TheGateway) -> dict[str, Any]:
     """Return a team as a model."""
     caller.require(Scope.READ)
-    if name not in await gateway.calls.reads.run(team_names, gateway, caller):
+    known = model_names if ":" in name else team_names
+    if name not in await gateway.calls.reads.run(known, gateway, caller):
         raise unknown_model(name[:80])
     return _model(name)
 

@@ -287,9 +287,9 @@ class TaskList(RecordModel):
 
 
 class HistoryPage(RecordModel):
-    """Consecutive steps of a history."""
+    """Consecutive steps of a history, in the form that the client asks for."""
 
-    steps: list[TaskStep]
+    steps: list[TaskStep] | list[dict[str, Any]]
     next: int | None
     """The `start` of the next page, or None after the newest step."""
 

@@ -9,7 +9,7 @@ import json
 from functools import cache
 from typing import Any, Final
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
@@ -32,8 +32,12 @@ TAGS: Final = (
     ("records", "The history, the conversation, the explanations and the usage of a task."),
     ("files", "Files of tasks, of any size, with ranges."),
     ("operations", "Queues, workers, rate limits, dead letters, stuck tasks and bulk controls, for operators."),
+    ("streams", "Live items of tasks, resumable after each."),
+    ("sign-in", "The caller, and the cookie of a browser."),
+    ("openai", "OpenAI's API: a model is the name of a team. The descriptions of its bodies are OpenAI's."),
     ("health", "Probes of an orchestrator of containers. They need no key."),
 )
+LICENSE: Final = {"name": "Not named by the gateway", "identifier": "LicenseRef-Unspecified"}
 SECURITY_SCHEMES: Final[dict[str, Any]] = {
     "bearer": {
         "type": "http",
@@ -67,6 +71,32 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
 """The example of each body of a request, by the name of its schema."""
 
 
+OPENAI_STATUSES: Final = (400, 401, 403, 404, 409, 413, 422, 429, 500, 503)
+OPENAI_ERROR: Final[dict[str, Any]] = {
+    "description": "An error, in the shape of OpenAI's API.",
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["error"],
+                "properties": {
+                    "error": {
+                        "type": "object",
+                        "required": ["message", "type", "param", "code"],
+                        "properties": {
+                            "message": {"type": "string"},
+                            "type": {"type": "string"},
+                            "param": {"type": ["string", "null"]},
+                            "code": {"type": "string"},
+                        },
+                    }
+                },
+            }
+        }
+    },
+}
+
+
 def describe(app: FastAPI) -> None:
     """Let the application return the completed document, also at `PATH`.
 
@@ -78,11 +108,13 @@ def describe(app: FastAPI) -> None:
         return app.openapi_schema
 
     @cache
-    def body() -> bytes:
-        return json.dumps(document(), separators=(",", ":")).encode()
+    def body(root: str) -> bytes:
+        served = document() | {"servers": [{"url": root or "/"}]}
+        return json.dumps(served, separators=(",", ":")).encode()
 
-    async def read_document() -> Response:
-        return Response(await asyncio.to_thread(body), media_type="application/json")
+    async def read_document(request: Request) -> Response:
+        root = request.scope.get("root_path", "")  # where an application mounts the gateway
+        return Response(await asyncio.to_thread(body, root), media_type="application/json")
 
     app.openapi = document  # type: ignore[method-assign] # FastAPI documents this way
     app.add_api_route(PATH, read_document, include_in_schema=False)
@@ -102,7 +134,11 @@ def _completed(app: FastAPI) -> dict[str, Any]:
             schemas[name]["examples"] = [example]
     _describe_fields(schemas)
     _close_pattern_objects(document)
+    document["servers"] = [{"url": "/"}]
+    document["info"]["license"] = LICENSE
     document["security"] = [{name: []} for name in SECURITY_SCHEMES]
+    for operation in _operations(document, "openai"):
+        operation["responses"] |= {str(status): OPENAI_ERROR for status in OPENAI_STATUSES}
     for operation in _operations(document, "health"):
         operation["security"] = []
     return document

@@ -1,6 +1,6 @@
 """records: the history, the conversation, the explanations and the usage of a task."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from fastapi import Query
 
@@ -9,7 +9,9 @@ from roboco.client.task import Task
 from roboco.client.task_explanation import TaskExplanation, explanation_of
 from roboco.client.task_result import TaskResult, result_of
 from roboco.client.usage_report import UsageReport, usage_report
-from roboco.domain.session.agent_session import AgentSessionDelta, AgentSessionRecord
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.reading_form import DocumentForm, step_in_form
+from roboco.domain.session.agent_session import AgentSessionDelta, AgentSessionRecord, SessionForm
 from roboco.domain.session.session import Session, SessionDelta
 from roboco.domain.status import TaskStatus
 from roboco.errors import CorruptHistory, TransientError
@@ -24,7 +26,7 @@ router = Endpoints("records", (404,))
 MAX_HISTORY_BYTES: Final = 4 * 1024 * 1024
 """Bytes of the steps of a page, unless its first step alone has more."""
 FormParameter = Annotated[
-    Literal["roboco", "roboto"],
+    SessionForm,
     Query(description="The names and statuses of Roboco, or those of roboto.ai's sessions."),
 ]
 Position = Annotated[int, Query(ge=0, le=10**9)]
@@ -49,15 +51,23 @@ async def _wait_at_rest(gateway: Gateway, caller: Principal, task_id: str, wait:
 
 
 @router.read("/tasks/{task_id}/history", HistoryPage, "Read the history")
-def get_history(task: Task, start: Position = 0, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> RawJson:
+def get_history(
+    task: Task,
+    start: Position = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    form: Annotated[DocumentForm | None, Query(description="The names of the document with this number.")] = None,
+) -> RawJson:
     """Return committed steps from a position on, with their digests. `next` is the `start` of the next page.
 
-    A page has at most `limit` steps and 4 MiB, and at least one step if there is one.
+    A page has at most `limit` steps and 4 MiB, and at least one step if there is one. With `form`, steps have the names
+    and fields of one of the documents on Roboco's objects, without positions and digests.
     """
     # The steps are those that are stored, each on a separate line, so that a client can verify their digests.
     lines, size, following = list[bytes](), 0, "null"
+    before = next(task.steps(start - 1), None) if form == "003" and start else None
     for step in task.steps(start):
-        line = step.line().encode()
+        line = (step.line() if form is None else canonical_json(step_in_form(step, form, before))).encode()
+        before = step
         size += len(line)
         if lines and (len(lines) == limit or size > MAX_HISTORY_BYTES):
             following = str(step.seq)

@@ -90,6 +90,8 @@ class MemoryErasure(FewMistakes, InputModel):
     """`tenant`, or a field such as `context.user`; without it all memories of the tenant are erased."""
     value: Annotated[str, Field(max_length=MAX_OWNER_CHARS)] = ""
     """The value of the field."""
+    entry: Annotated[str, Field(max_length=64)] = ""
+    """The id of an entry, to erase that one alone."""
 
 
 class ErasedMemory(RecordModel):
@@ -174,8 +176,8 @@ def get_memory(
 
 @router.operate("/operations/memory/erasure", ErasedMemory, "Erase a memory", (413,))
 def erase_memory(gateway: Gateway, caller: Principal, order: MemoryErasure) -> ErasedMemory:
-    """Erase what agents remember for an owner, or for a whole tenant. Its tasks stay."""
-    erased = gateway.orchestrator.operator.erase_memory(order.of, order.value, tenant=order.tenant, by=caller.by)
+    """Erase an entry, or what agents remember for an owner, or for a whole tenant. The tasks stay."""
+    erased = gateway.orchestrator.operator.erase_memory(**order.model_dump(), by=caller.by)
     return ErasedMemory(entries=erased)
 
 

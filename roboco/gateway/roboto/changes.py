@@ -224,7 +224,7 @@ def _without_content(message: AgentMessage) -> AgentMessage:
 
 
 def _is_blank_turn(message: SessionMessage) -> bool:
-    return not message.content and not message.status.terminal
+    return not message.content and not message.status.is_terminal()
 
 
 def _checksum(text: str) -> int:

@@ -6,15 +6,13 @@ the goal is made from it.
 """
 
 import json
-import re
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from roboco.domain.session.agent_session import NUMBER, declared_data, goal_record
 from roboco.domain.session.goal import SessionGoal
 
-_STATUSES: Final = {"open": "pending", "achieved": "achieved", "failed": "failed"}
-_NUMBER = re.compile(r"_\d+$")
 _Description = Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")]
 _Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,100}$")]
 _Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"\S")]
@@ -96,7 +94,7 @@ def declared_goals(goals: list[WireGoal]) -> list[dict[str, Any]]:
     """Return the goals as a message of Roboco declares them. Goals of one type are numbered."""
     found: list[dict[str, Any]] = []
     for goal in goals:
-        earlier = sum(1 for other in found if _NUMBER.sub("", other["name"]) == goal.goal_type)
+        earlier = sum(1 for other in found if NUMBER.sub("", other["name"]) == goal.goal_type)
         properties = goal.properties()
         schema = {
             "type": "object",
@@ -119,30 +117,7 @@ def goal_records(goals: list[SessionGoal]) -> list[dict[str, Any]]:
 
     Other goals are left out: the client knows its own types alone.
     """
-    return [_record(goal, data) for goal in goals if (data := _goal_data(goal)) is not None]
-
-
-def _record(goal: SessionGoal, data: dict[str, Any]) -> dict[str, Any]:
-    stored = goal.model_dump(mode="json")
-    return {
-        "goal_type": data["goal_type"],
-        "goal_data": data,
-        "status": _STATUSES[goal.status],
-        "message_sequence_num": goal.declared_seq,
-        "created": stored["declared_at"],
-        "concluded_at": stored["achieved_at"],
-        "achieve_tool_use_id": goal.tool_use_id,
-    }
-
-
-def _goal_data(goal: SessionGoal) -> dict[str, Any] | None:
-    """Return the goal as the request declared it, or None if no request of this API did."""
-    try:
-        data = json.loads(goal.outcome_schema.get("description", ""))
-    except (TypeError, ValueError, RecursionError):
-        return None
-    known = isinstance(data, dict) and data.get("goal_type") == _NUMBER.sub("", goal.name)
-    return data if known else None
+    return [goal_record(goal).model_dump(mode="json") for goal in goals if declared_data(goal) is not None]
 
 
 def _list_of(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:

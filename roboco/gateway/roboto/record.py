@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from roboco.domain.ids import tenant_of
 from roboco.domain.session.agent_session import AgentSessionStatus, agent_session
 from roboco.domain.session.session import ContinuationToken, Session
 from roboco.gateway.roboto.changes import GivenToken, running_text, session_status, without_blank_turn
@@ -30,7 +29,6 @@ def session_record(session: Session, continues: bool, team: str, shown: int | No
     data = record.model_dump(mode="json", exclude={"goals"})
     return data | {
         "thread_id": session.task_id,
-        "org_id": tenant_of(session.task_id),
         "created_by": created_by(session),
         "created_from_agent_id": team,
         "visibility": VISIBILITY,

@@ -120,7 +120,7 @@ class ToolResultBody(BaseModel):
 class ToolResultsRequest(FewMistakes):
     """Results of client tools."""
 
-    tool_results: Annotated[list[ToolResultBody], Field(max_length=MAX_RESULTS)]
+    tool_results: Annotated[list[ToolResultBody], Field(min_length=1, max_length=MAX_RESULTS)]
     client_tools: list[WireTool] | None = None
 
 

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from roboco.client.options import MessageOptions
+from roboco.client.session import SessionPoll
 from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json, sha256, well_formed
 from roboco.domain.history.step import USER, TaskStep
@@ -29,6 +30,8 @@ REPEAT_SECONDS: Final = 3.0
 """Seconds for which the same message, after its turn has ended, counts as a repetition of the request."""
 MAX_ERROR_CHARS: Final = 4000
 """Characters of the error of a client tool."""
+_DECIDED: Final = (TaskStatus.APPROVAL, TaskStatus.PAUSED)
+"""The statuses in which a person has a decision to make. To the client they are user_turn, so that it stops polling."""
 _INDICES: Final = 8
 """Steps that may have been committed between the first request and the message's own step."""
 _SENT, _MADE = "rt", "rs"
@@ -50,8 +53,7 @@ def item_id_at(task_id: str, by: str, request: SendRequest, index: int) -> str:
 def is_accepted(task: Task, by: str, request: SendRequest, now: datetime) -> bool:
     """Return True if the request repeats one whose message is accepted already."""
     steps = task.history()
-    poll = task.poll(_at_end(steps))
-    repeats = _repeats(task.task_id, by, request, steps, session_status(poll.status, poll.continues), now)
+    repeats = _repeats(task.task_id, by, request, steps, _turn_of(task.poll(_at_end(steps))), now)
     return repeats or is_stored(task, item_id_at(task.task_id, by, request, len(steps)))
 
 
@@ -62,11 +64,11 @@ def send_message(task: Task, by: str, request: SendRequest, now: datetime) -> No
     steps = task.history()
     item_id = item_id_at(task.task_id, by, request, len(steps))
     poll = task.poll(_at_end(steps))
-    status = session_status(poll.status, poll.continues)
+    status = _turn_of(poll)
     if _repeats(task.task_id, by, request, steps, status, now):
         return
     if not is_stored(task, item_id):  # an item may be stored and not accepted yet: the same one completes that
-        _check_turn(status, _rests(poll.status, steps))
+        _check_turn(status, poll.status, _rests(poll.status, steps))
     task.send(text, item_id=item_id, **message_options(request, by, declared_tools(steps)))
 
 
@@ -128,6 +130,11 @@ def _at_end(steps: Sequence[TaskStep]) -> str:
     return f".0.0.{len(steps)}.0"
 
 
+def _turn_of(poll: SessionPoll) -> AgentSessionStatus:
+    """Return the party whose message the session takes. While a person has a decision to make, the client has none."""
+    return AgentSessionStatus.ROBOTO_TURN if poll.status in _DECIDED else session_status(poll.status, poll.continues)
+
+
 def _repeats(
     task_id: str, by: str, request: SendRequest, steps: Sequence[TaskStep], status: AgentSessionStatus, now: datetime
 ) -> bool:
@@ -147,7 +154,11 @@ def _rests(status: TaskStatus, steps: Sequence[TaskStep]) -> bool:
     return status is TaskStatus.QUEUED and bool(steps) and steps[-1].by_agent and not steps[-1].calls
 
 
-def _check_turn(status: AgentSessionStatus, rests: bool) -> None:
+def _check_turn(status: AgentSessionStatus, task_status: TaskStatus, rests: bool) -> None:
+    if task_status in _DECIDED:
+        raise Problem(
+            409, "busy", f"the task has the status {task_status} and takes no message", "approve, deny or resume first"
+        )
     if status is AgentSessionStatus.ROBOTO_TURN and not rests:
         raise Problem(
             409, "busy", "the session is in roboto_turn and takes no message", "poll its delta until it is in user_turn"

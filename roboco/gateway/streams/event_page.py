@@ -10,6 +10,7 @@ from typing import Final
 from roboco.domain.stream.item import StreamItem
 from roboco.errors import TransientError
 from roboco.gateway.streams.place import end_place, is_end
+from roboco.gateway.streams.selection import Selection
 
 MAX_PAGE_CHARS: Final = 1_000_000
 """Characters of a page after which it takes no further item."""
@@ -26,10 +27,10 @@ class EventPage:
     items: tuple[StreamItem, ...]
     place: str
 
-    @property
-    def json(self) -> str:
-        """The page in JSON."""
-        items = ",".join(f'{{"id":"{one.cursor}","type":"{one.type}","data":{one.data_json}}}' for one in self.items)
+    def json(self, selection: Selection) -> str:
+        """Return the page in JSON, in the form of the client."""
+        shown = ((one.cursor, *selection.content(one)) for one in self.items)
+        items = ",".join(f'{{"id":"{place}","type":"{kind}","data":{data}}}' for place, kind, data in shown)
         return f'{{"items":[{items}],"cursor":"{self.place}","ended":{json.dumps(is_end(self.place))}}}'
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 from fastapi import Header, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from roboco.domain.reading_form import StreamForm
 from roboco.gateway.problem import invalid
 from roboco.gateway.streams.form import Form, LinesOfJson, ServerSentEvents
 from roboco.gateway.streams.place import MAX_TASKS
@@ -60,6 +61,13 @@ class TaskQuery(StreamQuery):
     """The most items of a page."""
     subtasks: Literal["1", "true"] | None = None
     """Set it to 1 for the items of its sub-tasks, too. The data of each item are then its `task_id` and `data`."""
+    form: StreamForm | None = None
+    """The names of the document with this number: deltas and steps (`000`), or chunks and events (`001`, `002`)."""
+
+    @property
+    def selection(self) -> Selection:
+        """The items that the client asks for, in its form."""
+        return Selection(self.channel, self.agent, self.form)
 
 
 class TasksQuery(StreamQuery):

@@ -17,6 +17,7 @@ from roboco.gateway.access import Caller
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, problem_of
+from roboco.gateway.rest.responses import problems
 from roboco.gateway.streams.ending import failed
 from roboco.gateway.streams.event_page import EventPage, read_page
 from roboco.gateway.streams.form import Form, ServerSentEvents
@@ -66,7 +67,7 @@ _STREAM_OF_TASKS: Final[dict[str, Any]] = {
 }
 _ENDED: Final[dict[str, Any]] = {"description": "The task has ended, and the client has its last event."}
 
-router = APIRouter(prefix="/v1", tags=["streams"])
+router = APIRouter(prefix="/v1", tags=["streams"], responses=problems(404))
 
 
 @router.get(
@@ -188,7 +189,7 @@ async def _page(gateway: Gateway, caller: Principal, query: TaskQuery, task: Tas
         shows = query.selection.shows
         async with gateway.limits.open_stream(caller):
             page = await read_page(items, place, shows, query.limit, query.wait)
-    return Response(page.json, media_type="application/json", headers=HEADERS)
+    return Response(page.json(query.selection), media_type="application/json", headers=HEADERS)
 
 
 def _refused(request: Request, form: type[Form] | None, error: Problem | TransientError) -> Response:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from roboco.domain.canonical_json import canonical_json
+from roboco.domain.reading_form import StreamForm, in_form
 from roboco.domain.stream.event import AgentHandedOff, AgentSelected
 from roboco.domain.stream.item import StepFinal, StreamItem, TextPartDelta, ToolCallItem
 
@@ -32,10 +34,21 @@ class Selection:
     channel: StreamChannel | None = None
     agent: str | None = None
     """The name of an agent. Items that name no agent concern the whole task, and are shown."""
+    form: StreamForm | None = None
+    """The document whose names the items have. Items that it has no name for are left out."""
 
     def shows(self, item: StreamItem) -> bool:
         """Return True if the client asks for the item."""
-        return item.type in ALWAYS_SHOWN or (self._is_of_channel(item) and self._is_of_agent(item))
+        wanted = item.type in ALWAYS_SHOWN or (self._is_of_channel(item) and self._is_of_agent(item))
+        return wanted and (self.form is None or in_form(item, self.form) is not None)
+
+    def content(self, item: StreamItem) -> tuple[str, str]:
+        """Return the type of a shown item and its data in JSON, in the form of the client."""
+        if self.form is None:
+            return item.type, item.data_json
+        data = in_form(item, self.form)
+        kind = item.type if self.form == "000" else data["type"]
+        return kind, canonical_json({"task_id": item.task_id, "data": data} if item.task_id else data)
 
     def _is_of_channel(self, item: StreamItem) -> bool:
         return self.channel is None or (self.channel is StreamChannel.EVENTS) == item.type.startswith("event_")

@@ -42,6 +42,8 @@ class TaskSource:
         self.place = item.cursor
         if self._selection.shows(item):
             self._hidden = 0
+            if self._selection.form is not None:
+                return self.form.frame(item.cursor, *self._selection.content(item))
             return _shared_frame(self.form, item)
         self._hidden += 1
         return self.form.ping(self.take_unsent_place()) if self._hidden >= MAX_HIDDEN else b""

@@ -17,7 +17,7 @@ _IMPORT: Final = re.compile(r'^import \{ ([^}]*) \} from "(?:\./)?([^"]+)";\n', 
 _DECLARED: Final = re.compile(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", re.MULTILINE)
 _EXPORT: Final = re.compile(r"^export ", re.MULTILINE)
 _LIBRARY: Final = "../vendor/preact.js"
-_STYLES: Final = ("base", "task", "lanes", "inspector")
+_STYLES: Final = ("base", "task", "markdown", "lanes", "inspector", "print")
 """The styles in their order: a later rule counts more."""
 
 

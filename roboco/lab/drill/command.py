@@ -5,7 +5,6 @@ import os
 import sys
 import tempfile
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -159,7 +158,7 @@ class _Drill:
             tools = (spec for one in all_teams(team) for spec in one.function_tools)
             irreversible = frozenset(spec.name for spec in tools if spec.effect == "irreversible")
             baseline = Baseline(irreversible, stack.without_store, self._real_model)
-            with closing(Orchestrator(stack.settings)) as client:
+            with Orchestrator(stack.settings) as client:
                 plan = DrillPlan(stack, client, team, given["prompt"], given["context"], given["tasks"], report.tick)
 
                 def execute(fault: Fault, baseline: Baseline) -> ObservedRun:

@@ -3,7 +3,6 @@
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Final
 
 import click
@@ -37,7 +36,7 @@ def replay_task(task_id: str, team: str | None, as_json: bool) -> int:
     The command calls no model and no tool, and writes nothing. With --team it shows the positions at which that team
     would choose otherwise, each decided from the record before it. The exit code is 1 if a choice differs.
     """
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with Orchestrator(load_settings()) as orchestrator:
         past = stored_record(orchestrator, task_id, own_router=team is None)
         other = None if team is None else orchestrator.team(team)
         positions = replay(past) if other is None else replay(past, other, router_of(orchestrator, other))

@@ -9,6 +9,7 @@ from roboco.domain.decision.situation import ATTEMPTS, Situation
 from roboco.domain.history.part import ToolResultPart
 from roboco.domain.history.state import History, TaskState
 from roboco.domain.history.step import FUNCTION, GUARDED, GUARDS, NEW_LIMITS, ORCHESTRATOR, REFUSED, USER, TaskStep
+from roboco.domain.history.steps_on_demand import StepsOnDemand
 from roboco.domain.inbox.item import (
     Interrupt,
     Item,
@@ -30,7 +31,9 @@ def history_prefixes(steps: Sequence[TaskStep]) -> Iterator[History]:
     state = TaskState()
     for end, step in enumerate(steps, 1):
         state = state.after(step)
-        yield History(state, tuple(steps[max(0, end - TAIL_LENGTH) : end]))
+        yield History(
+            state, tuple(steps[max(0, end - TAIL_LENGTH) : end]), StepsOnDemand(lambda start: iter(steps[start:]), end)
+        )
 
 
 def recorded_action(step: TaskStep) -> Action:

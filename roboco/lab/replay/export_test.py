@@ -1,7 +1,6 @@
 """roboco export-test: a recorded task as a test of its team."""
 
 import os
-from contextlib import closing
 from pathlib import Path
 from pprint import pformat
 from typing import Any, Final
@@ -76,7 +75,7 @@ def export_test(task_id: str, team: Path | None, output: Path | None, force: boo
     """
     if output is not None and output.exists() and not force:
         raise UsageError(f"file {str(output)!r} exists already; choose another one, or overwrite it with --force")
-    with closing(Orchestrator(load_settings())) as orchestrator:
+    with Orchestrator(load_settings()) as orchestrator:
         text, failure = _render(orchestrator, task_id, team, output)
     if output is not None:
         _write(output, text)

@@ -196,7 +196,7 @@ def with_edges_of(team: Team, history: History) -> History:
         node, _, way = rule.partition("[")
         name = rule if rule in names else ways.get((node, way.partition("] -> ")[2]), rule)
         rules[name] = rules.get(name, 0) + count
-    return History(history.state.model_copy(update={"rules": rules}), history.tail)
+    return replace(history, state=history.state.model_copy(update={"rules": rules}))
 
 
 def compared(recorded: Action, chosen: Action, other: bool) -> Comparison:

@@ -3,43 +3,63 @@
 The index is derived: if it is missing, broken or of another history, it is rebuilt from the workspace.
 """
 
+import importlib
+import logging
 import sqlite3
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Protocol
 
+from roboco.domain.canonical_json import well_formed
 from roboco.domain.history.step import TaskStep
 from roboco.errors import TransientError
 from roboco.ports.workspace import Histories
+from roboco.tools.search.analyzer import query_terms
 from roboco.tools.search.index_cache import MAX_CACHE_BYTES, IndexCache, is_broken_file
 from roboco.tools.search.indexer import Indexer, ReadArtifact
-from roboco.tools.search.passage import MAX_PASSAGE_CHARS, step_passages
-from roboco.tools.search.query import Query, parse_query
-from roboco.tools.search.rank_fusion import Embedder, fuse_rankings
+from roboco.tools.search.passage import step_passages
 from roboco.tools.search.result import SearchFilters, SearchHit, SearchResult
-from roboco.tools.search.snippet import snippet
-from roboco.tools.search.sqlite_index import PassageRef, SqliteIndex, StoredPassage
-from roboco.tools.search.vector import cosine, text_hash
+from roboco.tools.search.sqlite_index import SqliteIndex, StoredPassage
+from roboco.tools.search.vector import Vector
 
-COMPOUND_WEIGHT = 0.3
-"""The weight of a compound, or of a member of one, relative to the word itself."""
-MAX_COMPARED, MAX_NEWEST = 60, 20
-"""Maximum number of passages that are compared by meaning: the best by words, and the newest regardless of words."""
-_MAX_HITS_PER_ARTIFACT = 3
-"""Maximum number of hits in one artifact."""
+_log = logging.getLogger(__name__)
+
+BATCH_SIZE = 48
+"""Maximum number of passages for which vectors are computed or requested at once."""
+EMBEDDING_SECONDS = 10.0
+"""Seconds for which a search waits for vectors. A thread of the process computes the rest."""
+_MAX_HITS_PER_ARTIFACT, _MIN_DISTANCE = 3, 4000
+"""Maximum number of hits in one artifact, and minimum number of characters between them."""
 _CANDIDATES_PER_HIT = 20
-"""Passages that are fetched per hit: several may be of one step."""
+"""Passages that are considered per hit: several may be of one step."""
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors that point in the same direction if the texts mean the same."""
+
+    @property
+    def model(self) -> str:
+        """Return the model and its endpoint: vectors of different models cannot be compared."""
+
+    def vectors(self, texts: Sequence[str]) -> "list[Vector | None]":
+        """Return a vector of length 1 for each text, None for one that the model does not accept.
+
+        Raise TransientError if the vectors are not available soon.
+        """
 
 
 @dataclass(frozen=True)
 class _Search:
-    """One search: the original query and its parsed form."""
+    """One search: the original query and its terms."""
 
     task_id: str
     query: str
-    parsed: Query
+    terms: tuple[str, ...]
     limit: int
     filters: SearchFilters
 
@@ -67,14 +87,16 @@ class MemoryIndex:
         self._cache = IndexCache(folder, capacity)
         self._embedder = embedder
         self._workspace = workspace
+        self._catching_up = threading.Lock()
+        self._vectors: tuple[object, Any] = (None, None)
 
     def search(self, task_id: str, query: str, limit: int, filters: SearchFilters | None = None) -> SearchResult:
         """Return the best hits: one per step, or per neighbourhood in an artifact; the newest first among equals.
 
         Raise TransientError if the index cannot be used, even after a rebuild.
         """
-        search = _Search(task_id, query, parse_query(query), limit, filters or SearchFilters())
-        if not search.parsed.terms or limit < 1:
+        search = _Search(task_id, well_formed(query), query_terms(query), limit, filters or SearchFilters())
+        if not search.terms or limit < 1:
             return SearchResult()
         try:
             return self._search(search)
@@ -89,8 +111,8 @@ class MemoryIndex:
 
     def search_steps(self, steps: Sequence[TaskStep], query: str, limit: int) -> SearchResult:
         """Return the best of a few steps, ranked as by `search`. Their index is in memory, and is not kept."""
-        search = _Search("", query, parse_query(query), limit, SearchFilters())
-        if not search.parsed.terms or not steps:
+        search = _Search("", well_formed(query), query_terms(query), limit, SearchFilters())
+        if not search.terms or not steps:
             return SearchResult()
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
             passages = [passage for step in steps for passage in step_passages(step, lambda _: None)]
@@ -107,69 +129,100 @@ class MemoryIndex:
         return self._ranked(search, opened, update)
 
     def _ranked(self, search: _Search, opened: _OpenIndex, update: Callable[[SqliteIndex], None]) -> SearchResult:
+        """Return the result. The index is not locked while vectors are computed or requested."""
+        query, note = self._query_vector(search.query)
         with opened() as file:
             update(file)
-            by_words, words = _rank_by_words(file, search)
-            if self._embedder is None:
-                return SearchResult(tuple(_select_hits(by_words, file.passage, words, search.limit)))
-            newest = file.newest(search.filters, MAX_NEWEST)
-            stored = {place.id: file.passage(place.id) for place in (*by_words, *newest)}
-        known = {place.id for place in by_words}
-        compared = [*by_words[:MAX_COMPARED], *(place for place in newest if place.id not in known)]
-        texts = {place.id: stored[place.id].text for place in compared}
-        similarity, note = self._similarities(self._embedder, search, texts, opened)
-        ranked = fuse_rankings(by_words, compared, similarity) if similarity else by_words
-        return SearchResult(tuple(_select_hits(ranked, stored.__getitem__, words, search.limit)), note)
-
-    def _similarities(
-        self, embedder: Embedder, search: _Search, texts: dict[int, str], opened: _OpenIndex
-    ) -> tuple[dict[int, float], str]:
-        """Return the similarity of the query and each text by passage id, and ""; or nothing and the reason.
-
-        The index is not locked during the requests to the endpoint.
-        """
-        hashes = {one: text_hash(text) for one, text in texts.items()}
+            if query is None or not file.without_vector(self._space(query), 1):
+                return self._result(file, search, query, note)
+        note = self._embed(query, opened, time.monotonic() + EMBEDDING_SECONDS)
+        if note and search.task_id:
+            threading.Thread(target=self._catch_up, args=(query, opened), daemon=True).start()
         with opened() as file:
-            vectors = file.vectors(embedder.model, set(hashes.values()))
-        missing = {hashes[one]: text for one, text in texts.items() if hashes[one] not in vectors}
+            return self._result(file, search, query, note)
+
+    def _result(self, file: SqliteIndex, search: _Search, query: "Vector | None", note: str) -> SearchResult:
+        ranked = self._ranked_passages(file, search, query)
+        return SearchResult(tuple(_select_hits(ranked, file.passage, search.limit)), note)
+
+    def _ranked_passages(
+        self, file: SqliteIndex, search: _Search, query: "Vector | None"
+    ) -> Sequence[tuple[int, float]]:
+        """Return the best passages with their scores: by words, and by meaning if the query has a vector."""
+        most = search.limit * _CANDIDATES_PER_HIT
+        scores: dict[int, float] = file.match(search.terms, search.filters, most)
+        if query is not None and self._vectors[0] != (version := file.vectors_version()):
+            self._vectors = (version, _numeric().PackedVectors(file.vectors(), len(query)))
+        if query is not None:
+            scores = self._vectors[1].best_scores(query, scores, file.filtered(search.filters), most)
+        return sorted(scores.items(), key=lambda one: (-one[1], -one[0]))[:most]
+
+    def _query_vector(self, query: str) -> "tuple[Vector | None, str]":
+        """Return the vector of the query and "", or None and the reason."""
+        if self._embedder is None:
+            return None, ""
         try:
-            query, *computed = embedder.vectors([search.query, *missing.values()])
+            [vector] = self._embedder.vectors([query])
         except TransientError as error:
-            return {}, f"ranked by words alone: {error}"
-        new_vectors = dict(zip(missing, computed, strict=True))
-        if new_vectors:
+            return None, f"ranked by words alone: {error}"
+        return vector, "" if vector is not None else f"ranked by words alone: {self._embedder.model} refuses the query"
+
+    def _space(self, vector: Vector) -> str:
+        """Return the name of the space of the vectors: a model that gives them another length is another one."""
+        return f"{self._embedder.model if self._embedder else ''} {len(vector)}"
+
+    def _embed(self, query: Vector, opened: _OpenIndex, until: float) -> str:
+        """Add a vector to each passage that has none. Return "" or why passages are found by words alone."""
+        space, waiting = self._space(query), "passages without a vector were found by words alone"
+        with opened() as file:
+            texts = file.without_vector(space, BATCH_SIZE)
+        while texts and self._embedder is not None:
+            if time.monotonic() > until:
+                return f"{waiting}: a later search has their vectors"
+            try:
+                found = self._embedder.vectors([text for _, text in texts])
+            except TransientError as error:
+                return f"{waiting}: {error}"
+            accepted = [(number, one) for (number, _), one in zip(texts, found, strict=True) if one is not None]
+            if any(len(one) != len(query) for _, one in accepted):
+                return f"{waiting}: the vectors of {self._embedder.model} differ in length"
+            packed = _numeric().pack(accepted) if accepted else b""
             with opened() as file:
-                file.store_vectors(embedder.model, new_vectors)
-        vectors |= new_vectors
-        return {one: cosine(query, vectors[key]) for one, key in hashes.items()}, ""
+                file.add_vectors(space, texts, packed)
+                texts = file.without_vector(space, BATCH_SIZE)
+        return ""
+
+    def _catch_up(self, query: Vector, opened: _OpenIndex) -> None:
+        """Add the vectors for which a search did not wait, of one task at a time."""
+        if not self._catching_up.acquire(blocking=False):
+            return
+        try:
+            if note := self._embed(query, opened, float("inf")):
+                _log.warning("%s", note)
+        except (sqlite3.Error, TransientError) as error:
+            _log.warning("a later search computes the vectors of a history: %s", error)
+        finally:
+            self._catching_up.release()
 
 
-def _rank_by_words(file: SqliteIndex, search: _Search) -> tuple[list[PassageRef], set[str]]:
-    """Return the passages with words of the query, best first, and the words that count: compounds count less."""
-    query = search.parsed
-    related = [*file.find_compounds(query.members), *query.compound_parts]
-    max_passages = search.limit * _CANDIDATES_PER_HIT + MAX_COMPARED
-    places = {place.id: place for place in file.match(query.terms, search.filters, max_passages)}
-    for place in file.match(related, search.filters, max_passages):
-        score = COMPOUND_WEIGHT * place.score + (places[place.id].score if place.id in places else 0.0)
-        places[place.id] = place.with_score(score)
-    best = sorted(places.values(), key=lambda place: (-place.score, -place.seq, place.id))
-    return best[:max_passages], {*query.terms, *related}
+def _numeric() -> Any:
+    return importlib.import_module("roboco.tools.search.vectors")  # which imports numpy, of the extra `memory`
 
 
 def _select_hits(
-    places: Sequence[PassageRef], stored: Callable[[int], StoredPassage], words: set[str], limit: int
+    ranked: Sequence[tuple[int, float]], stored: Callable[[int], StoredPassage], limit: int
 ) -> Iterator[SearchHit]:
     """Yield at most `limit` hits, without repeating a step or a section of an artifact."""
     offsets_by_source: dict[object, list[int]] = {}
     shown: set[tuple[int, str]] = set()
-    for place in places:
-        offsets = offsets_by_source.setdefault(place.uri or place.seq, [])
-        offset = place.offset or 0
-        most = 1 if place.uri is None else _MAX_HITS_PER_ARTIFACT
-        if len(offsets) >= most or any(abs(offset - other) < 2 * MAX_PASSAGE_CHARS for other in offsets):
+    for number, score in ranked:
+        passage = stored(number)
+        offsets = offsets_by_source.setdefault(passage.uri or passage.seq, [])
+        offset = passage.offset or 0
+        most = 1 if passage.uri is None else _MAX_HITS_PER_ARTIFACT
+        if len(offsets) >= most or any(abs(offset - other) < _MIN_DISTANCE for other in offsets):
             continue
-        hit = _to_hit(place, stored(place.id), words)
+        hit = _to_hit(passage, score)
         if (hit.seq, hit.snippet) in shown:
             continue
         offsets.append(offset)
@@ -179,16 +232,16 @@ def _select_hits(
             return
 
 
-def _to_hit(place: PassageRef, passage: StoredPassage, words: set[str]) -> SearchHit:
-    start, shown = snippet(passage.text, words)
+def _to_hit(passage: StoredPassage, score: float) -> SearchHit:
+    indent = len(passage.text) - len(passage.text.lstrip())
     return SearchHit(
         step_id=passage.step_id,
         seq=passage.seq,
         agent_name=passage.agent,
         part=passage.part,
-        score=place.score,
-        snippet=shown,
+        score=score,
+        snippet=passage.text.strip(),
         created_at=datetime.fromtimestamp(passage.at, UTC),
         artifact=passage.uri,
-        offset=None if passage.offset is None else passage.offset + start,
+        offset=None if passage.offset is None else passage.offset + indent,
     )

@@ -1,20 +1,31 @@
 """Passages: the content of a step in pieces that a search can find and show."""
 
+import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from roboco.domain.builtin_tools import MEMORY_SEARCH
 from roboco.domain.canonical_json import well_formed
-from roboco.domain.history.part import Artifact, ArtifactPart, ErrorPart, Part, TextPart, ToolCallPart, ToolResultPart
+from roboco.domain.history.part import (
+    Artifact,
+    ArtifactPart,
+    ErrorPart,
+    Part,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
 from roboco.domain.history.step import TaskStep
 from roboco.tools.search.result import PartKind
 
-MAX_PASSAGE_CHARS = 2000
-"""Maximum number of characters of a passage."""
+MIN_PASSAGE_CHARS, MAX_PASSAGE_CHARS = 40, 240
+"""Characters of a passage: about a sentence, since the vector of several says little about each of them."""
 MAX_INDEXED_BYTES = 1024 * 1024
 """Maximum number of bytes of an artifact that are indexed."""
-_BREAKS = ("\n\n", "\n", ". ", "。", " ")
+_END = re.compile(r"\n|[.!?]\s|[。！？]")
 _TEXT_SUBTYPES = frozenset(
     {"json", "xml", "yaml", "x-yaml", "toml", "csv", "javascript", "sql", "x-ndjson", "markdown", "x-sh"}
 )
@@ -36,13 +47,28 @@ ReadText = Callable[[Artifact], str | None]
 
 
 def step_passages(step: TaskStep, read_text: ReadText) -> Iterator[Passage]:
-    """Yield the passages of the step's parts and of the text artifacts that it refers to."""
+    """Yield the passages of the step's parts and of the text artifacts that it refers to.
+
+    Searches and their hits are left out: they repeat other steps, and would displace them.
+    """
     for part in step.parts:
+        if isinstance(part, UnknownPart) or _is_search(part):
+            continue
         if isinstance(part, ArtifactPart):
             yield from _artifact_passages(step, part.artifact, read_text)
             continue
         for _, piece in split_text(_part_text(part)):
             yield Passage(step, part.type, piece)
+
+
+def _is_search(part: Part) -> bool:
+    if isinstance(part, ToolCallPart):
+        return part.tool_call.tool_name == MEMORY_SEARCH
+    found = part.tool_result.result if isinstance(part, ToolResultPart) else None
+    hits = found.get("hits") if isinstance(found, dict) else found
+    return isinstance(hits, list) and any(
+        isinstance(hit, dict) and {"step_id", "snippet"} <= hit.keys() for hit in hits
+    )
 
 
 def is_text(mime_type: str) -> bool:
@@ -54,7 +80,7 @@ def is_text(mime_type: str) -> bool:
 
 
 def split_text(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the text in nonempty pieces with their offsets, split at paragraphs, lines, sentences or words."""
+    """Yield the text in nonempty pieces with their offsets, split at lines, sentences or words."""
     start = 0
     while start < len(text):
         end = _piece_end(text, start)
@@ -64,14 +90,12 @@ def split_text(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _piece_end(text: str, start: int) -> int:
-    end_limit = start + MAX_PASSAGE_CHARS
-    if end_limit >= len(text):
+    earliest, limit = start + MIN_PASSAGE_CHARS, start + MAX_PASSAGE_CHARS
+    if (found := _END.search(text, earliest, limit)) and len(text) - found.end() >= MIN_PASSAGE_CHARS:
+        return found.end()
+    if limit >= len(text):
         return len(text)
-    earliest_end = end_limit - MAX_PASSAGE_CHARS // 4
-    for mark in _BREAKS:
-        if (place := text.rfind(mark, earliest_end, end_limit)) >= 0:
-            return place + len(mark)
-    return end_limit
+    return found.end() if found else text.rfind(" ", earliest, limit) + 1 or limit
 
 
 def _artifact_passages(step: TaskStep, artifact: Artifact, read_text: ReadText) -> Iterator[Passage]:
@@ -82,7 +106,7 @@ def _artifact_passages(step: TaskStep, artifact: Artifact, read_text: ReadText) 
         yield Passage(step, "artifact", piece, artifact.uri, place)
 
 
-def _part_text(part: Part) -> str:
+def _part_text(part: TextPart | ToolCallPart | ToolResultPart | ErrorPart) -> str:
     match part:
         case TextPart():
             return part.text
@@ -92,8 +116,6 @@ def _part_text(part: Part) -> str:
             return "\n".join(filter(None, [_readable(part.tool_result.result), part.tool_result.error]))
         case ErrorPart():
             return f"{part.code}: {part.message}"
-        case ArtifactPart():
-            return part.artifact.uri
         case _:
             assert_never(part)
 

@@ -1,56 +1,48 @@
 """SqliteIndex: the passages of one task in an SQLite file, with their terms in a full-text index."""
 
 import sqlite3
-from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
+from math import log
 from typing import Any
 
 from roboco.domain.history.step import TaskStep
 from roboco.errors import UsageError
-from roboco.tools.search.analyzer import normalize, spelling
+from roboco.tools.search.analyzer import match_expression, normalize, spelling
 from roboco.tools.search.passage import Passage
-from roboco.tools.search.query import MIN_MEMBER_CHARS, long_terms, match_expression, may_be_compound
 from roboco.tools.search.result import PartKind, SearchFilters
-from roboco.tools.search.vector import Vector
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 """The version of the tables. A file of another layout, or with other stemmers, is thrown away."""
-_MAX_COMPOUNDS = 20
-"""Maximum number of compounds to which a query's word is expanded."""
+MAX_VECTORS = 50_000
+"""Maximum number of passages with vectors; the oldest passages of a longer history are found by words alone."""
 _TABLES = (
     "CREATE TABLE layout (name TEXT)",
     "CREATE TABLE reached (seq INTEGER, digest TEXT)",
     "CREATE TABLE passages (id INTEGER PRIMARY KEY, seq INTEGER, step_id TEXT, agent TEXT, part TEXT, at REAL,"
     " uri TEXT, offset INTEGER, text TEXT)",
     "CREATE TABLE artifacts (uri TEXT PRIMARY KEY) WITHOUT ROWID",
-    "CREATE TABLE compounds (word TEXT PRIMARY KEY) WITHOUT ROWID",
-    "CREATE TABLE vectors (model TEXT, hash BLOB, vector BLOB, PRIMARY KEY (model, hash)) WITHOUT ROWID",
+    "CREATE TABLE vectors (first INTEGER PRIMARY KEY, packed BLOB)",
+    "CREATE TABLE embedded (space TEXT, passage INTEGER, token BLOB)",
     "CREATE VIRTUAL TABLE terms USING fts5(spelled, content='', tokenize=\"ascii tokenchars '_'\")",
+    "CREATE VIRTUAL TABLE frequencies USING fts5vocab(terms, row)",
 )
 _CLEAR_STATEMENTS = (
     "DELETE FROM reached",
     "DELETE FROM passages",
     "DELETE FROM artifacts",
-    "DELETE FROM compounds",
+    "DELETE FROM vectors",
+    "DELETE FROM embedded",
     "INSERT INTO terms (terms) VALUES ('delete-all')",
 )
-_MATCH_QUERY = """SELECT id, seq, uri, offset, score FROM
- (SELECT rowid AS number, -bm25(terms) AS score FROM terms WHERE terms MATCH :terms
- ORDER BY score DESC, number DESC LIMIT :most)
- JOIN passages ON id = number ORDER BY score DESC, id DESC"""
-_FILTERED_QUERY = """SELECT id, seq, uri, offset, -bm25(terms) AS score FROM terms JOIN passages ON id = terms.rowid
- WHERE terms MATCH :terms
- AND (:agent IS NULL OR agent = :agent) AND (:part IS NULL OR part = :part)
- AND (:after IS NULL OR at >= :after) AND (:before IS NULL OR at < :before)
- ORDER BY score DESC, id DESC LIMIT :most"""
-_NEWEST_QUERY = """SELECT id, seq, uri, offset, 0.0 FROM passages
- WHERE (:agent IS NULL OR agent = :agent) AND (:part IS NULL OR part = :part)
- AND (:after IS NULL OR at >= :after) AND (:before IS NULL OR at < :before)
- ORDER BY id DESC LIMIT :most"""
+_CONDITIONS = """(:agent IS NULL OR agent = :agent) AND (:part IS NULL OR part = :part)
+ AND (:after IS NULL OR at >= :after) AND (:before IS NULL OR at < :before)"""
+_MATCH_QUERY = """SELECT rowid, -bm25(terms) AS score FROM terms WHERE terms MATCH :terms
+ ORDER BY score DESC, rowid DESC LIMIT :most"""
+_FILTERED_QUERY = f"""SELECT id, -bm25(terms) AS score FROM terms JOIN passages ON id = terms.rowid
+ WHERE terms MATCH :terms AND {_CONDITIONS} ORDER BY score DESC, id DESC LIMIT :most"""  # noqa: S608 - no input
 
 
 @dataclass(frozen=True)
@@ -62,23 +54,8 @@ class IndexedStep:
 
 
 @dataclass(frozen=True)
-class PassageRef:
-    """A passage that matches. `id` is its number in the file; ids grow with the history."""
-
-    id: int
-    seq: int
-    uri: str | None
-    offset: int | None
-    score: float
-
-    def with_score(self, score: float) -> "PassageRef":
-        """Return this passage with another score."""
-        return replace(self, score=score)
-
-
-@dataclass(frozen=True)
 class StoredPassage:
-    """A passage as the file stores it; `at` in Unix seconds."""
+    """A passage as the file stores it; `at` in Unix seconds. `id` is its number in the file, which grow from 1."""
 
     id: int
     seq: int
@@ -119,63 +96,75 @@ class SqliteIndex:
             )
             rows = ((number, terms) for number, (terms, _) in enumerate(texts, first))
             database.executemany("INSERT INTO terms (rowid, spelled) VALUES (?, ?)", rows)
-            long = set(chain.from_iterable(long_terms(terms) for terms, _ in texts))
-            compounds = ((term,) for term in long if may_be_compound(term))
-            database.executemany("INSERT OR IGNORE INTO compounds VALUES (?)", compounds)
             database.executemany("INSERT OR IGNORE INTO artifacts VALUES (?)", ((uri,) for uri in uris))
             database.execute("DELETE FROM reached")
             database.execute("INSERT INTO reached VALUES (?, ?)", (newest.seq, newest.digest))
 
     def clear(self) -> None:
-        """Delete all that was derived from the history. Vectors remain, since they depend only on texts."""
+        """Delete all that was derived from the history."""
         with self._transaction() as database:
             for statement in _CLEAR_STATEMENTS:
                 database.execute(statement)
 
-    def match(self, terms: Iterable[str], filters: SearchFilters, limit: int) -> list[PassageRef]:
-        """Return the passages with any of the terms, best first by BM25; the newest first among equals."""
-        expression = match_expression(terms)
-        if not expression:
-            return []
+    def match(self, terms: Sequence[str], filters: SearchFilters, limit: int) -> dict[int, float]:
+        """Return the best passages with any of the terms, and the share of the terms' weight that each has, by BM25.
+
+        A term weighs the more, the fewer passages have it: function words weigh little, in any language.
+        """
         statement = _MATCH_QUERY if filters == SearchFilters() else _FILTERED_QUERY
-        rows = self._database.execute(statement, {"terms": expression, "most": limit, **filters.values})
-        return [PassageRef(*row) for row in rows]
+        values = {"terms": match_expression(terms), "most": limit, **filters.values}
+        passages = self._newest_passage()
+        weight = sum(_weight(passages, self._having(term)) for term in terms)
+        return {number: score / weight for number, score in self._database.execute(statement, values)}
 
-    def newest(self, filters: SearchFilters, limit: int) -> list[PassageRef]:
-        """Return the newest passages, newest first, regardless of their words."""
-        rows = self._database.execute(_NEWEST_QUERY, {"most": limit, **filters.values})
-        return [PassageRef(*row) for row in rows]
+    def _having(self, term: str) -> int:
+        """Return the number of passages that have the term."""
+        row = self._database.execute("SELECT doc FROM frequencies WHERE term = ?", (term,)).fetchone()
+        return row[0] if row else 0
 
-    def find_compounds(self, members: Iterable[str]) -> list[str]:
-        """Return the shortest long words of the history that begin or end with one of the members."""
-        found: dict[str, None] = {}
-        for member in members:
-            rows = self._database.execute(
-                "SELECT word FROM compounds WHERE length(word) >= ? AND"
-                " (substr(word, 1, ?) = ? OR substr(word, ?) = ?) ORDER BY length(word), word LIMIT ?",
-                (len(member) + MIN_MEMBER_CHARS, len(member), member, -len(member), member, _MAX_COMPOUNDS),
-            )
-            found |= dict.fromkeys(word for (word,) in rows)
-        return list(found)
+    def _newest_passage(self) -> int:
+        return int(self._database.execute("SELECT coalesce(max(id), 0) FROM passages").fetchone()[0])
+
+    def filtered(self, filters: SearchFilters) -> set[int] | None:
+        """Return the passages that fulfil the conditions, or None if there are no conditions."""
+        if filters == SearchFilters():
+            return None
+        query = f"SELECT id FROM passages WHERE {_CONDITIONS}"  # noqa: S608 - no input
+        return {number for (number,) in self._database.execute(query, filters.values)}
 
     def passage(self, number: int) -> StoredPassage:
         """Return the passage with this number."""
         return StoredPassage(*self._database.execute("SELECT * FROM passages WHERE id = ?", (number,)).fetchone())
 
-    def vectors(self, model: str, hashes: Iterable[bytes]) -> dict[bytes, Vector]:
-        """Return the known vectors of texts, by the hash of the text."""
-        found = {}
-        for one in hashes:
-            query = "SELECT vector FROM vectors WHERE model = ? AND hash = ?"
-            if row := self._database.execute(query, (model, one)).fetchone():
-                found[one] = array("f", row[0])
-        return found
-
-    def store_vectors(self, model: str, vectors: Mapping[bytes, Vector]) -> None:
-        """Store vectors of texts, by the hash of the text."""
+    def without_vector(self, space: str, limit: int) -> list[tuple[int, str]]:
+        """Return the oldest passages without a vector. `space` is the model: vectors of another one are deleted."""
         with self._transaction() as database:
-            rows = ((model, one, vector.tobytes()) for one, vector in vectors.items())
-            database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+            row = database.execute("SELECT space, passage FROM embedded").fetchone()
+            if row is None or row[0] != space:
+                database.execute("DELETE FROM vectors")
+                database.execute("DELETE FROM embedded")
+                database.execute("INSERT INTO embedded VALUES (?, 0, randomblob(8))", (space,))
+        last = max(row[1] if row and row[0] == space else 0, self._newest_passage() - MAX_VECTORS)
+        query = "SELECT id, text FROM passages WHERE id > ? ORDER BY id LIMIT ?"
+        return self._database.execute(query, (last, limit)).fetchall()
+
+    def add_vectors(self, space: str, passages: Sequence[tuple[int, str]], packed: bytes) -> None:
+        """Add the vectors of passages, unless the space or the history is another one by now, or they were added."""
+        first, (last, text) = passages[0][0], passages[-1]
+        with self._transaction() as database:
+            moved = """UPDATE embedded SET passage = ? WHERE space = ? AND passage < ?
+             AND EXISTS (SELECT 1 FROM passages WHERE id = ? AND text = ?)"""
+            if database.execute(moved, (last, space, first, last, text)).rowcount:
+                database.execute("INSERT INTO vectors VALUES (?, ?)", (first, packed))
+                database.execute("DELETE FROM vectors WHERE first <= ?", (last - MAX_VECTORS,))
+
+    def vectors_version(self) -> object:
+        """Return a value that changes with the vectors of this file, and that no other file has."""
+        return self._database.execute("SELECT passage, token FROM embedded").fetchone()
+
+    def vectors(self) -> bytes:
+        """Return all vectors, as they were packed."""
+        return b"".join(packed for (packed,) in self._database.execute("SELECT packed FROM vectors ORDER BY first"))
 
     def _create_tables(self) -> None:
         if self._layout() == _version():
@@ -220,6 +209,11 @@ def require_fts5() -> None:
         ) from error
     finally:
         database.close()
+
+
+def _weight(passages: int, having: int) -> float:
+    """Return the weight in BM25, as FTS5 computes it, of a term that some of the passages have."""
+    return max(log((passages - having + 0.5) / (having + 0.5)), 1e-6)
 
 
 def _version() -> str:

@@ -1,6 +1,5 @@
-"""Vectors of texts."""
+"""Vector: the direction of a text's meaning."""
 
-import hashlib
 import math
 from array import array
 from collections.abc import Iterable
@@ -18,13 +17,3 @@ def unit_vector(numbers: Iterable[float]) -> Vector:
     if not (math.isfinite(length) and length > 0):
         raise ValueError("a vector without a direction")
     return array("f", (number / length for number in vector))
-
-
-def cosine(one: Vector, other: Vector) -> float:
-    """Return the cosine similarity of two vectors of length 1, from -1 to 1."""
-    return float(sum(map(mul, one, other)))
-
-
-def text_hash(text: str) -> bytes:
-    """Return the key under which a text's vector is stored."""
-    return hashlib.sha256(text.encode()).digest()

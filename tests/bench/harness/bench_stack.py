@@ -36,8 +36,12 @@ class Size:
         return max(minimum, round(full * self.fraction))
 
 
-class DeployedStack(Stack):
-    """The stack of the tests, with workers that start as in a deployment."""
+class BenchStack(Stack):
+    """The stack of the tests, with default settings, workers as in a deployment, and a model in its own process.
+
+    `model_process`, `valkey` and `workers` are the processes that a bench can measure. `shared` holds objects that
+    several benches use.
+    """
 
     forks = False
 
@@ -54,14 +58,6 @@ class DeployedStack(Stack):
                 server.process.terminate()
             for server in servers:
                 server.stop()
-
-
-class BenchStack(DeployedStack):
-    """A deployed stack with default settings and a model in its own process.
-
-    `model_process`, `valkey` and `workers` are the processes that a bench can measure. `shared` holds objects that
-    several benches use.
-    """
 
     def __enter__(self) -> Self:
         try:
@@ -80,8 +76,7 @@ class BenchStack(DeployedStack):
         self._exits.callback(self.model_process.stop)
         own: dict[str, Any] = {
             "redis_url": self.valkey.url,
-            "workspace": f"s3://{self._s3.bucket}/bench" if self._s3 else f"file://{self.folder}/workspace",
-            "s3_endpoint_url": self._s3.endpoint_url if self._s3 else None,
+            "workspace": f"file://{self.folder}/workspace",
             "tool_modules": (TOOL_MODULE,),
         }
         self.settings = Settings.model_validate(own | self._changes)

@@ -75,11 +75,6 @@ def resident_kb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1024
 
 
-def tree_of(pid: int) -> list[int]:
-    """Return the ids of a process and of all its descendants."""
-    return [pid, *_descendants(pid)]
-
-
 def cpu_with_children(pid: int) -> float:
     """Return the CPU seconds of a process and of all its descendants."""
     return sum(map(_cpu_of, (pid, *_descendants(pid))))

@@ -100,6 +100,7 @@ def test_a_worker_is_listed_once_with_its_pools_and_its_work(rest: RestWorld) ->
             {"id": load.running[1], "task_id": "acme:t1", "kind": "tool", "since": "2027-01-15T08:00:01Z"},
         ],
         "version": "",
+        "modules": [],
         "draining": False,
         "drains_for": None,
     }

@@ -69,22 +69,26 @@ def test_memories_are_shown_and_erased_by_owner_and_with_their_tenant(rest: Rest
     def remember(tenant: str, user: str) -> str:
         path, time = owner_path(tenant, "context.user", user), rest.world.engine.now()
         entry = MemoryEntry(id="mem_1", text="tea", agent="a", task_id="t", step_id="s", created_at=time)
-        change_memory(rest.world.files, path, lambda _: Memory(entries=(entry,)))
+        more = entry.model_copy(update={"id": "mem_2", "text": "salt"})
+        change_memory(rest.world.files, path, lambda _: Memory(entries=(entry, more)))
         return path
 
     paths = [remember("acme", "alice"), remember("acme", "bob"), remember("beta", "alice")]
     alice = {"tenant": "acme", "of": "context.user", "value": "alice"}
     shown = operate(rest, "GET", "/memory", params=alice)
-    assert [entry["text"] for entry in shown["entries"]] == ["tea"]
+    assert [entry["text"] for entry in shown["entries"]] == ["tea", "salt"]
     assert operate(rest, "GET", "/memory")["entries"] == []
     operate(rest, "GET", "/memory", 400, params={"of": "../x", "value": "y"})
     assert rest.client.get("/v1/operations/memory", params=alice, headers={KEY: "acme"}).status_code == 403
+    for erased in (1, 0):
+        assert operate(rest, "POST", "/memory/erasure", json=alice | {"entry": "mem_2"}) == {"entries": erased}
+    assert [len(read_memory(rest.world.files, path).entries) for path in paths] == [1, 2, 2]
     assert operate(rest, "POST", "/memory/erasure", json=alice) == {"entries": 1}
-    assert [len(read_memory(rest.world.files, path).entries) for path in paths] == [0, 1, 1]
+    assert [len(read_memory(rest.world.files, path).entries) for path in paths] == [0, 2, 2]
     task_id = ended(rest)
-    for stop, left in ((False, 1), (True, 0)):
+    for stop, left in ((False, 2), (True, 0)):
         operate(rest, "POST", "/erasures", json={"tenant": "acme", "dry_run": False, "stop": stop})
-        assert [len(read_memory(rest.world.files, path).entries) for path in paths] == [0, left, 1]
+        assert [len(read_memory(rest.world.files, path).entries) for path in paths] == [0, left, 2]
     assert erasure_path(task_id) in rest.world.files.held
 
 

@@ -34,7 +34,7 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/delta", None),
     ("GET", "/delta?next_token=.0.0.0.0.0.0", None),
     ("POST", "/messages", {"message": MESSAGE}),
-    ("POST", "/tool-results", {"tool_results": []}),
+    ("POST", "/tool-results", {"tool_results": [{"tool_use_id": "tc_1", "status": "success"}]}),
     ("POST", "/fork", {"message_sequence_num": 0}),
     ("POST", "/messages/0/feedback", {"sentiment": "positive"}),
 ]

@@ -133,11 +133,13 @@ class BookkeepingMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.redis
+@pytest.mark.parametrize("examples", [15, pytest.param(40, marks=pytest.mark.nightly)])
 def test_the_bookkeeping_in_memory_and_on_redis_is_the_same(
-    valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+    examples: int, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (memory_schedule, redis_dead_letters):
         monkeypatch.setattr(module, "MAX_LETTERS", MAX_LETTERS)
     with connected(valkey.url) as clients:
         machine: Any = partial(BookkeepingMachine, clients)
-        run_state_machine_as_test(machine, settings=settings(MACHINE_SETTINGS, max_examples=40, stateful_step_count=40))
+        profile = settings(MACHINE_SETTINGS, max_examples=examples, stateful_step_count=40)
+        run_state_machine_as_test(machine, settings=profile)

@@ -1,12 +1,24 @@
 """The monitor of `roboco top` on Redis: the usage of rate limits."""
 
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from roboco.cli.top.sampler import Sampler
+from roboco.client.orchestrator import Orchestrator
 from roboco.domain.team.model_limits import ModelLimits
+from roboco.local.valkey import ValkeyServer
+from roboco.ports.lease_renewals import LeaseStatus
 from roboco.ports.rate_limits import Admitted, Ticket
+from roboco.ports.task_store import TurnProgress
 from roboco.redis.monitor import RedisMonitor
 from roboco.redis.rate_limits import RedisRateLimiter
 from roboco.redis.scripts import Scripts
+from roboco.settings import Settings
 from roboco.team_files.file import parse_team
 from tests.contract.redis.task_on_redis import TaskOnRedis
+from tests.contract.samples import TASK
 from tests.support.stack import until
 
 
@@ -40,3 +52,17 @@ def test_limits_of_the_operator_are_listed_without_a_task(redis_task: TaskOnRedi
     assert 0 < busy["m"].pause_left <= 30
     assert busy["other"].pause_left == 0
     assert [one.model for one in monitor.rates([("t0", team)])] == ["m"]
+
+
+def test_top_names_a_model_that_sends_nothing(redis_task: TaskOnRedis, valkey: ValkeyServer, tmp_path: Path) -> None:
+    redis_task.create()
+    redis_task.record_decision()
+    lease = redis_task.claim().lease
+    redis_task.schedule.schedule_no_later_than(TASK, 0)
+    settings = Settings(redis_url=valkey.url, prefix=redis_task.keys.prefix, workspace=tmp_path.as_uri())
+    for silence, reason in ((5, ""), (30, "model 'm' at http://x has sent nothing for 30 s; the limit is 60 s")):
+        note = TurnProgress("'m' at http://x", 1, 1, time.time() - silence, 60.0).to_json()
+        assert redis_task.renewals.renew([replace(lease, note=note)]) == [LeaseStatus.HELD]
+        with closing(Orchestrator(settings)) as orchestrator, closing(Sampler(orchestrator)) as sampler:
+            [row] = sampler.sample(5).tasks
+        assert (row.task.working, row.task.reason) == (True, reason)

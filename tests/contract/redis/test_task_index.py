@@ -58,6 +58,16 @@ def test_an_end_is_final_whatever_its_epoch(indexes: Indexes) -> None:
     assert indexes.index.page(ALL).entries == (entry("a", 2, ENDED, epoch=0),)
 
 
+def test_a_task_that_begins_to_ask_while_it_runs_moves_to_the_front_and_keeps_its_time(indexes: Indexes) -> None:
+    indexes.index.put([entry("a", 1, epoch=1), entry("b", 2)])
+    for minute in (3, 4):
+        indexes.index.put([entry("a", minute, epoch=1, waits=True, reason="a person")])
+    asks = entry("a", 3, epoch=1, waits=True, reason="a person")
+    assert indexes.index.page(TaskFilter(statuses=frozenset({RUNNING}))).entries == (asks, entry("b", 2))
+    indexes.index.put([entry("a", 5, epoch=2)])
+    assert indexes.index.page(ALL).entries == (entry("a", 5, epoch=2), entry("b", 2))
+
+
 def test_old_ends_are_removed_in_small_steps(indexes: Indexes) -> None:
     indexes.index.put([entry(f"acme:{number}", number, ENDED) for number in range(5)])
     indexes.index.put([entry("open", -1), entry("failed", -1, TaskStatus.FAILED)])

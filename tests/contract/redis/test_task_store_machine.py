@@ -279,10 +279,13 @@ class TaskStoreMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.redis
-def test_a_task_in_memory_and_on_redis_is_the_same(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("examples", [20, pytest.param(50, marks=pytest.mark.nightly)])
+def test_a_task_in_memory_and_on_redis_is_the_same(
+    examples: int, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (memory_task_store, redis_task_store):
         monkeypatch.setattr(module, "MAX_TAIL_STEPS", 5)
-    profile = settings(MACHINE_SETTINGS, max_examples=50, stateful_step_count=60)
+    profile = settings(MACHINE_SETTINGS, max_examples=examples, stateful_step_count=60)
     with connected(valkey.url) as clients:
         machine: Any = partial(TaskStoreMachine, clients)
         run_state_machine_as_test(machine, settings=profile)

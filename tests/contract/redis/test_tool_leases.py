@@ -11,7 +11,7 @@ from roboco.domain.history.part import Artifact, ToolResult
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome
 from roboco.errors import TransientError
 from roboco.ports.assignment import ToolAssignment
-from roboco.ports.task_store import CallState, Declined, Phase
+from roboco.ports.task_store import CallState, Phase
 from tests.contract.redis.task_on_redis import TaskOnRedis
 from tests.contract.redis.task_under_test import LONG_LEASE, SHORT_LEASE, TaskUnderTest
 from tests.contract.samples import TASK, status_event
@@ -161,23 +161,6 @@ def test_an_unreachable_redis_raises_a_transient_error(unreachable_task: TaskOnR
     for use in uses:
         with pytest.raises(TransientError, match="redis does not answer"):
             use()
-
-
-def test_the_workers_that_declined_a_call_are_kept_until_the_fence_moves(tools_task: TaskUnderTest) -> None:
-    assignment = tools_task.tool_assignment()
-    for worker in ("a@x", "b@x", "a@x"):
-        assert tools_task.leases.claim_call(assignment, worker)
-        tools_task.leases.release_call(assignment, worker, declined_by=worker)
-    assert tools_task.snapshot.calls["tc_1"] == CallState(declined=Declined(3, ("a@x", "b@x")))
-    assert tools_task.leases.claim_call(assignment, "me")
-    tools_task.leases.release_call(assignment, "me")
-    assert tools_task.snapshot.calls["tc_1"].declined.count == 3, "a worker that can run it is not counted"
-    tools_task.record_decision(Phase.WAIT)
-    tools_task.record_decision(Phase.TOOLS)
-    assert tools_task.snapshot.calls["tc_1"].declined == Declined()
-    assert tools_task.leases.claim_call(tools_task.tool_assignment(), "me")
-    tools_task.leases.release_call(tools_task.tool_assignment(), "me", declined_by="c@x")
-    assert tools_task.snapshot.calls["tc_1"].declined == Declined(1, ("c@x",))
 
 
 def release_waiting(tools_task: TaskUnderTest, call_id: str, reason: str) -> None:

@@ -185,7 +185,15 @@ def _compacting(store: WorkspaceStore, task_id: str, moment: int) -> Iterator[No
 
 
 @pytest.mark.s3
-@pytest.mark.parametrize(("machine", "examples"), [(FilesMachine, 15), (HistoriesMachine, 10)])
+@pytest.mark.parametrize(
+    ("machine", "examples"),
+    [
+        (FilesMachine, 8),
+        (HistoriesMachine, 5),
+        pytest.param(FilesMachine, 15, marks=pytest.mark.nightly),
+        pytest.param(HistoriesMachine, 10, marks=pytest.mark.nightly),
+    ],
+)
 def test_workspaces_in_memory_in_a_folder_and_in_s3_are_the_same(
     machine: type[FilesMachine] | type[HistoriesMachine], examples: int, tmp_path: Path, s3: S3Server, s3_client: Any
 ) -> None:

@@ -117,7 +117,7 @@ FOLLOWS = {
 """Kinds that often matter shortly after another one."""
 
 
-UNCOUNTED_CALLS = ("task_index.", "rates.count_day")
+UNCOUNTED_CALLS = ("task_index.", "rates.count_day", "rates.reserve_for_caller")
 """The beginnings of names of port calls that no decision about a step reads."""
 
 

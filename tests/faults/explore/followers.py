@@ -11,7 +11,7 @@ from roboco.domain.session.session import SessionMessage
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.item import ItemData, StepFinal, TextPartDelta
 from roboco.domain.stream.merged import Cursor, MergedStream
-from roboco.engine.accept.wait_cause import why_unattended
+from roboco.engine.accept.wait_cause import current_cause
 from roboco.engine.stored_events import StoredEvents
 from roboco.redis.stream.follower import RedisFollower
 from roboco.redis.stream.log_merger import LOST_EVENTS, LogMerger
@@ -86,7 +86,7 @@ class TaskFollower:
             return
         logs = cast(RedisFollower, self)
         summary = partial(self.world.summary, self.task_id)
-        worker_check = WorkerCheck(self.task_id, lambda: why_unattended(self.world.engine, "memory", self.task_id))
+        worker_check = WorkerCheck(self.task_id, lambda: current_cause(self.world.engine, "memory", self.task_id))
         following = TaskStream(self.task_id, self.world.engine, logs, summary, worker_check)
         for item in following.remaining(self._view, self._position):
             self._show(item.data)

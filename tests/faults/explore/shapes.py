@@ -146,6 +146,12 @@ def _tools_script(request: Request) -> ScriptedReply:
     return says("so", ("pay", {"to": 2}), ("handoff", {"destination_agent": "closer", "reason": "done"}))
 
 
+def _handing_script(request: Request) -> ScriptedReply:
+    if speaker(request) == "one" and own_turns(request) == 0:
+        return says("", ("handoff", {"destination_agent": "two", "reason": "yours"}))
+    return _count_turns(request)
+
+
 def _outside_script(request: Request) -> ScriptedReply:
     if own_turns(request) == 0:
         return says("", ("client_ask", {"q": 1}), ("pay", {"to": 5}), ("add", {"a": 1}))
@@ -187,6 +193,10 @@ def _booker(args: dict[str, Any], context: ToolContext) -> object:
 
 SHAPES: dict[str, Shape] = {
     "manual": Shape(team_of(agents=[member("helper")], collaboration_model={"type": "manual"}), _count_turns),
+    "handing": Shape(
+        team_of(agents=[member("one", handoffs=["two"]), member("two")], collaboration_model={"type": "manual"}),
+        _handing_script,
+    ),
     "sequential": Shape(team_of(agents=[member("one"), member("two")]), _count_turns, options={"notify": [HOOK]}),
     "tools": Shape(
         team_of(

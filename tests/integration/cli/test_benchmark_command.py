@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from roboco.local.seaweed import find_weed
 from roboco.local.valkey import find_server
 from tests.bench.__main__ import BENCHES
 from tests.bench.harness.plots import PLOTS
@@ -16,14 +15,6 @@ from tests.conftest import need
 from tests.support.stack import ROOT
 
 pytestmark = [pytest.mark.workers, pytest.mark.nightly]
-
-
-def test_a_short_soak_loses_nothing() -> None:
-    need(find_server)
-    command = [sys.executable, "-m", "tests.bench.soak", "--seconds", "20", "--tasks", "6", "--seed", "11"]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "lost 0 · doubled 0 · stuck 0 · failed 0" in ended.stdout
 
 
 def test_the_peers_run_and_print_every_figure(tmp_path: Path) -> None:
@@ -57,7 +48,6 @@ def test_missing_peers_are_named_with_the_command_that_installs_them() -> None:
 
 def test_each_benchmark_prints_its_figures(tmp_path: Path) -> None:
     need(find_server)
-    need(find_weed)
     files = ["--json", str(tmp_path / "json"), "--plots", str(tmp_path)]
     command = [sys.executable, "-m", "tests.bench", "--runs", "1", "--size", "0.01", *files]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)

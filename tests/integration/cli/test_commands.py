@@ -88,15 +88,14 @@ def test_commands_that_inspect_a_task_need_no_servers(
 def test_tasks_of_a_damaged_restore_are_shown_or_reported(completed_run: tuple[Shell, str], tmp_path: Path) -> None:
     shell, _ = completed_run
     whole = shell.folder / ".roboco/workspace"
-    for task_id in ("torn", "stepless", "lost"):
+    for task_id in ("torn", "stepless"):
         shutil.copytree(whole / "poem", tmp_path / task_id)
         for name in ("history.jsonl", "task.json", "events.jsonl"):
             file = tmp_path / task_id / name
             file.write_bytes(file.read_bytes().replace(b'"poem"', f'"{task_id}"'.encode()))
-    for file in (tmp_path / "torn/task.json", tmp_path / "lost/task.json"):
-        file.write_bytes(file.read_bytes()[:40])
-    for file in (tmp_path / "stepless/history.jsonl", tmp_path / "lost/history.jsonl"):
-        file.unlink()
+    torn = tmp_path / "torn/task.json"
+    torn.write_bytes(torn.read_bytes()[:40])
+    (tmp_path / "stepless/history.jsonl").unlink()
     env = shell.env | {"ROBOCO_WORKSPACE": tmp_path.as_uri(), "ROBOCO_REDIS_URL": "redis://127.0.0.1:1/0"}
 
     def invoke(*arguments: str) -> Result:
@@ -104,17 +103,12 @@ def test_tasks_of_a_damaged_restore_are_shown_or_reported(completed_run: tuple[S
 
     listed = invoke("tasks", "--json")
     assert listed.return_value == 1
-    assert {(one["task_id"], one["status"], one["steps"]) for one in json.loads(listed.stdout)["tasks"]} == {
-        ("stepless", "completed", 5),
-        ("torn", "completed", 5),
-    }
+    assert [(one["task_id"], one["steps"]) for one in json.loads(listed.stdout)["tasks"]] == [("stepless", 5)]
     assert "tasks are shown as the workspace has them" in listed.stderr
     message = json.loads(listed.stderr.splitlines()[-1])["message"]
-    assert "'lost/task.json' cannot be read, and cannot be computed" in message
-    shown = invoke("show", "torn")
-    assert (shown.exception, "a fine text" in shown.stdout, "── completed" in shown.stdout) == (None, True, True)
+    assert "'torn/task.json' cannot be read: restore it from a backup" in message
     for command in ("show", "verify", "why"):
-        for task_id in ("stepless", "lost"):
+        for task_id in ("stepless", "torn"):
             assert isinstance(invoke(command, task_id).exception, CorruptHistory), (command, task_id)
     assert "its history has 0; restore 'stepless/history.jsonl'" in str(invoke("show", "stepless").exception)
 

@@ -36,6 +36,7 @@ def test_dev_restarts_workers_and_servers_that_die(shell: Shell) -> None:
     with shell.start("dev") as dev:
         for part in ("coordinator", "agents", "tools", "flower", "gateway"):
             dev.wait_for_text(f"{part} is ready")
+        assert dev.output.startswith("starting Redis, S3, workers, Flower and the gateway in")
         user = with_printed_variables(shell, dev)
         check_doctor(user)
         check_commands(user)

@@ -170,7 +170,10 @@ def test_a_bucket_must_keep_objects_and_accept_the_keys(settings: Settings, s3: 
         finally:
             client.delete_bucket_lifecycle(Bucket=s3.bucket)
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-        assert states(check_workspace(ours)) == {"workspace": "fail"}
+        [wrong] = check_workspace(ours)
+        assert (wrong.name, wrong.state) == ("workspace", "fail")
+        assert wrong.todo.startswith("correct AWS_SECRET_ACCESS_KEY: it does not fit")
+        assert "correct" not in wrong.found
 
 
 @pytest.mark.parametrize(
@@ -183,7 +186,7 @@ def test_a_bucket_must_keep_objects_and_accept_the_keys(settings: Settings, s3: 
         ({"links": "RequestTimeTooSkewed"}, "s3 links", "warn", "403 RequestTimeTooSkewed", "NTP"),
         ({"conditions": "ignored"}, "workspace", "fail", "does not honour If-None-Match", "use a store that honours"),
         ({"conditions": "501"}, "workspace", "fail", "refuses writes with If-None-Match (501", "use a store"),
-        ({"unavailable": True}, "workspace", "fail", "the S3 store refuses", "ROBOCO_WORKSPACE"),
+        ({"unavailable": True}, "workspace", "fail", "the S3 store refuses", "see its log"),
     ],
 )
 def test_a_bucket_that_lacks_a_feature_is_reported_with_the_remedy(

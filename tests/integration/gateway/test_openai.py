@@ -47,6 +47,21 @@ def test_models_are_the_teams(client: OpenAI) -> None:
         client.models.retrieve("none")
 
 
+def test_side_requests_of_front_ends_are_answered_without_the_team(gateway: GatewayProcess, client: OpenAI) -> None:
+    assert "front:utility" in {model.id for model in client.models.list()}
+    assert client.models.retrieve("front:utility").id == "front:utility"
+    before = gateway.stack.model.count
+    asked: Any = [{"role": "user", "content": "a title, please"}]
+    answer = client.chat.completions.create(model="front:utility", messages=asked)
+    assert answer.choices[0].message.content == "Do answers message 1: a title, please"
+    [record] = gateway.stack.model.since(before)
+    assert not record.request.tools
+    assert "helper" not in record.request.system
+    for name in ("line:utility", "front:other", "none:utility"):
+        with pytest.raises(openai.NotFoundError):
+            client.chat.completions.create(model=name, messages=asked)
+
+
 def test_a_response_whole_and_read_again(client: OpenAI) -> None:
     response = client.responses.create(model="desk", input="Hello", instructions="Be brief.")
     assert (response.status, response.output_text) == ("completed", "helper answers message 1: Hello")

@@ -94,4 +94,4 @@ def test_the_extra_of_the_first_command_has_every_import_of_the_demo(tmp_path: P
     )
     done = run(["-c", code], ROOT, env)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("1 ")
+    assert done.stdout.startswith("2 ")

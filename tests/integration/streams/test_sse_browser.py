@@ -4,15 +4,17 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+import redis
 
 from roboco import parse_team
 from roboco.local.process import Server, free_port, start_server, wait_ready
@@ -53,7 +55,7 @@ class SsePageServer:
         return self.server
 
     def restart(self, signal_number: signal.Signals) -> None:
-        """End the server by this signal within ten seconds, and start another one at its port."""
+        """End the server by this signal, unless it has ended, and start another one at its port."""
         os.kill(self.server.pid, signal_number)
         self.server.process.wait(60)
         self.start()
@@ -94,11 +96,8 @@ def browser(stack: Stack, url: str) -> Iterator[None]:
         started.stop(10)
 
 
-@pytest.mark.parametrize("module", [pytest.param("sse_page", marks=pytest.mark.nightly), "gateway_page"])
-def test_a_page_shows_exactly_the_text_of_the_task_after_restarts(folder_stack: Stack, module: str) -> None:
-    for shown in folder_stack.folder.glob("*-?.json"):
-        shown.unlink()
-    (folder_stack.folder / "end.json").unlink(missing_ok=True)
+@pytest.mark.nightly
+def test_a_page_of_the_example_shows_exactly_the_text_of_the_task_after_restarts(folder_stack: Stack) -> None:
     second_may_speak = threading.Event()
 
     def speak(request: Request) -> Reply:
@@ -107,7 +106,7 @@ def test_a_page_shows_exactly_the_text_of_the_task_after_restarts(folder_stack: 
         )
 
     folder_stack.model.script(speak)
-    web = SsePageServer(folder_stack, module)
+    web = SsePageServer(folder_stack, "sse_page")
     try:
         task = folder_stack.orchestrator.run(TEAM, "Go.")
         with browser(folder_stack, f"http://127.0.0.1:{web.port}/pages/{task.task_id}"):
@@ -128,16 +127,43 @@ def test_a_page_shows_exactly_the_text_of_the_task_after_restarts(folder_stack: 
         folder_stack.model.script(answer)
 
 
-def test_the_page_of_the_guide_shows_the_text_of_a_task(folder_stack: Stack) -> None:
-    folder_stack.model.script(lambda _: Reply(text="Waves come and go."))
+def test_the_page_of_the_guide_shows_the_history_after_redis_was_emptied(folder_stack: Stack) -> None:
+    """Redis is emptied in both turns. The gateway is killed and terminated, and the model server breaks off a turn."""
+    for shown in folder_stack.folder.glob("*-?.json"):
+        shown.unlink()
+    (folder_stack.folder / "end.json").unlink(missing_ok=True)
+    second_may_speak = threading.Event()
+
+    def speak(request: Request) -> Reply:
+        reply = Reply(chunks=WORDS, interval=0.03)
+        if not request.system.startswith("second"):
+            return reply
+        return replace(reply, held_until=second_may_speak, break_after=10 if next(turns_of_second) == 1 else None)
+
+    turns_of_second = count()
+    folder_stack.model.script(speak)
     web = SsePageServer(folder_stack, "gateway_page")
     try:
         task = folder_stack.orchestrator.run(TEAM, "Go.")
-        assert task.result(60).status == "completed"
-        url = f"http://127.0.0.1:{web.port}/follow.html?task={task.task_id}"
-        command = [*chromium(folder_stack), "--virtual-time-budget=10000", "--dump-dom", url]
-        shown = subprocess.run(command, capture_output=True, text=True, timeout=180).stdout
-        assert "<pre>Waves come and go.\nWaves come and go.</pre>" in shown
+        with (
+            redis.Redis.from_url(folder_stack.valkey.url) as connection,
+            browser(folder_stack, f"http://127.0.0.1:{web.port}/follow.html?task={task.task_id}"),
+        ):
+            web.texts_at("started-1")
+            connection.flushall()
+            web.texts_at("reset-1")
+            second_may_speak.set()
+            web.texts_at("started-2")
+            os.kill(web.server.pid, signal.SIGKILL)
+            connection.flushall()
+            web.restart(signal.SIGKILL)
+            web.texts_at("reset-2")
+            web.restart(signal.SIGTERM)
+            displayed = web.texts_at("end")["pre"]
+        assert displayed == "\n".join(step.text for step in task.history() if step.by_agent)
+        assert displayed == "\n".join(["".join(WORDS)] * 2)
+        assert "event_turn_restart" in [item.type for item in task.stream()]
     finally:
+        second_may_speak.set()
         web.server.stop()
         folder_stack.model.script(answer)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from itertools import islice
 
 import pytest
 
@@ -16,7 +17,10 @@ pytestmark = pytest.mark.workers
 
 
 def answers(request: Request) -> Reply:
-    """Return a plan, what is known of a search, or the report."""
+    """Return a delegation to the team, a plan, what is known of a search, or the report."""
+    if request.system.startswith("Ask the desk"):
+        asked = Reply(tool_calls=(("delegate", {"team": "desk", "prompt": "What moves the sea?"}),))
+        return asked if request.messages[-1]["role"] == "user" else Reply(text="the moon")
     if request.system.startswith("Plan searches"):
         return Reply(text='{"searches": ["tides", "moon", "sun"]}')
     words = [f"{word} {number}, " for number in range(15) for word in ("wave", "foam")]
@@ -40,6 +44,22 @@ def test_a_follower_that_reconnects_gets_each_item_of_all_tasks_once(folder_stac
     assert [entry["item"] for entry in listed] == ["tides", "moon", "sun"]
     assert all(entry["text"].endswith(f"Report what you know of {entry['item']}.") for entry in listed)
     for task_id in (task.task_id, *(entry["task_id"] for entry in listed)):
+        assert of_task(found, task_id) == comparable(folder_stack.orchestrator.task(task_id).stream())
+
+
+def test_the_stream_of_a_task_has_the_sub_tasks_of_its_sub_task(folder_stack: Stack) -> None:
+    [team] = [read_yaml(one.text) for one in examples("team") if "map: {over" in one.text]
+    folder_stack.model.script(answers)
+    lead = {"name": "lead", "prompt": "Ask the desk.", "delegates": ["desk"]}
+    task = folder_stack.orchestrator.run(
+        parse_team({"name": "top", "agents": [lead], "teams": {"desk": {"name": "desk"} | team}}), "Ask."
+    )
+    found = list[StreamItem]()
+    for count in (1, 5, 20, 40, None):
+        found += islice(_stream(task, found), count)
+    ids = list(dict.fromkeys(item.task_id for item in found))
+    assert (len(ids), [one.count(".") for one in sorted(ids)]) == (5, [0, 1, 2, 2, 2])
+    for task_id in ids:
         assert of_task(found, task_id) == comparable(folder_stack.orchestrator.task(task_id).stream())
 
 

@@ -99,6 +99,17 @@ def shop(stack: StackOfDocuments) -> Iterator[Path]:
     server.stop()
 
 
+def test_service_without_a_stack_ends_with_one_line(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    nowhere = {"ROBOCO_REDIS_URL": "redis://127.0.0.1:1/0", "ROBOCO_WORKSPACE": tmp_path.as_uri()}
+    command, environment = [sys.executable, "service.py"], os.environ | nowhere
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("redis does not answer")
+    assert done.stderr.endswith("; is the stack running?\n")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.workers
 def test_service_prints_the_text_of_the_team(stack: StackOfDocuments) -> None:
     before = {task.task_id for task in stack.orchestrator.tasks()}

@@ -110,7 +110,7 @@ def test_a_failed_tool_call_is_an_error_result(shared_stack: Stack, call: tuple[
     assert shared_stack.model.violations == []
 
 
-def test_a_tool_of_a_module_that_is_not_allowed_pauses_the_task(shared_stack: Stack) -> None:
+def test_a_tool_of_a_module_that_is_not_allowed_fails_the_turn(shared_stack: Stack) -> None:
     team = parse_team(
         {
             "name": "hostile",
@@ -122,8 +122,7 @@ def test_a_tool_of_a_module_that_is_not_allowed_pauses_the_task(shared_stack: St
     assert (
         "module 'os' is not in ROBOCO_TOOL_MODULES, which names tests.support.tools_for_agents" in task.summary().reason
     )
-    assert task.summary().status == "paused"
-    task.stop()
+    assert task.summary().status == "failed"
 
 
 def test_a_stop_during_a_tool_call_leaves_a_valid_history(shared_stack: Stack) -> None:

@@ -1,5 +1,6 @@
 """Workers without the module of a tool, or with another workspace, and the messages that users see."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from roboco import Orchestrator, UsageError, parse_team
 from tests.support.journeys import answer
 from tests.support.servers.model_server import Reply, Request
-from tests.support.stack import ROOT, Stack, until
+from tests.support.stack import ROOT, TOOLS, Stack, until
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
 
@@ -35,26 +36,22 @@ def command_line(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[
     )
 
 
-def test_a_tool_without_a_worker_pauses_the_task_and_runs_after_resume(tmp_path: Path) -> None:
+def test_a_tool_that_its_worker_lacks_fails_its_call_at_once(tmp_path: Path) -> None:
     with Stack(tmp_path, pools=("coordinator", "agents")) as stack:
         stack.model.script(adds)
         stack.start("tools", ROBOCO_TOOL_MODULES="")
         stack.wait_ready("tools")
         task = stack.orchestrator.run(ADDS, "2 + 3")
-        result = task.result(60)
-        assert result.status == "paused"
-        assert "cannot run tool 'add': function 'tests.support.tools_for_agents:add': module " in result.reason
-        assert "no other tools worker has the module. Install module 'tests.support.tools_for_agents'" in result.reason
-        logged = f"task {task.task_id} is paused: tools worker 'celery@tools-"
-        until(lambda: logged in stack.log("tools"), 60, "the worker has logged the pause that it requested")
-        assert len(task.history()) == 2, "the model gets no result"
-        stack.start("tools-2")
-        stack.wait_ready("tools-2")
-        stack.kill("tools")
-        assert "cannot run tool 'add'" in command_line(stack, "why", task.task_id).stdout
-        command_line(stack, "resume", task.task_id)
-        until(lambda: task.summary().status.ended, 60, "the call runs on the other worker")
-        assert [step.text for step in task.history()][-1] == "five"
+        assert task.result(60).status == "completed"
+        [result] = task.history()[2].results
+        assert (result.error or "").startswith("not run: tools worker 'celery@tools-")
+        assert "install 'tests.support.tools_for_agents' where the tools workers run" in (result.error or "")
+        listed = json.loads(command_line(stack, "workers", "--json").stdout)["workers"]
+        assert {one["pools"][0]: one["modules"] for one in listed} == {
+            "coordinator": [TOOLS],
+            "agents": [TOOLS],
+            "tools": [],
+        }
 
 
 def test_a_worker_and_a_client_with_another_workspace_are_refused(tmp_path: Path) -> None:

@@ -57,9 +57,13 @@ FIND_INJECTED: Final = """
     if (!script.src.startsWith(new URL("ui/", document.baseURI).href)) found.push(script.outerHTML)
   for (const element of document.querySelectorAll("iframe, object, embed, base, form[action], style, svg script"))
     found.push(element.outerHTML.slice(0, 200))
+  const besides = link => [link, link.nextElementSibling?.nextElementSibling]
+  const isLink = link => link.matches("[data-text] a[target=_blank][rel=noreferrer]") && /^https?:$/.test(link.protocol)
+    && besides(link).some(one => one?.textContent.includes(link.getAttribute("href")))
   for (const element of document.querySelectorAll("*"))
     for (const {name, value} of element.attributes)
       if (name.startsWith("on") || /^(href|src|srcdoc|action|formaction|xlink:href)$/.test(name)
+          && !isLink(element)
           && !/^(#|blob:|ui\\/|v1\\/|\\.\\/|\\/ui\\/|\\/v1\\/)/.test(value) && !value.startsWith(location.origin + "/"))
         found.push(`${element.tagName} ${name}=${value.slice(0, 200)}`)
   for (const text of document.querySelectorAll("[data-text]"))

@@ -23,6 +23,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, str, dict[str, Any]]]] = {
     "line": ("Write about the sea.", "completed", {}),
     "tools": ("Add up the till, and note it.", "completed", {}),
     "approval": ("Add what I owe.", "approval", {}),
+    "expiring": ("Add what I owe.", "approval", {}),
+    "memory": ("I drink tea.", "completed", {"context": {"user": "alice"}}),
+    "guarded": ("Say something.", "completed", {}),
+    "map": ("Visit the places.", "completed", {}),
+    "markdown": ("Write the tide table.", "completed", {}),
     "client": ("Book a seat by the window.", "client_tool_turn", {"client_tools": [SEAT]}),
     "handoffs": ("Add, then solve.", "completed", {}),
     "delegation": ("Let the deck be swabbed.", "completed", {}),
@@ -104,6 +109,25 @@ def _unknown_task(web: WebStack, page: Page) -> None:
     page.get_by_role("alert").first.wait_for()
 
 
+def _refused(web: WebStack, page: Page) -> None:
+    task = web.run("guarded", "Say something rude.", title="A message that guards refuse")
+    web.wait_status(task, "completed")
+    open_task(page, web, task)
+    expect(step(page, 2)).to_contain_text("it is rude")
+
+
+def _raw(web: WebStack, page: Page) -> None:
+    _resting("markdown")(web, page)
+    button(page, "raw").click()
+    expect(page.locator("main.raw")).to_be_visible()
+
+
+def _memory(web: WebStack, page: Page) -> None:
+    example(web, "memory")
+    dialog = open_operation(page, web, "get_memory", of="context.user", value="alice")
+    expect(dialog.locator("tbody tr")).to_have_count(6)
+
+
 def _operations(web: WebStack, page: Page) -> None:
     open_view(page, web.url, "#/operations", "operations")
     expect(page.get_by_role("region", name="All operations")).to_contain_text("Report usage")
@@ -144,11 +168,14 @@ STATES: Final[Mapping[str, State]] = {
     **{f"task-{team}": _resting(team) for team in EXAMPLES},
     "task-running": _running,
     "task-inspector": _inspected,
+    "task-refused": _refused,
+    "task-raw": _raw,
     "task-unknown": _unknown_task,
     "list": _list,
     "list-answer": _list_answer,
     "list-empty": _list_empty,
     "operations": _operations,
+    "operations-memory": _memory,
     "operations-usage": _usage,
     "operations-erasures": _erasures,
     "operations-what-if": _what_if,

@@ -45,6 +45,35 @@ BOOKING: Final = {
 }
 
 
+TEAS: Final = ("green", "black", "white", "herbal", "oolong", "no")
+PLACES: Final = ("the harbour", "the moon", "the lighthouse")
+MARKDOWN: Final = """# The tide table
+
+The **next** tide is *high*; see [the almanac](https://almanac.example/tides?day=1) or `tides --now`.
+
+- the harbour
+  - berth 4 has **no** lamp
+- the lighthouse
+
+1. Wait for the tide.
+2. Leave.
+
+> A quiet sea is a *lie*.
+
+| place | low | high |
+|---|---|---|
+| harbour | 04:10 | 10:35 |
+| **mole** | 04:30 | `10:50` |
+
+```python
+def leave(tide):  # **not bold**
+    return tide == "high"
+```
+
+---
+[a trap](javascript:window.canary=31) <b onclick="window.canary=32">x</b> https://sea.example/a, and the end."""
+
+
 def _agent(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "prompt": f"{name} of team {{{{ team.name }}}}", "description": f"the {name}"} | more
 
@@ -75,6 +104,28 @@ TEAMS: Final[Mapping[str, Team]] = {
             }
         },
     },
+    "expiring": {
+        "agents": [_agent("cashier", tools=["add"])],
+        "tools": [_tool("add", approval="required", expires="2h", on_expiry="stop")],
+    },
+    "memory": {
+        "memory": {"of": "context.user"},
+        "agents": [_agent("archivist", tools=["remember", "recall", "forget"])],
+    },
+    "guarded": {
+        "guards": {"input": ["polite"], "output": ["polite"], "on_refusal": {"answer": "I cannot say that."}},
+        "agents": [_agent("guide")],
+        "tools": [_tool("polite")],
+    },
+    "map": {
+        "agents": [
+            _agent("scout", output={"properties": {"places": {"type": "array"}}, "required": ["places"]}),
+            {"name": "visits", "map": {"over": "output.scout.places", "team": "visit", "parallel": 2}},
+            _agent("writer"),
+        ],
+        "teams": {"visit": {"name": "visit", "models": MODELS, "agents": [_agent("visitor")]}},
+    },
+    "markdown": {"agents": [_agent("typist")]},
     "unknown": {
         "agents": [_agent("courier", tools=["append_line"])],
         "tools": [_tool("append_line", "irreversible", on_unknown="ask", timeout=120)],
@@ -162,6 +213,12 @@ def _planner(request: Request) -> Reply:
     return Reply(text="I add first.", tool_calls=sums, interval=INTERVAL)
 
 
+def _visitor(request: Request) -> Reply:
+    """Visit a place, but for the moon, where the model refuses."""
+    place = messages_of_user(request)[-1]
+    return Reply(status=400, text="nobody answers there") if "moon" in place else Reply(text=f"I saw {place}.")
+
+
 def _trickster(request: Request) -> Reply:
     if request.tool_results:
         return Reply(chunks=split_hostile(), interval=0.001)
@@ -186,6 +243,14 @@ REPLIES: Final[Mapping[str, Callable[[Request], Reply]]] = {
     "planner": _planner,
     "lead": _calls("The crew does that.", ("delegate", {"team": "crew", "prompt": "Swab the deck."})),
     "manager": _calls("The cashier does that.", ("delegate", {"team": "cash", "prompt": "Add."})),
+    "archivist": _calls(
+        "I remember it.",
+        *(("remember", {"text": f"She drinks {tea} tea. <script>window.canary = 30</script>"}) for tea in TEAS),
+        ("recall", {}),
+    ),
+    "scout": lambda _: Reply(text=json.dumps({"places": PLACES}), interval=INTERVAL),
+    "visitor": _visitor,
+    "typist": lambda _: Reply(text=MARKDOWN, interval=INTERVAL),
     "booker": _calls("I book it.", ("achieve_booking", {"time": "19:30", "guests": 4})),
     "dreamer": lambda _: Reply(text="I dream of it.", interval=INTERVAL),
     "trickster": _trickster,

@@ -10,7 +10,7 @@ from roboco.ports.assignment import ToolAssignment, TurnAssignment
 from roboco.ports.clock import Clock
 from roboco.ports.lease_renewals import AttemptLease, CallLease, Lease, LeaseStatus, TurnLease
 from roboco.ports.leases import NO_TOKENS, CancelRequest, Chunk, EmitCallback, TurnClaim
-from roboco.ports.task_store import Declined, Phase, TokenUsage
+from roboco.ports.task_store import Phase, TokenUsage
 from tests.support.memory_ports.server import MemoryServer, StoredCall, StoredTask
 from tests.support.memory_ports.task_store import snapshot
 
@@ -71,7 +71,6 @@ class MemoryLeases:
         seconds: float,
         event: StatusChanged,
         refused: bool,
-        declined_by: str = "",
         used: TokenUsage = NO_TOKENS,
     ) -> bool:
         """Release the turn, to be claimed again after these seconds. Return False if the claim is lost."""
@@ -89,7 +88,6 @@ class MemoryLeases:
                 task.refusals = (task.epoch, before + 1)
                 task.refused_at = task.refused_at if before else now
                 task.refused_for = now - task.refused_at
-            task.declined = _declined(task.declined, task.epoch, declined_by)
             if used != NO_TOKENS:
                 task.unfinished = (task.seq, task.unfinished_usage().plus(used))
             self._server.publish_event(claim.assignment.task_id, task, event)
@@ -182,9 +180,7 @@ class MemoryLeases:
                 self._server.publish_event(assignment.task_id, task, event)
             return sum(1 for one in task.calls.values() if one.outcome is not None)
 
-    def release_call(
-        self, assignment: ToolAssignment, token: str, declined_by: str = "", event: StatusChanged | None = None
-    ) -> bool:
+    def release_call(self, assignment: ToolAssignment, token: str, event: StatusChanged | None = None) -> bool:
         """Release the call, whose attempt may then be claimed again. Return False if the caller does not hold it."""
         with self._server as held:
             call = self._call(assignment)
@@ -196,7 +192,6 @@ class MemoryLeases:
                 return False
             call.owner, call.released_token = "", token
             call.lease_until = 0.0
-            call.declined = _declined(call.declined, assignment.epoch, declined_by)
             task = held.tasks[assignment.task_id]
             if event is not None:
                 call.wait_epoch = task.epoch
@@ -257,15 +252,6 @@ class MemoryLeases:
             for key in keys:
                 held.attempts.pop(key, None)
                 held.attempt_leases.pop(key, None)
-
-
-def _declined(known: tuple[int, Declined], epoch: int, worker: str) -> tuple[int, Declined]:
-    """Return the workers that have declined the work of this epoch."""
-    if not worker:
-        return known
-    before = known[1] if known[0] == epoch else Declined()
-    names = before.workers if worker in before.workers else (*before.workers, worker)
-    return epoch, Declined(before.count + 1, names)
 
 
 def _end_wait(task: StoredTask, call: StoredCall, others: str = "") -> bool:

@@ -63,7 +63,7 @@ class ScriptedStream:
         self._said = script
         self._listener = listener
         self.usage = ModelUsage()
-        self.progress = CallProgress(1, 1, 0.0, 180.0)
+        self.progress = CallProgress(1, 1, 0.0, 180.0, server="http://model/v1")
         self._closed = threading.Event()
 
     @property

@@ -180,6 +180,35 @@ class MemoryRates:
             if stored is None or stored[1] < steps:
                 held.day_usages[task_id, used.day] = (by, steps, used)
                 held.day_reservations.pop((task_id, used.day), None)
+                if held.caller_reservations.get((task_id, used.day), (0, 0, steps))[2] < steps:
+                    del held.caller_reservations[task_id, used.day]
+
+    def note_limits(self, tenant: str, by: str, limits: DayBudget) -> None:
+        """Keep the limits of the caller."""
+        with self._server as held:
+            held.caller_limits[tenant, by] = limits
+
+    def reserve_for_caller(self, task_id: str, by: str, steps: int, wanted: DayUsage) -> DayUsage | None:
+        """Reserve the usage of the task's next reply, or end its reservation."""
+        tenant = tenant_of(task_id)
+        used, now = self.spent(tenant, wanted.day, by), self._clock.now()
+        with self._server as held:
+            known, own, budget = held.caller_reservations, (task_id, wanted.day), held.caller_limits.get((tenant, by))
+            known.pop(own, None)
+            if budget is None or not wanted.tokens:
+                return None
+            others = _sum(
+                wanted.day,
+                [
+                    one
+                    for (task, day), (until, one, _, of) in known.items()
+                    if day == wanted.day and until > now and tenant_of(task) == tenant and of == by
+                ],
+            )
+            if budget.reached(used) is not None or _is_full(used, others, wanted, budget):
+                return others
+            known[own] = (now + RESERVATION_SECONDS, wanted, steps, by)
+            return None
 
     def reserve_day(self, task_id: str, wanted: DayUsage, budget: DayBudget | None) -> DayUsage | None:
         """Reserve the usage of the task's next reply, or end its reservation."""
@@ -194,15 +223,8 @@ class MemoryRates:
                 for (task, day), (until, one) in known.items()
                 if day == wanted.day and until > now and tenant_of(task) == tenant_of(task_id)
             ]
-            others = DayUsage(
-                day=wanted.day,
-                tokens=sum(one.tokens for one in same),
-                cost_billionths=sum(one.cost_billionths for one in same),
-            )
-            tokens = used.tokens + others.tokens + wanted.tokens
-            cost = used.cost_billionths + others.cost_billionths + wanted.cost_billionths
-            full = budget.tokens is not None and others.tokens > 0 and tokens > budget.tokens
-            if full or (budget.cost is not None and others.cost_billionths > 0 and cost > billionths(budget.cost)):
+            others = _sum(wanted.day, same)
+            if _is_full(used, others, wanted, budget):
                 return others
             known[own] = (now + RESERVATION_SECONDS, wanted)
             return None
@@ -214,6 +236,18 @@ class MemoryRates:
         used = [used for of, (creator, _, used) in known if of == tenant and by in (None, creator)]
         tokens, cost = sum(one.tokens for one in used), sum(one.cost_billionths for one in used)
         return DayUsage(day=day, tokens=tokens, cost_billionths=cost)
+
+
+def _sum(day: str, same: list[DayUsage]) -> DayUsage:
+    tokens, cost = sum(one.tokens for one in same), sum(one.cost_billionths for one in same)
+    return DayUsage(day=day, tokens=tokens, cost_billionths=cost)
+
+
+def _is_full(used: DayUsage, others: DayUsage, wanted: DayUsage, budget: DayBudget) -> bool:
+    tokens = used.tokens + others.tokens + wanted.tokens
+    cost = used.cost_billionths + others.cost_billionths + wanted.cost_billionths
+    full = budget.tokens is not None and others.tokens > 0 and tokens > budget.tokens
+    return full or (budget.cost is not None and others.cost_billionths > 0 and cost > billionths(budget.cost))
 
 
 def _key_of(profile: ModelProfile, tenant: str) -> str:

@@ -94,13 +94,6 @@ class MemoryWorkerRegistry:
             last = {pool: max(held.workers[pool].values(), default=None) for pool in POOLS}
         return {pool: None if at is None or now - at > MAX_AGE else now - at for pool, at in last.items()}
 
-    def modules(self, pool: str) -> Mapping[str, frozenset[str]]:
-        """Return the modules of each live worker of the pool."""
-        now = self._clock.now()
-        with self._server as held:
-            live = [name for name, at in held.workers[pool].items() if at >= now - self._live]
-            return {name: frozenset(held.registrations[name].modules) for name in live}
-
     def pool_status(self, pool: str, limit: int) -> PoolStatus:
         """Return the workers of the pool."""
         now = self._clock.now()
@@ -116,4 +109,5 @@ class MemoryWorkerRegistry:
 
 
 def _registered(name: str, silent_for: float, worker: Registration) -> RegisteredWorker:
-    return RegisteredWorker(name, silent_for, worker.load, worker.pools, worker.version, worker.drains_for)
+    facts = (worker.pools, worker.version, worker.drains_for, worker.modules)
+    return RegisteredWorker(name, silent_for, worker.load, *facts)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from roboco.domain.day_budget import DayBudget
 from roboco.domain.status import TaskStatus
 from roboco.domain.stream.event import AnyEvent, StreamChunk, unnumbered_json
 from roboco.domain.task_entry import TaskEntry
@@ -14,7 +15,7 @@ from roboco.domain.usage import DayUsage
 from roboco.ports.fill import FillPosition
 from roboco.ports.registry import DRAINING, POOLS, DrainRequest, Registration, WorkspaceIdentity
 from roboco.ports.scans import Rebuild, RetentionScan
-from roboco.ports.task_store import Declined, Phase, TokenUsage
+from roboco.ports.task_store import Phase, TokenUsage
 
 
 @dataclass
@@ -26,7 +27,6 @@ class StoredCall:
     owner: str = ""
     lease_until: float = 0.0
     outcome: str | None = None
-    declined: tuple[int, Declined] = (0, Declined())
     wait_epoch: int = 0
 
 
@@ -96,7 +96,6 @@ class StoredTask:
     refused_for: float = 0.0
     deferred_token: str = ""
     released_token: str = ""
-    declined: tuple[int, Declined] = (0, Declined())
     lease_until: float = 0.0
     calls: dict[str, StoredCall] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)
@@ -188,6 +187,8 @@ class StoredData:
     workspace: WorkspaceIdentity | None = None
     entries: dict[str, TaskEntry] = field(default_factory=dict)
     day_usages: dict[tuple[str, str], tuple[str | None, int, DayUsage]] = field(default_factory=dict)
+    caller_limits: dict[tuple[str, str], DayBudget] = field(default_factory=dict)
+    caller_reservations: dict[tuple[str, str], tuple[float, DayUsage, int, str]] = field(default_factory=dict)
     day_reservations: dict[tuple[str, str], tuple[float, DayUsage]] = field(default_factory=dict)
     index_trimmed: datetime | None = None
 

@@ -117,7 +117,7 @@ def _supersedes(entry: TaskEntry, before: TaskEntry) -> bool:
 def _with_times_of(entry: TaskEntry, before: TaskEntry) -> TaskEntry:
     if entry.status not in (TaskStatus.QUEUED, TaskStatus.RUNNING):
         return entry
-    at = before.updated_at if entry.status is before.status else entry.updated_at
+    at = before.updated_at if (entry.status, entry.waits) == (before.status, before.waits) else entry.updated_at
     return entry.model_copy(update={"created_at": before.created_at, "updated_at": at})
 
 

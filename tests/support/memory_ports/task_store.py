@@ -15,7 +15,6 @@ from roboco.ports.task_store import (
     CallState,
     Commit,
     Decision,
-    Declined,
     HeldSteps,
     Logs,
     Phase,
@@ -247,7 +246,6 @@ def snapshot(task: StoredTask, tail: int, now: float, item_ids: tuple[str, ...])
         refusals=Refusals(
             count=task.refusals[1] if task.refusals[0] == task.epoch else 0,
             seconds=task.refused_for if task.refusals[0] == task.epoch else 0.0,
-            declined=task.declined[1] if task.declined[0] == task.epoch else Declined(),
         ),
         state=TaskState.model_validate_json(task.state),
         steps=HeldSteps(_read(task.first), tuple(_read(line) for line in task.tail[-tail:])),
@@ -262,6 +260,5 @@ def _call(call: StoredCall, now: float, epoch: int) -> CallState:
         claimed=call.owner != "",
         lease_left=max(0.0, call.lease_until - now) if call.owner and call.outcome is None else 0.0,
         outcome=None if call.outcome is None else ToolOutcome.model_validate_json(call.outcome),
-        declined=call.declined[1] if call.declined[0] == epoch else Declined(),
         waits=call.wait_epoch == epoch,
     )

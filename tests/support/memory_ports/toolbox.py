@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from roboco.domain.builtin_tools import BUILTIN_TOOLS
 from roboco.domain.decision.router import Router
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import ToolOutcome, failed_outcome, successful_outcome
@@ -37,7 +38,7 @@ class MemoryToolbox:
         names = known_tools(team, agent, listings)
         for name in names:
             self.check(team.tool(name))
-            if not isinstance(team.tool(name), ServerTool | TaskTool):
+            if not isinstance(team.tool(name), ServerTool | TaskTool) and name not in BUILTIN_TOOLS:
                 self._function(name)
         self.described.append(listings)
         return tuple({"type": "function", "function": {"name": name}} for name in names)

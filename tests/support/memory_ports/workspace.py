@@ -51,7 +51,7 @@ class MemoryFiles:
                 self.held[path] = data
             return self.held.get(path) == data
 
-    def put_from(self, path: str, source: BinaryIO, storage_class: str = "") -> None:
+    def put_from(self, path: str, source: BinaryIO) -> None:
         """Store the remaining bytes of the source."""
         self.held[path] = source.read()
 

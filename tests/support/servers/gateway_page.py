@@ -1,4 +1,4 @@
-"""The gateway, with a page that follows a task and reports its content, for a real browser.
+"""The gateway, and the page of its guide with a script that reports what it shows, for a real browser.
 
 The page never closes its EventSource: after the end of the task the gateway answers 204, and the browser stops.
 """
@@ -14,9 +14,16 @@ from tests.support.documents import example
 from tests.support.servers import sse_page
 
 gateway = create_app(settings=GatewaySettings(authentication=False))
-CLOSE = 'source.close(); report("end")'
-END = """source.onerror = () => { if (source.readyState === EventSource.CLOSED) report("end") }"""
-assert CLOSE in sse_page.PAGE
+REPORTS = """<script>
+const pre = document.querySelector("pre")
+const report = moment => fetch(`/shown/${moment}`, {method: "POST", headers: {"Content-Type": "application/json"},
+  body: JSON.stringify({pre: pre.textContent})})
+let opened = 0, resets = 0, most = 0
+source.addEventListener("open", () => report(`opened-${++opened}`))
+source.addEventListener("error", () => { if (source.readyState === EventSource.CLOSED) report("end") })
+source.addEventListener("event_stream_reset", () => report(`reset-${++resets}`))
+new MutationObserver(() => { while (most < texts.size) report(`started-${++most}`) }).observe(pre, {childList: true})
+</script>"""
 
 
 @asynccontextmanager
@@ -27,21 +34,13 @@ async def lifespan(_: FastAPI) -> AsyncGenerator[None, None]:
 
 
 app = FastAPI(lifespan=lifespan)
-
-
-@app.get("/pages/{task_id}", response_class=HTMLResponse)
-async def page(task_id: str) -> str:
-    """Return the page of a task."""
-    return sse_page.PAGE.replace("`/tasks/", "`/v1/tasks/").replace(CLOSE, END)
-
-
 app.post("/shown/{moment}")(sse_page.store_shown)
 
 
 @app.get("/follow.html", response_class=HTMLResponse)
 async def example_page() -> str:
     """Return the page of the guide."""
-    return example("file", "follow.html")
+    return example("file", "follow.html") + REPORTS
 
 
 app.mount("/", gateway)

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from roboco.cli.bulk import bulk_option
+from roboco.cli.commands import open_task
 from roboco.cli.main import commands
 from roboco.cli.terminal.signals import Interrupted
 from roboco.client.operator import bulk as bulk_module
@@ -22,7 +23,8 @@ from tests.support.memory_ports.model import says
 def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorld]:
     """Yield a deployment with three tasks of tenant acme, which the commands reach."""
     with rest_world(tmp_path) as started:
-        monkeypatch.setattr(bulk_option, "Orchestrator", lambda settings: started.orchestrator)
+        for module in (bulk_option, open_task):
+            monkeypatch.setattr(module, "Orchestrator", lambda settings: started.orchestrator)
         monkeypatch.setattr(started.orchestrator, "close", lambda: None)
         for name in "abc":
             body = {"team": "desk", "prompt": "work", "task_id": f"acme:{name}"}
@@ -60,7 +62,7 @@ def sent(rest: RestWorld) -> int:
         (["send", "acme:a", "hello", "--message", "hi"], "give one message"),
         (["send", "--tenant", "acme", "--yes"], "send needs message"),
         (["interrupt", "acme:a", "hi", "--tenant", "acme"], "name one task, or conditions"),
-        (["approve", "acme:a"], "name a call after the task"),
+        (["approve", "acme:a"], "no call of this task waits for that"),
         (["approve", "acme:a", "tc_1", "--tool", "ship"], "--tool: it chooses calls of many tasks"),
         (["approve", "--tenant", "acme", "--args", "{}", "--yes"], "--args: name one task and its call"),
         (["approve", "--tenant", "acme", "--tool", "", "--yes"], "tool: String should have at least 1 character"),
@@ -158,3 +160,18 @@ def test_forks_are_printed_with_their_tasks_and_messages_reach_waiting_tasks(res
     assert result.stdout.splitlines()[-1] == "fork: 3 accepted, 0 repeated, 0 ended, 0 failed"
     assert all(rest.orchestrator.task(new).summary().team == "desk" for _, new in pairs)
     assert call("send", "--message", "hello", "--tenant", "acme", "--yes").stdout.startswith("send: 0 accepted")
+
+
+def test_the_only_waiting_call_needs_no_id(rest: RestWorld) -> None:
+    rest.world.settle("acme:a")
+    rest.run("acme:ships", says("", ("ship", {}), ("ship", {})))
+    pending = rest.orchestrator.task("acme:ships").pending_actions()
+    first, second = pending.unapproved()
+    refused = call("approve", "acme:ships")
+    assert getattr(refused.exception, "message", "").splitlines() == [
+        "2 calls wait, name one of them:",
+        *(f"  roboco {verb} acme:ships {one.id}  # ship" for one in (first, second) for verb in ("approve", "deny")),
+    ]
+    assert call("deny", "acme:ships", first.id).output == f"{first.id} is denied\n"
+    assert call("approve", "acme:ships").output == f"ship()\n{second.id} is approved\n"
+    assert pending.unapproved() == []

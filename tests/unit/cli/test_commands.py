@@ -96,6 +96,12 @@ def test_validate_imports_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     at = [mistake.partition(":")[0] for mistake in error.mistakes]
     assert at == ["tools[1].function", "tools[2].function", "tools[3].function", "tools[4].function"]
     assert "ZeroDivisionError" in error.mistakes[2]
+    outer = {"name": "o", "agents": team["agents"], "teams": {"in": team | {"teams": {"deep": team}}}}
+    (tmp_path / "outer.json").write_text(json.dumps(outer))
+    error = call("validate", "outer.json").exception
+    assert isinstance(error, InvalidTeam)
+    nested = [mistake.partition(":")[0] for mistake in error.mistakes]
+    assert nested == [f"{path}{one}" for path in ("teams.in.", "teams.in.teams.deep.") for one in at]
 
 
 def test_validate_names_the_field_of_a_type_and_of_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

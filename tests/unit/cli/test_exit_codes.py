@@ -16,6 +16,7 @@ UNSUPPORTED = {
     "init": "it prints the next commands",
     "dev": "it runs until Ctrl-C, and prints no data",
     "serve": "it runs until Ctrl-C, and prints no data",
+    "mcp serve": "its output is for the program that starts it",
 }
 """The commands without --json."""
 FAILURES = [

@@ -1,10 +1,12 @@
 """Screen on a terminal: no word is split, and the status line leaves no trace."""
 
+import logging
 import random
 
 import pytest
 
 from roboco.cli.interactive.live_view import LiveView
+from roboco.cli.terminal.log_notes import LogNotes
 from roboco.cli.terminal.screen import Screen
 from roboco.cli.terminal.word_wrap import WordWrap
 from roboco.domain.stream.item import ItemData, stream_item
@@ -81,6 +83,20 @@ def test_status_line_names_the_running_work(items: tuple[ItemData, ...], work: s
     file, view = view_of(*items, hint=" · Ctrl-C")
     view.show_status()
     assert file.screen()[-1] == f"   {work} · 0 s · Ctrl-C"
+    view.show_status("model 'm' has sent nothing for 20 s")
+    assert file.screen()[-1] == "   model 'm' has sent nothing for 20 s · 0 s · Ctrl-C"
+
+
+def test_what_is_logged_is_printed_between_texts_alone() -> None:
+    file, view = view_of(SELECTED, delta("Once "), hint=" · Ctrl-C")
+    with LogNotes().installed() as logged:
+        view.show_status()
+        before = file.getvalue()
+        logging.getLogger("roboco.client").warning("task %s waits", "t")
+        logging.getLogger("roboco.client").info("not this")
+        assert file.getvalue() == before
+        assert list(logged.take()) == ["task t waits"]
+        assert list(logged.take()) == []
 
 
 @pytest.mark.parametrize(

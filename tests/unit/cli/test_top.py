@@ -78,6 +78,7 @@ def test_the_view_fits_its_terminal(width: int, lines: int) -> None:
     assert "5000 open tasks" in text
     assert "order-0" in text
     assert "\x1b" not in text
+    assert "writer waits 12 s" in text, "also where the table has no column of reasons"
 
 
 STATUSES = ("running", "approval", "paused", "client_tool_turn", "user_turn", "queued")

@@ -126,6 +126,31 @@ def test_a_follower_that_resumes_after_every_few_items_misses_and_repeats_none(s
         assert data_of(found, task_id) == [item.data for item in recorded.items]
 
 
+def deep_family() -> dict[str, Recorded]:
+    """Return a task with sub-tasks, of which one has sub-tasks, of which one has sub-tasks again."""
+    tasks = top = family()
+    for _ in range(2):
+        child = list(top)[2]
+        top = {child + task_id.removeprefix(TASK): one for task_id, one in family(4).items()}
+        tasks |= top
+    return tasks
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1000])
+def test_sub_tasks_of_sub_tasks_are_followed_and_resumed_with_them(size: int) -> None:
+    tasks = deep_family()
+    assert len(tasks) == 1 + 3 + 4 + 4
+    found: list[StreamItem] = []
+    cursor = None
+    while part := follow(tasks, cursor, size):
+        found += part
+        cursor = part[-1].cursor
+    for task_id, recorded in tasks.items():
+        assert data_of(found, task_id) == [item.data for item in recorded.items]
+    depths = {item.cursor.count("(") for item in found}
+    assert (max(depths), found[-1].cursor.count(",")) == (2, 0)
+
+
 def test_a_sub_task_that_does_not_end_or_never_began_does_not_hold_the_task() -> None:
     tasks = family(
         call0=Recorded([text("half")], running=True),
@@ -150,7 +175,13 @@ def test_cursors_of_many_sub_tasks_are_bounded() -> None:
         assert len(places) <= 2 * MAX_FOLLOWED
 
 
-@pytest.mark.parametrize("cursor", ["x", ".0.0.0.1.0,x", ",", ".0.0.0.1.0" + "," * 101, ".0.0.0.1.0,~"])
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        *("x", ".0.0.0.1.0,x", ",", ".0.0.0.1.0" + "," * 101, ".0.0.0.1.0,~", ".0.0.0.1.0,(", ".0.0.0.1.0,)("),
+        *(".0.0.0.1.0,(x)", ".0.0.0.1.0,(.0.0.0.1.0,-", ".0.0.0.1.0" + ",(.0.0.0.1.0" * 7 + ")" * 7, "(" * 50_000),
+    ],
+)
 def test_a_cursor_that_is_none_is_refused(cursor: str) -> None:
     with pytest.raises(UsageError, match="is not one of a stream item"):
         SubTaskStream(TASK, lambda task_id: cast(AsyncTaskStream, None)).items(cursor)

@@ -11,7 +11,7 @@ from roboco.client.stream import TaskStream
 from roboco.client.worker_check import WorkerCheck
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_summary import TaskSummary
-from roboco.engine.accept.wait_cause import why_unattended
+from roboco.engine.accept.wait_cause import current_cause
 from roboco.redis.stream.position import Record
 from tests.contract.samples import NOON
 from tests.support.memory_ports.model import says
@@ -53,7 +53,7 @@ def wait_at_rest(
 
     follower: Any = scripted
     engine = World(world_parts(lambda request: says("x"))).engine
-    worker_check = WorkerCheck(TASK, lambda: why_unattended(engine, "file:///w", TASK))
+    worker_check = WorkerCheck(TASK, lambda: current_cause(engine, "file:///w", TASK))
     following = AsyncTaskStream(TaskStream(TASK, engine, follower, read_summary, worker_check), follower)
 
     async def wait() -> TaskStatus:

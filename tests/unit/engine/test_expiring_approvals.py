@@ -54,7 +54,7 @@ def reason_of(world: World) -> str:
 def test_a_call_without_a_decision_in_time_is_denied() -> None:
     world = world_with_calls(("pay", {}), expires="2h")
     until = world.history()[1].created_at.timestamp() + 2 * HOUR
-    assert reason_of(world).endswith(f"; until {world.engine.time_at(until):%Y-%m-%d %H:%M:%S} UTC")
+    assert reason_of(world).endswith(f"; until {world.engine.time_at(until):%Y-%m-%d %H:%M:%S} UTC, then pay is denied")
     pass_time(world, 1.9 * HOUR)
     assert world.status() is TaskStatus.APPROVAL
     pass_time(world, 0.2 * HOUR)

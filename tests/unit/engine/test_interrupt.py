@@ -38,6 +38,9 @@ def test_the_published_text_is_kept_and_the_same_agent_continues() -> None:
     assert world.history()[3].metadata["routing"]["rule"] == "interrupted"
     interrupt = [record for record in world.events() if record["type"] == "event_user_interrupt"]
     assert [record["receipt"] for record in interrupt] == [interrupted_step.metadata["receipt"]]
+    kinds = [record["type"] for record in world.events()]
+    at = kinds.index("event_user_interrupt")
+    assert kinds[at - 2 : at] == ["event_user_message", "event_step_end"]  # the message is in the history
     assert world.summary().status is TaskStatus.COMPLETED
     assert_whole(world, "")
 

@@ -17,7 +17,7 @@ from tests.support.memory_ports.dispatcher import ToolMessage
 from tests.support.memory_ports.journeys import member, own_turns
 from tests.support.memory_ports.model import says
 from tests.support.memory_ports.watch import Crash, make_call
-from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.support.memory_ports.world import TASK, WORKER, World, team_of, world_parts
 
 UNKNOWN_OUTCOME = unknown_outcome("", LOST_REASON, "tell").result.error
 
@@ -44,6 +44,34 @@ def world_with_payments(effect: str, calls: int = 1, attempts: int = 3) -> tuple
     while not any(isinstance(message, ToolMessage) for message in world.dispatcher.queue):
         world.deliver(world.dispatcher.queue.popleft())
     return world, runs
+
+
+@pytest.mark.parametrize("effect", ["pure", "irreversible"])
+def test_a_call_whose_worker_lacks_the_module_fails_at_once_with_the_remedy(effect: str) -> None:
+    world, runs = world_with_payments(effect)
+    world.given.toolbox.missing = {"shop.bank"}
+    world.deliver(next_tool(world))
+    world.given.toolbox.missing = set()
+    world.settle()
+    [result] = results_step(world).results
+    assert (result.error or "").startswith(
+        f"not run: tools worker {WORKER!r} cannot run tool 'pay': module 'shop.bank'"
+    )
+    assert "; install 'shop.bank' where the tools workers run" in (result.error or "")
+    assert not runs
+    assert world.files.get(intent_path(TASK, result.tool_call_id)) is None
+
+
+def test_a_turn_whose_worker_lacks_a_module_of_its_tools_fails_the_task() -> None:
+    world = World(world_parts(lambda request: says("never"), {"pay": lambda args, context: "paid"}))
+    world.given.toolbox.missing = {"shop.bank"}
+    world.submit(team_of(agents=[member("clerk", tools=["pay"])], tools=[{"name": "pay", "function": "shop.bank:pay"}]))
+    world.settle()
+    assert world.summary().status is TaskStatus.FAILED
+    error = world.history()[-1].error
+    assert error is not None
+    assert error.code == "not_runnable"
+    assert f"agents worker {WORKER!r} cannot describe the agent's tools: module 'shop.bank'" in error.message
 
 
 def results_step(world: World) -> TaskStep:

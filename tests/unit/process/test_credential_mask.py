@@ -1,6 +1,8 @@
 """CredentialMask: every form of a value is replaced, nothing else, in a text, in JSON and in bytes."""
 
+import base64
 import json
+import urllib.parse
 
 import pytest
 
@@ -36,6 +38,20 @@ def test_mask_a_value_is_replaced_in_each_form(text: str) -> None:
 def test_mask_a_value_with_one_kind_of_quote_is_replaced_in_each_form(text: str) -> None:
     for shown in (repr(text), repr([text, "'\""]), repr(text + '"'), repr(text + "'"), json.dumps(text)):
         assert "canary" not in mask_of(text)(shown)
+
+
+@pytest.mark.parametrize("secret", ["canary-s3cr3t", "canary+with/odd?bytes=é", "Bearer sk-canary-1234"])
+@pytest.mark.parametrize("before", ["", "u", "us", "user:"])
+@pytest.mark.parametrize("after", ["", "@", ":x"])
+def test_mask_a_value_is_replaced_as_base64_and_in_a_url(secret: str, before: str, after: str) -> None:
+    mask, bare = mask_of(secret), secret.removeprefix("Bearer ")
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        packed = encode(f"{before}{bare}{after}".encode()).decode()
+        left = len(before) * 4 // 3 + 1, (len(after) * 4 + 2) // 3 + 3
+        kept, masked, rest = mask(f"Basic {packed}").removeprefix("Basic ").partition("***")
+        assert (masked, len(kept) <= left[0], len(rest) <= left[1]) == ("***", True, True)
+    for quote in (urllib.parse.quote, urllib.parse.quote_plus, lambda text: urllib.parse.quote(text, safe="")):
+        assert mask(f"https://host/?key={quote(bare)}&x=1") == "https://host/?key=***&x=1"
 
 
 def test_mask_a_whole_header_is_also_replaced_without_its_scheme() -> None:

@@ -80,9 +80,9 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
         ("team.yaml", "a: b: c", "the file: is not YAML"),
         ("team.yaml", "[" * 600, "the file: is not YAML"),
         ("team.yaml", "!!python/object/apply:os.system ['id']", "the file: is not YAML"),
-        ("team.yaml", "", "the file: must hold an object with 'name' and 'agents' (found None)"),
-        ("team.yaml", "- a", "the file: must hold an object"),
-        ("team.json", '"text"', "the file: must hold an object"),
+        ("team.yaml", "", "the file: must hold 'name' and 'agents' (it is empty)"),
+        ("team.yaml", "- a", "the file: must hold 'name' and 'agents'"),
+        ("team.json", '"text"', "the file: must hold 'name' and 'agents'"),
     ],
 )
 def test_an_invalid_team_file_is_refused_with_one_line(tmp_path: Path, name: str, content: str, expected: str) -> None:

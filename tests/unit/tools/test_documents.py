@@ -116,6 +116,26 @@ def test_artifact_read_of_a_document_returns_parts() -> None:
     assert [part["more"] for part in parts] == [True] * (len(parts) - 1) + [False]
 
 
+@needs_sandbox
+def test_artifact_read_parses_a_document_once_for_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = list[str]()
+    run = Sandbox.run
+    monkeypatch.setattr(Sandbox, "run", lambda self, code, *rest: [runs.append(code), run(self, code, *rest)][1])  # type: ignore[func-returns-value]
+    monkeypatch.setattr(documents, "WINDOW", 50)
+    monkeypatch.setattr(documents, "MAX_WINDOWS", 2)
+    monkeypatch.setattr(documents, "_WINDOWS", {})
+    words = " ".join(f"word{number}" for number in range(40))
+    data = f"<p>{words}</p>".encode()
+    found, more = "", True
+    while more:
+        part = read("words.html", data, offset=len(found), limit=20).result.result
+        found, more = found + part["text"], part["more"]
+    assert (found, len(runs), len(documents._WINDOWS)) == (words, -(-len(words) // 50), 2)
+    assert read("words.html", b"<p>other</p>", limit=20).result.result["text"] == "other"
+    beyond = read("words.html", data, offset=9_000).result.result
+    assert (beyond["text"], beyond["more"]) == ("", False)
+
+
 def test_artifact_read_returns_the_source_of_a_page() -> None:
     assert read("page.html", HTML, source=True).result.result["text"] == HTML.decode()
 

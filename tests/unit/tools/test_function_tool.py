@@ -90,11 +90,11 @@ def with_positional_only_parameter(a: int, /) -> None:
         (with_positional_only_parameter, "tool with_positional_only_parameter: parameter 'a' cannot be passed by name"),
     ],
 )
-def test_a_function_that_cannot_be_a_tool_is_refused_when_it_is_marked(
+def test_a_function_that_cannot_be_a_tool_is_refused_when_it_is_used(
     function: Callable[..., Any], expected: str
 ) -> None:
     with pytest.raises(UsageError, match=expected):
-        tool(function)
+        describe_function(tool(function))
 
 
 def test_arguments_are_converted_to_the_types_of_the_hints() -> None:

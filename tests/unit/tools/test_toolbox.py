@@ -1,5 +1,6 @@
 """FunctionToolbox: the tools that a process can describe and run; every failure of a tool is in its outcome."""
 
+import base64
 import hashlib
 import json
 import re
@@ -470,10 +471,41 @@ def test_artifacts_are_written_listed_and_read() -> None:
     assert run("artifact_read", files, uri="file://artifacts/a.md").result.result["text"] == "Grüße und mehr"
 
 
-def test_a_binary_artifact_is_refused_by_artifact_read() -> None:
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_writes_of_one_name_in_a_step_have_the_versions_of_their_calls(order: tuple[int, ...]) -> None:
     files = MemoryFiles()
-    files.put(f"{TASK}/artifacts/a.bin", b"\xff\xfe")
-    assert "is not a text in UTF-8" in str(run("artifact_read", files, uri="a.bin").result.error)
+    calls: list[dict[str, Any]] = [{"name": "a.md", "content": f"text {number}"} for number in range(3)]
+    for number in order:
+        earlier: tuple[dict[str, Any], ...] = (
+            {"name": 7},
+            {"name": "a.md", "content": 7},
+            {"name": "b.md", "content": "x"},
+            *calls[:number],
+        )
+        call = ToolCall(id=CONTEXT.call_id, tool_name="artifact_write", args=calls[number])
+        outcome = toolbox(files).run(TEAM, call, None, replace(CONTEXT, earlier=earlier))
+        assert outcome.result.result["version"] == number + 1
+    assert files.get(f"{TASK}/artifacts/a-3.md") == b"text 2"
+    assert files.names(f"{TASK}/artifacts/") == ["a-2.md", "a-3.md", "a.md"]
+
+
+def test_a_binary_artifact_is_read_in_base64_by_artifact_read() -> None:
+    files = MemoryFiles()
+    files.put(f"{TASK}/artifacts/a.bin", data := bytes(range(256)) * 100)
+    found, offset = b"", 0
+    while True:
+        part = run("artifact_read", files, uri="a.bin", offset=offset).result.result
+        assert (part["offset"], part["total_bytes"], len(part["base64"]) <= 16_000) == (offset, 25600, True)
+        found += base64.b64decode(part["base64"])
+        offset = len(found)
+        if not part["more"]:
+            break
+    assert found == data
+    assert (
+        base64.b64decode(run("artifact_read", files, uri="a.bin", offset=3, limit=4).result.result["base64"])
+        == data[3:6]
+    )
+    assert run("artifact_read", files, uri="a.bin", offset=99999).result.result["base64"] == ""
 
 
 @pytest.mark.parametrize(

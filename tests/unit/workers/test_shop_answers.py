@@ -8,13 +8,24 @@ from amqp.exceptions import PreconditionFailed
 from celery import Celery
 from kombu import Connection, Producer, Queue
 from kombu.message import Message
+from kombu.transport import TRANSPORT_ALIASES
 
+from roboco.broker import transport
 from roboco.broker.names import COORDINATOR_QUEUE, TASK_ANSWER_TASK, tenant_lanes
 from roboco.workers import shop_answers
 from roboco.workers.shop_answers import ShopAnswers
 
 URL = "memory://"
 ANSWER = {"task_id": "good:1", "call_id": "c", "secret": "s"}
+
+
+@pytest.mark.parametrize("scheme", ["amqp", "amqps", "redis", "rediss", "sentinel"])
+def test_no_message_of_a_shop_is_decompressed(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kombu.transport.TRANSPORT_ALIASES", dict(TRANSPORT_ALIASES))
+    transport.guard_transports()  # as a worker does
+    url = f"{scheme}://shop"
+    answers = ShopAnswers(Celery("roboco", broker=URL, set_as_current=False), url, "answers")
+    assert answers._shop.connection_for_read().get_transport_cls().__module__ == transport.__name__
 
 
 class Relay:

@@ -38,7 +38,7 @@ def test_missing_bucket_names_the_bucket_the_endpoint_and_the_remedy(
         with pytest.raises(TransientError) as refused:
             call(S3Objects(client, "records", "below"))
     assert str(refused.value) == (
-        "the S3 store at http://***@store.test:9000 has no bucket 'records': create it with `aws s3 mb s3://records "
+        "the S3 store at http://***@store.test:9000 has no bucket 'records'; create it with `aws s3 mb s3://records "
         "--endpoint-url http://***@store.test:9000`, or correct ROBOCO_WORKSPACE or ROBOCO_S3_ENDPOINT_URL"
     )
 

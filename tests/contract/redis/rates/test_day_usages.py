@@ -121,6 +121,26 @@ def test_one_reply_may_exceed_the_budget(usages: RateLimiter) -> None:
     assert usages.reserve_day("acme:t3", used(1, 10**9), DayBudget(cost=1.0)) == used(1000, 1000)
 
 
+def ask(usages: RateLimiter, task: str, tokens: int, steps: int = 1, by: str = "key:one") -> DayUsage | None:
+    return usages.reserve_for_caller(f"acme:{task}", by, steps, used(tokens, tokens))
+
+
+def test_replies_of_a_caller_that_run_together_stay_within_its_limits(usages: RateLimiter) -> None:
+    assert [ask(usages, f"t{n}", 90) for n in range(3)] == [None] * 3  # no limits are noted
+    usages.note_limits("acme", "key:one", DayBudget(tokens=100))
+    usages.count_day("acme:t0", "key:one", 1, used(40, 0))
+    assert [ask(usages, f"t{n}", 20) for n in range(1, 6)] == [None, None, None, used(60, 60), used(60, 60)]
+    assert ask(usages, "t9", 90, by="key:two") is ask(usages, "t1", 0) is ask(usages, "t4", 20) is None
+    usages.count_day("acme:t2", "key:one", 1, used(0, 0))  # late: after the step before the turn
+    assert ask(usages, "t5", 1) == used(60, 60)
+    usages.count_day("acme:t2", "key:one", 2, used(60, 0))
+    assert ask(usages, "t3", 0) is ask(usages, "t4", 0) is None
+    assert ask(usages, "t3", 1) == used(0, 0)  # used up
+    usages.note_limits("acme", "key:one", DayBudget(cost=1.0))
+    assert [ask(usages, task, 10**9) for task in ("t3", "t4")] == [None, used(10**9, 10**9)]
+    assert usages.reserve_for_caller("acme:t3", "key:one", 1, used(5, 0, NEXT)) is None
+
+
 def test_a_reservation_ends_after_its_time(
     usages: RateLimiter, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -155,7 +155,7 @@ def test_the_cost_of_a_reservation_does_not_grow_with_the_waiting_tickets(redis_
         return calls() - before
 
     few = max(commands("x" * length) for length in range(1, 10))
-    for number in range(300):
+    for number in range(100):
         wait_of(redis_task.rates, OPERATOR_LIMITED, make_ticket(f"t{number}", f"tenant{number}"), 10)
     assert commands("y") <= few + 5
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roboco.cli.interactive.next_command import next_command
+from roboco.cli.interactive.next_command import local_command, next_commands
 from roboco.client.pending_actions import PendingActions
 from roboco.domain.history.part import ToolCall
 from roboco.domain.history.tool_outcome import successful_outcome
@@ -23,14 +23,13 @@ def test_next_command_approves_the_calls_that_need_it() -> None:
     world = world_with_calls(PAY, ("add", {"a": 1, "b": 2}), ("wire", {"amount": 5}), WIRE)
     pending, (pay, _, _, wire) = pending_of(world)
     assert pending.unapproved() == [pay, wire]
-    assert next_command(TASK, pending, TaskStatus.APPROVAL, False) == (
-        f"roboco approve t CALL, or roboco deny t CALL; calls: {pay.id} (pay), {wire.id} (wire)"
-    ).replace(" t ", f" {TASK} ")
-    assert next_command(TASK, pending, TaskStatus.APPROVAL, True) == f"run it again with --id {TASK} on a terminal"
+    assert next_commands(TASK, pending, TaskStatus.APPROVAL) == [
+        f"roboco {verb} {TASK} {call.id}  # {call.tool_name}" for call in (pay, wire) for verb in ("approve", "deny")
+    ]
     decide_approval(world.engine, TASK, pay.id, CallApproval(False))
     assert pending.unapproved() == [wire]
-    command = next_command(TASK, pending, TaskStatus.APPROVAL, False)
-    assert command == f"roboco approve {TASK} {wire.id}, or roboco deny {TASK} {wire.id}"
+    commands = next_commands(TASK, pending, TaskStatus.APPROVAL)
+    assert commands == [f"roboco approve {TASK}  # wire", f"roboco deny {TASK}  # wire"], "the only call needs no id"
     decide_approval(world.engine, TASK, wire.id, CallApproval(True))
     assert pending.unapproved() == pending.unknown() == []
 
@@ -41,18 +40,20 @@ def test_next_command_answers_the_calls_of_the_client() -> None:
     assert pending.unanswered() == [first, second]
     answer(world.engine, TASK, successful_outcome(first, 7))
     assert pending.unanswered() == [second]
-    command = f"roboco answer {TASK} {second.id} --result JSON"
-    assert next_command(TASK, pending, TaskStatus.CLIENT_TOOL_TURN, False) == command
+    command = f"roboco answer {TASK} --result JSON  # {second.tool_name}"
+    assert next_commands(TASK, pending, TaskStatus.CLIENT_TOOL_TURN) == [command]
 
 
 @pytest.mark.parametrize(
-    ("status", "is_local", "command"),
-    [
-        (TaskStatus.PAUSED, False, f"roboco resume {TASK}"),
-        (TaskStatus.USER_TURN, False, f"roboco send {TASK} MESSAGE"),
-        (TaskStatus.USER_TURN, True, f"run it again with --id {TASK} on a terminal"),
-    ],
+    ("status", "command"),
+    [(TaskStatus.PAUSED, f"roboco resume {TASK}"), (TaskStatus.USER_TURN, f"roboco send {TASK} MESSAGE")],
 )
-def test_next_command_without_calls_follows_from_the_status(status: TaskStatus, is_local: bool, command: str) -> None:
+def test_next_command_without_calls_follows_from_the_status(status: TaskStatus, command: str) -> None:
     pending = PendingActions(World(world_with_unknown_outcome().given).engine, TASK)
-    assert next_command(TASK, pending, status, is_local) == command
+    assert next_commands(TASK, pending, status) == [command]
+
+
+@pytest.mark.parametrize("status", [one for one in TaskStatus if one.waiting])
+def test_no_command_needs_a_redis_that_has_ended(status: TaskStatus) -> None:
+    assert local_command(TASK, status, True) == f"run it again with --id {TASK} on a terminal"
+    assert local_command(TASK, status, False).startswith(f"run it again with --id {TASK} --web, and ")

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from io import StringIO
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from click.testing import CliRunner
@@ -28,8 +28,11 @@ class StoredReport:
     def __init__(self, settings: object) -> None:
         self.operator = self
 
-    def close(self) -> None:
-        """Close nothing."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
     def usage_collector(self, by: str, **options: Any) -> "StoredReport":
         """Return the report."""

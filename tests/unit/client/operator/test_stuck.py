@@ -19,6 +19,7 @@ from roboco.domain.task_filter import TaskFilter
 from roboco.domain.usage import DayUsage, day_of
 from roboco.engine.accept.wait_cause import default_threshold, why_unattended
 from roboco.errors import ModelError, TransientError, UsageError
+from roboco.ports.model import CallProgress
 from roboco.ports.registry import POOLS, Registration, WorkspaceIdentity
 from tests.support.gateway_rest import DESK, RestWorld, rest_world
 from tests.support.memory_ports.dispatcher import Message, QueueDispatcher, ToolMessage, TurnMessage
@@ -53,7 +54,7 @@ def start_workers(rest: RestWorld, *pools: str) -> None:
 def stuck(rest: RestWorld, **filters: Any) -> list[StuckTask]:
     """Return the stuck tasks, as a process sees them that has cached nothing."""
     queues, rest.world.engine = rest.orchestrator._operations._queues, rest.world.process()
-    operations = Operations(rest.world.engine, queues, list, lambda: 0)
+    operations = Operations(rest.world.engine, queues, list)
     return operations.stuck(**filters).tasks
 
 
@@ -169,7 +170,8 @@ def test_an_answer_that_the_workspace_does_not_take_is_named_with_the_error(rest
     world.engine = world.process()
     world.deliver(world.dispatcher.queue.popleft())
     assert "the disk is full" not in seen[0]
-    assert seen[1] == "the answer of model 'small' waits until the workspace takes it: the disk is full: make room"
+    kept = "the answer of model 'small' at http://model/v1 waits until the workspace takes it"
+    assert seen[1] == f"{kept}: the disk is full: make room"
     assert "the disk is full" not in seen[2], "the answer is stored"
     assert len(world.history("acme:t")) == 2
 
@@ -209,7 +211,31 @@ def test_a_task_whose_state_cannot_be_read_keeps_the_reason_of_the_index(rest: R
 
     submit(rest)
     [entry] = rest.orchestrator.task_page(status="open").entries
-    assert with_current_reason(cast(Any, BrokenStore()), entry) == entry
+    assert with_current_reason(cast(Any, BrokenStore()), entry, 0.0) == entry
+
+
+def test_a_model_that_sends_nothing_is_named_in_every_view(rest: RestWorld) -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def hang() -> None:
+        world = rest.world
+        world.given.model.streams[-1].progress = CallProgress(2, 2, world.clock.now(), 120.0, "https://x.com/v1")
+        for silence in (14, 95 - 14):
+            world.clock.move(silence)
+            world.heartbeat.beat()
+            shown = rest.get("/v1/tasks/acme:t").json()["reason"]
+            [row] = rest.orchestrator.with_current_reasons(rest.orchestrator.task_page(status="open").entries)
+            explained = rest.get("/v1/tasks/acme:t/why").json()["end"]
+            found = stuck(rest, until=world.engine.now())
+            seen.append(
+                (shown, row.reason, explained.removeprefix("it waits (running): "), *(one.cause for one in found))
+            )
+
+    rest.replies = [ScriptedReply(("text",), meanwhile=hang)]
+    submit(rest)
+    rest.world.settle("acme:t")
+    text = "model 'small' at https://x.com/v1 has sent nothing for 95 s; the limit is 120 s; request 2 of 2"
+    assert seen == [("", "", "it is being worked on (running); next: writer acts (sequential: next)"), (text,) * 4]
 
 
 def test_a_running_turn_is_not_stuck_and_one_that_lost_workers_is(rest: RestWorld) -> None:

@@ -294,6 +294,21 @@ def test_a_message_between_results_and_turn_keeps_the_turn(model: dict[str, Any]
     assert next_agent(team, handed) == "c"
 
 
+def test_a_handoff_in_a_manual_team_waits_for_the_user() -> None:
+    team = TEAM.model_copy(update={"collaboration_model": validate_team(_data({"type": "manual"})).collaboration_model})
+    handed: list[Line] = [GO, ("a", [handoff("1", "c")]), ("tool_executor", [result("1", "ok")])]
+    action = decide_after(*handed, team=team)
+    assert isinstance(action, Wait)
+    assert (action.status, action.route.rule) == (TaskStatus.USER_TURN, "handoff")
+    action = decide_after(*handed, ("user", "more"), team=team)
+    assert isinstance(action, StartTurn)
+    assert (action.agent, action.handed_off_by) == ("c", "a")
+    action = decide_after(*handed, ("user", "more", {"agent": "b"}), team=team)
+    assert isinstance(action, StartTurn)
+    assert (action.agent, action.handed_off_by) == ("b", None)
+    assert isinstance(decide_after(*handed, team=team, sub_task=True), End)
+
+
 def next_agent(team: Team, lines: list[Line]) -> str:
     """Return the agent that acts after the message is applied, in this decision or the next."""
     action = decide_after(*lines, team=team, inbox=(MORE,))

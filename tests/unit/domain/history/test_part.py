@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from roboco.domain.artifact_name import artifact_name, artifact_uri
-from roboco.domain.history.part import Artifact, Part, ToolResult
+from roboco.domain.history.part import Artifact, Part, ToolResult, UnknownPart
 from tests.unit.domain.steps import artifact, call, failed, result, text
 
 PARTS: TypeAdapter[Any] = TypeAdapter(Part)
@@ -21,10 +21,20 @@ def test_each_kind_is_read_by_its_type(part: dict[str, Any]) -> None:
     assert PARTS.validate_python(read.model_dump(mode="json")) == read
 
 
-@pytest.mark.parametrize("part", [{"type": "unknown"}, {"text": "hi"}, {"type": "text"}, {}])
-def test_an_invalid_part_is_refused(part: dict[str, Any]) -> None:
+@pytest.mark.parametrize("part", [{"type": 7}, {"type": ["a"]}, {"text": "hi"}, {"type": "text"}, {}, 3])
+def test_an_invalid_part_is_refused(part: Any) -> None:
     with pytest.raises(ValidationError):
         PARTS.validate_python(part)
+
+
+@pytest.mark.parametrize("kind", ["image", "unknown", ""])
+def test_a_part_of_another_kind_is_kept_as_it_is(kind: str) -> None:
+    given = {"type": kind, "data": {"b": [1]}, "unknown_type": "x"} if kind else {"type": kind}
+    read = PARTS.validate_python(given)
+    assert isinstance(read, UnknownPart)
+    assert read.type == "unknown"
+    assert PARTS.dump_python(read, mode="json") == given
+    assert PARTS.validate_json(read.model_dump_json()) == read
 
 
 def test_a_minimal_tool_result_has_defaults() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from roboco import documents
 from roboco.domain.inbox.submission import MAX_CONTEXT_BYTES, MAX_MESSAGE_BYTES, parse_message, parse_submission
 from roboco.errors import UsageError
 
@@ -131,3 +132,28 @@ def test_a_message_is_a_text_of_bounded_length() -> None:
     for large in ("x" * (MAX_MESSAGE_BYTES + 1), "\x01" * 43_700):
         with pytest.raises(UsageError, match=f"at most {MAX_MESSAGE_BYTES}"):
             parse_message(large)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "is_valid"), [(1, 1, True), (2, 1, False), (None, 1, True), (2.0, 1.0, False)]
+)
+def test_a_scope_that_ends_before_it_starts_is_refused(start: Any, end: Any, is_valid: bool) -> None:
+    arguments = GOOD | {"scope": {"start_time": start, "end_time": end}}
+    if is_valid:
+        parse_submission(arguments)
+        return
+    with pytest.raises(UsageError, match="scope: Value error, start_time 2 is after end_time 1"):
+        parse_submission(arguments)
+
+
+def test_models_are_arguments_as_their_plain_data() -> None:
+    view = documents.ClientViewingContext(dataset_ids=["ds_1"])
+    tool = documents.ClientToolSpec(name="client_look", description="Look.", input_schema={"type": "object"})
+    scope = documents.AnalysisScope(start_time=1)
+    given = {"client_context": view, "client_tools": [tool], "scope": scope}
+    plain = {
+        "client_context": {"dataset_ids": ["ds_1"], "file_ids": []},
+        "client_tools": [{"name": "client_look", "description": "Look.", "input_schema": {"type": "object"}}],
+        "scope": {"start_time": 1},
+    }
+    assert parse_submission(GOOD | given) == parse_submission(GOOD | plain)

@@ -18,14 +18,16 @@ from roboco.domain.session.goal import goals_of
 from roboco.domain.session.session import Lineage, MessageStatus, Session, SessionDelta, messages_of
 from roboco.domain.status import TaskStatus
 from roboco.errors import UsageError
+from tests.support.document_classes import AgentSessionGoalRecord as LiteralGoal
 from tests.unit.domain.steps import START, Line, artifact, call, failed, result, steps_of, text
 
-STEPS = steps_of(
+LINES: tuple[Line, ...] = (
     ("user", "go", {"goals": [{"name": "plan", "description": "a plan", "schema": {}}]}),
     ("one", [text("look"), call("tc_1", "look", {"a": 1}), call("tc_2", "find"), call("tc_3", "list")]),
     ("tool_executor", [result("tc_1", {"b": 2}), artifact("a.txt"), result("tc_2", error="none"), result("tc_3", [1])]),
     ("orchestrator", [failed("limit", "too long")]),
 )
+STEPS = steps_of(*LINES)
 
 
 def session_of(steps: list[TaskStep], status: TaskStatus = TaskStatus.RUNNING, task_id: str = "shop:t1") -> Session:
@@ -74,7 +76,7 @@ def test_agent_session_messages_have_their_content_and_role() -> None:
         "2026-01-02T03:04:06Z",
     )
     assert user["content"] == [{"content_type": "text", "text": "go"}]
-    use = {"content_type": "tool_use", "raw_request": None}
+    use = {"content_type": "tool_use"}
     assert asked["content"] == [
         {"content_type": "text", "text": "look"},
         use | {"tool_name": "look", "tool_use_id": "tc_1", "input": {"a": 1}},
@@ -111,8 +113,8 @@ def test_agent_session_cancelled_message_holds_an_error(line: Line, errors: list
     [
         ("queued", "roboto_turn"),
         ("running", "roboto_turn"),
-        ("approval", "roboto_turn"),
-        ("paused", "roboto_turn"),
+        ("approval", "user_turn"),
+        ("paused", "user_turn"),
         ("user_turn", "user_turn"),
         ("client_tool_turn", "client_tool_turn"),
         ("completed", "user_turn"),
@@ -126,6 +128,25 @@ def test_agent_session_status_names_the_next_actor(status: str, turn: str) -> No
     assert (record.status, record.task_status) == (turn, status)
     delta = agent_delta(SessionDelta(continuation_token="x", status=TaskStatus(status)))
     assert (delta.status, delta.task_status) == (turn, status)
+
+
+def test_goals_are_records_that_document_003_reads() -> None:
+    gone = steps_of(*LINES, ("orchestrator", [failed("goals")]))
+    for record in (
+        agent_session(session_of(gone)),
+        agent_delta(SessionDelta(continuation_token="x", goals=goals_of(gone))),
+    ):
+        [goal] = record.goals or []
+        read = LiteralGoal.model_validate_json(goal.model_dump_json())
+        assert (read.goal_type, read.status, read.message_sequence_num) == ("plan", "failed", 0)
+        assert read.goal_data == {"goal_type": "plan", "description": "a plan"}
+        assert (read.created, read.concluded_at) == (gone[0].created_at, gone[-1].created_at)
+
+
+def test_a_text_message_and_statuses_have_the_methods_of_document_003() -> None:
+    message = AgentMessage.text("hi")
+    assert (message.role, message.status, message.content[0].content_type) == ("user", "not_started", "text")
+    assert [status for status in MessageStatus if status.is_terminal()] == ["completed", "failed", "cancelled"]
 
 
 def test_agent_delta_keeps_indexes_and_the_rewind() -> None:
@@ -148,6 +169,6 @@ def test_agent_message_knows_whether_it_is_complete() -> None:
 
 
 def test_form_of_another_name_is_refused() -> None:
-    assert [is_roboto(form) for form in get_args(SessionForm)] == [False, True]
-    with pytest.raises(UsageError, match=r"form: must be one of 'roboco', 'roboto' \(found 'robot'\)"):
+    assert [is_roboto(form) for form in get_args(SessionForm)] == [False, True, True]
+    with pytest.raises(UsageError, match=r"form: must be one of 'roboco', 'roboto', '003' \(found 'robot'\)"):
         is_roboto("robot")  # type: ignore[arg-type]

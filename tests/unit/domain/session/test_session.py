@@ -262,7 +262,7 @@ def test_a_message_has_the_role_and_status_of_its_step(line: Line, role: str, st
     [step] = steps_of(line)
     message = message_of(step, {})
     assert (message.role, message.status) == (role, status)
-    assert message.status.terminal
+    assert message.status.is_terminal()
     assert message.complete == (status == "completed")
     assert message.unsuccessful == (status in ("failed", "cancelled"))
     assert message.text == step.text
@@ -301,6 +301,14 @@ def test_open_goals_fail_when_the_orchestrator_abandons_them(code: str, status: 
         ("a", status)
     ]
     assert goal_statuses(steps_of(("user", "go", goals_metadata("a")), ("one", [failed(code)]))) == [("a", "open")]
+
+
+def test_a_failed_goal_has_the_time_of_its_failure() -> None:
+    steps = steps_of(("user", "go", goals_metadata("a")), ("one", "no"), ("user", "else", goals_metadata("b")))
+    assert [(goal.status, goal.failed_at) for goal in goals_of(steps)] == [
+        ("failed", steps[2].created_at),
+        ("open", None),
+    ]
 
 
 @pytest.mark.parametrize("goals", [None, "plan", {"name": "plan"}, [None, "plan", {}, {"name": 5}]])

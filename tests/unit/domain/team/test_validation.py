@@ -59,7 +59,7 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
             "agents/0/function",
             "shop.triage",
             "agents[0].function",
-            "write \"package.module:name\" (found 'shop.triage'",
+            "with a colon before the function (found 'shop.triage'",
         ),
         ("agents/0/output", "shop.Plan", "agents[0].output", 'write a JSON Schema, or "package.module:NAME"'),
         ("agents/0/output", 5, "agents[0].output", 'write a JSON Schema, or "package.module:NAME"'),
@@ -84,6 +84,7 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
         ("agents/1/name", "tool_executor", "agents[1].name", "'tool_executor' is reserved"),
         ("agents/1/name", "orchestrator", "agents[1].name", "'orchestrator' is reserved"),
         ("agents/0/model", "big", "agents[0].model", "no profile 'big', possible are 'standard', 'local'"),
+        ("utility_model", "big", "utility_model", "no profile 'big', possible are 'standard', 'local'"),
         ("agents/0/tools", ["web"], "agents[0].tools[0]", "no tool 'web', possible are 'web_search', 'artifact_list'"),
         ("agents/0/tools", ["handoff"], "agents[0].tools[0]", "name the agents under 'handoffs'"),
         ("agents/0/handoffs", ["editor"], "agents[0].handoffs[0]", "no other agent 'editor', possible are 'critic'"),
@@ -96,7 +97,7 @@ def _changed(team: dict[str, Any], path: str, value: object) -> dict[str, Any]:
         ("tools/0/name", "client_ask", "tools[0].name", "for tools that the client runs"),
         ("tools/0/name", "achieve_it", "tools[0].name", "for goals"),
         ("if_busy", "drop", "if_busy", "'queue', 'interrupt' or 'reject'"),
-        ("teams", {"x": {"name": "x", "agents": []}}, "teams.x.agents", "at least 1 item"),
+        ("teams", {"x": {"name": "x", "agents": []}}, "teams.x.agents", "at least 1 agent"),
         (
             "teams",
             {"x": {"name": "x", "agents": [{"name": "a", "prompt": "p", "tools": ["none"]}]}},
@@ -206,10 +207,16 @@ JUDGE: dict[str, Any] = {"name": "judge", "agents": [{"name": "a", "prompt": "p"
         ({}, ""),
         (
             {"agents": [*JUDGE["agents"], {"name": "b", "prompt": "p"}]},
-            "team 'judge' has no typed output: give its last",
+            "team 'judge' has no verdict: give its last",
         ),
         ({"agents": [*JUDGE["agents"], {"name": "b", "prompt": "p"}], "collaboration_model": {"type": "manual"}}, ""),
         ({"tools": [{"name": "judge", "function": "a:b"}]}, ""),
+        (
+            {"agents": [JUDGE["agents"][0] | {"output": {"type": "object", "properties": {"ok": {}}}}]},
+            "team 'judge' has no verdict: give its last",
+        ),
+        ({"agents": [JUDGE["agents"][0] | {"output": "shop:Verdict"}]}, ""),
+        ({"agents": [JUDGE["agents"][0] | {"output": {"type": "boolean"}}]}, ""),
         ({"tools": [{"name": "judge", "function": "a:b", "approval": "required"}]}, "a guard has no approval"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from roboco.domain.history.part import Artifact, ToolResult
 from roboco.domain.history.step import verify_chain
 from roboco.domain.history.tool_outcome import ToolOutcome
-from roboco.domain.ids import fork_item_id
+from roboco.domain.ids import fork_item_id, sub_task_id
 from roboco.domain.inbox.item import UserMessage
 from roboco.domain.paths import artifact_path, lineage_path, team_path
 from roboco.domain.status import TaskStatus
@@ -129,6 +129,15 @@ def test_the_same_fork_of_a_release_with_fewer_fields_is_the_same_task() -> None
     world.files.held[team_path(FORK)] = json.dumps(data | {"if_busy": "reject"}).encode()
     with pytest.raises(UsageError, match="other content"):
         fork_task(world, 2)
+
+
+def test_ids_of_forks_are_short_enough_to_tell_their_sub_tasks_apart() -> None:
+    world = ended_world()
+    long = ["f" * 80, "f" * 81]
+    assert fork(world.engine, ForkRequest(TASK, long[0], 1))
+    with pytest.raises(UsageError, match="is too long for a fork: use 80 characters at most"):
+        fork(world.engine, ForkRequest(TASK, long[1], 1))
+    assert len({sub_task_id(task_id, "tc_1") for task_id in (TASK, long[0])}) == 2
 
 
 def test_another_model_profile_may_continue_a_fork() -> None:

@@ -1,8 +1,11 @@
 """What a sub-task asks of a person or client appears at its parent, and is answered there."""
 
+from typing import Any
+
 import pytest
 
 from roboco.client.pending_actions import PendingActions
+from roboco.client.task_list import with_current_reason
 from roboco.domain.ids import sub_task_id
 from roboco.domain.status import TaskStatus
 from roboco.engine.accept import sub_tasks
@@ -12,7 +15,10 @@ from roboco.errors import UsageError
 from roboco.ports.model import Request
 from tests.support.memory_ports.journeys import assert_whole, member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
+from tests.support.memory_ports.shop_world import PARSE
+from tests.support.memory_ports.watch import PortCall
 from tests.support.memory_ports.world import TASK, World, team_of, world_parts
+from tests.unit.engine.test_task_entries import entry_in, without_index
 
 PAY = {"name": "pay", "function": "shop.bank:pay", "effect": "irreversible", "approval": "required"}
 CLERKS = {"name": "clerks", "agents": [member("clerk", tools=["pay"])], "tools": [PAY]}
@@ -58,6 +64,69 @@ def test_an_approval_of_a_sub_task_appears_and_is_decided_at_the_task(deep: bool
     assert world.history(child)[2].results[0].result == "paid"
     assert world.summary().status is TaskStatus.COMPLETED
     assert_whole(world, "")
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("ends", ["approved", "stopped"])
+def test_lists_mark_a_task_whose_sub_task_waits_for_a_person(deep: bool, ends: str) -> None:
+    world, child = asking(deep)
+    [call] = PendingActions(world.engine, TASK).unapproved()
+    listed = entry_in(world)
+    assert listed is not None
+    assert (listed.status, listed.waits) == (TaskStatus.RUNNING, True)
+    assert listed.reason.startswith(f"sub-task {child} waits (approval): "[:99])
+    assert with_current_reason(world.engine.tasks.task_store, listed, world.engine.clock.now()) == listed
+    if ends == "approved":
+        decide_approval(world.engine, TASK, call.id, CallApproval(True))
+        world.deliver(world.dispatcher.queue.popleft())
+        listed, first = entry_in(world), sub_task_id(TASK, world.history()[1].calls[0].id)
+        assert listed is not None
+        assert (listed.status, listed.waits, listed.reason) == (
+            TaskStatus.RUNNING,
+            False,
+            f"sub-tasks are running: {first}",
+        )
+    else:
+        world.stop(task_id=child)
+    world.settle()
+    listed = entry_in(world)
+    assert listed is not None
+    assert (listed.status, listed.waits) == (TaskStatus.COMPLETED, False)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_call_that_waits_beside_another_one_is_marked_and_listed_at_the_task_and_its_parent(lost: bool) -> None:
+    tools = [PAY, PARSE | {"timeout": 86_400}]
+    clerks = {"name": "clerks", "agents": [member("clerk", tools=["pay", "parse"])], "tools": tools}
+
+    def asks_beside(request: Request) -> ScriptedReply:
+        if own_turns(request) == 0 and speaker(request) == "clerk":
+            return says("", ("pay", {"to": 1}), ("parse", {"file": "a"}))
+        return script(request)
+
+    def watch(name: str, call: PortCall) -> Any:
+        return without_index(name, call) if lost else call()
+
+    world = World(world_parts(asks_beside, {"pay": lambda args, context: "paid"}), watch)
+    world.submit(team_of(agents=[member("chief", delegates=["clerks"])], teams={"clerks": clerks}))
+    world.drain()
+    if lost:
+        lost = False
+        world.clock.move(60)
+        world.settle_for(3)
+    child = sub_task_id(TASK, world.history()[1].calls[0].id)
+    asked = PendingActions(world.engine, TASK).unapproved()
+    assert (world.status(child), [call.tool_name for call in asked]) == (TaskStatus.RUNNING, ["pay"])
+    for task_id in (child, TASK):
+        listed = entry_in(world, task_id)
+        assert listed is not None
+        assert listed.waits
+        cause = wait_cause(world.engine, task_id, world.engine.tasks.task_store.load(task_id, 1))
+        assert cause is not None
+        assert (cause.kind, cause.text[:90]) == ("approval" if task_id == child else "sub_task", listed.reason[:90])
+    decide_approval(world.engine, TASK, asked[0].id, CallApproval(True))
+    world.drain()
+    assert not any(one is None or one.waits for one in (entry_in(world, child), entry_in(world)))
 
 
 def test_a_call_of_no_open_sub_task_is_refused() -> None:

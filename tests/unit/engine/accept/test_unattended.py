@@ -8,7 +8,7 @@ import pytest
 
 from roboco.client.worker_check import WorkerCheck
 from roboco.domain.paths import summary_path
-from roboco.engine.accept.wait_cause import missing_worker_messages, why_unattended
+from roboco.engine.accept.wait_cause import WaitCause, current_cause, missing_worker_messages, why_unattended
 from roboco.engine.registration import check_workspace, register
 from roboco.engine.run.tool_call import run_call
 from roboco.engine.run.turn import run_turn
@@ -175,7 +175,7 @@ def test_a_follower_logs_that_no_worker_runs(caplog: pytest.LogCaptureFixture, m
     world = world_without_workers()
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    worker_check = WorkerCheck(TASK, lambda: why_unattended(world.engine, WORKSPACE_URL, TASK))
+    worker_check = WorkerCheck(TASK, lambda: current_cause(world.engine, WORKSPACE_URL, TASK))
     worker_check.check()
     assert worker_check.missing_worker == ""
     for now[0] in (1010.0, 1015.0, 1069.0, 1075.0):
@@ -190,6 +190,21 @@ def test_a_follower_logs_that_no_worker_runs(caplog: pytest.LogCaptureFixture, m
     world.watch, now[0] = refuse, 2000.0
     worker_check.check()
     assert len(caplog.records) == 2
+
+
+def test_a_command_that_starts_a_worker_names_other_causes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    cause = WaitCause("no_worker", "no worker is registered; start one")
+    worker_check = WorkerCheck(TASK, lambda: cause)
+    worker_check.has_own_worker = True
+    now[0] += 20
+    worker_check.check()
+    assert worker_check.missing_worker == ""
+    cause = WaitCause("model_silent", "model 'm' has sent nothing for 20 s")
+    now[0] += 20
+    worker_check.check()
+    assert worker_check.missing_worker == cause.text
 
 
 def test_the_error_for_a_recreated_workspace_names_the_cause() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from roboco.domain.decision.route import Route
 from roboco.domain.decision.router import Router
-from roboco.domain.history.state import History
+from roboco.domain.history.state import COORDINATOR_TAIL_LENGTH, History
+from roboco.domain.limits import Limits
 from roboco.domain.paths import open_marker_path
 from roboco.domain.status import TaskStatus
 from roboco.domain.team.team import Team
@@ -100,6 +101,23 @@ def test_a_custom_router_decides() -> None:
         world.history()[1].metadata["routing"]
         == Route("second", "backwards", "next", "because", ("second", "first")).record()
     )
+
+
+def test_a_custom_router_reads_the_whole_history() -> None:
+    """The tail of a long task does not hold its first step; the router reads it when it needs it."""
+    seen: list[tuple[int, str, int]] = []
+
+    def looks_back(team: Team, history: History) -> Route:
+        seen.append((len(history.steps), history.steps[0].text, history.tail[0].seq))
+        return Route("END" if len(history.steps) > COORDINATOR_TAIL_LENGTH + 2 else "first", "back", "next", "")
+
+    world = World(world_parts(lambda request: says("text"), routers={"shop.routers:mine": looks_back}))
+    world.submit(CUSTOM_TEAM.model_copy(update={"limits": Limits(max_steps=1000)}), prompt="the beginning")
+    world.settle()
+    lengths, firsts, tails = zip(*seen, strict=True)
+    assert lengths[-1] == COORDINATOR_TAIL_LENGTH + 3 == len(world.history())
+    assert set(firsts) == {"the beginning"}
+    assert tails[-1] > 0
 
 
 def raises_an_error(team: Team, history: History) -> Route:

@@ -194,6 +194,22 @@ def test_a_control_ends_all_sub_tasks(act: str) -> None:
     assert_whole(world, "")
 
 
+def test_a_stop_of_a_large_map_writes_nothing_for_sub_tasks_that_were_never_submitted() -> None:
+    world = World(world_parts(search_script))
+    world.submit(state_team(parallel=2), state={"words": [f"word {number}" for number in range(60)]})
+    while sum(world.engine.tasks.task_store.load(child, 1) is not None for child in children(world)) < 2:
+        world.deliver(world.dispatcher.queue.popleft())
+    world.stop()
+    world.settle()
+    stopped = [path for path in world.files.held if "stop-tc_" in path]
+    assert (len(children(world)), len(stopped)) == (60, 4)
+    for child in children(world)[:2]:
+        world.settle(child)
+        assert world.summary(child).status is TaskStatus.CANCELLED
+    assert world.summary().status is TaskStatus.CANCELLED
+    assert all(result.is_error for result in world.history()[2].results)
+
+
 def test_sub_tasks_share_the_limits_of_the_parent_and_count_for_it() -> None:
     world = run(search_team().model_copy(update={"limits": Limits(max_tokens=3000)}))
     limits = [world.engine.workspace.frozen_teams.get(child).limits.max_tokens for child in children(world)]

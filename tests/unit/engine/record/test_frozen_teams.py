@@ -1,9 +1,12 @@
 """FrozenTeams: the team of each task, parsed once for equal files."""
 
+import json
+
 import pytest
 
 from roboco.domain.paths import lineage_path, recorded_calls_path, team_path
 from roboco.domain.team.model_profile import ModelProfile
+from roboco.engine.frozen_teams import FrozenTeams, team_as_data
 from roboco.errors import CorruptHistory
 from tests.support.memory_ports.journeys import MANUAL, SEQUENTIAL
 
@@ -16,6 +19,17 @@ def test_tasks_with_equal_team_files_share_a_team() -> None:
     assert teams.get("a") is teams.get("b")
     assert teams.get("a") == MANUAL.team
     assert teams.get("c") == SEQUENTIAL.team
+
+
+def test_the_file_names_its_origin_which_readers_ignore() -> None:
+    world = MANUAL.world()
+    teams = FrozenTeams(world.files, origin={"roboco": "9.9", "model_server": "http://127.0.0.1:1/v1"})
+    assert teams.freeze("a", MANUAL.team)
+    stored = json.loads(world.files.held[team_path("a")])
+    assert stored.pop("origin") == {"roboco": "9.9", "model_server": "http://127.0.0.1:1/v1"}
+    assert stored == team_as_data(MANUAL.team)
+    assert FrozenTeams(world.files).get("a") == MANUAL.team
+    assert FrozenTeams(world.files).freeze("a", MANUAL.team), "a repetition from another release is the same team"
 
 
 def test_a_file_that_cannot_be_read_is_a_broken_record_with_its_cause_and_remedy() -> None:

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from roboco.domain.day_budget import DayBudget, TenantBudgets, parse_budget
+from roboco.domain.ids import sub_task_id
 from roboco.domain.status import TaskStatus
 from roboco.domain.task_usage import TaskUsage
 from roboco.domain.usage import BILLION, day_of
 from roboco.engine.day_budgets import MAX_WAIT
 from roboco.engine.engine import Policy
-from roboco.errors import ModelError, UsageError
+from roboco.errors import ModelError, TransientError, UsageError
 from roboco.ports.model import Request
-from tests.support.memory_ports.journeys import TOOLS, member
+from tests.support.memory_ports.journeys import TOOLS, member, own_turns, speaker
 from tests.support.memory_ports.model import ScriptedReply, says
 from tests.support.memory_ports.watch import Crash, Fault, PortCall, make_call
 from tests.support.memory_ports.world import POLICY, World, team_of, world_parts
@@ -177,6 +178,43 @@ def test_turns_that_run_together_exceed_the_budget_by_one_reply_at_most() -> Non
     one = spent(world)[0] // len(world.given.model.requests)
     assert len(world.given.model.requests) == -(-20 // one)  # each of the others began alone, below the budget
     assert spent(world)[0] < 20 + one
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_sub_tasks_that_run_together_exceed_the_limits_of_their_caller_by_one_reply_at_most(silent: bool) -> None:
+    tasks = [("delegate", {"team": "clerks", "prompt": f"{n}"}) for n in range(20)]
+
+    def script(request: Request) -> ScriptedReply:
+        if speaker(request) == "lead" and own_turns(request) == 0:
+            return says("", *tasks)
+        return says("an answer")
+
+    def watch(name: str, call: PortCall) -> Any:
+        if silent and name == "rates.reserve_for_caller":
+            raise TransientError("it is silent")
+        return call()
+
+    world = World(world_parts(script), watch)
+    world.engine.services.rate_limiter.note_limits("acme", "key:1", DayBudget(tokens=60))
+    clerks = {"name": "clerks", "agents": [member("clerk")]}
+    team = team_of(agents=[member("lead", delegates=["clerks"])], teams={"clerks": clerks})
+    world.submit(team, task_id=TASK, by="key:1")
+    for _ in range(60):
+        world.drain()
+        world.sweep()
+    one = spent(world, by="key:1")[0] // len(world.given.model.requests)
+    assert (len(world.given.model.requests) == 22) is silent
+    if not silent:
+        assert spent(world, by="key:1")[0] < 60 + one
+        waiting = sub_task_id(TASK, world.history(TASK)[1].calls[-1].id)
+        assert "clerk waits: key:1 has used up its limit of the day" in reason(world, waiting)
+        world.engine.services.rate_limiter.note_limits("acme", "key:1", DayBudget(tokens=10**6))
+        world.clock.move(MAX_WAIT)
+        for _ in range(60):
+            world.drain()
+            world.sweep()
+    assert world.status(TASK) is TaskStatus.COMPLETED
+    assert not world.server.held.caller_reservations
 
 
 def test_a_turn_that_waits_for_a_rate_limit_reserves_nothing() -> None:

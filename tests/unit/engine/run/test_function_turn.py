@@ -8,6 +8,7 @@ from roboco.client.task_result import result_of
 from roboco.domain.history.state import fold
 from roboco.domain.history.step import verify_chain
 from roboco.domain.status import TaskStatus
+from roboco.domain.task_usage import TaskUsage
 from roboco.engine.accept.answer import CallResolution, resolve_unknown
 from roboco.ports.model import Request
 from roboco.ports.tools import ToolContext
@@ -51,7 +52,14 @@ def test_its_turn_is_a_call_and_its_answer() -> None:
     assert history[3].text == f"saw ['{history[0].text}']"
     assert history[3].metadata["routing"]["rule"] == "results"
     assert fold(history).values == {"kind": "refund"}
-    assert fold(history).turns == {"triage": 1, "writer": 1}
+    state = fold(history)
+    assert state.turns == {"triage": 1, "writer": 1}
+    assert (state.agents["triage"].steps, state.agents["triage"].calls, state.calls, state.tools) == (1, 0, 0, {})
+    cells = TaskUsage(task_id=TASK).after(history).cells
+    assert [(cell.agent, cell.tool, cell.turns, cell.calls) for cell in cells] == [
+        ("triage", "", 1, 0),
+        ("writer", "", 1, 0),
+    ]
     verify_chain([step.line() for step in history])
     [request] = world.given.model.requests  # the call is not shown to models, only the answer
     texts = [str(message["content"]) for message in request.messages[1:]]

@@ -165,7 +165,7 @@ def test_the_heartbeat_records_how_far_a_model_call_has_come() -> None:
 
     def think() -> None:
         [stream] = worlds[0].given.model.streams
-        stream.progress = CallProgress(2, 3, 5.0, 60.0, 700)
+        stream.progress = CallProgress(2, 3, 5.0, 60.0, "https://x.com/v1", 700)
         worlds[0].heartbeat.beat()
         task = worlds[0].engine.tasks.task_store.load(TASK, 1)
         assert task is not None

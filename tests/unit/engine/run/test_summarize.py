@@ -1,19 +1,22 @@
 """Summaries: created once for each range of steps, stored in the workspace, and never an obstacle for a turn."""
 
+from collections.abc import Callable
 from typing import Any
 
 from roboco.domain.status import TaskStatus
+from roboco.engine.accept.wait_cause import why_unattended
 from roboco.errors import ModelError
 from tests.support.memory_ports.journeys import assert_whole
 from tests.support.memory_ports.model import ScriptedReply
-from tests.support.memory_ports.world import World, team_of, world_parts
+from tests.support.memory_ports.world import TASK, World, team_of, world_parts
 
 
 class SummarizingModel:
     """A model that answers turns with text, and requests for a summary with a numbered summary."""
 
-    def __init__(self, failures: int = 0) -> None:
+    def __init__(self, failures: int = 0, meanwhile: Callable[[], None] = lambda: None) -> None:
         self.failures = failures
+        self.meanwhile = meanwhile
         self.summary_requests: list[str] = []
 
     def __call__(self, request: Any) -> ScriptedReply:
@@ -22,11 +25,13 @@ class SummarizingModel:
         self.summary_requests.append(request.messages[1]["content"])
         if len(self.summary_requests) <= self.failures:
             return ScriptedReply(error=ModelError("status", "model 'm' answers 500", True))
-        return ScriptedReply((f"summary {len(self.summary_requests)}",), tokens=(100, 20))
+        return ScriptedReply((f"summary {len(self.summary_requests)}",), tokens=(100, 20), meanwhile=self.meanwhile)
 
 
-def run(model: SummarizingModel, rounds: int) -> World:
+def run(model: SummarizingModel, rounds: int, worlds: list[World] | None = None) -> World:
     world = World(world_parts(model))
+    if worlds is not None:
+        worlds.append(world)
     team = team_of(
         agents=[{"name": "one", "prompt": "hi", "context": {"strategy": "summary", "steps": 4, "model": "m"}}],
         models={"m": {"model": "m", "price_in": 1000, "price_out": 0, "default": True}},
@@ -60,6 +65,21 @@ def test_older_steps_are_summarized_once_for_each_range() -> None:
     request = world.given.model.requests[-1]
     assert "summary 3" in request.messages[2]["content"]
     assert request.messages[1]["content"] == "the beginning"
+
+
+def test_a_model_that_hangs_over_a_summary_is_named() -> None:
+    worlds: list[World] = []
+    seen: list[str] = []
+
+    def hang() -> None:
+        [world] = worlds
+        world.clock.move(20)
+        world.heartbeat.beat()
+        seen.append(why_unattended(world.process(), "", TASK).partition(";")[0])
+
+    run(SummarizingModel(meanwhile=hang), 8, worlds)
+    assert len(seen) == 1
+    assert "model 'm' at http://model/v1 has sent nothing for" in seen[0]
 
 
 def test_a_summary_is_charged_to_the_step_that_needs_it() -> None:

@@ -84,6 +84,28 @@ def test_surrogate_halves_of_an_emoji_are_joined(pieces: tuple[str, ...]) -> Non
     assert read_all(world).steps == world.history()
 
 
+@pytest.mark.parametrize(("context", "searches"), [({"steps": 4}, True), ({"steps": 4, "see": ["one"]}, False)])
+def test_an_agent_whose_window_leaves_out_steps_may_search_them(context: dict[str, Any], searches: bool) -> None:
+    offered: list[list[str]] = []
+
+    def script(request: Request) -> ScriptedReply:
+        offered.append([tool["function"]["name"] for tool in request.tools])
+        wanted = "memory_search" if len(offered) == 1 or "memory_search" in offered[-1] else "add"
+        return says("", (wanted, "{}")) if len(offered) < 6 else says("done")
+
+    world = World(world_parts(script, {"add": lambda args, context: 3, "memory_search": lambda args, context: []}))
+    add = {"name": "add", "function": "shop.sums:add"}
+    world.submit(team_of(agents=[member("one", tools=["add"], context=context)], tools=[add]))
+    world.settle()
+    assert offered[0] == ["add"]
+    assert offered[-1] == (["add", "memory_search", "artifact_read"] if searches else ["add"])
+    results = [result.error for step in world.history() for result in step.results]
+    assert "'memory_search' is not on your list" in str(results[0])
+    assert results[1:] == [None] * 4
+    found = world.history()[-1].metadata["context"]
+    assert found.get("offered") == (["memory_search", "artifact_read"] if searches else None)
+
+
 own_turns = own_turns
 
 

@@ -115,7 +115,11 @@ def test_a_message_that_is_stored_and_not_accepted_is_completed() -> None:
 
 @pytest.mark.parametrize(
     ("status", "continues"),
-    [(TaskStatus.RUNNING, False), (TaskStatus.USER_TURN, True), (TaskStatus.CLIENT_TOOL_TURN, False)],
+    [
+        *((status, False) for status in (TaskStatus.RUNNING, TaskStatus.APPROVAL, TaskStatus.PAUSED)),
+        (TaskStatus.USER_TURN, True),
+        (TaskStatus.CLIENT_TOOL_TURN, False),
+    ],
 )
 def test_a_message_out_of_turn_is_refused(status: TaskStatus, continues: bool) -> None:
     task = StubTask([user_step(0, "go"), agent_step(1)], status, continues)
@@ -188,6 +192,12 @@ def test_results_of_tools_are_answers() -> None:
 
 def test_new_tools_are_not_declared_with_results() -> None:
     task = StubTask([user_step(0, "go")])
-    body = {"tool_results": [], "client_tools": [TOOL]}
+    body = {"tool_results": [{"tool_use_id": "tc_1", "status": "success"}], "client_tools": [TOOL]}
     with pytest.raises(Problem, match="client_old cannot be declared here"):
         answer_tools(cast(Task, task), "key:a", ToolResultsRequest.model_validate(body))
+
+
+def test_no_results_are_refused() -> None:
+    """A client without the tool would send them again as fast as it can."""
+    with pytest.raises(ValueError, match="at least 1 item"):
+        ToolResultsRequest.model_validate({"tool_results": []})

@@ -63,7 +63,7 @@ def test_texts_that_almost_are_places_are_refused(text: str) -> None:
 
 
 def test_places_in_sub_tasks_are_those_of_a_stream_with_them_alone() -> None:
-    place = ".1.0.0.1.0,,-,a.2.1.0.1.0"
+    place = ".1.0.0.1.0,,-,(a.2.1.0.1.0,-)"
     assert check_place(place, subtasks=True) == place
     assert check_place(end_place(place), subtasks=True) == end_place(place)
     for wrong in (place, f"{place},x", ",".join([".1.0.0.1.0"] * 102)):

@@ -40,13 +40,13 @@ def served() -> dict[str, bytes]:
     }
 
 
-def test_our_code_has_at_most_110_kb_and_31_kb_with_brotli() -> None:
+def test_our_code_has_at_most_119_kb_and_35_kb_with_brotli() -> None:
     """All that is served counts, for all pages. All browsers of the page accept brotli. The other bounds hold today."""
     files = served()
-    assert sum(map(len, files.values())) <= 110_000
-    assert sum(map(_with_brotli, files.values())) <= 31_000
-    assert sum(len(gzip.compress(content, 9)) for content in files.values()) <= 36_000
-    assert sum(len(path.read_bytes()) for path in OWN) <= 128_500
+    assert sum(map(len, files.values())) <= 119_000
+    assert sum(map(_with_brotli, files.values())) <= 34_500
+    assert sum(len(gzip.compress(content, 9)) for content in files.values()) <= 40_000
+    assert sum(len(path.read_bytes()) for path in OWN) <= 142_500
 
 
 def _with_brotli(content: bytes) -> int:

@@ -185,7 +185,7 @@ def test_a_step_says_who_decided_what() -> None:
 
 
 def test_a_call_that_expires_says_when() -> None:
-    reason = "a person must approve: pay (tc_1); until 2026-01-31 12:00:00 UTC; reminder 1"
+    reason = "a person must approve: pay (tc_1); until 2026-01-31 12:00:00 UTC, then pay is denied; reminder 1"
     questions = [{"reason": one, "now": 1_769_857_200_000} for one in (reason, "a person must approve: pay (tc_1)")]
-    left = ["Waits until 2026-01-31 12:00:00 UTC: 1 h left", ""]
+    left = ["1 h left, then pay is denied", ""]
     assert ask(*(("left", question) for question in questions)) == left

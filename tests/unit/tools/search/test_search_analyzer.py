@@ -1,12 +1,8 @@
 """The analyzer and the query parser: terms of texts in any language, without any syntax of queries."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from roboco.tools.search.analyzer import iter_words, normalize
-from roboco.tools.search.query import parse_query
-from roboco.tools.search.snippet import MAX_SNIPPET_CHARS, snippet
+from roboco.tools.search.analyzer import normalize, query_terms
 
 ENGLISH_SENTENCE = "The {} of the house was found with this and that"
 GERMAN_SENTENCE = "Der {} ist von der Firma und nicht für den Kunden"
@@ -14,7 +10,7 @@ GERMAN_SENTENCE = "Der {} ist von der Firma und nicht für den Kunden"
 
 def common_terms(text: str, query: str) -> set[str]:
     """Return the terms that a text and a query share."""
-    return set(normalize(text).split()) & set(parse_query(query).terms)
+    return set(normalize(text).split()) & set(query_terms(query))
 
 
 @pytest.mark.parametrize(
@@ -68,17 +64,3 @@ def test_identifiers_and_numbers_are_found_whole_and_by_their_parts(query: str) 
 def test_a_long_word_is_truncated() -> None:
     assert common_terms("x" * 5000, "x" * 4000)
     assert max(map(len, normalize("x" * 5000).split())) <= 64
-
-
-@given(st.text())
-def test_words_of_a_text_do_not_overlap(text: str) -> None:
-    spans = [(start, end) for start, end, _ in iter_words(text)]
-    assert spans == sorted(spans)
-    assert all(0 <= start < end <= len(text) for start, end in spans)
-
-
-def test_a_snippet_shows_the_place_with_most_words() -> None:
-    text = "harbour " + "of the sea " * 60 + "the lighthouse beside the harbour " + "of the sea " * 60
-    start, shown = snippet(text, parse_query("lighthouse harbour").terms)
-    assert "lighthouse beside the harbour" in shown
-    assert start > MAX_SNIPPET_CHARS

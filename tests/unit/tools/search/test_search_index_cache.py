@@ -167,7 +167,7 @@ def _foreign(path: Path) -> None:
 
 def _without_a_table(path: Path) -> None:
     with sqlite3.connect(path) as database:
-        database.execute("DROP TABLE compounds")
+        database.execute("DROP TABLE artifacts")
     database.close()
 
 

@@ -86,6 +86,14 @@ def test_every_part_of_a_step_is_found(search: SearchFunction, query: str, seq: 
     assert seqs(search(query)) == [seq]
 
 
+def test_searches_and_their_hits_are_not_found(tmp_path: Path) -> None:
+    hit = search_over(tmp_path, steps_of(*LINES))("lighthouse")[0].to_result()
+    searched: list[Line] = [("one", [call("3", "memory_search", {"query": "lighthouse"})])]
+    for answer in ([hit], {"hits": [hit], "note": "ranked by words alone"}):
+        steps = steps_of(*LINES, *searched, ("tool_executor", [result("3", answer)]))
+        assert seqs(search_over(tmp_path, steps)("lighthouse")) == [1]
+
+
 @pytest.mark.parametrize(
     "query",
     [

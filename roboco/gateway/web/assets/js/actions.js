@@ -122,14 +122,17 @@ export function Action({ name, actions, query, onClose }) {
       ${count > 0 && html`<button class="danger" data-action="confirm" onClick=${() => run(confirmed(answer))}>${held.values.control ?? title.split(" ")[0]} ${plural(count, "task")}<//>`}
       ${!isPaged && next && html`<button data-action="more" disabled=${busy} onClick=${next}>More<//>`}
       <button data-action="close" onClick=${onClose}>${busy && isPaged ? "Stop here" : "Close"}<//><//>
-    ${answer && html`<${Outcome} of=${answer} />`}
+    ${answer && html`<${Outcome} of=${answer} more=${name === "get_memory" && (({ id: entry, ...one }) => ({
+      ...one, action: html`<a href=${actionAddress("erase_memory", { ...held.values, entry })}>Forget …<//>`,
+    }))} />`}
   <//>`;
 }
 
 const inWords = value => (Array.isArray(value) && !isObject(value[0]) ? value.join(", ") : value);
 const isEmpty = value => value == null || value === "" || (Object(value) === value && !Object.keys(value).length);
 const isMarkup = value => value && value.constructor === undefined; // JSON has no undefined
-const valueIn = (name, value) => isEmpty(value) || isMarkup(value) || isMarkup(value[0]) ? value : name === "task_id" ? taskLink(value)
+const valueIn = (name, value, row) => isEmpty(value) || isMarkup(value) || isMarkup(value[0]) ? value : name === "task_id" ? taskLink(value)
+  : name === "step_id" && row.task_id ? html`<a href=${addressOf(row.task_id, value)}>step<//>`
   : /^\d{4}-\d\d-\d\dT/.test(value) ? html`<${Age} at=${Date.parse(value)} />`
   : /(_for|_age|_left|seconds)$/.test(name) ? duration(value * 1000) : typeof inWords(value) === "string" ? inWords(value) : facts(value, name);
 
@@ -145,11 +148,15 @@ export function partsOf({ cursor, start, counts, ...answer }) {
   return [rest, tables];
 }
 
-const Outcome = ({ of }) => {
+/** An answer. `more` adds to the rows of its tables; many can be searched. */
+function Outcome({ of, more }) {
+  const [text, search] = useState("");
   const [known, tables] = partsOf(of);
-  return html`${facts(known)}${tables.map(([name, rows]) => html`<section aria-label=${name} tabindex="0">
-    <${Table} rows=${rows.toSorted((a, b) => !a.cause - !b.cause)} /><//>`)}`;
-};
+  const meets = row => JSON.stringify(Object.values(row)).toLowerCase().includes(text.toLowerCase());
+  return html`${(!tables.length || !Object.values(known).every(isEmpty)) && facts(known)}${tables.map(([name, rows]) => html`<section aria-label=${name} tabindex="0">
+    ${rows.length > 5 && html`<input type="search" aria-label="Search" placeholder=${`Search in ${plural(rows.length, "row")}`} onInput=${event => search(event.target.value)} />`}
+    <${Table} rows=${rows.filter(meets).toSorted((a, b) => !a.cause - !b.cause).map(more || (one => one))} /><//>`)}`;
+}
 
 export const taskLink = (id, text = id) => html`<a href=${addressOf(id)}>${text}<//>`;
 
@@ -159,6 +166,6 @@ export function Table({ rows }) {
   const label = name => name.replaceAll("_", " ");
   const heads = [...new Set(shown.flatMap(Object.keys))].filter(name => shown.some(one => !isEmpty(one[name])));
   return html`<table><thead><tr>${heads.map(name => html`<th>${label(name)}<//>`)}<//><//>
-    <tbody>${shown.map(one => html`<tr data-row=${one.task_id ?? one.letter_id ?? one.target ?? one.name}>${heads.map(name => html`<td dir="auto" data-head=${label(name)}>${valueIn(name, one[name])}<//>`)}<//>`)}<//><//>
+    <tbody>${shown.map(one => html`<tr data-row=${one.task_id ?? one.letter_id ?? one.target ?? one.name}>${heads.map(name => html`<td dir="auto" data-head=${label(name)}>${valueIn(name, one[name], one)}<//>`)}<//>`)}<//><//>
     ${rows.length > MOST_ROWS && html`<p>${number(rows.length - MOST_ROWS)} more rows are not shown.<//>`}`;
 }

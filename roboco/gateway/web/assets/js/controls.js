@@ -5,7 +5,7 @@ import { actionAddress, newKey, post, request, taskPath } from "./api.js";
 import { clock, duration, json, plural, statusName } from "./format.js";
 import { facts } from "./inspector.js";
 import { ENDED } from "./task_state.js";
-import { addressOf, Dialog, Problem, useAction, useLoad } from "./ui.js";
+import { addressOf, Dialog, Problem, useAction, useClock, useLoad } from "./ui.js";
 
 const MAX = 80; // fields of a form, options of a field
 const BEYOND = /ref$|Of$|^(if|not|patternProperties)$/i; // no form has these
@@ -245,30 +245,35 @@ export function Controls({ taskId, task, summary, ready, selected, can }) {
 const OF_CALL = { approval: ["approve", "edit", "deny"], answer: ["answer"], resolution: ["resolve"] };
 
 /** `wants` is a name of OF_CALL, and `change` how the tool has changed. */
-export function CallActions({ taskId, call, task, wants = wantOf(task, call), change = changeOf(task, call), can }) {
+export function CallActions({ taskId, call, task, reason, wants = wantOf(task, call), change = changeOf(task, call), can }) {
   const [button, rest] = useControls({ taskId, task, call, change, can });
   const decided = decisionIn(task?.steps[call.resultSeq], call.id);
   return html`
     ${change && html`<p>The tool has changed since the task began; the call did not run. Approve or deny it.<//>${facts(change)}`}
-    ${wants && timeLeft(task)}
+    ${wants && html`<${TimeLeft} task=${task ?? { reason }} />`}
     ${wants && html`<div class="row">${OF_CALL[wants].map(name => (name !== "edit" || !change) && button(name))}<//>`}
     ${rest}${decided && facts(decided)}`;
 }
 
-export const PendingCalls = ({ taskId, pending: { unapproved, unanswered, unknown, changes, sub_tasks }, can }) =>
+export const PendingCalls = ({ taskId, reason, pending: { unapproved, unanswered, unknown, changes, sub_tasks }, can }) =>
   Object.entries({ approval: unapproved, answer: unanswered, resolution: unknown }).map(([wants, calls]) =>
     calls.map(({ id, tool_name: tool, args }) => html`<div key=${id}><code dir="auto">${tool} ${json(args, 400)}<//>
-      <${CallActions} taskId=${sub_tasks[id] ?? taskId} task=${null} wants=${wants} can=${can} change=${changes[id]} call=${{ id, tool, args, result: null }} /><//>`));
+      <${CallActions} taskId=${sub_tasks[id] ?? taskId} task=${null} reason=${reason} wants=${wants} can=${can} change=${changes[id]} call=${{ id, tool, args, result: null }} /><//>`));
 
 export function SubCalls({ taskId, can }) {
   const { data } = useLoad(() => request(taskPath(taskId, "pending")), [], 3000);
   return data && html`<${PendingCalls} taskId=${taskId} pending=${data} can=${can} />`;
 }
 
-/** Return when the call of a waiting task expires, from its reason, or "". */
-export function timeLeft(task, now = Date.now()) {
-  const [, day, time] = /; until (\S+) (\S+) UTC/.exec(task?.reason) ?? [];
-  return day ? `Waits until ${day} ${time} UTC: ${duration(Date.parse(`${day}T${time}Z`) - now)} left` : "";
+/** Return how long the call of a waiting task still waits, and what happens then, from its reason, or "". */
+export function timeLeft({ reason }, now) {
+  const [, day, time, then = ""] = /; until (\S+) (\S+) UTC(, then [^;…]+)?/.exec(reason) ?? [];
+  return day ? `${duration(Date.parse(`${day}T${time}Z`) - now)} left${then}` : "";
+}
+
+export function TimeLeft({ task }) {
+  const text = timeLeft(task, useClock(1000));
+  return text && html`<bdi role="timer" class="paused">◷ ${text}<//>`;
 }
 
 const changeOf = (task, call) => task?.changes.find(change => change.call_id === call.id);

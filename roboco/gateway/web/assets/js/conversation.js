@@ -5,8 +5,9 @@
 import { Component, html, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
 import { requestText, taskPath } from "./api.js";
 import { CallActions } from "./controls.js";
-import { bytes, clock, dateTime, duration, escaped, json, statusName } from "./format.js";
-import { openTurns, textOf } from "./task_state.js";
+import { bytes, clock, dateTime, duration, escaped, json, money, plural, statusName, tokens } from "./format.js";
+import { isAgent, openTurns, textOf } from "./task_state.js";
+import { Markdown } from "./markdown.js";
 import { addressOf, coloured, Problem, useAction, useClock } from "./ui.js";
 import { VirtualList } from "./virtual_list.js";
 
@@ -62,34 +63,37 @@ class StepRow extends Component {
   render({ index, step, turn, selected, effects, ...shared }) {
     const { taskId, task } = shared;
     const { agent_name: name = turn?.agent ?? "", parts = [], metadata = {}, created_at } = step ?? {};
-    const { timings, by, attempt = turn?.attempt } = metadata;
+    const { timings, usage, by, attempt = turn?.attempt, reasoning = turn?.reasoning, output, map, guards, guarded, refused } = metadata;
     const text = step ? textOf(step) : turn?.text;
     const calls = (step ? parts.flatMap(part => part.tool_call?.id ?? []) : (turn?.calls ?? [])).map(id => task.calls.get(id));
     const at = step ? Date.parse(created_at) : turn?.at;
-    const marks = [!step && (turn ? "writes" : "…"), attempt > 1 && `attempt ${attempt}`, ...["imported", "interrupted"].filter(mark => metadata[mark])];
+    const marks = [!step && (turn ? "writes" : "…"), attempt > 1 && `attempt ${attempt}`, ...["imported", "interrupted"].filter(mark => metadata[mark]),
+      guarded && `passed ${guarded.join(", ")}`, refused && "in place of what guards refused"];
     this.done = step && calls.every(call => call.resultSeq != null);
     return html`<article ...${coloured(task, name, `step by-${name}`)} data-index=${index} data-step=${step?.seq} data-live=${step ? null : turn?.stepId}
       tabindex="-1" aria-current=${selected ? "step" : null} aria-label=${`Step ${index}, ${name}`}>
       <header class="row">
-        <bdi class="name">${NAMES[name] ?? name}<//>
+        <bdi class="name">${guards && !isAgent(name) ? "guards" : (NAMES[name] ?? name)}<//>
         ${marks.map(mark => mark && html`<span class="tag">${mark}<//>`)}
         <span class="dim grow">${by && html`by <bdi>${by}<//>`}<//>
-        <span class="hint" title=${dateTime(at)}>${timings && `${duration(timings.duration_ms)} · `}${clock(at)}<//>
+        <span class="hint" title=${dateTime(at)}>${[timings && duration(timings.duration_ms), usage && `${tokens(usage.tokens_in + usage.tokens_out)} tokens`, usage?.cost > 0 && `cost ${money(usage.cost)}`, clock(at)].filter(Boolean).join(" · ")}<//>
         ${step && html`<a href=${addressOf(taskId, index)}>#${index}<//>`}
       <//>
       ${turn?.voids.map(({ attempt, reason, text }) => html`<details class="void" open=${!step}>
         <summary>Attempt ${attempt} is void: <bdi>${reason}<//><//>
         <s dir="auto" class="text">${text}<//>
       <//>`)}
-      ${(text || (turn && !step)) && html`<div dir="auto" class="text" data-text>${text}<//>`}
-      <${Lines} name="Output" value=${metadata.output} />
-      ${calls.map(call => html`<${ToolCard} key=${call.id} ...${shared} call=${call} effect=${(metadata.effects ?? effects)?.[call.tool]} />`)}
+      ${reasoning && html`<details class="dim" open=${!step && !text}><summary>Reasoning<//><${Lines} name="Of the model" value=${reasoning} /><//>`}
+      ${(text || (turn && !step)) && html`<div class=${output && /^\s*[[{]/.test(text) ? "is-output" : null}><${Markdown} text=${text} /><//>`}
+      <${Lines} name="Output" value=${output} />
+      ${map && calls.length > 0 ? html`<${MapItems} task=${task} over=${map} calls=${calls} />` : calls.map(call => html`<${ToolCard} key=${call.id} ...${shared} call=${call} effect=${(metadata.effects ?? effects)?.[call.tool]} />`)}
       ${parts.map(({ type, tool_result: result, artifact, message, code }) => {
         if (artifact) return html`<${File} key=${artifact.uri} taskId=${taskId} ...${artifact} />`;
         if (type === "error") return html`<p class="problem"><bdi>${message}<//> <code>${code}<//><//>`;
         if (!result) return null;
         const call = task.calls.get(result.tool_call_id);
-        return html`<div><a href=${addressOf(taskId, call.seq)}><bdi class="mono">${call.tool}<//><//> <${State} of=${stateOf(task, { result })} /> ${duration(result.runtime_ms)}<//>`;
+        const { passed, failed, reason } = guards?.verdicts?.[call.args.team ?? call.tool] ?? {};
+        return html`<div><a href=${addressOf(taskId, call.seq)}><bdi class="mono">${guards ? call.args.team ?? call.tool : call.tool}<//><//> <${State} of=${passed == null ? stateOf(task, { result }) : passed ? ["completed", "passed"] : ["failed", failed ? "failed, so refused" : "refused"]} /> <bdi>${!passed && reason}<//> ${duration(result.runtime_ms)}<//>`;
       })}
     <//>`;
   }
@@ -111,6 +115,18 @@ export function Lines({ name, value }) {
   const line = JSON.stringify(value) ?? "{}";
   const long = line.length > 200;
   return line !== "{}" && html`<div class="value"><span class="dim">${name}<//> <pre dir="auto" tabindex=${long ? 0 : null}>${long || typeof value === "string" ? json(value) : escaped(line)}<//><//>`;
+}
+
+/** The items of a map: what each is, and what has become of its sub-task. */
+function MapItems({ task, over, calls }) {
+  const states = calls.map(call => stateOf(task, call));
+  const counts = Object.entries(Object.groupBy(states, ([, text]) => text));
+  return html`<section class="card" data-map>
+    <p><code>${over}<//> <span class="dim">${plural(calls.length, "item")}: ${counts.map(([text, { length }]) => `${length} ${text}`).join(", ")}<//><//>
+    <ol>${calls.map(({ id, args, result, subTask }, i) => html`<li key=${id} data-call=${id}>
+      <bdi>${json(args.item ?? args.prompt, 200)}<//> <${State} of=${states[i]} />
+      ${subTask && html` <a data-sub-task href=${addressOf(subTask.id)}>sub-task<//>`} <bdi class="bad">${result?.error}<//><//>`)}<//>
+  <//>`;
 }
 
 function ToolCard({ taskId, task, call, effect, can }) {

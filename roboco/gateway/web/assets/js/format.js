@@ -11,7 +11,8 @@ const whole = formatter("NumberFormat", "en");
 const compact = formatter("NumberFormat", "en", { notation: "compact", maximumSignificantDigits: 3 });
 const time = formatter("DateTimeFormat", "en-GB", { timeStyle: "medium" });
 const day = formatter("DateTimeFormat", "en-GB", { dateStyle: "medium", timeStyle: "medium" });
-export const money = formatter("NumberFormat", "en", { style: "currency", currency: "USD", maximumFractionDigits: 4 });
+const amount = formatter("NumberFormat", "en", { maximumSignificantDigits: 4 });
+export const money = value => (value ? amount(value) : ""); // in the currency of the prices; nothing without prices
 export const number = value => whole(value ?? 0);
 export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
 export const tokens = count => (count < 10000 ? whole(count) : compact(count));

@@ -32,7 +32,7 @@ function Panel({ read }) {
 function Value({ of, name }) {
   if (Object(of) !== of) return html`<bdi>${typeof of === "number" ? (/cost/.test(name) ? money : number)(of) : String(of)}<//>`;
   if (name === "args") return html`<pre dir="auto">${json(of)}<//>`;
-  const known = Object.entries(of).filter(([, value]) => value != null && value !== "");
+  const known = Object.entries(of).filter(([name, value]) => value != null && value !== "" && !(value === 0 && /cost/.test(name)));
   const value = ([name, of]) => html`<${Value} name=${name} of=${of} />`;
   if (!known.length) return "none";
   if (Array.isArray(of)) return html`<ul>${known.map(one => html`<li>${value(one)}<//>`)}<//>`;

@@ -36,7 +36,7 @@ function App() {
       ${me.by !== "local" && html`<button class="quiet" onClick=${() => change("sign-out")}>Sign out<//>`}
       <${Problem} problem=${state.problem} />
     <//>
-    ${page === "tasks" && taskId ? html`<${TaskPage} key=${taskId} taskId=${taskId} step=${/^\d{1,9}$/.test(step) ? Number(step) : null} can=${can} />`
+    ${page === "tasks" && taskId ? html`<${TaskPage} key=${taskId} taskId=${taskId} step=${/^\d{1,9}$/.test(step) ? Number(step) : step} can=${can} />`
       : page === "operations" ? html`<${OperationsPage} can=${can} action=${taskId} query=${query} />`
       : html`<${ListPage} me=${me} can=${can} query=${query} />`}`;
 }
@@ -50,12 +50,18 @@ function SignIn({ onKey, busy, problem }) {
       <p class="hint">An operator creates keys with <code>roboco keys create<//>.<//>
       <button class="primary" disabled=${busy}>Sign in<//>
     <//>
-    <${Problem} problem=${problem} />
+    <${Problem} problem=${problem?.status === 401 ? { message: "The gateway has no such key, or it has expired or was revoked.", remedy: "copy all of it, or ask for a new one" } : problem} />
   <//>`;
 }
 
 if (globalThis.document) { // else this is the SharedWorker
   onclick = event => (document.hash = event.target.closest("a")?.hash); // a read runs at once after a click here
   tabs.onmessage = () => location.reload(); // another tab has signed in or out
-  render(html`<${App} />`, document.getElementById("app"));
+  const draw = ({ type }) => {
+    document.body.className = type ?? ""; // paper has all steps
+    render(html`<${App} />`, document.getElementById("app"));
+  };
+  onbeforeprint = draw;
+  onafterprint = () => draw({});
+  draw({});
 }

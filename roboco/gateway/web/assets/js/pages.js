@@ -4,7 +4,7 @@
 
 import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
 import { actionAddress, request, taskPath } from "./api.js";
-import { Controls, PendingCalls } from "./controls.js";
+import { Controls, PendingCalls, TimeLeft } from "./controls.js";
 import { money, plural, statusName, tokens } from "./format.js";
 import { follow } from "./streams.js";
 import { ENDED, WAITING, newTask } from "./task_state.js";
@@ -15,14 +15,15 @@ const STATUSES = ["queued", "running", ...WAITING, ...ENDED];
 const GROUPS = { waiting: [...WAITING], open: STATUSES.filter(status => !ENDED.has(status)), ended: [...ENDED] };
 const HOURS = { "1h": 1, "1d": 24, "7d": 168, "30d": 720 };
 
+const VIEWS = { "All": "", "Waiting": "status=waiting", "Running": "status=running", "Failed today": "status=failed&since=1d" };
 const ON_ALL = ["stop", "pause", "resume", "retry", "control", "erase"]; // "control": any of them
 
 export function ListPage({ me, can, query }) {
   const filters = Object.fromEntries(query);
   const list = useTasks(filters);
   const shown = [...list.entries.values()].filter(entry => meets(entry, filters)).sort((a, b) => (a.updated_at < b.updated_at ? 1 : -1));
-  const waiting = shown.filter(({ status }) => WAITING.has(status)).reverse();
-  const others = shown.filter(({ status }) => !WAITING.has(status));
+  const waiting = shown.filter(waitsForUser).reverse();
+  const others = shown.filter(entry => !waitsForUser(entry));
   return html`<main tabindex="0" data-page="list">
     <h1 class="visually-hidden">Tasks<//>
     <${Filters} filters=${filters} me=${me} />
@@ -32,15 +33,18 @@ export function ListPage({ me, can, query }) {
     ${!list.complete && html`<${Banner} kind="rebuild">The task index is being rebuilt: tasks may be missing.<//>`}
     <${Problem} problem=${list.problem} retry=${() => list.load()} />
     ${waiting.length > 0 && html`<section class="waits" aria-label="Tasks that wait for you">
-      <h2>${plural(waiting.length, "task")} for you<//>
+      <h2>${plural(waiting.length, "task")} for you, the first for <${Age} at=${Date.parse(waiting[0].updated_at)} /><//>
       ${waiting.map(entry => html`<${TaskRow} key=${entry.task_id} entry=${entry} can=${can} />`)}
     <//>`}
     <section aria-label="Tasks">${others.map((entry, i) => html`<${TaskRow} key=${entry.task_id} entry=${entry} live=${i < 60} />`)}<//>
     ${list.cursor && html`<button disabled=${list.loading} onClick=${() => list.load(list.cursor)}>Older tasks<//>`}
-    ${!shown.length && !list.loading && !list.problem && html`<p class="empty dim">No task meets these conditions.<//>`}
+    ${!shown.length && !list.loading && !list.problem && html`<div class="empty dim">${query.size > 0
+      ? html`No task meets these conditions. <a href="#/">Show all tasks<//>`
+      : html`<p>No tasks yet. A task appears here as soon as it is submitted:<//><pre>roboco run team.yaml "Write about the sea."<//>`}<//>`}
   <//>`;
 }
 
+const waitsForUser = ({ status, waits }) => waits || WAITING.has(status); // also one that runs beside an approval
 const earliest = ({ since }) => Date.now() - HOURS[since] * 36e5;
 const meets = (entry, { status, team, text = "", tenant, since }) =>
   (!status || (GROUPS[status] ?? [status]).includes(entry.status)) && (!team || entry.team === team) &&
@@ -93,16 +97,16 @@ function useTasks(filters) {
 function TaskRow({ entry, can, live }) {
   const { task_id: taskId, status, reason } = entry;
   const [open, setOpen] = useState(false);
-  const waits = WAITING.has(status);
+  const waits = waitsForUser(entry);
   return html`<article data-task=${taskId}>
     <a href=${addressOf(taskId)}><bdi>${entry.title || taskId}<//><//>
     <bdi>${entry.team}<//>
     <${Status} value=${status} />
     <span>${plural(entry.steps, "step")}<//>
     <span>${tokens(entry.tokens_in + entry.tokens_out)} tokens<//>
-    <span>${money(entry.cost)}<//>
-    <${Age} at=${Date.parse(waits ? entry.updated_at : entry.created_at)} />
-    <div class="latest">${live && status === "running" ? html`<${Latest} taskId=${taskId} />` : html`<bdi>${reason}<//>`}<//>
+    <span>${entry.cost > 0 && `cost ${money(entry.cost)}`}<//>
+    <span>${waits && "waits "}<${Age} at=${Date.parse(waits ? entry.updated_at : entry.created_at)} /><//>
+    <div class="latest">${live && status === "running" ? html`<${Latest} taskId=${taskId} />` : html`<bdi>${reason.replaceAll(/ \(tc_\w+\)/g, "")}<//> ${waits && html`<${TimeLeft} task=${entry} />`}`}<//>
     ${waits && html`<button data-open aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Close" : "Answer"}<//>`}
     ${open && waits && html`<${Answer} entry=${entry} can=${can} />`}
   <//>`;
@@ -130,7 +134,7 @@ function Answer({ entry, can }) {
     ${isTurn && html`
       ${data?.text && html`<blockquote dir="auto" tabindex="0">${data.text.slice(-2000)}<//>`}
       <${Controls} taskId=${taskId} task=${{ ...newTask(taskId), status, team, steps: Array(steps) }} summary=${entry} can=${can} />`}
-    ${!isTurn && data && html`<${PendingCalls} taskId=${taskId} pending=${data} can=${can} />`}
+    ${!isTurn && data && html`<${PendingCalls} taskId=${taskId} reason=${entry.reason} pending=${data} can=${can} />`}
   <//>`;
 }
 
@@ -151,6 +155,7 @@ function Filters({ filters, me }) {
     ${select("status", "Any status", [...Object.keys(GROUPS), ...STATUSES])}
     ${select("team", "Any team", [...teams])}
     ${select("since", "Any time", Object.keys(HOURS))}
+    <nav class="hint" aria-label="Views">${Object.entries(VIEWS).map(([name, to]) => html`<a href="#/?${to}">${name}<//>`)}<//>
     ${me.tenant === null && input("tenant", "Any tenant")}
   <//>`;
 }

@@ -10,6 +10,7 @@ export const newTask = taskId => ({
   state: {}, // the values that its steps share; null: not folded yet
   limitsAt: -1, // position of the step that last changed limits
   waitingCalls: [], changes: [],
+  failures: new Set(), // positions of steps with an error
   steps: [],
   turns: new Map(), // step id ─► turn, also of committed steps
   open: new Set(), // turns without a step
@@ -50,6 +51,10 @@ const FOLDS = {
   text_part_delta(task, { text, step_id, agent_name, attempt, replace }) {
     const turn = turnOf(task, step_id, agent_name);
     Object.assign(turn, { attempt, text: replace ? text : turn.text + text });
+  },
+  reasoning_delta(task, { text, step_id, agent_name }) {
+    const turn = turnOf(task, step_id, agent_name);
+    turn.reasoning = ((turn.reasoning ?? "") + text).slice(-4000);
   },
   tool_call_part(task, { step_id, agent_name, part: { tool_call } }) {
     const turn = turnOf(task, step_id, agent_name);
@@ -113,6 +118,7 @@ export function addStep(task, step) {
     task.open.delete(turn);
   }
   for (const { type, tool_call: call, tool_result: result } of step.parts) {
+    if (type === "error" || result?.is_error) task.failures.add(seq);
     if (type === "tool_call") callOf(task, call.id, { tool: call.tool_name, args: call.args, stepId, agent, at, seq });
     else if (type === "tool_result") callOf(task, result.tool_call_id, { result, resultSeq: seq, unknown: null, endedAt: at });
   }

@@ -11,6 +11,7 @@ import { Banner, useFrame, useLoad } from "./ui.js";
 
 const SETTLE = 300; // milliseconds: causes may come together
 const AGAIN = 5000;
+const RECHECK = 15_000; // a task that does not go on sends nothing: its summary has the cause
 const STATES = { connecting: "connecting …", live: "live", lost: "connection lost, trying again …", ended: "complete", refused: "refused" };
 
 const empty = taskId => ({ task: newTask(taskId), frames: [], connection: { state: "connecting", connections: 0 }, check: null });
@@ -34,6 +35,11 @@ export function useTask(taskId) {
   }), [known]);
 
   const { task, refused, ...rest } = held.current;
+  const running = task.status === "running";
+  useEffect(() => {
+    const timer = running && setInterval(reload, RECHECK);
+    return () => clearInterval(timer);
+  }, [running]);
   const { resets, endedAt, integrity: { gaps, mismatches } } = task;
   const causes = [resets.length, gaps.length, mismatches.length, Number(endedAt > 0)];
   useEffect(() => {

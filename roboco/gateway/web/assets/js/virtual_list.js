@@ -6,6 +6,7 @@ import { Component, html } from "../vendor/preact.js";
 import { firstIndex } from "./lanes_layout.js";
 
 const MARGIN = 900; // pixels around the visible part that have rows
+const MOST_PRINTED = 1000; // rows on paper
 const GUESS = 90; // height of a row that was never shown
 
 /** Props: count, and row(index) ─► vnode with a key and data-index. */
@@ -74,6 +75,8 @@ export class VirtualList extends Component {
 
   render({ count, row }, { first, end, atEnd = true, ...style }) {
     const rows = [];
+    const isPrinted = document.body.className;
+    if (isPrinted) [first, end, atEnd, style] = [0, MOST_PRINTED, true, {}];
     for (let index = first; index < Math.min(end, count); index++) rows.push(row(index));
     return html`<div class="view" ref=${view => (this.view = view)} onScroll=${this.place} tabindex="0" role="region" aria-label="Steps"><div style=${style}>${rows}<//><//>
       ${!atEnd && html`<button class="middle" onClick=${() => this.show(count - 1)}>↓ To the end<//>`}`;

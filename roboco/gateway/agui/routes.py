@@ -1,0 +1,164 @@
+"""routes: the routes of AG-UI, for HttpAgent of its packages and for CopilotKit's runtime.
+
+POST /agui/TEAM                      a run: a message, results of tools, or decisions ─► task ─► events of the answer
+POST /agui/TEAM/threads/THREAD/stop  the work ends, its text so far stays, and the thread waits for its user
+
+A run that repeats the last message of its thread, for instance after a cut, follows its answer again from the begin. A
+stream that is not whole has no end: a client would take a clean end for a success. A client that goes stops nothing.
+"""
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing
+from typing import Annotated, Any
+
+from ag_ui.core import Message, ResumeEntry, RunAgentInput, ToolMessage
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.responses import JSONResponse
+
+from roboco.client.task import Task
+from roboco.domain.history.shared_state import STATE, changed_state
+from roboco.gateway.access import Caller
+from roboco.gateway.agui.run_stream import Event, RunStream
+from roboco.gateway.answers.answer_stream import AnswerStream
+from roboco.gateway.answers.chats import Chat, accept, accept_answers, accept_outcomes, chat_of, named_task, stop_chat
+from roboco.gateway.answers.following import answer_parts
+from roboco.gateway.bodies.strict_json import StrictJsonRoute
+from roboco.gateway.gateway import Gateway, TheGateway
+from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
+from roboco.gateway.openai.ids import split_call_id
+from roboco.gateway.openai.problems import wrong_parameter
+from roboco.gateway.openai.repetition import repetition_of
+from roboco.gateway.openai.response_object import ResponseHead
+from roboco.gateway.openai.sse import event_stream
+from roboco.gateway.openai.tools import client_tools
+from roboco.gateway.openai.turn import Answer, Decided, Returned, Turn
+from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.rest.parameters import TeamName
+
+router = APIRouter(prefix="/agui", tags=["ag-ui"], route_class=StrictJsonRoute)
+ThreadId = Annotated[str, Path(min_length=1, max_length=255)]
+
+
+@router.post("/{team}", summary="Run a team in a thread", response_class=Response)
+async def run_team(
+    request: Request, team: TeamName, body: RunAgentInput, caller: Caller, gateway: TheGateway
+) -> Response:
+    """Bring the last message, results or decisions of a thread to a team, and return the events of its answer."""
+    caller.require(Scope.READ)
+    if not 0 < len(body.thread_id) <= 255 or not 0 < len(body.run_id) <= 255:
+        raise wrong_parameter("threadId", "threadId and runId must have 1 to 255 characters")
+    async with AsyncExitStack() as held:  # before the message is accepted: nothing of a refused request is left
+        await held.enter_async_context(gateway.limits.open_stream(caller))
+        chat = await chat_of(gateway, caller, team, body.thread_id)
+        accepted, run = await _accept(await _turn_request(request, team, body, caller, gateway), chat, body)
+        head = ResponseHead(named_task(caller, accepted.task), team)
+        values = await gateway.calls.histories.run(_values, accepted.task) if chat.tasks else None
+        answer = AnswerStream(head, accepted.start)
+        files = f"{request.scope.get('root_path', '')}/v1/tasks/{head.task_id}/files"
+        stream = RunStream(answer, run, values, files)
+        trimmed = len(run.messages) < len(body.messages)
+        return event_stream(gateway, _frames(accepted, answer, stream, trimmed), held)
+
+
+@router.post("/{team}/threads/{thread}/stop", summary="Stop the run of a thread")
+async def stop(team: TeamName, thread: ThreadId, caller: Caller, gateway: TheGateway) -> JSONResponse:
+    """End the work: the connection to the model closes, the text so far stays, and the thread waits for its user."""
+    return JSONResponse(await stop_chat(await chat_of(gateway, caller, team, thread)))
+
+
+async def _turn_request(
+    request: Request, team: str, body: RunAgentInput, caller: Principal, gateway: Gateway
+) -> TurnRequest:
+    tools = [{"type": "function", **tool.model_dump(include=_TOOL_FIELDS)} for tool in body.tools or ()]
+    view = {one.description: one.value for one in body.context or ()}
+    return TurnRequest(
+        gateway=gateway,
+        caller=caller,
+        repetition=await repetition_of(request, caller),
+        team=team,
+        turn=Turn(),
+        immediate=True,
+        task_options={"conversation": True},
+        message_options={
+            **({"client_tools": client_tools(tools, nested=False)} if tools else {}),
+            **({"client_context": view} if view else {}),
+        },
+    )
+
+
+_TOOL_FIELDS = {"name", "description", "parameters"}
+
+
+async def _accept(request: TurnRequest, chat: Chat, body: RunAgentInput) -> tuple[AcceptedTurn, RunAgentInput]:
+    """Bring the run to the task of the thread. Return its turn, and the run with the messages before its answer."""
+    results: list[Answer] = []
+    for message in reversed(body.messages):
+        if not isinstance(message, ToolMessage):
+            break
+        results.insert(0, Returned(message.tool_call_id, _text(message.content)))
+    if body.resume and all(_outcome(entry) is not None for entry in body.resume):
+        outcomes = {split_call_id(one.interrupt_id)[0]: _outcome(one) or {} for one in body.resume}
+        return await accept_outcomes(request, chat, outcomes), body
+    if body.resume or (results and chat.tasks):
+        answers = [_decided(one) for one in body.resume or ()] or results
+        return await accept_answers(request, chat, chat.newest, tuple(answers)), body
+    own = list(body.messages)
+    while own and own[-1].role != "user":
+        own.pop()
+    if not own:
+        raise wrong_parameter("messages", "must have a message of the user")
+    accepted, _ = await accept(request, chat, list(_plain(own)), again=False)
+    return accepted, body.model_copy(update={"messages": own})
+
+
+def _outcome(entry: ResumeEntry) -> dict[str, Any] | None:
+    """Return what a person says of a call with an unknown outcome, or None if the entry is about another interrupt."""
+    payload = entry.payload if isinstance(entry.payload, dict) else {}
+    return payload if entry.status == "resolved" and isinstance(payload.get("happened"), bool) else None
+
+
+def _decided(entry: ResumeEntry) -> Decided:
+    payload = entry.payload if isinstance(entry.payload, dict) else {}
+    approved = entry.status == "resolved" and payload.get("approved") is True
+    return Decided(entry.interrupt_id, approved, str(payload.get("reason") or ""))
+
+
+def _plain(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
+    """Yield the messages with text, as `chats.py` reads them."""
+    for message in messages:
+        if message.role in ("user", "assistant"):
+            parts = [{"type": "text", "text": _text(message.content)}]
+            yield {"id": message.id, "role": message.role, "parts": parts}
+
+
+def _text(content: Any) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    if any(part.type != "text" for part in content):
+        raise wrong_parameter("messages", "only text is supported", "upload files to a task with the REST API")
+    return "\n\n".join(part.text for part in content)
+
+
+async def _frames(
+    accepted: AcceptedTurn, answer: AnswerStream, stream: RunStream, trimmed: bool
+) -> AsyncGenerator[bytes, None]:
+    for event in stream.opening(trimmed):
+        yield _frame(event)
+    async with aclosing(answer_parts(accepted.task, answer, accepted.cursor)) as parts:
+        async for part in parts:
+            for event in stream.events(part):
+                yield _frame(event)
+    for event in stream.closing():
+        yield _frame(event)
+
+
+def _frame(event: Event) -> bytes:
+    return f"data: {event.model_dump_json(by_alias=True)}\n\n".encode()
+
+
+def _values(task: Task) -> dict[str, Any]:
+    """Return the values that the task shares. Cost: its history."""
+    values: dict[str, Any] = {}
+    for step in task.steps():
+        values = changed_state(values, step.metadata.get(STATE))
+    return values

@@ -1,0 +1,237 @@
+"""chats: bring a request of the AI SDK to the task of its chat.
+
+    no task of the chat ──────────────────────► new task, with the earlier messages as its history
+    answers and decisions in the last message ─► the calls that wait for them
+    message after the newest answer ──────────► sent to its task, also while that works
+    message after an older answer, or again ──► a branch: the next task of the chat
+
+A client sends all messages with each request. Of a chat with a task only the last one counts: the history has the rest.
+The id of an assistant's message names the answer after which the request continues. What if a request arrives twice:
+its message has the same inbox item, and counts once; an answer that is asked for again twice has two branches.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from roboco.client.task import Task
+from roboco.domain.canonical_json import canonical_json, sha256
+from roboco.domain.ids import qualified_id
+from roboco.gateway.answers.ids import ITEM_PREFIX, first_task_id, response_of, task_id_of_branch
+from roboco.gateway.gateway import Gateway
+from roboco.gateway.idempotency import is_stored
+from roboco.gateway.openai import accepting, answering
+from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
+from roboco.gateway.openai.ids import shown_task_id
+from roboco.gateway.openai.problems import wrong_parameter
+from roboco.gateway.openai.repetition import Repetition
+from roboco.gateway.openai.response_stream import ResponseStart
+from roboco.gateway.openai.turn import Answer, Decided, Entry, Returned, Said, Turn, turn_of
+from roboco.gateway.principal import Principal, Scope
+from roboco.gateway.problem import Problem, not_found
+
+MAX_BRANCHES: Final = 1000
+"""The most tasks of a chat."""
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A chat of a caller with a team, and the number of its tasks."""
+
+    gateway: Gateway
+    caller: Principal
+    first: str
+    """The id of its first task, without the tenant's prefix."""
+    tasks: int
+
+    @property
+    def newest(self) -> str:
+        """The id of its newest task."""
+        return task_id_of_branch(self.first, self.tasks)
+
+    @property
+    def next(self) -> str:
+        """The id of its next task. Raise Problem if the chat has too many."""
+        if self.tasks >= MAX_BRANCHES:
+            raise Problem(409, "conflict", f"the chat has {MAX_BRANCHES} branches", "begin another chat")
+        return task_id_of_branch(self.first, self.tasks + 1)
+
+    def has(self, task_id: str) -> bool:
+        """Return True if the task, as its caller names it, is one of this chat."""
+        name, _, number = task_id.removeprefix(self.first).partition("_")
+        known = task_id.startswith(self.first) and not name and (not number or number.isdecimal())
+        return known and int(number or 1) <= self.tasks
+
+
+async def chat_of(gateway: Gateway, caller: Principal, team: str, chat: str) -> Chat:
+    """Return the chat. Cost: reads of summaries, with the logarithm of the number of its branches."""
+    first = first_task_id(caller.tenant, team, chat)
+    return Chat(gateway, caller, first, await gateway.calls.reads.run(_count, gateway, caller, first))
+
+
+def _count(gateway: Gateway, caller: Principal, first: str) -> int:
+    """Return the number of tasks of a chat: they are numbered without gaps."""
+
+    def exists(number: int) -> bool:
+        return gateway.exists(qualified_id(caller.tenant, task_id_of_branch(first, number)))
+
+    known, unknown = 0, 1
+    while unknown <= MAX_BRANCHES and exists(unknown):
+        known, unknown = unknown, unknown * 2
+    while unknown - known > 1:
+        middle = (known + unknown) // 2
+        known, unknown = (middle, unknown) if exists(middle) else (known, middle)
+    return known
+
+
+@dataclass(frozen=True)
+class _ChatRepetition(Repetition):
+    """The identity of a request of a chat: its inbox item derives from its message, and its new task from the chat."""
+
+    next_task: str = ""
+
+    def new_task_id(self, scope: str = "") -> str:
+        """Return the id of the next task of the chat."""
+        return self.next_task
+
+    def item_id(self, task_id: str, position: int) -> str:
+        """Return the id of the message of this request."""
+        return f"{ITEM_PREFIX}{super().item_id(task_id, position)}"
+
+
+async def accept(
+    request: TurnRequest, chat: Chat, messages: Sequence[Message], again: bool
+) -> tuple[AcceptedTurn, str]:
+    """Bring the last message to the task of the chat. Return the turn, and the id of the message that it continues.
+
+    `again` says that the client asks for another answer to it.
+    """
+    last = messages[-1]
+    if last.get("role") == "assistant":
+        return await _accept_answers(request, chat, last), str(last["id"])
+    turn = turn_of(entries_of(messages), "messages", continues=False)
+    found = (response_of(str(one.get("id"))) for one in reversed(messages) if one.get("role") == "assistant")
+    previous = next((one for one in found if one is not None and chat.has(one.task_id)), None)
+    identity = canonical_json([chat.first, last.get("id"), turn.prompt, again, len(messages) if again else 0])
+    repetition = _ChatRepetition(chat.caller, sha256(identity), identity, 0, 0.0, next_task=chat.next)
+    request = replace(request, turn=turn, repetition=repetition)
+    if previous is None and chat.tasks and not again and len(messages) > 1:
+        return await _send_to_newest(request, chat), ""
+    if previous is None:
+        return await _accept_first(request, chat, again), ""
+    try:
+        return await accepting.accept_after_response(request, previous), ""
+    except Problem as problem:
+        if problem.code != "response_in_progress":
+            raise
+        return await _send_to_newest(request, chat), ""
+
+
+async def _accept_first(request: TurnRequest, chat: Chat, again: bool) -> AcceptedTurn:
+    """Submit the first message of a chat, or find its task. If it differs, or is sent again, it has another task."""
+    if not again:
+        try:
+            return await accepting.accept_new(request, chat.first)
+        except Problem as problem:
+            if problem.code != accepting.KEY_REUSED:
+                raise
+    return await accepting.accept_new(request, chat.next)
+
+
+async def _send_to_newest(request: TurnRequest, chat: Chat) -> AcceptedTurn:
+    """Send the message to the newest task, which may be at work: its agents read it after their step."""
+    gateway, caller = chat.gateway, chat.caller
+    caller.require(Scope.CONTROL)
+    task = await gateway.task(caller, chat.newest)
+    item_id = request.item_id(task, 0)
+    known = await gateway.calls.reads.run(is_stored, task, item_id)  # then its answer is followed from the begin
+    cursor = None if known else await gateway.calls.reads.run(task.recent_cursor)
+    await gateway.admit_message(caller, lambda: is_stored(task, item_id))
+    options = request.of_message
+    await gateway.calls.controls.run(task.send, request.turn.prompt, item_id=item_id, **options)
+    return AcceptedTurn(task, ResponseStart(item_id=item_id), cursor)
+
+
+async def _accept_answers(request: TurnRequest, chat: Chat, message: Message) -> AcceptedTurn:
+    found = response_of(str(message.get("id")))
+    if found is None or not chat.has(found.task_id):
+        raise wrong_parameter("messages", "the last message is none of this chat's", "end with a message of the user")
+    answers = tuple(_answers(message))
+    if not answers:
+        raise wrong_parameter("messages", "the last message has no result of a tool and no decision")
+    return await accept_answers(request, chat, found.task_id, answers)
+
+
+async def accept_answers(request: TurnRequest, chat: Chat, task_id: str, answers: tuple[Answer, ...]) -> AcceptedTurn:
+    """Bring results and decisions to the calls that wait for them in a task of the chat."""
+    if not chat.tasks:
+        raise wrong_parameter("messages", "the chat has no task that waits for results", "send a message first")
+    turn = Turn(answers=answers, param="messages")
+    return await answering.accept_answers(replace(request, turn=turn), task_id)
+
+
+async def accept_outcomes(request: TurnRequest, chat: Chat, outcomes: dict[str, dict[str, Any]]) -> AcceptedTurn:
+    """Resolve calls with unknown outcomes, by their ids: each has `happened`, and `result` if there is one."""
+    gateway, caller = chat.gateway, chat.caller
+    caller.require(Scope.APPROVE)
+    task = await gateway.task(caller, chat.newest)
+    state = await gateway.calls.reads.run(accepting.read_state, task, None)
+    for call_id, said in outcomes.items():
+        result = said.get("result")
+        await gateway.calls.controls.run(task.resolve, call_id, said["happened"], result, by=caller.by)
+    return AcceptedTurn(task, ResponseStart(state.last.seq + 1, before=state.last), state.cursor)
+
+
+async def stop_chat(chat: Chat) -> dict[str, str | None]:
+    """End the work on the newest message of the chat. Return its task, and the effect."""
+    chat.caller.require(Scope.CONTROL)
+    if not chat.tasks:
+        raise not_found("the chat has no task", "send a message first")
+    task = await chat.gateway.task(chat.caller, chat.newest)
+    seconds = chat.gateway.settings.call_timeout / 2
+    receipt = await chat.gateway.calls.controls.run(task.interrupt, timeout=seconds, by=chat.caller.by)
+    return {"taskId": chat.newest, "effect": receipt.effect}
+
+
+def _answers(message: Message) -> Iterator[Answer]:
+    """Yield the answers to the calls of the last step of an assistant's message."""
+    parts = [part for part in message.get("parts") or () if isinstance(part, dict)]
+    begins = [index for index, part in enumerate(parts) if part.get("type") == "step-start"]
+    for part in parts[begins[-1] if begins else 0 :]:
+        match part:
+            case {"state": "approval-responded", "approval": {"id": str(call_id), "approved": bool(approved), **rest}}:
+                yield Decided(call_id, approved, str(rest.get("reason") or ""))
+            case {"providerExecuted": True}:
+                continue
+            case {"state": "output-available", "toolCallId": str(call_id), "output": str(output)}:
+                yield Returned(call_id, output)
+            case {"state": "output-available", "toolCallId": str(call_id), **rest}:
+                yield Returned(call_id, canonical_json(rest.get("output")))
+            case {"state": "output-error", "toolCallId": str(call_id), **rest}:
+                yield Returned(call_id, f"error: {rest.get('errorText') or 'the tool failed'}")
+            case _:
+                pass
+
+
+def entries_of(messages: Sequence[Message]) -> Iterator[Entry]:
+    """Yield the texts of the user's and the assistant's messages. Raise Problem for a part that cannot be sent."""
+    for index, message in enumerate(messages):
+        role, parts = message.get("role"), message.get("parts")
+        if role not in ("user", "assistant", "system") or not isinstance(parts, list):
+            raise wrong_parameter(f"messages.{index}", "must have the role user, assistant or system, and parts")
+        texts = [part["text"] for part in parts if _is_text(part)]
+        if role == "user" and any(isinstance(part, dict) and part.get("type") == "file" for part in parts):
+            remedy = "upload files to a task with the REST API, or put links into the text"
+            raise wrong_parameter(f"messages.{index}.parts", "files are not supported", remedy)
+        if role != "system":  # the instructions are those of the team
+            yield Said(role, "\n\n".join(texts))
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
+
+
+def named_task(caller: Principal, task: Task) -> str:
+    """Return the id of the task, as its caller names it."""
+    return shown_task_id(caller, task.task_id)

@@ -1,0 +1,4 @@
+"""An MCP server with a tool for each team, at `/mcp` of the gateway and by stdio: `roboco mcp serve`.
+
+`team_tools.py` holds the tools and resources, `routes.py` serves them by streamable HTTP, without sessions.
+"""

@@ -1,0 +1,91 @@
+"""routes: the MCP server at `/mcp`, by streamable HTTP without sessions, and its metadata for OAuth.
+
+    request ─► AccessMiddleware ─► caller (401 names the metadata) ─► MCP's transport ─► `team_tools.py`
+
+No session is kept, so that any gateway process answers any request.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any, cast
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from roboco.errors import RobocoError
+from roboco.gateway.access import MAX_BODY
+from roboco.gateway.gateway import Gateway
+from roboco.gateway.mcp.team_tools import Context, TeamTools
+from roboco.gateway.principal import ACCESS, Principal
+from roboco.gateway.problem import Problem, not_found, problem_of, problem_response
+
+PATH = "/mcp"
+METADATA = "/.well-known/oauth-protected-resource"
+
+
+async def _caller(ctx: Context) -> Principal:
+    access: Any = cast(Request, ctx.request).scope[ACCESS]
+    caller: Principal = await access.caller()
+    return caller
+
+
+class McpEndpoint:
+    """The endpoint of an application. It serves requests while `running` is entered."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        # The names and origins of requests are checked before, by AccessMiddleware.
+        security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+        self._manager = StreamableHTTPSessionManager(
+            TeamTools(gateway, _caller).server(version("roboco")),
+            stateless=True,
+            security_settings=security,
+            max_request_body_size=MAX_BODY,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve requests inside the block."""
+        async with self._manager.run():
+            yield
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request of an MCP client whose caller is known."""
+        try:
+            await scope[ACCESS].caller()
+        except (Problem, RobocoError) as error:
+            problem = error if isinstance(error, Problem) else problem_of(error)
+            if problem.status == 401 and self._gateway.settings.oidc_issuer is not None:
+                address = f"{_base(Request(scope))}{METADATA}{PATH}"
+                problem.headers["WWW-Authenticate"] = f'Bearer resource_metadata="{address}"'
+            await problem_response(problem)(scope, receive, send)
+            return
+        await self._manager.handle_request(scope, receive, send)
+
+    async def metadata(self, request: Request) -> Response:
+        """Return where tokens for the endpoint come from, as RFC 9728 has it. Raise 404 without an OIDC provider."""
+        issuer = self._gateway.settings.oidc_issuer
+        if issuer is None:
+            return problem_response(not_found("no OIDC provider is set up", "send a key of `roboco keys create`"))
+        return JSONResponse(
+            {
+                "resource": f"{_base(request)}{PATH}",
+                "authorization_servers": [issuer],
+                "bearer_methods_supported": ["header"],
+                "resource_name": "Roboco",
+            }
+        )
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        places = (METADATA, METADATA + PATH)
+        return [Route(PATH, self, methods=["GET", "POST", "DELETE"]), *(Route(one, self.metadata) for one in places)]
+
+
+def _base(request: Request) -> str:
+    return str(request.base_url).rstrip("/")

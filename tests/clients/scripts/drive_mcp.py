@@ -1,0 +1,73 @@
+"""The client of the package mcp, of the newest version of the protocol, or of the one before sessions went."""
+
+import asyncio
+import os
+from typing import Any
+
+from mcp import Client
+from mcp_types import ElicitResult
+from rows import HELLO, drive, endless, expect
+
+URL = os.environ["OPENAI_BASE_URL"].replace("/openai/v1", "/mcp")
+LEGACY = os.environ["MCP_MODE"] == "legacy"
+
+
+async def _approve(_context: Any, _params: Any) -> ElicitResult:
+    return ElicitResult(action="accept", content={"approve": True})
+
+
+def connected() -> Client:
+    """Return a client."""
+    return Client(URL, elicitation_callback=_approve, mode="legacy" if LEGACY else "auto")
+
+
+async def _plain() -> None:
+    async with connected() as client:
+        assert "desk" in [tool.name for tool in (await client.list_tools()).tools]
+        result = await client.call_tool("desk", {"prompt": "Hello"})
+        expect(result.structured_content["text"], HELLO)
+
+
+async def _stream() -> None:
+    seen: list[str] = []
+
+    async def progress(_done: float, _total: float | None, message: str | None) -> None:
+        seen.append(str(message))
+
+    async with connected() as client:
+        await client.call_tool("line", {"prompt": "two agents"}, progress_callback=progress)
+    expect(seen, ["first acts", "second acts", "completed"])
+
+
+async def _approval() -> None:
+    async with connected() as client:
+        result = await client.call_tool("guarded", {"prompt": "add"})
+        if LEGACY:
+            [call] = result.structured_content["waits_for"]
+            about = {"task_id": result.structured_content["task_id"], "call_id": call["call_id"]}
+            result = await client.call_tool("roboco_task", {"action": "approve", **about})
+        expect(result.structured_content["text"], "The result is 3.")
+
+
+async def _cancel() -> None:
+    async with connected() as client:
+        call = asyncio.create_task(client.call_tool("desk", {"prompt": endless(os.environ["MCP_NAME"])}))
+        task_id = ""
+        while not task_id:
+            await asyncio.sleep(0.1)
+            found = (await client.list_resources()).resources
+            task_id = next(
+                (str(one.uri).split("/")[2] for one in found if endless(os.environ["MCP_NAME"]) in one.name), ""
+            )
+        await client.call_tool("roboco_task", {"task_id": task_id, "action": "stop"})
+        expect((await call).is_error, True)
+
+
+drive(
+    {
+        "plain": lambda: asyncio.run(_plain()),
+        "stream": lambda: asyncio.run(_stream()),
+        "approval": lambda: asyncio.run(_approval()),
+        "cancel": lambda: asyncio.run(_cancel()),
+    }
+)

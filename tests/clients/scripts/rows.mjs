@@ -1,0 +1,38 @@
+// Runs rows of a client's script, and prints a line of JSON for each, as rows.py does.
+
+export const HELLO = "helper answers message 1: Hello"
+export const TWO = "helper answers message 2: two"
+export const LONG_TEXT = Array.from({ length: 60 }, (_, number) => `word ${number}, `).join("")
+export const PLACE = { city: "Bonn", degrees: 21 }
+export const STOP = { "X-Roboco-On-Disconnect": "stop" }
+export const WEATHER = "The result is sun in Bonn."
+export const endless = name => `endless for ${name}.`
+export const weather = ({ city }) => `sun in ${city}`
+
+export function expect(found, expected) {
+  if (JSON.stringify(found) !== JSON.stringify(expected)) {
+    throw new Error(`${JSON.stringify(found)} is not ${JSON.stringify(expected)}`)
+  }
+}
+
+/** Throw an error if the stream of pieces is not the long text, in several pieces. */
+export async function expectPieces(pieces) {
+  const found = []
+  for await (const piece of pieces) if (piece) found.push(piece)
+  expect(found.join(""), LONG_TEXT)
+  if (found.length < 2) throw new Error("the text arrived in one piece")
+}
+
+export async function drive(rows) {
+  for (const row of process.argv.slice(2)) {
+    const began = Date.now()
+    let outcome = row in rows ? "ok" : "-"
+    try {
+      await rows[row]?.()
+    } catch (error) {
+      outcome = `${error.name}: ${error.message}`.split("\n")[0].slice(0, 500)
+    }
+    console.log(JSON.stringify({ row, outcome, seconds: (Date.now() - began) / 1000 }))
+  }
+  process.exit()
+}

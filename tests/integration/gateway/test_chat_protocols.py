@@ -1,0 +1,107 @@
+"""The AI SDK's and AG-UI's streams while workers are killed and Redis is emptied: the text is that of the history.
+
+`tests/clients` drives the packages of these protocols, unmodified.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+import redis
+
+from tests.support.gateway_openai import LONG_ANSWER, GatewayProcess, answer, openai_gateway, write_teams
+from tests.support.stack import Stack
+from tests.unit.gateway.answers.test_streams import Agent, Page
+
+pytestmark = pytest.mark.workers
+PROMPT = "a slow and long answer"
+
+
+@pytest.fixture(scope="module")
+def own_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """Yield a gateway before workers of this module, which it kills."""
+    folder: Path = tmp_path_factory.mktemp("stack")
+    with Stack(folder, teams_dir=write_teams(folder / "teams")) as stack:
+        stack.model.script(answer)
+        with openai_gateway(stack) as gateway:
+            yield gateway
+
+
+def post(gateway: GatewayProcess, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the events of a request."""
+    url, headers = f"http://127.0.0.1:{gateway.port}{path}", {"content-type": "application/json"}
+    with urlopen(Request(url, json.dumps(body).encode(), headers), timeout=120) as response:
+        for line in response:
+            if line.startswith(b"data: {"):
+                yield json.loads(line.removeprefix(b"data: "))
+
+
+def strike(gateway: GatewayProcess, fault: str) -> None:
+    """Kill the agents worker, and start another one, or empty Redis."""
+    stack = gateway.stack
+    if fault == "worker":
+        stack.restart("agents")
+    else:
+        with redis.Redis.from_url(stack.valkey.url) as connection:
+            connection.flushall()
+
+
+def read(gateway: GatewayProcess, events: Iterator[dict[str, Any]], fault: str, kind: str) -> list[dict[str, Any]]:
+    """Return the events of a stream. The fault strikes after some text."""
+    seen: list[dict[str, Any]] = []
+    for event in events:
+        seen.append(event)
+        if sum(one["type"] == kind for one in seen) == 8 and event["type"] == kind:
+            strike(gateway, fault)
+    return seen
+
+
+@pytest.mark.parametrize("fault", ["worker", "redis"])
+@pytest.mark.parametrize(
+    ("path", "body", "kind", "client", "void"),
+    [
+        (
+            "/ai/desk",
+            lambda chat: {
+                "id": chat,
+                "messages": [{"id": "m", "role": "user", "parts": [{"type": "text", "text": PROMPT}]}],
+            },
+            "text-delta",
+            Page,
+            "reset-step",
+        ),
+        (
+            "/agui/desk",
+            lambda chat: {
+                "threadId": chat,
+                "runId": "run",
+                "protocolVersion": "1.0",
+                "messages": [{"id": "m", "role": "user", "content": PROMPT}],
+            },
+            "TEXT_MESSAGE_CONTENT",
+            Agent,
+            "MESSAGES_SNAPSHOT",
+        ),
+    ],
+    ids=["ai-sdk", "ag-ui"],
+)
+def test_a_client_has_the_text_of_the_history(
+    own_gateway: GatewayProcess,
+    fault: str,
+    path: str,
+    body: Callable[[str], dict[str, Any]],
+    kind: str,
+    client: type[Page] | type[Agent],
+    void: str,
+) -> None:
+    sent = body(f"{fault}{path}")
+    seen = read(own_gateway, post(own_gateway, path, sent), fault, kind)
+    assert void in [event["type"] for event in seen]
+    assert client(seen).text == "".join(LONG_ANSWER)
+    assert client(post(own_gateway, path, sent)).text == "".join(LONG_ANSWER)
+    [task] = [one for one in own_gateway.stack.orchestrator.tasks(text=PROMPT) if one.task_id in json.dumps(seen)]
+    steps = own_gateway.stack.orchestrator.task(task.task_id).history()
+    assert [step.text for step in steps] == [PROMPT, "".join(LONG_ANSWER)]

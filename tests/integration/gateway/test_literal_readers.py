@@ -1,0 +1,192 @@
+"""Programs that have copied the documents' classes read a task's records and submit their own, on a folder and S3."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import redis
+from pydantic import BaseModel
+
+from roboco import Task, documents, parse_team
+from roboco.gateway.streams.form import ServerSentEvents
+from roboco.redis.keys import Keys
+from tests.support.document_classes import (
+    AgentMessage,
+    AgentSessionDelta,
+    AgentSessionRecord,
+    Document000,
+    Document001,
+    Document002,
+    TextPart,
+    ToolCallPart,
+)
+from tests.support.documents import example
+from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_streams import frames_of, shown
+from tests.support.servers.model_server import Reply, Request
+from tests.support.stack import ROOT, TOOLS, Stack
+
+pytestmark = pytest.mark.workers
+
+TEAM = parse_team(
+    {
+        "name": "literal",
+        "agents": [
+            {"name": "one", "prompt": "First.", "tools": ["add", "fail", "artifact_write"]},
+            {"name": "two", "prompt": "Second."},
+        ],
+        "tools": [
+            {"name": "add", "function": f"{TOOLS}:add"},
+            {"name": "fail", "function": f"{TOOLS}:raise_error"},
+        ],
+    }
+)
+GOALS = [{"name": "plan", "description": "a plan", "schema": {"type": "object"}}]
+STREAMS = ("000", "001", "002")
+LIVE: dict[str, type[BaseModel]] = {
+    "content_chunk": Document001.StreamChunk,
+    "event_task_start": Document001.TaskStartEvent,
+    "event_tool_call": Document001.ToolCallEvent,
+    "event_tool_result": Document001.ToolResultEvent,
+}
+STEPS: dict[str, type[BaseModel]] = {
+    "000": Document000.TaskStep,
+    "001": Document001.TaskStep,
+    "002": Document002.TaskStep,
+    "003": AgentMessage,
+}
+
+
+def answer(request: Request) -> Reply:
+    """Return calls, one of which fails and one of which writes a file; then a text."""
+    if request.system.startswith("First") and not request.tool_results:
+        file = {"name": "a.txt", "content": "sea"}
+        return Reply(tool_calls=[("add", {"a": 1, "b": 2}), ("fail", {"message": "no"}), ("artifact_write", file)])
+    return Reply(text="Done. ")
+
+
+@pytest.fixture(scope="module")
+def task(stack: Stack) -> Task:
+    """Return a task that has ended, with calls, a failed result, a file and a goal that was not reached."""
+    stack.model.script(answer)
+    imported = [
+        Document000.TaskStep(
+            id="step_1", agent_name="user", parts=[TextPart(text="hello")], created_at="2026-01-02T03:04:05"
+        ),
+        Document002.TaskStep(agent_name="one", parts=[TextPart(text="hi")]),
+    ]
+    task = stack.orchestrator.run(TEAM, "go", history=imported, goals=GOALS, agent="one")
+    task.result(60)
+    return task
+
+
+@pytest.fixture(scope="module")
+def client(stack: Stack) -> Iterator[httpx2.Client]:
+    with GatewayProcess(stack) as gateway, httpx2.Client(base_url=gateway.url, timeout=60) as client:
+        yield client
+
+
+@pytest.mark.parametrize("form", STEPS)
+def test_history_in_a_form_is_read_by_the_classes_of_its_document(
+    form: Any, stack: Stack, task: Task, client: httpx2.Client
+) -> None:
+    records = task.history(form=form)
+    assert len(records) == len(task.history())
+    for record in records:
+        assert STEPS[form].model_validate_json(json.dumps(record)).model_dump(mode="json") == {
+            name: value for name, value in record.items() if name in STEPS[form].model_fields
+        } or form in ("002", "003")
+    paged: list[Any] = []
+    start: int | None = 0
+    while start is not None:
+        page = client.get(f"/v1/tasks/{task.task_id}/history", params={"form": form, "start": start, "limit": 2}).json()
+        paged, start = paged + page["steps"], page["next"]
+    assert paged == records
+    command = [sys.executable, "-m", "roboco.cli.main", "show", task.task_id, "--json", "--form", form]
+    printed = subprocess.run(command, env=stack.environment, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(printed.stdout)["steps"] == records
+    assert client.get(f"/v1/tasks/{task.task_id}/history", params={"form": "004"}).status_code == 422
+
+
+def test_example_of_the_guide_reads_the_task(stack: Stack, task: Task, tmp_path: Path) -> None:
+    (program := tmp_path / "read_documents.py").write_text(example("file", "read_documents.py"))
+    command = [sys.executable, str(program), task.task_id]
+    done = subprocess.run(command, env=stack.environment, cwd=ROOT, capture_output=True, text=True, check=True)
+    printed = done.stdout.splitlines()
+    assert [line.split()[1] for line in printed[: len(task.history())]] == [step.agent_name for step in task.history()]
+    assert {"AgentTextDeltaEvent", "AgentToolUseEvent", "AgentToolResultEvent"} <= {*printed}
+
+
+def test_live_items_in_a_form_are_read_by_the_classes_of_its_document(task: Task, client: httpx2.Client) -> None:
+    path = f"/v1/tasks/{task.task_id}/events"
+    followed = {
+        form: shown(frames_of(client.get(path, params={"form": form}).content, ServerSentEvents)) for form in STREAMS
+    }
+    of_000 = [(frame.kind, frame.data) for frame in followed["000"]]
+    assert [data for kind, data in of_000 if kind == "step_final"] == task.history(form="000")
+    assert {kind for kind, _ in of_000} == {"text_part_delta", "tool_call_part", "tool_result_part", "step_final"}
+    assert all(isinstance(data, str) for kind, data in of_000 if kind == "text_part_delta")
+    parts: dict[str, type[BaseModel]] = {"tool_call_part": ToolCallPart, "tool_result_part": Document000.ToolResultPart}
+    for kind, data in of_000:
+        assert kind not in parts or parts[kind].model_validate(data).model_dump() == data
+    for frame in followed["001"]:
+        assert (
+            frame.kind not in LIVE or LIVE[frame.kind].model_validate(frame.data).model_dump(mode="json") == frame.data
+        )
+    assert set(LIVE) <= {frame.kind for frame in followed["001"]}
+    assert [one.data["step"] for one in followed["002"] if one.kind == "event_step_end"] == task.history(form="002")
+    page = client.get(path, params={"form": "001", "format": "json", "limit": 1000}).json()
+    assert [one["data"] for one in page["items"]] == [one.data for one in followed["001"]]
+    assert client.get(path, params={"form": "003"}).status_code == 422
+
+
+def test_messages_of_the_channel_are_read_in_a_form(stack: Stack) -> None:
+    """A subscriber of Redis converts what it receives."""
+    task_id, seen = f"literal-{stack.folder.name}", list[Any]()
+    with redis.Redis.from_url(stack.valkey.url) as server, server.pubsub(ignore_subscribe_messages=True) as channel:
+        channel.subscribe(Keys(stack.settings.prefix).events(task_id))
+        stack.orchestrator.run(TEAM, "go", task_id=task_id)
+        for received in channel.listen():
+            seen.append(json.loads(received["data"]))
+            if seen[-1]["type"] == "event_task_end":
+                break
+    converted = [documents.in_form(documents.read(record), "001") for record in seen]  # type: ignore[arg-type]
+    read = [
+        LIVE[one["type"]].model_validate(one).model_dump(mode="json") == one for one in converted if one["type"] in LIVE
+    ]
+    assert (len(read) >= 7, all(read)) == (True, True)
+
+
+@pytest.mark.parametrize("path", ["session", "delta"])
+def test_session_with_a_goal_is_read_by_the_classes_of_document_003(
+    path: str, task: Task, client: httpx2.Client
+) -> None:
+    kind = AgentSessionRecord if path == "session" else AgentSessionDelta
+    answered = client.get(f"/v1/tasks/{task.task_id}/{path}", params={"form": "003"})
+    read = kind.model_validate_json(answered.text)
+    own = task.session(form="003") if path == "session" else task.delta(form="003")
+    assert json.loads(own.model_dump_json()) == answered.json()
+    assert read.goals is not None
+    assert [(goal.goal_type, goal.status) for goal in read.goals] == [("plan", "failed")]
+    assert read.goals[0].concluded_at is not None
+
+
+def test_events_of_document_003_have_the_same_text(task: Task) -> None:
+    events = list(documents.agent_events(task.stream()))
+    texts = [event.text for event in events if isinstance(event, documents.AgentTextDeltaEvent)]
+    assert "".join(texts) == "".join(step.text for step in task.history() if step.by_agent)
+    results = [event for event in events if isinstance(event, documents.AgentToolResultEvent)]
+    assert [(event.name, event.success) for event in results] == [
+        ("add", True),
+        ("fail", False),
+        ("artifact_write", True),
+    ]
+    began = [
+        type(event).__name__ for event in events if "Start" in type(event).__name__ or "End" in type(event).__name__
+    ]
+    assert began == ["AgentStartTextEvent", "AgentTextEndEvent"] * (len(began) // 2)

@@ -1,0 +1,1 @@
+"""Streams of tasks as the AI SDK and AG-UI read them."""
