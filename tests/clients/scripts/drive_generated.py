@@ -5,13 +5,16 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from urllib.request import urlopen
 
 from rows import HELLO, drive, expect
 
 url = os.environ["ROBOTO_SERVICE_ENDPOINT"]
 folder = Path(tempfile.mkdtemp())
 program = Path(sys.executable).with_name("openapi-python-client")
-command = [program, "generate", "--url", f"{url}/v1/openapi.json", "--meta", "none", "--output-path", folder / "made"]
+with urlopen(f"{url}/v1/openapi.json", timeout=60) as response:  # the gateway builds it at its first use
+    (folder / "openapi.json").write_bytes(response.read())
+command = [program, "generate", "--path", folder / "openapi.json", "--meta", "none", "--output-path", folder / "made"]
 done = subprocess.run(command, capture_output=True, text=True, timeout=120)
 if not (folder / "made" / "client.py").exists():
     raise SystemExit(done.stdout + done.stderr)
