@@ -21,6 +21,9 @@ def main() -> None:
     threads = max(1, (os.cpu_count() or 1) // 2)  # with one on every core it crawls as soon as one core is busy
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.use_jinja = True
+    sampling = params.sampling  # a tiny model repeats itself for ever without these, which no request names
+    sampling.penalty_repeat, sampling.penalty_last_n, sampling.min_p = 1.15, 256, 0.05
+    sampling.dry_multiplier, sampling.dry_allowed_length = 0.8, 2
     params.ui = False
     params.cache_ram_mib = 64  # of finished prompts; the default lets the process grow by 8 GB
     _server = llama.Server(params)  # its threads serve for as long as it is referenced

@@ -159,5 +159,5 @@ def _announcement(missing: MissingServers, model: LocalModel | None) -> str:
     """Return the line that names everything that is started."""
     names = ["Redis"] * missing.redis + ["a worker"] * missing.worker + ([] if model is None else [model.name])
     *first, last = names
-    hosted = "" if model is None else " (or set OPENAI_API_KEY)"
+    hosted = "" if model is None else "; it writes simple sentences at best: set OPENAI_API_KEY for a real one"
     return f"starting {', '.join(first)} and {last}{hosted}" if first else f"starting {last}"
