@@ -1,11 +1,5 @@
 """Reading forms: records under the names of a document, for readers that have copied its classes. Pure.
 
-    form   steps                                       live items
-    000    id, parent_id, created_at, metadata         text deltas, whole parts, whole steps
-    001    step_id, timestamp                          content chunks, events
-    002    step_id; the files of its parts are flat    as 001
-    003    messages of a session                       (deltas of the session)
-
 A form has the fields and the kinds of parts of its document alone. Content of another kind becomes a text.
 """
 
