@@ -143,7 +143,7 @@ def _verify_file(contents: _Contents, path: str, member: IO[bytes]) -> None:
     elif path == SUMMARY_FILE:
         contents.summary = _parsed(TaskSummary, path, hashed.read())
     elif path == TEAM_FILE:
-        _parsed(Team, path, hashed.read())
+        _parsed(Team, path, hashed.read(), extra="ignore")  # `origin`, and fields of a later release
     elif path.startswith("artifact_info/"):
         info = _parsed(Artifact, path, hashed.read())
         contents.artifacts[path.removeprefix("artifact_info/").removesuffix(".json")] = info
@@ -221,9 +221,9 @@ def record_of(source: BinaryIO, wanted: str) -> bytes:
     return next(member.read() for path, member in members(source) if path == wanted)
 
 
-def _parsed(model: Any, path: str, data: bytes) -> Any:
+def _parsed(model: Any, path: str, data: bytes, **options: Any) -> Any:
     try:
-        return model.model_validate_json(data)
+        return model.model_validate_json(data, **options)
     except (ValidationError, RecursionError) as error:
         raise _refused(f"{path!r} cannot be read: {error.__class__.__name__}") from error
 

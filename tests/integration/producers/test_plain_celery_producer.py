@@ -93,7 +93,7 @@ def is_stored(stack: Stack, task_id: str) -> bool:
         ({"prompt": "x" * 5_000_000}, "prompt: has 5000000 bytes or more, at most 262144 are possible"),
         ({"team": 3}, "team"),
         ({"team": "unknown"}, "ROBOCO_TEAMS_DIR"),
-        ({"team": {"name": "x", "agents": []}}, "agents: Tuple should have at least 1 item"),
+        ({"team": {"name": "x", "agents": []}}, "agents: write at least 1 agent (found [])"),
         ({"urgency": 3}, "urgency: no such argument, possible are task_id, team, prompt, context, agent"),
         ({"context": [1]}, "context: Input should be a valid dictionary"),
     ],
