@@ -22,6 +22,7 @@ from roboco.gateway.agui.run_stream import Event, RunStream
 from roboco.gateway.answers.answer_stream import AnswerStream
 from roboco.gateway.answers.chats import Chat, accept, accept_answers, accept_outcomes, chat_of, named_task, stop_chat
 from roboco.gateway.answers.following import answer_parts
+from roboco.gateway.bodies.mistakes import ChatRequest
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
@@ -39,10 +40,12 @@ router = APIRouter(prefix="/agui", tags=["ag-ui"], route_class=StrictJsonRoute)
 ThreadId = Annotated[str, Path(min_length=1, max_length=255)]
 
 
+class RunRequest(ChatRequest, RunAgentInput):
+    """A run of AG-UI."""
+
+
 @router.post("/{team}", summary="Run a team in a thread", response_class=Response)
-async def run_team(
-    request: Request, team: TeamName, body: RunAgentInput, caller: Caller, gateway: TheGateway
-) -> Response:
+async def run_team(request: Request, team: TeamName, body: RunRequest, caller: Caller, gateway: TheGateway) -> Response:
     """Bring the last message, results or decisions of a thread to a team, and return the events of its answer."""
     caller.require(Scope.READ)
     if not 0 < len(body.thread_id) <= 255 or not 0 < len(body.run_id) <= 255:

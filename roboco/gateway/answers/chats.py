@@ -196,7 +196,8 @@ async def stop_chat(chat: Chat) -> dict[str, str | None]:
 
 def _answers(message: Message) -> Iterator[Answer]:
     """Yield the answers to the calls of the last step of an assistant's message."""
-    parts = [part for part in message.get("parts") or () if isinstance(part, dict)]
+    given = message.get("parts")
+    parts = [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
     begins = [index for index, part in enumerate(parts) if part.get("type") == "step-start"]
     for part in parts[begins[-1] if begins else 0 :]:
         match part:
