@@ -147,6 +147,8 @@ async def _send_to_newest(request: TurnRequest, chat: Chat) -> AcceptedTurn:
     item_id = request.item_id(task, 0)
     known = await gateway.calls.reads.run(is_stored, task, item_id)  # then its answer is followed from the begin
     cursor = None if known else await gateway.calls.reads.run(task.recent_cursor)
+    if not known:
+        await gateway.calls.reads.run(accepting.check_within_limits, task)
     await gateway.admit_message(caller, lambda: is_stored(task, item_id))
     options = request.of_message
     await gateway.calls.controls.run(task.send, request.turn.prompt, item_id=item_id, **options)

@@ -6,7 +6,7 @@ import pytest
 
 from roboco.errors import TransientError
 from roboco.gateway.answers.ids import first_task_id
-from tests.support.gateway_rest import KEY, RestWorld
+from tests.support.gateway_rest import KEY, LAB, RestWorld
 
 UI = '{"id": "c", "messages": [{"role": "user", "id": %s, "parts": [{"type": "text", "text": "go"}]}], "tools": %s}'
 RUN = '{"threadId": %s, "runId": "r", "messages": [{"role": "user", "id": "m", "content": "go"}], "tools": %s}'
@@ -76,3 +76,16 @@ def test_an_error_of_a_server_shows_mcp_clients_no_address(
 
 def test_an_mcp_client_without_the_scope_is_refused_in_words(rest: RestWorld) -> None:
     assert '"message":"this key lacks the scope \'read\'' in call_mcp(rest, "tools/list", "none").text
+
+
+def test_a_message_to_a_task_that_is_paused_at_a_limit_is_refused(rest: RestWorld) -> None:
+    """Its answer would begin once an operator raises the limit."""
+    limited = {**LAB, "name": "desk", "limits": {"max_steps": 3, "at_limit": "pause"}}
+    task_id = rest.run(f"acme:{first_task_id('acme', 'desk', 'c')}", team=limited, conversation=True)
+    task = rest.orchestrator.task(task_id)
+    task.send("more")
+    rest.world.settle(task_id)
+    assert task.pending_actions().at_limit()
+    said = [{"role": "user", "id": str(number), "content": "go"} for number in range(2)]
+    answer = rest.post("/agui/desk", {"threadId": "c", "runId": "r", "messages": said})
+    assert (answer.status_code, answer.json()["code"]) == (409, "limit_reached")
