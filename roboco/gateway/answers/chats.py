@@ -173,18 +173,6 @@ async def accept_answers(request: TurnRequest, chat: Chat, task_id: str, answers
     return await answering.accept_answers(replace(request, turn=turn), task_id)
 
 
-async def accept_outcomes(request: TurnRequest, chat: Chat, outcomes: dict[str, dict[str, Any]]) -> AcceptedTurn:
-    """Resolve calls with unknown outcomes, by their ids: each has `happened`, and `result` if there is one."""
-    gateway, caller = chat.gateway, chat.caller
-    caller.require(Scope.APPROVE)
-    task = await gateway.task(caller, chat.newest)
-    state = await gateway.calls.reads.run(accepting.read_state, task, None)
-    for call_id, said in outcomes.items():
-        result = said.get("result")
-        await gateway.calls.controls.run(task.resolve, call_id, said["happened"], result, by=caller.by)
-    return AcceptedTurn(task, ResponseStart(state.last.seq + 1, before=state.last), state.cursor)
-
-
 async def stop_chat(chat: Chat) -> dict[str, str | None]:
     """End the work on the newest message of the chat. Return its task, and the effect."""
     chat.caller.require(Scope.CONTROL)
