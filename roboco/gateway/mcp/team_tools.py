@@ -8,9 +8,10 @@ A call whose connection breaks off stops nothing: `roboco_task` reads the task, 
 call: its state, which the client sends back, is the id of the task, and is checked like any other id.
 """
 
+import asyncio
 import base64
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any, Final
 
@@ -191,7 +192,7 @@ class TeamTools:
         self, ctx: Context, caller: Principal, task: Task
     ) -> mcp.CallToolResult | mcp.InputRequiredResult:
         """Follow the task with progress until it waits or has ended. Return its answer, or what it waits for."""
-        progress = await self._follow(ctx, task)
+        progress = await self._until_exit(caller, task, self._follow(ctx, task))
         result = await task.aresult()
         pending = await self._gateway.calls.reads.run(task.pending_actions)
         unapproved = await self._gateway.calls.reads.run(pending.unapproved)
@@ -202,6 +203,19 @@ class TeamTools:
             )
         await ctx.session.report_progress(progress + 1, None, str(result.status))
         return _result(shown, result, unapproved)
+
+    async def _until_exit(self, caller: Principal, task: Task, work: Coroutine[Any, Any, int]) -> int:
+        """Return the result of the work. Raise Problem at the exit of this process: the task goes on."""
+        working, exits = asyncio.ensure_future(work), asyncio.ensure_future(self._gateway.closing.wait())
+        try:
+            await asyncio.wait((working, exits), return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            detail = f"this gateway exits; task {shown_task_id(caller, task.task_id)} goes on"
+            raise Problem(503, "unavailable", detail, f"wait for it with {TASK_TOOL}")
+        finally:
+            working.cancel()
+            exits.cancel()
 
     async def _follow(self, ctx: Context, task: Task) -> int:
         """Report the progress of the task until it waits or has ended. Return the number of reports."""

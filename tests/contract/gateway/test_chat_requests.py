@@ -89,3 +89,10 @@ def test_a_message_to_a_task_that_is_paused_at_a_limit_is_refused(rest: RestWorl
     said = [{"role": "user", "id": str(number), "content": "go"} for number in range(2)]
     answer = rest.post("/agui/desk", {"threadId": "c", "runId": "r", "messages": said})
     assert (answer.status_code, answer.json()["code"]) == (409, "limit_reached")
+
+
+def test_a_call_of_an_mcp_client_ends_at_the_exit_of_the_process(rest: RestWorld) -> None:
+    rest.app.state.gateway.closing.set()
+    answer = call_mcp(rest, "tools/call", name="desk", arguments={"prompt": "go"})
+    [task_id] = rest.orchestrator.task_ids()
+    assert f"{task_id.removeprefix('acme:')} goes on" in answer.text
