@@ -20,18 +20,18 @@ from roboco.domain.history.shared_state import STATE, changed_state
 from roboco.gateway.access import Caller
 from roboco.gateway.agui.run_stream import Event, RunStream
 from roboco.gateway.answers.answer_stream import AnswerStream
-from roboco.gateway.answers.chats import Chat, accept, accept_answers, accept_outcomes, chat_of, named_task, stop_chat
+from roboco.gateway.answers.chats import Chat, accept, accept_answers, chat_of, named_task, stop_chat
 from roboco.gateway.answers.following import answer_parts
+from roboco.gateway.bodies.mistakes import ChatRequest
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
-from roboco.gateway.openai.ids import split_call_id
 from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.repetition import repetition_of
 from roboco.gateway.openai.response_object import ResponseHead
 from roboco.gateway.openai.sse import event_stream
 from roboco.gateway.openai.tools import client_tools
-from roboco.gateway.openai.turn import Answer, Decided, Returned, Turn
+from roboco.gateway.openai.turn import Answer, Decided, Resolved, Returned, Turn
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.rest.parameters import TeamName
 from roboco.gateway.rest.responses import problems
@@ -40,10 +40,12 @@ router = APIRouter(prefix="/agui", tags=["ag-ui"], route_class=StrictJsonRoute, 
 ThreadId = Annotated[str, Path(min_length=1, max_length=255)]
 
 
+class RunRequest(ChatRequest, RunAgentInput):
+    """A run of AG-UI."""
+
+
 @router.post("/{team}", summary="Run a team in a thread", response_class=Response)
-async def run_team(
-    request: Request, team: TeamName, body: RunAgentInput, caller: Caller, gateway: TheGateway
-) -> Response:
+async def run_team(request: Request, team: TeamName, body: RunRequest, caller: Caller, gateway: TheGateway) -> Response:
     """Bring the last message, results or decisions of a thread to a team, and return the events of its answer."""
     caller.require(Scope.READ)
     if not 0 < len(body.thread_id) <= 255 or not 0 < len(body.run_id) <= 255:
@@ -97,11 +99,8 @@ async def _accept(request: TurnRequest, chat: Chat, body: RunAgentInput) -> tupl
         if not isinstance(message, ToolMessage):
             break
         results.insert(0, Returned(message.tool_call_id, _text(message.content)))
-    if body.resume and all(_outcome(entry) is not None for entry in body.resume):
-        outcomes = {split_call_id(one.interrupt_id)[0]: _outcome(one) or {} for one in body.resume}
-        return await accept_outcomes(request, chat, outcomes), body
     if body.resume or (results and chat.tasks):
-        answers = [_decided(one) for one in body.resume or ()] or results
+        answers = [_answer(one) for one in body.resume or ()] or results
         return await accept_answers(request, chat, chat.newest, tuple(answers)), body
     own = list(body.messages)
     while own and own[-1].role != "user":
@@ -112,14 +111,11 @@ async def _accept(request: TurnRequest, chat: Chat, body: RunAgentInput) -> tupl
     return accepted, body.model_copy(update={"messages": own})
 
 
-def _outcome(entry: ResumeEntry) -> dict[str, Any] | None:
-    """Return what a person says of a call with an unknown outcome, or None if the entry is about another interrupt."""
+def _answer(entry: ResumeEntry) -> Answer:
+    """Return what a person says of a call with an unknown outcome, or the decision on another call."""
     payload = entry.payload if isinstance(entry.payload, dict) else {}
-    return payload if entry.status == "resolved" and isinstance(payload.get("happened"), bool) else None
-
-
-def _decided(entry: ResumeEntry) -> Decided:
-    payload = entry.payload if isinstance(entry.payload, dict) else {}
+    if entry.status == "resolved" and isinstance(payload.get("happened"), bool):
+        return Resolved(entry.interrupt_id, payload["happened"], payload.get("result"))
     approved = entry.status == "resolved" and payload.get("approved") is True
     return Decided(entry.interrupt_id, approved, str(payload.get("reason") or ""))
 

@@ -176,7 +176,7 @@ class AnswerStream:
         """The calls whose results were returned."""
         self._next: StreamItem | None = None
         """The message of the chat with which the next answer begins."""
-        self.unknown: dict[str, str] = {}
+        self.unknown: dict[str, str] = dict.fromkeys(start.unknown, "it is unknown whether the call had its effect")
         """The calls with an unknown outcome, each with the reason."""
         self.settled: Settled | None = None
         """The end of the answer."""

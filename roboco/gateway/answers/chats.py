@@ -147,6 +147,8 @@ async def _send_to_newest(request: TurnRequest, chat: Chat) -> AcceptedTurn:
     item_id = request.item_id(task, 0)
     known = await gateway.calls.reads.run(is_stored, task, item_id)  # then its answer is followed from the begin
     cursor = None if known else await gateway.calls.reads.run(task.recent_cursor)
+    if not known:
+        await gateway.calls.reads.run(accepting.check_within_limits, task)
     await gateway.admit_message(caller, lambda: is_stored(task, item_id))
     options = request.of_message
     await gateway.calls.controls.run(task.send, request.turn.prompt, item_id=item_id, **options)
@@ -171,18 +173,6 @@ async def accept_answers(request: TurnRequest, chat: Chat, task_id: str, answers
     return await answering.accept_answers(replace(request, turn=turn), task_id)
 
 
-async def accept_outcomes(request: TurnRequest, chat: Chat, outcomes: dict[str, dict[str, Any]]) -> AcceptedTurn:
-    """Resolve calls with unknown outcomes, by their ids: each has `happened`, and `result` if there is one."""
-    gateway, caller = chat.gateway, chat.caller
-    caller.require(Scope.APPROVE)
-    task = await gateway.task(caller, chat.newest)
-    state = await gateway.calls.reads.run(accepting.read_state, task, None)
-    for call_id, said in outcomes.items():
-        result = said.get("result")
-        await gateway.calls.controls.run(task.resolve, call_id, said["happened"], result, by=caller.by)
-    return AcceptedTurn(task, ResponseStart(state.last.seq + 1, before=state.last), state.cursor)
-
-
 async def stop_chat(chat: Chat) -> dict[str, str | None]:
     """End the work on the newest message of the chat. Return its task, and the effect."""
     chat.caller.require(Scope.CONTROL)
@@ -196,7 +186,8 @@ async def stop_chat(chat: Chat) -> dict[str, str | None]:
 
 def _answers(message: Message) -> Iterator[Answer]:
     """Yield the answers to the calls of the last step of an assistant's message."""
-    parts = [part for part in message.get("parts") or () if isinstance(part, dict)]
+    given = message.get("parts")
+    parts = [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
     begins = [index for index, part in enumerate(parts) if part.get("type") == "step-start"]
     for part in parts[begins[-1] if begins else 0 :]:
         match part:

@@ -8,6 +8,8 @@ from typing import Any, Final, Self
 from pydantic import BaseModel, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from roboco.domain.canonical_json import validated_json
+
 MAX_MISTAKES: Final = 1000
 """Mistakes that are listed. A response shows fewer."""
 
@@ -25,3 +27,13 @@ class FewMistakes(BaseModel):
                 raise
             count = {"count": error.error_count()}
         raise PydanticCustomError("too_many_mistakes", "has {count} mistakes, too many to list them", count)
+
+
+class ChatRequest(FewMistakes):
+    """A request of a chat: any value of it may become part of an id, of a history or of the answer."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_json(cls, value: Any) -> Any:
+        """Refuse NaN and deep nesting, and replace lone surrogates."""
+        return validated_json(value)

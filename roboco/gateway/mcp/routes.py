@@ -86,9 +86,9 @@ class McpEndpoint:
         )
 
     def routes(self) -> list[Route]:
-        """Return the routes."""
+        """Return the routes. A GET would open a stream on which nothing is ever sent."""
         places = (METADATA, METADATA + PATH)
-        return [Route(PATH, self, methods=["GET", "POST", "DELETE"]), *(Route(one, self.metadata) for one in places)]
+        return [Route(PATH, self, methods=["POST"]), *(Route(one, self.metadata) for one in places)]
 
 
 def _base(request: Request) -> str:

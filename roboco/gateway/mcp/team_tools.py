@@ -8,10 +8,11 @@ A call whose connection breaks off stops nothing: `roboco_task` reads the task, 
 call: its state, which the client sends back, is the id of the task, and is checked like any other id.
 """
 
+import asyncio
 import base64
 import uuid
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Any, Final
 
 import mcp_types as mcp
@@ -29,7 +30,7 @@ from roboco.domain.stream.event import AgentSelected
 from roboco.domain.stream.item import StreamItem, ToolCallItem
 from roboco.errors import RobocoError, UsageError
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.idempotency import NewTaskId
+from roboco.gateway.idempotency import NewTaskId, are_answered
 from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, problem_of
@@ -102,7 +103,8 @@ class TeamTools:
 
     async def _list_tools(self, ctx: Context, _: mcp.PaginatedRequestParams | None) -> mcp.ListToolsResult:
         caller = await self._caller(ctx, Scope.READ)
-        teams = await self._gateway.calls.reads.run(lambda: list(usable_teams(self._gateway, caller)))
+        with _errors_of_requests():
+            teams = await self._gateway.calls.reads.run(lambda: list(usable_teams(self._gateway, caller)))
         tools = [
             mcp.Tool(
                 name=name,
@@ -133,9 +135,7 @@ class TeamTools:
                     answer.is_error = False  # the action has succeeded
                 return answer
         except (Problem, RobocoError) as error:
-            problem = error if isinstance(error, Problem) else problem_of(error)
-            text = f"{problem.detail} ({problem.remedy})" if problem.remedy else problem.detail
-            return mcp.CallToolResult(content=[mcp.TextContent(text=text)], is_error=True)
+            return mcp.CallToolResult(content=[mcp.TextContent(text=_error_text(error))], is_error=True)
 
     async def _begin(self, caller: Principal, params: mcp.CallToolRequestParams) -> Task:
         """Return the task of a call: a new one, one that it continues, or that of the same call before its answers."""
@@ -179,6 +179,7 @@ class TeamTools:
                 await controls.run(decide, call_id, reason=str(given.get("reason") or ""), by=caller.by)
             case "answer":
                 caller.require(Scope.CONTROL)
+                await self._gateway.admit_message(caller, lambda: are_answered(task, [call_id]))
                 await controls.run(task.answer, call_id, given.get("result"), by=caller.by)
             case "stop":
                 caller.require(Scope.CONTROL)
@@ -191,7 +192,7 @@ class TeamTools:
         self, ctx: Context, caller: Principal, task: Task
     ) -> mcp.CallToolResult | mcp.InputRequiredResult:
         """Follow the task with progress until it waits or has ended. Return its answer, or what it waits for."""
-        progress = await self._follow(ctx, task)
+        progress = await self._until_exit(caller, task, self._follow(ctx, task))
         result = await task.aresult()
         pending = await self._gateway.calls.reads.run(task.pending_actions)
         unapproved = await self._gateway.calls.reads.run(pending.unapproved)
@@ -202,6 +203,19 @@ class TeamTools:
             )
         await ctx.session.report_progress(progress + 1, None, str(result.status))
         return _result(shown, result, unapproved)
+
+    async def _until_exit(self, caller: Principal, task: Task, work: Coroutine[Any, Any, int]) -> int:
+        """Return the result of the work. Raise Problem at the exit of this process: the task goes on."""
+        working, exits = asyncio.ensure_future(work), asyncio.ensure_future(self._gateway.closing.wait())
+        try:
+            await asyncio.wait((working, exits), return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            detail = f"this gateway exits; task {shown_task_id(caller, task.task_id)} goes on"
+            raise Problem(503, "unavailable", detail, f"wait for it with {TASK_TOOL}")
+        finally:
+            working.cancel()
+            exits.cancel()
 
     async def _follow(self, ctx: Context, task: Task) -> int:
         """Report the progress of the task until it waits or has ended. Return the number of reports."""
@@ -219,9 +233,10 @@ class TeamTools:
     async def _list_resources(self, ctx: Context, params: mcp.PaginatedRequestParams | None) -> mcp.ListResourcesResult:
         caller = await self._caller(ctx, Scope.READ)
         cursor = (params.cursor if params is not None else None) or ""
-        page = await self._gateway.calls.reads.run(
-            lambda: self._gateway.orchestrator.task_page(limit=_PAGE, cursor=cursor, tenant=caller.tenant)
-        )
+        with _errors_of_requests():
+            page = await self._gateway.calls.reads.run(
+                lambda: self._gateway.orchestrator.task_page(limit=_PAGE, cursor=cursor, tenant=caller.tenant)
+            )
         entries = [one for one in page.entries if caller.teams is None or one.team in caller.teams]
         resources = [
             mcp.Resource(
@@ -246,7 +261,7 @@ class TeamTools:
         caller = await self._caller(ctx, Scope.READ)
         uri = str(params.uri)
         task_id, _, place = uri.removeprefix("roboco://").partition("/")
-        try:
+        with _errors_of_requests():
             task = await self._gateway.task(caller, task_id)
             if place == "history":
                 text = await self._gateway.calls.histories.run(_history, task)
@@ -255,17 +270,28 @@ class TeamTools:
                 data = await self._gateway.calls.files.run(_file, task, place.removeprefix("files/"))
                 blob = base64.b64encode(data).decode()
                 return mcp.ReadResourceResult(contents=[mcp.BlobResourceContents(uri=uri, blob=blob)])
-        except (Problem, RobocoError) as error:
-            raise MCPError(mcp.INVALID_PARAMS, str(error)) from None
         raise MCPError(mcp.INVALID_PARAMS, f"no resource {uri[:200]!r}: use roboco://TASK/history or /files/NAME")
 
     async def _caller(self, ctx: Context, scope: Scope) -> Principal:
-        try:
+        with _errors_of_requests():
             caller = await self._find_caller(ctx)
             caller.require(scope)
-        except (Problem, RobocoError) as error:
-            raise MCPError(mcp.INVALID_REQUEST, str(error)) from None
         return caller
+
+
+@contextmanager
+def _errors_of_requests() -> Iterator[None]:
+    """Raise MCPError for an error of the block."""
+    try:
+        yield
+    except (Problem, RobocoError) as error:
+        raise MCPError(mcp.INVALID_PARAMS, _error_text(error)) from None
+
+
+def _error_text(error: Problem | RobocoError) -> str:
+    """Return what is wrong, without addresses of servers, and the remedy."""
+    problem = problem_of(error)
+    return f"{problem.detail} ({problem.remedy})" if problem.remedy else problem.detail
 
 
 def _asks(call: ToolCall) -> mcp.ElicitRequest:

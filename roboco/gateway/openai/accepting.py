@@ -283,7 +283,7 @@ async def _send(request: TurnRequest, task: Task, state: TaskNow) -> AcceptedTur
     if state.last.calls:
         refuse_open_calls(request, [call.id for call in state.last.calls])
     if state.summary.status is TaskStatus.PAUSED:
-        await request.gateway.calls.reads.run(_check_within_limits, task)
+        await request.gateway.calls.reads.run(check_within_limits, task)
     position = state.last.seq + 1
     item_id = request.item_id(task, position)
     await request.gateway.admit_message(request.caller, lambda: is_stored(task, item_id))
@@ -309,7 +309,7 @@ async def _store_message(request: TurnRequest, task: Task, item_id: str) -> None
         raise _key_reused(error) from error
 
 
-def _check_within_limits(task: Task) -> None:
+def check_within_limits(task: Task) -> None:
     """Raise Problem if the task is paused at a limit: a message would wait until an operator raises it."""
     if task.pending_actions().at_limit():
         detail = f"task {task.task_id!r} is paused at a limit: {task.summary().reason}"

@@ -12,13 +12,13 @@ from typing import Final
 
 from roboco.client.task import Task
 from roboco.domain.history.step import TOOL_EXECUTOR, TaskStep
-from roboco.domain.ids import answer_id, approval_id, change_id
+from roboco.domain.ids import answer_id, approval_id, change_id, check_item_id
 from roboco.gateway.idempotency import are_answered, is_stored
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest, read_state, refuse_open_calls
 from roboco.gateway.openai.ids import split_call_id
 from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.response_stream import ResponseStart
-from roboco.gateway.openai.turn import Decided
+from roboco.gateway.openai.turn import Decided, Resolved, Returned
 from roboco.gateway.principal import Scope
 
 MAX_NAMED: Final = 200
@@ -29,7 +29,7 @@ async def accept_answers(request: TurnRequest, task_id: str) -> AcceptedTurn:
     """Answer the calls for which a task waits, or find the response of an earlier attempt at the request."""
     gateway, caller, turn = request.gateway, request.caller, request.turn
     caller.require(Scope.CONTROL)
-    if any(isinstance(answer, Decided) for answer in turn.answers):
+    if any(isinstance(answer, Decided | Resolved) for answer in turn.answers):
         caller.require(Scope.APPROVE)
     task = await gateway.task(caller, task_id)
     given = {split_call_id(answer.call_id)[0] for answer in turn.answers}
@@ -38,20 +38,24 @@ async def accept_answers(request: TurnRequest, task_id: str) -> AcceptedTurn:
     state = await gateway.calls.reads.run(read_state, task, None)
     if state.cursor is None or not given <= {call.id for call in state.last.calls}:
         return await gateway.calls.reads.run(_answered_before, request, task, given, state.last)
-    await gateway.calls.reads.run(_check_all_answered, request, task, given)
-    results = [split_call_id(answer.call_id)[0] for answer in turn.answers if not isinstance(answer, Decided)]
+    unknown = await gateway.calls.reads.run(_check_all_answered, request, task, given)
+    results = [split_call_id(answer.call_id)[0] for answer in turn.answers if isinstance(answer, Returned)]
     if results:
         await gateway.admit_message(caller, lambda: are_answered(task, results))
     for answer in turn.answers:
         call_id, by = split_call_id(answer.call_id)[0], caller.by
         controls = gateway.calls.controls
-        if isinstance(answer, Decided):
+        if isinstance(answer, Resolved):
+            item_id = _resolution_id(call_id)
+            await controls.run(task.resolve, call_id, answer.happened, answer.result, item_id, by=by)
+        elif isinstance(answer, Decided):
             decide = task.approve if answer.approve else task.deny
             await controls.run(decide, call_id, reason=answer.reason, by=by)
         else:
             form = {name: value for name, value in request.message_options.items() if name == "answer_form"}
             await controls.run(task.answer, call_id, answer.text, by=by, **form)
-    return AcceptedTurn(task, ResponseStart(state.last.seq + 1, before=state.last), state.cursor)
+    start = ResponseStart(state.last.seq + 1, before=state.last, unknown=unknown)
+    return AcceptedTurn(task, start, state.cursor)
 
 
 def _answered_before(request: TurnRequest, task: Task, given: set[str], last: TaskStep) -> AcceptedTurn:
@@ -71,13 +75,22 @@ def _answered_before(request: TurnRequest, task: Task, given: set[str], last: Ta
 
 
 def _has_answer(task: Task, call_id: str) -> bool:
-    """Return True if a result of the call, or a decision on it, is accepted."""
-    return any(is_stored(task, item_id(call_id)) for item_id in (answer_id, approval_id, change_id))
+    """Return True if a result of the call, a decision on it, or its resolution by a client, is accepted."""
+    return any(is_stored(task, item_id(call_id)) for item_id in (answer_id, approval_id, change_id, _resolution_id))
 
 
-def _check_all_answered(request: TurnRequest, task: Task, given: set[str]) -> None:
-    """Raise Problem unless the request answers all calls for which the task waits."""
+def _resolution_id(call_id: str) -> str:
+    """Return the id of the item by which a client resolves the call: a repetition has no further effect."""
+    return check_item_id(f"outcome-{call_id}")
+
+
+def _check_all_answered(request: TurnRequest, task: Task, given: set[str]) -> frozenset[str]:
+    """Raise Problem unless the request answers all calls for which the task waits.
+
+    Return the calls with an unknown outcome that it leaves out: most clients cannot resolve them.
+    """
     pending = task.pending_actions()
     missing = [call.id for call in (*pending.unanswered(), *pending.unapproved()) if call.id not in given]
     if missing:
         refuse_open_calls(request, missing)
+    return frozenset(call.id for call in pending.unknown()) - given

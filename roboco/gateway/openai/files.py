@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, BinaryIO, Final
 
+from roboco.domain.inbox.attachments import MAX_ARTIFACTS
 from roboco.domain.prompt.attached import file_kind, file_mime_type
 from roboco.domain.team.team import Team
 from roboco.gateway.openai.problems import wrong_parameter
@@ -66,7 +67,9 @@ def _decoded(text: str, where: str) -> InlineFile:
 
 
 def check_accepted(team: Team, files: Sequence[InlineFile]) -> None:
-    """Raise Problem for the first file that no model of the team accepts."""
+    """Raise Problem for too many files, and for the first one that no model of the team accepts."""
+    if len({file.name for file in files}) > MAX_ARTIFACTS:
+        raise wrong_parameter(files[-1].where, f"a conversation has at most {MAX_ARTIFACTS} files", "leave some out")
     accepted = {kind for agent in team.agents if agent.has_model for kind in team.profile(agent).accepted}
     for file in files:
         if (kind := file_kind(file.data)) not in accepted:

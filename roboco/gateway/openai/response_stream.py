@@ -64,6 +64,8 @@ class ResponseStart:
     item_id: str | None = None
     before: TaskStep | None = None
     """The step before it, if the stream begins while the task waits after that step."""
+    unknown: frozenset[str] = frozenset()
+    """The calls of that step with an unknown outcome for which the task waits still."""
 
 
 class ResponseStream:
@@ -80,7 +82,7 @@ class ResponseStream:
         self._origin: ResponseOrigin | None = None
         self._steps: list[TaskStep] = []
         self._output: list[OutputItem] = []
-        self._unknown: set[str] = set()
+        self._unknown: set[str] = {*start.unknown}
         self._working = False
         self.settled: Settled | None = None
         """The end of the response, once the last event was returned."""

@@ -67,6 +67,15 @@ class Decided:
 
 
 @dataclass(frozen=True)
+class Resolved:
+    """A person's resolution of a call with an unknown outcome, for which OpenAI's API has no form."""
+
+    call_id: str
+    happened: bool
+    result: Any
+
+
+@dataclass(frozen=True)
 class Referred:
     """A reference to an item of an earlier response. The conversation continues after the last one."""
 
@@ -74,7 +83,7 @@ class Referred:
 
 
 Entry = Referred | Said | Instructed | Called | Returned | Decided
-Answer = Returned | Decided
+Answer = Returned | Decided | Resolved
 
 
 @dataclass(frozen=True)

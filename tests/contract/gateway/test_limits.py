@@ -16,6 +16,7 @@ from roboco.gateway.principal import ALL_SCOPES, Principal, Scope
 from roboco.local.valkey import ValkeyServer
 from tests.support.gateway_callers import choose_callers
 from tests.support.gateway_rest import RestWorld, rest_world
+from tests.support.memory_ports.model import says
 
 SAID: Final = {"role": "user", "content": [{"text": "go"}]}
 RESPONSES: Final = "/openai/v1/responses"
@@ -126,6 +127,19 @@ def test_a_caller_that_has_used_its_day_sends_no_message(world: LimitedWorld, re
     check_refusal(world.post(request_of), "tokens_per_day")
     world.rest.world.settle("acme:rests")
     assert len(world.rest.orchestrator.task("acme:rests").history()) == steps
+
+
+def test_a_caller_that_has_used_its_day_answers_no_call_by_mcp(world: LimitedWorld) -> None:
+    tool = {"name": "client_pick", "description": "Let the user pick."}
+    world.rest.run("acme:asks", says("", ("client_pick", {"n": 1})), client_tools=[tool])
+    pending = world.rest.orchestrator.task("acme:asks").pending_actions()
+    [call] = pending.unanswered()
+    world.use_up()
+    given = {"task_id": "asks", "action": "answer", "call_id": call.id, "result": 1}
+    params = {"name": "roboco_task", "arguments": given}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    answer = world.post(("/mcp", body), accept="application/json, text/event-stream")
+    assert ("tokens_per_day" in answer.text, pending.unanswered()) == (True, [call])
 
 
 @pytest.mark.parametrize("name", ["message", "chat"])

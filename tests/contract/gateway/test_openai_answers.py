@@ -1,10 +1,13 @@
 """Results of functions of a hostile client: each call has one, and errors are short."""
 
+from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.support.gateway_rest import RestWorld
+from tests.support.gateway_rest import DESK, RestWorld
 from tests.support.memory_ports.model import says
 
 TOOL = {"name": "client_pick", "description": "Let the user pick."}
@@ -35,3 +38,18 @@ def test_an_error_about_thousands_of_calls_is_short(rest: RestWorld, route: str)
     rest.run("acme:t", says("", ("client_pick", {"n": 1})), client_tools=[TOOL])
     answer = send(rest, route, [f"tc_{number:060}.t" for number in range(3000)])
     assert (answer.status_code, len(answer.content) < 1000) == (400, True)
+
+
+def test_more_files_than_a_message_has_are_refused_before_any_is_stored(
+    rest: RestWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file costs two requests to the store, and a body has room for thousands."""
+    team = {**DESK, "name": "eyes", "models": {"quick": {"model": "small", "default": True, "accepts": ["image"]}}}
+    (tmp_path / "eyes.yaml").write_text(yaml.safe_dump(team))
+    uploads = list[object]()
+    monkeypatch.setattr(rest.orchestrator, "upload", lambda *given, **_: uploads.append(given))
+    pictures = [b64encode(b"\x89PNG\r\n\x1a\n" + bytes([number])).decode() for number in range(21)]
+    content = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{one}"}} for one in pictures]
+    body = {"model": "eyes", "messages": [{"role": "user", "content": content}]}
+    answer = rest.post("/openai/v1/chat/completions", body)
+    assert (answer.status_code, "at most 20 files" in answer.text, uploads) == (400, True, [])

@@ -1,0 +1,98 @@
+"""Requests of chats and of MCP clients that are hostile, or beyond the rights and limits of their caller."""
+
+from typing import Any
+
+import pytest
+
+from roboco.errors import TransientError
+from roboco.gateway.answers.ids import first_task_id
+from tests.support.gateway_rest import KEY, LAB, RestWorld
+
+UI = '{"id": "c", "messages": [{"role": "user", "id": %s, "parts": [{"type": "text", "text": "go"}]}], "tools": %s}'
+RUN = '{"threadId": %s, "runId": "r", "messages": [{"role": "user", "id": "m", "content": "go"}], "tools": %s}'
+WRONG_TOOLS = '[{"name": "a", "description": "d", "parameters": 5}]'
+"""Tools for which a request is refused once its ids have been read: no answer is followed."""
+DEEP = "[" * 90 + "]" * 90
+
+
+def send(rest: RestWorld, path: str, body: str) -> Any:
+    """Send a body as it is."""
+    return rest.client.post(path, content=body, headers={KEY: "acme", "content-type": "application/json"})
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/ai/desk", UI % (r'"\ud800"', WRONG_TOOLS)),
+        ("/ai/desk", UI % ("NaN", WRONG_TOOLS)),
+        ("/ai/desk", UI % (DEEP, WRONG_TOOLS)),
+        ("/agui/desk", RUN % (r'"\ud800"', WRONG_TOOLS)),
+        ("/agui/desk", RUN % ('"c"', f'[{{"name": "a", "description": "d", "parameters": {DEEP}}}]')),
+    ],
+    ids=["surrogate", "nan", "deep", "thread", "deep tools"],
+)
+def test_a_chat_with_values_that_are_no_json_is_refused(rest: RestWorld, path: str, body: str) -> None:
+    answer = send(rest, path, body)
+    assert answer.status_code in (400, 422), answer.text
+    assert list(rest.orchestrator.task_ids()) == []
+
+
+def test_an_answer_without_a_list_of_parts_is_refused(rest: RestWorld) -> None:
+    first = first_task_id("acme", "desk", "c")
+    rest.run(f"acme:{first}")
+    body = f'{{"id": "c", "messages": [{{"role": "assistant", "id": "msg_{first}_0", "parts": 5}}]}}'
+    answer = send(rest, "/ai/desk", body)
+    assert (answer.status_code, "no result of a tool" in answer.text) == (400, True)
+
+
+def test_thousands_of_mistakes_of_a_run_are_not_listed(rest: RestWorld) -> None:
+    body = f'{{"threadId": "c", "runId": "r", "messages": [{",".join(["1"] * 20_000)}]}}'
+    assert "mistakes, too many to list them" in send(rest, "/agui/desk", body).text
+
+
+def call_mcp(rest: RestWorld, method: str, caller: str = "acme", **params: Any) -> Any:
+    """Return the response to a request of an MCP client."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return rest.post("/mcp", body, caller, accept="application/json, text/event-stream")
+
+
+def test_an_mcp_client_opens_no_stream_without_a_request(rest: RestWorld) -> None:
+    """Such a stream would count against no limit, and last until its client goes."""
+    assert rest.get("/mcp", accept="text/event-stream").status_code == 405
+
+
+@pytest.mark.parametrize(("method", "params"), [("resources/list", {}), ("resources/read", {"uri": "roboco://t/x"})])
+def test_an_error_of_a_server_shows_mcp_clients_no_address(
+    rest: RestWorld, monkeypatch: pytest.MonkeyPatch, method: str, params: dict[str, Any]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise TransientError("redis://10.0.0.7:6379 does not answer")
+
+    for name in ("task", "task_page"):
+        monkeypatch.setattr(rest.orchestrator, name, refuse)
+    answer = call_mcp(rest, method, **params)
+    assert ("does not answer, or is busy" in answer.text, "10.0.0.7" in answer.text) == (True, False)
+
+
+def test_an_mcp_client_without_the_scope_is_refused_in_words(rest: RestWorld) -> None:
+    assert '"message":"this key lacks the scope \'read\'' in call_mcp(rest, "tools/list", "none").text
+
+
+def test_a_message_to_a_task_that_is_paused_at_a_limit_is_refused(rest: RestWorld) -> None:
+    """Its answer would begin once an operator raises the limit."""
+    limited = {**LAB, "name": "desk", "limits": {"max_steps": 3, "at_limit": "pause"}}
+    task_id = rest.run(f"acme:{first_task_id('acme', 'desk', 'c')}", team=limited, conversation=True)
+    task = rest.orchestrator.task(task_id)
+    task.send("more")
+    rest.world.settle(task_id)
+    assert task.pending_actions().at_limit()
+    said = [{"role": "user", "id": str(number), "content": "go"} for number in range(2)]
+    answer = rest.post("/agui/desk", {"threadId": "c", "runId": "r", "messages": said})
+    assert (answer.status_code, answer.json()["code"]) == (409, "limit_reached")
+
+
+def test_a_call_of_an_mcp_client_ends_at_the_exit_of_the_process(rest: RestWorld) -> None:
+    rest.app.state.gateway.closing.set()
+    answer = call_mcp(rest, "tools/call", name="desk", arguments={"prompt": "go"})
+    [task_id] = rest.orchestrator.task_ids()
+    assert f"{task_id.removeprefix('acme:')} goes on" in answer.text
