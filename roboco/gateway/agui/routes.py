@@ -120,7 +120,10 @@ def _outcome(entry: ResumeEntry) -> dict[str, Any] | None:
 def _decided(entry: ResumeEntry) -> Decided:
     payload = entry.payload if isinstance(entry.payload, dict) else {}
     approved = entry.status == "resolved" and payload.get("approved") is True
-    return Decided(entry.interrupt_id, approved, str(payload.get("reason") or ""))
+    args = payload.get("editedArgs")
+    if args is not None and not isinstance(args, dict):
+        raise wrong_parameter("resume", "editedArgs must be an object")
+    return Decided(entry.interrupt_id, approved, str(payload.get("reason") or ""), args)
 
 
 def _plain(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
