@@ -65,7 +65,7 @@ class Decided:
     approve: bool
     reason: str
     args: dict[str, Any] | None = None
-    """The arguments with which a person approves it, in place of its own."""
+    """The arguments with which a person approves it, in place of those of the call."""
 
 
 @dataclass(frozen=True)
