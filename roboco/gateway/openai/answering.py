@@ -45,10 +45,10 @@ async def accept_answers(request: TurnRequest, task_id: str) -> AcceptedTurn:
     for answer in turn.answers:
         call_id, by = split_call_id(answer.call_id)[0], caller.by
         controls = gateway.calls.controls
-        if isinstance(answer, Decided):
-            edited = {"args": answer.args} if answer.approve else {}
-            decide = task.approve if answer.approve else task.deny
-            await controls.run(decide, call_id, reason=answer.reason, by=by, **edited)
+        if isinstance(answer, Decided) and answer.approve:
+            await controls.run(task.approve, call_id, answer.args, answer.reason, by=by)
+        elif isinstance(answer, Decided):
+            await controls.run(task.deny, call_id, answer.reason, by=by)
         else:
             form = {name: value for name, value in request.message_options.items() if name == "answer_form"}
             await controls.run(task.answer, call_id, answer.text, by=by, **form)
