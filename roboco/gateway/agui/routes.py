@@ -117,7 +117,10 @@ def _answer(entry: ResumeEntry) -> Answer:
     if entry.status == "resolved" and isinstance(payload.get("happened"), bool):
         return Resolved(entry.interrupt_id, payload["happened"], payload.get("result"))
     approved = entry.status == "resolved" and payload.get("approved") is True
-    return Decided(entry.interrupt_id, approved, str(payload.get("reason") or ""))
+    args = payload.get("editedArgs")
+    if args is not None and not isinstance(args, dict):
+        raise wrong_parameter("resume", "editedArgs must be an object")
+    return Decided(entry.interrupt_id, approved, str(payload.get("reason") or ""), args)
 
 
 def _plain(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:

@@ -48,9 +48,10 @@ async def accept_answers(request: TurnRequest, task_id: str) -> AcceptedTurn:
         if isinstance(answer, Resolved):
             item_id = _resolution_id(call_id)
             await controls.run(task.resolve, call_id, answer.happened, answer.result, item_id, by=by)
+        elif isinstance(answer, Decided) and answer.approve:
+            await controls.run(task.approve, call_id, answer.args, answer.reason, by=by)
         elif isinstance(answer, Decided):
-            decide = task.approve if answer.approve else task.deny
-            await controls.run(decide, call_id, reason=answer.reason, by=by)
+            await controls.run(task.deny, call_id, answer.reason, by=by)
         else:
             form = {name: value for name, value in request.message_options.items() if name == "answer_form"}
             await controls.run(task.answer, call_id, answer.text, by=by, **form)

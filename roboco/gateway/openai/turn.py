@@ -64,6 +64,8 @@ class Decided:
     call_id: str
     approve: bool
     reason: str
+    args: dict[str, Any] | None = None
+    """The arguments with which a person approves it, in place of those of the call."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -105,3 +106,20 @@ def test_a_client_has_the_text_of_the_history(
     [task] = [one for one in own_gateway.stack.orchestrator.tasks(text=PROMPT) if one.task_id in json.dumps(seen)]
     steps = own_gateway.stack.orchestrator.task(task.task_id).history()
     assert [step.text for step in steps] == [PROMPT, "".join(LONG_ANSWER)]
+
+
+def test_a_run_that_edits_the_arguments_of_a_call_approves_it_with_these(own_gateway: GatewayProcess) -> None:
+    run = {"threadId": "edits", "runId": "run", "protocolVersion": "1.0", "messages": []}
+    said = {"id": "m", "role": "user", "content": "add"}
+    [asked] = list(post(own_gateway, "/agui/guarded", {**run, "messages": [said]}))[-1]["outcome"]["interrupts"]
+    assert "editedArgs" in asked["responseSchema"]["properties"]
+
+    def resume(edited: Any) -> list[dict[str, Any]]:
+        payload = {"approved": True, "editedArgs": edited}
+        entry = {"interruptId": asked["id"], "status": "resolved", "payload": payload}
+        return list(post(own_gateway, "/agui/guarded", {**run, "resume": [entry]}))
+
+    with pytest.raises(HTTPError, match="400"):
+        resume("7")
+    seen = resume({"a": 3, "b": 4})
+    assert [event["content"] for event in seen if event["type"] == "TOOL_CALL_RESULT"] == ["7"]

@@ -62,7 +62,7 @@ def sent(rest: RestWorld) -> int:
         (["send", "acme:a", "hello", "--message", "hi"], "give one message"),
         (["send", "--tenant", "acme", "--yes"], "send needs message"),
         (["interrupt", "acme:a", "hi", "--tenant", "acme"], "name one task, or conditions"),
-        (["approve", "acme:a"], "no call of this task waits for that"),
+        (["approve", "acme:a"], "no call of this task waits for approve now"),
         (["approve", "acme:a", "tc_1", "--tool", "ship"], "--tool: it chooses calls of many tasks"),
         (["approve", "--tenant", "acme", "--args", "{}", "--yes"], "--args: name one task and its call"),
         (["approve", "--tenant", "acme", "--tool", "", "--yes"], "tool: String should have at least 1 character"),
