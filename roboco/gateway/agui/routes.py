@@ -34,8 +34,9 @@ from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import Answer, Decided, Resolved, Returned, Turn
 from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.rest.parameters import TeamName
+from roboco.gateway.rest.responses import problems
 
-router = APIRouter(prefix="/agui", tags=["ag-ui"], route_class=StrictJsonRoute)
+router = APIRouter(prefix="/agui", tags=["ag-ui"], route_class=StrictJsonRoute, responses=problems(404, 409, 413))
 ThreadId = Annotated[str, Path(min_length=1, max_length=255)]
 
 

@@ -34,8 +34,9 @@ from roboco.gateway.openai.tools import client_tools
 from roboco.gateway.openai.turn import Turn
 from roboco.gateway.principal import Scope
 from roboco.gateway.rest.parameters import TeamName
+from roboco.gateway.rest.responses import problems
 
-router = APIRouter(prefix="/ai", tags=["ai-sdk"], route_class=StrictJsonRoute)
+router = APIRouter(prefix="/ai", tags=["ai-sdk"], route_class=StrictJsonRoute, responses=problems(404, 409, 413))
 _DONE: Final = b"data: [DONE]\n\n"
 STREAM_HEADER: Final = "x-vercel-ai-ui-message-stream"
 """The header with the version of the protocol."""
