@@ -22,7 +22,7 @@ from roboco.gateway.agui.run_stream import Event, RunStream
 from roboco.gateway.answers.answer_stream import AnswerStream
 from roboco.gateway.answers.chats import Chat, accept, accept_answers, chat_of, named_task, stop_chat
 from roboco.gateway.answers.following import answer_parts
-from roboco.gateway.bodies.mistakes import ChatRequest
+from roboco.gateway.bodies.mistakes import WellFormedBody
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
@@ -36,11 +36,11 @@ from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.rest.parameters import TeamName
 from roboco.gateway.rest.responses import problems
 
-router = APIRouter(prefix="/agui", tags=["ag-ui"], route_class=StrictJsonRoute, responses=problems(400, 404, 409, 422))
+router = APIRouter(prefix="/agui", tags=["ag-ui"], route_class=StrictJsonRoute, responses=problems(404, 409, 413))
 ThreadId = Annotated[str, Path(min_length=1, max_length=255)]
 
 
-class RunRequest(ChatRequest, RunAgentInput):
+class RunRequest(WellFormedBody, RunAgentInput):
     """A run of AG-UI."""
 
 

@@ -21,7 +21,7 @@ from roboco.gateway.ai_sdk.ui_stream import UIMessageStream
 from roboco.gateway.answers.answer_stream import AnswerStream
 from roboco.gateway.answers.chats import accept, chat_of, named_task, stop_chat
 from roboco.gateway.answers.following import answer_parts, begin_of_message
-from roboco.gateway.bodies.mistakes import ChatRequest
+from roboco.gateway.bodies.mistakes import WellFormedBody
 from roboco.gateway.bodies.strict_json import StrictJsonRoute
 from roboco.gateway.gateway import Gateway, TheGateway
 from roboco.gateway.openai.accepting import TurnRequest
@@ -36,14 +36,14 @@ from roboco.gateway.principal import Scope
 from roboco.gateway.rest.parameters import TeamName
 from roboco.gateway.rest.responses import problems
 
-router = APIRouter(prefix="/ai", tags=["ai-sdk"], route_class=StrictJsonRoute, responses=problems(400, 404, 409, 422))
+router = APIRouter(prefix="/ai", tags=["ai-sdk"], route_class=StrictJsonRoute, responses=problems(404, 409, 413))
 _DONE: Final = b"data: [DONE]\n\n"
 STREAM_HEADER: Final = "x-vercel-ai-ui-message-stream"
 """The header with the version of the protocol."""
 ChatId = Annotated[str, Path(min_length=1, max_length=255)]
 
 
-class UIMessageRequest(ChatRequest):
+class UIMessageRequest(WellFormedBody):
     """A request of the AI SDK. Other fields of a page are ignored."""
 
     model_config = ConfigDict(extra="ignore")

@@ -29,7 +29,7 @@ class FewMistakes(BaseModel):
         raise PydanticCustomError("too_many_mistakes", "has {count} mistakes, too many to list them", count)
 
 
-class ChatRequest(FewMistakes):
+class WellFormedBody(FewMistakes):
     """A request of a chat: any value of it may become part of an id, of a history or of the answer."""
 
     @model_validator(mode="before")

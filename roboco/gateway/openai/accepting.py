@@ -217,7 +217,10 @@ async def _created(request: TurnRequest, new: NewTaskId, create: Callable[[], Ta
 
 
 def _has_file(request: TurnRequest, new: NewTaskId, name: str) -> bool:
-    """Return True if an earlier attempt at the request has stored the file of its new task."""
+    """Return True if an earlier attempt at the request has stored the file of its new task.
+
+    Raise StateConflict if another request has created the task: it may be one that the caller does not reach.
+    """
     orchestrator = request.gateway.orchestrator
     if not new.repeatable:
         return False
@@ -225,9 +228,12 @@ def _has_file(request: TurnRequest, new: NewTaskId, name: str) -> bool:
     if early is not None:
         return any(file.name == name for file in early)
     try:
-        return _is_file_of(orchestrator.task(new.task_id), name)
+        task = orchestrator.task(new.task_id)
     except UsageError:
         return False
+    if not _is_file_of(task, name):
+        raise StateConflict(f"task {new.task_id!r} was created without the file {name!r}")
+    return True
 
 
 def _is_file_of(task: Task, name: str) -> bool:

@@ -18,7 +18,7 @@ from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest, read_stat
 from roboco.gateway.openai.ids import split_call_id
 from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.response_stream import ResponseStart
-from roboco.gateway.openai.turn import Decided, Resolved, Returned
+from roboco.gateway.openai.turn import Answer, Decided, Resolved, Returned
 from roboco.gateway.principal import Scope
 
 MAX_NAMED: Final = 200
@@ -43,20 +43,26 @@ async def accept_answers(request: TurnRequest, task_id: str) -> AcceptedTurn:
     if results:
         await gateway.admit_message(caller, lambda: are_answered(task, results))
     for answer in turn.answers:
-        call_id, by = split_call_id(answer.call_id)[0], caller.by
-        controls = gateway.calls.controls
-        if isinstance(answer, Resolved):
-            item_id = _resolution_id(call_id)
-            await controls.run(task.resolve, call_id, answer.happened, answer.result, item_id, by=by)
-        elif isinstance(answer, Decided) and answer.approve:
-            await controls.run(task.approve, call_id, answer.args, answer.reason, by=by)
-        elif isinstance(answer, Decided):
-            await controls.run(task.deny, call_id, answer.reason, by=by)
-        else:
-            form = {name: value for name, value in request.message_options.items() if name == "answer_form"}
-            await controls.run(task.answer, call_id, answer.text, by=by, **form)
+        await _give(request, task, answer)
     start = ResponseStart(state.last.seq + 1, before=state.last, unknown=unknown)
     return AcceptedTurn(task, start, state.cursor)
+
+
+async def _give(request: TurnRequest, task: Task, answer: Answer) -> None:
+    """Bring one answer to its call."""
+    controls, by = request.gateway.calls.controls, request.caller.by
+    call_id = split_call_id(answer.call_id)[0]
+    match answer:
+        case Resolved():
+            item_id = _resolution_id(call_id)
+            await controls.run(task.resolve, call_id, answer.happened, answer.result, item_id, by=by)
+        case Decided() if answer.approve:
+            await controls.run(task.approve, call_id, answer.args, answer.reason, by=by)
+        case Decided():
+            await controls.run(task.deny, call_id, answer.reason, by=by)
+        case Returned():
+            form = {name: value for name, value in request.message_options.items() if name == "answer_form"}
+            await controls.run(task.answer, call_id, answer.text, by=by, **form)
 
 
 def _answered_before(request: TurnRequest, task: Task, given: set[str], last: TaskStep) -> AcceptedTurn:

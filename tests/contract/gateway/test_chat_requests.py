@@ -7,6 +7,7 @@ import pytest
 from roboco.errors import TransientError
 from roboco.gateway.answers.ids import first_task_id
 from tests.support.gateway_rest import KEY, LAB, RestWorld
+from tests.support.memory_ports.model import says
 
 UI = '{"id": "c", "messages": [{"role": "user", "id": %s, "parts": [{"type": "text", "text": "go"}]}], "tools": %s}'
 RUN = '{"threadId": %s, "runId": "r", "messages": [{"role": "user", "id": "m", "content": "go"}], "tools": %s}'
@@ -96,3 +97,24 @@ def test_a_call_of_an_mcp_client_ends_at_the_exit_of_the_process(rest: RestWorld
     answer = call_mcp(rest, "tools/call", name="desk", arguments={"prompt": "go"})
     [task_id] = rest.orchestrator.task_ids()
     assert f"{task_id.removeprefix('acme:')} goes on" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("caller", "status"), [("other", 404), ("desk", 404), ("reader", 403), ("none", 403), ("acme", 200)]
+)
+def test_a_chat_is_stopped_by_callers_with_its_tenant_team_and_scope(rest: RestWorld, caller: str, status: int) -> None:
+    team = {**LAB, "agents": [{"name": "chemist", "prompt": "Mix."}]}
+    rest.run(f"acme:{first_task_id('acme', 'lab', 'c')}", team=team, conversation=True)
+    for path in ("/ai/lab/c/stop", "/agui/lab/threads/c/stop"):
+        assert rest.post(path, caller=caller).status_code == status, path
+
+
+def test_the_state_of_an_mcp_call_reaches_no_other_tenants_task(rest: RestWorld) -> None:
+    task_id = rest.run("acme:t", says("", ("ship", {})))
+    [call] = rest.orchestrator.task(task_id).pending_actions().unapproved()
+    for state, caller in (("acme:t", "other"), ("t", "other"), ("t", "reader")):
+        answers = {call.id: {"action": "accept", "content": {"approve": True}}}
+        given = {"name": "desk", "arguments": {}, "requestState": state, "inputResponses": answers}
+        answer = call_mcp(rest, "tools/call", caller, **given)
+        assert "no task" in answer.text or "lacks the scope" in answer.text
+    assert rest.orchestrator.task(task_id).pending_actions().unapproved() == [call]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.gateway_rest import DESK, RestWorld
+from tests.support.gateway_rest import DESK, LAB, RestWorld
 from tests.support.memory_ports.model import says
 
 TOOL = {"name": "client_pick", "description": "Let the user pick."}
@@ -53,3 +53,17 @@ def test_more_files_than_a_message_has_are_refused_before_any_is_stored(
     body = {"model": "eyes", "messages": [{"role": "user", "content": content}]}
     answer = rest.post("/openai/v1/chat/completions", body)
     assert (answer.status_code, "at most 20 files" in answer.text, uploads) == (400, True, [])
+
+
+def test_a_used_key_adds_no_file_to_the_task_of_another_request(rest: RestWorld, tmp_path: Path) -> None:
+    """Keys of one tenant share their idempotency keys, but not all tasks."""
+    team = {**LAB, "name": "desk", "models": {"quick": {"model": "small", "default": True, "accepts": ["image"]}}}
+    (tmp_path / "desk.yaml").write_text(yaml.safe_dump(team))
+    key = {"Idempotency-Key": "one"}
+    assert rest.post("/openai/v1/responses", {"model": "lab", "input": "go", "background": True}, **key).is_success
+    [task_id] = rest.orchestrator.task_ids()
+    url = "data:image/png;base64," + b64encode(b"\x89PNG\r\n\x1a\n").decode()
+    said = [{"role": "user", "content": [{"type": "input_image", "image_url": url}]}]
+    body = {"model": "desk", "input": said, "background": True}
+    assert rest.post("/openai/v1/responses", body, "desk", **key).status_code == 422
+    assert rest.orchestrator.task(task_id).artifacts() == []

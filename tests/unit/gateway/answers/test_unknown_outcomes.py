@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -67,7 +67,8 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 def waits_for(call_id: str) -> StreamItem:
     """Return the item of a task that waits for a resolution of the call."""
     data = StatusChanged(status=TaskStatus.APPROVAL, reason="unknown", calls=(call_id,))
-    return TypedItem("event_status", data, str(Cursor()))
+    item: TypedItem[Literal["event_status"], StatusChanged] = TypedItem("event_status", data, str(Cursor()))
+    return item
 
 
 def test_an_answer_ends_if_another_call_waits_for_its_resolution(desk: Desk) -> None:
