@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import redis
 from playwright.sync_api import Browser, expect
 
 from roboco.local.process import Server, free_port, start_server
@@ -24,7 +25,7 @@ LETTER = ["Dear customer, ", "we are sorry. ", "Yours, ", "the shop."]
 def answer(request: Request) -> Reply:
     """Return the reply of the clerk, or of the writer."""
     if "friendly letter" in request.system:
-        return Reply(chunks=LETTER, interval=0.1)
+        return Reply(chunks=LETTER, interval=1.0 if "Slowly" in str(request.messages) else 0.1)
     results = [text for _, text in request.tool_results]
     if not results:
         return Reply(tool_calls=[("find_order", {"number": "17" if "17" in request.last_user else "18"})])
@@ -119,13 +120,18 @@ def test_every_command_of_the_tutorial_works(terminals: Terminals, browser: Brow
 
 
 def check_page(terminals: Terminals, browser: Browser) -> None:
-    """Write to the desk on the page of the tutorial."""
+    """Write to the desk on the page of the tutorial. Redis is emptied meanwhile: the text of the clerk stays."""
     found = re.search(r"web view +(http://127\.0\.0\.1:\d+)/", terminals.log("dev"))
     assert found is not None
     page = browser.new_page()
     page.goto(f"http://127.0.0.1:{terminals.site}/support.html#{found[1]}")
-    page.fill("input", "Where is order 17?")
+    page.fill("input", "Where is order 17? Slowly.")
     page.click("button")
+    expect(page.locator("#letter")).to_contain_text(LETTER[0], timeout=60_000)
+    address = re.search(r"ROBOCO_REDIS_URL=(\S+)", terminals.log("dev"))
+    assert address is not None
+    with redis.Redis.from_url(address[1]) as connection:
+        connection.flushall()
     expect(page.locator("#state")).to_have_text("completed", timeout=60_000)
-    expect(page.locator("#letter")).to_contain_text("".join(LETTER))
+    expect(page.locator("#letter")).to_have_text(re.compile(r"^I have read: [^.]*24\.9[^.]*" + "".join(LETTER) + "$"))
     page.close()
