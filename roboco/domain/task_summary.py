@@ -45,9 +45,14 @@ class TaskSummary(RecordModel):
     def supersedes(self, stored: "TaskSummary") -> bool:
         """Return True if this summary is newer than the stored one, and the stored one is not that of an ended task.
 
-        An end is final once it is written: Redis may have lost the decision that the stored summary describes.
+        An end is final once it is written: Redis may have lost the decision that the stored summary describes. If Redis
+        was set back, its next decision has the position of the lost one: then the one that differs is newer. A late
+        writer of the lost one is corrected by the next pass over the task.
         """
-        return not stored.status.ended and (self.status.ended or self._order > stored._order)
+        if stored.status.ended:
+            return False
+        again = self._order == stored._order and self.status != stored.status
+        return self.status.ended or again or self._order > stored._order
 
     def with_time_of(self, stored: "TaskSummary") -> "TaskSummary":
         """Return this summary, with the time of the stored one if the task has not changed since."""
