@@ -75,13 +75,18 @@ async def list_conversation_items(
 @router.post("/conversations/{name}", summary="Not possible: a conversation is a history")
 @router.delete("/conversations/{name}", summary="Not possible: histories are not erased")
 @router.post("/conversations/{name}/items", summary="Not possible: agents and users write a history")
-@router.delete("/conversations/{name}/items/{item_id}", summary="Not possible: histories are not erased")
 async def refuse_change(name: str, caller: Caller) -> None:
     """Refuse: a conversation is the history of a task, which grows by its responses alone."""
     caller.require(Scope.CONTROL)
     detail = f"conversation {name[:200]!r} is the history of a task: it is kept as a whole, and grows by its responses"
     remedy = "send messages with POST /responses and the field `conversation`"
     raise Problem(405, "method_not_allowed", detail, remedy, {"Allow": "GET"})
+
+
+@router.delete("/conversations/{name}/items/{item_id}", summary="Not possible: histories are not erased")
+async def refuse_deletion(name: str, item_id: str, caller: Caller) -> None:
+    """Refuse: an item is a part of a history, whose steps are never erased one by one."""
+    await refuse_change(name, caller)
 
 
 def _model(name: str) -> dict[str, Any]:
