@@ -26,7 +26,7 @@ VARIABLES: Final = ("task", "team", "agent", "context", "output", "state")
 TASK_FIELDS: Final = ("id", "prompt")
 """The fields of the variable `task`."""
 _UNCLOSED: Final = {"variable block": "}}", "block": "%}, or the {% end... %} of a block,"}
-"""What is missing where MiniJinja expects the end of this."""
+"""The missing text, by the token that MiniJinja expects."""
 MAX_TEXT_CHARS = 1024 * 1024
 """Maximum number of characters of a rendered prompt."""
 FUEL = 50_000

@@ -71,7 +71,7 @@ export class Markdown extends Component {
 
   componentDidMount = () => this.draw(this.props.text);
 
-  /** Each line has a direction, but not all together: it would be sought anew with each line. Draw the lines that are new. The last one may go on: it is drawn anew. */
+  /** Each line has a direction, but not all together: it would be computed again with each line. Draw the lines that are new. The last one may go on: it is drawn again. */
   draw(text) {
     if (!this.done || !text.startsWith(this.done)) {
       this.view.replaceChildren();
