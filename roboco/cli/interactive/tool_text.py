@@ -56,7 +56,8 @@ def _lines(value: Any) -> list[str]:
         return [line.rstrip() for line in value.strip().splitlines()]
     if isinstance(value, dict | list):
         style: dict[str, Any] = {"default_flow_style": None, "sort_keys": False, "allow_unicode": True}
-        return yaml.dump(value, Dumper=_Dumper, width=MAX_RESULT_CHARS, **style).splitlines()
+        text: str = yaml.dump(value, Dumper=_Dumper, width=MAX_RESULT_CHARS, **style)
+        return text.splitlines()
     return [] if value is None else [_json(value)]
 
 
