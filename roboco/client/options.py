@@ -169,7 +169,7 @@ class BulkOptions(TaskFilterOptions, total=False):
     by: str | None
     """The identity of the caller; the histories show it."""
     bulk_id: str | None
-    """The id of an earlier run to resume: no task gets its item twice. The cursor of a page holds it, too."""
+    """The id of an earlier run to resume, with its `until`: no task gets its item twice."""
     rate: float
     """Tasks a second at most; 50 by default."""
 
