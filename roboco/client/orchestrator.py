@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Self, Unpack
 from roboco.broker.broker_owner import Deployment, check_broker_owner
 from roboco.client import task_list
 from roboco.client.caller_accounts import CallerAccounts
+from roboco.client.conversations import Conversations
 from roboco.client.in_thread import SUBMISSIONS, in_thread
 from roboco.client.operator.bulk import Bulk, create_bulk
 from roboco.client.operator.bulk_control import ControlName
@@ -297,6 +298,11 @@ class Orchestrator:
     def caller_limits(self) -> CallerAccounts:
         """The counts of callers of the HTTP gateway."""
         return CallerAccounts(self._engine, Scripts(self._client), Keys(self.settings.prefix))
+
+    @property
+    def conversations(self) -> Conversations:
+        """The records that the gateway keeps of conversations of OpenAI's API."""
+        return Conversations(self._engine, self.settings.audit_log)
 
     arun = in_thread(run, SUBMISSIONS)
     atask = in_thread(task)

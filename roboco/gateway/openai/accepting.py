@@ -9,9 +9,9 @@ What if a request arrives twice: see `repetition.py`; an answer or decision of a
 process dies after the acceptance, the task goes on, and a repetition of the request finds it.
 """
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, BinaryIO, Final
 
@@ -22,11 +22,12 @@ from roboco.domain.status import TaskStatus
 from roboco.domain.stream.merged import Cursor
 from roboco.domain.task_summary import TaskSummary
 from roboco.domain.team.team import Team
-from roboco.errors import StateConflict, UsageError
+from roboco.errors import RobocoError, StateConflict, UsageError
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import NewTaskId, is_stored
+from roboco.gateway.openai.conversations import Found
 from roboco.gateway.openai.files import check_accepted, store_files
-from roboco.gateway.openai.ids import ResponseId, is_item_of, split_call_id, task_of_conversation, unknown_response
+from roboco.gateway.openai.ids import ResponseId, conversation_id, is_item_of, split_call_id, unknown_response
 from roboco.gateway.openai.problems import unknown_model, wrong_parameter
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_stream import ResponseStart
@@ -36,8 +37,6 @@ from roboco.gateway.principal import Principal, Scope
 from roboco.gateway.problem import Problem, not_found, unavailable
 from roboco.gateway.teams import team_of_fork, team_of_new_task
 
-_NEW_CONVERSATION: Final = re.compile(r"task_[0-9a-f]{32}")
-"""The tasks of conversations that POST /conversations has returned, and that have no message yet."""
 KEY_REUSED: Final = "idempotency_key_reused"
 
 
@@ -156,29 +155,41 @@ def response_of_item(gateway: Gateway, caller: Principal, item_id: str) -> Respo
     raise unknown
 
 
-async def accept_in_conversation(request: TurnRequest, conversation: str) -> AcceptedTurn:
-    """Send the message to the task of a conversation, or submit its first one."""
-    gateway, caller = request.gateway, request.caller
-    task_id = task_of_conversation(conversation)
-    try:
-        task = await gateway.task(caller, task_id)
-    except Problem as problem:
-        if problem.status != 404 or _NEW_CONVERSATION.fullmatch(task_id) is None:
-            raise
-        return await accept_new(request, task_id)
+async def accept_in_conversation(request: TurnRequest, found: Found, earlier: Turn) -> AcceptedTurn:
+    """Send the message to the task of a conversation, or submit its first one after what is `earlier` in it."""
+    gateway, caller, task = request.gateway, request.caller, found.task
+    turn = replace(request.turn, history=earlier.history, files=(*earlier.files, *request.turn.files))
+    first = replace(request, turn=turn)
+    if task is None:
+        return await _begin(first, found)
     state = await gateway.calls.reads.run(read_state, task, 0 if request.repetition.may_repeat else None)
     starts = [step.seq for step in state.steps if "item_id" in step.metadata]
     if (known := await _attempted_before(request, task, state, max(starts, default=0))) is not None:
         return known
-    if not starts and (first := await _first_message_again(request, state, task_id)) is not None:
-        return first
+    if not starts and (known := await _first_message_again(first, state, found.task_id)) is not None:
+        return known
     caller.require(Scope.CONTROL)
     if state.cursor is not None:
         return await _send(request, task, state)
+    named = conversation_id(found.task_id)
     if state.summary.status.ended:
         remedy = "continue after its last response with previous_response_id, in a branch"
-        raise Problem(409, "ended", f"conversation {conversation!r} has ended", remedy)
-    raise Problem(409, "conversation_locked", f"conversation {conversation!r} is at work", "wait for its response")
+        raise Problem(409, "ended", f"conversation {named!r} has ended", remedy)
+    raise Problem(409, "conversation_locked", f"conversation {named!r} is at work", "wait for its response")
+
+
+async def _begin(first: TurnRequest, found: Found) -> AcceptedTurn:
+    """Submit the first message of a conversation. Its items stay as they are meanwhile, and if it is accepted."""
+    conversations, controls = first.gateway.orchestrator.conversations, first.gateway.calls.controls
+    items = () if found.record is None else found.record.items
+    begun = await controls.run(conversations.begin, found.whole_id, items)
+    try:
+        return await accept_new(first, found.task_id)
+    except (Problem, UsageError) as refused:
+        if not isinstance(refused, Problem) or refused.status != 503:
+            with suppress(RobocoError, Problem):  # the items change again after a while
+                await controls.run(conversations.release, found.whole_id, begun)
+        raise
 
 
 def read_state(task: Task, position: int | None) -> TaskNow:
@@ -273,7 +284,7 @@ async def _first_message_again(request: TurnRequest, state: TaskNow, task_id: st
     """Return the response to the first message of a conversation if an earlier attempt has sent that, or None."""
     repetition = request.repetition
     recent = state.summary.created_at >= repetition.since(request.immediate)
-    if not repetition.may_repeat or not recent or state.steps[0].text != request.turn.prompt:
+    if not repetition.may_repeat or not recent or _first_text(request, state) != request.turn.prompt:
         return None
     try:
         return await accept_new(request, task_id)
@@ -283,6 +294,12 @@ async def _first_message_again(request: TurnRequest, state: TaskNow, task_id: st
         if problem.code == KEY_REUSED:
             return None
         raise
+
+
+def _first_text(first: TurnRequest, state: TaskNow) -> str:
+    """Return the text of the first message, which follows the history."""
+    following = [step for step in state.steps if step.seq == len(first.turn.history)]
+    return following[0].text if following else ""
 
 
 async def _send(request: TurnRequest, task: Task, state: TaskNow) -> AcceptedTurn:

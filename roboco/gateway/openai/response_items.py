@@ -10,13 +10,13 @@ _DROPPED: Final = ("reasoning", "mcp_call", "mcp_list_tools", "mcp_approval_requ
 """Outputs that clients send back with the conversation, and that the texts around them stand for."""
 
 
-def input_entries(given: str | Sequence[dict[str, Any]]) -> Iterator[Entry]:
+def input_entries(given: str | Sequence[dict[str, Any]], param: str = "input") -> Iterator[Entry]:
     """Yield the entries of a response's input, in order. Raise Problem for an item that is wrong or not supported."""
     if isinstance(given, str):
         yield Said("user", given)
         return
     for index, item in enumerate(given):
-        entry = _entry(item, f"input.{index}")
+        entry = _entry(item, f"{param}.{index}")
         if entry is not None:
             yield entry
 
