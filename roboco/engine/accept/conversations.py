@@ -34,6 +34,7 @@ def create(engine: Engine, task_id: str, new: Conversation) -> Conversation:
     """Store a new record. Return it, or that of the same request."""
     check_not_erasing(engine.workspace.files, check_task_id(task_id))
     engine.tasks.schedule.set(f"{EARLY_FILES_PREFIX}{task_id}", LIFETIME.total_seconds())
+    new = new.model_copy(update={"changed_at": engine.now()})
     if engine.workspace.files.create(conversation_path(task_id), new.model_dump_json().encode()):
         return new
     known = find(engine.workspace, task_id)

@@ -17,6 +17,12 @@ ROUTES = [
     ("POST", "/responses/resp_{}_0/cancel", None),
     ("DELETE", "/responses/resp_{}_0", None),
     ("GET", "/conversations/conv_{}", None),
+    ("POST", "/conversations/conv_{}", {"metadata": {"a": "b"}}),
+    ("DELETE", "/conversations/conv_{}", None),
+    ("GET", "/conversations/conv_{}/items", None),
+    ("POST", "/conversations/conv_{}/items", {"items": [{"role": "user", "content": "a"}]}),
+    ("GET", "/conversations/conv_{}/items/msg_1", None),
+    ("DELETE", "/conversations/conv_{}/items/msg_1", None),
     ("POST", "/responses", {"model": "desk", "input": "a", "previous_response_id": "resp_{}_0"}),
     ("POST", "/responses", {"model": "desk", "input": "a", "conversation": "conv_{}"}),
     (
