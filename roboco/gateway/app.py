@@ -90,17 +90,8 @@ def create_app(
     )
     app.add_middleware(RequestLogMiddleware, closing=gateway.closing, metrics=metrics)
     ours = (web_routes, sign_in, health, rest_routes, stream_routes)
-    others = (
-        ai_sdk,
-        agui,
-        sessions,
-        agents,
-        catalog,
-        chat,
-        conversations,
-        responses,
-    )  # agents refuses all other paths of /v1/ai
-    for part in (*ours, *others):
+    others = (ai_sdk, agui, sessions, agents)  # agents refuses all other paths of /v1/ai
+    for part in (*ours, *others, catalog, chat, conversations, responses):
         app.include_router(part.router)
     describe(app)
     app.router.routes.extend([] if endpoint is None else endpoint.routes())

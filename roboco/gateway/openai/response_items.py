@@ -10,18 +10,19 @@ _DROPPED: Final = ("reasoning", "mcp_call", "mcp_list_tools", "mcp_approval_requ
 """Outputs that clients send back with the conversation, and that the texts around them stand for."""
 
 
-def input_entries(given: str | Sequence[dict[str, Any]], param: str = "input") -> Iterator[Entry]:
+def input_entries(given: str | Sequence[dict[str, Any]]) -> Iterator[Entry]:
     """Yield the entries of a response's input, in order. Raise Problem for an item that is wrong or not supported."""
     if isinstance(given, str):
         yield Said("user", given)
         return
     for index, item in enumerate(given):
-        entry = _entry(item, f"{param}.{index}")
+        entry = input_entry(item, f"input.{index}")
         if entry is not None:
             yield entry
 
 
-def _entry(item: dict[str, Any], where: str) -> Entry | None:
+def input_entry(item: dict[str, Any], where: str) -> Entry | None:
+    """Return the entry of an item, or None if the texts around it stand for it. Raise Problem for a wrong one."""
     match item:
         case {"type": "message", "role": role, "content": content}:
             return message_entry(role, content, where)

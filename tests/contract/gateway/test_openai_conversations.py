@@ -6,8 +6,7 @@ import pytest
 
 from roboco.domain.paths import conversation_path, tombstone_path
 from roboco.errors import TransientError
-from tests.contract.gateway.conftest import RestWorld
-from tests.support.gateway_rest import KEY
+from tests.support.gateway_rest import KEY, RestWorld
 from tests.support.memory_ports.model import says
 
 BASE = "/openai/v1/conversations"
@@ -104,7 +103,7 @@ def test_items_do_not_change_while_a_first_message_may_have_them(
     add = {"items": [said("two")]}
     unknown = rest.post("/openai/v1/responses", {"model": "none", "input": "go", "conversation": name})
     assert unknown.status_code == 404
-    assert rest.post(f"{BASE}/{name}/items", add).status_code == 200  # the message was refused
+    assert rest.post(f"{BASE}/{name}/items", add).status_code == 200  # the message has not taken the items
     with monkeypatch.context() as patch:  # the gateway has taken the items, and does not know whether they arrive
 
         def lose(*_: object, **__: object) -> None:
@@ -123,6 +122,7 @@ def test_a_first_message_that_arrives_twice_is_one_task(rest: RestWorld) -> None
     name, key = created(rest, "one"), {"Idempotency-Key": "first"}
     assert respond(rest, name, **key).json()["id"] == respond(rest, name, **key).json()["id"]
     assert texts(rest, name) == ["one", "go", "done"]
+    assert respond(rest, name, "other", **key).status_code == 422
 
 
 def test_no_other_tenant_and_no_key_of_other_teams_reaches_a_conversation_without_a_task(rest: RestWorld) -> None:
