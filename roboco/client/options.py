@@ -199,6 +199,8 @@ class KeyOptions(TypedDict, total=False):
     By default the first four."""
     teams: Sequence[str] | None
     """The names of the teams that the key may use; without it all."""
+    utility_model: str | None
+    """The profile that answers the side requests of its chat front end, in teams that have one of this name."""
     limits: dict[str, Any]
     """Limits, as `CallerLimits` names them."""
     expires_at: datetime | None

@@ -22,7 +22,7 @@ from roboco.gateway.bodies.body_budget import LargeBodies
 from roboco.gateway.closing import set_at_signals
 from roboco.gateway.cors import Cors
 from roboco.gateway.gateway import Gateway
-from roboco.gateway.openai import catalog, chat, responses
+from roboco.gateway.openai import catalog, chat, conversations, responses
 from roboco.gateway.openai.problems import response_at
 from roboco.gateway.origin import path_of
 from roboco.gateway.problem import Problem, problem_of
@@ -90,8 +90,8 @@ def create_app(
     )
     app.add_middleware(RequestLogMiddleware, closing=gateway.closing, metrics=metrics)
     ours = (web_routes, sign_in, health, rest_routes, stream_routes)
-    others = (ai_sdk, agui, sessions, agents, catalog, chat, responses)  # agents refuses all other paths of /v1/ai
-    for part in (*ours, *others):
+    others = (ai_sdk, agui, sessions, agents)  # agents refuses all other paths of /v1/ai
+    for part in (*ours, *others, catalog, chat, conversations, responses):
         app.include_router(part.router)
     describe(app)
     app.router.routes.extend([] if endpoint is None else endpoint.routes())

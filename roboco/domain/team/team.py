@@ -250,12 +250,15 @@ class Team(InputModel):
     what_if: SkipJsonSchema[WhatIf | None] = None
     """The rule of a run of `what-if`; None in every other task, and in every team file."""
 
-    @property
-    def utility(self) -> "Team | None":
-        """Return the team that answers as `utility_model`, or None. It has one agent, without tools, and the guards."""
-        if self.utility_model is None:
+    def utility(self, preferred: str | None = None) -> "Team | None":
+        """Return the team that answers as the preferred profile, if it has that, or as `utility_model`, or None.
+
+        It has one agent, without tools, and the guards.
+        """
+        profile = preferred if preferred in self.models else self.utility_model
+        if profile is None:
             return None
-        agent = Agent(name=UTILITY, prompt="Do the request. Answer with its result alone.", model=self.utility_model)
+        agent = Agent(name=UTILITY, prompt="Do the request. Answer with its result alone.", model=profile)
         changes = {"agents": (agent,), "collaboration_model": Sequential(type="sequential"), "memory": None}
         return self.model_copy(update=changes)
 
