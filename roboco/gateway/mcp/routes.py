@@ -69,7 +69,8 @@ class McpEndpoint:
         if self._manager is None:
             await problem_response(unavailable("the lifespan of the application does not run"))(scope, receive, send)
             return
-        await self._manager.handle_request(scope, receive, send)
+        headers = [(name, value.strip()) for name, value in scope["headers"]]  # not every server strips them
+        await self._manager.handle_request({**scope, "headers": headers}, receive, send)
 
     async def metadata(self, request: Request) -> Response:
         """Return where tokens for the endpoint come from, as RFC 9728 has it. Raise 404 without an OIDC provider."""

@@ -33,6 +33,7 @@ from roboco.gateway.mcp.team_tools import (
     error_result,
     errors_of_requests,
     result_of_call,
+    shows_forms,
 )
 from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.principal import Principal, Scope
@@ -55,7 +56,7 @@ class _TaskParams(mcp.RequestParams):
 
 
 class _UpdateParams(_TaskParams):
-    input_responses: dict[str, mcp.ElicitResult] = Field(alias="inputResponses", max_length=1000)
+    input_responses: dict[str, Any] = Field(alias="inputResponses", max_length=1000)
 
 
 class TaskExtension:
@@ -87,15 +88,12 @@ class TaskExtension:
     async def _get(self, ctx: Context, params: _TaskParams) -> dict[str, Any]:
         caller, task = await self._task(ctx, params, Scope.READ)
         with errors_of_requests():
-            return await self._calls.histories.run(_detailed, caller, task)
+            return await self._calls.histories.run(_detailed, caller, task, shows_forms(ctx))
 
     async def _update(self, ctx: Context, params: _UpdateParams) -> dict[str, Any]:
         caller, task = await self._task(ctx, params, Scope.APPROVE)
         with errors_of_requests():
-            asked = await self._calls.reads.run(lambda: task.pending_actions().unapproved())
-            for call in asked:
-                if (response := params.input_responses.get(call.id)) is not None:
-                    await self._tools.decide(caller, task, call.id, response)
+            await self._tools.decide(caller, task, params.input_responses)
         return {}
 
     async def _cancel(self, ctx: Context, params: _TaskParams) -> dict[str, Any]:
@@ -124,18 +122,19 @@ def _is_named(ctx: Context) -> bool:
     return is_new and named is not None and EXTENSION in (named.extensions or {})
 
 
-def _detailed(caller: Principal, task: Task) -> dict[str, Any]:
+def _detailed(caller: Principal, task: Task, by_form: bool) -> dict[str, Any]:
     """Return the task with what it waits for, or its result. Cost: its history, once it has ended or waits."""
     summary = task.summary()
     fields = _fields(caller, summary)
     if not task.is_at_rest(summary):
         return {**fields, "status": "working", "statusMessage": f"{summary.steps} steps"}
-    if asked := task.pending_actions().unapproved():
+    asked = task.pending_actions().unapproved()
+    if asked and by_form:
         forms = {call.id: approval_form(call).model_dump(by_alias=True, exclude_none=True) for call in asked}
         return {**fields, "status": "input_required", "inputRequests": forms}
     if summary.status == "cancelled":
         return {**fields, "status": "cancelled", "statusMessage": summary.reason}
-    result = result_of_call(str(fields["taskId"]), task.result(), [])
+    result = result_of_call(str(fields["taskId"]), task.result(), asked)
     return {**fields, "status": "completed", "result": result.model_dump(by_alias=True, exclude_none=True)}
 
 

@@ -12,7 +12,7 @@ call: its state, which the client sends back, is the id of the task, and is chec
 import asyncio
 import base64
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter
 
 from roboco.client.task import Task
 from roboco.client.task_result import TaskResult
@@ -34,7 +35,7 @@ from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import MAX_KEY_CHARS, NewTaskId, are_answered, task_id_of_key
 from roboco.gateway.openai.ids import shown_task_id
 from roboco.gateway.principal import Principal, Scope
-from roboco.gateway.problem import Problem, problem_of
+from roboco.gateway.problem import Problem, not_found, problem_of
 from roboco.gateway.teams import team_of_new_task, usable_teams
 
 Context = ServerRequestContext[Any, Any]
@@ -45,6 +46,7 @@ KEY_META: Final = "roboco/idempotency-key"
 MAX_RESOURCE_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a resource that is read at once."""
 _PAGE: Final = 100
+_RESPONSE: Final[TypeAdapter[mcp.InputResponse]] = TypeAdapter(mcp.InputResponse)
 _RESULT: Final = {
     "type": "object",
     "properties": {
@@ -144,10 +146,10 @@ class TeamTools:
         """Return the task of a call: a new one, one that it continues, or that of the same call before its answers."""
         gateway, given = self.gateway, params.arguments or {}
         if params.request_state is not None:
-            caller.require(Scope.APPROVE)
-            task = await gateway.task(caller, params.request_state)
-            for call_id, response in (params.input_responses or {}).items():
-                await self.decide(caller, task, call_id, response)
+            with errors_of_requests():
+                caller.require(Scope.APPROVE)
+                task = await gateway.task(caller, params.request_state)
+            await self.decide(caller, task, params.input_responses or {})
             return task
         prompt, context = given.get("prompt"), given.get("context")
         if not isinstance(prompt, str) or not isinstance(context or {}, dict):
@@ -167,11 +169,17 @@ class TeamTools:
 
         return await gateway.create_task(caller, new, submit)
 
-    async def decide(self, caller: Principal, task: Task, call_id: str, response: mcp.InputResponse) -> None:
-        accepted = isinstance(response, mcp.ElicitResult) and response.action == "accept"
-        said = (response.content or {}) if isinstance(response, mcp.ElicitResult) else {}
-        decide = task.approve if accepted and said.get("approve") is True else task.deny
-        await self.gateway.calls.controls.run(decide, call_id, reason=str(said.get("reason") or ""), by=caller.by)
+    async def decide(self, caller: Principal, task: Task, responses: Mapping[str, Any]) -> None:
+        """Bring the responses to the calls that wait for a decision. The others are ignored."""
+        for call in await self.gateway.calls.reads.run(lambda: task.pending_actions().unapproved()):
+            if call.id not in responses:
+                continue
+            response = _RESPONSE.validate_python(responses[call.id])
+            accepted = isinstance(response, mcp.ElicitResult) and response.action == "accept"
+            said = (response.content or {}) if isinstance(response, mcp.ElicitResult) else {}
+            decide = task.approve if accepted and said.get("approve") is True else task.deny
+            reason = str(said.get("reason") or "")
+            await self.gateway.calls.controls.run(decide, call.id, reason=reason, by=caller.by)
 
     async def _act(self, caller: Principal, given: dict[str, Any]) -> Task:
         """Carry out the action of `roboco_task`, and return its task."""
@@ -204,7 +212,7 @@ class TeamTools:
         pending = await self.gateway.calls.reads.run(task.pending_actions)
         unapproved = await self.gateway.calls.reads.run(pending.unapproved)
         shown = shown_task_id(caller, task.task_id)
-        if unapproved and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        if unapproved and shows_forms(ctx):
             return mcp.InputRequiredResult(
                 input_requests={call.id: approval_form(call) for call in unapproved}, request_state=shown
             )
@@ -268,7 +276,7 @@ class TeamTools:
         caller = await self.caller(ctx, Scope.READ)
         uri = str(params.uri)
         task_id, _, place = uri.removeprefix("roboco://").partition("/")
-        with errors_of_requests():
+        with errors_of_requests({"uri": uri}):
             task = await self.gateway.task(caller, task_id)
             if place == "history":
                 text = await self.gateway.calls.histories.run(_history, task)
@@ -277,7 +285,7 @@ class TeamTools:
                 data = await self.gateway.calls.files.run(_file, task, place.removeprefix("files/"))
                 blob = base64.b64encode(data).decode()
                 return mcp.ReadResourceResult(contents=[mcp.BlobResourceContents(uri=uri, blob=blob)])
-        raise MCPError(mcp.INVALID_PARAMS, f"no resource {uri[:200]!r}: use roboco://TASK/history or /files/NAME")
+            raise not_found(f"no resource {uri[:200]!r}", "use roboco://TASK/history or /files/NAME")
 
     async def caller(self, ctx: Context, scope: Scope) -> Principal:
         with errors_of_requests():
@@ -287,18 +295,24 @@ class TeamTools:
 
 
 @contextmanager
-def errors_of_requests() -> Iterator[None]:
-    """Raise MCPError for an error of the block."""
+def errors_of_requests(data: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Raise MCPError, with the data, for an error of the block."""
     try:
         yield
     except (Problem, RobocoError) as error:
-        raise MCPError(mcp.INVALID_PARAMS, _error_text(error)) from None
+        raise MCPError(mcp.INVALID_PARAMS, _error_text(error), data) from None
 
 
 def _error_text(error: Problem | RobocoError) -> str:
     """Return what is wrong, without addresses of servers, and the remedy."""
     problem = problem_of(error)
     return f"{problem.detail} ({problem.remedy})" if problem.remedy else problem.detail
+
+
+def shows_forms(ctx: Context) -> bool:
+    """Return True if the client says that it shows forms, by which its user decides on calls."""
+    named = ctx.session.client_capabilities
+    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and named is not None and named.elicitation is not None
 
 
 def error_result(error: Problem | RobocoError) -> mcp.CallToolResult:
