@@ -43,6 +43,7 @@ class Client:
 AI_PROVIDERS = ("openai", "openai-compatible", "open-responses")
 AG_UI_CLIENTS = {"@ag-ui/client": "@ag-ui/client", "@ag-ui/client 0.0.59": "ag-ui-client-before-1.0"}
 """The packages by client. CopilotKit's runtime pins the older one, which is installed by another name."""
+CONFORMANCE = "@modelcontextprotocol/conformance"
 CLIENTS = (
     Client("openai", "openai", "drive_openai.py", "openai"),
     Client("openai (npm)", "openai", "drive_openai.mjs"),
@@ -67,6 +68,7 @@ CLIENTS = (
         for name, mode in (("mcp", "auto"), ("mcp 2025-11-25", "legacy"))
     ),
     Client("fastmcp", "fastmcp", "drive_fastmcp.py", "fastmcp"),
+    Client(CONFORMANCE, CONFORMANCE, "drive_conformance.mjs"),
     Client("roboto 0.45.0", "roboto", "drive_roboto.py", "roboto==0.45.0"),
     Client("roboto", "roboto", "drive_roboto.py", "roboto"),
     Client("openapi-python-client", "openapi-python-client", "drive_generated.py", "openapi-python-client"),
@@ -76,6 +78,7 @@ MODULES = (
     *("openai", "@openai/agents", "ai", "zod", "@ag-ui/client", "ag-ui-client-before-1.0@npm:@ag-ui/client@0.0.59"),
     *(f"@ai-sdk/{name}" for name in AI_PROVIDERS),
     *("@hey-api/openapi-ts", "esbuild", "@redocly/cli"),
+    f"{CONFORMANCE}@0.2.0-alpha.12",  # older ones know neither tasks nor 2026-07-28
     "typescript@5",  # openapi-ts fails with newer ones
 )
 
@@ -102,7 +105,10 @@ class Environments:
         """Return the command that runs the client's script."""
         if not client.npm:
             return [str(self._python(client.requirement)), str(SCRIPTS / client.script)]
-        for script in SCRIPTS.glob("*.mjs"):  # modules are found beside the script that imports them
+        for script in [
+            *SCRIPTS.glob("*.mjs"),
+            *SCRIPTS.glob("*.yml"),
+        ]:  # modules are found beside the script that imports them
             shutil.copy(script, self._modules.parent)
         return [str(self._node_package / "bin" / "node"), str(self._modules.parent / client.script)]
 

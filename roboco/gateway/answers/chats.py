@@ -7,7 +7,8 @@
 
 A client sends all messages with each request. Of a chat with a task only the last one counts: the history has the rest.
 The id of an assistant's message names the answer after which the request continues. What if a request arrives twice:
-its message has the same inbox item, and counts once; an answer that is asked for again twice has two branches.
+its message has the same inbox item, or is that of the newest branch, and counts once. An answer that is asked for again
+twice has two branches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import is_stored
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
-from roboco.gateway.openai.ids import shown_task_id
+from roboco.gateway.openai.ids import ResponseId, shown_task_id
 from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_stream import ResponseStart
@@ -118,14 +119,26 @@ async def accept(
     request = replace(request, turn=turn, repetition=repetition)
     if previous is None and chat.tasks and not again and len(messages) > 1:
         return await _send_to_newest(request, chat), ""
+    if chat.tasks > 1 and not again:  # the message of the newest branch, which may be sent again
+        try:
+            repeated = replace(repetition, next_task=chat.newest)
+            return await _accept_message(replace(request, repetition=repeated), chat, previous, again), ""
+        except Problem as problem:
+            if problem.code != accepting.KEY_REUSED:
+                raise
+    return await _accept_message(request, chat, previous, again), ""
+
+
+async def _accept_message(request: TurnRequest, chat: Chat, previous: ResponseId | None, again: bool) -> AcceptedTurn:
+    """Bring the message after an answer, or a first one, to its task, or to a branch with the id of the request."""
     if previous is None:
-        return await _accept_first(request, chat, again), ""
+        return await _accept_first(request, chat, again)
     try:
-        return await accepting.accept_after_response(request, previous), ""
+        return await accepting.accept_after_response(request, previous)
     except Problem as problem:
         if problem.code != "response_in_progress":
             raise
-        return await _send_to_newest(request, chat), ""
+        return await _send_to_newest(request, chat)
 
 
 async def _accept_first(request: TurnRequest, chat: Chat, again: bool) -> AcceptedTurn:
@@ -136,7 +149,7 @@ async def _accept_first(request: TurnRequest, chat: Chat, again: bool) -> Accept
         except Problem as problem:
             if problem.code != accepting.KEY_REUSED:
                 raise
-    return await accepting.accept_new(request, chat.next)
+    return await accepting.accept_new(request, request.repetition.new_task_id())
 
 
 async def _send_to_newest(request: TurnRequest, chat: Chat) -> AcceptedTurn:
