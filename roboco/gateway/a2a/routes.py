@@ -55,23 +55,21 @@ _KINDS: Final[dict[str, type[A2AError]]] = {
 """The errors of A2A by the code of a Problem; those with another code and a status below 500 are of parameters."""
 _ENDS: Final = (401, 403, 429)
 """Refusals whose status JSON-RPC keeps, as it keeps those of the server: clients and proxies act on them."""
-Result = Message | AcceptedTurn
-
 
 @dataclass(frozen=True)
 class Method:
     """An operation: its parameters, and its call. `streams` says that its answer is a stream."""
 
     params: type[Message]
-    call: Callable[[TeamAgent, Any], Awaitable[Result]]
+    call: Callable[[TeamAgent, Any], Awaitable[Any]]
     streams: bool = False
 
 
-async def _no_push(_: TeamAgent, __: Message) -> Result:
+async def _no_push(_: TeamAgent, __: Message) -> Any:
     raise a2a.PushNotificationNotSupportedError("name a webhook in the configuration of the first message")
 
 
-async def _no_card(_: TeamAgent, __: Message) -> Result:
+async def _no_card(_: TeamAgent, __: Message) -> Any:
     raise a2a.ExtendedAgentCardNotConfiguredError
 
 
@@ -234,9 +232,9 @@ async def _serve(
             await held.enter_async_context(gateway.limits.open_stream(agent.caller))
         result = await method.call(agent, params)
         if method.streams:
-            return event_stream(gateway, _frames(agent, cast(AcceptedTurn, result), wrap), held)
+            return event_stream(gateway, _frames(agent, result, wrap), held)
         if isinstance(result, AcceptedTurn):
-            work = _answered(agent, result, cast(a2a.SendMessageRequest, params).configuration)
+            work = _answered(agent, result, cast(Any, params).configuration)
             result = await answer_while_connected(request, gateway.closing, work)
         return JSONResponse(wrap(_document(result)))
 

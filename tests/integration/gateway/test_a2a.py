@@ -152,7 +152,7 @@ def test_an_approval_and_a_client_tool_require_input(gateways: list[GatewayProce
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
-def test_a_task_is_canceled_once_and_failures_are_told(gateways: list[GatewayProcess], binding: str) -> None:
+def test_a_task_is_canceled_once_and_failures_are_shown(gateways: list[GatewayProcess], binding: str) -> None:
     async def drive() -> None:
         async with connected(gateways[0], "desk", binding, streaming=False) as client:
             request = said(text("endless"))
