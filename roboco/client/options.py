@@ -97,6 +97,8 @@ class ForkOptions(MessageOptions, total=False):
 
     task_id: str | None
     """The id of the new task. The same id with the same content again is the same fork."""
+    item_id: str | None
+    """The id of its message, which its step keeps; by default one that derives from the id of the task."""
     agent: str | None
     """The agent that answers the message."""
     model: str | None

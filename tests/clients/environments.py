@@ -67,6 +67,11 @@ CLIENTS = (
         Client(name, "mcp", "drive_mcp.py", "mcp", {"MCP_MODE": mode, "MCP_NAME": name})
         for name, mode in (("mcp", "auto"), ("mcp 2025-11-25", "legacy"))
     ),
+    *(
+        Client(name, "a2a-sdk", "drive_a2a.py", "a2a-sdk", {"A2A_BINDING": binding, "A2A_NAME": name})
+        for name, binding in (("a2a-sdk", "JSONRPC"), ("a2a-sdk HTTP+JSON", "HTTP+JSON"))
+    ),
+    Client("@a2a-js/sdk", "@a2a-js/sdk", "drive_a2a.mjs"),
     Client("fastmcp", "fastmcp", "drive_fastmcp.py", "fastmcp"),
     Client(CONFORMANCE, CONFORMANCE, "drive_conformance.mjs"),
     Client("roboto 0.45.0", "roboto", "drive_roboto.py", "roboto==0.45.0"),
@@ -77,7 +82,7 @@ CLIENTS = (
 MODULES = (
     *("openai", "@openai/agents", "ai", "zod", "@ag-ui/client", "ag-ui-client-before-1.0@npm:@ag-ui/client@0.0.59"),
     *(f"@ai-sdk/{name}" for name in AI_PROVIDERS),
-    *("@hey-api/openapi-ts", "esbuild", "@redocly/cli"),
+    *("@a2a-js/sdk", "@hey-api/openapi-ts", "esbuild", "@redocly/cli"),
     f"{CONFORMANCE}@0.2.0-alpha.12",  # older ones know neither tasks nor 2026-07-28
     "typescript@5",  # openapi-ts fails with newer ones
 )

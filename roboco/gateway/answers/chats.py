@@ -67,7 +67,11 @@ class Chat:
 
 async def chat_of(gateway: Gateway, caller: Principal, team: str, chat: str) -> Chat:
     """Return the chat. Cost: reads of summaries, with the logarithm of the number of its branches."""
-    first = first_task_id(caller.tenant, team, chat)
+    return await chat_of_task(gateway, caller, first_task_id(caller.tenant, team, chat))
+
+
+async def chat_of_task(gateway: Gateway, caller: Principal, first: str) -> Chat:
+    """Return the chat that begins with this task."""
     return Chat(gateway, caller, first, await gateway.calls.reads.run(_count, gateway, caller, first))
 
 
@@ -154,9 +158,13 @@ async def _accept_first(request: TurnRequest, chat: Chat, again: bool) -> Accept
 
 async def _send_to_newest(request: TurnRequest, chat: Chat) -> AcceptedTurn:
     """Send the message to the newest task, which may be at work: its agents read it after their step."""
-    gateway, caller = chat.gateway, chat.caller
+    return await send_to_task(request, await chat.gateway.task(chat.caller, chat.newest))
+
+
+async def send_to_task(request: TurnRequest, task: Task) -> AcceptedTurn:
+    """Send the message to a task that is open."""
+    gateway, caller = request.gateway, request.caller
     caller.require(Scope.CONTROL)
-    task = await gateway.task(caller, chat.newest)
     item_id = request.item_id(task, 0)
     known = await gateway.calls.reads.run(is_stored, task, item_id)  # then its answer is followed from the begin
     cursor = None if known else await gateway.calls.reads.run(task.recent_cursor)
