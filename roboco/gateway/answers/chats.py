@@ -17,12 +17,13 @@ from typing import Any, Final
 from roboco.client.task import Task
 from roboco.domain.canonical_json import canonical_json, sha256
 from roboco.domain.ids import qualified_id
+from roboco.errors import Erased, UsageError
 from roboco.gateway.answers.ids import ITEM_PREFIX, first_task_id, response_of, task_id_of_branch
 from roboco.gateway.gateway import Gateway
 from roboco.gateway.idempotency import is_stored
 from roboco.gateway.openai import accepting, answering
 from roboco.gateway.openai.accepting import AcceptedTurn, TurnRequest
-from roboco.gateway.openai.ids import shown_task_id
+from roboco.gateway.openai.ids import ResponseId, shown_task_id
 from roboco.gateway.openai.problems import wrong_parameter
 from roboco.gateway.openai.repetition import Repetition
 from roboco.gateway.openai.response_stream import ResponseStart
@@ -66,15 +67,23 @@ class Chat:
 
 async def chat_of(gateway: Gateway, caller: Principal, team: str, chat: str) -> Chat:
     """Return the chat. Cost: reads of summaries, with the logarithm of the number of its branches."""
-    first = first_task_id(caller.tenant, team, chat)
-    return Chat(gateway, caller, first, await gateway.calls.reads.run(_count, gateway, caller, first))
+    return await _counted(Chat(gateway, caller, first_task_id(caller.tenant, team, chat), 0))
+
+
+async def _counted(chat: Chat) -> Chat:
+    """Return the chat with the number of its tasks."""
+    return replace(chat, tasks=await chat.gateway.calls.reads.run(_count, chat.gateway, chat.caller, chat.first))
 
 
 def _count(gateway: Gateway, caller: Principal, first: str) -> int:
-    """Return the number of tasks of a chat: they are numbered without gaps."""
+    """Return the number of tasks of a chat: they are numbered without gaps. Erased ones count."""
 
     def exists(number: int) -> bool:
-        return gateway.exists(qualified_id(caller.tenant, task_id_of_branch(first, number)))
+        try:
+            gateway.orchestrator.stored_task(qualified_id(caller.tenant, task_id_of_branch(first, number)))
+        except UsageError as error:
+            return isinstance(error, Erased)
+        return True
 
     known, unknown = 0, 1
     while unknown <= MAX_BRANCHES and exists(unknown):
@@ -116,16 +125,29 @@ async def accept(
     identity = canonical_json([chat.first, last.get("id"), turn.prompt, again, len(messages) if again else 0])
     repetition = _ChatRepetition(chat.caller, sha256(identity), identity, 0, 0.0, next_task=chat.next)
     request = replace(request, turn=turn, repetition=repetition)
-    if previous is None and chat.tasks and not again and len(messages) > 1:
-        return await _send_to_newest(request, chat), ""
-    if previous is None:
-        return await _accept_first(request, chat, again), ""
     try:
-        return await accepting.accept_after_response(request, previous), ""
+        return await _accept_message(request, chat, previous, again, len(messages) > 1), ""
+    except Problem as problem:
+        now = await _counted(chat)
+        if problem.code != accepting.KEY_REUSED or now.tasks <= chat.tasks:
+            raise
+    return await accept(request, now, messages, again)  # another branch has begun at the same moment
+
+
+async def _accept_message(
+    request: TurnRequest, chat: Chat, previous: ResponseId | None, again: bool, follows: bool
+) -> AcceptedTurn:
+    """Bring the message to its task. `follows` says that it is not the first one of its chat."""
+    if previous is None and chat.tasks and not again and follows:
+        return await _send_to_newest(request, chat)
+    if previous is None:
+        return await _accept_first(request, chat, again)
+    try:
+        return await accepting.accept_after_response(request, previous)
     except Problem as problem:
         if problem.code != "response_in_progress":
             raise
-        return await _send_to_newest(request, chat), ""
+        return await _send_to_newest(request, chat)
 
 
 async def _accept_first(request: TurnRequest, chat: Chat, again: bool) -> AcceptedTurn:
